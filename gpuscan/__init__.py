@@ -1,0 +1,35 @@
+"""Parallel prefix scans for any associative operator, on any GPU, through WebGPU."""
+
+from gpuscan._version import __version__
+from gpuscan.api import scan
+from gpuscan.device import Device, default_device, devices
+from gpuscan.errors import (
+    AdapterNotFoundError,
+    DeviceLostError,
+    DeviceMemoryError,
+    GpuscanError,
+    OperatorError,
+    ProgressTimeoutError,
+    StrategyError,
+    UnsupportedDtypeError,
+)
+from gpuscan.operators import Operator, operator, wgsl_operator
+
+__all__ = [
+    "AdapterNotFoundError",
+    "Device",
+    "DeviceLostError",
+    "DeviceMemoryError",
+    "GpuscanError",
+    "Operator",
+    "OperatorError",
+    "ProgressTimeoutError",
+    "StrategyError",
+    "UnsupportedDtypeError",
+    "__version__",
+    "default_device",
+    "devices",
+    "operator",
+    "scan",
+    "wgsl_operator",
+]

@@ -1,0 +1,5 @@
+"""``python -m gpuscan``: the command line."""
+
+from gpuscan.cli import main
+
+main()

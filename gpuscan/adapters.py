@@ -1,0 +1,140 @@
+"""Which GPU adapters there are, best first, and which one a caller means."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from gpuscan.errors import AdapterNotFoundError
+
+if TYPE_CHECKING:
+    import wgpu
+
+ADAPTER_VARIABLE = "GPUSCAN_ADAPTER"
+
+# Best first. Some OpenGL drivers do not say what they are ("Unknown"); software ones do.
+_ADAPTER_TYPES = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "CPU")
+_LEAST_INVOCATIONS = 64
+_LEAST_STORAGE_BUFFERS = 4
+
+_HELP = (
+    "install the GPU's driver, or a software adapter (Debian and Ubuntu: apt install mesa-vulkan-drivers; "
+    'Fedora: dnf install mesa-vulkan-drivers), or ask for device="numpy"'
+)
+
+_lock = threading.Lock()
+_found: list[wgpu.GPUAdapter] | None = None
+
+
+def find_adapters() -> list[wgpu.GPUAdapter]:
+    """Every adapter that can compute, best first; found once a process.
+
+    Discrete GPUs come before integrated, virtual and software ones (CPU), Vulkan, Metal and DX12 before OpenGL, and
+    among equals the adapter that offers more of the features gpuscan can use. An adapter that a backend lists twice
+    stands once; discrete GPUs all stay, for two cards of one model cannot be told from one listed twice.
+
+    Example:
+        >>> isinstance(find_adapters(), list)
+        True
+    """
+    global _found
+    with _lock:
+        if _found is None:
+            import wgpu
+
+            with _quiet_display_loader():
+                listed = wgpu.gpu.enumerate_adapters_sync()
+            _found = _without_duplicates(sorted(filter(_can_compute, listed), key=_rank))
+        return list(_found)
+
+
+def choose_adapter(wanted: str | int | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapter:
+    """The adapter that `wanted` means.
+
+    Args:
+        wanted: a part of an adapter's summary in any case (the best that has it is taken), an index into
+            `find_adapters()`, an adapter (returned as it is), or None: what the environment variable
+            GPUSCAN_ADAPTER says, and where it says nothing, the best.
+
+    Raises:
+        AdapterNotFoundError: there is none such; the message lists those there are.
+    """
+    if wanted is not None and not isinstance(wanted, (str, int)):
+        return wanted
+    asked = "" if wanted is None else repr(wanted)
+    if wanted is None and (name := os.environ.get(ADAPTER_VARIABLE, "").strip()):
+        wanted, asked = name, f"{name!r} (from {ADAPTER_VARIABLE})"
+
+    adapters = find_adapters()
+    if not adapters:
+        raise AdapterNotFoundError(f"{_question(asked)}: this machine has no GPU adapter at all; {_HELP}")
+    if wanted is None:
+        return adapters[0]
+    if isinstance(wanted, int):
+        matching = adapters[wanted : wanted + 1] if wanted >= 0 else []
+    else:
+        matching = [adapter for adapter in adapters if wanted.casefold() in adapter.summary.casefold()]
+    if not matching:
+        listed = "; ".join(f"{index}: {adapter.summary}" for index, adapter in enumerate(adapters))
+        raise AdapterNotFoundError(
+            f"{_question(asked)}: the adapters here are {listed}; ask for a part of one of these names or for its "
+            "number, or install the driver of the one that is missing"
+        )
+    return matching[0]
+
+
+def _question(asked: str) -> str:
+    return f"no adapter answers to {asked}" if asked else "no adapter found"
+
+
+def _can_compute(adapter: wgpu.GPUAdapter) -> bool:
+    """Whether it is more than a drawing device: OpenGL below 4.3 and the like have no compute shaders."""
+    limits = adapter.limits
+    return (
+        int(limits["max-compute-invocations-per-workgroup"]) >= _LEAST_INVOCATIONS
+        and int(limits["max-storage-buffers-per-shader-stage"]) >= _LEAST_STORAGE_BUFFERS
+    )
+
+
+def _rank(adapter: wgpu.GPUAdapter) -> tuple[int, bool, int]:
+    from gpuscan.probe import wanted_features
+
+    kind = adapter.info["adapter_type"]
+    order = _ADAPTER_TYPES.index(kind) if kind in _ADAPTER_TYPES else _ADAPTER_TYPES.index("Unknown")
+    return order, adapter.info["backend_type"].startswith("OpenGL"), -len(wanted_features(adapter))
+
+
+def _without_duplicates(adapters: list[wgpu.GPUAdapter]) -> list[wgpu.GPUAdapter]:
+    kept: list[wgpu.GPUAdapter] = []
+    seen: set[tuple[tuple[str, object], ...]] = set()
+    for adapter in adapters:
+        identity = tuple(sorted(dict(adapter.info).items()))
+        if identity in seen and adapter.info["adapter_type"] != "DiscreteGPU":
+            continue
+        seen.add(identity)
+        kept.append(adapter)
+    return kept
+
+
+@contextmanager
+def _quiet_display_loader() -> Iterator[None]:
+    """Keep libwayland, which OpenGL's loader tries, from printing that XDG_RUNTIME_DIR is not set.
+
+    Any absolute folder quiets it: it then finds no display there, as it should, and goes on without one.
+    """
+    name = "XDG_RUNTIME_DIR"
+    if os.name != "posix" or os.environ.get(name):
+        yield
+        return
+    before = os.environ.get(name)
+    os.environ[name] = os.path.sep
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

@@ -1,0 +1,191 @@
+"""The functions that users call."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.adapters import ADAPTER_VARIABLE
+from gpuscan.errors import AdapterNotFoundError, StrategyError
+from gpuscan.problem import Problem, pose
+from gpuscan.strategies import STRATEGIES
+
+if TYPE_CHECKING:
+    from gpuscan.device import Device
+
+NUMPY = "numpy"  # the device that is no GPU
+
+
+def scan(
+    x: Any,
+    op: Any = "add",
+    *,
+    axis: int | None = None,
+    exclusive: bool = False,
+    reverse: bool = False,
+    initial: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    device: Device | str | None = None,
+    strategy: str = "auto",
+) -> Any:
+    """The running combination of an array's elements along an axis.
+
+    ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])``, evaluated in a fixed tree that does not depend on timing: for
+    one device, dtype, operator and shape the bits are the same on every run and under every strategy.
+
+    Args:
+        x: anything `np.asarray` takes, of any memory order; or a tuple, named tuple, dict or structured array of
+            arrays of one shape, whose elements are then one value of each.
+        op: what combines, as a name (``"add"``, ``"maximum"``, …), a NumPy ufunc, a `gpuscan.Operator`, or a Python
+            function of (left, right). It must be associative; it need not commute.
+        axis: the axis to scan along. May be left out where there is only one.
+        exclusive: leave ``x[i]`` out of ``y[i]``: ``y[0]`` is `initial`, or the operator's identity.
+        reverse: scan from the end: exactly ``flip(scan(flip(x, axis)), axis)``.
+        initial: the left operand of the first combination, broadcast over the other axes; inclusive results have it
+            in them as well.
+        dtype: what to combine in and return; left out, the dtype of `x`. Integers wrap.
+        out: where to write the result; it must have the result's shape and dtype.
+        device: a `gpuscan.Device`, a part of an adapter's summary, or ``"numpy"``; left out, the best adapter.
+        strategy: ``"auto"``, ``"lookback"``, ``"fallback"`` or ``"three_dispatch"``.
+
+    Returns:
+        An array like `x`, or the same bundle of arrays.
+
+    Raises:
+        ValueError: the axis, `out`, `initial` or the shapes of a bundle do not fit; the message names both sides.
+        TypeError: the operator does not take the dtype.
+        OperatorError: the operator cannot be made into a shader.
+        UnsupportedDtypeError: the adapter cannot hold the dtype.
+        StrategyError: the strategy is unknown or unsafe on this adapter.
+        AdapterNotFoundError: no adapter answers to `device`.
+
+    The single-pass strategies follow Merrill & Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back"
+    (2016), and Smith, Levien & Owens, "Decoupled Fallback" (SPAA 2025).
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> gs.scan(np.array([3, 1, 4, 1, 5], np.int32))
+        array([ 3,  4,  8,  9, 14], dtype=int32)
+        >>> gs.scan(np.array([3, 1, 4, 1, 5], np.int32), "maximum", reverse=True)
+        array([5, 5, 5, 5, 5], dtype=int32)
+    """
+    problem = pose(
+        x,
+        op,
+        axis=axis,
+        exclusive=exclusive,
+        reverse=reverse,
+        initial=initial,
+        dtype=dtype,
+        before=None,
+        after=None,
+    )
+    outputs = None if out is None else check_out(out, problem)
+    if strategy != "auto" and strategy not in STRATEGIES:
+        raise StrategyError(f"strategy {strategy!r} was asked for; there are auto, {', '.join(STRATEGIES)}")
+    chosen = resolve_device(device)
+    if problem.size == 0:
+        rows = [
+            np.empty((problem.rows, problem.row_length, *f.shape), f.scalar.dtype) for f in problem.element.fields
+        ]
+    elif chosen is None:
+        from gpuscan import reference
+
+        rows = reference.accumulate(problem)
+    else:
+        from gpuscan.runner import run
+
+        rows = run(chosen, problem, strategy)
+    return deliver(problem, rows, outputs, out, x)
+
+
+def check_out(out: Any, problem: Problem) -> list[np.ndarray[Any, Any]]:
+    """The arrays of `out`, depth first.
+
+    Raises:
+        TypeError: one is not an array, cannot be written, or has another dtype.
+        ValueError: one has another shape.
+    """
+    if problem.element.structure.kind == "record":
+        if not isinstance(out, np.ndarray) or out.dtype.names != problem.element.structure.keys:
+            raise TypeError(f"out must be a structured array with the fields {problem.element.structure.keys}")
+        arrays = [out[name] for name in out.dtype.names]
+    else:
+        arrays = problem.element.structure.flatten(out)
+    for array, field in zip(arrays, problem.element.fields, strict=True):
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"out must be a NumPy array, got {type(array).__name__}")
+        wanted = (*problem.shape, *field.shape)
+        if array.shape != wanted:
+            raise ValueError(f"out of shape {array.shape} was passed for a result of shape {wanted}")
+        if array.dtype != field.scalar.dtype:
+            raise TypeError(
+                f"out of dtype {array.dtype} was passed for a result of dtype {field.scalar.dtype}. Pass "
+                f"dtype={array.dtype} to combine in it, or an out of the result's dtype"
+            )
+        if not array.flags.writeable:
+            raise ValueError("out is read-only; pass an array that can be written")
+    return arrays
+
+
+def deliver(
+    problem: Problem, rows: list[np.ndarray[Any, Any]], outputs: list[np.ndarray[Any, Any]] | None, out: Any, x: Any
+) -> Any:
+    """The result in the form of the user's input, or written to `out`."""
+    results = [problem.from_rows(row) for row in rows]
+    if outputs is not None:
+        for target, result in zip(outputs, results, strict=True):
+            target[...] = result
+        return out
+    structure = problem.element.structure
+    if structure.kind == "record":
+        given = np.asarray(x)
+        types = [(n, r.dtype, f.shape) for n, r, f in zip(structure.keys, results, problem.element.fields, strict=True)]
+        record = np.empty(given.shape, types)
+        for name, result in zip(structure.keys, results, strict=True):
+            record[name] = result
+        return record
+    return structure.unflatten([np.ascontiguousarray(result) for result in results])
+
+
+# ----- Which device
+
+_warned = threading.Event()
+
+
+def resolve_device(device: Device | str | None) -> Device | None:
+    """The device that a call means; None stands for NumPy.
+
+    Raises:
+        AdapterNotFoundError: no adapter answers to the request.
+        TypeError: `device` is neither a device nor a string.
+    """
+    from gpuscan.device import Device, default_device, open_device
+
+    if isinstance(device, Device):
+        return device
+    if isinstance(device, str):
+        return None if device == NUMPY else open_device(device)
+    if device is not None:
+        raise TypeError(f"device must be a gpuscan.Device or a string, got {type(device).__name__}")
+    asked = os.environ.get(ADAPTER_VARIABLE, "").strip()
+    if asked == NUMPY:
+        return None
+    try:
+        return default_device()
+    except AdapterNotFoundError as error:
+        if asked:
+            raise
+        if not _warned.is_set():
+            _warned.set()
+            warnings.warn(f"{error}; until then gpuscan runs on NumPy", RuntimeWarning, stacklevel=3)
+        return None
+
+
+

@@ -1,0 +1,158 @@
+"""What the probe found out about an adapter: a frozen record, and its JSON form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What one adapter is, has, and was seen to do.
+
+    Attributes:
+        summary: the adapter in one line: name, type and backend.
+        name: the GPU's name, as the driver gives it.
+        vendor: who made the GPU (``"NVIDIA"``, ``"AMD"``, ``"Intel"``, ``"Apple"``, …), else what the driver says.
+        driver: the driver and its version.
+        backend: ``"Vulkan"``, ``"Metal"``, ``"D3D12"`` or ``"OpenGL"``.
+        adapter_type: ``"DiscreteGPU"``, ``"IntegratedGPU"``, ``"VirtualGPU"``, ``"CPU"`` or ``"Unknown"``.
+        implementation: who carries WebGPU out, with version, such as ``"wgpu-native 29.0.1.1"``.
+        features: the WebGPU features that the device was made with.
+        limits: the WebGPU limits that the device was made with; read-only.
+        subgroup_sizes: the sizes that shaders were seen to get; ``()`` without subgroups.
+        subgroup_size: the size to build shaders for; 0 where subgroups are not to be used: there are none, several
+            sizes were seen, or lanes are not in order. A compiler may still give another shader another size
+            (Intel's picks 8, 16 or 32 for each), so a shader has to check the size that it gets.
+        lanes_in_order: lane i of a subgroup is the invocation of local index i mod the subgroup size.
+        progress_earlier: litmus 1: workgroups that have started go on making progress (what look-back needs).
+        progress_later: litmus 2: workgroups not yet started do start while an earlier one spins (look-ahead).
+        started_while_spinning: how many of the ``litmus_workgroups`` had started when litmus 2 ended.
+        litmus_workgroups: workgroups in each litmus test.
+        spins_per_second: polls of an atomic that one waiting invocation makes in a second.
+        loop_iterations: iterations that an invocation gets, of all its loops together, before the driver leaves every
+            loop silently (llvmpipe: 65,535); 0 where no such end was seen.
+        timestamps: timestamp queries are there and gave times that agree with the clock on the wall.
+        timestamp_period: nanoseconds a tick.
+        immediates: shaders may have ``var<immediate>``.
+        native_int64: shaders may have 64-bit integers.
+        int64_atomics: 64-bit atomics with every operation.
+        float64: shaders may have 64-bit floats.
+        shader_f16: shaders may have 16-bit floats.
+        mappable_storage: storage buffers can be mapped, and it is not slow to do so.
+        distrusted: strategies that ran out of their bounds here and that ``"auto"`` leaves out since.
+    """
+
+    summary: str
+    name: str
+    vendor: str
+    driver: str
+    backend: str
+    adapter_type: str
+    implementation: str
+    features: frozenset[str]
+    limits: Mapping[str, int] = field(hash=False)
+    subgroup_sizes: tuple[int, ...]
+    subgroup_size: int
+    lanes_in_order: bool
+    progress_earlier: bool
+    progress_later: bool
+    started_while_spinning: int
+    litmus_workgroups: int
+    spins_per_second: float
+    loop_iterations: int
+    timestamps: bool
+    timestamp_period: float
+    immediates: bool
+    native_int64: bool
+    int64_atomics: bool
+    float64: bool
+    shader_f16: bool
+    mappable_storage: bool
+    distrusted: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limits", MappingProxyType(dict(self.limits)))
+
+    @property
+    def enable_subgroups(self) -> bool:
+        """Whether a shader with subgroups opens with ``enable subgroups;``: WebGPU asks for it, naga refuses it."""
+        return "subgroups" in self.features
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON has them: strings, numbers, lists and objects."""
+        return {each.name: _jsonable(getattr(self, each.name)) for each in fields(self)}
+
+    @classmethod
+    def from_json(cls, data: object) -> Capabilities:
+        """The record that `to_json` wrote.
+
+        Raises:
+            ValueError: a field is missing, unknown, or of a wrong type.
+        """
+        if not isinstance(data, dict):
+            raise ValueError(f"capabilities are an object of fields, not {type(data).__name__}")
+        names = {each.name for each in fields(cls)}
+        if data.keys() != names:
+            raise ValueError(f"capabilities have other fields than these: {sorted(data.keys() ^ names)}")
+        values = {}
+        for each in fields(cls):
+            try:
+                values[each.name] = _READERS[str(each.type)](data[each.name])
+            except (TypeError, OverflowError) as error:
+                raise ValueError(f"capabilities field {each.name}: {error}") from None
+        return cls(**values)
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return value
+
+
+# ----- Reading: each takes a value that JSON gave and returns it as the field has it, or raises TypeError
+
+
+def _exactly(kind: type) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if type(value) is not kind:  # not isinstance: True is an int
+            raise TypeError(f"expected {kind.__name__}, found {value!r}")
+        return value
+
+    return read
+
+
+def _float(value: Any) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value) or value <= 0:
+        raise TypeError(f"expected a positive number, found {value!r}")
+    return float(value)
+
+
+def _list_of(kind: type) -> Callable[[Any], list[Any]]:
+    def read(value: Any) -> list[Any]:
+        return [_exactly(kind)(item) for item in _exactly(list)(value)]
+
+    return read
+
+
+def _limits(value: Any) -> dict[str, int]:
+    return {_exactly(str)(name): _exactly(int)(limit) for name, limit in _exactly(dict)(value).items()}
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "str": _exactly(str),
+    "int": _exactly(int),
+    "bool": _exactly(bool),
+    "float": _float,
+    "frozenset[str]": lambda value: frozenset(_list_of(str)(value)),
+    "tuple[int, ...]": lambda value: tuple(_list_of(int)(value)),
+    "tuple[str, ...]": lambda value: tuple(_list_of(str)(value)),
+    "Mapping[str, int]": _limits,
+}

@@ -1,0 +1,287 @@
+"""What one element is: NumPy dtype ↔ storage type ↔ compute type ↔ 32-bit words.
+
+An *element* is what the operator combines: one number, a small vector or matrix, or a bundle of those.
+It is described by an `Element`, a flat tuple of `Field`s plus the `Structure` that says how the user's
+value (tuple, named tuple, dict, structured dtype) nests them.
+
+Three forms of one number, told apart throughout the project:
+
+- *storage*: the bits in the array's own buffer; 8- and 16-bit numbers lie packed in 32-bit words;
+- *compute*: the WGSL type the operator sees (`Scalar.wgsl`): narrow numbers are widened to 32 bits;
+- *words*: the compute form as 32-bit words, for tile state and shuffles (`Scalar.words`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from gpuscan.errors import UnsupportedDtypeError
+
+BFLOAT16_NAME = "bfloat16"  # the dtype of the optional package ml_dtypes, known by its name
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One machine number.
+
+    Attributes:
+        name: NumPy's name of the dtype, such as ``"int8"``.
+        kind: ``"bool"``, ``"signed"``, ``"unsigned"``, ``"float"`` or ``"complex"``.
+        bits: size in storage, in bits.
+    """
+
+    name: str
+    kind: str
+    bits: int
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of the storage form."""
+        if self.name == BFLOAT16_NAME:
+            import ml_dtypes
+
+            return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(self.name)
+
+    @property
+    def words(self) -> int:
+        """32-bit words of the compute form."""
+        return max(1, self.bits // 32)
+
+    @property
+    def per_word(self) -> int:
+        """Numbers that share one 32-bit word of storage (1, 2 or 4)."""
+        return max(1, 32 // self.bits)
+
+    @property
+    def packed(self) -> bool:
+        """Whether several numbers share a word of storage."""
+        return self.per_word > 1
+
+    def wgsl(self, native_int64: bool) -> str:
+        """The compute type: 64-bit integers are two 32-bit words (low, high) where they are not native."""
+        if self.kind == "bool":
+            return "bool"
+        if self.kind == "complex":
+            return "vec2<f32>"
+        if self.kind == "float":
+            return "f64" if self.bits == 64 else "f32"
+        letter = "i" if self.kind == "signed" else "u"
+        if self.bits == 64:
+            return f"{letter}64" if native_int64 else "vec2<u32>"
+        return f"{letter}32"
+
+
+SCALARS: Mapping[str, Scalar] = {
+    scalar.name: scalar
+    for scalar in (
+        Scalar("bool", "bool", 8),
+        *(Scalar(f"int{bits}", "signed", bits) for bits in (8, 16, 32, 64)),
+        *(Scalar(f"uint{bits}", "unsigned", bits) for bits in (8, 16, 32, 64)),
+        *(Scalar(f"float{bits}", "float", bits) for bits in (16, 32, 64)),
+        Scalar(BFLOAT16_NAME, "float", 16),
+        Scalar("complex64", "complex", 64),
+    )
+}
+
+
+@cache
+def scalar_of(dtype: np.dtype[Any]) -> Scalar:
+    """The `Scalar` of a NumPy dtype (byte order aside).
+
+    Raises:
+        UnsupportedDtypeError: the dtype has no form on a GPU (strings, objects, dates, complex128, …).
+    """
+    scalar = SCALARS.get(dtype.name)
+    if scalar is None:
+        raise UnsupportedDtypeError(
+            f"dtype {dtype} cannot be an element on a GPU; gpuscan knows {', '.join(SCALARS)}. "
+            f"Convert the array with .astype(...) first, or pass device=\"numpy\"."
+        )
+    return scalar
+
+
+@dataclass(frozen=True)
+class Structure:
+    """How a user's value nests its arrays: a leaf, or a container of further structures.
+
+    Attributes:
+        kind: ``"leaf"``, ``"tuple"``, ``"named"`` (a named tuple), ``"dict"`` or ``"record"`` (structured dtype).
+        keys: what indexes the children, in order; integers for a tuple, else names.
+        children: the structures inside.
+        factory: the named tuple's class, for ``"named"``.
+    """
+
+    kind: str = "leaf"
+    keys: tuple[Any, ...] = ()
+    children: tuple[Structure, ...] = ()
+    factory: Callable[..., Any] | None = None
+
+    def paths(self, prefix: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        """The key path of every leaf, depth first."""
+        if self.kind == "leaf":
+            yield prefix
+        for key, child in zip(self.keys, self.children, strict=True):
+            yield from child.paths((*prefix, key))
+
+    @property
+    def leaf_count(self) -> int:
+        return sum(1 for _ in self.paths())
+
+    def flatten(self, value: Any) -> list[Any]:
+        """The leaves of a value that nests as this structure says."""
+        if self.kind == "leaf":
+            return [value]
+        if self.kind in ("tuple", "named"):
+            parts: Sequence[Any] = value
+        else:
+            parts = [value[key] for key in self.keys]
+        if len(parts) != len(self.children):
+            raise ValueError(f"expected {len(self.children)} fields, got {len(parts)}")
+        return [leaf for child, part in zip(self.children, parts, strict=True) for leaf in child.flatten(part)]
+
+    def unflatten(self, leaves: Sequence[Any]) -> Any:
+        """The inverse of `flatten`; a ``"record"`` comes back as a dict of its fields."""
+        if self.kind == "leaf":
+            (leaf,) = leaves
+            return leaf
+        parts, start = [], 0
+        for child in self.children:
+            count = child.leaf_count
+            parts.append(child.unflatten(leaves[start : start + count]))
+            start += count
+        if self.kind == "tuple":
+            return tuple(parts)
+        if self.factory is not None:
+            return self.factory(*parts)
+        return dict(zip(self.keys, parts, strict=True))
+
+
+LEAF = Structure()
+
+
+@dataclass(frozen=True)
+class Field:
+    """One array's share of an element: a number, or a vector or matrix of one kind of number.
+
+    Attributes:
+        name: what WGSL calls the field inside `Element` (``f0``, or the user's own name).
+        scalar: the kind of number.
+        shape: trailing axes that belong to the element; ``()`` for one number.
+    """
+
+    name: str
+    scalar: Scalar
+    shape: tuple[int, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Numbers in the field."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def words(self) -> int:
+        """32-bit words of the compute form."""
+        return self.count * self.scalar.words
+
+    @property
+    def storage_bytes(self) -> int:
+        """Bytes of one element of this field in its array."""
+        return self.count * self.scalar.bits // 8
+
+    def wgsl(self, native_int64: bool) -> str:
+        """The WGSL type of the field in compute form."""
+        scalar = self.scalar.wgsl(native_int64)
+        return f"array<{scalar}, {self.count}>" if self.shape else scalar
+
+
+@dataclass(frozen=True)
+class Element:
+    """What the operator combines.
+
+    Attributes:
+        fields: the leaves, depth first.
+        structure: how the user's value nests them.
+    """
+
+    fields: tuple[Field, ...]
+    structure: Structure = LEAF
+
+    @property
+    def single(self) -> bool:
+        """Whether the element is one bare field, so that WGSL's `Element` is that type and not a struct."""
+        return self.structure.kind == "leaf"
+
+    @property
+    def words(self) -> int:
+        """32-bit words of the compute form."""
+        return sum(field.words for field in self.fields)
+
+    @property
+    def storage_bytes(self) -> int:
+        """Bytes of one element over all its arrays."""
+        return sum(field.storage_bytes for field in self.fields)
+
+    def member(self, variable: str, index: int) -> str:
+        """WGSL for field `index` of the `Element` called `variable`."""
+        return variable if self.single else f"{variable}.{self.fields[index].name}"
+
+
+def field_names(structure: Structure) -> tuple[str, ...]:
+    """WGSL names for the leaves: the user's own where they are safe identifiers, else ``f0``, ``f1``, …"""
+    names = []
+    for position, path in enumerate(structure.paths()):
+        own = "_".join(str(key) for key in path)
+        usable = own.isidentifier() and own.isascii() and not own.startswith("_") and own not in WGSL_RESERVED
+        names.append(own if usable else f"f{position}")
+    return tuple(names) if len(set(names)) == len(names) else tuple(f"f{i}" for i in range(len(names)))
+
+
+def element_of(
+    dtypes: Sequence[np.dtype[Any]], structure: Structure = LEAF, shapes: Sequence[tuple[int, ...]] | None = None
+) -> Element:
+    """The `Element` whose leaves have these dtypes and trailing shapes."""
+    shapes = [()] * len(dtypes) if shapes is None else shapes
+    names = field_names(structure)
+    return Element(
+        tuple(Field(n, scalar_of(np.dtype(d)), tuple(s)) for n, d, s in zip(names, dtypes, shapes, strict=True)),
+        structure,
+    )
+
+
+WGSL_RESERVED = frozenset(
+    """alias array atomic bitcast bool break case const const_assert continue continuing default diagnostic discard
+    else enable f16 f32 f64 false fn for function i32 i64 if let loop mat2x2 mat3x3 mat4x4 override private ptr read
+    read_write requires return sampler storage struct switch true u32 u64 uniform var vec2 vec3 vec4 while workgroup
+    write NULL Self abstract active alignas alignof as asm async attribute auto await become cast catch class co_await
+    co_return co_yield coherent column_major common compile compile_fragment concept const_cast consteval constexpr
+    constinit crate debugger decltype delete demote demote_to_helper do dynamic_cast enum explicit export extends
+    extern external fallthrough filter final finally friend from fxgroup get goto groupshared highp impl implements
+    import inline instanceof interface layout lowp macro macro_rules match mediump meta mod module move mut mutable
+    namespace new nil noexcept noinline nointerpolation non_coherent noncoherent noperspective null nullptr of operator
+    package packoffset partial pass patch pixelfragment precise precision premerge priv protected pub public readonly
+    ref regardless register reinterpret_cast require resource restrict self set shared sizeof smooth snorm static
+    static_assert static_cast std subroutine super target template this thread_local throw trait try type typedef
+    typeid typename typeof union unless unorm unsafe unsized use using varying virtual volatile wgsl where with
+    writeonly yield""".split()
+)
+
+
+def words_of(element: Element, leaves: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """The 32-bit words of elements in compute form: (rows, words) from one (rows, *shape) array for each field."""
+    columns = []
+    for field, leaf in zip(element.fields, leaves, strict=True):
+        scalar = field.scalar
+        if scalar.bits == 64:
+            wide = np.ascontiguousarray(leaf)
+        elif scalar.kind in ("bool", "unsigned"):
+            wide = leaf.astype(np.uint32)
+        else:
+            wide = leaf.astype(np.int32 if scalar.kind == "signed" else np.float32)
+        columns.append(np.ascontiguousarray(wide).reshape(len(leaf), -1).view(np.uint32))
+    return np.concatenate(columns, axis=1)

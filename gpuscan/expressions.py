@@ -1,0 +1,132 @@
+"""The expression graph that a traced operator becomes: hash-consed, typed, one number a node.
+
+Vectors and matrices are arrays of nodes (`tracing.Traced`), so a node is always one number. A node's operation
+is the name of the NumPy ufunc that it computes (``add``, ``floor_divide``, …), or one of
+
+- ``input``: a number of an argument; `Node.data` is ``(argument, field, component)``;
+- ``constant``: `Node.data` is the number's bytes;
+- ``select``: ``(condition, if_true, if_false)``;
+- ``cast``: conversion of the value to `Node.scalar`, as ``astype`` does it;
+- ``view``: the same bits read as `Node.scalar`;
+- ``complex``: ``(real, imaginary)``, two float32, as one complex64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpuscan.elements import Scalar, scalar_of
+
+BOOL = scalar_of(np.dtype(bool))
+FLOAT32 = scalar_of(np.dtype(np.float32))
+COMPLEX64 = scalar_of(np.dtype(np.complex64))
+
+
+class Node:
+    """One number: an operation, its arguments and the type of the result. Made by a `Graph` alone."""
+
+    __slots__ = ("args", "data", "index", "op", "scalar")
+
+    def __init__(self, index: int, op: str, args: tuple[Node, ...], scalar: Scalar, data: Any) -> None:
+        self.index = index
+        self.op = op
+        self.args = args
+        self.scalar = scalar
+        self.data = data
+
+    @property
+    def is_constant(self) -> bool:
+        return self.op == "constant"
+
+    @property
+    def value(self) -> Any:
+        """The number of a constant, as a NumPy scalar."""
+        return np.frombuffer(self.data, self.scalar.dtype)[0]
+
+
+class Graph:
+    """Makes nodes, each once: the same operation on the same arguments is the same node."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self._known: dict[Any, Node] = {}
+
+    def _node(self, op: str, args: tuple[Node, ...], scalar: Scalar, data: Any = None) -> Node:
+        key = (op, tuple(arg.index for arg in args), scalar, data)
+        node = self._known.get(key)
+        if node is None:
+            node = Node(len(self.nodes), op, args, scalar, data)
+            self.nodes.append(node)
+            self._known[key] = node
+        return node
+
+    def described(self) -> list[Any]:
+        """All nodes, comparable with those of another graph."""
+        return list(self._known)
+
+    def input(self, argument: int, field: int, component: int, scalar: Scalar) -> Node:
+        return self._node("input", (), scalar, (argument, field, component))
+
+    def constant(self, value: Any, scalar: Scalar) -> Node:
+        """A number as a constant; `value` is converted as ``astype`` would."""
+        with np.errstate(all="ignore"):
+            return self._node("constant", (), scalar, np.asarray(value).astype(scalar.dtype).tobytes())
+
+    def apply(self, op: str, args: Sequence[Node], scalar: Scalar) -> Node:
+        """The ufunc `op` of `args`, which have the types of its loop; NumPy itself computes it on constants."""
+        if all(arg.is_constant for arg in args):
+            with np.errstate(all="ignore"):
+                return self.constant(getattr(np, op)(*(arg.value for arg in args)), scalar)
+        return self._node(op, tuple(args), scalar)
+
+    def cast(self, node: Node, scalar: Scalar) -> Node:
+        if node.scalar == scalar:
+            return node
+        if node.is_constant:
+            return self.constant(node.value, scalar)
+        if scalar == COMPLEX64:
+            return self.complex(self.cast(node, FLOAT32), self.constant(0, FLOAT32))
+        if node.scalar == COMPLEX64:
+            both = [self.cast(part, BOOL) for part in self.parts(node)] if scalar == BOOL else []
+            return self.apply("logical_or", both, BOOL) if both else self.cast(self.parts(node)[0], scalar)
+        return self._node("cast", (node,), scalar)
+
+    def view(self, node: Node, scalar: Scalar) -> Node:
+        if node.scalar == scalar:
+            return node
+        if node.is_constant:
+            return self._node("constant", (), scalar, node.data)
+        return self._node("view", (node,), scalar)
+
+    def parts(self, node: Node) -> tuple[Node, Node]:
+        """The real and the imaginary part of a complex64."""
+        if node.op == "complex":
+            return node.args[0], node.args[1]
+        return self.apply("real", (node,), FLOAT32), self.apply("imag", (node,), FLOAT32)
+
+    def complex(self, real: Node, imag: Node) -> Node:
+        if real.is_constant and imag.is_constant:
+            return self.constant(np.array([real.value, imag.value]).view(np.complex64)[0], COMPLEX64)
+        return self._node("complex", (real, imag), COMPLEX64)
+
+    def select(self, condition: Node, if_true: Node, if_false: Node) -> Node:
+        if condition.is_constant:
+            return if_true if condition.value else if_false
+        if if_true is if_false:
+            return if_true
+        return self._node("select", (condition, if_true, if_false), if_true.scalar)
+
+
+def reachable(results: Sequence[Node]) -> list[Node]:
+    """Every node the results need, arguments before the nodes that use them."""
+    found: dict[int, Node] = {}
+    waiting = list(results)
+    while waiting:
+        node = waiting.pop()
+        if node.index not in found:
+            found[node.index] = node
+            waiting.extend(node.args)
+    return [found[index] for index in sorted(found)]

@@ -1,0 +1,78 @@
+"""WGSL expressions that turn one number from one form into another.
+
+The three forms (storage, compute, words) are those of `gpuscan.elements`. The functions here write the small
+expressions; the templates under ``shaders/parts`` put them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuscan.elements import Scalar
+
+
+def to_words(scalar: Scalar, native_int64: bool, value: str) -> tuple[str, ...]:
+    """The 32-bit words of a number in compute form."""
+    if scalar.kind == "bool":
+        return (f"select(0u, 1u, {value})",)
+    if scalar.kind == "complex":
+        return (f"bitcast<u32>({value}.x)", f"bitcast<u32>({value}.y)")
+    if scalar.bits == 64:
+        if scalar.kind != "float" and not native_int64:
+            return (f"{value}.x", f"{value}.y")
+        wide = value if scalar.kind == "unsigned" else f"bitcast<u64>({value})"
+        return (f"u32({wide} & 0xfffffffflu)", f"u32({wide} >> 32u)")
+    return (value,) if scalar.kind == "unsigned" else (f"bitcast<u32>({value})",)
+
+
+def from_words(scalar: Scalar, native_int64: bool, words: Sequence[str]) -> str:
+    """The number in compute form whose words these are: the inverse of `to_words`."""
+    if scalar.kind == "bool":
+        return f"({words[0]} != 0u)"
+    if scalar.kind == "complex":
+        return f"bitcast<vec2<f32>>(vec2<u32>({words[0]}, {words[1]}))"
+    if scalar.bits == 64:
+        if scalar.kind != "float" and not native_int64:
+            return f"vec2<u32>({words[0]}, {words[1]})"
+        wide = f"(u64({words[0]}) | (u64({words[1]}) << 32u))"
+        return wide if scalar.kind == "unsigned" else f"bitcast<{scalar.wgsl(native_int64)}>({wide})"
+    return words[0] if scalar.kind == "unsigned" else f"bitcast<{scalar.wgsl(native_int64)}>({words[0]})"
+
+
+def from_storage(scalar: Scalar, native_int64: bool, words: Sequence[str], index: int) -> str:
+    """Number `index` of a run of numbers that lies in these storage words."""
+    if not scalar.packed:
+        return from_words(scalar, native_int64, words[index * scalar.words : (index + 1) * scalar.words])
+    word = words[index // scalar.per_word]
+    offset = (index % scalar.per_word) * scalar.bits
+    if scalar.kind == "signed":
+        return f"extractBits(bitcast<i32>({word}), {offset}u, {scalar.bits}u)"
+    bits = f"extractBits({word}, {offset}u, {scalar.bits}u)"
+    if scalar.kind == "bool":
+        return f"({bits} != 0u)"
+    if scalar.kind == "float":
+        return f"{'half' if scalar.name == 'float16' else 'bfloat'}_to_float({bits})"
+    return bits
+
+
+def to_storage(scalar: Scalar, native_int64: bool, values: Sequence[str]) -> list[str]:
+    """The storage words of a run of numbers in compute form: the inverse of `from_storage`."""
+    if not scalar.packed:
+        return [word for value in values for word in to_words(scalar, native_int64, value)]
+    mask = "0xffu" if scalar.bits == 8 else "0xffffu"
+    words = []
+    for start in range(0, len(values), scalar.per_word):
+        parts = []
+        for place, value in enumerate(values[start : start + scalar.per_word]):
+            if scalar.kind == "float":
+                bits = f"float_to_{'half' if scalar.name == 'float16' else 'bfloat'}({value})"
+            else:
+                bits = f"({to_words(scalar, native_int64, value)[0]} & {mask})"
+            parts.append(f"({bits} << {place * scalar.bits}u)" if place else bits)
+        words.append(" | ".join(parts))
+    return words
+
+
+def pick(scalar: Scalar, condition: str, yes: str, no: str) -> str:
+    """`yes` where the condition holds, else `no`, without a branch."""
+    return f"select({no}, {yes}, {condition})"

@@ -1,0 +1,253 @@
+"""Decides how a problem is run on a device: strategy, tile, kernels, dispatch sizes. A pure function of its arguments."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from gpuscan.elements import Element
+from gpuscan.errors import GpuscanError
+from gpuscan.kernels import SPINS_PER_ROUND, STATE_HEADER_WORDS, Kernel, TileShape
+
+if TYPE_CHECKING:
+    from gpuscan.capabilities import Capabilities
+    from gpuscan.operators import Code
+
+LOOKBACK_SECONDS = 0.2  # how long a tile waits for a post before look-back gives up
+FALLBACK_SECONDS = 20e-6  # how long before fallback reduces the late tile itself
+GPU_WORKGROUP = 256  # invocations
+GPU_STEPS = (1, 2, 4, 8, 12)  # steps that are built for; few, so that few pipelines are
+REGISTER_WORDS = 48  # of payload that one invocation keeps between load and store
+ACCESS_WORDS = 4  # 32-bit words in the widest load or store
+TILES_WANTED = 512  # a small array is cut finer, so that every compute unit has work
+CPU_FALLBACK_SPINS = 16
+CPU_LOOKBACK_SPINS = 57_344  # llvmpipe leaves loops after 65,535 turns
+CPU_PAUSES = 48  # divisions between two polls
+CPU_WORKGROUP = 64
+CPU_CHUNK_WORDS = 64
+LENGTH_LIMIT = 2**31  # elements that 32-bit indices reach with room for a grid's last tiles
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be scanned, once the operator is WGSL: the part of a request that decides the shaders.
+
+    Attributes:
+        source, element, destination: what is loaded, combined, stored.
+        combine, before, after: the operator's code and the fused maps.
+        rows, row_length: the array as rows that are scanned each for itself.
+        reverse, exclusive, initial: as asked.
+        carried: a carry of an earlier piece comes before the first element.
+    """
+
+    source: Element
+    element: Element
+    destination: Element
+    operator_name: str
+    combine: Code
+    rows: int
+    row_length: int
+    before: Code | None = None
+    after: Code | None = None
+    reverse: bool = False
+    exclusive: bool = False
+    initial: bool = False
+    carried: bool = False
+
+    @property
+    def length(self) -> int:
+        """Elements in all rows together."""
+        return self.rows * self.row_length
+
+    @property
+    def item_words(self) -> int:
+        """32-bit words of what the scan carries from tile to tile."""
+        return self.element.words + (1 if self.rows > 1 else 0)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One dispatch: a kernel and its grid."""
+
+    name: str
+    kernel: Kernel
+    grid: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """How one problem is run.
+
+    Attributes:
+        strategy: how a tile learns its prefix.
+        reason: why this strategy.
+        tile: the tile's shape.
+        length, tiles: elements, and tiles that hold them.
+        row_length: elements from one row's head to the next's.
+        stages: the dispatches, in order.
+        spin_rounds: bound of a wait, in rounds of the kernel's spins.
+    """
+
+    strategy: str
+    reason: str
+    tile: TileShape
+    length: int
+    tiles: int
+    row_length: int
+    stages: tuple[Stage, ...]
+    spin_rounds: int
+
+    @property
+    def posts(self) -> bool:
+        """Whether tiles post to each other, in tagged words; else totals lie in plain words."""
+        return self.strategy != "three_dispatch"
+
+    @cached_property
+    def state_bytes(self) -> int:
+        """Size of the tile state."""
+        words = self.stages[-1].kernel.item_words
+        blocks = -(-self.tiles // self.tile.block)
+        items = 2 * (self.tiles + blocks + 1) if self.posts else self.tiles
+        return 4 * (STATE_HEADER_WORDS + items * words)
+
+
+def plan_scan(
+    work: Work,
+    capabilities: Capabilities,
+    strategy: str,
+    reason: str,
+    *,
+    tile: TileShape | None = None,
+    withhold: int = 0,
+    subgroups: bool = True,
+) -> ScanPlan:
+    """The plan of `work` by `strategy` on a device with these capabilities.
+
+    Args:
+        tile: a shape to use instead of the one for this adapter, element and length.
+        withhold: leave out the post of every tile of this period; for tests.
+        subgroups: False to do without subgroup operations where the adapter has them.
+
+    Raises:
+        GpuscanError: the array is longer than 32-bit indices reach.
+    """
+    if work.length >= LENGTH_LIMIT:
+        raise GpuscanError(
+            f"{work.length} elements were asked for in one piece; 32-bit indices reach {LENGTH_LIMIT - 1}. "
+            "Scan the array in chunks with gpuscan.scan_chunks"
+        )
+    tile = tile or tile_shape(work, capabilities, subgroups)
+    tiles = max(1, -(-work.length // tile.tile_size))
+    spins_per_round, spin_rounds, pauses = spin_bounds(strategy, capabilities)
+    kernel = Kernel(
+        stage="scan",
+        strategy=strategy,
+        source=work.source,
+        element=work.element,
+        destination=work.destination,
+        operator_name=work.operator_name,
+        combine=work.combine,
+        before=work.before,
+        after=work.after,
+        tile=tile,
+        reverse=work.reverse,
+        exclusive=work.exclusive,
+        initial=work.initial,
+        segmented=work.rows > 1,
+        carried=work.carried,
+        width=access_width(work),
+        native_int64=capabilities.native_int64,
+        immediates=capabilities.immediates,
+        dawn=capabilities.enable_subgroups,
+        withhold=withhold,
+        spins_per_round=spins_per_round,
+        pauses=pauses,
+    )
+    grid = grid_of(tiles, capabilities.limits["max-compute-workgroups-per-dimension"])
+    stages = [Stage("scan", kernel, grid)]
+    if strategy == "three_dispatch":
+        reduce = replace(kernel, stage="reduce", exclusive=False)
+        totals = replace(kernel, stage="scan_totals", exclusive=False, initial=False)
+        stages = [Stage("reduce", reduce, grid), Stage("scan_totals", totals, (1, 1, 1)), stages[0]]
+    return ScanPlan(
+        strategy=strategy,
+        reason=reason,
+        tile=tile,
+        length=work.length,
+        tiles=tiles,
+        row_length=work.row_length,
+        stages=tuple(stages),
+        spin_rounds=spin_rounds,
+    )
+
+
+def spin_bounds(strategy: str, capabilities: Capabilities) -> tuple[int, int, int]:
+    """How long a tile waits for a post: polls in a round, rounds, and pauses between two polls."""
+    seconds = FALLBACK_SECONDS if strategy == "fallback" else LOOKBACK_SECONDS
+    if capabilities.adapter_type == "CPU":
+        spins = CPU_FALLBACK_SPINS if strategy == "fallback" else CPU_LOOKBACK_SPINS
+        pauses = CPU_PAUSES
+    else:
+        spins = max(16, math.ceil(capabilities.spins_per_second * seconds))
+        pauses = 0
+    per_round = min(SPINS_PER_ROUND, 1 << (spins - 1).bit_length())
+    return per_round, -(-spins // per_round), pauses
+
+
+def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -> TileShape:
+    """The tile for this element and length on this adapter.
+
+    A GPU's lanes take short neighbouring chunks in several steps, so that a subgroup reads whole cache lines. A
+    software adapter runs an invocation as one serial loop, so that a long chunk and no exchange between lanes is best.
+    """
+    chunk = least_chunk(work)
+    words = work.item_words
+    subgroup_size = capabilities.subgroup_size if subgroups else 0
+    limits = capabilities.limits
+    most = min(limits["max-compute-invocations-per-workgroup"], limits["max-compute-workgroup-size-x"])
+    # Workgroup memory: one item an invocation for scans, and a few more for totals and prefixes.
+    room = limits["max-compute-workgroup-storage-size"] // (4 * words) - 64
+    if capabilities.adapter_type == "CPU" or not subgroup_size:
+        workgroup = CPU_WORKGROUP if capabilities.adapter_type == "CPU" else GPU_WORKGROUP
+        while chunk * 2 * words <= CPU_CHUNK_WORDS and chunk * workgroup * 2 <= work.length:
+            chunk *= 2
+        return TileShape(_power_below(min(workgroup, most, max(room, 32))), 0, 1, chunk)
+    workgroup = _power_below(min(GPU_WORKGROUP, most, max(room, subgroup_size)))
+    workgroup = max(workgroup, subgroup_size)
+    while chunk * 2 * min(f.storage_bytes for f in work.source.fields) <= 16 and chunk * 2 * words <= REGISTER_WORDS // 3:
+        chunk *= 2
+    steps = 1
+    for candidate in GPU_STEPS:
+        fits = candidate * chunk * words <= REGISTER_WORDS
+        if fits and (candidate == 1 or workgroup * candidate * chunk * TILES_WANTED <= work.length):
+            steps = candidate
+    return TileShape(workgroup, subgroup_size, steps, chunk)
+
+
+def least_chunk(work: Work) -> int:
+    """The fewest neighbouring elements whose storage fills whole 32-bit words in every field."""
+    fields = (*work.source.fields, *work.destination.fields)
+    return max(max(1, 4 // math.gcd(4, field.storage_bytes)) for field in fields)
+
+
+def access_width(work: Work) -> int:
+    """32-bit words that one load or store may take: fewer where reading backwards begins off a vector's edge."""
+    if not work.reverse:
+        return ACCESS_WORDS
+    width = ACCESS_WORDS
+    for field in (*work.source.fields, *work.destination.fields):
+        while width > 1 and work.length * field.storage_bytes % (4 * width):
+            width //= 2
+    return width
+
+
+def grid_of(tiles: int, limit: int) -> tuple[int, int, int]:
+    """The smallest nearly even grid of at least so many workgroups with no side over the limit."""
+    rows = -(-tiles // limit)
+    return (-(-tiles // rows), rows, 1)
+
+
+def _power_below(number: int) -> int:
+    return 1 << (number.bit_length() - 1)

@@ -1,0 +1,206 @@
+"""The capability probe: what an adapter has, and what it does when tried out.
+
+Features and limits are read from the device. What WebGPU does not tell is measured with four small shaders
+(`shaders/probe_*.wgsl`), all of them bounded: the real subgroup sizes and the order of lanes, the speed of polling,
+and two litmus tests of forward progress, which decide the strategies that are safe here.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gpuscan import probe_cache
+from gpuscan.capabilities import Capabilities
+from gpuscan.probe_bench import Litmus, ProbeBench
+
+if TYPE_CHECKING:
+    import wgpu
+
+__all__ = ["Capabilities", "distrust", "probe", "wanted_features", "wanted_limits"]
+
+_WANTED_FEATURES = (
+    "subgroup",  # wgpu-native's name
+    "subgroups",  # WebGPU's
+    "timestamp-query",
+    "timestamp-query-inside-encoders",
+    "shader-int64",
+    "shader-int64-atomic-all-ops",
+    "shader-f16",
+    "shader-f64",
+    "mappable-primary-buffers",
+    "immediates",
+)
+
+_WANTED_LIMITS = (
+    "max-bind-groups",
+    "max-bindings-per-bind-group",
+    "max-buffer-size",
+    "max-compute-invocations-per-workgroup",
+    "max-compute-workgroup-size-x",
+    "max-compute-workgroup-size-y",
+    "max-compute-workgroup-size-z",
+    "max-compute-workgroup-storage-size",
+    "max-compute-workgroups-per-dimension",
+    "max-immediate-size",
+    "max-storage-buffer-binding-size",
+    "max-storage-buffers-per-shader-stage",
+    "max-uniform-buffer-binding-size",
+    "min-storage-buffer-offset-alignment",
+    "min-uniform-buffer-offset-alignment",
+)
+
+_VENDORS = {
+    0x1002: "AMD",
+    0x1010: "Imagination",
+    0x106B: "Apple",
+    0x10DE: "NVIDIA",
+    0x13B5: "ARM",
+    0x1414: "Microsoft",
+    0x14E4: "Broadcom",
+    0x1AE0: "Google",
+    0x5143: "Qualcomm",
+    0x8086: "Intel",
+    0x10005: "Mesa",
+}
+
+# A GPU holds a few thousand invocations on each of at most some 300 cores. A software adapter runs a workgroup or two
+# on each core, and the system may take that core away for a while: waits are long there. More polls in an iteration
+# make them so, for llvmpipe allows an invocation 65,535 iterations.
+_GPU_LITMUS = Litmus(workgroups=8192, workgroup_size=256, chain_seconds=0.05, later_seconds=0.02, extra_polls=0)
+_CPU_LITMUS = Litmus(workgroups=512, workgroup_size=64, chain_seconds=0.1, later_seconds=0.02, extra_polls=64)
+
+_MAX_POLLS = 60_000  # in a round
+_SPIN_BOUND = (2, 33_000)  # together more than llvmpipe allows
+
+_lock = threading.Lock()
+
+
+def wanted_features(adapter: wgpu.GPUAdapter) -> list[str]:
+    """The features to ask the adapter for: those that gpuscan uses and the adapter has."""
+    wanted = [name for name in _WANTED_FEATURES if name in adapter.features]
+    if adapter.info["adapter_type"] not in ("IntegratedGPU", "CPU") and "mappable-primary-buffers" in wanted:
+        wanted.remove("mappable-primary-buffers")  # mapped memory would lie across the bus
+    return wanted
+
+
+def wanted_limits(adapter: wgpu.GPUAdapter) -> dict[str, int]:
+    """The limits to ask the adapter for: its best of each that bears on a scan."""
+    return {name: int(adapter.limits[name]) for name in _WANTED_LIMITS if name in adapter.limits}
+
+
+def probe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, *, refresh: bool = False) -> Capabilities:
+    """What the adapter can do, through a device of it.
+
+    The findings are kept on disk by adapter, driver, WebGPU implementation, features and gpuscan version; `refresh`
+    measures again. Takes some tens of milliseconds on a GPU, a tenth of a second or two on a software adapter.
+    """
+    described = _describe(adapter, wgpu_device)
+    with _lock:  # two probes at once would spoil each other's measurements
+        kept = None if refresh else probe_cache.load(described)
+        if kept is not None:
+            return replace(kept, **described)
+        found = Capabilities(**described, **_measure(wgpu_device, described))
+        probe_cache.store(found)
+        return found
+
+
+def distrust(capabilities: Capabilities, strategy: str) -> Capabilities:
+    """Note, on disk too, that a strategy ran out of its bounds on this adapter: ``"auto"`` picks it no more."""
+    if strategy in capabilities.distrusted:
+        return capabilities
+    noted = replace(capabilities, distrusted=(*capabilities.distrusted, strategy))
+    with _lock:
+        probe_cache.store(noted)
+    return noted
+
+
+# ----- What the device says of itself
+
+
+def _describe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice) -> dict[str, Any]:
+    info = adapter.info
+    features = frozenset(str(feature) for feature in wgpu_device.features)
+    return {
+        "summary": str(adapter.summary),
+        "name": str(info["device"]),
+        "vendor": _vendor(info),
+        "driver": " ".join(part for part in (info["vendor"], info["description"]) if part),
+        "backend": str(info["backend_type"]),
+        "adapter_type": str(info["adapter_type"]),
+        "implementation": _implementation(adapter),
+        "features": features,
+        "limits": {str(limit): int(value) for limit, value in wgpu_device.limits.items()},
+        "immediates": "immediates" in features,
+        "native_int64": "shader-int64" in features,
+        "int64_atomics": "shader-int64-atomic-all-ops" in features,
+        "float64": "shader-f64" in features,
+        "shader_f16": "shader-f16" in features,
+        "mappable_storage": "mappable-primary-buffers" in features,
+    }
+
+
+def _vendor(info: Any) -> str:
+    known = _VENDORS.get(info["vendor_id"])
+    if known is None and info["backend_type"] == "Metal" and info["device"].startswith("Apple"):
+        return "Apple"  # Metal gives no vendor number
+    return known or str(info["vendor"]) or "unknown"
+
+
+def _implementation(adapter: wgpu.GPUAdapter) -> str:
+    backend = type(adapter).__module__.removeprefix("wgpu.backends.").partition(".")[0]
+    if backend != "wgpu_native":
+        return backend
+    from wgpu.backends.wgpu_native import lib_version_info
+
+    return "wgpu-native " + ".".join(map(str, lib_version_info))
+
+
+# ----- What it does
+
+
+def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str, Any]:
+    litmus = _CPU_LITMUS if described["adapter_type"] == "CPU" else _GPU_LITMUS
+    most = described["limits"]["max-compute-invocations-per-workgroup"]
+    litmus = replace(litmus, workgroup_size=min(litmus.workgroup_size, most))
+    features = described["features"]
+    bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in features)
+    has_subgroups = not features.isdisjoint({"subgroup", "subgroups"})
+
+    bench.run({"spin": _SPIN_BOUND} | ({"subgroups": (0, 0)} if has_subgroups else {}))  # compiles and warms up
+    spins = [bench.run({"spin": _SPIN_BOUND}) for _ in range(2)]
+    polls = spins[0].words["polls"]
+    timestamps = all(0 < spin.gpu_seconds < spin.wall_seconds * 1.1 for spin in spins)
+    rate = max(polls, 1) / min(spin.gpu_seconds if timestamps else spin.wall_seconds for spin in spins)
+
+    iterations_per_second = rate / (1 + litmus.extra_polls)
+    words = bench.run(
+        {
+            "chain": _bound(litmus.chain_seconds * iterations_per_second),
+            "later": _bound(litmus.later_seconds * iterations_per_second),
+        }
+    ).words
+
+    sizes = tuple(1 << bit for bit in range(32) if words["subgroup_sizes"] >> bit & 1)
+    in_order = bool(sizes) and words["lanes_out_of_order"] == 0
+    return {
+        "subgroup_sizes": sizes,
+        "subgroup_size": sizes[0] if in_order and len(sizes) == 1 else 0,
+        "lanes_in_order": in_order,
+        "progress_earlier": words["next_ticket"] == litmus.workgroups and words["waited_in_vain"] == 0,
+        "progress_later": words["started_while_spinning"] == litmus.workgroups,
+        "started_while_spinning": words["started_while_spinning"],
+        "litmus_workgroups": litmus.workgroups,
+        "spins_per_second": rate,
+        "loop_iterations": polls if polls < math.prod(_SPIN_BOUND) else 0,
+        "timestamps": timestamps,
+        "timestamp_period": bench.timestamp_period,
+    }
+
+
+def _bound(iterations: float) -> tuple[int, int]:
+    """So many iterations as rounds of polls."""
+    rounds = min(max(1, math.ceil(iterations / _MAX_POLLS)), _MAX_POLLS)
+    return rounds, math.ceil(iterations / rounds)

@@ -1,0 +1,235 @@
+"""One normalised request: what the user said, checked and in one form, before any device is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gpuscan.elements import LEAF, Element, Scalar, Structure, element_of, scalar_of
+from gpuscan.operators import Operator, resolve
+
+Leaf = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A scan as it was asked for.
+
+    Attributes:
+        operator: what combines.
+        leaves: the input's arrays, depth first, in the user's layout.
+        source: the element type of the input's arrays.
+        element: the element type that the operator combines.
+        shape: the arrays' common shape, without the axes that belong to the element.
+        axis: the axis scanned along, 0 or more.
+        exclusive, reverse: as asked.
+        seeds: for each field, one value a row (rows, *element shape): `initial`, or an identity; None without.
+        initial: whether the seeds are combined with the first elements, or only stand before them.
+        before, after: functions to fuse, or None.
+    """
+
+    operator: Operator
+    leaves: tuple[Leaf, ...] = field(repr=False)
+    source: Element
+    element: Element
+    shape: tuple[int, ...]
+    axis: int
+    exclusive: bool = False
+    reverse: bool = False
+    seeds: tuple[Leaf, ...] | None = field(default=None, repr=False)
+    initial: bool = False
+    before: Callable[[Any], Any] | None = None
+    after: Callable[[Any], Any] | None = None
+
+    @property
+    def row_length(self) -> int:
+        return self.shape[self.axis]
+
+    @property
+    def rows(self) -> int:
+        return int(np.prod([s for i, s in enumerate(self.shape) if i != self.axis], dtype=np.int64))
+
+    @property
+    def size(self) -> int:
+        """Elements in all rows together."""
+        return self.rows * self.row_length
+
+    def by_rows(self, leaf: Leaf) -> Leaf:
+        """A leaf as a contiguous array (rows, row_length, *element shape)."""
+        trailing = leaf.shape[len(self.shape) :]
+        return np.ascontiguousarray(np.moveaxis(leaf, self.axis, len(self.shape) - 1)).reshape(
+            self.rows, self.row_length, *trailing
+        )
+
+    def from_rows(self, rows: Leaf) -> Leaf:
+        """The inverse of `by_rows`: a view in the user's order of axes."""
+        others = [s for i, s in enumerate(self.shape) if i != self.axis]
+        shaped = rows.reshape(*others, self.row_length, *rows.shape[2:])
+        return np.moveaxis(shaped, len(self.shape) - 1, self.axis)
+
+
+def pose(
+    x: Any,
+    op: Any,
+    *,
+    axis: int | None,
+    exclusive: bool,
+    reverse: bool,
+    initial: Any,
+    dtype: Any,
+    before: Callable[[Any], Any] | None,
+    after: Callable[[Any], Any] | None,
+) -> Problem:
+    """The `Problem` of a call to `gpuscan.scan`.
+
+    Raises:
+        ValueError: the axis, the shapes or `initial` do not fit, or an exclusive scan has nothing to begin with.
+        TypeError, OperatorError, UnsupportedDtypeError: the operator and the element type do not go together.
+    """
+    operator = resolve(op)
+    structure, leaves = spread(x)
+    source_dtypes = [leaf.dtype for leaf in leaves]
+    if dtype is not None and before is None:
+        leaves = [leaf.astype(dtype, copy=False) for leaf in leaves]
+        source_dtypes = [leaf.dtype for leaf in leaves]
+    leaves = [leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("=")) for leaf in leaves]
+    shape, trailing = common_shape(leaves, operator)
+    axis = resolve_axis(axis, shape)
+    source = element_of(source_dtypes, structure, trailing)
+    element = source
+    operator.check(element)
+    seeds = None
+    rows_shape = tuple(s for i, s in enumerate(shape) if i != axis)
+    if initial is not None:
+        seeds = initial_rows(initial, element, rows_shape)
+    elif exclusive:
+        identity = operator.identity_for(element)
+        if identity is None:
+            raise ValueError(
+                f"an exclusive scan with operator {operator.name!r} was asked for, which has no identity to begin "
+                "with. Pass initial=..., or give the operator an identity"
+            )
+        rows = int(np.prod(rows_shape, dtype=np.int64))
+        seeds = tuple(
+            np.broadcast_to(value, (rows, *f.shape)) for value, f in zip(identity, element.fields, strict=True)
+        )
+    return Problem(
+        operator=operator,
+        leaves=tuple(leaves),
+        source=source,
+        element=element,
+        shape=shape,
+        axis=axis,
+        exclusive=exclusive,
+        reverse=reverse,
+        seeds=seeds,
+        initial=initial is not None,
+        before=before,
+        after=after,
+    )
+
+
+def spread(x: Any) -> tuple[Structure, list[Leaf]]:
+    """The structure of the user's value and its arrays, depth first."""
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return _gather("named", x._fields, list(x), type(x))
+    if isinstance(x, tuple):
+        return _gather("tuple", tuple(range(len(x))), list(x))
+    if isinstance(x, dict):
+        return _gather("dict", tuple(x), list(x.values()))
+    array = np.asarray(x)
+    if array.dtype.names:
+        return _gather("record", array.dtype.names, [array[name] for name in array.dtype.names])
+    scalar_of(array.dtype)
+    return LEAF, [array]
+
+
+def _gather(
+    kind: str, keys: tuple[Any, ...], parts: list[Any], factory: Callable[..., Any] | None = None
+) -> tuple[Structure, list[Leaf]]:
+    if not parts:
+        raise ValueError("a bundle of no arrays was passed; a bundle holds one array or more, all of one shape")
+    spreads = [spread(part) for part in parts]
+    structure = Structure(kind, keys, tuple(s for s, _ in spreads), factory)
+    return structure, [leaf for _, leaves in spreads for leaf in leaves]
+
+
+def common_shape(leaves: Sequence[Leaf], operator: Operator) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    """The shape that all leaves share, and each leaf's trailing axes that belong to the element."""
+    axes = operator.element_axes
+    for leaf in leaves:
+        if leaf.ndim < axes + 1:
+            extra = f" and {axes} trailing axes of the element" if axes else ""
+            raise ValueError(
+                f"an array of shape {leaf.shape} was passed; operator {operator.name!r} needs at least one axis to "
+                f"scan along{extra}. Pass x[np.newaxis] to scan a single element"
+            )
+    split = [leaf.ndim - axes for leaf in leaves]
+    shapes = [leaf.shape[:at] for leaf, at in zip(leaves, split, strict=True)]
+    if len(set(shapes)) > 1:
+        raise ValueError(f"the arrays of a bundle must have one shape; got {', '.join(map(str, shapes))}")
+    return shapes[0], [leaf.shape[at:] for leaf, at in zip(leaves, split, strict=True)]
+
+
+def resolve_axis(axis: int | None, shape: tuple[int, ...]) -> int:
+    """The axis counted from 0; for 1-D arrays it may be left out."""
+    choices = ", ".join(map(str, range(len(shape))))
+    if axis is None:
+        if len(shape) == 1:
+            return 0
+        raise ValueError(
+            f"an array of shape {shape} was passed without axis=; pass one of {choices}, or a negative axis counted "
+            "from the end, or x.reshape(-1) to scan all elements as one row"
+        )
+    if isinstance(axis, bool) or not hasattr(axis, "__index__"):
+        raise TypeError(f"axis must be an integer, got {axis!r}")
+    index = axis.__index__()
+    if not -len(shape) <= index < len(shape):
+        raise np.exceptions.AxisError(
+            f"axis {index} was asked for, but an array of shape {shape} has the axes {choices} "
+            f"(or {-len(shape)} to -1)"
+        )
+    return index % len(shape)
+
+
+def initial_rows(initial: Any, element: Element, rows_shape: tuple[int, ...]) -> tuple[Leaf, ...]:
+    """`initial` for each field and row: (rows, *element shape), in the element's dtypes."""
+    values = element.structure.flatten(initial)
+    rows = int(np.prod(rows_shape, dtype=np.int64))
+    seeds = []
+    for value, f in zip(values, element.fields, strict=True):
+        cast = as_scalars(np.asarray(value), f.scalar, "initial")
+        try:
+            wide = np.broadcast_to(cast, (*rows_shape, *f.shape))
+        except ValueError:
+            raise ValueError(
+                f"initial of shape {cast.shape} does not broadcast to {(*rows_shape, *f.shape)}, the array's shape "
+                "without the scanned axis"
+            ) from None
+        seeds.append(np.ascontiguousarray(wide).reshape(rows, *f.shape))
+    return tuple(seeds)
+
+
+_RANKS = {"bool": 0, "unsigned": 1, "signed": 1, "float": 2, "complex": 3}
+
+
+def as_scalars(given: Leaf, scalar: Scalar, what: str) -> Leaf:
+    """`given` in the dtype of `scalar`, which must hold its kind and, of integers, its values.
+
+    Raises:
+        TypeError: the kind or a value would be lost.
+    """
+    cast = None
+    if _RANKS[scalar_of(given.dtype).kind] <= _RANKS[scalar.kind]:
+        cast = given.astype(scalar.dtype)
+        if scalar.kind in ("signed", "unsigned") and not np.array_equal(cast, given):
+            cast = None
+    if cast is None:
+        raise TypeError(
+            f"{what} {np.array2string(given, threshold=4)} of dtype {given.dtype} was passed for elements of dtype "
+            f"{scalar.dtype}, which cannot hold it. Pass values that fit the element's dtype, or dtype=..."
+        )
+    return cast

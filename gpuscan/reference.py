@@ -1,0 +1,170 @@
+"""The same algorithm on NumPy: the device where there is no adapter, and the oracle of the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpuscan.elements import Element
+from gpuscan.kernels import TileShape
+from gpuscan.problem import Problem
+from gpuscan.reference_stages import Array, Items, Joiner, compute_dtype, last, reduce, scan, scan_tile, scan_totals
+from gpuscan.tracing import trace_map
+
+WORKGROUP = 64  # invocations in a tile of `accumulate`
+LONGEST_CHUNK = 64  # elements
+CALLS_WANTED = 1 << 14  # elements that one call of the operator should combine, before chunks grow
+PIECE_BYTES = 16 << 20  # storage of the elements that are scanned at a time
+
+
+def accumulate(problem: Problem) -> list[Array]:
+    """The result of the problem: one array (rows, row_length, *element shape) for each field, in the user's order.
+
+    ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])`` in every row. A built-in operator runs as its ufunc's
+    `accumulate`; any other in the tree of the GPU's stages, its function called on whole arrays, piece by piece.
+
+    Raises:
+        OperatorError: the operator is WGSL alone, or its function does not give elements.
+
+    Example:
+        >>> import numpy as np
+        >>> from gpuscan.problem import pose
+        >>> options = dict(axis=None, exclusive=False, reverse=True, initial=None, dtype=None, before=None, after=None)
+        >>> accumulate(pose(np.array([3, 1, 4], np.int32), "add", **options))
+        [array([[8, 5, 4]], dtype=int32)]
+    """
+    if problem.size == 0:
+        return _outputs(problem, destination(problem))
+    with np.errstate(all="ignore"):
+        built_in = problem.operator.kinds is not None and not problem.operator.element_axes
+        if built_in and problem.before is None and problem.after is None:
+            return [accumulate_ufunc(problem, getattr(np, problem.operator.name))]
+        return accumulate_stages(problem, tile_shape(problem.size))
+
+
+def accumulate_ufunc(problem: Problem, ufunc: np.ufunc) -> Array:
+    """The result for a built-in operator of single values, by NumPy's own loop."""
+    (field,) = problem.element.fields
+    dtype = compute_dtype(field.scalar)
+    rows = problem.by_rows(problem.leaves[0]).astype(dtype, copy=False)
+    seeds = None if problem.seeds is None else problem.seeds[0].astype(dtype)[:, np.newaxis]
+    if problem.reverse:
+        rows = rows[:, ::-1]
+    if problem.initial:
+        rows = np.concatenate([ufunc(seeds, rows[:, :1]), rows[:, 1:]], axis=1)
+    sums = ufunc.accumulate(rows, axis=1, dtype=dtype)
+    if problem.exclusive:
+        sums = np.concatenate([seeds, sums[:, :-1]], axis=1)
+    if problem.reverse:
+        sums = sums[:, ::-1]
+    return sums.astype(field.scalar.dtype, copy=False)
+
+
+def tile_shape(length: int) -> TileShape:
+    """A tile for whole-array calls: long chunks, unless one call would combine too few elements."""
+    return TileShape(WORKGROUP, 0, 1, min(LONGEST_CHUNK, max(1, length // CALLS_WANTED)))
+
+
+def accumulate_stages(problem: Problem, shape: TileShape, piece_bytes: int = PIECE_BYTES) -> list[Array]:
+    """The result by the twins of the GPU's stages: for this shape of tile, the bits that every strategy gives.
+
+    Args:
+        problem: what was asked for.
+        shape: the tile's shape.
+        piece_bytes: storage of the elements that are scanned at a time. Pieces are whole blocks of tiles, so their
+            size does not change the result.
+    """
+    join = Joiner(problem.operator, problem.element, problem.rows > 1)
+    flat = [flattened(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
+    target = destination(problem)
+    outputs = _outputs(problem, target)
+    block = shape.tile_size * shape.block
+    piece = block * max(1, piece_bytes // (block * problem.element.storage_bytes))
+    carry: Items | None = None
+    for start in range(0, problem.size, piece):
+        items = load(problem, [leaf[start : start + piece] for leaf in flat], start)
+        sums = scan_tile(join, shape, items)
+        prefixes, folded = scan_totals(join, shape.block, reduce(sums), carry)
+        results = scan(join, sums, prefixes, carried=carry is not None, exclusive=problem.exclusive)
+        stored = store(problem, target, results, start)
+        for output, part in zip(outputs, stored, strict=True):
+            flattened(problem, output)[start : start + piece] = part
+        carry = last(folded)
+    return outputs
+
+
+def flattened(problem: Problem, rows: Array) -> Array:
+    """A view of all rows as one, in logical order: backwards where the scan is reversed."""
+    flat = rows.reshape(problem.size, *rows.shape[2:])
+    return flat[::-1] if problem.reverse else flat
+
+
+def load(problem: Problem, leaves: Sequence[Array], start: int = 0) -> Items:
+    """Items from storage: mapped by `before`, row heads combined with `initial`, flagged where there are rows.
+
+    Args:
+        problem: what was asked for.
+        leaves: for each field of the source, the elements from `start` on in logical order.
+        start: the logical index of the first one.
+    """
+    wide = [a.astype(compute_dtype(f.scalar), copy=False) for a, f in zip(leaves, problem.source.fields, strict=True)]
+    if problem.before is not None:
+        mapped = problem.before(problem.source.structure.unflatten(wide))
+        wide = [
+            np.asarray(a).astype(compute_dtype(f.scalar), copy=False)
+            for a, f in zip(problem.element.structure.flatten(mapped), problem.element.fields, strict=True)
+        ]
+    heads, seeds = heads_between(problem, start, start + len(leaves[0]))
+    if problem.initial and len(heads):
+        combined = Joiner(problem.operator, problem.element).combine(seeds, tuple(a[heads] for a in wide))
+        wide = [replaced(array, heads, part) for array, part in zip(wide, combined, strict=True)]
+    if problem.rows == 1:
+        return tuple(wide)
+    return (*wide, replaced(np.zeros(len(wide[0]), bool), heads, np.True_))
+
+
+def store(problem: Problem, target: Element, results: Items, start: int = 0) -> list[Array]:
+    """Storage from items: seeds before an exclusive scan's rows, then mapped by `after`, then rounded.
+
+    Args:
+        problem: what was asked for.
+        target: what is stored.
+        results: the items from logical index `start` on.
+        start: the logical index of the first one.
+    """
+    wide = list(results[: len(problem.element.fields)])
+    if problem.exclusive:
+        heads, seeds = heads_between(problem, start, start + len(wide[0]))
+        wide = [replaced(array, heads, part) for array, part in zip(wide, seeds, strict=True)]
+    if problem.after is not None:
+        wide = target.structure.flatten(problem.after(problem.element.structure.unflatten(wide)))
+    return [np.asarray(a).astype(f.scalar.dtype, copy=False) for a, f in zip(wide, target.fields, strict=True)]
+
+
+def heads_between(problem: Problem, start: int, stop: int) -> tuple[Array, Items]:
+    """Where rows begin between two logical indices, counted from the first, and those rows' seeds in compute form."""
+    heads = np.arange(-start % problem.row_length, stop - start, problem.row_length)
+    row = (heads + start) // problem.row_length
+    if problem.reverse:
+        row = problem.rows - 1 - row
+    if problem.seeds is None:
+        return heads, ()
+    fields = problem.element.fields
+    return heads, tuple(s[row].astype(compute_dtype(f.scalar)) for s, f in zip(problem.seeds, fields, strict=True))
+
+
+def replaced(array: Array, where: Array, values: Array | np.generic) -> Array:
+    """A copy of the array with other values in some places."""
+    copy = array.copy()
+    copy[where] = values
+    return copy
+
+
+def destination(problem: Problem) -> Element:
+    """What is stored: the element, or what `after` makes of it."""
+    return problem.element if problem.after is None else trace_map(problem.after, problem.element, "after").element
+
+
+def _outputs(problem: Problem, target: Element) -> list[Array]:
+    return [np.empty((problem.rows, problem.row_length, *f.shape), f.scalar.dtype) for f in target.fields]

@@ -1,0 +1,95 @@
+"""Which strategy fits an adapter, and which are unsafe on it. Pure: capabilities in, a choice out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpuscan.capabilities import Capabilities
+from gpuscan.errors import StrategyError
+
+STRATEGIES = ("lookahead", "lookback", "fallback", "three_dispatch")
+IMPLEMENTED = ("lookback", "fallback", "three_dispatch")
+
+# What "auto" takes for a large array: the first that is safe. On a GPU a scan is bound by memory, and the order is
+# that of traffic. A software adapter's workgroups are threads of the system, which may take the core away from one
+# for longer than another can wait (llvmpipe ends a wait after 65,535 polls, half a millisecond), so nobody waits.
+PREFERENCE: Mapping[str, tuple[str, ...]] = {
+    "GPU": ("lookahead", "lookback", "fallback", "three_dispatch"),
+    "CPU": ("three_dispatch", "lookback", "fallback"),
+}
+
+# For whom it is published that workgroups which have started go on making progress, by vendor and adapter type.
+# A litmus test that passed shows that starving was not seen, not that it cannot be: for the others, Apple, ARM,
+# Imagination and Qualcomm among them, "auto" takes a strategy that needs no such promise. NVIDIA, AMD: Merrill &
+# Garland 2016 and the libraries that ship look-back since; Intel's discrete GPUs: Smith, Levien & Owens 2025.
+# Mesa's llvmpipe runs workgroups on the system's threads, one after the other on each.
+PUBLISHED_PROGRESS: Mapping[str, frozenset[str]] = {
+    "NVIDIA": frozenset({"DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown"}),
+    "AMD": frozenset({"DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown"}),
+    "Intel": frozenset({"DiscreteGPU"}),
+    "Mesa": frozenset({"CPU"}),
+}
+
+_NEEDS_PROGRESS = frozenset({"lookahead", "lookback"})
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A strategy, and why this one."""
+
+    strategy: str
+    reason: str
+
+
+def choose_strategy(capabilities: Capabilities) -> Choice:
+    """What ``"auto"`` takes on this adapter for a large array."""
+    passed_over: list[str] = []
+    for strategy in PREFERENCE["CPU" if capabilities.adapter_type == "CPU" else "GPU"]:
+        if strategy not in IMPLEMENTED:
+            continue
+        objection = _objection(strategy, capabilities)
+        if objection is None:
+            return Choice(strategy, "; ".join([*passed_over, _merit(strategy)]))
+        passed_over.append(f"no {strategy}: {objection}")
+    return Choice("three_dispatch", "; ".join([*passed_over, _merit("three_dispatch")]))
+
+
+def unsafe_reason(strategy: str, capabilities: Capabilities) -> str | None:
+    """Why a strategy is refused on this adapter, or None where the probe found it safe.
+
+    Raises:
+        StrategyError: there is no strategy of this name.
+    """
+    if strategy not in STRATEGIES:
+        raise StrategyError(f"no strategy is called {strategy!r}: the choices are auto, {', '.join(STRATEGIES)}")
+    if strategy in _NEEDS_PROGRESS and not capabilities.progress_earlier:
+        return "a workgroup that had started made no progress while another waited for it"
+    if strategy == "lookahead" and not capabilities.progress_later:
+        return (
+            f"only {capabilities.started_while_spinning} of {capabilities.litmus_workgroups} workgroups had started "
+            "while the first one waited for all"
+        )
+    return None
+
+
+def _objection(strategy: str, capabilities: Capabilities) -> str | None:
+    """Why "auto" passes a strategy over: it is unsafe, nothing published vouches for it, or it timed out here."""
+    if (unsafe := unsafe_reason(strategy, capabilities)) is not None:
+        return unsafe
+    published = capabilities.adapter_type in PUBLISHED_PROGRESS.get(capabilities.vendor, frozenset())
+    if strategy in _NEEDS_PROGRESS and not published:
+        return f"nothing published promises that workgroups on this {capabilities.vendor} adapter make progress"
+    if strategy in capabilities.distrusted:
+        return "it ran out of time on this adapter before"
+    return None
+
+
+def _merit(strategy: str) -> str:
+    if strategy == "lookahead":
+        return "later workgroups start while the first one spins, and every element moves twice"
+    if strategy == "lookback":
+        return "workgroups that have started make progress, and every element moves twice"
+    if strategy == "fallback":
+        return "a workgroup that waits too long does the late tile's work itself"
+    return "three dispatches ask nothing of the scheduler"

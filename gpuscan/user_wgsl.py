@@ -1,0 +1,123 @@
+"""The user's own WGSL: kept apart from ours by its names, and its compile errors brought back to its own lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpuscan.errors import OperatorError
+
+if TYPE_CHECKING:
+    from gpuscan.operators import Operator
+
+PREFIX = "user_"  # of every module-scope name that the user declares, `combine` aside
+
+_TOKEN = re.compile(r"//[^\n]*|/\*.*?\*/|@\w+|[A-Za-z_]\w*|\S", re.DOTALL)
+_DECLARES = frozenset({"fn", "const", "alias", "struct"})
+_REFUSED = {
+    "var": "memory of its own (`var` outside a function)",
+    "override": "an override",
+    "enable": "an extension (`enable`)",
+    "requires": "a language feature (`requires`)",
+    "diagnostic": "a diagnostic filter",
+}
+
+
+def _outermost(source: str) -> Iterator[tuple[str, str]]:
+    """The words outside all brackets, each with the word that follows it; comments are left out."""
+    tokens = [token for token in _TOKEN.findall(source) if not token.startswith(("//", "/*"))]
+    depth = 0
+    for token, following in zip(tokens, [*tokens[1:], ""], strict=False):
+        if token in ("{", "(", "["):
+            depth += 1
+        elif token in ("}", ")", "]"):
+            depth -= 1
+        elif depth == 0:
+            yield token, following
+
+
+def _declared(source: str) -> list[str]:
+    return [following for word, following in _outermost(source) if word in _DECLARES]
+
+
+def check_source(name: str, source: str, helpers: str) -> None:
+    """Refuses WGSL without `combine`, and what an operator may not declare."""
+    if not isinstance(source, str) or not isinstance(helpers, str):
+        raise OperatorError(f"the operator {name!r} takes WGSL as text (str)")
+    if "combine" not in _declared(source):
+        raise OperatorError(
+            f"the WGSL of the operator {name!r} declares no function `combine`; "
+            "write fn combine(a: Element, b: Element) -> Element { … }"
+        )
+    for text in (source, helpers):
+        for word, following in _outermost(text):
+            if word in _REFUSED:
+                raise OperatorError(f"the WGSL of the operator {name!r} declares {_REFUSED[word]}; it may declare "
+                                    "functions, constants, aliases and structs")  # fmt: skip
+            if word.startswith("@"):
+                raise OperatorError(f"the WGSL of the operator {name!r} has the attribute {word}; it may have none")
+            if word in _DECLARES and following == "Element":
+                raise OperatorError(
+                    f"the WGSL of the operator {name!r} declares `Element`, which is gpuscan's name of what is combined"
+                )
+    both = _declared(source) + _declared(helpers)
+    twice = sorted({each for each in both if both.count(each) > 1})
+    if twice:
+        raise OperatorError(f"the WGSL of the operator {name!r} declares {', '.join(twice)} twice")
+
+
+def _marker(part: str) -> str:
+    return f"// ---- {part}: line 1 follows"
+
+
+def contained(name: str, source: str, helpers: str) -> str:
+    """The user's WGSL with its module-scope names prefixed, line for line, between markers."""
+    names = {each for each in _declared(source) + _declared(helpers) if each != "combine"}
+
+    def renamed(text: str) -> str:
+        def replace(match: re.Match[str]) -> str:
+            comment, word = match.group(1), match.group(2)
+            return match.group(0) if comment or word not in names else PREFIX + word
+
+        # A word after a dot is a member. Comments stay as they are.
+        return re.sub(r"(//[^\n]*|/\*.*?\*/)|(?<![.\w])([A-Za-z_]\w*)", replace, text, flags=re.DOTALL)
+
+    label = re.sub(r"\s+", " ", name)
+    parts = []
+    if helpers.strip():
+        parts += [_marker(f"helpers of {label}"), renamed(helpers)]
+    parts += [_marker(f"operator {label}"), renamed(source), f"// ---- end of {label}"]
+    return "\n".join(parts)
+
+
+def user_error(operator: Operator, compile_message: str, rendered_wgsl: str) -> OperatorError:
+    """What the compiler said of a shader, as an error in the user's own lines.
+
+    Args:
+        operator: the operator whose WGSL the shader contains.
+        compile_message: the compiler's message (naga's or Tint's form).
+        rendered_wgsl: the whole shader.
+    """
+    label = re.sub(r"\s+", " ", operator.name)
+    parts = {_marker(f"operator {label}"): operator.wgsl or "", _marker(f"helpers of {label}"): operator.helpers}
+    lines = rendered_wgsl.split("\n")
+    starts = {lines.index(marker) + 2: marker for marker in parts if marker in lines}  # the number of the user's line 1
+    summary = next((line.strip() for line in compile_message.splitlines() if "error" in line.lower()), compile_message)
+    for match in re.finditer(r"(?:wgsl|\s|^|\"):?(\d+):(\d+)", compile_message):
+        number = int(match.group(1))
+        for start, marker in starts.items():
+            own = parts[marker].split("\n")
+            if start <= number < start + len(own):
+                part = "helpers" if "helpers" in marker else "source"
+                return OperatorError(
+                    f"the WGSL of the operator {operator.name!r} does not compile: {_cause(compile_message) or summary}\n"
+                    f"  at line {number - start + 1} of its {part}: {own[number - start].strip()}"
+                )
+    return OperatorError(f"the WGSL of the operator {operator.name!r} does not compile: {compile_message.strip()}")
+
+
+def _cause(message: str) -> str:
+    """The compiler's own sentence: of naga the line that begins with "error:", of Tint what follows it."""
+    found = re.findall(r"error:\s*([^\n]+)", message)
+    return found[-1].strip() if found else ""

@@ -1,0 +1,56 @@
+# What the scripts share; sourced, not run. Works with bash 3.2 (macOS) and Git's bash (Windows).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+VENV=.venv
+SWIFTSHADER=/usr/lib/chromium/vk_swiftshader_icd.json # in Debian's chromium-common
+
+say() { printf '\033[1m==> %s\033[0m\n' "$*"; }
+
+system() { # debian, ubuntu, … or nothing where there is no os-release
+  (. /etc/os-release && echo "$ID") 2>/dev/null || true
+}
+
+as_root() { # runs a command as root, or fails where that would need a password
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+apt_install() { # PACKAGE…: installs those that are missing, on Debian and Ubuntu
+  local missing=()
+  for package in "$@"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  if ! as_root true 2>/dev/null; then
+    echo "Missing: ${missing[*]}. Install with: sudo apt-get install ${missing[*]}" >&2
+    return 1
+  fi
+  say "Installing ${missing[*]}"
+  as_root apt-get update -qq || echo "apt-get update failed; going on with the lists that are there" >&2
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+find_python() { # prints the first Python of at least 3.11
+  for python in ${PYTHON:+"$PYTHON"} python3 python3.14 python3.13 python3.12 python3.11 python; do
+    if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      echo "$python"
+      return
+    fi
+  done
+  echo "gpuscan needs Python 3.11 or later; none found. Set PYTHON to one." >&2
+  return 1
+}
+
+enter_environment() { # EXTRAS: makes .venv if it is not there, installs the checkout with EXTRAS, and enters it
+  local python
+  if [ ! -x $VENV/bin/pip ] && [ ! -x $VENV/Scripts/pip.exe ]; then
+    python=$(find_python)
+    case $(system) in debian | ubuntu) "$python" -c 'import ensurepip' 2>/dev/null || apt_install python3-venv ;; esac
+    say "Making $VENV with $("$python" --version)"
+    "$python" -m venv $VENV
+  fi
+  if [ -d $VENV/Scripts ]; then PATH="$PWD/$VENV/Scripts:$PATH"; else PATH="$PWD/$VENV/bin:$PATH"; fi
+  export PATH
+  say "Installing gpuscan with [$1] into $VENV"
+  python -m pip install --quiet --disable-pip-version-check --editable ".[$1]"
+}

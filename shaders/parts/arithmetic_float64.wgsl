@@ -1,0 +1,61 @@
+{#- Functions of float64, of which GPUs have only the basic arithmetic. Comes in: helpers. -#}
+{% if "f64_exp" in helpers %}
+
+// 2^n e^r with |r| <= log(2) / 2, e^r by its series. 2^n in two steps reaches the subnormals.
+fn f64_exp(x: f64) -> f64 {
+    let n = round(clamp(x, -746.0lf, 710.0lf) * 1.4426950408889634lf);
+    let r = (x - n * 0.6931471803691238lf) - n * 1.9082149292705877e-10lf;
+    var series = 1.0lf;
+{% for k in range(14, 0, -1) %}
+    series = 1.0lf + series * r * {{ 1 / k }}lf;
+{% endfor %}
+    let half = i64(n) / 2li;
+    let first = bitcast<f64>((half + 1023li) << 52u);
+    let second = bitcast<f64>((i64(n) - half + 1023li) << 52u);
+    let large = select(0.0lf, f64_from_bits(0x7ff0000000000000lu), x > 0.0lf);
+    return select(select(series * first * second, large, x > 709.9lf || x < -745.9lf), x, f64_isnan(x));
+}
+{% endif %}
+{% if "f64_atanh_series" in helpers %}
+
+// 2 atanh(s) = log((1 + s) / (1 - s)) for |s| < 0.18.
+fn f64_atanh_series(s: f64) -> f64 {
+    let z = s * s;
+    var series = {{ 1 / 25 }}lf;
+{% for k in range(23, 0, -2) %}
+    series = {{ 1 / k }}lf + series * z;
+{% endfor %}
+    return 2.0lf * s * series;
+}
+{% endif %}
+{% if "f64_log" in helpers %}
+
+// log(2^n m) with m between sqrt(1/2) and sqrt(2).
+fn f64_log(x: f64) -> f64 {
+    let tiny = x < 2.2250738585072014e-308lf;
+    let bits = bitcast<i64>(select(x, x * 18014398509481984.0lf, tiny));  // 2^54 lifts a subnormal
+    let n = ((bits - 0x3fe6a09e667f3bcdli) >> 52u);
+    let m = bitcast<f64>(bits - (n << 52u));
+    let exponent = f64(n) - select(0.0lf, 54.0lf, tiny);
+    let small = f64_atanh_series((m - 1.0lf) / (m + 1.0lf)) + exponent * 1.9082149292705877e-10lf;
+    let finite = small + exponent * 0.6931471803691238lf;
+    let zero = select(f64_from_bits(0x7ff8000000000000lu), f64_from_bits(0xfff0000000000000lu), !f64_to_bool(x));
+    return select(select(finite, zero, x <= 0.0lf), x, f64_isnan(x) || (f64_isinf(x) && x > 0.0lf));
+}
+{% endif %}
+{% if "f64_log1p" in helpers %}
+
+fn f64_log1p(x: f64) -> f64 {
+    return select(f64_log(1.0lf + x), f64_atanh_series(x / (2.0lf + x)), abs(x) < 0.25lf);
+}
+{% endif %}
+{% if "f64_expm1" in helpers %}
+
+fn f64_expm1(x: f64) -> f64 {
+    var series = 1.0lf;
+{% for k in range(15, 1, -1) %}
+    series = 1.0lf + series * x * {{ 1 / k }}lf;
+{% endfor %}
+    return select(f64_exp(x) - 1.0lf, series * x, abs(x) < 0.35lf);
+}
+{% endif %}

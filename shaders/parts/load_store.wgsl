@@ -1,0 +1,102 @@
+{#- Between storage and registers: one invocation's chunk of CHUNK neighbouring elements at a time.
+    Comes in: the source and destination bindings, kernel.before and kernel.after.
+    Reads past the end give some value (WGSL's bounds rule), which never reaches an element before the end; writes
+    past the end are left out. Where the array is read backwards, logical element i lies at length - 1 - i. -#}
+// ----- Load and store
+{% for array in kernel.sources %}
+@group(0) @binding({{ array.binding }}) var<storage, {{ array.access }}> {{ array.name }}: array<{{ array.vector }}>;
+{% endfor %}
+{% for array in kernel.destinations %}
+@group(0) @binding({{ array.binding }}) var<storage, read_write> {{ array.name }}: array<{{ array.vector }}>;
+{% endfor %}
+{% if kernel.seeded %}
+@group(0) @binding({{ kernel.seed_binding }}) var<storage, read> seeds: array<u32>;  // an element's words for each row
+{% endif %}
+
+alias Chunk = array<Item, {{ kernel.tile.chunk }}>;
+
+{% if kernel.float_conversions %}
+{% include "parts/small_floats.wgsl" %}
+{% endif %}
+{% if kernel.before %}
+// The map that is fused into the load.
+{{ kernel.before.source }}
+{% endif %}
+{% if kernel.after %}
+// The map that is fused into the store.
+{{ kernel.after.source }}
+{% endif %}
+{% if kernel.seeded %}
+// What comes before a row's first element: `initial`, or the identity of an exclusive scan.
+fn seed(row: u32) -> Element {
+    let at = row * {{ kernel.element.words }}u;
+    return {{ kernel.seed_expression() }};
+}
+{% endif %}
+{% if kernel.segmented %}
+fn row_of(index: u32) -> u32 {
+    return params.first_row + index / params.row_length;
+}
+
+fn is_head(index: u32) -> bool {
+    return index % params.row_length == 0u;
+}
+{% elif kernel.seeded %}
+fn row_of(index: u32) -> u32 {
+    return 0u;
+}
+
+fn is_head(index: u32) -> bool {
+    return index == 0u && params.first_row == 0u;
+}
+{% endif %}
+
+fn load_chunk(index: u32) -> Chunk {
+{% if kernel.reverse %}
+    let first = params.length - CHUNK - index;  // wraps below zero past the end, where nothing is kept
+{% else %}
+    let first = index;
+{% endif %}
+{% for line in kernel.load_lines("first") %}
+    {{ line }}
+{% endfor %}
+{% if kernel.initial %}
+    if (index < params.length) {
+{% for position in range(kernel.tile.chunk) %}
+        if (is_head(index + {{ position }}u)) {
+            e{{ position }} = combine(seed(row_of(index + {{ position }}u)), e{{ position }});
+        }
+{% endfor %}
+    }
+{% endif %}
+    return Chunk(
+{% for position in range(kernel.tile.chunk) %}
+{% if kernel.segmented %}
+        Item(e{{ position }}, select(0u, 1u, is_head(index + {{ position }}u))),
+{% else %}
+        e{{ position }},
+{% endif %}
+{% endfor %}
+    );
+}
+
+{% if kernel.destinations %}
+
+fn store_chunk(index: u32, chunk: Chunk) {
+{% for position in range(kernel.tile.chunk) %}
+{% set item = "chunk[" ~ position ~ "]" ~ (".value" if kernel.segmented else "") %}
+{% if kernel.exclusive and kernel.seeded %}
+    var e{{ position }} = {{ item }};
+    if (is_head(index + {{ position }}u)) {
+        e{{ position }} = seed(row_of(index + {{ position }}u));
+    }
+    let r{{ position }} = {{ kernel.mapped_result("e" ~ position) }};
+{% else %}
+    let r{{ position }} = {{ kernel.mapped_result(item) }};
+{% endif %}
+{% endfor %}
+{% for line in kernel.store_lines("index") %}
+    {{ line }}
+{% endfor %}
+}
+{% endif %}

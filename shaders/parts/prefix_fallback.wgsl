@@ -1,0 +1,32 @@
+{#- The prefix by look-back; a workgroup that has waited long enough reduces the late tile itself and posts its
+    aggregate, by the same tree, so with the same bits (Smith, Levien & Owens 2025). Asks nothing of the scheduler. -#}
+{% include "parts/single_pass.wgsl" %}
+
+fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
+    if (invocation == 0u) {
+        post_aggregate(tile, aggregate);
+    }
+    var block: u32;
+    var carry: Item;
+{% if kernel.block_in_subgroup %}
+    if (invocation < SUBGROUP_SIZE) {
+        begin_walk(invocation, tile, &block, &carry);
+    }
+{% else %}
+    begin_walk(invocation, tile, &block, &carry);
+{% endif %}
+    var known = {{ "true" if kernel.carried else "block > 0u" }};
+    var late = walk(invocation, tile, aggregate, &block, &carry, &known);
+    while (late != NO_TILE) {  // each turn posts one aggregate more: at most as many turns as tiles
+        let reduced = reduce_tile(late, invocation);
+        if (invocation == 0u) {
+            write_post(aggregate_of(late), reduced);
+        }
+        storageBarrier();
+        late = walk(invocation, tile, aggregate, &block, &carry, &known);
+    }
+    if (late != NO_TILE && invocation == 0u) {  // the loop was left by force
+        report_timeout();
+    }
+    return Prefix(late == NO_TILE, shared_known != 0u, shared_prefix);
+}

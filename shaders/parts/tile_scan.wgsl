@@ -1,0 +1,99 @@
+{#- Functions on one invocation's chunk, and the scan over invocations, in the fixed order of combination that every
+    stage shares: left to right in a chunk, a Kogge-Stone tree over lanes, left to right over steps, a Kogge-Stone
+    tree over subgroups. Without subgroups: left to right in a chunk, a Kogge-Stone tree over the workgroup. -#}
+{% from "parts/shared_scan.wgsl" import shared_scan with context %}
+{% from "parts/subgroup_scan.wgsl" import subgroup_scan with context %}
+{% include "parts/exchange.wgsl" %}
+// ----- Scan of a tile
+{% if kernel.subgroups %}
+{{ subgroup_scan("scan_lanes", kernel.tile.subgroup_size) }}
+{% if kernel.tile.subgroups_per_workgroup > 1 %}
+const SUBGROUPS = {{ kernel.tile.subgroups_per_workgroup }}u;  // in a workgroup
+var<workgroup> subgroup_totals: array<Item, {{ kernel.tile.subgroups_per_workgroup + 1 }}>;  // the last one takes what no one reads
+{% if kernel.totals_fit_subgroup %}
+{{ subgroup_scan("scan_totals", kernel.tile.subgroups_per_workgroup) }}
+{% else %}
+{{ shared_scan("scan_totals", kernel.tile.subgroups_per_workgroup) }}
+{% endif %}
+{% endif %}
+{% else %}
+{{ shared_scan("scan_invocations", kernel.tile.workgroup_size) }}
+{% endif %}
+
+fn scan_chunk(chunk: Chunk) -> Chunk {
+    let s0 = chunk[0];
+{% for position in range(1, kernel.tile.chunk) %}
+    let s{{ position }} = join(s{{ position - 1 }}, chunk[{{ position }}]);
+{% endfor %}
+    return Chunk({% for position in range(kernel.tile.chunk) %}s{{ position }}{{ ", " if not loop.last }}{% endfor %});
+}
+
+// Every item of the chunk after `lead`; the chunk itself where there is no lead.
+fn join_chunk(known: bool, lead: Item, chunk: Chunk) -> Chunk {
+    return Chunk(
+{% for position in range(kernel.tile.chunk) %}
+        pick(known, join(lead, chunk[{{ position }}]), chunk[{{ position }}]),
+{% endfor %}
+    );
+}
+
+// Where an invocation's first chunk begins.
+fn first_of(tile: u32, invocation: u32) -> u32 {
+{% if kernel.subgroups %}
+    let subgroup = invocation / SUBGROUP_SIZE;
+    return tile * TILE_SIZE + subgroup * (SUBGROUP_SIZE * STEPS * CHUNK) + (invocation % SUBGROUP_SIZE) * CHUNK;
+{% else %}
+    return tile * TILE_SIZE + invocation * CHUNK;
+{% endif %}
+}
+{% if kernel.subgroups %}
+
+// The scan over the workgroup's subgroups: what comes before this one (nothing before the first), and the whole tile.
+struct SubgroupSums {
+    lead: Item,
+    aggregate: Item,
+}
+
+fn scan_subgroups(invocation: u32, total: Item) -> SubgroupSums {
+{% if kernel.tile.subgroups_per_workgroup == 1 %}
+    return SubgroupSums(total, total);
+{% else %}
+    let lane = invocation % SUBGROUP_SIZE;
+    let subgroup = invocation / SUBGROUP_SIZE;
+    subgroup_totals[select(SUBGROUPS, subgroup, lane == 0u)] = total;
+    workgroupBarrier();
+{% if kernel.totals_fit_subgroup %}
+    let sums = scan_totals(lane, subgroup_totals[min(lane, SUBGROUPS - 1u)]);
+    return SubgroupSums(item_at(sums, max(subgroup, 1u) - 1u), item_at(sums, SUBGROUPS - 1u));
+{% else %}
+    _ = scan_totals(invocation, subgroup_totals[min(invocation, SUBGROUPS - 1u)]);
+    let sums = SubgroupSums(scratch[max(subgroup, 1u) - 1u], scratch[SUBGROUPS - 1u]);
+    workgroupBarrier();
+    return sums;
+{% endif %}
+{% endif %}
+}
+{% endif %}
+{% if kernel.reduces %}
+
+// The aggregate of a tile, by the same tree as its scan; every invocation gets it.
+fn reduce_tile(tile: u32, invocation: u32) -> Item {
+    let first = first_of(tile, invocation);
+{% if kernel.subgroups %}
+    let lane = invocation % SUBGROUP_SIZE;
+    var carry = item_at(scan_lanes(lane, scan_chunk(load_chunk(first))[CHUNK - 1u]), SUBGROUP_SIZE - 1u);
+{% if kernel.tile.steps > 1 %}
+    for (var step = 1u; step < STEPS; step++) {
+        let local = scan_chunk(load_chunk(first + step * SUBGROUP_SIZE * CHUNK));
+        carry = join(carry, item_at(scan_lanes(lane, local[CHUNK - 1u]), SUBGROUP_SIZE - 1u));
+    }
+{% endif %}
+    return scan_subgroups(invocation, carry).aggregate;
+{% else %}
+    _ = scan_invocations(invocation, scan_chunk(load_chunk(first))[CHUNK - 1u]);
+    let aggregate = scratch[WORKGROUP_SIZE - 1u];
+    workgroupBarrier();
+    return aggregate;
+{% endif %}
+}
+{% endif %}

@@ -1,0 +1,80 @@
+{#- What tiles tell each other. WGSL's atomics are relaxed, so a flag cannot publish other memory: each half of each
+    32-bit word carries the run's epoch beside its 16 bits of payload, and a post is there when all its halves are.
+    The order of combination is fixed, so whoever posts a thing posts the same bits: posts may be repeated. -#}
+// ----- Tile state
+@group(0) @binding({{ kernel.state_binding }}) var<storage, read_write> state: array<atomic<u32>>;
+
+const TICKET = 0u;  // tiles handed out so far
+const STATUS = 1u;  // the epoch of a run that gave up waiting
+const WIDTH = 2u;  // the epoch of a run whose subgroups had another size than planned
+const POSTS = 4u;  // from here on: an aggregate for each tile, then a prefix for each block
+const POST_WORDS = {{ 2 * kernel.item_words }}u;
+
+struct Post {
+    ready: bool,
+    item: Item,
+}
+
+fn aggregate_of(tile: u32) -> u32 {
+    return POSTS + tile * POST_WORDS;
+}
+
+fn prefix_of(block: u32) -> u32 {
+    return POSTS + (params.tiles + block) * POST_WORDS;
+}
+
+fn write_post(at: u32, item: Item) {
+    let words = item_to_words(item);
+    let tag = params.epoch << 16u;
+{% for word in range(kernel.item_words) %}
+    atomicStore(&state[at + {{ 2 * word }}u], tag | (words[{{ word }}] & 0xffffu));
+    atomicStore(&state[at + {{ 2 * word + 1 }}u], tag | (words[{{ word }}] >> 16u));
+{% endfor %}
+}
+
+fn read_post(at: u32) -> Post {
+{% for word in range(kernel.item_words) %}
+    let low{{ word }} = atomicLoad(&state[at + {{ 2 * word }}u]);
+    let high{{ word }} = atomicLoad(&state[at + {{ 2 * word + 1 }}u]);
+{% endfor %}
+    let ready =
+{% for word in range(kernel.item_words) %}
+        (low{{ word }} >> 16u) == params.epoch && (high{{ word }} >> 16u) == params.epoch{{ ";" if loop.last else " &&" }}
+{% endfor %}
+    return Post(ready, item_from_words(Words(
+{% for word in range(kernel.item_words) %}
+        (low{{ word }} & 0xffffu) | (high{{ word }} << 16u),
+{% endfor %}
+    )));
+}
+
+fn post_aggregate(tile: u32, aggregate: Item) {
+{% if kernel.withhold %}
+    if (tile % {{ kernel.withhold }}u == {{ kernel.withhold - 1 }}u) {
+        return;  // a test build: this tile's post never comes
+    }
+{% endif %}
+    write_post(aggregate_of(tile), aggregate);
+}
+
+fn report_timeout() {
+    atomicStore(&state[STATUS], params.epoch);
+}
+
+fn given_up() -> bool {
+    return atomicLoad(&state[STATUS]) == params.epoch;
+}
+
+var<workgroup> ticket: u32;
+
+// Tiles are handed out in the order in which workgroups start, so a tile waits only on tiles that already run.
+// The last ticket leaves the counter at zero for the next run.
+fn take_ticket(invocation: u32, grid: vec3<u32>) -> u32 {
+    if (invocation == 0u) {
+        ticket = atomicAdd(&state[TICKET], 1u);
+        if (ticket == grid.x * grid.y * grid.z - 1u) {
+            atomicStore(&state[TICKET], 0u);
+        }
+    }
+    return workgroupUniformLoad(&ticket);
+}

@@ -1,0 +1,19 @@
+// What the probe's shaders write, one buffer for all of them; every word starts at 0.
+struct ProbeResults {
+    next_ticket: atomic<u32>,             // probe_chain: tickets handed out
+    waited_in_vain: atomic<u32>,          // probe_chain: workgroups that did not see the post before their own
+    started: atomic<u32>,                 // probe_later: workgroups that have started
+    started_while_spinning: atomic<u32>,  // probe_later: as many as the first one saw within its bound
+    polls: atomic<u32>,                   // probe_spin: polls that one waiting invocation made before its bound
+    subgroup_sizes: atomic<u32>,          // probe_subgroups: the sizes seen, or-ed together (each is a power of two)
+    lanes_out_of_order: atomic<u32>,      // probe_subgroups: invocations whose lane is not where its index says
+    never: atomic<u32>,                   // nobody writes it: what a wait that cannot end polls
+    posts: array<atomic<u32>, {{ workgroups }}>,  // probe_chain: one word a ticket
+}
+
+@group(0) @binding(0) var<storage, read_write> results: ProbeResults;
+
+const WORKGROUPS: u32 = {{ workgroups }}u;
+const WORKGROUP_SIZE: u32 = {{ workgroup_size }}u;
+const ROUNDS: u32 = {{ rounds }}u;  // of POLLS polls: the bound of a wait
+const POLLS: u32 = {{ polls }}u;

@@ -1,0 +1,101 @@
+{#- One pass over the array: load a tile, scan it, learn its prefix, store.
+    in:  the source, the seeds where there are any, the tile state
+    out: the destination
+    strategy lookback:       the prefix by decoupled look-back (Merrill & Garland 2016)
+    strategy fallback:       the same; a late tile is reduced by whoever waits (Smith, Levien & Owens 2025)
+    strategy three_dispatch: the prefix was computed before, by reduce.wgsl and scan_totals.wgsl -#}
+{% include "parts/header.wgsl" %}
+{% include "parts/element.wgsl" %}
+{% include "parts/operator.wgsl" %}
+{% include "parts/load_store.wgsl" %}
+{% include "parts/tile_scan.wgsl" %}
+{% include "parts/prefix_" ~ kernel.strategy ~ ".wgsl" %}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+{% if kernel.subgroups %}
+    @builtin(subgroup_size) subgroup_size: u32,
+{% endif %}
+) {
+    let tile = tile_of(invocation, workgroup, grid);
+    if (tile >= params.tiles) {
+        return;
+    }
+{% if kernel.subgroups %}
+    if (subgroup_size != SUBGROUP_SIZE) {
+        report_width();
+        return;
+    }
+    let lane = invocation % SUBGROUP_SIZE;
+    let subgroup = invocation / SUBGROUP_SIZE;
+{% endif %}
+
+    // 1. Load every chunk, so that all reads are under way together.
+    let first = first_of(tile, invocation);
+{% for step in range(kernel.tile.steps) %}
+    let loaded{{ step }} = load_chunk(first{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %});
+{% endfor %}
+
+    // 2. Scan in registers.
+{% if kernel.subgroups %}
+{% for step in range(kernel.tile.steps) %}
+    let local{{ step }} = scan_chunk(loaded{{ step }});
+    let lanes{{ step }} = scan_lanes(lane, local{{ step }}[CHUNK - 1u]);
+{% endfor %}
+    let lead0 = item_up(lanes0, 1u);
+    let chunk0 = join_chunk(lane > 0u, lead0, local0);
+    let carry0 = item_at(lanes0, SUBGROUP_SIZE - 1u);
+{% for step in range(1, kernel.tile.steps) %}
+    let lead{{ step }} = pick(lane > 0u, join(carry{{ step - 1 }}, item_up(lanes{{ step }}, 1u)), carry{{ step - 1 }});
+    let chunk{{ step }} = join_chunk(true, lead{{ step }}, local{{ step }});
+    let carry{{ step }} = join(carry{{ step - 1 }}, item_at(lanes{{ step }}, SUBGROUP_SIZE - 1u));
+{% endfor %}
+    let sums = scan_subgroups(invocation, carry{{ kernel.tile.steps - 1 }});
+    let aggregate = sums.aggregate;
+    let tile_lead = sums.lead;
+    let led = subgroup > 0u;
+{% else %}
+    let chunk0 = scan_chunk(loaded0);
+    _ = scan_invocations(invocation, chunk0[CHUNK - 1u]);
+    let aggregate = scratch[WORKGROUP_SIZE - 1u];
+    let tile_lead = scratch[max(invocation, 1u) - 1u];
+    let led = invocation > 0u;
+    workgroupBarrier();
+{% endif %}
+
+    // 3. Learn what comes before the tile.
+    let prefix = learn_prefix(invocation, tile, aggregate);
+    if (!prefix.learned) {
+        return;
+    }
+    let lead = pick(prefix.known, pick(led, join(prefix.item, tile_lead), prefix.item), tile_lead);
+    let known = prefix.known || led;
+
+    // 4. Store every element once.
+{% for step in range(kernel.tile.steps) %}
+{% set at = "first" if step == 0 else "first + " ~ step ~ "u * SUBGROUP_SIZE * CHUNK" %}
+{% if kernel.exclusive %}
+{% set before = "lead" ~ step if kernel.subgroups else "lead" %}
+    let shifted{{ step }} = Chunk(
+        {{ before }},
+{% for position in range(kernel.tile.chunk - 1) %}
+        chunk{{ step }}[{{ position }}],
+{% endfor %}
+    );
+    var result{{ step }} = join_chunk(known, lead, shifted{{ step }});
+{% if step == 0 %}
+{% if kernel.subgroups %}
+    result0[0] = pick(lane == 0u, lead, result0[0]);
+{% else %}
+    result0[0] = lead;
+{% endif %}
+{% endif %}
+    store_chunk({{ at }}, result{{ step }});
+{% else %}
+    store_chunk({{ at }}, join_chunk(known, lead, chunk{{ step }}));
+{% endif %}
+{% endfor %}
+}

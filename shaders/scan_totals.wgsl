@@ -1,0 +1,66 @@
+{#- Second dispatch of three_dispatch: one workgroup turns the tiles' aggregates into the tiles' prefixes, block by
+    block: P(block) ⊕ K(tile), the order of combination of every strategy.
+    in:  tile totals: the aggregate of each tile
+    out: tile totals: the prefix of each tile (tile 0's is of no use to anyone unless a carry comes in) -#}
+{% include "parts/header.wgsl" %}
+{% include "parts/element.wgsl" %}
+{% include "parts/operator.wgsl" %}
+{% include "parts/exchange.wgsl" %}
+{% include "parts/totals.wgsl" %}
+{% include "parts/block_lanes.wgsl" %}
+
+const GROUPS = {{ kernel.blocks_at_once }}u;  // blocks that the workgroup scans side by side
+var<workgroup> block_totals: array<Item, GROUPS>;
+
+{% if kernel.carried %}
+@group(0) @binding({{ kernel.carry_binding }}) var<storage, read> carries: array<u32>;
+{% endif %}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(@builtin(local_invocation_index) invocation: u32) {
+{% if kernel.block_in_subgroup %}
+    let lane = invocation % SUBGROUP_SIZE;
+    let group = invocation / SUBGROUP_SIZE;
+{% else %}
+    let lane = invocation;
+    let group = 0u;
+{% endif %}
+    let blocks = (params.tiles + BLOCK - 1u) / BLOCK;
+{% if kernel.carried %}
+    var carry = item_from_words(Words({% for word in range(kernel.item_words) %}carries[{{ word }}]{{ ", " if not loop.last }}{% endfor %}));
+    var known = true;
+{% else %}
+    var carry = read_total(0u);
+    var known = false;
+{% endif %}
+    for (var first = 0u; first < blocks; first += GROUPS) {
+        let tile = (first + group) * BLOCK + lane;
+        let sums = scan_block(lane, read_total(tile));
+        if (lane == BLOCK - 1u) {
+            block_totals[group] = sums;
+        }
+        workgroupBarrier();
+        // Fold the blocks before this one's, left to right.
+        var before = carry;
+        var before_known = known;
+        for (var other = 0u; other < GROUPS; other++) {
+            let total = block_totals[other];
+            if (other < group) {
+                before = pick(before_known, join(before, total), total);
+                before_known = true;
+            }
+            carry = pick(known, join(carry, total), total);
+            known = true;
+        }
+{% if kernel.block_in_subgroup %}
+        let exclusive = item_up(sums, 1u);
+{% else %}
+        let exclusive = block_item(invocation, sums, max(lane, 1u) - 1u);
+{% endif %}
+        workgroupBarrier();
+        let prefix = pick(lane > 0u, pick(before_known, join(before, exclusive), exclusive), before);
+        if (lane < BLOCK && tile < params.tiles) {
+            write_total(tile, prefix);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+"""The tests mirror gpuscan/; what needs an adapter is under gpu/."""

@@ -1,0 +1,140 @@
+"""What all tests share: the adapters they run on, a cache folder of their own, and how long hypothesis searches.
+
+Environment:
+    GPUSCAN_TEST_MIN_ADAPTERS: tests must have passed on at least so many adapters, or the run fails; 0 lets a
+        machine without any adapter pass.
+    HYPOTHESIS_PROFILE: ``default`` or ``nightly`` (many more cases).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hypothesis
+import platformdirs
+import pytest
+
+if TYPE_CHECKING:
+    import wgpu
+
+    from gpuscan.device import Device
+
+MIN_ADAPTERS = os.environ.get("GPUSCAN_TEST_MIN_ADAPTERS")
+
+# Chromium carries SwiftShader, a Vulkan driver for the CPU; the Vulkan loader has to be told of it.
+SWIFTSHADER = Path("/usr/lib/chromium/vk_swiftshader_icd.json")
+DRIVER_VARIABLES = ("VK_ADD_DRIVER_FILES", "VK_DRIVER_FILES", "VK_ICD_FILENAMES")
+if SWIFTSHADER.exists() and not any(name in os.environ for name in DRIVER_VARIABLES):
+    os.environ["VK_ADD_DRIVER_FILES"] = str(SWIFTSHADER)
+
+# No deadline: the first run of a shader compiles it. Derandomised: a failure seen once is seen again.
+hypothesis.settings.register_profile("default", max_examples=150, deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("nightly", max_examples=1000, deadline=None, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+# ----- A cache folder of the tests' own
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Points gpuscan's cache at an empty folder, but leaves pip the user's, for the wheel test to install from."""
+    if not hasattr(config, "workerinput"):  # workers inherit the variables
+        os.environ.setdefault("PIP_CACHE_DIR", platformdirs.user_cache_dir("pip", appauthor=False))
+        folder = tempfile.mkdtemp(prefix="gpuscan-tests-")
+        os.environ["XDG_CACHE_HOME"] = os.environ["WIN_PD_OVERRIDE_LOCAL_APPDATA"] = folder
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        config.pluginmanager.register(AdapterReport())
+
+
+# ----- Adapters
+
+
+def adapter_id(adapter: wgpu.GPUAdapter) -> str:
+    """A short name for test ids, such as ``lavapipe-vulkan`` or ``nvidia-vulkan``."""
+    backend = adapter.info["backend_type"].lower()
+    device = re.sub(r"[^a-z0-9]+", " ", adapter.info["device"].lower()).split()[0]
+    return f"{'lavapipe' if (device, backend) == ('llvmpipe', 'vulkan') else device}-{backend}"
+
+
+def adapter_parameters() -> list[Any]:
+    """One pytest parameter for each adapter; a skipped one where there is none and none is asked for."""
+    from gpuscan.adapters import find_adapters
+
+    parameters: list[Any] = []
+    seen: dict[str, int] = {}
+    for adapter in find_adapters():
+        name = adapter_id(adapter)
+        seen[name] = seen.get(name, 0) + 1
+        parameters.append(pytest.param(adapter, id=name if seen[name] == 1 else f"{name}-{seen[name]}"))
+    if not parameters and MIN_ADAPTERS == "0":
+        parameters.append(pytest.param(None, id="none", marks=pytest.mark.skip(reason="no adapter on this machine")))
+    return parameters
+
+
+@pytest.fixture(scope="session")
+def adapter(request: pytest.FixtureRequest) -> wgpu.GPUAdapter:
+    """Every wgpu adapter of the machine in turn."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def device(adapter: wgpu.GPUAdapter) -> Device:
+    """A `gpuscan.Device` on every adapter in turn, one for the whole session."""
+    from gpuscan.device import Device
+
+    return Device(adapter)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs each test that asks for `adapter` or `device` once on every adapter."""
+    if "adapter" in metafunc.fixturenames:
+        metafunc.parametrize("adapter", adapter_parameters(), indirect=True, scope="session")
+
+
+# ----- What was tested
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Notes the adapter of each test in its report, which travels from the workers."""
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        if callspec is not None and "adapter" in callspec.params:
+            adapter = callspec.params["adapter"]
+            if adapter is not None:
+                item.user_properties.append(("adapter", f"{adapter_id(adapter)} ({adapter.summary})"))
+
+
+class AdapterReport:
+    """Collects the adapters on which a test passed, names them at the end, and holds the run to the floor."""
+
+    def __init__(self) -> None:
+        self.tested: set[str] = set()
+
+    def pytest_report_header(self) -> str:
+        """The adapters found."""
+        from gpuscan.adapters import find_adapters
+
+        return "adapters found: " + ("; ".join(adapter.summary for adapter in find_adapters()) or "none")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Takes note of a passed test's adapter."""
+        if report.when == "call" and report.passed:
+            self.tested.update(value for name, value in report.user_properties if name == "adapter")
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Fails a run that saw fewer adapters than asked for."""
+        if exitstatus == pytest.ExitCode.OK and len(self.tested) < int(MIN_ADAPTERS or 0):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Names the adapters tested."""
+        if self.tested:
+            terminalreporter.write_line("adapters tested: " + "; ".join(sorted(self.tested)))
+        if len(self.tested) < int(MIN_ADAPTERS or 0):
+            message = f"FAILED: tests passed on {len(self.tested)} adapters, at least {MIN_ADAPTERS} were asked for"
+            terminalreporter.write_line(message, red=True)

@@ -1,0 +1,1 @@
+"""Tests that run on every adapter found (the fixtures `adapter` and `device` of tests/conftest.py)."""

@@ -1,0 +1,247 @@
+"""`gpuscan.scan` on every adapter against its definition, under every strategy that is safe there."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpuscan as gs
+from gpuscan import reference, runner
+from gpuscan.device import Device
+from tests.oracle import (
+    AFFINE,
+    LATER,
+    MATRICES,
+    NO_IDENTITY,
+    assert_same,
+    boundaries,
+    one_by_one,
+    poison,
+    posed,
+    small_tiles,
+    strategies_on,
+    ufunc_scan,
+    words,
+)
+from tests.strategies import SPECIAL_FLOATS, arrays, numbers, options, shapes
+
+ORDERED = ["add", "multiply", "minimum", "maximum"]
+BITS = ["bitwise_and", "bitwise_or", "bitwise_xor"]
+PAIRS = [*itertools.product(["uint32", "int32"], ORDERED + BITS), *itertools.product(["float32"], ORDERED)]
+OPTIONS = [*itertools.product((False, True), (False, True), (False, True))]  # exclusive, reverse, initial
+
+
+def test_lengths_about_every_edge(device: Device) -> None:
+    """Exact sums, on poisoned outputs, where tiles, blocks and chunks begin and end."""
+    x = np.random.default_rng(0).integers(0, 2**32, 200_000, dtype=np.uint32)
+    for strategy, tile in itertools.product(strategies_on(device), small_tiles(device)):
+        for length in [*boundaries(tile), len(x)]:
+            poison(device, 4 * length)
+            (got,) = runner.run(device, posed(x[:length]), strategy, tile=tile)
+            assert_same(got[0], ufunc_scan("add", x[:length]), (strategy, tile, length))
+
+
+def test_poisoned_buffers_are_those_that_runs_take(device: Device) -> None:
+    """The helper above would prove nothing if the runs took other buffers."""
+    x = np.arange(5000, dtype=np.uint32)
+    runner.run(device, posed(x))
+    poison(device, x.nbytes)
+    reserved = device.pool.usage().bytes_reserved
+    runner.run(device, posed(x))
+    assert device.pool.usage().bytes_reserved == reserved
+
+
+@pytest.mark.parametrize(("dtype", "name"), PAIRS)
+def test_built_in_operators(device: Device, dtype: str, name: str) -> None:
+    """By name and by ufunc; floats are equal to the tree on NumPy, bit for bit."""
+    rng = np.random.default_rng(1)
+    x = numbers(rng, dtype, 1000) if dtype != "float32" else rng.standard_normal(1000).astype(np.float32)
+    tile = small_tiles(device)[-1]
+    (wanted,) = reference.accumulate_stages(posed(x, name), tile)
+    for strategy in strategies_on(device):
+        (got,) = runner.run(device, posed(x, getattr(np, name)), strategy, tile=tile)
+        assert_same(got, wanted, strategy)
+    assert_same(gs.scan(x[:100], name, device=device), ufunc_scan(name, x[:100]))
+    if dtype != "float32" or name in ("minimum", "maximum"):
+        assert_same(wanted[0], ufunc_scan(name, x))
+
+
+@pytest.mark.parametrize(("exclusive", "reverse", "initial"), OPTIONS)
+@pytest.mark.parametrize("rows", [False, True])
+def test_options(device: Device, rows: bool, exclusive: bool, reverse: bool, initial: bool) -> None:
+    """Every combination of options, of one row and of many, whose lengths are no multiple of anything."""
+    shape = (37, 211) if rows else 7919
+    x = words(np.random.default_rng(2), 2, shape)
+    seeds = words(np.random.default_rng(3), 2, 37 if rows else ()) if initial else None
+    begin = seeds if initial else (1, 0) if exclusive else None
+    axis = 1 if rows else 0
+    wanted = one_by_one(AFFINE.function, x, axis=axis, exclusive=exclusive, reverse=reverse, initial=begin)
+    problem = posed(x, AFFINE, axis=axis, exclusive=exclusive, reverse=reverse, initial=seeds)
+    for strategy, tile in itertools.product(strategies_on(device), small_tiles(device)[-1:]):
+        got = runner.run(device, problem, strategy, tile=tile)
+        for result, field in zip(got, wanted, strict=True):
+            assert_same(problem.from_rows(result), field, (strategy, tile))
+
+
+@pytest.mark.parametrize("name", NO_IDENTITY)
+def test_operators_without_identity(device: Device, name: str) -> None:
+    """Exact operators that do not commute, as Python functions: any wrong order of combination shows."""
+    op, fields = NO_IDENTITY[name]
+    x = words(np.random.default_rng(4), fields, 20_000)
+    wanted = reference.accumulate(posed(x, op.function))
+    for strategy, tile in itertools.product(strategies_on(device), small_tiles(device)):
+        got = runner.run(device, posed(x, op.function), strategy, tile=tile)
+        for result, field in zip(got, wanted, strict=True):
+            assert_same(result, field, (strategy, tile))
+
+
+def test_many_short_rows_and_few_long_ones(device: Device) -> None:
+    """Row heads fall anywhere in chunks and tiles; rows of one element are nothing but heads."""
+    for shape in [(3000, 1), (1000, 7), (333, 31), (33, 257), (3, 5000), (1, 9000)]:
+        x = words(np.random.default_rng(5), 2, shape)
+        problem = posed(x, AFFINE, axis=1)
+        wanted = one_by_one(AFFINE.function, x, axis=1)
+        for strategy in strategies_on(device):
+            got = runner.run(device, problem, strategy, tile=small_tiles(device)[0])
+            for result, field in zip(got, wanted, strict=True):
+                assert_same(result, field, (strategy, shape))
+
+
+@pytest.mark.parametrize("log", [17, 22])
+def test_large_arrays_in_the_planned_shape(device: Device, log: int) -> None:
+    length = 2**log + 13
+    x = np.random.default_rng(6).integers(0, 2**32, length, dtype=np.uint32)
+    wanted = ufunc_scan("add", x)
+    for strategy in strategies_on(device):
+        assert_same(gs.scan(x, device=device, strategy=strategy), wanted, strategy)
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_any_array_and_any_options(device: Device, data: st.DataObject) -> None:
+    """Shapes of 1 to 4 axes in any memory order, through the front door."""
+    dtype, op = data.draw(st.sampled_from([("int32", "add"), ("float32", "add"), ("uint32", "maximum")]))
+    x = data.draw(arrays(dtype))
+    axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    asked: dict[str, Any] = data.draw(options())
+    others = tuple(n for i, n in enumerate(x.shape) if i != axis % x.ndim)
+    rng = np.random.default_rng(7)
+    initial = {"scalar": 3, "rows": numbers(rng, dtype, others), None: None}[asked["initial"]]
+    before = x.copy()
+    ufunc = getattr(np, op)
+    got = gs.scan(x, op, axis=axis, device=device, **(asked | {"initial": initial}))
+
+    native = x.astype(x.dtype.newbyteorder("="))
+    begin = None
+    if asked["exclusive"] or initial is not None:
+        begin = (initial if initial is not None else 0,)
+    assert got.flags.c_contiguous
+    if x.size:
+        (wanted,) = one_by_one(
+            lambda l, r: (ufunc(l[0], r[0]),),
+            (native,),
+            axis=axis % x.ndim,
+            exclusive=asked["exclusive"],
+            reverse=asked["reverse"],
+            initial=begin,
+        )
+        assert_same(got, wanted)
+    assert got.shape == x.shape
+    assert got.dtype == native.dtype
+    np.testing.assert_array_equal(x, before)
+
+
+@settings(max_examples=30)
+@given(shape=shapes(), reverse=st.booleans(), seed=st.integers(0, 2**32 - 1))
+def test_reverse_is_flip_of_scan_of_flip(device: Device, shape: tuple[int, ...], reverse: bool, seed: int) -> None:
+    x = numbers(np.random.default_rng(seed), "uint32", shape)
+    axis = len(shape) - 1
+    flipped = np.flip(gs.scan(np.flip(x, axis), axis=axis, device=device, reverse=not reverse), axis)
+    assert_same(gs.scan(x, axis=axis, device=device, reverse=reverse), flipped)
+
+
+@pytest.mark.parametrize("name", ["minimum", "maximum", "add"])
+@pytest.mark.parametrize("special", SPECIAL_FLOATS, ids=str)
+def test_nan_infinity_and_signed_zero(device: Device, name: str, special: np.float32) -> None:
+    """Wherever they stand, results are NumPy's, NaN included."""
+    x = np.random.default_rng(8).integers(-4, 5, (48, 64)).astype(np.float32)
+    for row in range(48):
+        x[row, row] = special
+    wanted = ufunc_scan(name, x, axis=1)
+    got = gs.scan(x, name, axis=1, device=device)
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_zeros_of_both_signs_are_ordered(device: Device) -> None:
+    """-0.0 lies below +0.0 in minimum and maximum, whichever comes first, so that the tree does not matter."""
+    x = np.array([0.0, -0.0] * 300 + [-0.0] * 5, np.float32)
+    assert np.signbit(gs.scan(x, "minimum", device=device)[1:]).all()
+    assert not np.signbit(gs.scan(x, "maximum", device=device)).any()
+
+
+# ----- Where the result goes
+
+
+def test_out_of_any_memory_order(device: Device) -> None:
+    x = np.random.default_rng(9).integers(0, 2**32, (60, 70), dtype=np.uint32)
+    wanted = ufunc_scan("add", x, axis=0)
+    strided = np.zeros((120, 210), np.uint32)
+    for out in (np.empty_like(x), np.empty(x.shape, np.uint32, order="F"), strided[::2, ::3], strided[1::2, ::-3]):
+        assert gs.scan(x, axis=0, out=out, device=device) is out
+        assert_same(out, wanted)
+    assert not strided[:, 1::3].any()  # nothing was written beside them
+
+
+def test_in_place(device: Device) -> None:
+    x = np.random.default_rng(10).integers(0, 2**32, 5000, dtype=np.uint32)
+    wanted = ufunc_scan("add", x)
+    assert gs.scan(x, out=x, device=device) is x
+    assert_same(x, wanted)
+
+
+def test_bundles_come_back_as_they_were(device: Device) -> None:
+    x, valid = words(np.random.default_rng(11), 2, 500)
+    wanted = one_by_one(LATER.function, (x, valid))
+    as_tuple = gs.scan((x, valid), LATER, device=device)
+    assert isinstance(as_tuple, tuple)
+    for result, field in zip(as_tuple, wanted, strict=True):
+        assert_same(result, field)
+
+    def later(l: dict[str, Any], r: dict[str, Any]) -> dict[str, Any]:
+        return {"value": np.where(r["valid"] != 0, r["value"], l["value"]), "valid": l["valid"] | r["valid"]}
+
+    as_dict = gs.scan({"value": x, "valid": valid}, later, device=device)
+    assert list(as_dict) == ["value", "valid"]
+    assert_same(as_dict["value"], wanted[0])
+
+    record = np.empty(500, [("value", np.uint32), ("valid", np.uint32)])
+    record["value"], record["valid"] = x, valid
+    as_record = gs.scan(record, later, device=device)
+    assert as_record.dtype == record.dtype
+    assert_same(as_record["value"], wanted[0])
+    assert_same(as_record["valid"], wanted[1])
+
+
+def test_out_of_a_bundle(device: Device) -> None:
+    x = words(np.random.default_rng(12), 4, 700)
+    out = tuple(np.zeros(700, np.uint32) for _ in x)
+    assert gs.scan(x, MATRICES, out=out, device=device) is out
+    for result, field in zip(out, one_by_one(MATRICES.function, x), strict=True):
+        assert_same(result, field)
+
+
+def test_dtype_is_what_is_combined_in(device: Device) -> None:
+    x = np.array([2**31, 2**31, 5], np.uint32)
+    assert_same(gs.scan(x, dtype=np.float32, device=device), np.array([2**31, 2**32, 2**32], np.float32))
+    assert_same(gs.scan(np.array([True, True, False, True]), dtype=np.int32, device=device), np.array([1, 2, 2, 3], np.int32))
+
+
+def test_strategies_that_the_probe_refused_are_refused(device: Device) -> None:
+    for strategy in set(gs.scan.__globals__["STRATEGIES"]) - set(strategies_on(device)) - {"lookahead"}:
+        with pytest.raises(gs.StrategyError, match=r"unsafe=True"):
+            gs.scan(np.arange(5), device=device, strategy=strategy)

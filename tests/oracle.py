@@ -1,0 +1,136 @@
+"""What a scan must give, element by element, and what the GPU tests have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.kernels import TileShape
+from gpuscan.operators import Operator, operator, resolve
+from gpuscan.problem import Problem, pose
+from gpuscan.strategies import IMPLEMENTED, unsafe_reason
+
+if TYPE_CHECKING:
+    from gpuscan.device import Device
+
+Array = np.ndarray[Any, Any]
+
+
+def posed(x: Any, op: Any = "add", **options: Any) -> Problem:
+    """The `Problem` of a scan whose other options are as `gpuscan.scan` has them."""
+    asked: dict[str, Any] = dict.fromkeys(("axis", "initial", "dtype", "before", "after"))
+    return pose(x, op, **(asked | {"exclusive": False, "reverse": False} | options))
+
+
+def one_by_one(
+    function: Callable[[Any, Any], Any],
+    x: tuple[Array, ...],
+    *,
+    axis: int = 0,
+    exclusive: bool = False,
+    reverse: bool = False,
+    initial: tuple[Any, ...] | None = None,
+) -> tuple[Array, ...]:
+    """The scan of a bundle by its definition: ``y[0] = x[0]``, ``y[i] = f(y[i-1], x[i])``, one i at a time."""
+    rows = [np.moveaxis(field, axis, 0) for field in x]
+    if reverse:
+        rows = [row[::-1] for row in rows]
+    carry = initial
+    if initial is not None:
+        carry = tuple(np.broadcast_to(np.asarray(v, r.dtype), r.shape[1:]) for v, r in zip(initial, rows, strict=True))
+    results: list[tuple[Any, ...]] = []
+    for item in zip(*rows, strict=True):
+        following = item if carry is None else function(carry, item)
+        results.append(carry if exclusive else following)  # type: ignore[arg-type]
+        carry = following
+    fields = [np.array(values, row.dtype) for values, row in zip(zip(*results, strict=True), rows, strict=True)]
+    if reverse:
+        fields = [field[::-1] for field in fields]
+    return tuple(np.moveaxis(field, 0, axis) for field in fields)
+
+
+# ----- Operators that tell every order of combination apart, exactly
+
+
+def _matrices(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
+    (a, b, c, d), (e, f, g, h) = left, right
+    return a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h
+
+
+def _later(left: tuple[Any, Any], right: tuple[Any, Any]) -> tuple[Any, Any]:
+    return np.where(right[1] != 0, right[0], left[0]), left[1] | right[1]
+
+
+AFFINE = operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0), name="affine")
+MATRICES = operator(_matrices, name="matrices")  # 2 x 2, modulo 2^32; no identity is given
+LATER = operator(_later, name="later")  # the last valid value
+FIRST = operator(lambda l, r: l, name="first")
+
+NO_IDENTITY: dict[str, tuple[Operator, int]] = {"matrices": (MATRICES, 4), "later": (LATER, 2), "affine": (AFFINE, 2)}
+
+
+def words(rng: np.random.Generator, fields: int, shape: Any) -> tuple[Array, ...]:
+    """A bundle of uint32 fields of all bit patterns; zeros are common in the last one."""
+    bundle = [rng.integers(0, 2**32, shape, dtype=np.uint32) for _ in range(fields)]
+    bundle[-1] *= rng.random(shape) < 0.5
+    return tuple(bundle)
+
+
+# ----- Devices
+
+
+def strategies_on(device: Device) -> list[str]:
+    """The strategies that the probe found safe on this adapter."""
+    return [name for name in IMPLEMENTED if unsafe_reason(name, device.capabilities) is None]
+
+
+def small_tiles(device: Device) -> list[TileShape]:
+    """Shapes of which a few thousand elements make several blocks of tiles, with subgroups and without."""
+    size = device.capabilities.subgroup_size
+    return [TileShape(32, 0, 1, 4), *([TileShape(max(32, size), size, 2, 4)] if size else [])]
+
+
+def boundaries(shape: TileShape) -> list[int]:
+    """Lengths about the edges of chunk, subgroup, tile and block."""
+    edges = {
+        shape.chunk,
+        shape.chunk * max(1, shape.subgroup_size),
+        shape.tile_size // shape.subgroups_per_workgroup,
+        shape.tile_size,
+        2 * shape.tile_size,
+        shape.tile_size * shape.block,
+        3 * shape.tile_size * shape.block,
+    }
+    around = {edge + by for edge in edges for by in (-1, 0, 1)}
+    return sorted({1, 2, 3, 31, 32, 33} | {length for length in around if length > 0})
+
+
+def poison(device: Device, *sizes: int) -> None:
+    """Fill the pool's buffers of these sizes with junk, so that what a run does not write shows."""
+    import wgpu
+
+    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.COPY_SRC
+    taken = [device.pool.take(size, usage) for size in sizes for _ in range(4)]
+    for buffer in taken:
+        device.wgpu_device.queue.write_buffer(buffer, 0, np.full(buffer.size, 0xA5, np.uint8))
+        device.pool.give(buffer)
+
+
+def assert_same(got: Any, wanted: Any, note: Any = "") -> None:
+    """Equal in dtype, shape and every bit; any NaN equals any other."""
+    __tracebackhide__ = True
+    got, wanted = np.asarray(got), np.asarray(wanted)
+    assert got.dtype == wanted.dtype, note
+    assert got.shape == wanted.shape, note
+    if got.dtype.kind in "fc":
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted), err_msg=str(note))
+        np.testing.assert_array_equal(np.signbit(got.real), np.signbit(np.where(np.isnan(wanted), got, wanted).real))
+    np.testing.assert_array_equal(got, wanted, err_msg=str(note))
+
+
+def ufunc_scan(name: str, x: Array, axis: int = 0) -> Array:
+    """NumPy's own accumulation, in the dtype of `x`."""
+    ufunc: np.ufunc = getattr(np, resolve(name).name)
+    return ufunc.accumulate(x, axis=axis, dtype=x.dtype)  # type: ignore[no-any-return]

@@ -1,0 +1,67 @@
+"""What hypothesis draws: arrays of any shape and memory order, and the options of a scan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+Array = np.ndarray[Any, Any]
+
+SPECIAL_FLOATS = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.0, 3.4e38], np.float32)
+
+
+@st.composite
+def shapes(draw: st.DrawFn, least: int = 1, most: int = 4) -> tuple[int, ...]:
+    """Shapes of a few hundred elements: axes of length 0 and 1 among them, one axis longer than the rest."""
+    shape = draw(st.lists(st.integers(0, 6), min_size=least, max_size=most))
+    long = draw(st.integers(0, len(shape) - 1))
+    shape[long] = draw(st.sampled_from([0, 1, 2, 3, 31, 32, 33, 64, 100, 257]))
+    return tuple(shape)
+
+
+@st.composite
+def arrays(draw: st.DrawFn, dtype: str) -> Array:
+    """Arrays of any memory order: C, Fortran, permuted, backwards, every other element, broadcast, byte-swapped."""
+    shape = draw(shapes())
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    form = draw(st.sampled_from(["C", "F", "permuted", "backwards", "strided", "broadcast", "swapped"]))
+    axis = draw(st.integers(0, len(shape) - 1))
+    if form == "strided":
+        whole = numbers(rng, dtype, tuple(2 * n for n in shape))
+        return whole[tuple(slice(1, None, 2) for _ in shape)]
+    if form == "broadcast":
+        row = numbers(rng, dtype, tuple(1 if i == axis else n for i, n in enumerate(shape)))
+        return np.broadcast_to(row, shape)
+    if form == "permuted":
+        order = draw(st.permutations(range(len(shape))))
+        return numbers(rng, dtype, tuple(shape[i] for i in order)).transpose(np.argsort(order))
+    array = numbers(rng, dtype, shape)
+    if form == "backwards":
+        return np.flip(array, draw(st.sets(st.integers(0, len(shape) - 1))) and axis)
+    if form == "swapped":
+        return array.astype(array.dtype.newbyteorder())
+    return np.asarray(array, order="F" if form == "F" else "C")
+
+
+def numbers(rng: np.random.Generator, dtype: str, shape: Any) -> Array:
+    """Numbers of all bit patterns of an integer dtype; of a float dtype small integers, whose sums are exact."""
+    kind = np.dtype(dtype)
+    if kind.kind == "b":
+        return rng.random(shape) < 0.5
+    if kind.kind in "iu":
+        info = np.iinfo(kind)
+        return rng.integers(info.min, info.max, shape, dtype=kind, endpoint=True)
+    return rng.integers(-8, 9, shape).astype(kind)
+
+
+def options() -> st.SearchStrategy[dict[str, Any]]:
+    """The options that change what a scan gives."""
+    return st.fixed_dictionaries(
+        {
+            "exclusive": st.booleans(),
+            "reverse": st.booleans(),
+            "initial": st.sampled_from([None, "scalar", "rows"]),
+        }
+    )

@@ -1,0 +1,85 @@
+"""The wheel: what is in it, and that it works in an empty environment away from the checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import gpuscan
+
+pytestmark = pytest.mark.xdist_group("package")  # one worker builds and installs the wheel once
+CHECKOUT = Path(__file__).resolve().parents[1]
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    """Runs a command that knows nothing of the checkout and must succeed; returns what it printed."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    result = subprocess.run([str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, f"{command} exited {result.returncode}:\n{result.stdout}\n{result.stderr}"
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel made from the sdist made from the checkout."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, CHECKOUT, cwd=folder)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the commands of a fresh environment that holds the wheel and what it asks for."""
+    folder = tmp_path_factory.mktemp("empty")
+    venv.create(folder / "env", with_pip=True)
+    commands = folder / "env" / ("Scripts" if os.name == "nt" else "bin")
+    run(commands / "python", "-m", "pip", "install", "--quiet", wheel, cwd=folder)
+    return commands
+
+
+def test_wheel_carries_shaders_and_cli(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        assert archive.read("gpuscan/cli.py") == (CHECKOUT / "cli.py").read_bytes()
+    for folder, target in (("shaders", "gpuscan/shaders"), ("gpuscan", "gpuscan")):
+        for path in (CHECKOUT / folder).rglob("*"):
+            if path.suffix in (".py", ".wgsl", ".typed"):
+                assert names.count(f"{target}/{path.relative_to(CHECKOUT / folder).as_posix()}") == 1
+    assert {name.split("/")[0] for name in names} == {"gpuscan", f"gpuscan-{gpuscan.__version__}.dist-info"}
+
+
+def test_installed_wheel_scans(installed: Path, tmp_path: Path) -> None:
+    code = "import numpy, gpuscan as gs; print(gs.__file__); print(gs.scan(numpy.arange(1000, dtype='u4'), 'add')[-1])"
+    file, total = run(installed / "python", "-W", "ignore", "-c", code, cwd=tmp_path).split("\n")[:2]
+    assert not Path(file).is_relative_to(CHECKOUT)
+    assert int(total) == 999 * 1000 // 2
+
+
+def test_installed_commands(installed: Path, tmp_path: Path) -> None:
+    by_name = run(installed / "gpuscan", "probe", "--json", cwd=tmp_path)
+    by_module = run(installed / "python", "-m", "gpuscan", "probe", "--json", cwd=tmp_path)
+    assert json.loads(by_name) == json.loads(by_module)
+    assert gpuscan.__version__ in run(installed / "gpuscan", "--version", cwd=tmp_path)
+
+
+def test_checkout_runs_without_an_install() -> None:
+    # -m puts the folder it is called in before anything installed.
+    assert gpuscan.__version__ in run(sys.executable, "-m", "gpuscan", "--version", cwd=CHECKOUT)
+
+
+def test_import_is_fast_and_starts_no_gpu(tmp_path: Path) -> None:
+    code = (
+        "import time, sys; start = time.perf_counter(); import gpuscan; seconds = time.perf_counter() - start;"
+        "print(seconds, 'wgpu' in sys.modules)"
+    )
+    runs = [run(sys.executable, "-c", code, cwd=tmp_path).split() for _ in range(5)]
+    assert {loaded for _, loaded in runs} == {"False"}
+    assert min(float(seconds) for seconds, _ in runs) < 0.3
