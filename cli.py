@@ -130,9 +130,11 @@ def scan(
 
     target = target.resolve()  # through a link: the file is replaced, not the link
     if target.exists() and not target.is_file():
-        raise click.BadParameter(f"{target} is not a regular file", param_hint="OUT.npy")
+        raise click.BadParameter(f"{target} is not a regular file", param_hint="'OUT.npy'")
     if not target.parent.is_dir():
-        raise click.BadParameter(f"there is no folder {target.parent}", param_hint="OUT.npy")
+        raise click.BadParameter(f"there is no folder {target.parent}", param_hint="'OUT.npy'")
+    if dtype is not None and dtype.kind == "V":
+        raise click.BadParameter(f".npy files cannot hold {dtype}; write float32", param_hint="'--dtype'")
     array = _read(source)
     try:
         result = gpuscan.scan(
@@ -157,7 +159,7 @@ def shader(op: str, dtype: np.dtype[Any], length: int, device: Device | str | No
     import gpuscan
 
     if device == "numpy":
-        raise click.BadParameter("NumPy runs no shaders", param_hint="--device")
+        raise click.BadParameter("NumPy runs no shaders", param_hint="'--device'")
     chosen = device if isinstance(device, gpuscan.Device) else gpuscan.default_device()
     plan = chosen.plan((length,), dtype, op, strategy=strategy)
     click.echo(
@@ -174,7 +176,9 @@ def _read(path: Path) -> np.ndarray[Any, Any]:
 
     try:
         return np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, EOFError) as error:
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be read: {error.strerror}") from error
+    except Exception as error:  # a damaged header makes NumPy raise nearly anything: SyntaxError, OverflowError, …
         raise click.ClickException(f"{path} is not an array that can be read: {error}") from error
 
 
@@ -187,8 +191,11 @@ def _write(path: Path, array: np.ndarray[Any, Any]) -> None:
         with open(partial, "xb") as file:
             np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
         os.replace(partial, path)
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 # ----- What `probe` shows
@@ -285,11 +292,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command; give its exit code: 0 done, 1 the work failed, 2 the command line is wrong, 130 interrupted."""
-    warnings.showwarning = _show_warning
     try:
-        with commands.make_context("gpuscan", list(arguments) or ["--help"]) as context:
-            commands.invoke(context)
-        sys.stdout.flush()
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            with commands.make_context("gpuscan", list(arguments) or ["--help"]) as context:
+                commands.invoke(context)
+            sys.stdout.flush()
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
@@ -311,11 +319,12 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
-def _show_warning(message: Warning | str, *_: Any) -> None:
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     click.echo(f"gpuscan: warning: {' '.join(str(message).split())}", err=True)
 
 
 def _leave_stdout() -> None:
     """What is left in the buffer of standard output has nowhere to go: keep Python from trying at its exit."""
     with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        descriptor = sys.stdout.fileno()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

@@ -91,9 +91,7 @@ def scan(
         raise StrategyError(f"strategy {strategy!r} was asked for; there are auto, {', '.join(STRATEGIES)}")
     chosen = resolve_device(device)
     if problem.size == 0:
-        rows = [
-            np.empty((problem.rows, problem.row_length, *f.shape), f.scalar.dtype) for f in problem.element.fields
-        ]
+        rows = [np.empty((problem.rows, problem.row_length, *f.shape), f.scalar.dtype) for f in problem.element.fields]
     elif chosen is None:
         from gpuscan import reference
 
@@ -186,6 +184,3 @@ def resolve_device(device: Device | str | None) -> Device | None:
             _warned.set()
             warnings.warn(f"{error}; until then gpuscan runs on NumPy", RuntimeWarning, stacklevel=3)
         return None
-
-
-

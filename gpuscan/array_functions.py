@@ -16,7 +16,6 @@ from gpuscan.traced import (
     call_ufunc,
     check_float64,
     constant,
-    constant,
     constant_like,
     dtype_or_type,
     elementwise,
@@ -24,7 +23,6 @@ from gpuscan.traced import (
     operand,
 )
 from gpuscan.user_code import operator_error
-
 
 Form = TypeVar("Form", bound=Callable[..., Any])
 

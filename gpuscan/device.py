@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from gpuscan.capabilities import Capabilities
     from gpuscan.kernels import Kernel
+    from gpuscan.plans import Plan
 
 STRATEGY_VARIABLE = "GPUSCAN_STRATEGY"
 PIPELINES_KEPT = 512
@@ -158,6 +159,40 @@ class Device:
         import wgpu
 
         return Binding(self.wgpu_device.create_buffer_with_data(data=params, usage=wgpu.BufferUsage.UNIFORM))
+
+    def plan(
+        self,
+        shape: int | tuple[int, ...],
+        dtype: Any,
+        op: Any = "add",
+        *,
+        axis: int | None = None,
+        exclusive: bool = False,
+        reverse: bool = False,
+        initial: Any = None,
+        strategy: str = "auto",
+    ) -> Plan:
+        """One kind of scan, compiled once for many calls; the arguments are those of `gpuscan.scan`.
+
+        Args:
+            shape: the shape of the arrays to come.
+            dtype: their dtype.
+
+        Raises:
+            ValueError, TypeError, GpuscanError: as `gpuscan.scan` does for such an array.
+
+        Example:
+            >>> import numpy as np
+            >>> import gpuscan as gs
+            >>> plan = gs.default_device().plan(4, np.uint32)
+            >>> plan(np.array([1, 2, 3, 4], np.uint32))
+            array([ 1,  3,  6, 10], dtype=uint32)
+        """
+        from gpuscan.plans import Plan
+
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        options = {"axis": axis, "exclusive": exclusive, "reverse": reverse, "initial": initial}
+        return Plan(self, shape, dtype, op, strategy, options)
 
     # ----- Memory
 

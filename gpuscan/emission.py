@@ -13,6 +13,7 @@ from functools import cache
 
 from gpuscan import templates
 from gpuscan.elements import Element
+from gpuscan.errors import OperatorError
 from gpuscan.expressions import Node, reachable
 from gpuscan.numbers_wgsl import Text, literal, spelled
 
@@ -32,6 +33,11 @@ def emit(
     lines: list[str] = []
     texts: dict[int, Text] = {}
     for node in nodes:
+        if node.scalar.name == "float64" and not native_int64:
+            raise OperatorError(
+                "the operator computes in float64, which asks for an adapter with 64-bit numbers; "
+                'write .astype(np.float32), or pass device="numpy"'
+            )
         text = _text(node, texts, arguments, native_int64)
         leaf = node.op in ("input", "constant")
         if not leaf and (uses[node.index] > 1 or len(text.text) > INLINE_WIDTH) and not _is_return(node, uses, results):

@@ -6,7 +6,7 @@ import struct
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpuscan.kernels import STATE_HEADER_WORDS, STATUS_WORD, WIDTH_WORD
 
@@ -106,11 +106,16 @@ def record(
     destinations: Sequence[Binding],
     seeds: Binding | None = None,
     carries: Binding | None = None,
+    timestamps: dict[str, Any] | None = None,
 ) -> Run:
-    """Record the plan's dispatches into `encoder`. Submits nothing."""
+    """Record the plan's dispatches into `encoder`. Submits nothing.
+
+    Args:
+        timestamps: WebGPU's `timestampWrites` of the compute pass.
+    """
     state, epoch = device.tile_state.begin(plan)
     params = PARAMS.pack(plan.length, plan.tiles, epoch, plan.spin_rounds, plan.row_length, 0)
-    compute = encoder.begin_compute_pass()
+    compute = encoder.begin_compute_pass(timestamp_writes=timestamps)
     for stage in plan.stages:
         kernel = stage.kernel
         pipeline, layout = device.pipeline(kernel)

@@ -63,7 +63,9 @@ BUILTIN = {
     "f32": {
         **_FLOAT,
         **{name: name for name in ("exp", "exp2", "log", "log2", "sin", "cos", "tan")},
-        **{"arcsin": "asin", "arccos": "acos", "arctan": "atan"},
+        "arcsin": "asin",
+        "arccos": "acos",
+        "arctan": "atan",
     },
     "f64": _FLOAT,
 }
@@ -236,8 +238,11 @@ def _integer_to_integer(value: Text, source: Scalar, start: str, target: Scalar,
     if start.startswith("wide"):
         low = Text(value.within(ATOM) + ".x")
         return wrapped(low if end == "u32" else call("i32", low), target)
-    if (start, end) in (("i32", "u64"), ("u32", "i64")):  # naga extends by the sign of the target
-        text = call(end, call("i64" if end == "u64" else "u64", value))
+    if start == "i32" and end in ("i64", "u64"):
+        text = call("i32_to_i64", value)
+        text = text if end == "i64" else call("u64", text)
+    elif (start, end) == ("u32", "i64"):  # naga would extend by the sign of the target
+        text = call("i64", call("u64", value))
     elif (start, end) == ("u64", "i32"):
         text = call("i32", call("u32", value))
     elif (start, end) == ("i64", "u32"):

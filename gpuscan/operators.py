@@ -219,8 +219,13 @@ def operator(
     The function must be associative, ``f(f(a, b), c) == f(a, f(b, c))``; it need not commute. It is plain NumPy code
     over arrays of elements, and is traced once into WGSL: arithmetic, comparisons, ``abs``, ``np.where``,
     ``np.minimum``, ``np.exp`` and their like. Values follow NumPy's promotion; each field of the result must have the
-    type that it has in the arguments. ``if``, ``and`` and ``or`` on traced values are refused: write ``np.where``,
-    ``&`` and ``|``.
+    type that it has in the arguments (float32 is taken for a float16 or bfloat16 field, and rounded when stored).
+    ``if``, ``and`` and ``or`` on traced values are refused: write ``np.where``, ``&`` and ``|``.
+
+    Integers wrap, ``//`` and ``%`` round down and give zero for a divisor of zero, shifts beyond the width shift every
+    bit out, as NumPy's do. ``/`` of integers is float64 in NumPy: write ``.astype(np.float32)`` first. Ask for NaN by
+    ``np.isnan``, and use ``np.minimum`` and ``np.maximum``, which hand it on: what ``<`` and ``==`` say of NaN is up
+    to the shader compiler.
 
     Args:
         function: takes two elements and returns their combination, of the same fields. An element is what one
@@ -341,7 +346,10 @@ def map_code(
     Args:
         function: takes an element and returns one, of any types and number of fields.
         element: what it takes.
-        name, argument_type, result_type: what the WGSL function and the types are called.
+        name: what the WGSL function is called.
+        native_int64: whether WGSL has 64-bit integers on the device.
+        argument_type: what the type of its argument is called.
+        result_type: what the type of its result is called.
 
     Raises:
         OperatorError: as for `combine_code`.

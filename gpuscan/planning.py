@@ -109,7 +109,7 @@ class ScanPlan:
         """Size of the tile state."""
         words = self.stages[-1].kernel.item_words
         blocks = -(-self.tiles // self.tile.block)
-        items = 2 * (self.tiles + blocks + 1) if self.posts else self.tiles
+        items = 2 * (self.tiles + 2 * blocks) if self.posts else self.tiles
         return 4 * (STATE_HEADER_WORDS + items * words)
 
 
@@ -216,7 +216,9 @@ def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -
         return TileShape(_power_below(min(workgroup, most, max(room, 32))), 0, 1, chunk)
     workgroup = _power_below(min(GPU_WORKGROUP, most, max(room, subgroup_size)))
     workgroup = max(workgroup, subgroup_size)
-    while chunk * 2 * min(f.storage_bytes for f in work.source.fields) <= 16 and chunk * 2 * words <= REGISTER_WORDS // 3:
+    while (
+        chunk * 2 * min(f.storage_bytes for f in work.source.fields) <= 16 and chunk * 2 * words <= REGISTER_WORDS // 3
+    ):
         chunk *= 2
     steps = 1
     for candidate in GPU_STEPS:

@@ -116,7 +116,7 @@ class ProbeBench:
         wall_seconds = time.perf_counter() - start
         data = self._readback.read_mapped(copy=True)
         self._readback.unmap()
-        return ProbeRun(_named(data[: _RESULT_BYTES]), self._seconds(data[_RESULT_BYTES :]), wall_seconds)
+        return ProbeRun(_named(data[:_RESULT_BYTES]), self._seconds(data[_RESULT_BYTES:]), wall_seconds)
 
     def _pipeline(self, stage: str, bound: tuple[int, int]) -> wgpu.GPUComputePipeline:
         if stage not in self._pipelines:

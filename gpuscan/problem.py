@@ -189,8 +189,7 @@ def resolve_axis(axis: int | None, shape: tuple[int, ...]) -> int:
     index = axis.__index__()
     if not -len(shape) <= index < len(shape):
         raise np.exceptions.AxisError(
-            f"axis {index} was asked for, but an array of shape {shape} has the axes {choices} "
-            f"(or {-len(shape)} to -1)"
+            f"axis {index} was asked for, but an array of shape {shape} has the axes {choices} (or {-len(shape)} to -1)"
         )
     return index % len(shape)
 

@@ -218,6 +218,11 @@ def reduce(sums: TileSums) -> Items:
     return last(sums.subgroups)
 
 
+def scan_block(join: Joiner, block: int, totals: Items) -> Items:
+    """Over the tiles of each block, K (lane, block): a Kogge-Stone tree. The last one is the block's total."""
+    return kogge_stone(join, tuple(a.reshape(-1, block, *a.shape[1:]).swapaxes(0, 1) for a in padded(totals, block)))
+
+
 def scan_totals(join: Joiner, block: int, totals: Items, carry: Items | None = None) -> tuple[Items, Items]:
     """From the tiles' aggregates to their prefixes, P(block) ⊕ K(tile).
 
@@ -228,20 +233,18 @@ def scan_totals(join: Joiner, block: int, totals: Items, carry: Items | None = N
         carry: what comes before the first tile, if anything does.
 
     Returns:
-        The prefix of each tile (the first one's is of no use to anyone unless a carry comes in), and what look-back
-        posts at the end of each block: P(block + 1), the fold of all blocks up to this one.
+        The prefix of each tile (the first one's is of no use to anyone unless a carry comes in), and P(block + 1) for
+        each block: the totals of all blocks up to this one, folded left to right.
     """
-    tiles = len(totals[0])
-    blocks = tuple(a.reshape(-1, block, *a.shape[1:]).swapaxes(0, 1) for a in padded(totals, block))
-    sums = kogge_stone(join, blocks)  # K: (lane, block)
+    sums = scan_block(join, block, totals)
     folded = left_to_right(join, last(sums), carry)
     start = first(totals, 1) if carry is None else tuple(array[np.newaxis] for array in carry)
-    before = stack([start, first(folded, -1)])  # P: (block,)
+    before = stack([start, first(folded, -1)])  # P(block)
     lane, group = np.ogrid[:block, : len(before[0])]
     known = group > 0 if carry is None else group >= 0
     exclusive = up(sums)
     prefixes = join.pick(lane > 0, join.pick(known, join(before, exclusive), exclusive), before)
-    return first(tuple(a.swapaxes(0, 1).reshape(-1, *a.shape[2:]) for a in prefixes), tiles), folded
+    return first(tuple(a.swapaxes(0, 1).reshape(-1, *a.shape[2:]) for a in prefixes), len(totals[0])), folded
 
 
 def scan(join: Joiner, sums: TileSums, prefixes: Items, *, carried: bool = False, exclusive: bool = False) -> Items:

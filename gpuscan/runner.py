@@ -51,7 +51,7 @@ def run(device: Device, problem: Problem, strategy: str = "auto", **options: Any
         if asked_by_name:
             raise ProgressTimeoutError(
                 f"strategy {chosen!r} was asked for, but on {device.capabilities.summary} a tile waited over "
-                f"{LOOKBACK_SECONDS} s for an earlier tile's post. Use strategy=\"auto\", which now leaves it out, "
+                f'{LOOKBACK_SECONDS} s for an earlier tile\'s post. Use strategy="auto", which now leaves it out, '
                 'or strategy="three_dispatch", which waits for nothing'
             )
 

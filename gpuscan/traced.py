@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from gpuscan.elements import Scalar, scalar_of
-from gpuscan.errors import OperatorError, UnsupportedDtypeError
+from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.expressions import BOOL, COMPLEX64, FLOAT32, Graph, Node
-from gpuscan.ufuncs import NoSuchForm, build
+from gpuscan.ufuncs import KNOWN, NoSuchForm, build
 from gpuscan.user_code import operator_error
 
 Python = (bool, int, float, complex)
@@ -139,6 +139,8 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         )
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)  # protocols ask whether there is such a thing
         function: Any = getattr(np, name, None)
         if function in METHODS:
             return lambda *args, **options: function(self, *args, **options)
@@ -209,11 +211,17 @@ def constant(graph: Graph, value: Any, scalar: Scalar) -> Traced:
     return elementwise(graph, lambda number: graph.constant(number, scalar), [numbers.astype(object)], scalar)
 
 
+def fits(value: Any, scalar: Scalar) -> bool:
+    """Whether an integer type holds a Python int."""
+    if type(value) is not int or scalar.kind not in ("signed", "unsigned"):
+        return True
+    limits = np.iinfo(scalar.dtype)
+    return bool(limits.min <= value <= limits.max)
+
+
 def check_fits(value: Any, scalar: Scalar) -> None:
-    if type(value) is int and scalar.kind in ("signed", "unsigned"):
-        limits = np.iinfo(scalar.dtype)
-        if not limits.min <= value <= limits.max:
-            raise operator_error(f"the Python number {value} does not fit {scalar.name}; write np.int64({value})")
+    if not fits(value, scalar):
+        raise operator_error(f"the Python number {value} does not fit {scalar.name}; write np.int64({value})")
 
 
 def is_weak(value: Any) -> bool:
@@ -260,6 +268,8 @@ def call_ufunc(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[Traced, ...]:
     if ufunc is np.matmul:
         return (ARRAY_FUNCTIONS[np.matmul](*inputs),)
     name = ufunc.__name__
+    if name not in KNOWN:
+        raise operator_error(f"np.{name} is not traced; known ufuncs are {', '.join(sorted(KNOWN))}")
     traced = [value for value in inputs if isinstance(value, Traced)]
     graph = traced[0].graph
     if any(each.graph is not graph for each in traced):
@@ -281,7 +291,7 @@ def call_ufunc(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[Traced, ...]:
     try:
         return (elementwise(graph, lambda *nodes: build(graph, name, nodes, scalars[-1]), arrays, scalars[-1]),)
     except NoSuchForm as error:
-        raise operator_error(f"np.{name} on {error} has no WGSL form; convert with .astype(np.float32) first") from None
+        raise operator_error(f"np.{name} on {error} has no WGSL form; convert with .astype first") from None
     except ValueError as error:
         raise operator_error(f"np.{name}: {error}") from error
 
@@ -296,12 +306,8 @@ def operand(graph: Graph, value: Any, scalar: Scalar) -> np.ndarray[Any, Any]:
 
 def _beyond_range(ufunc: np.ufunc, inputs: Sequence[Any], traced: Traced) -> Traced | None:
     """A comparison with a Python int that the type cannot hold: NumPy answers by the int's true value."""
-    for value in inputs:
-        if type(value) is int and traced.scalar.kind in ("signed", "unsigned"):
-            try:
-                check_fits(value, traced.scalar)
-            except OperatorError:
-                zeros = [np.int64(0) if isinstance(each, Traced) else each for each in inputs]
-                answer = traced.graph.constant(ufunc(*(float(z) for z in zeros)), BOOL)
-                return elementwise(traced.graph, lambda _: answer, [traced.nodes], BOOL)
-    return None
+    if all(fits(value, traced.scalar) for value in inputs):
+        return None
+    sides = (0.0 if isinstance(value, Traced) else float(value) for value in inputs)
+    answer = traced.graph.constant(ufunc(*sides), BOOL)
+    return elementwise(traced.graph, lambda _: answer, [traced.nodes], BOOL)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -259,7 +258,7 @@ REWRITES: Mapping[tuple[str, str], Rewrite] = {
 }
 
 
-def known_ufuncs() -> list[Any]:
-    """Every ufunc that a traced function may call, for the messages and the tests."""
-    names = {*SPELLED, *(name for name, _ in REWRITES)}
-    return sorted((getattr(np, name) for name in names if isinstance(getattr(np, name), np.ufunc)), key=str)
+# Every ufunc that a traced function may call.
+KNOWN = frozenset(
+    name for name in (*SPELLED, *(name for name, _ in REWRITES)) if isinstance(getattr(np, name), np.ufunc)
+)

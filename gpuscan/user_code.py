@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 
 from gpuscan.errors import OperatorError
 
-_OURS = (str(Path(__file__).parent), str(Path(np.__file__).parent))
+_OURS = tuple(str(Path(module).parent) + os.sep for module in (__file__, np.__file__))
 
 
 def operator_error(message: str) -> OperatorError:

@@ -67,57 +67,66 @@ def check_source(name: str, source: str, helpers: str) -> None:
         raise OperatorError(f"the WGSL of the operator {name!r} declares {', '.join(twice)} twice")
 
 
-def _marker(part: str) -> str:
-    return f"// ---- {part}: line 1 follows"
+_PARTS = ("source", "helpers")
+
+
+def _label(name: str) -> str:
+    return re.sub(r"\s+", " ", name)
+
+
+def _marker(part: str, name: str) -> str:
+    return f"// ---- {part} of operator {_label(name)}: line 1 follows"
 
 
 def contained(name: str, source: str, helpers: str) -> str:
     """The user's WGSL with its module-scope names prefixed, line for line, between markers."""
     names = {each for each in _declared(source) + _declared(helpers) if each != "combine"}
 
+    def replace(match: re.Match[str]) -> str:
+        comment, word = match.group(1), match.group(2)
+        return match.group(0) if comment or word not in names else PREFIX + word
+
     def renamed(text: str) -> str:
-        def replace(match: re.Match[str]) -> str:
-            comment, word = match.group(1), match.group(2)
-            return match.group(0) if comment or word not in names else PREFIX + word
+        # A word after a dot is a member. Comments stay as they are, and blank lines become some, lest they be dropped.
+        text = re.sub(r"(//[^\n]*|/\*.*?\*/)|(?<![.\w])([A-Za-z_]\w*)", replace, text, flags=re.DOTALL)
+        return "\n".join(line if line.strip() else "//" for line in text.split("\n"))
 
-        # A word after a dot is a member. Comments stay as they are.
-        return re.sub(r"(//[^\n]*|/\*.*?\*/)|(?<![.\w])([A-Za-z_]\w*)", replace, text, flags=re.DOTALL)
-
-    label = re.sub(r"\s+", " ", name)
-    parts = []
-    if helpers.strip():
-        parts += [_marker(f"helpers of {label}"), renamed(helpers)]
-    parts += [_marker(f"operator {label}"), renamed(source), f"// ---- end of {label}"]
-    return "\n".join(parts)
+    end = f"// ---- end of operator {_label(name)}"
+    parts = [_marker("helpers", name), renamed(helpers), end] if helpers.strip() else []
+    return "\n".join([*parts, _marker("source", name), renamed(source), end])
 
 
-def user_error(operator: Operator, compile_message: str, rendered_wgsl: str) -> OperatorError:
-    """What the compiler said of a shader, as an error in the user's own lines.
+def user_error(operator: Operator | str, compile_message: str, rendered_wgsl: str) -> OperatorError:
+    """What the compiler said of a shader, as an error in the lines of the user's WGSL that the shader contains.
 
     Args:
-        operator: the operator whose WGSL the shader contains.
-        compile_message: the compiler's message (naga's or Tint's form).
+        operator: the operator, or its name.
+        compile_message: the compiler's message, in naga's form or in Tint's.
         rendered_wgsl: the whole shader.
     """
-    label = re.sub(r"\s+", " ", operator.name)
-    parts = {_marker(f"operator {label}"): operator.wgsl or "", _marker(f"helpers of {label}"): operator.helpers}
+    name = operator if isinstance(operator, str) else operator.name
     lines = rendered_wgsl.split("\n")
-    starts = {lines.index(marker) + 2: marker for marker in parts if marker in lines}  # the number of the user's line 1
-    summary = next((line.strip() for line in compile_message.splitlines() if "error" in line.lower()), compile_message)
     for match in re.finditer(r"(?:wgsl|\s|^|\"):?(\d+):(\d+)", compile_message):
         number = int(match.group(1))
-        for start, marker in starts.items():
-            own = parts[marker].split("\n")
-            if start <= number < start + len(own):
-                part = "helpers" if "helpers" in marker else "source"
+        for part in _PARTS:
+            if _marker(part, name) not in lines:
+                continue
+            start = lines.index(_marker(part, name)) + 2  # the number of the user's line 1
+            end = lines.index(f"// ---- end of operator {_label(name)}", start - 1) + 1
+            if start <= number < end:
                 return OperatorError(
-                    f"the WGSL of the operator {operator.name!r} does not compile: {_cause(compile_message) or summary}\n"
-                    f"  at line {number - start + 1} of its {part}: {own[number - start].strip()}"
+                    f"the WGSL of the operator {name!r} does not compile: {_cause(compile_message)}\n"
+                    f"  at line {number - start + 1} of its {part}: {_own_words(lines[number - 1].strip())}"
                 )
-    return OperatorError(f"the WGSL of the operator {operator.name!r} does not compile: {compile_message.strip()}")
+    return OperatorError(f"the WGSL of the operator {name!r} does not compile: {compile_message.strip()}")
+
+
+def _own_words(text: str) -> str:
+    """The user's names as the user wrote them."""
+    return re.sub(rf"\b{PREFIX}(?=\w)", "", text)
 
 
 def _cause(message: str) -> str:
-    """The compiler's own sentence: of naga the line that begins with "error:", of Tint what follows it."""
+    """The compiler's own sentence, which in naga's messages and in Tint's follows the last "error:"."""
     found = re.findall(r"error:\s*([^\n]+)", message)
-    return found[-1].strip() if found else ""
+    return _own_words(found[-1].strip() if found else message.strip())

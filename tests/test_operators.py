@@ -15,7 +15,8 @@ from gpuscan.operators import BUILTINS, Operator, combine_code, operator, resolv
 from gpuscan.user_wgsl import user_error
 
 NAMES = (
-    "add multiply minimum maximum bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor logaddexp matmul"
+    "add multiply minimum maximum bitwise_and bitwise_or bitwise_xor "
+    "logical_and logical_or logical_xor logaddexp matmul"
 ).split()
 SUM = "fn combine(a: Element, b: Element) -> Element {\n    return a + b;\n}"
 
@@ -58,7 +59,7 @@ def test_operator_is_a_decorator() -> None:
 
 @pytest.mark.parametrize("op", ["sum", "", np.subtract, 3, None, np.sin])
 def test_what_is_no_operator(op: Any) -> None:
-    with pytest.raises(OperatorError, match="choose add, multiply, .* or a function of"):
+    with pytest.raises(OperatorError, match=r"choose add, multiply, .* or a function of"):
         resolve(op)
 
 
@@ -72,7 +73,9 @@ def test_operator_refuses_what_is_no_function() -> None:
 # ----- Identities
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int64", "uint64", "float16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint8", "int64", "uint64", "float16", "float32", "float64", "complex64"]
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_identities_are_identities(name: str, dtype: str) -> None:
     op = resolve(name)
@@ -169,7 +172,7 @@ fn combine(a: Element, b: Element) -> Element { return scan(a) + b * WORKGROUP_S
     assert "return user_scan(a) + b * user_WORKGROUP_SIZE + user_tile(b).tile; }" in code.source
     assert "// scan is my helper" in code.source
     assert "fn user_tile(x: f32) -> user_Tile" in code.source
-    assert code.source.count("\n") == source.count("\n") + helpers.count("\n") + 4
+    assert code.source.count("\n") == source.count("\n") + helpers.count("\n") + 5
 
 
 @pytest.mark.parametrize(
@@ -193,7 +196,7 @@ def test_wgsl_that_an_operator_may_not_have(source: str, helpers: str, message: 
 def test_compile_errors_come_back_in_the_users_lines() -> None:
     op = wgsl_operator("fn combine(a: Element, b: Element) -> Element {\n    return a + c;\n}", name="my sum")
     rendered = "alias Element = f32;\n\n" + combine_code(op, of(np.float32), True).source
-    naga = "Shader '' parsing error: no definition in scope for identifier: `c`\n  ┌─ wgsl:5:16\n  │\n5 │     return a + c;"
+    naga = "Shader '' parsing error: no definition in scope for identifier: `c`\n  ┌─ wgsl:5:16\n  │\n5 │"
     tint = "Error while parsing WGSL: :5:16 error: unresolved value 'c'\n    return a + c;\n"
     assert rendered.splitlines()[4] == "    return a + c;"
     for message in (naga, tint):
@@ -231,7 +234,7 @@ def test_affine_maps_are_associative() -> None:
     affine = operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0), name="affine")
     check_associative(affine, (np.int32, np.int32))
     check_associative(affine, (np.float32, np.float32))
-    check_associative(affine, np.dtype([("gain", np.int64), ("shift", np.int64)]).descr and (np.int64, np.int64))
+    check_associative(affine, (np.uint64, np.uint64), samples=50, seed=3)
 
 
 def test_structured_dtypes_and_dicts() -> None:
@@ -262,7 +265,7 @@ def test_averages_are_not_associative() -> None:
 
 
 def test_a_wrong_identity_is_found() -> None:
-    with pytest.raises(OperatorError, match=r"the identity of total is none: a = .*identity = 1"):
+    with pytest.raises(OperatorError, match=r"the identity of total is none:\n  a = .*identity = 1"):
         check_associative(operator(lambda l, r: l + r, identity=1, name="total"), np.int32)
 
 

@@ -14,7 +14,7 @@ from gpuscan.elements import LEAF, Element, Structure, element_of
 from gpuscan.errors import GpuscanError, OperatorError
 from gpuscan.operators import combine_code, map_code, operator
 
-Pair = namedtuple("Pair", "gain shift")  # noqa: PYI024 (a user's)
+Pair = namedtuple("Pair", "gain shift")
 
 
 def of(*dtypes: Any, structure: Structure | None = None, shapes: Any = None) -> Element:
@@ -79,9 +79,9 @@ def test_constants_without_a_literal_come_from_their_bits() -> None:
 
 def test_comparisons_between_commas_do_not_read_as_templates() -> None:
     body = traced(lambda l, r: (l[0] < r[0], l[1] > r[1]), *[bool] * 2, structure=None)
-    assert body == "return Element((!a.f0 && b.f0), (!b.f1 && a.f1));".replace("(!a.f0 && b.f0)", "!a.f0 && b.f0").replace(
-        "(!b.f1 && a.f1)", "!b.f1 && a.f1"
-    )
+    assert body == "return Element((!a.f0 && b.f0), (!b.f1 && a.f1));".replace(
+        "(!a.f0 && b.f0)", "!a.f0 && b.f0"
+    ).replace("(!b.f1 && a.f1)", "!b.f1 && a.f1")
     body = traced(lambda l, r: np.where((l < r) == (r > l), l, r), np.int32)
     assert "select(b, a, " in body
 
@@ -134,7 +134,9 @@ def test_a_map_may_change_type_and_fields() -> None:
     assert code.source.startswith("fn before(x: Element) -> Element {")
     assert [field.scalar.name for field in code.result.fields] == ["int16", "float32"]
     assert code.result.structure.kind == "tuple"
-    single = map_code(lambda x: x[1] / x[0], of("f4", "f4"), "after", True, argument_type="Element", result_type="Result")
+    single = map_code(
+        lambda x: x[1] / x[0], of("f4", "f4"), "after", True, argument_type="Element", result_type="Result"
+    )
     assert single.source == "fn after(x: Element) -> Result {\n    return x.f1 / x.f0;\n}"
     assert single.result.single
 
@@ -193,7 +195,7 @@ def test_if_on_a_traced_value() -> None:
         (lambda l, r: np.add.accumulate(l), "np.add.accumulate"),
         (lambda l, r: np.array([l, r]), "np.stack([a, b], axis=-1)"),
         (lambda l, r: np.exp(l).fft(), "no attribute 'fft'"),
-        (lambda l, r: [x for x in l][0], "x[..., 0]"),
+        (lambda l, r: next(iter(l)), "x[..., 0]"),
         (lambda l, r: l * len(r), "x.shape[-1]"),
         (lambda l, r: (l, r), "2 fields, but its arguments are single values"),
         (lambda l, r: l < r, ".astype(np.float32)"),
@@ -204,6 +206,9 @@ def test_if_on_a_traced_value() -> None:
         (lambda l, r: None, "None, not a number"),
         (lambda l, r: l.undefined, "no attribute 'undefined'"),
         (lambda l, r: l + {}["x"], "KeyError"),
+        (lambda l, r: np.nextafter(l, r), "known ufuncs are absolute, add,"),
+        (lambda l, r: np.reciprocal(l.astype(np.int32)), "on int32 has no WGSL form"),
+        (lambda l, r: l.T, "no attribute 'T'"),
         (lambda l, r: l * 1j, "write .astype(np.float32)"),
         (lambda l, r: np.where(l > r), "only on the GPU"),
     ],
@@ -290,6 +295,13 @@ def test_unknown_dtypes_are_refused() -> None:
 def test_a_map_returning_a_python_number_is_told_to_give_a_dtype() -> None:
     with pytest.raises(OperatorError, match=r"write np\.float32\(1\)"):
         map_code(lambda x: (x, 1), of("f4"), "before", True, result_type="Element")
+
+
+def test_float64_asks_for_64_bit_numbers() -> None:
+    op = operator(lambda l, r: (l.astype(np.float64) + r).astype(np.float32))
+    assert combine_code(op, of(np.float32), True).source.endswith("return f32(f64(a) + f64(b));\n}")
+    with pytest.raises(OperatorError, match="computes in float64"):
+        combine_code(op, of(np.float32), False)
 
 
 def test_every_refusal_is_a_gpuscan_error() -> None:

@@ -1,5 +1,12 @@
 {#- Native integers, 32 and 64 bits. Comes in: helpers.
     Division by zero is zero, and quotients round down, as NumPy has them. -#}
+{% if "i32_to_i64" in helpers %}
+
+// By bits: some compilers compare i64(x) with a constant as if x had no sign (lavapipe of Mesa 22.3).
+fn i32_to_i64(x: i32) -> i64 {
+    return (i64(u64(bitcast<u32>(x))) << 32u) >> 32u;
+}
+{% endif %}
 {% for int, uint, bits in (("i32", "u32", 32), ("i64", "u64", 64)) %}
 {% set zero = "0i" if bits == 32 else "0li" %}
 {% set one = "1i" if bits == 32 else "1li" %}

@@ -127,9 +127,8 @@ fn wide_division(a: vec2<u32>, b: vec2<u32>) -> vec4<u32> {
     var quotient = a;  // shifts out at the top as the quotient's bits shift in at the bottom
     var rest = vec2<u32>();
     for (var step = 0u; step < 64u; step++) {
-        let overflow = (rest.y >> 31u) != 0u;
         rest = vec2<u32>((rest.x << 1u) | (quotient.y >> 31u), (rest.y << 1u) | (rest.x >> 31u));
-        let fits = overflow || !wide_unsigned_less(rest, b);
+        let fits = !wide_unsigned_less(rest, b);
         rest = select(rest, wide_subtract(rest, b), fits);
         quotient = vec2<u32>((quotient.x << 1u) | select(0u, 1u, fits), (quotient.y << 1u) | (quotient.x >> 31u));
     }

@@ -21,6 +21,16 @@ fn first_lane_where(invocation: u32, condition: bool) -> u32 {
 fn any_lane(condition: bool) -> bool {
     return subgroupAny(condition);
 }
+
+// The items of lanes `start`, `start` - 1, …, 0 after `carry`, from left to right.
+fn fold_lanes(invocation: u32, known: bool, carry: Item, item: Item, start: u32) -> Item {
+    let first = item_at(item, start);
+    var folded = pick(known, join(carry, first), first);
+    for (var lane = start; lane > 0u; lane--) {
+        folded = join(folded, item_at(item, lane - 1u));
+    }
+    return folded;
+}
 {% else %}
 {{ shared_scan("scan_block", kernel.tile.block) }}
 fn block_item(invocation: u32, item: Item, lane: u32) -> Item {
@@ -53,5 +63,18 @@ fn first_lane_where(invocation: u32, condition: bool) -> u32 {
 // Lanes wait each for itself.
 fn any_lane(condition: bool) -> bool {
     return condition;
+}
+
+// The items of lanes `start`, `start` - 1, …, 0 after `carry`, from left to right.
+fn fold_lanes(invocation: u32, known: bool, carry: Item, item: Item, start: u32) -> Item {
+    scratch[invocation] = item;
+    workgroupBarrier();
+    let first = scratch[start];
+    var folded = pick(known, join(carry, first), first);
+    for (var lane = start; lane > 0u; lane--) {
+        folded = join(folded, scratch[lane - 1u]);
+    }
+    workgroupBarrier();
+    return folded;
 }
 {% endif %}

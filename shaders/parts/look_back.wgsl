@@ -1,13 +1,12 @@
-{#- Decoupled look-back (Merrill & Garland 2016) in a fixed order of combination. A tile's prefix is always
-    P(block) ⊕ K(tile), where K is the Kogge-Stone scan of its block's aggregates and P(block) folds the blocks before
-    left to right: whatever a tile finds posted when it looks, the bits are the same.
+{#- Decoupled look-back (Merrill & Garland 2016) on two levels, in a fixed order of combination. A tile's prefix is
+    always P(block) ⊕ K(tile): K is the Kogge-Stone scan of the block's aggregates, P folds the totals of the blocks
+    before, left to right. Whatever a tile finds posted when it looks, the bits are the same. Since totals need no
+    prefix, no tile waits for a chain of others: one look covers BLOCK blocks.
     Rests on: workgroups that have started go on making progress, and no further than the bound of the spins. -#}
 // ----- Look-back
 const NO_TILE = 0xffffffffu;
-const SPINS_PER_ROUND = {{ kernel.spins_per_round }}u;  // llvmpipe leaves loops after 65535
-
-// A walk is three variables of the function that walks: `block`, whose aggregates come next; `carry`, which is
-// P(block); `known`, whether anything comes before the block.
+const NO_LANE = 0xffffffffu;
+const SPINS_PER_ROUND = {{ kernel.spins_per_round }}u;
 
 {% if kernel.carried %}
 @group(0) @binding({{ kernel.carry_binding }}) var<storage, read> carries: array<u32>;
@@ -16,25 +15,6 @@ fn carry_in() -> Item {
     return item_from_words(Words({% for word in range(kernel.item_words) %}carries[{{ word }}]{{ ", " if not loop.last }}{% endfor %}));
 }
 {% endif %}
-
-// Find the nearest block at or before the tile's own whose prefix is posted; at worst block 0, before which is nothing.
-fn begin_walk(invocation: u32, tile: u32, block: ptr<function, u32>, carry: ptr<function, Item>) {
-    *block = tile / BLOCK;
-    for (var window = 0u; window <= tile / (BLOCK * BLOCK); window++) {
-        let candidate = *block - min(*block, invocation);
-        let post = read_post(prefix_of(candidate));
-        let nearest = first_lane_where(invocation, invocation < BLOCK && (candidate == 0u || post.ready));
-        if (nearest < BLOCK) {
-            *block -= min(*block, nearest);
-            *carry = block_item(invocation, post.item, nearest);
-            break;
-        }
-        *block -= min(*block, BLOCK);
-    }
-{% if kernel.carried %}
-    *carry = pick(*block == 0u, carry_in(), *carry);
-{% endif %}
-}
 
 {% if kernel.pauses %}
 // A number that is no use, after a while. A software adapter polls faster than the system gives a waiting core to
@@ -48,10 +28,9 @@ fn pause(spin: u32) -> u32 {
 }
 
 {% endif %}
-// Wait, within bounds, for the aggregate that this lane looks at.
-fn await_aggregate(tile: u32, wanted: bool) -> Post {
-    let at = aggregate_of(min(tile, params.tiles - 1u));
-    var post = read_post(at);
+// Wait, within bounds, for what this lane wants to see posted.
+fn await_post(at: u32, wanted: bool, found: Post) -> Post {
+    var post = found;
     for (var round = 0u; round < params.spin_rounds; round++) {
         if (!any_lane(wanted && !post.ready) || any_lane(given_up())) {
             break;
@@ -71,48 +50,105 @@ fn await_aggregate(tile: u32, wanted: bool) -> Post {
     return post;
 }
 
-// Fold blocks up to the tile's own and make `carry` the tile's prefix. Gives NO_TILE when that is done, else the tile
-// whose aggregate did not come in time; the walk can go on from there.
-fn continue_walk(
+// Scan a block's aggregates from its first tile to lane `last`; lane `own_lane` brings its own. Gives NO_TILE, or the
+// first tile whose aggregate did not come in time.
+fn scan_aggregates(invocation: u32, block: u32, last: u32, own_lane: u32, own: Item, sums: ptr<function, Item>) -> u32 {
+    let is_own = invocation == own_lane;
+    let wanted = invocation <= last && !is_own;
+    let at = aggregate_of(min(block * BLOCK + invocation, params.tiles - 1u));
+    let post = await_post(at, wanted, read_post(at));
+    let late = first_lane_where(invocation, wanted && !post.ready);
+    *sums = scan_block(invocation, pick(is_own, own, post.item));
+    return select(NO_TILE, block * BLOCK + late, late < BLOCK);
+}
+
+// The prefix of a tile: everything before it, if `known`. Gives NO_TILE when it is found, else the tile whose aggregate
+// did not come in time.
+fn look_back(
     invocation: u32,
     tile: u32,
     own: Item,
-    block: ptr<function, u32>,
-    carry: ptr<function, Item>,
+    prefix: ptr<function, Item>,
     known: ptr<function, bool>,
 ) -> u32 {
-    let own_block = tile / BLOCK;
+    let block = tile / BLOCK;
     let position = tile % BLOCK;
-    loop {
-        let at_own = *block == own_block;
-        let last = select(BLOCK - 1u, position, at_own);
-        let is_own = at_own && invocation == position;
-        let wanted = invocation <= last && !is_own;
-        let post = await_aggregate(*block * BLOCK + invocation, wanted);
-        let late = first_lane_where(invocation, wanted && !post.ready);
-        if (late < BLOCK) {
-            return *block * BLOCK + late;
-        }
-        let sums = scan_block(invocation, pick(is_own, own, post.item));
-        if (!at_own || position == BLOCK - 1u) {
-            let total = block_item(invocation, sums, BLOCK - 1u);
-            let next = pick(*known, join(*carry, total), total);
-            if (invocation == 0u) {
-                write_post(prefix_of(*block + 1u), next);
+
+    // Lane i looks at block `end - 1 - i`. This look is under way while the block's own aggregates come in.
+    var end = block;
+    var block_prefix = read_post(prefix_of(end - 1u - min(invocation, end - 1u)));
+    var total = read_post(total_of(end - 1u - min(invocation, end - 1u)));
+
+    // K(tile)
+    var sums: Item;
+    var late = scan_aggregates(invocation, block, position, position, own, &sums);
+    if (late != NO_TILE) {
+        return late;
+    }
+    if (position == BLOCK - 1u && invocation == position) {
+        write_post(total_of(block), sums);
+    }
+    var before = block_item(invocation, sums, max(position, 1u) - 1u);
+
+    // P(block): the nearest prefix that is posted, and the totals after it.
+{% if kernel.carried %}
+    var carry = carry_in();
+    var carry_known = true;
+{% else %}
+    var carry = own;
+    var carry_known = false;
+{% endif %}
+    if (block > 0u) {
+        var nearest = NO_LANE;
+        for (var window = 0u; window <= block / BLOCK; window++) {
+            let seen = end - 1u - min(invocation, end - 1u);
+            nearest = first_lane_where(invocation, invocation < BLOCK && (seen == 0u || block_prefix.ready));
+            if (nearest < BLOCK) {
+                break;
             }
-            if (!at_own) {
-                *carry = next;
-                *known = true;
-                *block += 1u;
+            end -= BLOCK;
+            block_prefix = read_post(prefix_of(end - 1u - min(invocation, end - 1u)));
+            total = read_post(total_of(end - 1u - min(invocation, end - 1u)));
+        }
+        nearest = min(nearest, end - 1u);
+        let posted = block_item(invocation, block_prefix.item, nearest);
+        carry = pick(nearest + 1u == end, carry, posted);  // nothing is posted before block 0
+        carry_known = carry_known || nearest + 1u < end;
+        loop {
+            let at = total_of(end - 1u - min(invocation, end - 1u));
+            total = await_post(at, invocation <= nearest, total);
+            let missing = first_lane_where(invocation, invocation <= nearest && !total.ready);
+            if (missing < BLOCK) {  // its tiles may all be there, and only the total late
+                var rest: Item;
+                late = scan_aggregates(invocation, end - 1u - missing, BLOCK - 1u, NO_LANE, own, &rest);
+                if (late != NO_TILE) {
+                    return late;
+                }
+                if (invocation == BLOCK - 1u) {
+                    write_post(total_of(end - 1u - missing), rest);
+                }
+                let whole = block_item(invocation, rest, BLOCK - 1u);
+                total = Post(total.ready || invocation == missing, pick(invocation == missing, whole, total.item));
                 continue;
             }
+            carry = fold_lanes(invocation, carry_known, carry, total.item, nearest);
+            carry_known = true;
+            if (end == block) {
+                break;
+            }
+            end += BLOCK;
+            nearest = BLOCK - 1u;
+            total = read_post(total_of(end - 1u - min(invocation, end - 1u)));
         }
-        if (position > 0u) {
-            let before = block_item(invocation, sums, position - 1u);
-            *carry = pick(*known, join(*carry, before), before);
-            *known = true;
+        if (end != block) {
+            return tile - position;  // the loop was left by force
         }
-        return NO_TILE;
+        if (position == 0u && invocation == 0u) {
+            write_post(prefix_of(block), carry);
+        }
     }
-    return *block * BLOCK;  // the loop was left by force
+
+    *prefix = pick(position == 0u, carry, pick(carry_known, join(carry, before), before));
+    *known = carry_known || position > 0u;
+    return NO_TILE;
 }

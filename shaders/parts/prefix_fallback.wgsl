@@ -6,24 +6,14 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
     if (invocation == 0u) {
         post_aggregate(tile, aggregate);
     }
-    var block: u32;
-    var carry: Item;
-{% if kernel.block_in_subgroup %}
-    if (invocation < SUBGROUP_SIZE) {
-        begin_walk(invocation, tile, &block, &carry);
-    }
-{% else %}
-    begin_walk(invocation, tile, &block, &carry);
-{% endif %}
-    var known = {{ "true" if kernel.carried else "block > 0u" }};
-    var late = walk(invocation, tile, aggregate, &block, &carry, &known);
+    var late = share_look_back(invocation, tile, aggregate);
     while (late != NO_TILE) {  // each turn posts one aggregate more: at most as many turns as tiles
         let reduced = reduce_tile(late, invocation);
         if (invocation == 0u) {
             write_post(aggregate_of(late), reduced);
         }
         storageBarrier();
-        late = walk(invocation, tile, aggregate, &block, &carry, &known);
+        late = share_look_back(invocation, tile, aggregate);
     }
     if (late != NO_TILE && invocation == 0u) {  // the loop was left by force
         report_timeout();

@@ -5,17 +5,7 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
     if (invocation == 0u) {
         post_aggregate(tile, aggregate);
     }
-    var block: u32;
-    var carry: Item;
-{% if kernel.block_in_subgroup %}
-    if (invocation < SUBGROUP_SIZE) {
-        begin_walk(invocation, tile, &block, &carry);
-    }
-{% else %}
-    begin_walk(invocation, tile, &block, &carry);
-{% endif %}
-    var known = {{ "true" if kernel.carried else "block > 0u" }};
-    let learned = walk(invocation, tile, aggregate, &block, &carry, &known) == NO_TILE;
+    let learned = share_look_back(invocation, tile, aggregate) == NO_TILE;
     if (!learned && invocation == 0u) {
         report_timeout();
     }

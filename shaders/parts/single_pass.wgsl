@@ -1,38 +1,34 @@
-{#- What the single-pass strategies share: tickets, lanes, the walk, and the walk's result for the whole workgroup. -#}
+{#- What the single-pass strategies share: tickets, lanes, the look-back, and its outcome for the whole workgroup. -#}
 {% include "parts/tile_state.wgsl" %}
 {% include "parts/block_lanes.wgsl" %}
 {% include "parts/look_back.wgsl" %}
 {% include "parts/prefix_result.wgsl" %}
 
-var<workgroup> shared_late: u32;  // the tile that the walk waits for, or NO_TILE
+var<workgroup> shared_late: u32;  // the tile that the look-back waits for, or NO_TILE
 var<workgroup> shared_known: u32;
 var<workgroup> shared_prefix: Item;
 
-// One turn of the walk, by the lanes of a block; its outcome for the whole workgroup.
-fn walk(
-    invocation: u32,
-    tile: u32,
-    aggregate: Item,
-    block: ptr<function, u32>,
-    carry: ptr<function, Item>,
-    known: ptr<function, bool>,
-) -> u32 {
+// One look back, by the lanes of a block; its outcome for the whole workgroup. Gives NO_TILE or the late tile.
+fn share_look_back(invocation: u32, tile: u32, aggregate: Item) -> u32 {
 {% if kernel.block_in_subgroup %}
     if (invocation < SUBGROUP_SIZE) {
-        share_walk(invocation, continue_walk(invocation, tile, aggregate, block, carry, known), *known, *carry);
+        look_back_and_share(invocation, tile, aggregate);
     }
 {% else %}
-    share_walk(invocation, continue_walk(invocation, tile, aggregate, block, carry, known), *known, *carry);
+    look_back_and_share(invocation, tile, aggregate);
 {% endif %}
     workgroupBarrier();
     return workgroupUniformLoad(&shared_late);
 }
 
-fn share_walk(invocation: u32, late: u32, known: bool, carry: Item) {
+fn look_back_and_share(invocation: u32, tile: u32, aggregate: Item) {
+    var prefix = aggregate;
+    var known = false;
+    let late = look_back(invocation, tile, aggregate, &prefix, &known);
     if (invocation == 0u) {
         shared_late = late;
         shared_known = select(0u, 1u, known);
-        shared_prefix = carry;
+        shared_prefix = prefix;
     }
 }
 

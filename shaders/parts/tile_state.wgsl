@@ -7,7 +7,7 @@
 const TICKET = 0u;  // tiles handed out so far
 const STATUS = 1u;  // the epoch of a run that gave up waiting
 const WIDTH = 2u;  // the epoch of a run whose subgroups had another size than planned
-const POSTS = 4u;  // from here on: an aggregate for each tile, then a prefix for each block
+const POSTS = 4u;  // from here on: an aggregate for each tile, a total and a prefix for each block
 const POST_WORDS = {{ 2 * kernel.item_words }}u;
 
 struct Post {
@@ -19,8 +19,12 @@ fn aggregate_of(tile: u32) -> u32 {
     return POSTS + tile * POST_WORDS;
 }
 
+fn total_of(block: u32) -> u32 {
+    return POSTS + (params.tiles + 2u * block) * POST_WORDS;
+}
+
 fn prefix_of(block: u32) -> u32 {
-    return POSTS + (params.tiles + block) * POST_WORDS;
+    return POSTS + (params.tiles + 2u * block + 1u) * POST_WORDS;
 }
 
 fn write_post(at: u32, item: Item) {
@@ -32,10 +36,14 @@ fn write_post(at: u32, item: Item) {
 {% endfor %}
 }
 
+{# llvmpipe takes an atomicLoad for any load, and moves it out of a loop that waits; it leaves a read-modify-write. #}
+{% macro peek(place) %}
+{{ "atomicOr(&state[" ~ place ~ "], 0u)" if kernel.pauses else "atomicLoad(&state[" ~ place ~ "])" }}
+{%- endmacro %}
 fn read_post(at: u32) -> Post {
 {% for word in range(kernel.item_words) %}
-    let low{{ word }} = atomicLoad(&state[at + {{ 2 * word }}u]);
-    let high{{ word }} = atomicLoad(&state[at + {{ 2 * word + 1 }}u]);
+    let low{{ word }} = {{ peek("at + " ~ 2 * word ~ "u") }};
+    let high{{ word }} = {{ peek("at + " ~ (2 * word + 1) ~ "u") }};
 {% endfor %}
     let ready =
 {% for word in range(kernel.item_words) %}
@@ -62,7 +70,7 @@ fn report_timeout() {
 }
 
 fn given_up() -> bool {
-    return atomicLoad(&state[STATUS]) == params.epoch;
+    return {{ peek("STATUS") }} == params.epoch;
 }
 
 var<workgroup> ticket: u32;

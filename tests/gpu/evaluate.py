@@ -1,4 +1,4 @@
-"""Runs a traced function on arrays, element by element, on a GPU: a small kernel around `map_code` and `combine_code`."""
+"""Runs a traced function on arrays, element by element, on a GPU: a small kernel around its WGSL."""
 
 from __future__ import annotations
 
@@ -46,8 +46,12 @@ def array_of(words: np.ndarray[Any, Any], field: Field, length: int) -> np.ndarr
         compute = np.dtype(
             {"bool": np.uint32, "signed": np.int32, "unsigned": np.uint32, "float": np.float32}[scalar.kind]
         )
+    numbers = np.ascontiguousarray(words).view(compute).reshape(length, *field.shape)
     with np.errstate(all="ignore"):
-        return np.ascontiguousarray(words).view(compute).reshape(length, *field.shape).astype(scalar.dtype)
+        stored_form = numbers.astype(scalar.dtype)
+    if scalar.kind in ("signed", "unsigned"):  # a narrow integer never leaves its range
+        np.testing.assert_array_equal(stored_form, numbers)
+    return stored_form
 
 
 def loaded(element: Element, type_name: str, buffer: str, native_int64: bool) -> str:

@@ -58,17 +58,16 @@ def test_poisoned_buffers_are_those_that_runs_take(device: Device) -> None:
 
 @pytest.mark.parametrize(("dtype", "name"), PAIRS)
 def test_built_in_operators(device: Device, dtype: str, name: str) -> None:
-    """By name and by ufunc; floats are equal to the tree on NumPy, bit for bit."""
-    rng = np.random.default_rng(1)
-    x = numbers(rng, dtype, 1000) if dtype != "float32" else rng.standard_normal(1000).astype(np.float32)
+    """By name and by ufunc; float results are those of the same tree on NumPy, bit for bit."""
+    x = numbers(np.random.default_rng(1), dtype, 1000)
+    if dtype == "float32":
+        x = np.random.default_rng(1).uniform(0.5, 1.5, 1000).astype(np.float32)
     tile = small_tiles(device)[-1]
     (wanted,) = reference.accumulate_stages(posed(x, name), tile)
     for strategy in strategies_on(device):
         (got,) = runner.run(device, posed(x, getattr(np, name)), strategy, tile=tile)
         assert_same(got, wanted, strategy)
-    assert_same(gs.scan(x[:100], name, device=device), ufunc_scan(name, x[:100]))
-    if dtype != "float32" or name in ("minimum", "maximum"):
-        assert_same(wanted[0], ufunc_scan(name, x))
+    np.testing.assert_allclose(wanted[0], ufunc_scan(name, x), rtol=1e-4 if dtype == "float32" else 0)
 
 
 @pytest.mark.parametrize(("exclusive", "reverse", "initial"), OPTIONS)
@@ -238,7 +237,9 @@ def test_out_of_a_bundle(device: Device) -> None:
 def test_dtype_is_what_is_combined_in(device: Device) -> None:
     x = np.array([2**31, 2**31, 5], np.uint32)
     assert_same(gs.scan(x, dtype=np.float32, device=device), np.array([2**31, 2**32, 2**32], np.float32))
-    assert_same(gs.scan(np.array([True, True, False, True]), dtype=np.int32, device=device), np.array([1, 2, 2, 3], np.int32))
+    assert_same(
+        gs.scan(np.array([True, True, False, True]), dtype=np.int32, device=device), np.array([1, 2, 2, 3], np.int32)
+    )
 
 
 def test_strategies_that_the_probe_refused_are_refused(device: Device) -> None:

@@ -1,0 +1,76 @@
+"""Adapters and capabilities made up for tests that need no GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuscan.capabilities import Capabilities
+
+NVIDIA = {"vendor_id": 0x10DE, "vendor": "NVIDIA", "description": "580.1"}
+MESA = {"vendor_id": 0x10005, "vendor": "llvmpipe", "description": "Mesa 22.3.6"}
+
+
+@dataclass(eq=False)
+class FakeAdapter:
+    """What `gpuscan.adapters` and `gpuscan.probe` read of a wgpu adapter."""
+
+    name: str = "GeForce"
+    adapter_type: str = "DiscreteGPU"
+    backend: str = "Vulkan"
+    features: frozenset[str] = frozenset()
+    invocations: int = 1024
+    about: dict[str, Any] = field(default_factory=lambda: dict(NVIDIA))
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """The adapter's own account of itself."""
+        return self.about | {"device": self.name, "adapter_type": self.adapter_type, "backend_type": self.backend}
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The limits that decide whether it can compute."""
+        return {
+            "max-compute-invocations-per-workgroup": self.invocations,
+            "max-storage-buffers-per-shader-stage": 8,
+            "max-buffer-size": 1 << 30,
+            "max-texture-dimension-1d": 16384,
+        }
+
+    @property
+    def summary(self) -> str:
+        """One line, as wgpu writes it."""
+        return f"{self.name} ({self.adapter_type}) via {self.backend}"
+
+
+def capabilities(**changes: Any) -> Capabilities:
+    """A discrete GPU that passed every test, with these fields changed."""
+    fields: dict[str, Any] = {
+        "summary": "GeForce (DiscreteGPU) via Vulkan",
+        "name": "GeForce",
+        "vendor": "NVIDIA",
+        "driver": "NVIDIA 580.1",
+        "backend": "Vulkan",
+        "adapter_type": "DiscreteGPU",
+        "implementation": "wgpu-native 29.0.1.1",
+        "features": frozenset({"subgroup", "timestamp-query"}),
+        "limits": {"max-buffer-size": 1 << 30, "max-compute-invocations-per-workgroup": 1024},
+        "subgroup_sizes": (32,),
+        "subgroup_size": 32,
+        "lanes_in_order": True,
+        "progress_earlier": True,
+        "progress_later": True,
+        "started_while_spinning": 8192,
+        "litmus_workgroups": 8192,
+        "spins_per_second": 1.5e6,
+        "loop_iterations": 0,
+        "timestamps": True,
+        "timestamp_period": 1.0,
+        "immediates": True,
+        "native_int64": True,
+        "int64_atomics": True,
+        "float64": True,
+        "shader_f16": True,
+        "mappable_storage": False,
+    }
+    return Capabilities(**(fields | changes))

@@ -1,0 +1,3 @@
+fn combine(a: Element, b: Element) -> Element {
+    return a + b;
+}

@@ -1,0 +1,114 @@
+"""The probe on every adapter found: its verdicts against what is known of each."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from gpuscan import probe_cache
+from gpuscan.capabilities import Capabilities
+from gpuscan.probe import probe, wanted_features, wanted_limits
+
+
+@pytest.fixture(scope="module")
+def wgpu_device(adapter):
+    """A device with all that the probe asks for."""
+    return adapter.request_device_sync(
+        required_features=wanted_features(adapter), required_limits=wanted_limits(adapter)
+    )
+
+
+@pytest.fixture(scope="module")
+def found(adapter, wgpu_device) -> Capabilities:
+    """Freshly measured."""
+    return probe(adapter, wgpu_device, refresh=True)
+
+
+# By implementation and backend: subgroup size, and the verdicts of litmus 1 and 2.
+KNOWN = {
+    ("llvmpipe", "Vulkan"): (8, True, False),  # fixed shares of the grid for each thread
+    ("llvmpipe", "OpenGL"): (0, True, False),
+    ("SwiftShader", "Vulkan"): (4, False, False),  # what follows a barrier is a task that spinning can hold up
+    ("NVIDIA", "Vulkan"): (32, True, True),
+}
+
+
+def test_verdicts(found):
+    """Where the truth is known, the probe finds it."""
+    known = [truth for (name, backend), truth in KNOWN.items() if name in found.name and backend == found.backend]
+    if known:
+        assert (found.subgroup_size, found.progress_earlier, found.progress_later) == known[0]
+    assert found.progress_later == (found.started_while_spinning == found.litmus_workgroups)
+    assert 0 < found.started_while_spinning <= found.litmus_workgroups
+
+
+def test_verdicts_are_stable(adapter, wgpu_device, found):
+    """A litmus test that depends on luck is none."""
+    again = probe(adapter, wgpu_device, refresh=True)
+    for name in ("subgroup_sizes", "lanes_in_order", "progress_earlier", "progress_later", "timestamps"):
+        assert getattr(again, name) == getattr(found, name), name
+    assert 0.02 < again.spins_per_second / found.spins_per_second < 50
+
+
+def test_loops_end_early_on_llvmpipe(found):
+    """Its limit holds for all loops of an invocation together."""
+    if "llvmpipe" in found.name:
+        assert 60_000 < found.loop_iterations <= 65_535
+    else:
+        assert found.loop_iterations == 0
+
+
+def test_the_probe_is_quick(adapter, wgpu_device):
+    """Shaders are compiled by now; measuring is a matter of tenths of a second, whatever the verdict."""
+    start = time.perf_counter()
+    probe(adapter, wgpu_device, refresh=True)
+    assert time.perf_counter() - start < 3
+
+
+def test_features_and_limits_are_the_devices(found, wgpu_device):
+    """Not the adapter's, which the device may not have been given."""
+    assert found.features == set(wgpu_device.features)
+    assert dict(found.limits) == {name: int(value) for name, value in wgpu_device.limits.items()}
+    assert found.float64 == ("shader-f64" in wgpu_device.features)
+    assert bool(found.subgroup_sizes) == ("subgroup" in wgpu_device.features)
+
+
+def test_a_device_without_features(adapter):
+    """Nothing is claimed that the device was not given; polling is timed by the wall's clock then."""
+    bare = probe(adapter, adapter.request_device_sync(), refresh=True)
+    assert (bare.subgroup_sizes, bare.subgroup_size, bare.lanes_in_order) == ((), 0, False)
+    assert not bare.timestamps
+    assert not bare.native_int64
+    assert bare.spins_per_second > 1e4
+
+
+def test_found_once_then_read(adapter, wgpu_device, monkeypatch):
+    """The second device on an adapter does not measure."""
+    found = probe(adapter, wgpu_device, refresh=True)
+    monkeypatch.setattr("gpuscan.probe._measure", lambda *_: pytest.fail("measured again"))
+    assert probe(adapter, wgpu_device) == found
+
+
+def test_a_damaged_cache_means_measuring(adapter, wgpu_device, found, tmp_path: Path, monkeypatch):
+    """And the file is mended."""
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path))
+    probe_cache.store(found)
+    [file] = (tmp_path / "probe").iterdir()
+    file.write_text("{")
+    assert probe(adapter, wgpu_device).progress_earlier == found.progress_earlier
+    assert len(file.read_text()) > 100
+
+
+def test_starting_up_is_quick(adapter, tmp_path: Path):
+    """From nothing, with an empty cache, to a probed device: imports, drivers, shaders and litmus tests."""
+    code = f"from gpuscan.device import Device; print(Device({adapter.summary!r}).capabilities.name)"
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True)
+    assert time.perf_counter() - start < 5

@@ -1,0 +1,172 @@
+"""Each stage's shader beside its CPU twin: what they leave in the tile state and the results, bit for bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import wgpu
+
+from gpuscan import reference
+from gpuscan.device import Device
+from gpuscan.elements import words_of
+from gpuscan.execution import Binding, Run, record
+from gpuscan.kernels import STATE_HEADER_WORDS, TileShape
+from gpuscan.planning import ScanPlan, plan_scan
+from gpuscan.problem import Problem
+from gpuscan.reference_stages import (
+    Items,
+    Joiner,
+    TileSums,
+    first,
+    last,
+    reduce,
+    scan,
+    scan_block,
+    scan_tile,
+    scan_totals,
+)
+from gpuscan.runner import work_of
+from tests.oracle import AFFINE, Array, assert_same, posed, strategies_on, words
+
+USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
+
+
+def shapes(device: Device) -> list[TileShape]:
+    """Every number of steps, chunks of every access width, subgroup totals that fit a subgroup and that do not."""
+    size = device.capabilities.subgroup_size
+    shapes = [TileShape(32, 0, 1, 1), TileShape(64, 0, 1, 8)]
+    if size:
+        workgroups = (max(32, size), min(size * size, 64), 128)
+        shapes += [TileShape(w, size, s, c) for w, s, c in zip(workgroups, (1, 3, 2), (4, 1, 8), strict=True)]
+        shapes += [TileShape(max(32, size), size, 4, 4)]
+    return shapes
+
+
+def problems(tiles: int, tile: TileShape) -> dict[str, Problem]:
+    """Float sums and a bundle, plain and with every option; the last tile is not full, nor the last block."""
+    length = (tiles * tile.tile_size - tile.tile_size // 3 - 1) // 3 * 3
+    rng = np.random.default_rng(tiles)
+    x = rng.standard_normal(length).astype(np.float32)
+    initial = rng.standard_normal(3).astype(np.float32)
+    return {
+        "plain": posed(x),
+        "options": posed(x.reshape(3, -1), axis=1, exclusive=True, reverse=True, initial=initial),
+        "bundle": posed(words(rng, 2, (5, length // 5)), AFFINE, axis=1, reverse=True),
+    }
+
+
+def run_stages(device: Device, problem: Problem, plan: ScanPlan) -> tuple[Run, Array, list[Array]]:
+    """The run, the words of the tile state, and the results of a plan's stages, on buffers made for them alone."""
+    data = device.wgpu_device.create_buffer_with_data
+    sources = []
+    for leaf in problem.leaves:
+        content = problem.by_rows(leaf).tobytes()
+        sources.append(Binding(data(data=content + b"\xa5" * (-len(content) % 16), usage=USAGE)))
+    results = [data(data=b"\xa5" * source.buffer.size, usage=USAGE) for source in sources]
+    seeds = None
+    if problem.seeds is not None:
+        rows = words_of(problem.element, problem.seeds)
+        seeds = Binding(data(data=np.ascontiguousarray(rows[::-1] if problem.reverse else rows), usage=USAGE))
+    encoder = device.wgpu_device.create_command_encoder()
+    run = record(device, plan, encoder, sources, [Binding(buffer) for buffer in results], seeds)
+    device.wgpu_device.queue.submit([encoder.finish()])
+    state = np.frombuffer(device.wgpu_device.queue.read_buffer(run.state), np.uint32)
+    fields = zip(results, problem.element.fields, strict=True)
+    arrays = [np.frombuffer(device.wgpu_device.queue.read_buffer(b), f.scalar.dtype)[: problem.size] for b, f in fields]
+    return run, state[STATE_HEADER_WORDS:], [a.reshape(problem.rows, problem.row_length) for a in arrays]
+
+
+def twin(problem: Problem, tile: TileShape) -> tuple[Joiner, TileSums]:
+    """The scans inside the tiles, on NumPy."""
+    join = Joiner(problem.operator, problem.element, problem.rows > 1)
+    flat = [reference.flattened(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
+    return join, scan_tile(join, tile, reference.load(problem, flat))
+
+
+def item_words(problem: Problem, items: Items) -> Array:
+    """The words in which items travel: the element's, then the head flag."""
+    fields = words_of(problem.element, items[: len(problem.element.fields)])
+    return np.column_stack([fields, *items[len(problem.element.fields) :]]).astype(np.uint32)
+
+
+def planned(device: Device, problem: Problem, strategy: str, tile: TileShape) -> ScanPlan:
+    return plan_scan(work_of(device, problem), device.capabilities, strategy, "asked", tile=tile)
+
+
+def each(device: Device, tiles: int) -> list[Any]:
+    """Every shape with every problem that it can be asked for."""
+    return [(t, note, p) for t in shapes(device) for note, p in problems(tiles, t).items()]
+
+
+def test_reduce(device: Device) -> None:
+    """reduce.wgsl leaves the aggregate of every full tile."""
+    for tile, note, problem in each(device, 40):
+        plan = planned(device, problem, "three_dispatch", tile)
+        _, state, _ = run_stages(device, problem, replace(plan, stages=plan.stages[:1]))
+        _, sums = twin(problem, tile)
+        wanted = item_words(problem, reduce(sums))
+        got = state[: wanted.size].reshape(wanted.shape)
+        assert_same(got[:-1], wanted[:-1], (tile, note))
+
+
+def test_scan_totals(device: Device) -> None:
+    """scan_totals.wgsl turns them into P(block) ⊕ K(tile)."""
+    for tile, note, problem in each(device, 70):
+        plan = planned(device, problem, "three_dispatch", tile)
+        _, state, _ = run_stages(device, problem, replace(plan, stages=plan.stages[:2]))
+        join, sums = twin(problem, tile)
+        prefixes, _ = scan_totals(join, tile.block, reduce(sums))
+        wanted = item_words(problem, prefixes)
+        got = state[: wanted.size].reshape(wanted.shape)
+        assert_same(got[1:], wanted[1:], (tile, note))
+
+
+def test_scan(device: Device) -> None:
+    """scan.wgsl, given the prefixes, stores every element once."""
+    for tile, note, problem in each(device, 40):
+        plan = planned(device, problem, "three_dispatch", tile)
+        _, _, results = run_stages(device, problem, plan)
+        join, sums = twin(problem, tile)
+        prefixes, _ = scan_totals(join, tile.block, reduce(sums))
+        items = scan(join, sums, prefixes, exclusive=problem.exclusive)
+        stored = reference.store(problem, problem.element, items)
+        for got, field in zip(results, stored, strict=True):
+            assert_same(reference.flattened(problem, got), field, (tile, note))
+
+
+@pytest.mark.parametrize("strategy", ["lookback", "fallback"])
+def test_posts(device: Device, strategy: str) -> None:
+    """Single-pass strategies post every tile's aggregate, every block's total and prefix, and store the same."""
+    if strategy not in strategies_on(device):
+        assert not device.capabilities.progress_earlier
+        return
+    for tile in (shapes(device)[0], shapes(device)[-1]):
+        for note, problem in problems(70, tile).items():
+            run, state, results = run_stages(device, problem, planned(device, problem, strategy, tile))
+            join, sums = twin(problem, tile)
+            aggregates = reduce(sums)
+            blocks = scan_block(join, tile.block, aggregates)
+            prefixes, folded = scan_totals(join, tile.block, aggregates)
+
+            posted = posts(state, item_words(problem, aggregates).shape[1])
+            tiles, whole = run.plan.tiles, run.plan.tiles // tile.block
+            for items, at in (
+                (first(aggregates, -1), posted[: tiles - 1]),  # the last tile is not full
+                (first(last(blocks), whole), posted[tiles::2][:whole]),
+                (first(folded, whole), posted[tiles + 3 :: 2][:whole]),  # nothing comes before block 0
+            ):
+                wanted = item_words(problem, items)
+                np.testing.assert_array_equal(at >> 16, run.epoch)  # each half word has the epoch, or was not posted
+                assert_same((at[..., 0] & 0xFFFF) | (at[..., 1] << 16), wanted, (tile, note))
+
+            stored = reference.store(problem, problem.element, scan(join, sums, prefixes, exclusive=problem.exclusive))
+            for got, field in zip(results, stored, strict=True):
+                assert_same(reference.flattened(problem, got), field, (tile, note))
+
+
+def posts(state: Array, width: int) -> Array:
+    """The half words of every post: of the tiles' aggregates, then of each block's total and prefix."""
+    return state[: len(state) // (2 * width) * 2 * width].reshape(-1, width, 2)

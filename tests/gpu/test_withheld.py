@@ -1,0 +1,81 @@
+"""Posts that never come: a test build of the shader leaves out every 2nd, 7th and 64th tile's post."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import wgpu
+
+import gpuscan as gs
+from gpuscan import runner
+from gpuscan.device import Device
+from tests.oracle import AFFINE, assert_same, posed, small_tiles, strategies_on, ufunc_scan, words
+
+PERIODS = [2, 7, 64]
+SECONDS = 2.0  # within which a wait in vain has ended
+
+
+@pytest.fixture
+def own_device(adapter: wgpu.GPUAdapter, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
+    """A device that may come to distrust a strategy: what it learns is kept in a cache of its own."""
+    for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
+        monkeypatch.setenv(name, str(tmp_path))
+    yield Device(adapter, unsafe=True)
+
+
+@pytest.mark.parametrize("period", PERIODS)
+def test_fallback_does_the_late_tiles_work_itself(device: Device, period: int) -> None:
+    """The bits are those of three_dispatch: a tile that is reduced by another has the same aggregate."""
+    x = np.random.default_rng(0).standard_normal(60_000).astype(np.float32)
+    rows = words(np.random.default_rng(1), 2, (7, 3001))
+    for tile in small_tiles(device):
+        problems = [posed(x)] if period != 7 else [posed(x), posed(rows, AFFINE, axis=1, exclusive=True, reverse=True)]
+        for problem in problems:
+            wanted = runner.run(device, problem, "three_dispatch", tile=tile)
+            got = runner.run(device, problem, "fallback", tile=tile, withhold=period)
+            for result, field in zip(got, wanted, strict=True):
+                assert_same(result, field, tile)
+
+
+@pytest.mark.parametrize("period", PERIODS)
+def test_lookback_gives_up_in_time(own_device: Device, period: int) -> None:
+    """It ends in an error that says what to do instead, and leaves the device in order."""
+    device = own_device
+    x = np.random.default_rng(2).integers(0, 2**32, 60_000, dtype=np.uint32)
+    for tile in small_tiles(device):
+        with pytest.raises(gs.ProgressTimeoutError, match="three_dispatch"):
+            runner.run(device, posed(x), "lookback", tile=tile, withhold=period)  # compiles
+        begin = time.perf_counter()
+        with pytest.raises(gs.ProgressTimeoutError):
+            runner.run(device, posed(x), "lookback", tile=tile, withhold=period)
+        assert time.perf_counter() - begin < SECONDS
+        for strategy in ("three_dispatch", "fallback"):
+            (got,) = runner.run(device, posed(x), strategy, tile=tile)
+            assert_same(got[0], ufunc_scan("add", x), strategy)
+
+
+def test_a_strategy_that_gave_up_is_remembered(own_device: Device, adapter: wgpu.GPUAdapter) -> None:
+    device = own_device
+    x = np.arange(60_000, dtype=np.uint32)
+    with pytest.raises(gs.ProgressTimeoutError):
+        runner.run(device, posed(x), "lookback", tile=small_tiles(device)[0], withhold=2)
+    assert device.capabilities.distrusted == ("lookback",)
+    assert device.strategy("auto")[0] != "lookback"
+    assert Device(adapter).capabilities.distrusted == ("lookback",)  # and by later processes
+
+
+def test_auto_goes_on_by_another_path(own_device: Device) -> None:
+    device = own_device
+    x = np.random.default_rng(3).integers(0, 2**32, 60_000, dtype=np.uint32)
+    chosen = device.strategy("auto")[0]
+    (got,) = runner.run(device, posed(x), "auto", tile=small_tiles(device)[0], withhold=2)
+    assert_same(got[0], ufunc_scan("add", x))
+    if chosen == "lookback":
+        assert device.capabilities.distrusted == ("lookback",)
+        assert device.strategy("auto")[0] in ("fallback", "three_dispatch")
+    else:
+        assert device.capabilities.distrusted == ()
+        assert chosen in strategies_on(device)

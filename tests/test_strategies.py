@@ -1,0 +1,75 @@
+"""The strategy for each kind of adapter, and why."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gpuscan import strategies
+from gpuscan.errors import StrategyError
+from gpuscan.strategies import STRATEGIES, choose_strategy, unsafe_reason
+from tests.fakes import capabilities
+
+
+@pytest.mark.parametrize(
+    ("changes", "strategy", "because"),
+    [
+        ({}, "lookback", "make progress"),
+        ({"vendor": "AMD", "adapter_type": "IntegratedGPU"}, "lookback", "make progress"),
+        ({"vendor": "Intel"}, "lookback", "make progress"),
+        ({"vendor": "Intel", "adapter_type": "IntegratedGPU"}, "fallback", "nothing published.*Intel"),
+        ({"vendor": "Apple", "adapter_type": "IntegratedGPU"}, "fallback", "nothing published.*Apple"),
+        ({"vendor": "ARM", "adapter_type": "IntegratedGPU"}, "fallback", "nothing published.*ARM"),
+        ({"vendor": "Qualcomm", "adapter_type": "IntegratedGPU"}, "fallback", "nothing published.*Qualcomm"),
+        ({"vendor": "A new one"}, "fallback", "nothing published.*A new one"),
+        ({"progress_earlier": False}, "fallback", "made no progress"),
+        ({"distrusted": ("lookback",)}, "fallback", "ran out of time"),
+        ({"distrusted": ("lookback", "fallback")}, "three_dispatch", "no fallback: it ran out of time"),
+        ({"distrusted": ("lookback", "fallback", "three_dispatch")}, "three_dispatch", "ask nothing"),
+        ({"vendor": "Mesa", "adapter_type": "CPU"}, "three_dispatch", "ask nothing"),
+        ({"vendor": "Google", "adapter_type": "CPU", "progress_earlier": False}, "three_dispatch", "ask nothing"),
+    ],
+)
+def test_auto(monkeypatch, changes, strategy, because):
+    """Litmus tests come first, then what is published, then what happened on this adapter."""
+    monkeypatch.setattr(strategies, "IMPLEMENTED", ("lookback", "fallback", "three_dispatch"))
+    found = capabilities(**changes)
+    choice = choose_strategy(found)
+    assert choice.strategy == strategy
+    assert re.search(because, choice.reason)
+    assert unsafe_reason(choice.strategy, found) is None
+
+
+@pytest.mark.parametrize(("later", "strategy"), [(True, "lookahead"), (False, "lookback")])
+def test_lookahead_needs_later_workgroups(monkeypatch, later, strategy):
+    """Where they start, look-ahead is the best on a GPU."""
+    monkeypatch.setattr(strategies, "IMPLEMENTED", STRATEGIES)
+    assert choose_strategy(capabilities(progress_later=later)).strategy == strategy
+
+
+def test_unsafe():
+    """What the probe saw fail is refused, and nothing else."""
+    good = capabilities()
+    assert all(unsafe_reason(strategy, good) is None for strategy in STRATEGIES)
+
+    stalls = capabilities(progress_earlier=False)
+    assert [strategy for strategy in STRATEGIES if unsafe_reason(strategy, stalls)] == ["lookahead", "lookback"]
+
+    shares = capabilities(progress_later=False, started_while_spinning=257)
+    assert [strategy for strategy in STRATEGIES if unsafe_reason(strategy, shares)] == ["lookahead"]
+    assert "only 257 of 8192 workgroups" in str(unsafe_reason("lookahead", shares))
+
+
+def test_unknown_strategy():
+    """The message lists those there are."""
+    with pytest.raises(StrategyError, match=r"'quick'.*auto, lookahead, lookback, fallback, three_dispatch"):
+        unsafe_reason("quick", capabilities())
+
+
+def test_the_tables_name_strategies():
+    """A misspelt entry would never be chosen."""
+    assert set(strategies.IMPLEMENTED) <= set(STRATEGIES)
+    for order in strategies.PREFERENCE.values():
+        assert set(order) <= set(STRATEGIES)
+        assert "three_dispatch" in order  # the one that is safe everywhere
