@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuscan._version import __version__
+from gpuscan.bench.recurrences import available as recurrences_available
 from gpuscan.strategies import STRATEGIES
 
 if TYPE_CHECKING:
     import numpy as np
     from rich.console import RenderableType
+    from rich.progress import TaskID
 
     from gpuscan import Device
     from gpuscan.capabilities import Capabilities
+    from gpuscan.matrix import Column
 
 WORK_FAILED, USAGE_WRONG, INTERRUPTED = 1, 2, 130
 
@@ -165,6 +168,189 @@ def shader(op: str, dtype: np.dtype[Any], length: int, device: Device | str | No
     click.echo(
         "\n".join(f"// ===== {stage} ({plan.strategy}, {op}, {dtype})\n\n{text}" for stage, text in plan.wgsl.items())
     )
+
+
+@commands.command()
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--quick", is_flag=True, help="Fewer cases: under a minute on a software adapter.")
+@_device_option
+@click.option("--merge", is_flag=True, help="Run nothing: put the runs in FILES, written by --json, into one table.")
+@click.option("--json", "json_path", metavar="FILE", type=click.Path(allow_dash=True), help="Write the runs; - to print.")
+@click.option("--markdown", metavar="FILE", type=click.Path(allow_dash=True), help="Write the table; - to print.")
+def matrix(
+    files: tuple[Path, ...],
+    quick: bool,
+    device: Device | str | None,
+    merge: bool,
+    json_path: str | None,
+    markdown: str | None,
+) -> None:
+    """Run the conformance suite on every adapter, or on one, and show what passed. Exit code 1 where anything failed."""
+    import gpuscan
+    from gpuscan import matrix as matrices
+
+    if merge != bool(files) or device == "numpy":
+        raise click.UsageError("FILES go with --merge, and --device names a GPU adapter")
+    if merge:
+        columns = matrices.merge(column for path in files for column in matrices.read(path))
+    else:
+        chosen = [device] if isinstance(device, gpuscan.Device) else gpuscan.devices()
+        if not chosen:
+            raise click.ClickException("no GPU adapter found. Install a driver, such as mesa-vulkan-drivers")
+        columns = _run_matrix(chosen, quick)
+    for path, text in ((json_path, matrices.to_json), (markdown, matrices.markdown)):
+        if path is not None:
+            with click.open_file(path, "w", encoding="utf-8", atomic=path != "-") as file:
+                file.write(text(columns))
+    if "-" not in (json_path, markdown):
+        from rich.console import Console
+
+        Console(highlight=False).print(matrices.table(columns))
+        for column in columns:
+            for failure in column.failures:
+                click.echo(f"failed on {column.adapter}, {column.implementation}: {failure}")
+    if any(column.failed for column in columns):
+        raise click.exceptions.Exit(WORK_FAILED)
+
+
+def _run_matrix(devices: Sequence[Device], quick: bool) -> list[Column]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from gpuscan.conformance import Outcome, suite
+    from gpuscan.matrix import run_column
+
+    cases = suite(quick)
+    look = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[failed]} failed"))
+    with Progress(*look, TimeElapsedColumn(), console=Console(stderr=True)) as progress:
+        tasks = [progress.add_task(device.capabilities.summary, total=len(cases), failed=0) for device in devices]
+        columns = []
+        for device, task in zip(devices, tasks, strict=True):
+            failed = 0
+
+            def show(outcome: Outcome, task: TaskID = task) -> None:
+                nonlocal failed
+                failed += outcome.verdict == "failed"
+                progress.update(task, advance=1, failed=failed)
+
+            columns.append(run_column(device, cases, "quick" if quick else "full", show))
+        return columns
+
+
+def _listed(parse: Callable[[click.Context, click.Parameter, str], Any]) -> Callable[..., list[Any]]:
+    """A callback for values between commas, each parsed by itself."""
+    return lambda context, parameter, value: [parse(context, parameter, part) for part in value.split(",") if part]
+
+
+def _benched(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    return value if value == "affine" else _operator(context, parameter, value)
+
+
+def _count(context: click.Context, parameter: click.Parameter, value: str) -> int:
+    base, power, exponent = value.partition("^")
+    try:
+        count = int(base) ** int(exponent) if power else int(base)
+    except ValueError:
+        count = 0
+    if not 0 < count < 1 << 40:
+        raise click.BadParameter(f"{value!r} is not a number of elements, such as 100000 or 2^20")
+    return count
+
+
+def _one_of(choices: Collection[str]) -> Callable[[click.Context, click.Parameter, str], str]:
+    def parse(context: click.Context, parameter: click.Parameter, value: str) -> str:
+        if value not in choices:
+            raise click.BadParameter(f"{value!r} is not one of {', '.join(choices)}")
+        return value
+
+    return parse
+
+
+def _peers(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str]:
+    from gpuscan.bench.peers import PEERS
+
+    if value is None or value == "all":
+        return [] if value is None else list(PEERS)
+    return _listed(_one_of(PEERS))(context, parameter, value)
+
+
+_NO_RECURRENCES = not recurrences_available()
+
+
+@commands.command()
+@click.option("--sizes", default="", callback=_listed(_count), help="Elements: 1000,2^20,…; else what suits.")
+@click.option("--op", "ops", default="add", show_default=True, callback=_listed(_benched), help="Operators.")
+@click.option("--dtype", "dtypes", default="uint32", show_default=True, callback=_listed(_dtype), help="Element types.")
+@click.option("--rows", type=click.IntRange(min=1), default=1, show_default=True, help="Rows to cut the elements into.")
+@click.option(
+    "--strategy",
+    "strategies",
+    default="",
+    callback=_listed(_one_of(["auto", *STRATEGIES])),
+    help="Strategies; else all that are safe.",
+)
+@click.option("--batch", type=click.IntRange(min=1), hidden=_NO_RECURRENCES, help="A linear recurrence's batch.")
+@click.option("--sequence", type=click.IntRange(min=1), hidden=_NO_RECURRENCES, help="Its steps.")
+@click.option("--channels", type=click.IntRange(min=1), hidden=_NO_RECURRENCES, help="Its channels, innermost.")
+@click.option("--backward", is_flag=True, hidden=_NO_RECURRENCES, help="Its gradients too.")
+@click.option(
+    "--peers",
+    is_flag=False,
+    flag_value="all",
+    callback=_peers,
+    metavar="[NAMES]",
+    help="Measure other libraries as well: all of cub,cupy,torch,jax,triton,accelerated-scan,numpy, or those named.",
+)
+@_device_option
+@click.option("--json", "json_path", metavar="FILE", type=click.Path(allow_dash=True), help="Write figures; - to print.")
+@click.option("--plot", metavar="FILE.png", type=click.Path(dir_okay=False, path_type=Path), help="Draw the figures.")
+def bench(
+    batch: int | None,
+    sequence: int | None,
+    channels: int | None,
+    device: Device | str | None,
+    json_path: str | None,
+    plot: Path | None,
+    **asked: Any,
+) -> None:
+    """Time scans on the device beside a copy of the same bytes, checked against NumPy. Exit code 1 if one is wrong."""
+    from rich.console import Console
+
+    import gpuscan
+    from gpuscan.bench.plot import need_matplotlib, save_plot
+    from gpuscan.bench.results import report
+    from gpuscan.bench.session import Request, run_request
+    from gpuscan.bench.suite import failures
+    from gpuscan.bench.table import tables
+
+    shape = (batch, sequence, channels)
+    recurrence = None if shape == (None, None, None) else (batch or 1, sequence or 1, channels or 1)
+    if (recurrence or asked["backward"]) and _NO_RECURRENCES:
+        raise click.UsageError("this gpuscan has no linear recurrences")
+    if asked["backward"] and not recurrence:
+        raise click.UsageError("--backward goes with --batch, --sequence and --channels")
+    if device == "numpy":
+        raise click.BadParameter("a GPU adapter is measured; NumPy is one of --peers", param_hint="'--device'")
+    if plot is not None:
+        need_matplotlib()
+    for path in (plot, json_path):
+        if path not in (None, "-") and not Path(path).resolve().parent.is_dir():
+            raise click.UsageError(f"there is no folder for {path}")
+    chosen = device if isinstance(device, gpuscan.Device) else gpuscan.default_device()
+    request = Request(recurrence=recurrence, **asked)
+    if not request.cases(chosen):
+        raise click.UsageError("none of the operators takes any of the dtypes")
+    measurements = run_request(chosen, request, Console(stderr=True))
+    if json_path is not None:
+        with click.open_file(json_path, "w", encoding="utf-8", atomic=json_path != "-") as file:
+            file.write(json.dumps(report(chosen, measurements, sys.argv[2:]), indent=1) + "\n")
+    if json_path != "-":
+        click.echo(f"{chosen.capabilities.summary}, {chosen.capabilities.driver}")
+        Console(highlight=False).print(*tables(measurements), sep="\n")
+    if plot is not None:
+        save_plot(plot, measurements, chosen.capabilities.name)
+    if wrong := failures(measurements):
+        raise click.ClickException("wrong: " + "; ".join(f"{m.name}, {m.case.series}, {m.case.size}" for m in wrong))
 
 
 # ----- Files

@@ -2,6 +2,7 @@
 
 from gpuscan._version import __version__
 from gpuscan.api import scan
+from gpuscan.checking import check_associative
 from gpuscan.device import Device, default_device, devices
 from gpuscan.errors import (
     AdapterNotFoundError,
@@ -27,6 +28,7 @@ __all__ = [
     "StrategyError",
     "UnsupportedDtypeError",
     "__version__",
+    "check_associative",
     "default_device",
     "devices",
     "operator",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from gpuscan.backends import webgpu
 from gpuscan.errors import AdapterNotFoundError
 
 if TYPE_CHECKING:
@@ -43,10 +44,8 @@ def find_adapters() -> list[wgpu.GPUAdapter]:
     global _found
     with _lock:
         if _found is None:
-            import wgpu
-
             with _quiet_display_loader():
-                listed = wgpu.gpu.enumerate_adapters_sync()
+                listed = webgpu().gpu.enumerate_adapters_sync()
             _found = _without_duplicates(sorted(filter(_can_compute, listed), key=_rank))
         return list(_found)
 

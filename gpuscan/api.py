@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuscan.adapters import ADAPTER_VARIABLE
+from gpuscan.arrays import Array
 from gpuscan.errors import AdapterNotFoundError, StrategyError
 from gpuscan.problem import Problem, pose
 from gpuscan.strategies import STRATEGIES
@@ -30,6 +32,8 @@ def scan(
     initial: Any = None,
     dtype: Any = None,
     out: Any = None,
+    before: Callable[[Any], Any] | None = None,
+    after: Callable[[Any], Any] | None = None,
     device: Device | str | None = None,
     strategy: str = "auto",
 ) -> Any:
@@ -50,6 +54,9 @@ def scan(
             in them as well.
         dtype: what to combine in and return; left out, the dtype of `x`. Integers wrap.
         out: where to write the result; it must have the result's shape and dtype.
+        before: a function of an input element, fused into the load; what it gives is what `op` combines, and may
+            have other types or more fields than the input.
+        after: a function of a combined element, fused into the store; what it gives is the result.
         device: a `gpuscan.Device`, a part of an adapter's summary, or ``"numpy"``; left out, the best adapter.
         strategy: ``"auto"``, ``"lookback"``, ``"fallback"`` or ``"three_dispatch"``.
 
@@ -83,15 +90,23 @@ def scan(
         reverse=reverse,
         initial=initial,
         dtype=dtype,
-        before=None,
-        after=None,
+        before=before,
+        after=after,
     )
-    outputs = None if out is None else check_out(out, problem)
+    on_device = any(isinstance(leaf, Array) for leaf in problem.leaves)
+    outputs = None if out is None or on_device else check_out(out, problem)
     if strategy != "auto" and strategy not in STRATEGIES:
         raise StrategyError(f"strategy {strategy!r} was asked for; there are auto, {', '.join(STRATEGIES)}")
+    if on_device:
+        from gpuscan.deferred import scan_arrays
+
+        structure = problem.destination.structure
+        arrays = scan_arrays(problem, None if out is None else structure.flatten(out), device, strategy)
+        return structure.unflatten(arrays) if out is None else out
     chosen = resolve_device(device)
     if problem.size == 0:
-        rows = [np.empty((problem.rows, problem.row_length, *f.shape), f.scalar.dtype) for f in problem.element.fields]
+        shape = (problem.rows, problem.row_length)
+        rows = [np.empty((*shape, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
     elif chosen is None:
         from gpuscan import reference
 
@@ -99,7 +114,7 @@ def scan(
     else:
         from gpuscan.runner import run
 
-        rows = run(chosen, problem, strategy)
+        rows = run(chosen, problem, strategy, outputs=outputs)
     return deliver(problem, rows, outputs, out, x)
 
 
@@ -110,13 +125,13 @@ def check_out(out: Any, problem: Problem) -> list[np.ndarray[Any, Any]]:
         TypeError: one is not an array, cannot be written, or has another dtype.
         ValueError: one has another shape.
     """
-    if problem.element.structure.kind == "record":
-        if not isinstance(out, np.ndarray) or out.dtype.names != problem.element.structure.keys:
-            raise TypeError(f"out must be a structured array with the fields {problem.element.structure.keys}")
+    if problem.destination.structure.kind == "record":
+        if not isinstance(out, np.ndarray) or out.dtype.names != problem.destination.structure.keys:
+            raise TypeError(f"out must be a structured array with the fields {problem.destination.structure.keys}")
         arrays = [out[name] for name in out.dtype.names]
     else:
-        arrays = problem.element.structure.flatten(out)
-    for array, field in zip(arrays, problem.element.fields, strict=True):
+        arrays = problem.destination.structure.flatten(out)
+    for array, field in zip(arrays, problem.destination.fields, strict=True):
         if not isinstance(array, np.ndarray):
             raise TypeError(f"out must be a NumPy array, got {type(array).__name__}")
         wanted = (*problem.shape, *field.shape)
@@ -136,15 +151,18 @@ def deliver(
     problem: Problem, rows: list[np.ndarray[Any, Any]], outputs: list[np.ndarray[Any, Any]] | None, out: Any, x: Any
 ) -> Any:
     """The result in the form of the user's input, or written to `out`."""
+    if outputs is not None and not rows:
+        return out  # written piece by piece
     results = [problem.from_rows(row) for row in rows]
     if outputs is not None:
         for target, result in zip(outputs, results, strict=True):
             target[...] = result
         return out
-    structure = problem.element.structure
+    structure = problem.destination.structure
     if structure.kind == "record":
         given = np.asarray(x)
-        types = [(n, r.dtype, f.shape) for n, r, f in zip(structure.keys, results, problem.element.fields, strict=True)]
+        fields = zip(structure.keys, problem.destination.fields, strict=True)
+        types = [(name, field.scalar.dtype, field.shape) for name, field in fields]
         record = np.empty(given.shape, types)
         for name, result in zip(structure.keys, results, strict=True):
             record[name] = result

@@ -5,21 +5,34 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gpuscan.adapters import choose_adapter, find_adapters
-from gpuscan.errors import AdapterNotFoundError, OperatorError, StrategyError
-from gpuscan.execution import Binding, TileState
-from gpuscan.memory import BufferPool, MemoryUsage
+from gpuscan.backends import error_type, webgpu
+from gpuscan.errors import AdapterNotFoundError, StrategyError
+from gpuscan.execution import BindGroups, Binding, Run, TileState
+from gpuscan.faults import guarded
+from gpuscan.memory import Allocation, BufferPool, MemoryUsage, kept_bytes
 from gpuscan.probe import distrust, probe, wanted_features, wanted_limits
 from gpuscan.strategies import STRATEGIES, choose_strategy, unsafe_reason
-from gpuscan.templates import render_kernel
+from gpuscan.profiling import Profile, Profiles
+from gpuscan.templates import render, render_kernel
+from gpuscan.user_wgsl import user_error
 
 if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.capabilities import Capabilities
+    from gpuscan.arrays import Array
     from gpuscan.kernels import Kernel
+    from gpuscan.planning import ScanPlan
     from gpuscan.plans import Plan
 
 STRATEGY_VARIABLE = "GPUSCAN_STRATEGY"
@@ -62,10 +75,18 @@ class Device:
             required_features=wanted_features(self._adapter), required_limits=limits
         )
         self.capabilities: Capabilities = probe(self._adapter, self.wgpu_device)
+        self.process = os.getpid()
+        self.lost = False
         self.tile_state = TileState(self.wgpu_device)
-        self.pool = BufferPool(self.wgpu_device)
+        self.bind_groups = BindGroups(self.wgpu_device)
+        self.pool = BufferPool(self.wgpu_device, kept_bytes(self.capabilities.adapter_type))
+        self.profiles = Profiles(self)
         self.lock = threading.RLock()
+        self.plans_kept: OrderedDict[object, ScanPlan] = OrderedDict()
+        self.unchecked: list[Run] = []
+        self.proven: set[Kernel] = set()
         self._pipelines: OrderedDict[Kernel, tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]] = OrderedDict()
+        self._length_stages: dict[tuple[int, int], tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]] = {}
 
     def __repr__(self) -> str:
         return f"gpuscan.Device({self.capabilities.summary!r})"
@@ -121,11 +142,9 @@ class Device:
             return found
 
     def _compile(self, kernel: Kernel) -> tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]:
-        import wgpu
-
         from gpuscan.execution import PARAMS_BYTES
 
-        visible = wgpu.ShaderStage.COMPUTE
+        visible = webgpu().ShaderStage.COMPUTE
         entries: list[dict[str, Any]] = [
             {
                 "binding": array.binding,
@@ -148,17 +167,13 @@ class Device:
                 ),
                 compute={"module": module, "entry_point": "main"},
             )
-        except wgpu.GPUError as error:
-            raise OperatorError(
-                f"operator {kernel.operator_name!r}: {self.capabilities.summary} does not compile its shader: {error}"
-            ) from error
+        except error_type(self.wgpu_device) as error:
+            raise user_error(kernel.operator_name, str(error), text) from error
         return pipeline, layout
 
     def uniform(self, params: bytes) -> Binding:
         """A uniform buffer with these parameters, for adapters without immediates."""
-        import wgpu
-
-        return Binding(self.wgpu_device.create_buffer_with_data(data=params, usage=wgpu.BufferUsage.UNIFORM))
+        return Binding(self.wgpu_device.create_buffer_with_data(data=params, usage=webgpu().BufferUsage.UNIFORM))
 
     def plan(
         self,
@@ -194,15 +209,132 @@ class Device:
         options = {"axis": axis, "exclusive": exclusive, "reverse": reverse, "initial": initial}
         return Plan(self, shape, dtype, op, strategy, options)
 
+    def length_stage(self, plan: ScanPlan) -> tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]:
+        """The stage that makes a plan's grid from a length on the GPU."""
+        most = self.capabilities.limits["max-compute-workgroups-per-dimension"]
+        key = (plan.tile.tile_size, most)
+        with self.lock:
+            if key not in self._length_stages:
+                text = render("length.wgsl", tile_size=plan.tile.tile_size, most_workgroups=most)
+                module = self.wgpu_device.create_shader_module(label="gpuscan length", code=text)
+                pipeline = self.wgpu_device.create_compute_pipeline(
+                    layout="auto", compute={"module": module, "entry_point": "main"}
+                )
+                self._length_stages[key] = (pipeline, pipeline.get_bind_group_layout(0))
+            return self._length_stages[key]
+
+    # ----- Arrays
+
+    def asarray(self, x: Any) -> Array:
+        """The array on this device: `x` itself if it is there, else a copy of it.
+
+        Args:
+            x: a `gpuscan.Array`, or anything `np.asarray` takes.
+
+        Raises:
+            UnsupportedDtypeError: the dtype is no element's.
+            DeviceMemoryError: there is no room.
+
+        Example:
+            >>> import numpy as np
+            >>> import gpuscan as gs
+            >>> gs.default_device().asarray(np.array([1.5, 2.5], np.float32)).numpy()
+            array([1.5, 2.5], dtype=float32)
+        """
+        from gpuscan.arrays import Array, empty
+        from gpuscan.transfer import upload
+
+        if isinstance(x, Array) and x.device is self:
+            return x
+        given = np.asarray(x)
+        array = empty(self, given.shape, given.dtype)
+        if array.nbytes:
+            with guarded(self):
+                content = np.ascontiguousarray(given, array.dtype)
+                upload(self.wgpu_device, content, array.buffer, pool=self.pool)
+        return array
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
+        """An array on this device whose contents are left over from earlier use."""
+        from gpuscan.arrays import empty
+
+        return empty(self, shape, dtype)
+
+    def allocate(self, nbytes: int) -> Allocation:
+        """Memory for an array; it goes back to the pool when nobody holds the allocation any more."""
+        flags = webgpu().BufferUsage
+        return self.pool.lend(nbytes, flags.STORAGE | flags.COPY_SRC | flags.COPY_DST)
+
+    @cached_property
+    def readers(self) -> ThreadPoolExecutor:
+        """The thread that `Array.read_async` waits in."""
+        return ThreadPoolExecutor(1, thread_name_prefix="gpuscan-read")
+
+    def flush(self) -> None:
+        """See to it that all calls so far are on their way to the GPU. They are: every call submits what it records."""
+        with guarded(self):
+            self.wgpu_device.queue.submit([])
+
+    def synchronize(self) -> None:
+        """Wait until the GPU has done all that was submitted.
+
+        Raises:
+            ProgressTimeoutError: a scan of arrays on the device gave up waiting since the last check.
+            DeviceLostError: the GPU went away.
+        """
+        with guarded(self), self.lock:
+            fence = self.pool.take(16, webgpu().BufferUsage.MAP_READ | webgpu().BufferUsage.COPY_DST)
+            fence.map_sync(webgpu().MapMode.READ, 0, 4)
+            fence.unmap()
+            self.pool.give(fence)
+        self.check()
+
+    def check(self) -> None:
+        """Read the reports of the runs that nobody has waited for.
+
+        Raises:
+            ProgressTimeoutError: one gave up waiting.
+        """
+        from gpuscan.deferred import check
+
+        if self.unchecked:
+            check(self)
+
+    def profile(self) -> AbstractContextManager[Profile]:
+        """Time the stages that run inside the ``with``, by timestamps of the GPU; may nest and overlap.
+
+        Example:
+            >>> import numpy as np
+            >>> import gpuscan as gs
+            >>> device = gs.default_device()
+            >>> with device.profile() as p:
+            ...     _ = gs.scan(np.ones(100, np.float32), device=device)
+            >>> [span.stage for span in p.spans]
+            ['scan']
+        """
+        return self._profile()
+
+    @contextmanager
+    def _profile(self) -> Iterator[Profile]:
+        profile = self.profiles.open()
+        try:
+            yield profile
+        finally:
+            self.profiles.close(profile)
+
     # ----- Memory
 
     def memory_usage(self) -> MemoryUsage:
-        """What the device's pool of buffers holds."""
-        return self.pool.usage()
+        """What gpuscan holds on the device; the state that tiles share counts as reserved."""
+        usage = self.pool.usage()
+        return replace(usage, bytes_reserved=usage.bytes_reserved + self.tile_state.nbytes)
 
     def memory_cleanup(self) -> None:
-        """Give the pool's free buffers back to the GPU."""
-        self.pool.cleanup()
+        """Give what is free back to the GPU."""
+        with self.lock:
+            self.bind_groups.clear()
+            self.tile_state.release()
+            self.pool.cleanup()
 
 
 _lock = threading.Lock()
@@ -213,7 +345,7 @@ def open_device(adapter: str | int | wgpu.GPUAdapter | None = None) -> Device:
     """The process's own device on an adapter, opened at the first call and shared from then on."""
     chosen = choose_adapter(adapter)
     with _lock:
-        if id(chosen) not in _open:
+        if id(chosen) not in _open or _open[id(chosen)].lost:
             _open[id(chosen)] = Device(chosen)
         return _open[id(chosen)]
 

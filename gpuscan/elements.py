@@ -45,7 +45,8 @@ class Scalar:
         if self.name == BFLOAT16_NAME:
             import ml_dtypes
 
-            return np.dtype(ml_dtypes.bfloat16)
+            bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            return bfloat16
         return np.dtype(self.name)
 
     @property

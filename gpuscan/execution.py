@@ -4,36 +4,73 @@ from __future__ import annotations
 
 import struct
 import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gpuscan.backends import webgpu
 from gpuscan.kernels import STATE_HEADER_WORDS, STATUS_WORD, WIDTH_WORD
 
 if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.device import Device
-    from gpuscan.planning import ScanPlan
+    from gpuscan.planning import ScanPlan, Stage
 
-PARAMS = struct.Struct("<6I")  # length, tiles, epoch, spin_rounds, row_length, first_row: see shaders/parts/header.wgsl
+# length, tiles, epoch, spin_rounds, row_length, first_row, row_offset: see shaders/parts/header.wgsl
+PARAMS = struct.Struct("<7I")
 PARAMS_BYTES = PARAMS.size
 LAST_EPOCH = 0xFFFF  # epochs are 16 bits and begin at 1: see shaders/parts/tile_state.wgsl
+BIND_GROUPS_KEPT = 512
+LONGEST_ROW = 2**31  # that 32-bit indices within a piece need to know of
 
 
 @dataclass(frozen=True)
 class Binding:
-    """A part of a buffer, as a shader sees it."""
+    """A part of a buffer, as a shader sees it.
+
+    Attributes:
+        buffer, offset, size: the part, in bytes.
+        ours: the buffer is a pool's, so that a bind group with it is worth keeping.
+    """
 
     buffer: wgpu.GPUBuffer
     offset: int = 0
     size: int | None = None
+    ours: bool = False
 
     def resource(self) -> dict[str, object]:
         entry: dict[str, object] = {"buffer": self.buffer, "offset": self.offset}
         if self.size is not None:
             entry["size"] = self.size
         return entry
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where in a longer array a piece begins.
+
+    Attributes:
+        first_row: the row that the piece's first element belongs to.
+        row_offset: elements of that row before it.
+        row_length: elements from one row's head to the next's.
+    """
+
+    first_row: int
+    row_offset: int
+    row_length: int
+
+    @classmethod
+    def at(cls, start: int, row_length: int) -> Origin:
+        """The origin of the piece from element `start` on. Rows may be longer than 32-bit indices reach."""
+        first_row, offset = divmod(start, max(row_length, 1))
+        if row_length < LONGEST_ROW:
+            return cls(first_row, offset, row_length)
+        if offset == 0:
+            return cls(first_row, 0, LONGEST_ROW)
+        # A piece is shorter than such a row, so at most one head lies in it: as far on as it is.
+        return cls(first_row, max(1, LONGEST_ROW - (row_length - offset)), LONGEST_ROW)
 
 
 class TileState:
@@ -51,11 +88,14 @@ class TileState:
         self._epoch = 0
         self._lock = threading.Lock()
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the state holds on the device."""
+        return sum(buffer.size for buffer in (self._posts, self._totals) if buffer is not None)
+
     def begin(self, plan: ScanPlan) -> tuple[wgpu.GPUBuffer, int]:
         """The buffer and the epoch for one run of the plan."""
-        import wgpu
-
-        usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
+        usage = webgpu().BufferUsage.STORAGE | webgpu().BufferUsage.COPY_SRC
         with self._lock:
             if self._epoch == LAST_EPOCH:
                 self._posts = self._totals = None  # a new buffer is all zeros
@@ -70,6 +110,50 @@ class TileState:
                 else:
                     self._totals = buffer
             return buffer, self._epoch
+
+    def release(self) -> None:
+        """Let go of the buffers; recorded runs keep theirs until they are done."""
+        with self._lock:
+            self._posts = self._totals = None
+            self._epoch = 0
+
+
+class BindGroups:
+    """Bind groups of a device's own buffers, kept for later calls: making one costs more than a dispatch."""
+
+    def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
+        self._device = wgpu_device
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[Any, ...], tuple[Any, ...]] = OrderedDict()
+
+    def group(
+        self, layout: wgpu.GPUBindGroupLayout, bound: Sequence[tuple[int, Binding]], keep: bool
+    ) -> wgpu.GPUBindGroup:
+        """The group of these bindings; kept, if asked for, together with the buffers that its key stands for."""
+        if not keep:
+            return self._make(layout, bound)
+        key = (id(layout), *((b, id(part.buffer), part.offset, part.size) for b, part in bound))
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None:
+                found = (self._make(layout, bound), layout, [part.buffer for _, part in bound])
+                self._kept[key] = found
+                if len(self._kept) > BIND_GROUPS_KEPT:
+                    self._kept.popitem(last=False)
+            else:
+                self._kept.move_to_end(key)
+            return found[0]
+
+    def _make(self, layout: wgpu.GPUBindGroupLayout, bound: Sequence[tuple[int, Binding]]) -> wgpu.GPUBindGroup:
+        entries = [{"binding": binding, "resource": part.resource()} for binding, part in bound]
+        return self._device.create_bind_group(layout=layout, entries=entries)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
 
 
 @dataclass(frozen=True)
@@ -106,34 +190,99 @@ def record(
     destinations: Sequence[Binding],
     seeds: Binding | None = None,
     carries: Binding | None = None,
+    carry_out: Binding | None = None,
+    origin: Origin | None = None,
+    length: Length | None = None,
     timestamps: dict[str, Any] | None = None,
 ) -> Run:
     """Record the plan's dispatches into `encoder`. Submits nothing.
 
     Args:
-        timestamps: WebGPU's `timestampWrites` of the compute pass.
+        carries, carry_out: what comes before the piece, and where to write what comes before the next one.
+        origin: where the piece begins; left out, at the begin of the array.
+        length: a length that only the GPU knows, at most the plan's.
+        timestamps: WebGPU's `timestampWrites` of the compute pass; left out, those of the profiles that are open.
     """
     state, epoch = device.tile_state.begin(plan)
-    params = PARAMS.pack(plan.length, plan.tiles, epoch, plan.spin_rounds, plan.row_length, 0)
-    compute = encoder.begin_compute_pass(timestamp_writes=timestamps)
-    for stage in plan.stages:
+    origin = origin or Origin(0, 0, plan.row_length)
+    params = PARAMS.pack(
+        plan.length, plan.tiles, epoch, plan.spin_rounds, origin.row_length, origin.first_row, origin.row_offset
+    )
+    uniform = None
+    if length is not None:
+        uniform = record_length(device, plan, encoder, length, params)
+    elif not plan.stages[0].kernel.immediates:
+        uniform = device.uniform(params)
+    roles = {"state": Binding(state, ours=True), "seeds": seeds, "carries": carries, "carry_out": carry_out}
+    profiling = timestamps is None and device.profiles.active
+    kernel = plan.stages[-1].kernel
+    for field, part in zip(kernel.destination.fields, destinations, strict=True):
+        if kernel.straddles(field):  # neighbours share words, each adding its bits
+            encoder.clear_buffer(part.buffer, part.offset, part.size)
+
+    def dispatch(compute: wgpu.GPUComputePassEncoder, stage: Stage) -> None:
         kernel = stage.kernel
         pipeline, layout = device.pipeline(kernel)
-        bound = {kernel.state_binding: Binding(state)}
-        if kernel.stage != "scan_totals":
-            bound |= {array.binding: part for array, part in zip(kernel.sources, sources, strict=True)}
-            if kernel.destinations:
-                bound |= {array.binding: part for array, part in zip(kernel.destinations, destinations, strict=True)}
-        for binding, part in ((kernel.seed_binding, seeds), (kernel.carry_binding, carries)):
-            if part is not None and any(array.binding == binding for array in kernel.bindings):
-                bound[binding] = part
-        if not kernel.immediates:
-            bound[0] = device.uniform(params)
-        entries = [{"binding": binding, "resource": part.resource()} for binding, part in sorted(bound.items())]
+        parts = roles | {a.name: part for a, part in zip(kernel.destinations, destinations, strict=False)}
+        parts |= {a.name: part for a, part in zip(kernel.sources, sources, strict=True)}
+        bound: list[tuple[int, Binding]] = [(0, uniform)] if uniform else []
+        for array in kernel.bindings:
+            part = parts[array.name]
+            assert part is not None, array.name
+            bound.append((array.binding, part))
+        keep = all(part.ours for _, part in bound)
         compute.set_pipeline(pipeline)
-        compute.set_bind_group(0, device.wgpu_device.create_bind_group(layout=layout, entries=entries))
-        if kernel.immediates:
-            compute.set_immediates(0, params, 0, len(params))
-        compute.dispatch_workgroups(*stage.grid)
-    compute.end()
+        compute.set_bind_group(0, device.bind_groups.group(layout, bound, keep))
+        if uniform is None:
+            compute.set_immediates(0, params, 0, PARAMS_BYTES)
+        if length is not None and uniform is not None and stage.name in ("reduce", "scan"):
+            compute.dispatch_workgroups_indirect(uniform.buffer, 4 * GRID_WORD)
+        else:
+            compute.dispatch_workgroups(*stage.grid)
+
+    if profiling:
+        batch = device.profiles.batch(plan)
+        for stage in plan.stages:  # a pass for each, since timestamps are of passes
+            compute = encoder.begin_compute_pass(timestamp_writes=batch.writes(stage))
+            dispatch(compute, stage)
+            compute.end()
+        batch.resolve(encoder)
+    else:
+        compute = encoder.begin_compute_pass(timestamp_writes=timestamps)
+        for stage in plan.stages:
+            dispatch(compute, stage)
+        compute.end()
     return Run(plan, state, epoch)
+
+
+@dataclass(frozen=True)
+class Length:
+    """A length that only the GPU knows: a 32-bit word in one of its buffers, at `offset` bytes."""
+
+    buffer: wgpu.GPUBuffer
+    offset: int = 0
+
+
+GRID_WORD = 8  # of shaders/length.wgsl's buffer: the parameters, the length's place, then the grid
+CALL = struct.Struct("<12I")
+
+
+def record_length(
+    device: Device, plan: ScanPlan, encoder: wgpu.GPUCommandEncoder, length: Length, params: bytes
+) -> Binding:
+    """Record the stage that makes parameters and grid of the length; gives the buffer that holds them."""
+    usage = webgpu().BufferUsage
+    alignment = device.capabilities.limits["min-storage-buffer-offset-alignment"]
+    start = length.offset // alignment * alignment
+    words = [*PARAMS.unpack(params), (length.offset - start) // 4, 0, 0, 0, 0]
+    call = device.wgpu_device.create_buffer_with_data(
+        data=CALL.pack(*words), usage=usage.STORAGE | usage.UNIFORM | usage.INDIRECT
+    )
+    pipeline, layout = device.length_stage(plan)
+    bound = [(0, Binding(length.buffer, start, length.offset + 4 - start)), (1, Binding(call))]
+    compute = encoder.begin_compute_pass()
+    compute.set_pipeline(pipeline)
+    compute.set_bind_group(0, device.bind_groups.group(layout, bound, keep=False))
+    compute.dispatch_workgroups(1)
+    compute.end()
+    return Binding(call)

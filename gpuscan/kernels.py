@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import pairwise
 from math import gcd
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,51 @@ class TileShape:
 
 
 @dataclass(frozen=True)
+class ColumnTile:
+    """How a workgroup shares out a tile of an array whose scanned axis is not the last: rows of columns.
+
+    Attributes:
+        columns: invocations side by side, each with `chunk` neighbouring columns.
+        groups: invocations one below the other.
+        rows: rows that one invocation takes.
+        chunk: neighbouring columns that one invocation takes.
+    """
+
+    columns: int
+    groups: int
+    rows: int
+    chunk: int
+
+    subgroup_size = 0
+    steps = 1
+    block = 1
+
+    @property
+    def workgroup_size(self) -> int:
+        """Invocations in a workgroup."""
+        return self.columns * self.groups
+
+    @property
+    def height(self) -> int:
+        """Rows in a tile."""
+        return self.groups * self.rows
+
+    @property
+    def width(self) -> int:
+        """Columns in a tile."""
+        return self.columns * self.chunk
+
+    @property
+    def tile_size(self) -> int:
+        """Elements in a tile."""
+        return self.height * self.width
+
+    @property
+    def subgroups_per_workgroup(self) -> int:
+        return 1
+
+
+@dataclass(frozen=True)
 class BoundArray:
     """A storage buffer as a shader declares it."""
 
@@ -65,7 +111,7 @@ class Kernel:
     """All that decides the text of one shader.
 
     Attributes:
-        stage: ``"scan"``, ``"reduce"`` or ``"scan_totals"``: the template of that name.
+        stage: ``"scan"``, ``"reduce"``, ``"scan_totals"`` or ``"carry"``: the template of that name.
         strategy: how a tile learns its prefix.
         source, element, destination: what is loaded, combined, and stored.
         combine, before, after: the operator's code and the maps fused into load and store.
@@ -74,9 +120,16 @@ class Kernel:
         initial: every row's first element is combined with a seed; `seeded` also where an exclusive scan needs one.
         segmented: the array has several rows.
         carried: a carry of an earlier piece comes before the first tile.
+        carry_out: the carry for the next piece is written.
+        shared: sources lie in a destination's buffer, so they are bound as destinations are.
+        in_place: each destination is its source, bound once.
+        exact: not one byte past the end is written; else up to the end of the last 16.
+        straddling: sizes of elements, in bytes, whose array ends within a word: read backwards, their chunks begin
+            and end within words, and neighbours share those.
         width: 32-bit words that one load or store may take (4, 2 or 1).
         native_int64, immediates, dawn: what the device's shaders may use.
         spins_per_round, pauses: polls in a round of waiting, and divisions that pass the time between two polls.
+        looks: posts that a lane reads at a time where it walks a column of tiles.
         withhold: leave out the post of every tile of this period (0: none); a test build.
     """
 
@@ -87,7 +140,7 @@ class Kernel:
     destination: Element
     operator_name: str
     combine: Code
-    tile: TileShape
+    tile: TileShape | ColumnTile
     before: Code | None = None
     after: Code | None = None
     reverse: bool = False
@@ -95,6 +148,11 @@ class Kernel:
     initial: bool = False
     segmented: bool = False
     carried: bool = False
+    carry_out: bool = False
+    shared: bool = False
+    in_place: bool = False
+    exact: bool = False
+    straddling: tuple[int, ...] = ()
     width: int = 4
     native_int64: bool = False
     immediates: bool = False
@@ -102,8 +160,32 @@ class Kernel:
     withhold: int = 0
     spins_per_round: int = SPINS_PER_ROUND
     pauses: int = 0
+    looks: int = 4
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Taken once: a kernel is looked up at every dispatch."""
+        return hash(tuple(getattr(self, each.name) for each in fields(self)))
 
     # ----- What the templates ask
+
+    @property
+    def template(self) -> str:
+        """The template of the stage."""
+        return f"columns_{self.stage}.wgsl" if self.in_columns else f"{self.stage}.wgsl"
+
+    @property
+    def in_columns(self) -> bool:
+        """Whether neighbours in memory belong to different rows."""
+        return isinstance(self.tile, ColumnTile)
+
+    @property
+    def backwards(self) -> bool:
+        """Whether a chunk is read from its end."""
+        return self.reverse and not self.in_columns
 
     @property
     def subgroups(self) -> bool:
@@ -161,8 +243,9 @@ class Kernel:
 
     @cached_property
     def sources(self) -> tuple[BoundArray, ...]:
+        access = "read_write" if self.shared or self.in_place else "read"
         return tuple(
-            BoundArray(f"source{i}", 2 + i, "read", self._vector(self.field_width(field)))
+            BoundArray(f"source{i}", 2 + i, access, self._vector(self.field_width(field)))
             for i, field in enumerate(self.source.fields)
         )
 
@@ -170,9 +253,11 @@ class Kernel:
     def destinations(self) -> tuple[BoundArray, ...]:
         if self.stage != "scan":
             return ()
+        if self.in_place:
+            return self.sources
         start = 2 + len(self.source.fields)
         return tuple(
-            BoundArray(f"destination{i}", start + i, "read_write", self._vector(self.field_width(field)))
+            BoundArray(f"destination{i}", start + i, "read_write", self._destination_vector(field))
             for i, field in enumerate(self.destination.fields)
         )
 
@@ -185,16 +270,30 @@ class Kernel:
         return self.seed_binding + 1
 
     @property
+    def carry_out_binding(self) -> int:
+        return self.carry_binding + 1
+
+    @property
+    def arrays(self) -> tuple[BoundArray, ...]:
+        """The sources and destinations, each once."""
+        return tuple(dict.fromkeys((*self.sources, *self.destinations)))
+
+    @property
     def bindings(self) -> tuple[BoundArray, ...]:
         """Every storage buffer that the stage binds."""
         bound = [BoundArray("state", self.state_binding, "read_write")]
-        if self.stage != "scan_totals":
-            bound += [*self.sources, *self.destinations]
+        if self.stage in ("scan", "reduce"):
+            bound += self.arrays
             if self.seeded:
                 bound.append(BoundArray("seeds", self.seed_binding, "read"))
         if self.carried and (self.stage == "scan_totals" or self.strategy != "three_dispatch"):
             bound.append(BoundArray("carries", self.carry_binding, "read"))
+        if self.carry_out and self.stage in ("scan_totals", "carry"):
+            bound.append(BoundArray("carry_out", self.carry_out_binding, "read_write"))
         return tuple(bound)
+
+    def _destination_vector(self, field: Field) -> str:
+        return "atomic<u32>" if self.straddles(field) else self._vector(self.field_width(field))
 
     @staticmethod
     def _vector(width: int) -> str:
@@ -275,11 +374,17 @@ class Kernel:
         for array, field in zip(self.sources, self.source.fields, strict=True):
             width = self.field_width(field)
             count = chunk * field.storage_bytes // 4 // width
-            lines.append(f"let {array.name}_at = {self._at(field, first, self.reverse)};")
+            straddles = self.straddles(field)
+            lines.append(f"let {array.name}_at = {self._at(field, first, self.backwards)};")
             words = []
-            for i in range(count):
-                lines.append(f"let {array.name}_{i} = {array.name}[{array.name}_at + {i}u];")
+            for i in range(count + 1 if straddles else count):
+                place = f"{array.name}[{array.name}_at + {i}u]"
+                lines.append(f"let {array.name}_{i} = {f'atomicLoad(&{place})' if self._is_atomic(array) else place};")
                 words += [f"{array.name}_{i}"] if width == 1 else [f"{array.name}_{i}.{c}" for c in "xyzw"[:width]]
+            if straddles:
+                lines.append(self._shift_line(array, field))
+                shift = f"{array.name}_shift"
+                words = [f"({low} >> {shift} | {high} << (32u - {shift}))" for low, high in pairwise(words)]
             numbers.append(
                 [
                     [
@@ -299,7 +404,7 @@ class Kernel:
         """Statements that store the results ``r0``, ``r1``, … of a chunk, leaving out what lies past the end."""
         lines = []
         first = index
-        if self.reverse:
+        if self.backwards:
             lines.append(f"let first = params.length - CHUNK - {index};")
             first = "first"
         results = [self._numbers(self.destination, f"r{place}") for place in self._places()]
@@ -307,19 +412,63 @@ class Kernel:
             width = self.field_width(field)
             values = [value for result in results for value in result[number][1]]
             words = forms.to_storage(field.scalar, self.native_int64, values)
-            lines.append(f"let {array.name}_at = {self._at(field, first, self.reverse)};")
+            lines.append(f"let {array.name}_at = {self._at(field, first, self.backwards)};")
             lines.append(f"let {array.name}_end = {self._end(field)};")
+            if self.straddles(field):
+                lines += self._straddling_store(array, field, words)
+                continue
             for i in range(len(words) // width):
                 at = f"{array.name}_at + {i}u"
                 vector = words[i * width : (i + 1) * width]
                 text = vector[0] if width == 1 else f"vec{width}<u32>({', '.join(vector)})"
+                if self.exact and field.storage_bytes % 4:
+                    lines += self._exact_store(array, field, at, text)
+                    continue
                 lines += [f"if ({at} < {array.name}_end) {{", f"    {array.name}[{at}] = {text};", "}"]
+        return lines
+
+    @staticmethod
+    def _exact_store(array: BoundArray, field: Field, at: str, word: str) -> list[str]:
+        """Statements that store a word, of the last one only the bytes before the end."""
+        place = f"{array.name}[{at}]"
+        tail = f"((params.length * {field.storage_bytes}u) & 3u)"
+        mask = f"((1u << (8u * {tail})) - 1u)"
+        return [
+            f"if ({at} + 1u == {array.name}_end && {tail} > 0u) {{",
+            f"    {place} = ({place} & ~{mask}) | ({word} & {mask});",
+            f"}} else if ({at} < {array.name}_end) {{",
+            f"    {place} = {word};",
+            "}",
+        ]
+
+    def straddles(self, field: Field) -> bool:
+        """Whether the field's chunks begin and end within words."""
+        return field.storage_bytes in self.straddling
+
+    def _is_atomic(self, array: BoundArray) -> bool:
+        return array.vector == "atomic<u32>"
+
+    def _shift_line(self, array: BoundArray, field: Field) -> str:
+        """How many bits of a word lie before a chunk's first element; never 0 where chunks straddle."""
+        return f"let {array.name}_shift = ((params.length * {field.storage_bytes}u) & 3u) * 8u;"
+
+    def _straddling_store(self, array: BoundArray, field: Field, words: list[str]) -> list[str]:
+        """Statements that store a chunk's words shifted; the first and last are shared with neighbours, and were 0."""
+        shift = f"{array.name}_shift"
+        lines = [self._shift_line(array, field)]
+        lines += [f"let {array.name}_{i} = {word};" for i, word in enumerate(words)]
+        for i in range(len(words) + 1):
+            parts = [f"{array.name}_{i} << {shift}"] if i < len(words) else []
+            parts += [f"{array.name}_{i - 1} >> (32u - {shift})"] if i > 0 else []
+            call = "atomicStore" if 0 < i < len(words) else "atomicOr"
+            at = f"{array.name}_at + {i}u"
+            lines += [f"if ({at} < {array.name}_end) {{", f"    {call}(&{array.name}[{at}], {' | '.join(parts)});", "}"]
         return lines
 
     def _places(self) -> list[int]:
         """Where the chunk's elements lie in storage, in logical order (its own inverse)."""
         places = range(self.tile.chunk)
-        return list(reversed(places)) if self.reverse else list(places)
+        return list(reversed(places)) if self.backwards else list(places)
 
     def _end(self, field: Field) -> str:
         """How many vectors of the field's array hold elements before the end."""

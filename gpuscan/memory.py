@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+import weakref
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from gpuscan.errors import DeviceMemoryError
 
 if TYPE_CHECKING:
     import wgpu
 
 LEAST_BYTES = 256
 ALIGNMENT = 16  # bytes; shaders read and write whole vectors of four words
+KEPT_BYTES = 2 << 30  # free buffers over this are given back to the device, the longest unused first
+SHARED_KEPT_BYTES = 64 << 20  # the same where the device's memory is the computer's
+SMALL_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -20,7 +26,7 @@ class MemoryUsage:
 
     Attributes:
         bytes_in_use: in buffers that something uses now.
-        bytes_reserved: in all buffers that the pool has taken from the device.
+        bytes_reserved: in all buffers that gpuscan has taken from the device.
         allocations: buffers in use.
     """
 
@@ -30,54 +36,140 @@ class MemoryUsage:
 
 
 def size_class(nbytes: int) -> int:
-    """The size of the buffer that serves `nbytes`: the next quarter step between powers of two."""
+    """The size of the buffer that serves `nbytes`.
+
+    Up to 1 MiB the next quarter step between powers of two, beyond it the next sixteenth: few classes, so that
+    buffers fit again, and little lost where it counts.
+    """
     nbytes = max(nbytes, LEAST_BYTES)
-    step = max(ALIGNMENT, (1 << (nbytes - 1).bit_length()) // 8)
+    steps = 8 if nbytes <= SMALL_BYTES else 32
+    step = max(ALIGNMENT, (1 << (nbytes - 1).bit_length()) // steps)
     return -(-nbytes // step) * step
 
 
-class BufferPool:
-    """Buffers by usage and size class; taken and given back, or given up for good by `cleanup`."""
+def kept_bytes(adapter_type: str) -> int:
+    """How many bytes of free buffers a pool keeps on an adapter of this type."""
+    return SHARED_KEPT_BYTES if adapter_type in ("CPU", "IntegratedGPU") else KEPT_BYTES
 
-    def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
+
+class Allocation:
+    """A buffer of a pool that goes back to it when nobody holds the allocation any more."""
+
+    def __init__(self, pool: BufferPool, buffer: wgpu.GPUBuffer, nbytes: int) -> None:
+        self.buffer = buffer
+        self.nbytes = nbytes  # as asked for
+        # The finaliser may run inside any call of this thread, so it takes no lock. At interpreter exit there is
+        # nothing to give back to.
+        weakref.finalize(self, pool.dropped.append, buffer).atexit = False
+
+
+class BufferPool:
+    """Buffers by usage and size class; taken and given back, or given up for good by `cleanup`.
+
+    Every array has a buffer of its own: WebGPU lets no dispatch read one part of a buffer while it writes another,
+    so arrays that shared a buffer could not be source and destination of one scan.
+    """
+
+    def __init__(self, wgpu_device: wgpu.GPUDevice, kept_bytes: int = KEPT_BYTES) -> None:
         self._device = wgpu_device
-        self._lock = threading.Lock()
-        self._free: dict[tuple[int, int], list[wgpu.GPUBuffer]] = defaultdict(list)
+        self._kept_bytes = kept_bytes
+        self._lock = threading.RLock()
+        self._free: OrderedDict[int, wgpu.GPUBuffer] = OrderedDict()  # by id, the longest unused first
+        self._by_class: dict[tuple[int, int], list[int]] = {}
+        self._free_bytes = 0
         self._in_use = 0
         self._reserved = 0
         self._allocations = 0
+        self.dropped: deque[wgpu.GPUBuffer] = deque()  # of allocations that have died, not yet given back
 
     def take(self, nbytes: int, usage: int) -> wgpu.GPUBuffer:
-        """A buffer of at least `nbytes` whose contents are left over from earlier use."""
-        size = min(size_class(nbytes), max(nbytes, self._device.limits["max-buffer-size"] // ALIGNMENT * ALIGNMENT))
+        """A buffer of at least `nbytes` whose contents are left over from earlier use.
+
+        Raises:
+            DeviceMemoryError: the device has no room, even after everything free was given back.
+        """
+        most = self._device.limits["max-buffer-size"] // ALIGNMENT * ALIGNMENT
+        if nbytes > most:
+            raise DeviceMemoryError(
+                f"a buffer of {nbytes} bytes was asked for; the device's largest has {most}. Scan the array in chunks "
+                "with gpuscan.scan_chunks, or pass NumPy arrays, which are scanned piece by piece"
+            )
+        size = min(size_class(nbytes), most)
         with self._lock:
-            free = self._free[(usage, size)]
-            buffer = free.pop() if free else None
-        if buffer is None:
-            buffer = self._device.create_buffer(size=size, usage=usage)
-            with self._lock:
-                self._reserved += size
-        with self._lock:
+            self._collect()
+            alike = self._by_class.get((usage, size))
+            if alike:
+                buffer = self._free.pop(alike.pop())
+                self._free_bytes -= size
+            else:
+                buffer = self._create(size, usage)
             self._in_use += size
             self._allocations += 1
-        return buffer
+            return buffer
 
     def give(self, buffer: wgpu.GPUBuffer) -> None:
         """Give back a buffer from `take`."""
         with self._lock:
-            self._free[(buffer.usage, buffer.size)].append(buffer)
             self._in_use -= buffer.size
             self._allocations -= 1
+            self._free[id(buffer)] = buffer
+            self._by_class.setdefault((buffer.usage, buffer.size), []).append(id(buffer))
+            self._free_bytes += buffer.size
+            while self._free_bytes > self._kept_bytes:
+                self._destroy(next(iter(self._free)))
+
+    def discard(self, buffer: wgpu.GPUBuffer) -> None:
+        """Give up a buffer from `take` that is in no state to be used again, such as half mapped."""
+        with self._lock:
+            self._in_use -= buffer.size
+            self._allocations -= 1
+            self._reserved -= buffer.size
+        buffer.destroy()
+
+    def lend(self, nbytes: int, usage: int) -> Allocation:
+        """A buffer that comes back by itself."""
+        return Allocation(self, self.take(nbytes, usage), nbytes)
 
     def cleanup(self) -> None:
         """Give the free buffers back to the device."""
         with self._lock:
-            free = [buffer for buffers in self._free.values() for buffer in buffers]
-            self._free.clear()
-            self._reserved -= sum(buffer.size for buffer in free)
-        for buffer in free:
-            buffer.destroy()
+            self._collect()
+            for key in list(self._free):
+                self._destroy(key)
 
     def usage(self) -> MemoryUsage:
         with self._lock:
+            self._collect()
             return MemoryUsage(self._in_use, self._reserved, self._allocations)
+
+    # ----- Called with the lock held
+
+    def _collect(self) -> None:
+        """Take back what dead allocations held."""
+        while self.dropped:
+            self.give(self.dropped.popleft())
+
+    def _create(self, size: int, usage: int) -> wgpu.GPUBuffer:
+        try:
+            buffer = self._device.create_buffer(size=size, usage=usage)
+        except MemoryError:
+            self.cleanup()
+            try:
+                buffer = self._device.create_buffer(size=size, usage=usage)
+            except MemoryError as error:
+                raise DeviceMemoryError(
+                    f"a buffer of {size} bytes was asked for; the device has no room for it beside the "
+                    f"{self._in_use} bytes in use. Let go of arrays, or scan in chunks with gpuscan.scan_chunks"
+                ) from error
+        self._reserved += size
+        return buffer
+
+    def _destroy(self, key: int) -> None:
+        buffer = self._free.pop(key)
+        alike = self._by_class[(buffer.usage, buffer.size)]
+        alike.remove(key)
+        if not alike:
+            del self._by_class[(buffer.usage, buffer.size)]
+        self._free_bytes -= buffer.size
+        self._reserved -= buffer.size
+        buffer.destroy()

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from gpuscan.columns import column_stages, column_tile
 from gpuscan.elements import Element
 from gpuscan.errors import GpuscanError
-from gpuscan.kernels import SPINS_PER_ROUND, STATE_HEADER_WORDS, Kernel, TileShape
+from gpuscan.kernels import SPINS_PER_ROUND, STATE_HEADER_WORDS, ColumnTile, Kernel, TileShape
 
 if TYPE_CHECKING:
     from gpuscan.capabilities import Capabilities
@@ -38,8 +39,10 @@ class Work:
         source, element, destination: what is loaded, combined, stored.
         combine, before, after: the operator's code and the fused maps.
         rows, row_length: the array as rows that are scanned each for itself.
+        inner: rows that lie side by side, one element of each after the other; 1 where rows lie one after the other.
         reverse, exclusive, initial: as asked.
         carried: a carry of an earlier piece comes before the first element.
+        carry_out: a carry is written for the next piece.
     """
 
     source: Element
@@ -51,10 +54,12 @@ class Work:
     row_length: int
     before: Code | None = None
     after: Code | None = None
+    inner: int = 1
     reverse: bool = False
     exclusive: bool = False
     initial: bool = False
     carried: bool = False
+    carry_out: bool = False
 
     @property
     def length(self) -> int:
@@ -64,7 +69,24 @@ class Work:
     @property
     def item_words(self) -> int:
         """32-bit words of what the scan carries from tile to tile."""
-        return self.element.words + (1 if self.rows > 1 else 0)
+        return self.element.words + (1 if self.rows > 1 and self.inner == 1 else 0)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How the arrays lie in their buffers.
+
+    Attributes:
+        width: 32-bit words of the widest access that the buffers allow.
+        exact: bytes after the destination's end are someone else's.
+        shared: a source and a destination lie in one buffer.
+        in_place: each destination is its source.
+    """
+
+    width: int = ACCESS_WORDS
+    exact: bool = False
+    shared: bool = False
+    in_place: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,12 +114,13 @@ class ScanPlan:
 
     strategy: str
     reason: str
-    tile: TileShape
+    tile: TileShape | ColumnTile
     length: int
     tiles: int
     row_length: int
     stages: tuple[Stage, ...]
     spin_rounds: int
+    inner: int = 1
 
     @property
     def posts(self) -> bool:
@@ -108,6 +131,9 @@ class ScanPlan:
     def state_bytes(self) -> int:
         """Size of the tile state."""
         words = self.stages[-1].kernel.item_words
+        if isinstance(self.tile, ColumnTile):
+            items = self.tiles * self.tile.width * (4 if self.posts else 1)
+            return 4 * (STATE_HEADER_WORDS + items * words)
         blocks = -(-self.tiles // self.tile.block)
         items = 2 * (self.tiles + 2 * blocks) if self.posts else self.tiles
         return 4 * (STATE_HEADER_WORDS + items * words)
@@ -119,9 +145,11 @@ def plan_scan(
     strategy: str,
     reason: str,
     *,
-    tile: TileShape | None = None,
+    tile: TileShape | ColumnTile | None = None,
     withhold: int = 0,
     subgroups: bool = True,
+    piece: int | None = None,
+    placement: Placement | None = None,
 ) -> ScanPlan:
     """The plan of `work` by `strategy` on a device with these capabilities.
 
@@ -129,17 +157,21 @@ def plan_scan(
         tile: a shape to use instead of the one for this adapter, element and length.
         withhold: leave out the post of every tile of this period; for tests.
         subgroups: False to do without subgroup operations where the adapter has them.
+        piece: elements of a piece of the array, for a plan of that piece alone; its tiles are those of the whole.
+        placement: how the arrays lie in their buffers.
 
     Raises:
         GpuscanError: the array is longer than 32-bit indices reach.
     """
-    if work.length >= LENGTH_LIMIT:
+    length = work.length if piece is None else piece
+    if length >= LENGTH_LIMIT:
         raise GpuscanError(
-            f"{work.length} elements were asked for in one piece; 32-bit indices reach {LENGTH_LIMIT - 1}. "
+            f"{length} elements were asked for in one piece; 32-bit indices reach {LENGTH_LIMIT - 1}. "
             "Scan the array in chunks with gpuscan.scan_chunks"
         )
-    tile = tile or tile_shape(work, capabilities, subgroups)
-    tiles = max(1, -(-work.length // tile.tile_size))
+    placement = placement or Placement()
+    if tile is None:
+        tile = tile_shape(work, capabilities, subgroups) if work.inner == 1 else column_tile(work, capabilities)
     spins_per_round, spin_rounds, pauses = spin_bounds(strategy, capabilities)
     kernel = Kernel(
         stage="scan",
@@ -155,9 +187,14 @@ def plan_scan(
         reverse=work.reverse,
         exclusive=work.exclusive,
         initial=work.initial,
-        segmented=work.rows > 1,
+        segmented=work.rows > 1 and work.inner == 1,
         carried=work.carried,
-        width=access_width(work),
+        carry_out=work.carry_out,
+        shared=placement.shared,
+        in_place=placement.in_place,
+        exact=placement.exact,
+        straddling=straddling(work, length),
+        width=min(placement.width, access_width(work, length)),
         native_int64=capabilities.native_int64,
         immediates=capabilities.immediates,
         dawn=capabilities.enable_subgroups,
@@ -165,17 +202,35 @@ def plan_scan(
         spins_per_round=spins_per_round,
         pauses=pauses,
     )
-    grid = grid_of(tiles, capabilities.limits["max-compute-workgroups-per-dimension"])
+    limit = capabilities.limits["max-compute-workgroups-per-dimension"]
+    if isinstance(tile, ColumnTile):
+        tiles, dispatches = column_stages(kernel, tile, work)
+        return ScanPlan(
+            strategy=strategy,
+            reason=reason,
+            tile=tile,
+            length=length,
+            tiles=tiles,
+            row_length=work.row_length,
+            stages=tuple(Stage(each.stage, each, grid_of(count, limit)) for each, count in dispatches),
+            spin_rounds=spin_rounds,
+            inner=work.inner,
+        )
+    tiles = max(1, -(-length // tile.tile_size))
+    grid = grid_of(tiles, limit)
     stages = [Stage("scan", kernel, grid)]
-    if strategy == "three_dispatch":
+    alone = tiles == 1 and not (work.carried or work.carry_out)  # a tile that needs no prefix
+    if strategy == "three_dispatch" and not alone:
         reduce = replace(kernel, stage="reduce", exclusive=False)
         totals = replace(kernel, stage="scan_totals", exclusive=False, initial=False)
         stages = [Stage("reduce", reduce, grid), Stage("scan_totals", totals, (1, 1, 1)), stages[0]]
+    elif work.carry_out:
+        stages.append(Stage("carry", replace(kernel, stage="carry", exclusive=False, initial=False), (1, 1, 1)))
     return ScanPlan(
         strategy=strategy,
         reason=reason,
         tile=tile,
-        length=work.length,
+        length=length,
         tiles=tiles,
         row_length=work.row_length,
         stages=tuple(stages),
@@ -234,15 +289,22 @@ def least_chunk(work: Work) -> int:
     return max(max(1, 4 // math.gcd(4, field.storage_bytes)) for field in fields)
 
 
-def access_width(work: Work) -> int:
+def access_width(work: Work, length: int) -> int:
     """32-bit words that one load or store may take: fewer where reading backwards begins off a vector's edge."""
-    if not work.reverse:
+    if not work.reverse or work.inner > 1:
         return ACCESS_WORDS
     width = ACCESS_WORDS
     for field in (*work.source.fields, *work.destination.fields):
-        while width > 1 and work.length * field.storage_bytes % (4 * width):
+        while width > 1 and length * field.storage_bytes % (4 * width):
             width //= 2
     return width
+
+
+def straddling(work: Work, length: int) -> tuple[int, ...]:
+    """The sizes of elements whose arrays, read backwards, begin within a word."""
+    fields = (*work.source.fields, *work.destination.fields)
+    sizes = {field.storage_bytes for field in fields if length * field.storage_bytes % 4}
+    return tuple(sorted(sizes)) if work.reverse and work.inner == 1 else ()
 
 
 def grid_of(tiles: int, limit: int) -> tuple[int, int, int]:

@@ -36,7 +36,7 @@ class Plan:
         stand_in = np.broadcast_to(np.zeros((), self.dtype), shape)
         given = {"axis": None, "exclusive": False, "reverse": False, "initial": None, "dtype": None} | options
         problem = pose(stand_in, op, before=None, after=None, **given)
-        check_dtypes(device, problem.element)
+        check_dtypes(device, problem.source, problem.element, problem.destination)
         self.strategy, self.reason = device.strategy(strategy)
         self._plan: ScanPlan = plan_scan(work_of(device, problem), device.capabilities, self.strategy, self.reason)
         for stage in self._plan.stages:

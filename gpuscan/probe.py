@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpuscan import probe_cache
+from gpuscan.backends import has_immediates, implementation
 from gpuscan.capabilities import Capabilities
 from gpuscan.probe_bench import Litmus, ProbeBench
 
@@ -130,10 +131,10 @@ def _describe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice) -> dict[str
         "driver": " ".join(part for part in (info["vendor"], info["description"]) if part),
         "backend": str(info["backend_type"]),
         "adapter_type": str(info["adapter_type"]),
-        "implementation": _implementation(adapter),
+        "implementation": implementation(adapter),
         "features": features,
         "limits": {str(limit): int(value) for limit, value in wgpu_device.limits.items()},
-        "immediates": "immediates" in features,
+        "immediates": has_immediates(wgpu_device),
         "native_int64": "shader-int64" in features,
         "int64_atomics": "shader-int64-atomic-all-ops" in features,
         "float64": "shader-f64" in features,
@@ -147,15 +148,6 @@ def _vendor(info: Any) -> str:
     if known is None and info["backend_type"] == "Metal" and info["device"].startswith("Apple"):
         return "Apple"  # Metal gives no vendor number
     return known or str(info["vendor"]) or "unknown"
-
-
-def _implementation(adapter: wgpu.GPUAdapter) -> str:
-    backend = type(adapter).__module__.removeprefix("wgpu.backends.").partition(".")[0]
-    if backend != "wgpu_native":
-        return backend
-    from wgpu.backends.wgpu_native import lib_version_info
-
-    return "wgpu-native " + ".".join(map(str, lib_version_info))
 
 
 # ----- What it does

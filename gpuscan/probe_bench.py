@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gpuscan.backends import timestamp_period, webgpu
 from gpuscan.templates import render
 
 if TYPE_CHECKING:
@@ -52,8 +53,6 @@ class ProbeBench:
     """The probe's buffers, and its shaders as they are compiled: runs some of them in one submission."""
 
     def __init__(self, wgpu_device: wgpu.GPUDevice, litmus: Litmus, *, enable_subgroups: bool) -> None:
-        import wgpu
-
         self._device = wgpu_device
         self._values: dict[str, Any] = {
             "workgroups": litmus.workgroups,
@@ -63,7 +62,7 @@ class ProbeBench:
         }
         self._grids = {"chain": litmus.workgroups, "later": litmus.workgroups, "spin": 1, "subgroups": 4}
         self._pipelines: dict[str, wgpu.GPUComputePipeline] = {}
-        usage = wgpu.BufferUsage
+        usage = webgpu().BufferUsage
         self._results = wgpu_device.create_buffer(
             label="gpuscan probe: results",
             size=_RESULT_BYTES + 4 * litmus.workgroups,
@@ -78,7 +77,7 @@ class ProbeBench:
             self._ticks = wgpu_device.create_buffer(
                 label="gpuscan probe: ticks", size=_TICK_BYTES, usage=usage.QUERY_RESOLVE | usage.COPY_SRC
             )
-        self.timestamp_period = _timestamp_period(wgpu_device)
+        self.timestamp_period = timestamp_period(wgpu_device)
 
     def run(self, bounds: Mapping[str, tuple[int, int]]) -> ProbeRun:
         """Run stages in order, time the last one, and read the results.
@@ -137,12 +136,3 @@ class ProbeBench:
 
 def _named(data: memoryview) -> dict[str, int]:
     return dict(zip(_RESULTS, data.cast("I"), strict=True))
-
-
-def _timestamp_period(wgpu_device: wgpu.GPUDevice) -> float:
-    """Nanoseconds a tick: 1 in WebGPU, while wgpu-native hands out the GPU's own ticks."""
-    if not type(wgpu_device).__module__.startswith("wgpu.backends.wgpu_native"):
-        return 1.0
-    from wgpu.backends.wgpu_native import lib
-
-    return float(lib.wgpuQueueGetTimestampPeriod(wgpu_device.queue._internal))

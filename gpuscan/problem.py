@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
+from gpuscan.arrays import Array
 from gpuscan.elements import LEAF, Element, Scalar, Structure, element_of, scalar_of
 from gpuscan.operators import Operator, resolve
+from gpuscan.tracing import trace_map
 
 Leaf = np.ndarray[Any, Any]
 
@@ -23,6 +26,7 @@ class Problem:
         leaves: the input's arrays, depth first, in the user's layout.
         source: the element type of the input's arrays.
         element: the element type that the operator combines.
+        destination: the element type of the result's arrays.
         shape: the arrays' common shape, without the axes that belong to the element.
         axis: the axis scanned along, 0 or more.
         exclusive, reverse: as asked.
@@ -35,6 +39,7 @@ class Problem:
     leaves: tuple[Leaf, ...] = field(repr=False)
     source: Element
     element: Element
+    destination: Element
     shape: tuple[int, ...]
     axis: int
     exclusive: bool = False
@@ -91,16 +96,15 @@ def pose(
     """
     operator = resolve(op)
     structure, leaves = spread(x)
-    source_dtypes = [leaf.dtype for leaf in leaves]
-    if dtype is not None and before is None:
-        leaves = [leaf.astype(dtype, copy=False) for leaf in leaves]
-        source_dtypes = [leaf.dtype for leaf in leaves]
+    if dtype is not None:
+        leaves, before = with_dtype(leaves, structure, np.dtype(dtype), before)
     leaves = [leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("=")) for leaf in leaves]
     shape, trailing = common_shape(leaves, operator)
     axis = resolve_axis(axis, shape)
-    source = element_of(source_dtypes, structure, trailing)
-    element = source
+    source = element_of([leaf.dtype for leaf in leaves], structure, trailing)
+    element = source if before is None else trace_map(before, source, "before").element
     operator.check(element)
+    destination = element if after is None else trace_map(after, element, "after").element
     seeds = None
     rows_shape = tuple(s for i, s in enumerate(shape) if i != axis)
     if initial is not None:
@@ -121,6 +125,7 @@ def pose(
         leaves=tuple(leaves),
         source=source,
         element=element,
+        destination=destination,
         shape=shape,
         axis=axis,
         exclusive=exclusive,
@@ -132,6 +137,46 @@ def pose(
     )
 
 
+def with_dtype(
+    leaves: list[Leaf], structure: Structure, dtype: np.dtype[Any], before: Callable[[Any], Any] | None
+) -> tuple[list[Leaf], Callable[[Any], Any] | None]:
+    """The arrays and the map on load that combine in `dtype`.
+
+    Narrow numbers are widened on the GPU, after the cheaper transfer; others are converted before it.
+    """
+    scalar = scalar_of(dtype)
+    if before is not None:
+        return leaves, cast_after(before, dtype)
+    if all(leaf.dtype == dtype for leaf in leaves):
+        return leaves, None
+    narrower = all(leaf.dtype.itemsize * 8 < scalar.bits and leaf.dtype.isnative for leaf in leaves)
+    if structure.kind == "leaf" and narrower:
+        return leaves, cast_to(dtype)
+    return [leaf.astype(dtype, copy=False) for leaf in leaves], None
+
+
+@cache
+def cast_to(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
+    """The map of a value to `dtype`: one function for each, so that its code is found again."""
+    return lambda value: value.astype(dtype)
+
+
+@lru_cache(maxsize=256)
+def cast_after(before: Callable[[Any], Any], dtype: np.dtype[Any]) -> Callable[[Any], Any]:
+    """`before`, and then a conversion to `dtype` of all that it gives."""
+
+    def mapped(value: Any) -> Any:
+        result = before(value)
+        if isinstance(result, tuple):
+            parts = [part.astype(dtype) for part in result]
+            return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+        if isinstance(result, dict):
+            return {key: part.astype(dtype) for key, part in result.items()}
+        return result.astype(dtype)
+
+    return mapped
+
+
 def spread(x: Any) -> tuple[Structure, list[Leaf]]:
     """The structure of the user's value and its arrays, depth first."""
     if isinstance(x, tuple) and hasattr(x, "_fields"):
@@ -140,6 +185,8 @@ def spread(x: Any) -> tuple[Structure, list[Leaf]]:
         return _gather("tuple", tuple(range(len(x))), list(x))
     if isinstance(x, dict):
         return _gather("dict", tuple(x), list(x.values()))
+    if isinstance(x, Array):
+        return LEAF, [x]
     array = np.asarray(x)
     if array.dtype.names:
         return _gather("record", array.dtype.names, [array[name] for name in array.dtype.names])

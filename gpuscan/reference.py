@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from gpuscan.elements import Element
 from gpuscan.kernels import TileShape
 from gpuscan.problem import Problem
 from gpuscan.reference_stages import Array, Items, Joiner, compute_dtype, last, reduce, scan, scan_tile, scan_totals
-from gpuscan.tracing import trace_map
 
 WORKGROUP = 64  # invocations in a tile of `accumulate`
 LONGEST_CHUNK = 64  # elements
@@ -35,19 +34,18 @@ def accumulate(problem: Problem) -> list[Array]:
         [array([[8, 5, 4]], dtype=int32)]
     """
     if problem.size == 0:
-        return _outputs(problem, destination(problem))
+        return _outputs(problem)
     with np.errstate(all="ignore"):
-        built_in = problem.operator.kinds is not None and not problem.operator.element_axes
-        if built_in and problem.before is None and problem.after is None:
-            return [accumulate_ufunc(problem, getattr(np, problem.operator.name))]
+        if problem.operator.kinds is not None and not problem.operator.element_axes:
+            return accumulate_ufunc(problem, getattr(np, problem.operator.name))
         return accumulate_stages(problem, tile_shape(problem.size))
 
 
-def accumulate_ufunc(problem: Problem, ufunc: np.ufunc) -> Array:
+def accumulate_ufunc(problem: Problem, ufunc: np.ufunc) -> list[Array]:
     """The result for a built-in operator of single values, by NumPy's own loop."""
     (field,) = problem.element.fields
     dtype = compute_dtype(field.scalar)
-    rows = problem.by_rows(problem.leaves[0]).astype(dtype, copy=False)
+    (rows,) = from_storage(problem, [problem.by_rows(leaf) for leaf in problem.leaves])
     seeds = None if problem.seeds is None else problem.seeds[0].astype(dtype)[:, np.newaxis]
     if problem.reverse:
         rows = rows[:, ::-1]
@@ -56,9 +54,7 @@ def accumulate_ufunc(problem: Problem, ufunc: np.ufunc) -> Array:
     sums = ufunc.accumulate(rows, axis=1, dtype=dtype)
     if problem.exclusive:
         sums = np.concatenate([seeds, sums[:, :-1]], axis=1)
-    if problem.reverse:
-        sums = sums[:, ::-1]
-    return sums.astype(field.scalar.dtype, copy=False)
+    return to_storage(problem, [sums[:, ::-1] if problem.reverse else sums])
 
 
 def tile_shape(length: int) -> TileShape:
@@ -77,8 +73,7 @@ def accumulate_stages(problem: Problem, shape: TileShape, piece_bytes: int = PIE
     """
     join = Joiner(problem.operator, problem.element, problem.rows > 1)
     flat = [flattened(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
-    target = destination(problem)
-    outputs = _outputs(problem, target)
+    outputs = _outputs(problem)
     block = shape.tile_size * shape.block
     piece = block * max(1, piece_bytes // (block * problem.element.storage_bytes))
     carry: Items | None = None
@@ -87,7 +82,7 @@ def accumulate_stages(problem: Problem, shape: TileShape, piece_bytes: int = PIE
         sums = scan_tile(join, shape, items)
         prefixes, folded = scan_totals(join, shape.block, reduce(sums), carry)
         results = scan(join, sums, prefixes, carried=carry is not None, exclusive=problem.exclusive)
-        stored = store(problem, target, results, start)
+        stored = store(problem, results, start)
         for output, part in zip(outputs, stored, strict=True):
             flattened(problem, output)[start : start + piece] = part
         carry = last(folded)
@@ -108,14 +103,8 @@ def load(problem: Problem, leaves: Sequence[Array], start: int = 0) -> Items:
         leaves: for each field of the source, the elements from `start` on in logical order.
         start: the logical index of the first one.
     """
-    wide = [a.astype(compute_dtype(f.scalar), copy=False) for a, f in zip(leaves, problem.source.fields, strict=True)]
-    if problem.before is not None:
-        mapped = problem.before(problem.source.structure.unflatten(wide))
-        wide = [
-            np.asarray(a).astype(compute_dtype(f.scalar), copy=False)
-            for a, f in zip(problem.element.structure.flatten(mapped), problem.element.fields, strict=True)
-        ]
-    heads, seeds = heads_between(problem, start, start + len(leaves[0]))
+    wide = from_storage(problem, leaves)
+    heads, seeds = heads_between(problem, start, start + len(wide[0]))
     if problem.initial and len(heads):
         combined = Joiner(problem.operator, problem.element).combine(seeds, tuple(a[heads] for a in wide))
         wide = [replaced(array, heads, part) for array, part in zip(wide, combined, strict=True)]
@@ -124,22 +113,45 @@ def load(problem: Problem, leaves: Sequence[Array], start: int = 0) -> Items:
     return (*wide, replaced(np.zeros(len(wide[0]), bool), heads, np.True_))
 
 
-def store(problem: Problem, target: Element, results: Items, start: int = 0) -> list[Array]:
+def store(problem: Problem, results: Items, start: int = 0) -> list[Array]:
     """Storage from items: seeds before an exclusive scan's rows, then mapped by `after`, then rounded.
 
     Args:
         problem: what was asked for.
-        target: what is stored.
         results: the items from logical index `start` on.
         start: the logical index of the first one.
     """
-    wide = list(results[: len(problem.element.fields)])
+    wide: Sequence[Array] = results[: len(problem.element.fields)]
     if problem.exclusive:
         heads, seeds = heads_between(problem, start, start + len(wide[0]))
         wide = [replaced(array, heads, part) for array, part in zip(wide, seeds, strict=True)]
+    return to_storage(problem, wide)
+
+
+def from_storage(problem: Problem, leaves: Sequence[Array]) -> list[Array]:
+    """Elements in compute form: the source's arrays, mapped by `before`."""
+    wide = [a.astype(compute_dtype(f.scalar), copy=False) for a, f in zip(leaves, problem.source.fields, strict=True)]
+    if problem.before is None:
+        return wide
+    axes = wide[0].shape[: wide[0].ndim - len(problem.source.fields[0].shape)]
+    mapped = problem.element.structure.flatten(problem.before(problem.source.structure.unflatten(wide)))
+    fields = problem.element.fields
+    return [filled(a, compute_dtype(f.scalar), axes + f.shape) for a, f in zip(mapped, fields, strict=True)]
+
+
+def to_storage(problem: Problem, wide: Sequence[Array]) -> list[Array]:
+    """The destination's arrays: elements in compute form, mapped by `after`, rounded."""
+    axes = wide[0].shape[: wide[0].ndim - len(problem.element.fields[0].shape)]
     if problem.after is not None:
-        wide = target.structure.flatten(problem.after(problem.element.structure.unflatten(wide)))
-    return [np.asarray(a).astype(f.scalar.dtype, copy=False) for a, f in zip(wide, target.fields, strict=True)]
+        wide = problem.destination.structure.flatten(problem.after(problem.element.structure.unflatten(wide)))
+    fields = problem.destination.fields
+    return [filled(a, f.scalar.dtype, axes + f.shape) for a, f in zip(wide, fields, strict=True)]
+
+
+def filled(values: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    """The values in this dtype and shape; of a map that gives one number, the number everywhere."""
+    array = np.asarray(values).astype(dtype, copy=False)
+    return array if array.shape == shape else np.broadcast_to(array, shape).copy()
 
 
 def heads_between(problem: Problem, start: int, stop: int) -> tuple[Array, Items]:
@@ -161,10 +173,6 @@ def replaced(array: Array, where: Array, values: Array | np.generic) -> Array:
     return copy
 
 
-def destination(problem: Problem) -> Element:
-    """What is stored: the element, or what `after` makes of it."""
-    return problem.element if problem.after is None else trace_map(problem.after, problem.element, "after").element
-
-
-def _outputs(problem: Problem, target: Element) -> list[Array]:
-    return [np.empty((problem.rows, problem.row_length, *f.shape), f.scalar.dtype) for f in target.fields]
+def _outputs(problem: Problem) -> list[Array]:
+    fields = problem.destination.fields
+    return [np.empty((problem.rows, problem.row_length, *f.shape), f.scalar.dtype) for f in fields]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.elements import Element, words_of
-from gpuscan.errors import GpuscanError, ProgressTimeoutError, UnsupportedDtypeError
+from gpuscan.backends import webgpu
+from gpuscan.elements import Element, Field, words_of
+from gpuscan.errors import ProgressTimeoutError, UnsupportedDtypeError
 from gpuscan.execution import REPORT_BYTES, Binding, record
+from gpuscan.faults import guarded
 from gpuscan.memory import ALIGNMENT
-from gpuscan.operators import Code, Operator, combine_code
+from gpuscan.operators import Code, Operator, combine_code, map_code
 from gpuscan.planning import LOOKBACK_SECONDS, ScanPlan, Work, plan_scan
-from gpuscan.transfer import Download, upload
+from gpuscan.streaming import Piece, Stream
+from gpuscan.transfer import Walk, bytes_of, copy, is_mapped_file, padded, read_mapped, staging_ring, upload
 
 if TYPE_CHECKING:
     import wgpu
@@ -22,43 +26,68 @@ if TYPE_CHECKING:
     from gpuscan.problem import Problem
 
 Rows = list[np.ndarray[Any, Any]]
+Progress = Callable[[int], None]
+
+SINGLE_PASS_BYTES = 4 << 20  # arrays up to this are scanned by one submission; larger ones in overlapping pieces
+PLANS_KEPT = 512
 
 
-def run(device: Device, problem: Problem, strategy: str = "auto", **options: Any) -> Rows:
+def run(
+    device: Device,
+    problem: Problem,
+    strategy: str = "auto",
+    *,
+    outputs: Rows | None = None,
+    progress: Progress | None = None,
+    piece_bytes: int | None = None,
+    **options: Any,
+) -> Rows:
     """The result of the problem: one array (rows, row_length, *element shape) for each field.
 
     Under ``"auto"`` a strategy that runs out of its bounds is distrusted from then on, and the work done again by
     the next one; asked for by name, it raises.
 
+    Args:
+        device: where to run.
+        problem: what was asked for.
+        strategy: as in `gpuscan.scan`.
+        outputs: arrays of the result's shape; large results are written to them piece by piece, and left out of
+            what is returned.
+        progress: called with the bytes of input done so far, piece by piece.
+        piece_bytes: scan in pieces of so many bytes; left out, large arrays are, and in pieces that suit the adapter.
+        options: `tile` and `withhold`, as in `plan_scan`.
+
     Raises:
         ProgressTimeoutError: the strategy that was asked for by name gave up waiting.
-        GpuscanError: the array needs a larger binding than the device has.
     """
-    check_dtypes(device, problem.element)
-    work = work_of(device, problem)
-    asked_by_name = strategy != "auto"
-    subgroups = True
-    while True:
-        chosen, reason = device.strategy(strategy)
-        plan = plan_scan(work, device.capabilities, chosen, reason, subgroups=subgroups, **options)
-        outcome, rows = run_plan(device, problem, plan)
-        if outcome == "done":
-            return rows
-        if outcome == "width":
-            subgroups = False  # the compiler gave this shader another subgroup size than the probe saw
-            continue
-        device.distrust(chosen)
-        if asked_by_name:
-            raise ProgressTimeoutError(
-                f"strategy {chosen!r} was asked for, but on {device.capabilities.summary} a tile waited over "
-                f'{LOOKBACK_SECONDS} s for an earlier tile\'s post. Use strategy="auto", which now leaves it out, '
-                'or strategy="three_dispatch", which waits for nothing'
-            )
+    check_dtypes(device, problem.source, problem.element, problem.destination)
+    with guarded(device):
+        largest = max(problem.source.storage_bytes, problem.destination.storage_bytes) * problem.size
+        if piece_bytes is not None or largest > SINGLE_PASS_BYTES:
+            return run_pieces(device, problem, strategy, outputs, progress, piece_bytes, options)
+        return run_whole(device, problem, strategy, options)
 
 
-def check_dtypes(device: Device, element: Element) -> None:
-    """Raise UnsupportedDtypeError where the device cannot hold a field of the element."""
-    for field in element.fields:
+def retry(device: Device, outcome: str, failed: str, asked: str) -> None:
+    """Note that a strategy gave up, so that ``"auto"`` goes on with another.
+
+    Raises:
+        ProgressTimeoutError: it was asked for by name.
+    """
+    if outcome != "timeout":
+        return  # the compiler gave this shader another subgroup size than the probe saw: go on without subgroups
+    device.distrust(failed)
+    if asked != "auto":
+        raise ProgressTimeoutError(
+            f"strategy {failed!r} was asked for, but on {device.capabilities.summary} a tile waited over "
+            f'{LOOKBACK_SECONDS} s for an earlier tile\'s post. Use strategy="auto", which now leaves it out, '
+            'or strategy="three_dispatch", which waits for nothing'
+        )
+
+
+def check_dtypes(device: Device, *elements: Element) -> None:
+    """Raise UnsupportedDtypeError where the device cannot hold a field of one of the elements."""
+    for field in (field for element in elements for field in element.fields):
         if field.scalar.name == "float64" and not device.capabilities.float64:
             raise UnsupportedDtypeError(
                 f"float64 was asked for, but {device.capabilities.summary} has no 64-bit floats. Pass "
@@ -71,14 +100,23 @@ def _combine(operator: Operator, element: Element, native_int64: bool) -> Code:
     return combine_code(operator, element, native_int64)
 
 
+@lru_cache(maxsize=256)
+def _map(function: Callable[[Any], Any], element: Element, name: str, native_int64: bool) -> Code:
+    types = {"argument_type": "Source", "result_type": "Element"} if name == "before" else {"result_type": "Result"}
+    return map_code(function, element, name, native_int64, **types)
+
+
 def work_of(device: Device, problem: Problem, *, carried: bool = False) -> Work:
     """The problem's part that decides its shaders."""
+    native = device.capabilities.native_int64
     return Work(
         source=problem.source,
         element=problem.element,
-        destination=problem.element,
+        destination=problem.destination,
         operator_name=problem.operator.name,
-        combine=_combine(problem.operator, problem.element, device.capabilities.native_int64),
+        combine=_combine(problem.operator, problem.element, native),
+        before=None if problem.before is None else _map(problem.before, problem.source, "before", native),
+        after=None if problem.after is None else _map(problem.after, problem.element, "after", native),
         rows=problem.rows,
         row_length=problem.row_length,
         reverse=problem.reverse,
@@ -88,51 +126,157 @@ def work_of(device: Device, problem: Problem, *, carried: bool = False) -> Work:
     )
 
 
+def planned(device: Device, problem: Problem, strategy: str, **options: Any) -> ScanPlan:
+    """The plan of a problem, kept for later calls of its kind."""
+    chosen, reason = device.strategy(strategy)
+    key = (
+        problem.operator,
+        problem.source,
+        problem.element,
+        problem.destination,
+        problem.before,
+        problem.after,
+        problem.rows,
+        problem.row_length,
+        problem.reverse,
+        problem.exclusive,
+        problem.initial,
+        chosen,
+        *options.items(),
+    )
+    plans = device.plans_kept
+    with device.lock:
+        plan = plans.get(key)
+        if plan is None:
+            plan = plans[key] = plan_scan(work_of(device, problem), device.capabilities, chosen, reason, **options)
+            if len(plans) > PLANS_KEPT:
+                plans.popitem(last=False)
+        else:
+            plans.move_to_end(key)
+        return plan
+
+
+def seed_words(problem: Problem) -> np.ndarray[Any, Any] | None:
+    """The words of the rows' seeds, in the order in which rows are read: from the last one where it is reversed."""
+    if problem.seeds is None:
+        return None
+    words = words_of(problem.element, problem.seeds)
+    return np.ascontiguousarray(words[::-1] if problem.reverse else words)
+
+
+def run_whole(device: Device, problem: Problem, strategy: str, options: dict[str, Any]) -> Rows:
+    """The scan of a small array: one submission and one map."""
+    while True:
+        plan = planned(device, problem, strategy, **options)
+        outcome, rows = run_plan(device, problem, plan)
+        if outcome == "done":
+            return rows
+        retry(device, outcome, plan.strategy, strategy)
+        if outcome == "width":
+            options = options | {"subgroups": False}
+
+
 def run_plan(device: Device, problem: Problem, plan: ScanPlan) -> tuple[str, Rows]:
     """Upload, dispatch, read back: ``"done"`` and the rows, or ``"timeout"`` or ``"width"``."""
-    import wgpu
-
-    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.COPY_SRC
+    flags = webgpu().BufferUsage
+    usage, read_usage = flags.STORAGE | flags.COPY_DST | flags.COPY_SRC, flags.MAP_READ | flags.COPY_DST
     leaves = [problem.by_rows(leaf) for leaf in problem.leaves]
-    rows = [np.empty((problem.rows, problem.row_length, *f.shape), f.scalar.dtype) for f in problem.element.fields]
-    seeds = None if problem.seeds is None else words_of(problem.element, problem.seeds)
-    if problem.reverse and seeds is not None:
-        seeds = np.ascontiguousarray(seeds[::-1])  # rows are read from the last to the first
-    report = np.zeros(REPORT_BYTES // 4, np.uint32)
-    limit = device.capabilities.limits["max-storage-buffer-binding-size"]
-    for array in [*leaves, *rows]:
-        if array.nbytes > limit:
-            raise GpuscanError(
-                f"an array of {array.nbytes} bytes was passed; {device.capabilities.summary} binds at most {limit}. "
-                'Scan it in chunks, or pass device="numpy"'
-            )
-
+    rows = [np.empty((problem.rows, problem.row_length, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
+    places = [REPORT_BYTES]  # in the staging buffer: the report, then each result
+    for row in rows:
+        places.append(places[-1] + padded(row.nbytes, ALIGNMENT))
+    seeds = seed_words(problem)
     taken: list[wgpu.GPUBuffer] = []
 
-    def bind(array: np.ndarray[Any, Any], fill: bool) -> Binding:
-        size = -(-array.nbytes // ALIGNMENT) * ALIGNMENT
+    def bind(nbytes: int, array: np.ndarray[Any, Any] | None) -> Binding:
+        size = padded(nbytes, ALIGNMENT)
         buffer = device.pool.take(size, usage)
         taken.append(buffer)
-        if fill:
-            upload(device.wgpu_device, array, buffer)
-        return Binding(buffer, 0, size)
+        if array is not None:
+            upload(device.wgpu_device, array, buffer, pool=device.pool)
+        return Binding(buffer, 0, size, ours=True)
 
     with device.lock:
         try:
-            sources = [bind(leaf, fill=True) for leaf in leaves]
-            destinations = [bind(row, fill=False) for row in rows]
-            seed_binding = None if seeds is None else bind(seeds, fill=True)
+            sources = [bind(leaf.nbytes, leaf) for leaf in leaves]
+            destinations = [bind(row.nbytes, None) for row in rows]
+            seed_binding = None if seeds is None else bind(seeds.nbytes, seeds)
             encoder = device.wgpu_device.create_command_encoder()
             ran = record(device, plan, encoder, sources, destinations, seed_binding)
-            download = Download(device.wgpu_device, device.pool, encoder)
-            download.add(ran.state, report)
-            for binding, row in zip(destinations, rows, strict=True):
-                download.add(binding.buffer, row)
-            device.wgpu_device.queue.submit([encoder.finish()])
-            download.finish()
+            with staging_ring(device.pool, read_usage, places[-1], 1) as (staging,):
+                encoder.copy_buffer_to_buffer(ran.state, 0, staging, 0, REPORT_BYTES)
+                for binding, row, place in zip(destinations, rows, places, strict=False):
+                    encoder.copy_buffer_to_buffer(binding.buffer, 0, staging, place, padded(row.nbytes))
+                device.wgpu_device.queue.submit([encoder.finish()])
+                staging.map_sync(webgpu().MapMode.READ, 0, places[-1])
+                read = read_mapped(staging, places[-1])
+                report = read[:REPORT_BYTES].view(np.uint32).tolist()
+                for row, place in zip(rows, places, strict=False):
+                    copy(bytes_of(row), read[place : place + row.nbytes])
+                staging.unmap()
         finally:
             for buffer in taken:
                 device.pool.give(buffer)
-    if ran.width_differed(report.tolist()):
+    if ran.width_differed(report):
         return "width", rows
-    return ("timeout" if ran.timed_out(report.tolist()) else "done"), rows
+    return ("timeout" if ran.timed_out(report) else "done"), rows
+
+
+def run_pieces(
+    device: Device,
+    problem: Problem,
+    strategy: str,
+    outputs: Rows | None,
+    progress: Progress | None,
+    piece_bytes: int | None,
+    options: dict[str, Any],
+) -> Rows:
+    """The scan of a large array, piece by piece."""
+    walks = [walk(problem, leaf, field) for leaf, field in zip(problem.leaves, problem.source.fields, strict=True)]
+    fields = problem.destination.fields
+    shape = (problem.rows, problem.row_length)
+    rows = [np.empty((*shape, *field.shape), field.scalar.dtype) for field in fields] if outputs is None else []
+    if outputs is None:
+        results = [Walk(row, shape, 1, row.dtype) for row in rows]
+    else:
+        results = [Walk(o, problem.shape, problem.axis, f.scalar.dtype) for o, f in zip(outputs, fields, strict=True)]
+
+    def place(start: int, count: int) -> int:
+        return problem.size - start - count if problem.reverse else start
+
+    def pieces(length: int) -> Iterator[Piece]:
+        for start in range(0, problem.size, length):
+            count = min(length, problem.size - start)
+            at = place(start, count)
+            yield Piece(
+                start,
+                count,
+                start + count == problem.size,
+                lambda field, memory, at=at: walks[field].read(at, memory),  # type: ignore[misc]
+                lambda field, memory, at=at: results[field].write(at, memory),  # type: ignore[misc]
+            )
+
+    def go_on(outcome: str, asked: str) -> str:
+        retry(device, outcome, device.strategy(asked)[0], asked)
+        return asked
+
+    stream = Stream(
+        device,
+        work_of(device, problem),
+        strategy,
+        go_on,
+        seeds=seed_words(problem),
+        piece_bytes=piece_bytes,
+        **options,
+    )
+    for piece in stream.run(pieces(stream.piece_length)):
+        if progress is not None:
+            progress((piece.start + piece.length) * problem.source.storage_bytes)
+    return rows
+
+
+def walk(problem: Problem, leaf: np.ndarray[Any, Any], field: Field) -> Walk:
+    """A leaf as the scan reads it; in memory an array of another order is copied, in a file it is read in place."""
+    if is_mapped_file(leaf):
+        return Walk(leaf, problem.shape, problem.axis, field.scalar.dtype)
+    return Walk(problem.by_rows(leaf), (problem.rows, problem.row_length), 1, field.scalar.dtype)

@@ -48,4 +48,4 @@ def render(template: str, **variables: Any) -> str:
 @cache
 def render_kernel(kernel: Kernel) -> str:
     """The WGSL of one kernel."""
-    return render(f"{kernel.stage}.wgsl", kernel=kernel)
+    return render(kernel.template, kernel=kernel)

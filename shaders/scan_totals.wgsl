@@ -1,7 +1,8 @@
 {#- Second dispatch of three_dispatch: one workgroup turns the tiles' aggregates into the tiles' prefixes, block by
     block: P(block) ⊕ K(tile), the order of combination of every strategy.
     in:  tile totals: the aggregate of each tile
-    out: tile totals: the prefix of each tile (tile 0's is of no use to anyone unless a carry comes in) -#}
+    out: tile totals: the prefix of each tile (tile 0's is of no use to anyone unless a carry comes in)
+         carry_out: what comes before the next piece, where this piece is whole blocks -#}
 {% include "parts/header.wgsl" %}
 {% include "parts/element.wgsl" %}
 {% include "parts/operator.wgsl" %}
@@ -14,6 +15,9 @@ var<workgroup> block_totals: array<Item, GROUPS>;
 
 {% if kernel.carried %}
 @group(0) @binding({{ kernel.carry_binding }}) var<storage, read> carries: array<u32>;
+{% endif %}
+{% if kernel.carry_out %}
+@group(0) @binding({{ kernel.carry_out_binding }}) var<storage, read_write> carry_out: array<u32>;
 {% endif %}
 
 @compute @workgroup_size(WORKGROUP_SIZE)
@@ -49,7 +53,11 @@ fn main(@builtin(local_invocation_index) invocation: u32) {
                 before = pick(before_known, join(before, total), total);
                 before_known = true;
             }
+{% if kernel.carry_out %}
+            carry = pick(first + other < blocks, pick(known, join(carry, total), total), carry);
+{% else %}
             carry = pick(known, join(carry, total), total);
+{% endif %}
             known = true;
         }
 {% if kernel.block_in_subgroup %}
@@ -63,4 +71,12 @@ fn main(@builtin(local_invocation_index) invocation: u32) {
             write_total(tile, prefix);
         }
     }
+{% if kernel.carry_out %}
+    if (invocation == 0u) {
+        let words = item_to_words(carry);
+{% for word in range(kernel.item_words) %}
+        carry_out[{{ word }}] = words[{{ word }}];
+{% endfor %}
+    }
+{% endif %}
 }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import gpuscan as gs
 from gpuscan.kernels import TileShape
 from gpuscan.operators import Operator, operator, resolve
 from gpuscan.problem import Problem, pose
@@ -128,6 +129,26 @@ def assert_same(got: Any, wanted: Any, note: Any = "") -> None:
         np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted), err_msg=str(note))
         np.testing.assert_array_equal(np.signbit(got.real), np.signbit(np.where(np.isnan(wanted), got, wanted).real))
     np.testing.assert_array_equal(got, wanted, err_msg=str(note))
+
+
+def assert_scans(x: Array, op: str, axis: int, asked: dict[str, Any], device: Any) -> None:
+    """`gpuscan.scan` gives what its definition gives, as a new C-contiguous array, and leaves `x` as it was."""
+    __tracebackhide__ = True
+    before, native = x.copy(), x.astype(x.dtype.newbyteorder("="))
+    got = gs.scan(x, op, axis=axis, device=device, **asked)
+    begin = asked["initial"]
+    if begin is None and asked["exclusive"]:
+        begin = 0  # the identity of the operators that this is called with
+    wanted = native
+    if x.size:
+        ufunc: np.ufunc = getattr(np, op)
+        options = asked | {"initial": None if begin is None else (begin,)}
+        (wanted,) = one_by_one(lambda l, r: (ufunc(l[0], r[0]),), (native,), axis=axis % x.ndim, **options)
+    assert_same(got, wanted)
+    assert got.flags.c_contiguous
+    assert got.flags.writeable
+    assert not np.shares_memory(got, x)
+    np.testing.assert_array_equal(x, before)
 
 
 def ufunc_scan(name: str, x: Array, axis: int = 0) -> Array:

@@ -56,12 +56,14 @@ def numbers(rng: np.random.Generator, dtype: str, shape: Any) -> Array:
     return rng.integers(-8, 9, shape).astype(kind)
 
 
-def options() -> st.SearchStrategy[dict[str, Any]]:
-    """The options that change what a scan gives."""
-    return st.fixed_dictionaries(
-        {
-            "exclusive": st.booleans(),
-            "reverse": st.booleans(),
-            "initial": st.sampled_from([None, "scalar", "rows"]),
-        }
-    )
+@st.composite
+def scans(draw: st.DrawFn) -> tuple[Array, str, int, dict[str, Any]]:
+    """An array, an operator with the identity 0, an axis, and the options that change what a scan gives."""
+    dtype, op = draw(st.sampled_from([("int32", "add"), ("float32", "add"), ("uint32", "maximum")]))
+    x = draw(arrays(dtype))
+    axis = draw(st.integers(-x.ndim, x.ndim - 1))
+    others = tuple(n for i, n in enumerate(x.shape) if i != axis % x.ndim)
+    initial = draw(st.sampled_from([None, 3, "rows"]))
+    if initial == "rows":
+        initial = numbers(np.random.default_rng(0), dtype, others)
+    return x, op, axis, {"exclusive": draw(st.booleans()), "reverse": draw(st.booleans()), "initial": initial}

@@ -115,6 +115,17 @@ def test_before_and_after_are_applied() -> None:
     (got,) = reference.accumulate(problem)
     assert_same(got[0], (np.cumsum(x * x) / 2).astype(np.float32))
 
+    counted = posed(x, AFFINE, before=lambda v: (v, np.int32(1)), after=lambda v: (v[1], np.int32(7)))
+    got, seven = reference.accumulate(counted)
+    assert_same(got[0], one_by_one(AFFINE.function, (x, np.ones_like(x)))[1])
+    assert_same(seven[0], np.full(5, 7, np.int32))
+
+
+def test_narrow_numbers_are_widened_before_they_are_combined() -> None:
+    x = np.full(300, 100, np.int8)
+    (got,) = reference.accumulate(posed(x, "add", dtype=np.int32))
+    assert_same(got[0], np.cumsum(x, dtype=np.int32))
+
 
 @given(st.integers(1, 200), st.integers(1, 40), st.integers(0, 2**32 - 1))
 def test_a_carry_makes_pieces_one(tiles: int, cut: int, seed: int) -> None:

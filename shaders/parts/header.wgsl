@@ -21,6 +21,8 @@ struct Params {
     spin_rounds: u32,  // polls of a late post, in rounds of {{ kernel.spins_per_round }}
     row_length: u32,  // elements from one row's head to the next's
     first_row: u32,  // of the seeds: the row that element 0 belongs to
+    row_offset: u32,  // elements of that row before element 0
+    inner: u32,  // rows that lie side by side; 1 where they lie one after the other
 }
 {% if kernel.immediates %}
 var<immediate> params: Params;

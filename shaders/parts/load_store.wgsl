@@ -1,45 +1,17 @@
 {#- Between storage and registers: one invocation's chunk of CHUNK neighbouring elements at a time.
-    Comes in: the source and destination bindings, kernel.before and kernel.after.
     Reads past the end give some value (WGSL's bounds rule), which never reaches an element before the end; writes
     past the end are left out. Where the array is read backwards, logical element i lies at length - 1 - i. -#}
+{% include "parts/arrays.wgsl" %}
 // ----- Load and store
-{% for array in kernel.sources %}
-@group(0) @binding({{ array.binding }}) var<storage, {{ array.access }}> {{ array.name }}: array<{{ array.vector }}>;
-{% endfor %}
-{% for array in kernel.destinations %}
-@group(0) @binding({{ array.binding }}) var<storage, read_write> {{ array.name }}: array<{{ array.vector }}>;
-{% endfor %}
-{% if kernel.seeded %}
-@group(0) @binding({{ kernel.seed_binding }}) var<storage, read> seeds: array<u32>;  // an element's words for each row
-{% endif %}
-
 alias Chunk = array<Item, {{ kernel.tile.chunk }}>;
 
-{% if kernel.float_conversions %}
-{% include "parts/small_floats.wgsl" %}
-{% endif %}
-{% if kernel.before %}
-// The map that is fused into the load.
-{{ kernel.before.source }}
-{% endif %}
-{% if kernel.after %}
-// The map that is fused into the store.
-{{ kernel.after.source }}
-{% endif %}
-{% if kernel.seeded %}
-// What comes before a row's first element: `initial`, or the identity of an exclusive scan.
-fn seed(row: u32) -> Element {
-    let at = row * {{ kernel.element.words }}u;
-    return {{ kernel.seed_expression() }};
-}
-{% endif %}
 {% if kernel.segmented %}
 fn row_of(index: u32) -> u32 {
-    return params.first_row + index / params.row_length;
+    return params.first_row + (index + params.row_offset) / params.row_length;
 }
 
 fn is_head(index: u32) -> bool {
-    return index % params.row_length == 0u;
+    return (index + params.row_offset) % params.row_length == 0u;
 }
 {% elif kernel.seeded %}
 fn row_of(index: u32) -> u32 {
@@ -47,7 +19,7 @@ fn row_of(index: u32) -> u32 {
 }
 
 fn is_head(index: u32) -> bool {
-    return index == 0u && params.first_row == 0u;
+    return index == 0u && params.row_offset == 0u;
 }
 {% endif %}
 

@@ -1,6 +1,7 @@
 {#- What tiles tell each other. WGSL's atomics are relaxed, so a flag cannot publish other memory: each half of each
     32-bit word carries the run's epoch beside its 16 bits of payload, and a post is there when all its halves are.
     The order of combination is fixed, so whoever posts a thing posts the same bits: posts may be repeated. -#}
+{% from "parts/peek.wgsl" import peek with context %}
 // ----- Tile state
 @group(0) @binding({{ kernel.state_binding }}) var<storage, read_write> state: array<atomic<u32>>;
 
@@ -36,10 +37,6 @@ fn write_post(at: u32, item: Item) {
 {% endfor %}
 }
 
-{# llvmpipe takes an atomicLoad for any load, and moves it out of a loop that waits; it leaves a read-modify-write. #}
-{% macro peek(place) %}
-{{ "atomicOr(&state[" ~ place ~ "], 0u)" if kernel.pauses else "atomicLoad(&state[" ~ place ~ "])" }}
-{%- endmacro %}
 fn read_post(at: u32) -> Post {
 {% for word in range(kernel.item_words) %}
     let low{{ word }} = {{ peek("at + " ~ 2 * word ~ "u") }};

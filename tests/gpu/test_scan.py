@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from tests.oracle import (
     MATRICES,
     NO_IDENTITY,
     assert_same,
+    assert_scans,
     boundaries,
     one_by_one,
     poison,
@@ -28,7 +31,7 @@ from tests.oracle import (
     ufunc_scan,
     words,
 )
-from tests.strategies import SPECIAL_FLOATS, arrays, numbers, options, shapes
+from tests.strategies import SPECIAL_FLOATS, numbers, scans, shapes
 
 ORDERED = ["add", "multiply", "minimum", "maximum"]
 BITS = ["bitwise_and", "bitwise_or", "bitwise_xor"]
@@ -121,38 +124,10 @@ def test_large_arrays_in_the_planned_shape(device: Device, log: int) -> None:
 
 
 @settings(max_examples=60)
-@given(data=st.data())
-def test_any_array_and_any_options(device: Device, data: st.DataObject) -> None:
+@given(asked=scans())
+def test_any_array_and_any_options(device: Device, asked: Any) -> None:
     """Shapes of 1 to 4 axes in any memory order, through the front door."""
-    dtype, op = data.draw(st.sampled_from([("int32", "add"), ("float32", "add"), ("uint32", "maximum")]))
-    x = data.draw(arrays(dtype))
-    axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
-    asked: dict[str, Any] = data.draw(options())
-    others = tuple(n for i, n in enumerate(x.shape) if i != axis % x.ndim)
-    rng = np.random.default_rng(7)
-    initial = {"scalar": 3, "rows": numbers(rng, dtype, others), None: None}[asked["initial"]]
-    before = x.copy()
-    ufunc = getattr(np, op)
-    got = gs.scan(x, op, axis=axis, device=device, **(asked | {"initial": initial}))
-
-    native = x.astype(x.dtype.newbyteorder("="))
-    begin = None
-    if asked["exclusive"] or initial is not None:
-        begin = (initial if initial is not None else 0,)
-    assert got.flags.c_contiguous
-    if x.size:
-        (wanted,) = one_by_one(
-            lambda l, r: (ufunc(l[0], r[0]),),
-            (native,),
-            axis=axis % x.ndim,
-            exclusive=asked["exclusive"],
-            reverse=asked["reverse"],
-            initial=begin,
-        )
-        assert_same(got, wanted)
-    assert got.shape == x.shape
-    assert got.dtype == native.dtype
-    np.testing.assert_array_equal(x, before)
+    assert_scans(*asked, device)
 
 
 @settings(max_examples=30)
@@ -242,7 +217,48 @@ def test_dtype_is_what_is_combined_in(device: Device) -> None:
     )
 
 
-def test_strategies_that_the_probe_refused_are_refused(device: Device) -> None:
-    for strategy in set(gs.scan.__globals__["STRATEGIES"]) - set(strategies_on(device)) - {"lookahead"}:
-        with pytest.raises(gs.StrategyError, match=r"unsafe=True"):
-            gs.scan(np.arange(5), device=device, strategy=strategy)
+# ----- What an adapter refuses
+
+
+def refused(device: Device, **changes: Any) -> Device:
+    """The same GPU, of which the probe found less."""
+    less = copy.copy(device)
+    less.capabilities = replace(device.capabilities, **changes)
+    return less
+
+
+def test_an_unsafe_strategy_is_refused_unless_the_device_allows_it(device: Device) -> None:
+    x = np.arange(1000, dtype=np.uint32)
+    less = refused(device, progress_earlier=False)
+    with pytest.raises(
+        gs.StrategyError, match=r"'lookback' was asked for.*no progress.*auto.*unsafe=True"
+    ):
+        gs.scan(x, device=less, strategy="lookback")
+    assert_same(gs.scan(x, device=less), ufunc_scan("add", x))
+    less.unsafe = True
+    if "lookback" in strategies_on(device):  # it only was said not to be safe
+        assert_same(gs.scan(x, device=less, strategy="lookback"), ufunc_scan("add", x))
+
+
+def test_float64_where_there_is_none_names_what_to_pass(device: Device) -> None:
+    less = refused(device, float64=False)
+    with pytest.raises(gs.UnsupportedDtypeError, match=r"float64.*dtype=np\.float32.*device=\"numpy\""):
+        gs.scan(np.ones(5), device=less)
+    assert_same(gs.scan(np.ones(5), dtype=np.float32, device=less), np.arange(1, 6, dtype=np.float32))
+
+
+def test_an_array_over_the_binding_limit_names_both_sizes(device: Device) -> None:
+    limits = dict(device.capabilities.limits) | {"max-storage-buffer-binding-size": 1024}
+    with pytest.raises(gs.GpuscanError, match=r"4000 bytes.*at most 1024"):
+        gs.scan(np.zeros(1000, np.uint32), device=refused(device, limits=limits))
+
+
+def test_the_device_goes_on_after_an_error(device: Device) -> None:
+    x = np.arange(1000, dtype=np.uint32)
+    before = x.copy()
+    for bad in ({"op": lambda l, r: l if l > r else r}, {"op": "nothing"}, {"axis": 3}, {"out": np.zeros(3)}):
+        with pytest.raises((ValueError, TypeError)):
+            gs.scan(x, device=device, **bad)
+    np.testing.assert_array_equal(x, before)
+    assert_same(gs.scan(x, device=device), ufunc_scan("add", x))
+    assert device.pool.usage().bytes_in_use == 0

@@ -132,7 +132,7 @@ def test_scan(device: Device) -> None:
         join, sums = twin(problem, tile)
         prefixes, _ = scan_totals(join, tile.block, reduce(sums))
         items = scan(join, sums, prefixes, exclusive=problem.exclusive)
-        stored = reference.store(problem, problem.element, items)
+        stored = reference.store(problem, items)
         for got, field in zip(results, stored, strict=True):
             assert_same(reference.flattened(problem, got), field, (tile, note))
 
@@ -162,7 +162,7 @@ def test_posts(device: Device, strategy: str) -> None:
                 np.testing.assert_array_equal(at >> 16, run.epoch)  # each half word has the epoch, or was not posted
                 assert_same((at[..., 0] & 0xFFFF) | (at[..., 1] << 16), wanted, (tile, note))
 
-            stored = reference.store(problem, problem.element, scan(join, sums, prefixes, exclusive=problem.exclusive))
+            stored = reference.store(problem, scan(join, sums, prefixes, exclusive=problem.exclusive))
             for got, field in zip(results, stored, strict=True):
                 assert_same(reference.flattened(problem, got), field, (tile, note))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -19,11 +18,11 @@ SECONDS = 2.0  # within which a wait in vain has ended
 
 
 @pytest.fixture
-def own_device(adapter: wgpu.GPUAdapter, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
+def own_device(adapter: wgpu.GPUAdapter, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Device:
     """A device that may come to distrust a strategy: what it learns is kept in a cache of its own."""
     for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
         monkeypatch.setenv(name, str(tmp_path))
-    yield Device(adapter, unsafe=True)
+    return Device(adapter, unsafe=True)
 
 
 @pytest.mark.parametrize("period", PERIODS)

@@ -1,0 +1,322 @@
+"""Scans of arrays on a device: submitted, and not waited for.
+
+A single pass can give up waiting, which only its report tells. Where that has to be reckoned with, the call waits for
+the report; where it does not (`needs_report`), reports are read when the next array is, or `Device.synchronize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.arrays import Array, empty
+from gpuscan.errors import ProgressTimeoutError, StrategyError
+from gpuscan.execution import REPORT_BYTES, Binding, Origin, Run, record
+from gpuscan.faults import guarded
+from gpuscan.kernels import STATUS_WORD
+from gpuscan.memory import ALIGNMENT
+from gpuscan.planning import Placement, ScanPlan, plan_scan, tile_shape
+from gpuscan.runner import check_dtypes, planned, retry, run, seed_words, work_of
+from gpuscan.strategies import PUBLISHED_PROGRESS
+from gpuscan.transfer import download, padded, upload
+
+if TYPE_CHECKING:
+    from gpuscan.device import Device
+    from gpuscan.problem import Problem
+
+PROVEN_KEPT = 1024  # kernels
+UNCHECKED_MOST = 256  # runs
+
+
+def scan_arrays(problem: Problem, out: Sequence[Any] | None, device: Device | str | None, strategy: str) -> list[Array]:
+    """The result of a problem whose leaves are on a device, on that device.
+
+    Raises:
+        ValueError, TypeError: the leaves are on several devices, or `out` does not fit.
+        StrategyError: the strategy cannot scan in place.
+        ProgressTimeoutError: a strategy that was asked for by name gave up waiting.
+    """
+    home = home_of(problem, device)
+    check_dtypes(home, problem.source, problem.element, problem.destination)
+    results = results_for(problem, home, out)
+    if problem.size == 0:
+        return results
+    with guarded(home), home.lock:
+        leaves = [home.asarray(leaf) for leaf in problem.leaves]
+        if prod(problem.shape[problem.axis + 1 :]) != 1:  # rows do not lie one after the other
+            for result, rows in zip(results, run(home, problem_on_cpu(problem, leaves), strategy), strict=True):
+                put(home, np.ascontiguousarray(problem.from_rows(rows)), result)
+            return results
+        same = [(a.buffer is b.buffer and a.offset == b.offset) for a, b in zip(leaves, results, strict=False)]
+        stored_alike = problem.source.fields == problem.destination.fields
+        in_place = stored_alike and all(same)
+        if in_place and strategy == "fallback":
+            raise StrategyError(
+                'strategy "fallback" was asked for with out= the input: it reads a late tile again, which may have '
+                'been overwritten. Pass another out, or strategy="auto"'
+            )
+        if in_place and strategy == "auto":
+            strategy = "three_dispatch"  # a single pass that gives up leaves half of the input overwritten
+        taken = {id(result.buffer) for result in results}
+        if not in_place:
+            leaves = [leaf.copy() if id(leaf.buffer) in taken else leaf for leaf in leaves]
+        leaves = [bindable(leaf) for leaf in leaves]
+        targets = [result if fits_whole(result) else empty(home, result.shape, result.dtype) for result in results]
+        in_place = in_place and targets == results
+        scan_on_device(home, problem, strategy, leaves, targets, in_place=in_place)
+        for result, target in zip(results, targets, strict=True):
+            if result is not target:
+                copy_over(target, result)
+    return results
+
+
+def home_of(problem: Problem, device: Device | str | None) -> Device:
+    """The device that the arrays of a problem lie on."""
+    from gpuscan.api import resolve_device
+
+    homes = {leaf.device for leaf in problem.leaves if isinstance(leaf, Array)}
+    home = homes.pop()
+    asked = home if device is None else resolve_device(device)
+    if homes or asked is not home:
+        others = ", ".join(repr(other) for other in (*homes, asked) if other is not home)
+        raise ValueError(
+            f"an array on {home!r} was passed together with {others.replace('None', 'NumPy')}; a scan runs where its "
+            "arrays are. Bring them together with device.asarray, or to NumPy with .numpy()"
+        )
+    return home
+
+
+def results_for(problem: Problem, home: Device, out: Sequence[Any] | None) -> list[Array]:
+    """The arrays to write: `out` once it is checked, or new ones."""
+    fields = problem.destination.fields
+    if out is None:
+        return [empty(home, (*problem.shape, *f.shape), f.scalar.dtype) for f in fields]
+    for array, field in zip(out, fields, strict=True):
+        if not isinstance(array, Array) or array.device is not home:
+            raise TypeError(f"out must be a gpuscan.Array on {home!r}, where the input is; got {type(array).__name__}")
+        wanted = (*problem.shape, *field.shape)
+        if array.shape != wanted:
+            raise ValueError(f"out of shape {array.shape} was passed for a result of shape {wanted}")
+        if array.dtype != field.scalar.dtype:
+            raise TypeError(f"out of dtype {array.dtype} was passed for a result of dtype {field.scalar.dtype}")
+    return list(out)
+
+
+def problem_on_cpu(problem: Problem, leaves: Sequence[Array]) -> Problem:
+    from dataclasses import replace
+
+    return replace(problem, leaves=tuple(leaf.numpy() for leaf in leaves))
+
+
+# ----- Buffers that a shader can bind
+
+
+def bindable(array: Array) -> Array:
+    """The array itself where a shader can bind it as it lies, else a copy that is so."""
+    alignment = array.device.capabilities.limits["min-storage-buffer-offset-alignment"]
+    if array.offset % alignment == 0 and array.offset + padded(array.nbytes, ALIGNMENT) <= array.buffer.size:
+        return array
+    if array.offset % 4 == 0 and (array.nbytes % 4 == 0 or array.offset + padded(array.nbytes) <= array.buffer.size):
+        return array.copy()
+    return array.device.asarray(array.numpy())
+
+
+def fits_whole(array: Array) -> bool:
+    """Whether whole vectors may be written to the array as it lies, with nobody's bytes in the last one."""
+    alone = array.ours and array.offset == 0 and array.covers_buffer
+    return bindable(array) is array and (alone or array.nbytes % ALIGNMENT == 0)
+
+
+def copy_over(source: Array, target: Array) -> None:
+    """Copy the bytes of one array to another's place, and no byte more."""
+    device = source.device
+    if target.offset % 4 or target.nbytes % 4:
+        put(device, source.numpy(), target)
+        return
+    encoder = device.wgpu_device.create_command_encoder()
+    encoder.copy_buffer_to_buffer(source.buffer, source.offset, target.buffer, target.offset, source.nbytes)
+    device.wgpu_device.queue.submit([encoder.finish()])
+
+
+def put(device: Device, content: np.ndarray[Any, Any], target: Array) -> None:
+    """Write NumPy's bytes to an array; words that it shares with other data are read before."""
+    start, stop = target.offset // 4 * 4, padded(target.offset + target.nbytes)
+    words = content.reshape(-1).view(np.uint8)
+    if (start, stop) != (target.offset, target.offset + target.nbytes):
+        whole = np.empty(stop - start, np.uint8)
+        download(device.wgpu_device, device.pool, target.buffer, start, whole)
+        whole[target.offset - start : target.offset - start + target.nbytes] = words
+        words = whole
+    upload(device.wgpu_device, words, target.buffer, start, pool=device.pool)
+
+
+# ----- Runs
+
+
+def scan_on_device(
+    device: Device,
+    problem: Problem,
+    strategy: str,
+    leaves: Sequence[Array],
+    targets: Sequence[Array],
+    *,
+    in_place: bool,
+) -> None:
+    """Record and submit; wait for the report only where it may tell of a failure."""
+    words = seed_words(problem)
+    seeds = None
+    if words is not None:
+        held = device.asarray(words)
+        seeds = Binding(held.buffer, 0, padded(held.nbytes, ALIGNMENT), ours=True)
+    placement = Placement(in_place=in_place)
+    subgroups = True
+    limit = device.capabilities.limits["max-storage-buffer-binding-size"]
+    while True:
+        if max(array.nbytes for array in (*leaves, *targets)) > limit:
+            runs = record_pieces(device, problem, strategy, leaves, targets, seeds, placement, subgroups)
+        else:
+            plan = planned(device, problem, strategy, placement=placement, subgroups=subgroups)
+            encoder = device.wgpu_device.create_command_encoder()
+            runs = [record(device, plan, encoder, parts(leaves), parts(targets), seeds)]
+            device.wgpu_device.queue.submit([encoder.finish()])
+        outcome = settle(device, runs)
+        if outcome == "done":
+            return
+        retry(device, outcome, runs[0].plan.strategy, strategy)
+        subgroups = subgroups and outcome != "width"
+
+
+def parts(arrays: Sequence[Array]) -> list[Binding]:
+    return [Binding(a.buffer, a.offset, padded(a.nbytes, ALIGNMENT), ours=a.ours) for a in arrays]
+
+
+def record_pieces(
+    device: Device,
+    problem: Problem,
+    strategy: str,
+    leaves: Sequence[Array],
+    targets: Sequence[Array],
+    seeds: Binding | None,
+    placement: Placement,
+    subgroups: bool,
+) -> list[Run]:
+    """Submit the scan of arrays larger than a binding: pieces of whole blocks, bound where they lie."""
+    from dataclasses import replace
+
+    capabilities = device.capabilities
+    alignment = capabilities.limits["min-storage-buffer-offset-alignment"]
+    limit = capabilities.limits["max-storage-buffer-binding-size"]
+    fields = (*problem.source.fields, *problem.destination.fields)
+    if problem.reverse and any(problem.size * f.storage_bytes % alignment for f in fields):
+        raise ValueError(
+            f"a reversed scan of {problem.size} elements was asked for on the device; pieces of at most {limit} bytes "
+            f"would begin off the {alignment} bytes that {capabilities.summary} binds at. Pad the array, or pass NumPy's"
+        )
+    work = work_of(device, problem)
+    chosen, reason = device.strategy(strategy)
+    tile = tile_shape(work, capabilities, subgroups)
+    unit = tile.tile_size * tile.block
+    length = limit // (unit * max(f.storage_bytes for f in fields)) * unit
+    carries = [device.allocate(4 * work.item_words) for _ in range(2)]
+    runs = []
+    for number, start in enumerate(range(0, problem.size, length)):
+        count = min(length, problem.size - start)
+        last = start + count == problem.size
+        plan = plan_scan(
+            replace(work, carried=start > 0, carry_out=not last),
+            capabilities,
+            chosen,
+            reason,
+            tile=tile,
+            piece=count,
+            placement=placement,
+        )
+        at = problem.size - start - count if problem.reverse else start
+
+        def stretch(array: Array, size: int, at: int = at, count: int = count) -> Binding:
+            return Binding(array.buffer, array.offset + at * size, padded(count * size, ALIGNMENT), ours=array.ours)
+
+        encoder = device.wgpu_device.create_command_encoder()
+        runs.append(
+            record(
+                device,
+                plan,
+                encoder,
+                [stretch(a, f.storage_bytes) for a, f in zip(leaves, problem.source.fields, strict=True)],
+                [stretch(a, f.storage_bytes) for a, f in zip(targets, problem.destination.fields, strict=True)],
+                seeds,
+                Binding(carries[number % 2].buffer, ours=True),
+                Binding(carries[(number + 1) % 2].buffer, ours=True),
+                Origin.at(start, problem.row_length),
+            )
+        )
+        device.wgpu_device.queue.submit([encoder.finish()])
+    return runs
+
+
+# ----- Reports
+
+
+def needs_report(device: Device, plan: ScanPlan) -> bool:
+    """Whether a run of the plan can fail in a way that has to be reckoned with.
+
+    The subgroup size is a property of the compiled kernel: once a report has shown it as planned, it stays so. A wait
+    that ends in vain is reckoned with unless it is published of the vendor's GPUs that workgroups make progress.
+    """
+    capabilities = device.capabilities
+    if any(stage.kernel.subgroups and stage.kernel not in device.proven for stage in plan.stages):
+        return True
+    published = capabilities.adapter_type in PUBLISHED_PROGRESS.get(capabilities.vendor, frozenset())
+    return plan.posts and (not published or capabilities.adapter_type == "CPU")
+
+
+def settle(device: Device, runs: Sequence[Run]) -> str:
+    """Wait for the reports where need be: ``"done"``, ``"timeout"`` or ``"width"``; note the others for `check`."""
+    for run in runs:
+        if not needs_report(device, run.plan):
+            if run.plan.posts:
+                device.unchecked.append(run)
+            continue
+        report = read_report(device, run.state)
+        if run.width_differed(report):
+            return "width"
+        if run.timed_out(report):
+            return "timeout"
+        if len(device.proven) > PROVEN_KEPT:
+            device.proven.clear()
+        device.proven.update(stage.kernel for stage in run.plan.stages)
+    if len(device.unchecked) > UNCHECKED_MOST:
+        check(device)
+    return "done"
+
+
+def read_report(device: Device, state: Any) -> list[int]:
+    report = np.empty(REPORT_BYTES // 4, np.uint32)
+    download(device.wgpu_device, device.pool, state, 0, report)
+    numbers: list[int] = report.tolist()
+    return numbers
+
+
+def check(device: Device) -> None:
+    """Read the reports that nobody has waited for. A later run's failure hides an earlier one's, and tells as much.
+
+    Raises:
+        ProgressTimeoutError: a run gave up waiting.
+    """
+    with guarded(device), device.lock:
+        runs, device.unchecked[:] = list(device.unchecked), []
+        states = {id(run.state): run.state for run in runs}
+        for key, state in states.items():
+            status = read_report(device, state)[STATUS_WORD]
+            failed = [run for run in runs if id(run.state) == key and run.epoch == status]
+            if failed:
+                strategy = failed[0].plan.strategy
+                device.distrust(strategy)
+                raise ProgressTimeoutError(
+                    f"a scan by strategy {strategy!r} on {device.capabilities.summary}, one of the last {len(runs)}, "
+                    "gave up waiting for an earlier tile's post, so arrays computed since the last read or "
+                    'synchronize may be wrong. Compute them again: "auto" now leaves the strategy out'
+                )

@@ -1,0 +1,56 @@
+"""What can go wrong beneath a call: the device is lost, memory runs out, the process was forked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from gpuscan.backends import error_type
+from gpuscan.errors import DeviceLostError, DeviceMemoryError, GpuscanError
+
+if TYPE_CHECKING:
+    from gpuscan.device import Device
+
+_LOST = ("lost", "parent device")  # how wgpu-native and Dawn put it
+
+
+@contextmanager
+def guarded(device: Device) -> Iterator[None]:
+    """Run GPU work; what WebGPU raises comes out as gpuscan's own errors.
+
+    Raises:
+        DeviceLostError: the GPU went away, or the device was opened by another process.
+        DeviceMemoryError: the GPU has no room.
+    """
+    if os.getpid() != device.process:
+        raise DeviceLostError(
+            f"{device.capabilities.summary} was opened by process {device.process}, and this is process "
+            f"{os.getpid()}, forked from it: GPU drivers do not survive a fork. Start workers by "
+            'multiprocessing.get_context("spawn"), or open devices only after the fork'
+        )
+    if device.lost:
+        raise lost_error(device)
+    try:
+        yield
+    except GpuscanError:
+        raise
+    except (error_type(device.wgpu_device), RuntimeError) as error:
+        if isinstance(error, MemoryError):
+            device.memory_cleanup()
+            raise DeviceMemoryError(
+                f"{device.capabilities.summary} ran out of memory ({error}); what was free was given back to it. Let "
+                "go of arrays, or scan in chunks with gpuscan.scan_chunks"
+            ) from error
+        if any(word in str(error).lower() for word in _LOST):
+            device.lost = True
+            raise lost_error(device) from error
+        raise
+
+
+def lost_error(device: Device) -> DeviceLostError:
+    return DeviceLostError(
+        f"{device.capabilities.summary} was lost (a driver reset, or the GPU was removed); arrays on it are gone. Open "
+        "a new gpuscan.Device, or call again without device=: the default device is opened anew"
+    )

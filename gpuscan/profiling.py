@@ -1,0 +1,136 @@
+"""How long the GPU takes: a span for each stage that runs while a profile is open."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpuscan.backends import webgpu
+
+if TYPE_CHECKING:
+    import wgpu
+
+    from gpuscan.device import Device
+    from gpuscan.planning import ScanPlan, Stage
+
+
+@dataclass(frozen=True)
+class Span:
+    """One dispatch.
+
+    Attributes:
+        stage: the stage's name: ``"scan"``, ``"reduce"``, ``"scan_totals"`` or ``"carry"``.
+        strategy: of the plan that it belongs to.
+        elements: that the dispatch works on.
+        gpu_seconds: how long it took; None where the adapter has no timestamps.
+        begin: GPU time at which it began, in seconds from an unknown origin; None without timestamps.
+    """
+
+    stage: str
+    strategy: str
+    elements: int
+    gpu_seconds: float | None
+    begin: float | None
+
+
+class Batch:
+    """The stages of one recorded run, and where their timestamps come to lie."""
+
+    def __init__(self, device: Device, plan: ScanPlan) -> None:
+        usage = webgpu().BufferUsage
+        self._device, self._plan = device, plan
+        self._queries: wgpu.GPUQuerySet | None = None
+        self._spans: list[Span] | None = None
+        self._lock = threading.Lock()
+        if device.capabilities.timestamps:
+            count = 2 * len(plan.stages)
+            wgpu_device = device.wgpu_device
+            self._queries = wgpu_device.create_query_set(type="timestamp", count=count)
+            self._resolved = wgpu_device.create_buffer(size=8 * count, usage=usage.QUERY_RESOLVE | usage.COPY_SRC)
+            self._readable = wgpu_device.create_buffer(size=8 * count, usage=usage.MAP_READ | usage.COPY_DST)
+
+    def writes(self, stage: Stage) -> dict[str, Any] | None:
+        """WebGPU's `timestampWrites` of the pass that the stage has to itself."""
+        if self._queries is None:
+            return None
+        number = 2 * self._plan.stages.index(stage)
+        return {
+            "query_set": self._queries,
+            "beginning_of_pass_write_index": number,
+            "end_of_pass_write_index": number + 1,
+        }
+
+    def resolve(self, encoder: wgpu.GPUCommandEncoder) -> None:
+        """Record, behind the stages, the copy of their timestamps."""
+        if self._queries is not None:
+            count = 2 * len(self._plan.stages)
+            encoder.resolve_query_set(self._queries, 0, count, self._resolved, 0)
+            encoder.copy_buffer_to_buffer(self._resolved, 0, self._readable, 0, 8 * count)
+
+    def spans(self) -> list[Span]:
+        """The stages' spans; waits for the GPU."""
+        with self._lock:
+            if self._spans is None:
+                self._spans = self._read()
+            return self._spans
+
+    def _read(self) -> list[Span]:
+        plan, ticks = self._plan, [None] * 2 * len(self._plan.stages)
+        if self._queries is not None:
+            self._readable.map_sync(webgpu().MapMode.READ)
+            ticks = list(struct.unpack(f"<{len(ticks)}Q", self._readable.read_mapped(copy=True)))
+            self._readable.unmap()
+        tick = self._device.capabilities.timestamp_period * 1e-9
+        spans = []
+        for stage, begin, end in zip(plan.stages, ticks[::2], ticks[1::2], strict=True):
+            seconds = None if begin is None or end is None else (end - begin) * tick
+            at = None if begin is None else begin * tick
+            spans.append(Span(stage.name, plan.strategy, plan.length, seconds, at))
+        return spans
+
+
+class Profile:
+    """What ran on a device between the begin and the end of a ``with device.profile() as p:``."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+
+    @property
+    def spans(self) -> list[Span]:
+        """A span for each stage, in the order recorded; waits for the GPU."""
+        return [span for batch in list(self.batches) for span in batch.spans()]
+
+    @property
+    def gpu_seconds(self) -> float | None:
+        """The spans' time together; None where the adapter has no timestamps."""
+        seconds = [span.gpu_seconds for span in self.spans]
+        return None if None in seconds else sum(s for s in seconds if s is not None)
+
+
+class Profiles:
+    """The profiles that are open on a device; they may nest and overlap, and each gets every span."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._open: list[Profile] = []
+
+    @property
+    def active(self) -> bool:
+        return bool(self._open)
+
+    def open(self) -> Profile:
+        profile = Profile()
+        self._open.append(profile)
+        return profile
+
+    def close(self, profile: Profile) -> None:
+        self._open.remove(profile)
+
+    def batch(self, plan: ScanPlan) -> Batch:
+        """A batch for a run that is being recorded, given to every open profile."""
+        batch = Batch(self._device, plan)
+        for profile in list(self._open):
+            profile.batches.append(batch)
+        return batch

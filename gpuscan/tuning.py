@@ -1,0 +1,119 @@
+"""Tile shapes that `gpuscan tune` found faster here than the planner's own, and the file that keeps them.
+
+One JSON file an adapter, in the user's cache folder. A file that is damaged, unreadable, another adapter's, or of
+shapes that this device cannot run counts as absent; one that cannot be written is done without.
+
+A tile's shape fixes the order of combination, so floats may differ in their last bits between a tuned device and one
+that is not. For each of them the bits stay the same from run to run and under every strategy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import astuple
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from gpuscan._version import __version__
+from gpuscan.kernels import TileShape
+
+if TYPE_CHECKING:
+    from gpuscan.capabilities import Capabilities
+
+Tuned = Mapping[tuple[int, int], TileShape]  # (32-bit words of an item, elements) -> the fastest shape for them
+
+UNTUNED: Tuned = MappingProxyType({})
+WORDS_TUNED = (1, 2, 4)
+MOST_STEPS, MOST_CHUNK_WORDS = 64, 256  # of a shape that is believed
+LEAST_WORKGROUP = 32  # invocations
+
+
+def nearest(tuned: Tuned, words: int, length: int) -> TileShape | None:
+    """The shape tuned for items of so many words at the nearest length; None under half the shortest."""
+    lengths = sorted(at for width, at in tuned if width == words)
+    if not lengths or 2 * length < lengths[0]:
+        return None
+    return tuned[words, min(lengths, key=lambda at: abs(math.log2(at / length)))]
+
+
+def load(capabilities: Capabilities) -> Tuned:
+    """The shapes kept for this adapter; empty where there are none."""
+    key = _key(capabilities)
+    try:
+        kept = json.loads(_path(key).read_text(encoding="utf-8"))
+        if kept["key"] != key:
+            return UNTUNED
+        return MappingProxyType(dict(_entry(row, capabilities) for row in kept["shapes"]))
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return UNTUNED
+
+
+def store(capabilities: Capabilities, tuned: Tuned) -> Path | None:
+    """Keep the shapes, whole or not at all; where they were written, or None where they could not be."""
+    key = _key(capabilities)
+    rows = [[words, length, *astuple(tile)] for (words, length), tile in sorted(tuned.items())]
+    text = json.dumps({"key": key, "shapes": rows}, indent=1)
+    with suppress(OSError):
+        path = _path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".tmp")
+        try:
+            with open(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(temporary, path)
+            return path
+        except OSError:
+            os.unlink(temporary)
+            raise
+    return None
+
+
+def runs_on(tile: TileShape, words: int, capabilities: Capabilities) -> bool:
+    """Whether a device can run a tile of this shape over items of so many words."""
+    limits = capabilities.limits
+    size = tile.workgroup_size
+    return (
+        LEAST_WORKGROUP <= size <= limits["max-compute-invocations-per-workgroup"]
+        and size <= limits["max-compute-workgroup-size-x"]
+        and size & (size - 1) == 0
+        and 4 * words * (size + 64) <= limits["max-compute-workgroup-storage-size"]
+        and tile.subgroup_size in (0, capabilities.subgroup_size)
+        and tile.subgroup_size <= size
+        and 1 <= tile.steps <= (MOST_STEPS if tile.subgroup_size else 1)
+        and 1 <= tile.chunk <= MOST_CHUNK_WORDS // words
+        and tile.chunk & (tile.chunk - 1) == 0
+    )
+
+
+def _entry(row: list[Any], capabilities: Capabilities) -> tuple[tuple[int, int], TileShape]:
+    """One row of the file.
+
+    Raises:
+        ValueError, TypeError: it is not one, or its shape does not run here.
+    """
+    words, length, *shape = row
+    if any(type(number) is not int for number in row):
+        raise TypeError(f"expected integers, found {row!r}")
+    tile = TileShape(*shape)
+    if words not in WORDS_TUNED or length < 1 or not runs_on(tile, words, capabilities):
+        raise ValueError(f"{row!r} is no shape for {capabilities.summary}")
+    return (words, length), tile
+
+
+def _key(capabilities: Capabilities) -> dict[str, Any]:
+    names = ("summary", "name", "vendor", "driver", "backend", "adapter_type", "implementation", "subgroup_size")
+    return {name: getattr(capabilities, name) for name in names} | {"gpuscan": __version__}
+
+
+def _path(key: dict[str, Any]) -> Path:
+    import platformdirs
+
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    return Path(platformdirs.user_cache_dir("gpuscan")) / "tuning" / f"{digest}.json"

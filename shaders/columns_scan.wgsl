@@ -1,0 +1,60 @@
+{#- One pass over an array (outer, n, inner), scanned along n where neighbours in memory are columns: load a tile of
+    some rows and columns, scan it down the rows, learn each column's prefix, store.
+    in:  the source, the seeds where there are any, the tile state
+    out: the destination
+    The strategies are those of scan.wgsl. Every column is a scan of its own, so lanes exchange nothing sideways. -#}
+{% include "parts/header.wgsl" %}
+{% include "parts/element.wgsl" %}
+{% include "parts/operator.wgsl" %}
+{% include "parts/columns_load_store.wgsl" %}
+{% include "parts/columns_tile.wgsl" %}
+{% include "parts/columns_prefix_" ~ kernel.strategy ~ ".wgsl" %}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+) {
+    let tile = tile_of(invocation, workgroup, grid);
+    if (tile >= params.tiles) {
+        return;
+    }
+    let lane = invocation % COLUMNS;
+    let group = invocation / COLUMNS;
+    let place = place_of(tile, lane);
+    let first = place.first_row + group * ROWS;
+
+    // 1. Load every row, so that all reads are under way together.
+{% for row in range(kernel.tile.rows) %}
+    let loaded{{ row }} = load_row(place, first + {{ row }}u);
+{% endfor %}
+
+    // 2. Scan down the rows in registers, then over the groups of rows.
+    let local0 = loaded0;
+{% for row in range(1, kernel.tile.rows) %}
+    let local{{ row }} = join_chunks(local{{ row - 1 }}, loaded{{ row }});
+{% endfor %}
+    let sums = scan_groups(lane, group, local{{ kernel.tile.rows - 1 }});
+
+    // 3. Learn what comes before the tile in each column.
+    let prefix = learn_prefix(invocation, tile, sums.aggregate);
+    if (!prefix.learned) {
+        return;
+    }
+    let lead = pick_chunk(prefix.known, pick_chunk(group > 0u, join_chunks(prefix.chunk, sums.lead), prefix.chunk), sums.lead);
+    let known = prefix.known || group > 0u;
+
+    // 4. Store every element once.
+{% for row in range(kernel.tile.rows) %}
+{% if kernel.exclusive %}
+{% if row == 0 %}
+    store_row(place, first, lead);
+{% else %}
+    store_row(place, first + {{ row }}u, pick_chunk(known, join_chunks(lead, local{{ row - 1 }}), local{{ row - 1 }}));
+{% endif %}
+{% else %}
+    store_row(place, first + {{ row }}u, pick_chunk(known, join_chunks(lead, local{{ row }}), local{{ row }}));
+{% endif %}
+{% endfor %}
+}

@@ -1,0 +1,28 @@
+{#- The source and destination arrays and the seeds, and the maps fused into load and store.
+    Comes in: kernel.arrays, kernel.before, kernel.after. -#}
+// ----- Arrays
+{% for array in kernel.arrays %}
+@group(0) @binding({{ array.binding }}) var<storage, {{ array.access }}> {{ array.name }}: array<{{ array.vector }}>;
+{% endfor %}
+{% if kernel.seeded %}
+@group(0) @binding({{ kernel.seed_binding }}) var<storage, read> seeds: array<u32>;  // an element's words for each row
+{% endif %}
+
+{% if kernel.float_conversions %}
+{% include "parts/small_floats.wgsl" %}
+{% endif %}
+{% if kernel.before %}
+// The map that is fused into the load.
+{{ kernel.before.source }}
+{% endif %}
+{% if kernel.after %}
+// The map that is fused into the store.
+{{ kernel.after.source }}
+{% endif %}
+{% if kernel.seeded %}
+// What comes before a row's first element: `initial`, or the identity of an exclusive scan.
+fn seed(row: u32) -> Element {
+    let at = row * {{ kernel.element.words }}u;
+    return {{ kernel.seed_expression() }};
+}
+{% endif %}

@@ -1,0 +1,33 @@
+{#- A chunk: one row of the CHUNK neighbouring columns that an invocation takes. Tiles are numbered row by row: all
+    tiles of the first rows, then all of the next, so that a tile comes long after the one above it. -#}
+// ----- Columns
+const COLUMNS = {{ kernel.tile.columns }}u;  // invocations side by side
+const GROUPS = {{ kernel.tile.groups }}u;  // invocations one below the other
+const ROWS = {{ kernel.tile.rows }}u;  // rows that an invocation takes
+
+alias Chunk = array<Item, {{ kernel.tile.chunk }}>;
+
+fn join_chunks(a: Chunk, b: Chunk) -> Chunk {
+    return Chunk(
+{% for column in range(kernel.tile.chunk) %}
+        join(a[{{ column }}], b[{{ column }}]),
+{% endfor %}
+    );
+}
+
+fn pick_chunk(condition: bool, yes: Chunk, no: Chunk) -> Chunk {
+    return Chunk(
+{% for column in range(kernel.tile.chunk) %}
+        pick(condition, yes[{{ column }}], no[{{ column }}]),
+{% endfor %}
+    );
+}
+
+// Strips of columns, COLUMNS * CHUNK wide, over all outer arrays: a chain of tiles runs down each.
+fn strips_of_inner() -> u32 {
+    return (params.inner + COLUMNS * CHUNK - 1u) / (COLUMNS * CHUNK);
+}
+
+fn chains_of_columns() -> u32 {
+    return params.length / (params.row_length * params.inner) * strips_of_inner();
+}

@@ -1,0 +1,20 @@
+{#- The prefix by look-back; a workgroup that has waited long enough reduces the late tile itself and posts its
+    aggregates, by the same tree, so with the same bits (Smith, Levien & Owens 2025). -#}
+{% include "parts/columns_look_back.wgsl" %}
+
+fn learn_prefix(invocation: u32, tile: u32, aggregate: Chunk) -> Prefix {
+    post_columns(invocation, tile, aggregate);
+    var late = share_look_back(invocation, tile, aggregate);
+    while (late != NO_TILE) {  // each turn posts one tile's aggregates more
+        let reduced = reduce_tile(late, invocation);
+        if (invocation < COLUMNS) {
+            write_chunk(post_of(late, invocation, AGGREGATE), reduced);
+        }
+        storageBarrier();
+        late = share_look_back(invocation, tile, aggregate);
+    }
+    if (late != NO_TILE && invocation == 0u) {  // the loop was left by force
+        report_timeout();
+    }
+    return Prefix(late == NO_TILE, tile >= chains_of_columns(), shared_prefix[invocation % COLUMNS]);
+}

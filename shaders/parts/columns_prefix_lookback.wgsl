@@ -1,0 +1,11 @@
+{#- The prefix by look-back. A wait that outlasts its bound is reported, and the tile writes nothing. -#}
+{% include "parts/columns_look_back.wgsl" %}
+
+fn learn_prefix(invocation: u32, tile: u32, aggregate: Chunk) -> Prefix {
+    post_columns(invocation, tile, aggregate);
+    let learned = share_look_back(invocation, tile, aggregate) == NO_TILE;
+    if (!learned && invocation == 0u) {
+        report_timeout();
+    }
+    return Prefix(learned, tile >= chains_of_columns(), shared_prefix[invocation % COLUMNS]);
+}

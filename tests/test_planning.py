@@ -1,0 +1,256 @@
+"""Plans: tiles that fit the adapter, dispatches that cover the array, and the same plan for the same question."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuscan.capabilities import Capabilities
+from gpuscan.elements import LEAF, SCALARS, Structure, element_of
+from gpuscan.errors import GpuscanError
+from gpuscan.kernels import TileShape
+from gpuscan.operators import combine_code, operator
+from gpuscan.planning import LENGTH_LIMIT, Work, grid_of, least_chunk, plan_scan, tile_shape
+from gpuscan.templates import render_kernel
+from tests import fakes
+
+NEWEST = operator(lambda l, r: r, name="newest")
+LIMITS = {
+    "max-compute-invocations-per-workgroup": 1024,
+    "max-compute-workgroup-size-x": 1024,
+    "max-compute-workgroup-storage-size": 32768,
+    "max-compute-workgroups-per-dimension": 65535,
+}
+
+
+def capabilities(**changes: Any) -> Capabilities:
+    """A discrete GPU, with the limits that planning reads."""
+    return fakes.capabilities(**({"limits": LIMITS} | changes))
+
+
+def software(**changes: Any) -> Capabilities:
+    return capabilities(**({"adapter_type": "CPU", "subgroup_sizes": (8,), "subgroup_size": 8} | changes))
+
+
+def work(*dtypes: str, shapes: Any = None, rows: int = 1, row_length: int = 1000, **options: Any) -> Work:
+    """The scan of a bundle of these dtypes, or of single values."""
+    names = dtypes or ("float32",)
+    structure = LEAF if len(names) == 1 else Structure("tuple", tuple(range(len(names))), (LEAF,) * len(names))
+    element = element_of([SCALARS[name].dtype for name in names], structure, shapes)
+    code = combine_code(NEWEST, element, native_int64=True)
+    fields: dict[str, Any] = {"source": element, "element": element, "destination": element}
+    return Work(
+        **(fields | {"operator_name": "newest", "combine": code, "rows": rows, "row_length": row_length} | options)
+    )
+
+
+WORKS = st.builds(
+    lambda dtypes, rows, row_length, reverse: work(*dtypes, rows=rows, row_length=row_length, reverse=reverse),
+    st.lists(st.sampled_from(sorted(SCALARS)), min_size=1, max_size=5),
+    st.sampled_from([1, 2, 1000]),
+    st.integers(1, 1 << 20),
+    st.booleans(),
+)
+ADAPTERS = st.builds(
+    lambda kind, size, most, room: capabilities(
+        adapter_type=kind,
+        subgroup_size=size,
+        limits=LIMITS
+        | {
+            "max-compute-invocations-per-workgroup": most,
+            "max-compute-workgroup-size-x": most,
+            "max-compute-workgroup-storage-size": room,
+        },
+    ),
+    st.sampled_from(["DiscreteGPU", "IntegratedGPU", "CPU"]),
+    st.sampled_from([0, 4, 8, 16, 32, 64, 128]),
+    st.sampled_from([128, 256, 1024]),
+    st.sampled_from([16384, 32768, 65536]),
+)
+
+
+# ----- Tiles
+
+
+@given(WORKS, ADAPTERS)
+def test_a_tile_fits_the_adapter_and_the_element(asked: Work, adapter: Capabilities) -> None:
+    tile = tile_shape(asked, adapter)
+    assert tile == tile_shape(asked, adapter)
+    size = tile.workgroup_size
+    assert size & (size - 1) == 0
+    assert size <= adapter.limits["max-compute-invocations-per-workgroup"]
+    assert tile.subgroup_size in (0, adapter.subgroup_size)
+    if tile.subgroup_size:
+        assert size % tile.subgroup_size == 0
+    else:
+        assert tile.steps == 1
+    for field in (*asked.source.fields, *asked.destination.fields):
+        assert tile.chunk * field.storage_bytes % 4 == 0, "a chunk fills whole words of storage"
+    scratch = 4 * asked.item_words * (size + 2 * tile.subgroups_per_workgroup + 1)
+    assert scratch <= adapter.limits["max-compute-workgroup-storage-size"]
+
+
+def test_chunks_fill_whole_words() -> None:
+    chunks = {name: least_chunk(work(name)) for name in ("int8", "float16", "uint32", "int64", "bool")}
+    assert chunks == {"int8": 4, "float16": 2, "uint32": 1, "int64": 1, "bool": 4}
+    assert least_chunk(work("int8", "int32")) == 4
+    assert least_chunk(work("uint8", shapes=[(3,)])) == 4
+    assert least_chunk(work("uint8", shapes=[(2,)])) == 2
+
+
+def test_large_arrays_get_large_tiles_on_a_gpu() -> None:
+    steps = [tile_shape(work(row_length=2**log), capabilities()).steps for log in (10, 20, 22, 25, 28)]
+    assert steps == sorted(steps)
+    assert steps[0] == 1
+    assert steps[-1] > 4
+    tile = tile_shape(work(row_length=2**28), capabilities())
+    assert (tile.subgroup_size, tile.chunk) == (32, 4)  # sixteen bytes a lane, neighbours side by side
+
+
+def test_software_adapters_get_long_chunks_and_no_subgroups() -> None:
+    tile = tile_shape(work(row_length=2**22), software())
+    assert tile.subgroup_size == 0
+    assert tile.chunk >= 32
+    assert tile_shape(work(row_length=10), software()).chunk == 1
+
+
+def test_subgroups_can_be_left_out() -> None:
+    assert tile_shape(work(), capabilities(), subgroups=False).subgroup_size == 0
+    plan = plan_scan(work(), capabilities(), "lookback", "", subgroups=False)
+    assert not plan.stages[0].kernel.subgroups
+
+
+def test_a_shape_that_is_passed_is_taken() -> None:
+    tile = TileShape(64, 32, 3, 2)
+    plan = plan_scan(work(row_length=10_000), capabilities(), "fallback", "", tile=tile)
+    assert plan.tile == tile
+    assert plan.tiles == math.ceil(10_000 / (64 * 3 * 2))
+
+
+# ----- Dispatches
+
+
+@given(st.integers(1, 2**31), st.sampled_from([65535, 1024, 7]))
+def test_a_grid_covers_the_tiles(tiles: int, limit: int) -> None:
+    tiles = min(tiles, limit * limit)
+    x, y, z = grid_of(tiles, limit)
+    assert x * y * z >= tiles
+    assert max(x, y, z) <= limit
+    assert x * y - tiles < y, "and hardly more"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "stages"),
+    [("three_dispatch", ["reduce", "scan_totals", "scan"]), ("lookback", ["scan"]), ("fallback", ["scan"])],
+)
+def test_stages_of_each_strategy(strategy: str, stages: list[str]) -> None:
+    plan = plan_scan(work(row_length=10**6), capabilities(), strategy, "because")
+    assert [stage.name for stage in plan.stages] == stages
+    assert (plan.strategy, plan.reason, plan.length) == (strategy, "because", 10**6)
+    assert plan.tiles * plan.tile.tile_size >= 10**6 > (plan.tiles - 1) * plan.tile.tile_size
+    assert plan.stages[-1].grid == (plan.tiles, 1, 1)
+    assert {stage.kernel.tile for stage in plan.stages} == {plan.tile}, "one shape, one order of combination"
+
+
+@given(WORKS, ADAPTERS, st.sampled_from(["three_dispatch", "lookback", "fallback"]))
+def test_a_plan_is_a_pure_function(asked: Work, adapter: Capabilities, strategy: str) -> None:
+    plan, again = (plan_scan(asked, adapter, strategy, "") for _ in range(2))
+    assert plan == again
+    assert [hash(stage.kernel) for stage in plan.stages] == [hash(stage.kernel) for stage in again.stages]
+    items = 2 * plan.tiles if plan.posts else plan.tiles
+    assert plan.state_bytes >= 4 * items * asked.item_words
+
+
+def test_the_tile_shape_is_the_same_under_every_strategy() -> None:
+    for length in (100, 10**5, 10**8):
+        plans = [
+            plan_scan(work(row_length=length), capabilities(), strategy, "")
+            for strategy in ("three_dispatch", "lookback", "fallback")
+        ]
+        assert len({plan.tile for plan in plans}) == 1
+
+
+def test_an_empty_array_still_has_a_tile() -> None:
+    assert plan_scan(work(row_length=0), capabilities(), "lookback", "").tiles == 1
+
+
+def test_arrays_past_32_bit_indices_are_refused() -> None:
+    with pytest.raises(GpuscanError, match=rf"{LENGTH_LIMIT} elements.*scan_chunks"):
+        plan_scan(work(row_length=LENGTH_LIMIT), capabilities(), "lookback", "")
+    plan_scan(work(row_length=LENGTH_LIMIT - 1), capabilities(), "lookback", "")
+
+
+def test_waits_are_bounded() -> None:
+    for strategy in ("lookback", "fallback"):
+        for adapter in (
+            capabilities(),
+            capabilities(spins_per_second=1.0),
+            capabilities(spins_per_second=1e12),
+            software(),
+        ):
+            plan = plan_scan(work(), adapter, strategy, "")
+            assert plan.spin_rounds >= 1
+            assert plan.stages[0].kernel.spins_per_round >= 1
+            polls = plan.spin_rounds * plan.stages[0].kernel.spins_per_round
+            if adapter.adapter_type == "CPU":
+                assert polls < 65_535, "llvmpipe leaves loops there"
+            else:
+                assert polls <= max(16, adapter.spins_per_second) * 2
+
+
+# ----- Reading backwards
+
+
+def test_vectors_only_where_the_last_element_ends_one() -> None:
+    def width(*dtypes: str, length: int, reverse: bool = True) -> int:
+        asked = work(*dtypes, row_length=length, reverse=reverse)
+        return plan_scan(asked, capabilities(), "lookback", "").stages[-1].kernel.width
+
+    assert [width("uint32", length=length) for length in (8, 10, 11)] == [4, 2, 1]
+    assert width("uint32", length=11, reverse=False) == 4
+    assert width("int8", length=17) == 1
+    assert width("int8", "uint64", length=16) == 4
+
+
+# ----- Kernels
+
+
+@pytest.mark.parametrize("size", [0, 4, 8, 16, 32, 64, 128])
+@pytest.mark.parametrize("strategy", ["three_dispatch", "lookback", "fallback"])
+def test_templates_render_for_every_subgroup_size(size: int, strategy: str) -> None:
+    """Sizes that no adapter here has, too: no variable is missing, and no line left over from Jinja."""
+    adapter = capabilities(subgroup_size=size, subgroup_sizes=(size,) if size else ())
+    plan = plan_scan(work("int16", "float32", rows=3, row_length=70_000, exclusive=True), adapter, strategy, "")
+    for stage in plan.stages:
+        text = render_kernel(stage.kernel)
+        assert "{%" not in text
+        assert "{{" not in text
+        assert "fn main(" in text
+        assert ("subgroup_size" in text) == (size > 0 and stage.name != "scan_totals")
+        assert "enable subgroups" not in text
+    dawn = replace(plan.stages[-1].kernel, dawn=True)
+    assert ("enable subgroups;" in render_kernel(dawn)) == (size > 0)
+
+
+def test_bindings_are_numbered_once() -> None:
+    asked = work("int16", "float32", rows=3, row_length=70_000, initial=True, carried=True)
+    for strategy in ("three_dispatch", "lookback", "fallback"):
+        for stage in plan_scan(asked, capabilities(), strategy, "").stages:
+            numbers = [array.binding for array in stage.kernel.bindings]
+            assert len(set(numbers)) == len(numbers)
+            assert 0 not in numbers, "the parameters' own"
+            text = render_kernel(stage.kernel)
+            assert sorted(numbers) == [n for n in range(max(numbers) + 1) if f"@binding({n}) var<storage" in text]
+
+
+def test_block_is_no_wider_than_the_workgroup() -> None:
+    assert [TileShape(size, 0, 1, 1).block for size in (8, 16, 32, 256)] == [8, 16, 32, 32]
+    assert TileShape(256, 32, 4, 4).tile_size == 256 * 4 * 4
+    assert TileShape(256, 32, 4, 4).subgroups_per_workgroup == 8
+    assert np.log2(TileShape(64, 0, 1, 2).tile_size) == 7
