@@ -117,6 +117,7 @@ def probe(as_json: bool) -> None:
 @click.option("--dtype", callback=_dtype, help="What to combine in and write; else the input's.")
 @_device_option
 @_strategy_option
+@click.option("--profile", is_flag=True, help="Print how long each stage took on the GPU.")
 def scan(
     source: Path,
     target: Path,
@@ -127,6 +128,7 @@ def scan(
     dtype: np.dtype[Any] | None,
     device: Device | str | None,
     strategy: str,
+    profile: bool,
 ) -> None:
     """Scan the array in IN.npy and write the result to OUT.npy, which may be the same file."""
     import gpuscan
@@ -138,17 +140,66 @@ def scan(
         raise click.BadParameter(f"there is no folder {target.parent}", param_hint="'OUT.npy'")
     if dtype is not None and dtype.kind == "V":
         raise click.BadParameter(f".npy files cannot hold {dtype}; write float32", param_hint="'--dtype'")
+    if profile and device == "numpy":
+        raise click.BadParameter("NumPy runs nothing on a GPU", param_hint="'--profile'")
     array = _read(source)
+    options = {
+        "axis": axis,
+        "exclusive": exclusive,
+        "reverse": reverse,
+        "dtype": dtype,
+        "device": device,
+        "strategy": strategy,
+    }
     try:
-        result = gpuscan.scan(
-            array, op, axis=axis, exclusive=exclusive, reverse=reverse, dtype=dtype, device=device, strategy=strategy
-        )
+        with _profiled(device) if profile else nullcontext():
+            if array.nbytes > STREAMED_BYTES and device != "numpy":
+                with _progress_bar(array.nbytes) as progress:
+                    scan_to_file(array, target, op, progress, **options)
+                return
+            result = gpuscan.scan(array, op, **options)
     except gpuscan.GpuscanError:
         raise
+    except OSError as error:
+        raise click.ClickException(f"{target} cannot be written: {error.strerror}") from error
     except (TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from error  # the options do not go with this array
     del array
     _write(target, result)
+
+
+@contextmanager
+def _progress_bar(total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error, where someone looks at it: bytes, rate and time left."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
+@contextmanager
+def _profiled(device: Device | str | None) -> Iterator[None]:
+    """Print, at the end, how long each stage took on the GPU."""
+    from rich.console import Console
+    from rich.table import Table
+
+    import gpuscan
+
+    chosen = device if isinstance(device, gpuscan.Device) else gpuscan.default_device()
+    with chosen.profile() as profile:
+        yield
+    table = Table("stage", "strategy", "dispatches", "elements", "GPU time")
+    spans = profile.spans
+    for stage, strategy in dict.fromkeys((span.stage, span.strategy) for span in spans):
+        alike = [span for span in spans if (span.stage, span.strategy) == (stage, strategy)]
+        seconds = [span.gpu_seconds for span in alike if span.gpu_seconds is not None]
+        time = f"{sum(seconds) * 1e3:.3f} ms" if seconds else "no timestamps"
+        table.add_row(stage, strategy, str(len(alike)), str(sum(span.elements for span in alike)), time)
+    Console(highlight=False).print(table)
 
 
 @commands.command()
@@ -353,6 +404,34 @@ def bench(
         raise click.ClickException("wrong: " + "; ".join(f"{m.name}, {m.case.series}, {m.case.size}" for m in wrong))
 
 
+@commands.command()
+@_device_option
+@click.option("--seconds", type=click.FloatRange(min=1), default=55.0, show_default=True, help="How long to search.")
+@click.option("--reset", is_flag=True, help="Search nothing: forget what was found before.")
+def tune(device: Device | str | None, seconds: float, reset: bool) -> None:
+    """Search the fastest tile shapes on the device and keep them for later scans. Floats may round differently then."""
+    from rich.console import Console
+
+    import gpuscan
+    from gpuscan import tuning
+    from gpuscan.bench.search import search, tuned_from
+    from gpuscan.bench.table import tuning_table
+
+    if device == "numpy":
+        raise click.BadParameter("NumPy runs in no tiles", param_hint="'--device'")
+    chosen = device if isinstance(device, gpuscan.Device) else gpuscan.default_device()
+    capabilities = chosen.capabilities
+    found = []
+    if not reset:
+        with Console(stderr=True).status("") as status:
+            found = list(search(chosen, seconds, lambda what: status.update(f"tuning {what}")))
+        Console(highlight=False).print(tuning_table(found))
+    path = tuning.store(capabilities, tuned_from(found))
+    if path is None:
+        raise click.ClickException("the user's cache folder cannot be written, so nothing was kept")
+    click.echo(f"{'Forgot' if reset else 'Kept'} the shapes for {capabilities.summary} in {path}")
+
+
 # ----- Files
 
 
@@ -372,16 +451,11 @@ def _write(path: Path, array: np.ndarray[Any, Any]) -> None:
     """Write beside the file and rename: it is there whole or not at all."""
     import numpy as np
 
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with open(partial, "xb") as file:
+        with written_beside(path) as partial, open(partial, "xb") as file:
             np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
-        os.replace(partial, path)
     except OSError as error:
         raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
 
 
 # ----- What `probe` shows

@@ -1,7 +1,8 @@
 """Parallel prefix scans for any associative operator, on any GPU, through WebGPU."""
 
 from gpuscan._version import __version__
-from gpuscan.api import scan
+from gpuscan.api import scan, scan_chunks
+from gpuscan.arrays import Array
 from gpuscan.checking import check_associative
 from gpuscan.device import Device, default_device, devices
 from gpuscan.errors import (
@@ -14,14 +15,17 @@ from gpuscan.errors import (
     StrategyError,
     UnsupportedDtypeError,
 )
+from gpuscan.memory import MemoryUsage
 from gpuscan.operators import Operator, operator, wgsl_operator
 
 __all__ = [
     "AdapterNotFoundError",
+    "Array",
     "Device",
     "DeviceLostError",
     "DeviceMemoryError",
     "GpuscanError",
+    "MemoryUsage",
     "Operator",
     "OperatorError",
     "ProgressTimeoutError",
@@ -33,5 +37,6 @@ __all__ = [
     "devices",
     "operator",
     "scan",
+    "scan_chunks",
     "wgsl_operator",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -116,6 +116,59 @@ def scan(
 
         rows = run(chosen, problem, strategy, outputs=outputs)
     return deliver(problem, rows, outputs, out, x)
+
+
+def scan_chunks(
+    chunks: Iterable[Any],
+    op: Any = "add",
+    *,
+    exclusive: bool = False,
+    initial: Any = None,
+    dtype: Any = None,
+    before: Callable[[Any], Any] | None = None,
+    after: Callable[[Any], Any] | None = None,
+    device: Device | str | None = None,
+    strategy: str = "auto",
+) -> Iterator[Any]:
+    """The scan of a row that comes in chunks: ``scan(concatenate(chunks))``, chunk by chunk, with the same bits.
+
+    A few chunks are under way at a time, so the row may be larger than memory. Results come once the GPU has a piece
+    full, or the chunks end: a chunk's may come after later chunks were taken.
+
+    Args:
+        chunks: an iterable of 1-D arrays of any lengths, or of bundles, all of one dtype.
+        op, exclusive, initial, dtype, before, after, device, strategy: as in `scan`.
+
+    Yields:
+        For each chunk an array of its length, or the bundle of them, in order.
+
+    Raises:
+        ValueError: a chunk has several axes.
+        TypeError: a chunk has another dtype than the first one.
+        GpuscanError: as `scan` does.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> chunks = (np.full(n, n, np.uint32) for n in (1, 2, 3))
+        >>> [part.tolist() for part in gs.scan_chunks(chunks)]
+        [[1], [3, 5], [8, 11, 14]]
+    """
+    from gpuscan.chunks import scan_in_chunks, scan_on_cpu
+
+    options: dict[str, Any] = {
+        "axis": None,
+        "exclusive": exclusive,
+        "reverse": False,
+        "initial": initial,
+        "dtype": dtype,
+        "before": before,
+        "after": after,
+    }
+    chosen = resolve_device(device)
+    if chosen is None:
+        return scan_on_cpu(chunks, op, options)
+    return scan_in_chunks(chunks, op, chosen, strategy, options)
 
 
 def check_out(out: Any, problem: Problem) -> list[np.ndarray[Any, Any]]:

@@ -310,25 +310,27 @@ def suite(quick: bool = False) -> list[Case]:
     """The cases, each once, in a fixed order: every feature of every kind.
 
     The full suite has each under every strategy, elements and operators in many layouts, and larger sizes. The quick
-    one has each under ``"auto"`` and one other strategy, in turn.
+    one has each under ``"auto"``, and all but the operators under one other strategy, in turn.
     """
-    plain = [(element, default_operator(element)) for element in ELEMENTS]
-    features: list[tuple[str, str, str, int]] = []
-    for index, (element, name) in enumerate(plain):
-        features += [(element, name, layout, LENGTH) for layout in _some(list(LAYOUTS), index, quick)]
+    others = list(IMPLEMENTED)
+    cases: dict[Case, None] = {}
+
+    def add(strategies: list[str], *feature: Any) -> None:
+        cases.update(dict.fromkeys(Case(strategy, *feature) for strategy in ["auto", *strategies]))
+
+    for turn, element in enumerate(ELEMENTS):
+        for layout in _some(list(LAYOUTS), turn, quick):
+            add(_some(others, turn, quick), element, default_operator(element), layout, LENGTH)
     for name, tested in OPERATORS.items():
         for layout in ["inclusive"] if quick else ["inclusive", "exclusive", "long rows"]:
-            features += [(element, name, layout, LENGTH) for element in tested.elements]
-    features += [("uint32", "add", layout, LENGTH) for layout in LAYOUTS]
-    features += [("uint32", "add", "inclusive", size) for size in SIZES]
-    if not quick:
-        features += [(PAIR, default_operator(PAIR), "inclusive", size) for size in SIZES + LARGE_SIZES]
-        features += [("uint32", "add", "inclusive", size) for size in LARGE_SIZES]
-    return [
-        Case(strategy, *feature)
-        for index, feature in enumerate(dict.fromkeys(features))
-        for strategy in ["auto", *_some(list(IMPLEMENTED), index, quick)]
-    ]
+            for element in tested.elements:
+                add([] if quick else others, element, name, layout, LENGTH)
+    for turn, layout in enumerate(LAYOUTS):
+        add(_some(others, turn, quick), "uint32", "add", layout, LENGTH)
+    for element in ["uint32"] if quick else ["uint32", PAIR]:
+        for turn, size in enumerate(SIZES if quick else SIZES + LARGE_SIZES):
+            add(_some(others, turn, quick), element, default_operator(element), "inclusive", size)
+    return list(cases)
 
 
 def _some(choices: list[str], turn: int, quick: bool) -> list[str]:

@@ -76,6 +76,7 @@ class Device:
         )
         self.capabilities: Capabilities = probe(self._adapter, self.wgpu_device)
         self.process = os.getpid()
+        self.usage = webgpu().BufferUsage  # flags of buffers
         self.lost = False
         self.tile_state = TileState(self.wgpu_device)
         self.bind_groups = BindGroups(self.wgpu_device)
@@ -262,7 +263,7 @@ class Device:
 
     def allocate(self, nbytes: int) -> Allocation:
         """Memory for an array; it goes back to the pool when nobody holds the allocation any more."""
-        flags = webgpu().BufferUsage
+        flags = self.usage
         return self.pool.lend(nbytes, flags.STORAGE | flags.COPY_SRC | flags.COPY_DST)
 
     @cached_property

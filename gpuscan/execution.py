@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from gpuscan.device import Device
     from gpuscan.planning import ScanPlan, Stage
 
-# length, tiles, epoch, spin_rounds, row_length, first_row, row_offset: see shaders/parts/header.wgsl
-PARAMS = struct.Struct("<7I")
+# length, tiles, epoch, spin_rounds, row_length, first_row, row_offset, inner: see shaders/parts/header.wgsl
+PARAMS = struct.Struct("<8I")
 PARAMS_BYTES = PARAMS.size
 LAST_EPOCH = 0xFFFF  # epochs are 16 bits and begin at 1: see shaders/parts/tile_state.wgsl
 BIND_GROUPS_KEPT = 512
@@ -95,7 +95,6 @@ class TileState:
 
     def begin(self, plan: ScanPlan) -> tuple[wgpu.GPUBuffer, int]:
         """The buffer and the epoch for one run of the plan."""
-        usage = webgpu().BufferUsage.STORAGE | webgpu().BufferUsage.COPY_SRC
         with self._lock:
             if self._epoch == LAST_EPOCH:
                 self._posts = self._totals = None  # a new buffer is all zeros
@@ -103,6 +102,7 @@ class TileState:
             self._epoch += 1
             buffer = self._posts if plan.posts else self._totals
             if buffer is None or buffer.size < plan.state_bytes:
+                usage = webgpu().BufferUsage.STORAGE | webgpu().BufferUsage.COPY_SRC
                 size = max(plan.state_bytes, 2 * buffer.size if buffer else 1 << 16)
                 buffer = self._device.create_buffer(size=-(-size // 16) * 16, usage=usage)
                 if plan.posts:
@@ -205,9 +205,8 @@ def record(
     """
     state, epoch = device.tile_state.begin(plan)
     origin = origin or Origin(0, 0, plan.row_length)
-    params = PARAMS.pack(
-        plan.length, plan.tiles, epoch, plan.spin_rounds, origin.row_length, origin.first_row, origin.row_offset
-    )
+    place = origin.row_length, origin.first_row, origin.row_offset
+    params = PARAMS.pack(plan.length, plan.tiles, epoch, plan.spin_rounds, *place, plan.inner)
     uniform = None
     if length is not None:
         uniform = record_length(device, plan, encoder, length, params)
@@ -263,8 +262,8 @@ class Length:
     offset: int = 0
 
 
-GRID_WORD = 8  # of shaders/length.wgsl's buffer: the parameters, the length's place, then the grid
-CALL = struct.Struct("<12I")
+GRID_WORD = 12  # of shaders/length.wgsl's buffer: the parameters, the length's place, then the grid
+CALL = struct.Struct("<16I")
 
 
 def record_length(
@@ -274,7 +273,7 @@ def record_length(
     usage = webgpu().BufferUsage
     alignment = device.capabilities.limits["min-storage-buffer-offset-alignment"]
     start = length.offset // alignment * alignment
-    words = [*PARAMS.unpack(params), (length.offset - start) // 4, 0, 0, 0, 0]
+    words = [*PARAMS.unpack(params), (length.offset - start) // 4, *[0] * 7]
     call = device.wgpu_device.create_buffer_with_data(
         data=CALL.pack(*words), usage=usage.STORAGE | usage.UNIFORM | usage.INDIRECT
     )

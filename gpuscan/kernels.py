@@ -18,6 +18,7 @@ SPINS_PER_ROUND = 4096  # long waits are loops of short ones
 STATE_HEADER_WORDS = 4  # ticket, status, width, unused: see shaders/parts/tile_state.wgsl
 STATUS_WORD = 1
 WIDTH_WORD = 2
+WIDE_WORDS = 3  # items from here on have their posts interleaved; measured on an H100
 
 
 @dataclass(frozen=True)
@@ -201,6 +202,11 @@ class Kernel:
         return self.element.words + (1 if self.segmented else 0)
 
     @property
+    def post_stride(self) -> int:
+        """Words from one half word of a tile's post to the next: see parts/tile_state.wgsl."""
+        return self.tile.block if self.item_words >= WIDE_WORDS else 1
+
+    @property
     def block_in_subgroup(self) -> bool:
         """Whether one subgroup is wide enough to look at a block of tiles at once."""
         return self.tile.subgroup_size >= self.tile.block
@@ -273,12 +279,12 @@ class Kernel:
     def carry_out_binding(self) -> int:
         return self.carry_binding + 1
 
-    @property
+    @cached_property
     def arrays(self) -> tuple[BoundArray, ...]:
         """The sources and destinations, each once."""
         return tuple(dict.fromkeys((*self.sources, *self.destinations)))
 
-    @property
+    @cached_property
     def bindings(self) -> tuple[BoundArray, ...]:
         """Every storage buffer that the stage binds."""
         bound = [BoundArray("state", self.state_binding, "read_write")]
@@ -435,7 +441,7 @@ class Kernel:
         mask = f"((1u << (8u * {tail})) - 1u)"
         return [
             f"if ({at} + 1u == {array.name}_end && {tail} > 0u) {{",
-            f"    {place} = ({place} & ~{mask}) | ({word} & {mask});",
+            f"    {place} = ({place} & ~{mask}) | (({word}) & {mask});",
             f"}} else if ({at} < {array.name}_end) {{",
             f"    {place} = {word};",
             "}",

@@ -127,6 +127,11 @@ class ScanPlan:
         """Whether tiles post to each other, in tagged words; else totals lie in plain words."""
         return self.strategy != "three_dispatch"
 
+    @property
+    def reports(self) -> bool:
+        """Whether a run can fail, of which its report tells: wait in vain, or see another subgroup size."""
+        return self.posts or self.tile.subgroup_size > 0
+
     @cached_property
     def state_bytes(self) -> int:
         """Size of the tile state."""
@@ -135,7 +140,7 @@ class ScanPlan:
             items = self.tiles * self.tile.width * (4 if self.posts else 1)
             return 4 * (STATE_HEADER_WORDS + items * words)
         blocks = -(-self.tiles // self.tile.block)
-        items = 2 * (self.tiles + 2 * blocks) if self.posts else self.tiles
+        items = 2 * self.tile.block * (blocks + 2 * -(-blocks // self.tile.block)) if self.posts else self.tiles
         return 4 * (STATE_HEADER_WORDS + items * words)
 
 

@@ -1,19 +1,33 @@
-"""A plan that users hold: one kind of scan, compiled once, run many times."""
+"""A plan that users hold: one kind of scan, compiled once, run many times, here or in a program of the user's own."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.planning import ScanPlan, plan_scan
+from gpuscan.arrays import Array, empty
+from gpuscan.deferred import fits_whole, needs_report, parts, settle
+from gpuscan.errors import GpuscanError, StrategyError
+from gpuscan.execution import Binding, Length, record
+from gpuscan.faults import guarded
+from gpuscan.memory import ALIGNMENT
+from gpuscan.planning import Placement, ScanPlan, plan_scan
 from gpuscan.problem import pose
-from gpuscan.runner import check_dtypes, work_of
+from gpuscan.runner import check_dtypes, retry, seed_words, work_of
 from gpuscan.templates import render_kernel
+from gpuscan.transfer import padded
 
 if TYPE_CHECKING:
+    import wgpu
+
     from gpuscan.device import Device
+    from gpuscan.elements import Field
+
+Place = tuple[Any, int]  # a wgpu buffer, and where in it, in bytes
 
 
 class Plan:
@@ -33,12 +47,15 @@ class Plan:
         self.dtype = np.dtype(dtype)
         self._op = op
         self._options = options
+        self._asked = strategy
         stand_in = np.broadcast_to(np.zeros((), self.dtype), shape)
         given = {"axis": None, "exclusive": False, "reverse": False, "initial": None, "dtype": None} | options
-        problem = pose(stand_in, op, before=None, after=None, **given)
-        check_dtypes(device, problem.source, problem.element, problem.destination)
+        self._problem = pose(stand_in, op, before=None, after=None, **given)
+        check_dtypes(device, self._problem.source, self._problem.element, self._problem.destination)
         self.strategy, self.reason = device.strategy(strategy)
-        self._plan: ScanPlan = plan_scan(work_of(device, problem), device.capabilities, self.strategy, self.reason)
+        self._work = work_of(device, self._problem)
+        self._plans: dict[tuple[str, Placement, bool], ScanPlan] = {}
+        self._plan = self._planned(self.strategy, Placement())
         for stage in self._plan.stages:
             device.pipeline(stage.kernel)
 
@@ -49,17 +66,208 @@ class Plan:
     def wgsl(self) -> dict[str, str]:
         return {stage.name: render_kernel(stage.kernel) for stage in self._plan.stages}
 
+    # ----- Run
+
     def __call__(self, array: Any, out: Any = None) -> Any:
-        """The scan of an array of the plan's shape and dtype.
+        """The scan of an array of the plan's shape and dtype: a `gpuscan.Array`'s stays on the device.
 
         Raises:
             ValueError, TypeError: the array has another shape or dtype.
         """
         from gpuscan.api import scan
 
-        array = np.asarray(array)
+        if not isinstance(array, Array):
+            array = np.asarray(array)
         if array.shape != self.shape:
             raise ValueError(f"an array of shape {array.shape} was passed to a plan for shape {self.shape}")
         if array.dtype != self.dtype:
             raise TypeError(f"an array of dtype {array.dtype} was passed to a plan for dtype {self.dtype}")
-        return scan(array, self._op, out=out, device=self.device, strategy=self.strategy, **self._options)
+        if isinstance(array, Array) and out is None and array.device is self.device and self._binds(array):
+            return self._run(array)
+        return scan(array, self._op, out=out, device=self.device, strategy=self._asked, **self._options)
+
+    def _binds(self, array: Array) -> bool:
+        limit = self.device.capabilities.limits["max-storage-buffer-binding-size"]
+        (*_, first), fields = self._problem.shape, self._problem.destination.fields
+        one = len(fields) == 1 and self._problem.axis == len(self._problem.shape) - 1 and first > 0
+        fits = array.size * fields[0].storage_bytes <= limit and array.nbytes <= limit
+        return one and fits and array.size > 0 and fits_whole(array)
+
+    def _run(self, array: Array) -> Array:
+        (field,), device = self._problem.destination.fields, self.device
+        result = empty(device, (*self._problem.shape, *field.shape), field.scalar.dtype)
+        plan, again = self._plan, False
+        with guarded(device), device.lock:
+            while True:
+                encoder = device.wgpu_device.create_command_encoder()
+                run = record(device, plan, encoder, parts([array]), parts([result]), self._seeds)
+                device.wgpu_device.queue.submit([encoder.finish()])
+                outcome = settle(device, [run])
+                if outcome == "done":
+                    return result
+                if outcome == "width" or again:
+                    from gpuscan.api import scan
+
+                    return scan(array, self._op, device=device, strategy=self._asked, **self._options)
+                retry(device, outcome, plan.strategy, self._asked)
+                again = True
+                plan = self._planned(device.strategy(self._asked)[0], Placement())
+
+    @cached_property
+    def _seeds(self) -> Binding | None:
+        words = seed_words(self._problem)
+        if words is None:
+            return None
+        self._seed_array = self.device.asarray(words)
+        return Binding(self._seed_array.buffer, 0, padded(self._seed_array.nbytes, ALIGNMENT), ours=True)
+
+    def _planned(self, strategy: str, placement: Placement, *, dynamic: bool = False) -> ScanPlan:
+        key = (strategy, placement, dynamic)
+        if key not in self._plans:
+            plan = plan_scan(self._work, self.device.capabilities, strategy, self.reason, placement=placement)
+            if dynamic:  # the parameters lie in a buffer that a stage before has written
+                stages = [replace(stage, kernel=replace(stage.kernel, immediates=False)) for stage in plan.stages]
+                plan = replace(plan, stages=tuple(stages))
+            self._plans[key] = plan
+        return self._plans[key]
+
+    # ----- In a program of the user's own
+
+    def record(self, encoder: wgpu.GPUCommandEncoder, src: Any, dst: Any, *, length: Any = None) -> None:
+        """Record the scan into a command encoder. Nothing is submitted, read back, or waited for.
+
+        ``dst[i] = src[0] op … op src[i]``. Not a byte past the array's end is written. Under ``"auto"`` a strategy
+        is taken that cannot give up on this adapter; what a strategy that was asked for by name reports is raised by
+        the next `Device.synchronize`. The commands hold for one submission, as all of WebGPU's do.
+
+        Args:
+            encoder: of ``device.wgpu_device``, with no pass open.
+            src, dst: where the arrays lie: a wgpu buffer of usage STORAGE, ``(buffer, offset)``, or a `gpuscan.Array`
+                (keep it alive until the submission); of a bundle, one for each field. `dst` may be `src`, but must not
+                overlap it otherwise. Offsets are multiples of the limit "min-storage-buffer-offset-alignment".
+            length: where the number of elements lies that are to be scanned, a 32-bit word: a buffer, ``(buffer,
+                offset)`` or an array. More than the plan's shape has are not. For 1-D plans.
+
+        Raises:
+            ValueError: a place is too small, off the alignment, or overlaps; or the plan cannot take its length from
+                the GPU.
+            StrategyError: the strategy that was asked for cannot scan in place.
+            GpuscanError: the array is larger than the device binds.
+        """
+        device, problem = self.device, self._problem
+        with guarded(device), device.lock:
+            sources = self._places("src", src, problem.source.fields)
+            destinations = self._places("dst", dst, problem.destination.fields)
+            count = None if length is None else self._length(length)
+            placement, bound = self._placement(sources, destinations, dynamic=count is not None)
+            strategy = self._strategy_for(placement)
+            plan = self._planned(strategy, placement, dynamic=count is not None)
+            run = record(
+                device, plan, encoder, bound[: len(sources)], bound[len(sources) :], self._seeds, length=count
+            )
+            if plan.posts:
+                device.unchecked.append(run)
+
+    def _strategy_for(self, placement: Placement) -> str:
+        chosen = self.device.strategy(self._asked)[0]
+        if placement.in_place and chosen == "fallback" and self._asked == "fallback":
+            raise StrategyError(
+                'strategy "fallback" was asked for with dst the same as src: it reads a late tile again, which may '
+                'have been overwritten. Use another dst, or a plan with strategy="auto"'
+            )
+        if self._asked != "auto":
+            return chosen
+        plan = self._planned(chosen, placement)
+        may_fail = plan.posts and chosen != "fallback" and needs_report(self.device, replace(plan, stages=()))
+        return "three_dispatch" if placement.in_place or may_fail else chosen
+
+    def _places(self, name: str, given: Any, fields: Sequence[Field]) -> list[Place]:
+        """Buffer and offset of each field's array, checked."""
+        values = [given] if len(fields) == 1 else list(given)
+        capabilities = self.device.capabilities
+        alignment = capabilities.limits["min-storage-buffer-offset-alignment"]
+        limit = capabilities.limits["max-storage-buffer-binding-size"]
+        places = []
+        for value, field in zip(values, fields, strict=True):
+            buffer, offset = place_of(value)
+            nbytes = self._problem.size * field.storage_bytes
+            if offset % alignment:
+                raise ValueError(
+                    f"{name} begins at byte {offset}; {capabilities.summary} binds at multiples of {alignment}. Move it"
+                )
+            if nbytes > limit:
+                raise GpuscanError(
+                    f"{name} has {nbytes} bytes; {capabilities.summary} binds at most {limit}. Record it in pieces, or "
+                    "pass the array to gpuscan.scan, which does"
+                )
+            if offset + padded(nbytes) > buffer.size:
+                raise ValueError(
+                    f"{name} needs {padded(nbytes)} bytes, whole words, from byte {offset} on; its buffer has "
+                    f"{buffer.size}"
+                )
+            places.append((buffer, offset))
+        return places
+
+    def _length(self, given: Any) -> Length:
+        problem = self._problem
+        narrow = any(f.storage_bytes % 4 for f in (*problem.source.fields, *problem.destination.fields))
+        if problem.rows != 1 or (problem.reverse and narrow):
+            raise ValueError(
+                "length= was passed to a plan of several rows, or of a reversed scan of 8- or 16-bit elements; it is for "
+                "1-D plans, and reversed ones of 32-bit elements or wider. Record a plan of the length itself"
+            )
+        buffer, offset = place_of(given)
+        if offset % 4 or offset + 4 > buffer.size:
+            raise ValueError(f"length= is a 32-bit word at byte {offset} of a buffer of {buffer.size}: it lies off it")
+        return Length(buffer, offset)
+
+    def _placement(
+        self, sources: list[Place], destinations: list[Place], *, dynamic: bool
+    ) -> tuple[Placement, list[Binding]]:
+        """How wide the accesses may be, and the bindings."""
+        problem = self._problem
+        fields = (*problem.source.fields, *problem.destination.fields)
+        width, exact = ALIGNMENT // 4, False
+        for number, ((buffer, offset), field) in enumerate(zip((*sources, *destinations), fields, strict=True)):
+            nbytes = problem.size * field.storage_bytes
+            stored = number >= len(sources)
+            while width > 1 and (
+                offset + padded(nbytes, 4 * width) > buffer.size
+                or (stored and (field.storage_bytes if dynamic else nbytes) % (4 * width))
+            ):
+                width //= 2
+            exact = exact or (stored and (field.storage_bytes if dynamic else nbytes) % 4 != 0)
+        if exact and problem.reverse:
+            raise ValueError(
+                f"a reversed scan of {problem.size} elements of {self.dtype} was asked for, which end within a 32-bit "
+                "word; record plans of whole words, or pass the array to gpuscan.scan"
+            )
+        bindings = [
+            Binding(buffer, offset, max(4, padded(problem.size * field.storage_bytes, 4 * width)))
+            for (buffer, offset), field in zip((*sources, *destinations), fields, strict=True)
+        ]
+        before, after = bindings[: len(sources)], bindings[len(sources) :]
+        in_place = problem.source.fields == problem.destination.fields and all(
+            a.buffer is b.buffer and a.offset == b.offset for a, b in zip(before, after, strict=True)
+        )
+        shared = not in_place and any(a.buffer is b.buffer for a in before for b in after)
+        if shared and any(overlap(a, b) for a in before for b in after):
+            raise ValueError("dst overlaps src in one buffer; they must be the same or lie apart")
+        return Placement(width=width, exact=exact, shared=shared, in_place=in_place), bindings
+
+
+def place_of(value: Any) -> Place:
+    """The buffer and offset of a buffer, a pair of both, or an array."""
+    if isinstance(value, Array):
+        return value.buffer, value.offset
+    if isinstance(value, tuple):
+        buffer, offset = value
+        return buffer, int(offset)
+    return value, 0
+
+
+def overlap(a: Binding, b: Binding) -> bool:
+    """Whether two parts share bytes."""
+    if a.buffer is not b.buffer or a.size is None or b.size is None:
+        return False
+    return a.offset < b.offset + b.size and b.offset < a.offset + a.size

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.backends import webgpu
 from gpuscan.elements import Element, Field, words_of
 from gpuscan.errors import ProgressTimeoutError, UnsupportedDtypeError
 from gpuscan.execution import REPORT_BYTES, Binding, record
@@ -17,7 +18,7 @@ from gpuscan.memory import ALIGNMENT
 from gpuscan.operators import Code, Operator, combine_code, map_code
 from gpuscan.planning import LOOKBACK_SECONDS, ScanPlan, Work, plan_scan
 from gpuscan.streaming import Piece, Stream
-from gpuscan.transfer import Walk, bytes_of, copy, is_mapped_file, padded, read_mapped, staging_ring, upload
+from gpuscan.transfer import Walk, bytes_of, copy, is_mapped_file, map_for_reading, padded, read_mapped, staging_ring, upload
 
 if TYPE_CHECKING:
     import wgpu
@@ -27,6 +28,19 @@ if TYPE_CHECKING:
 
 Rows = list[np.ndarray[Any, Any]]
 Progress = Callable[[int], None]
+
+_watcher: ContextVar[Progress | None] = ContextVar("gpuscan_progress", default=None)
+
+
+@contextmanager
+def watched(progress: Progress) -> Iterator[None]:
+    """Let `progress` be called with the bytes of input done so far by scans of large arrays inside the ``with``."""
+    token = _watcher.set(progress)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
+
 
 SINGLE_PASS_BYTES = 4 << 20  # arrays up to this are scanned by one submission; larger ones in overlapping pieces
 PLANS_KEPT = 512
@@ -38,7 +52,6 @@ def run(
     strategy: str = "auto",
     *,
     outputs: Rows | None = None,
-    progress: Progress | None = None,
     piece_bytes: int | None = None,
     **options: Any,
 ) -> Rows:
@@ -53,7 +66,6 @@ def run(
         strategy: as in `gpuscan.scan`.
         outputs: arrays of the result's shape; large results are written to them piece by piece, and left out of
             what is returned.
-        progress: called with the bytes of input done so far, piece by piece.
         piece_bytes: scan in pieces of so many bytes; left out, large arrays are, and in pieces that suit the adapter.
         options: `tile` and `withhold`, as in `plan_scan`.
 
@@ -64,7 +76,7 @@ def run(
     with guarded(device):
         largest = max(problem.source.storage_bytes, problem.destination.storage_bytes) * problem.size
         if piece_bytes is not None or largest > SINGLE_PASS_BYTES:
-            return run_pieces(device, problem, strategy, outputs, progress, piece_bytes, options)
+            return run_pieces(device, problem, strategy, outputs, piece_bytes, options)
         return run_whole(device, problem, strategy, options)
 
 
@@ -178,7 +190,7 @@ def run_whole(device: Device, problem: Problem, strategy: str, options: dict[str
 
 def run_plan(device: Device, problem: Problem, plan: ScanPlan) -> tuple[str, Rows]:
     """Upload, dispatch, read back: ``"done"`` and the rows, or ``"timeout"`` or ``"width"``."""
-    flags = webgpu().BufferUsage
+    flags = device.usage
     usage, read_usage = flags.STORAGE | flags.COPY_DST | flags.COPY_SRC, flags.MAP_READ | flags.COPY_DST
     leaves = [problem.by_rows(leaf) for leaf in problem.leaves]
     rows = [np.empty((problem.rows, problem.row_length, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
@@ -204,11 +216,12 @@ def run_plan(device: Device, problem: Problem, plan: ScanPlan) -> tuple[str, Row
             encoder = device.wgpu_device.create_command_encoder()
             ran = record(device, plan, encoder, sources, destinations, seed_binding)
             with staging_ring(device.pool, read_usage, places[-1], 1) as (staging,):
-                encoder.copy_buffer_to_buffer(ran.state, 0, staging, 0, REPORT_BYTES)
+                if plan.reports:
+                    encoder.copy_buffer_to_buffer(ran.state, 0, staging, 0, REPORT_BYTES)
                 for binding, row, place in zip(destinations, rows, places, strict=False):
                     encoder.copy_buffer_to_buffer(binding.buffer, 0, staging, place, padded(row.nbytes))
                 device.wgpu_device.queue.submit([encoder.finish()])
-                staging.map_sync(webgpu().MapMode.READ, 0, places[-1])
+                map_for_reading(staging, places[-1]).sync_wait()
                 read = read_mapped(staging, places[-1])
                 report = read[:REPORT_BYTES].view(np.uint32).tolist()
                 for row, place in zip(rows, places, strict=False):
@@ -217,9 +230,9 @@ def run_plan(device: Device, problem: Problem, plan: ScanPlan) -> tuple[str, Row
         finally:
             for buffer in taken:
                 device.pool.give(buffer)
-    if ran.width_differed(report):
+    if plan.reports and ran.width_differed(report):
         return "width", rows
-    return ("timeout" if ran.timed_out(report) else "done"), rows
+    return ("timeout" if plan.reports and ran.timed_out(report) else "done"), rows
 
 
 def run_pieces(
@@ -227,7 +240,6 @@ def run_pieces(
     problem: Problem,
     strategy: str,
     outputs: Rows | None,
-    progress: Progress | None,
     piece_bytes: int | None,
     options: dict[str, Any],
 ) -> Rows:
@@ -269,6 +281,7 @@ def run_pieces(
         piece_bytes=piece_bytes,
         **options,
     )
+    progress = _watcher.get()
     for piece in stream.run(pieces(stream.piece_length)):
         if progress is not None:
             progress((piece.start + piece.length) * problem.source.storage_bytes)

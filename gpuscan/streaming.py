@@ -20,7 +20,7 @@ from gpuscan.execution import REPORT_BYTES, Binding, Origin, Run, record
 from gpuscan.kernels import TileShape
 from gpuscan.memory import ALIGNMENT
 from gpuscan.planning import ScanPlan, Work, plan_scan, tile_shape
-from gpuscan.transfer import Bytes, fill_mapped, padded, read_mapped, upload
+from gpuscan.transfer import Bytes, fill_mapped, map_for_reading, padded, read_mapped, upload
 
 if TYPE_CHECKING:
     import wgpu
@@ -84,7 +84,7 @@ class Lane:
         self.writable = [buffer.map_async(webgpu().MapMode.WRITE) for buffer in self.up]
 
     def map_results(self) -> None:
-        self.readable = [buffer.map_async(webgpu().MapMode.READ) for buffer in (*self.down, self.report)]
+        self.readable = [map_for_reading(buffer) for buffer in (*self.down, self.report)]
 
     def close(self, *, clean: bool) -> None:
         """Give the buffers back, unmapped; or up, where an error has left them in any state."""

@@ -191,6 +191,16 @@ def fill_mapped(buffer: wgpu.GPUBuffer, size: int, fill: Callable[[Bytes], None]
     buffer.write_mapped(np.pad(data, (0, padded(size) - size)), 0)
 
 
+def map_for_reading(buffer: wgpu.GPUBuffer, size: int | None = None) -> Any:
+    """The promise of a buffer, filled by commands that were submitted before, to be readable.
+
+    The package wgpu would submit once more before it maps, in case nothing was; its own `read_buffer` leaves that out
+    by this mode, as is done here.
+    """
+    native = type(buffer).__module__.startswith("wgpu.backends.wgpu_native")
+    return buffer.map_async("READ_NOSYNC" if native else webgpu().MapMode.READ, 0, size)
+
+
 def read_mapped(buffer: wgpu.GPUBuffer, size: int, offset: int = 0) -> Bytes:
     """The bytes of a buffer that is mapped for reading, as a view that ends with the mapping."""
     return np.frombuffer(buffer.read_mapped(offset, padded(size), copy=False), np.uint8, size)
@@ -261,7 +271,7 @@ def download(
                 encoder = device.create_command_encoder()
                 encoder.copy_buffer_to_buffer(buffer, offset + starts.popleft(), staging, 0, padded(piece.nbytes))
                 device.queue.submit([encoder.finish()])
-                mapped = staging.map_async(webgpu().MapMode.READ, 0, padded(piece.nbytes))
+                mapped = map_for_reading(staging, padded(piece.nbytes))
                 under_way.append((staging, piece, mapped))
             staging, piece, mapped = under_way.popleft()
             mapped.sync_wait()

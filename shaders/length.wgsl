@@ -9,6 +9,7 @@ struct Call {
     row_length: u32,
     first_row: u32,
     row_offset: u32,
+    inner: u32,
     place: u32,  // of the length, in words
     grid: vec3<u32>,
 }

@@ -155,6 +155,9 @@ def _values(op: str, dtype: np.dtype[Any], position: Array, rng: np.random.Gener
         if floats:
             return SIGNED_PERMUTATIONS[rng.integers(0, len(SIGNED_PERMUTATIONS), count)]
         return _bits(dtype, 4 * count, rng).reshape(count, 2, 2)
+    if kind == "b" and op not in ("logical_xor", "bitwise_xor"):
+        turned = (position > 0.5) & _bits(dtype, count, rng)
+        return turned if op in ("logical_or", "bitwise_or", "maximum") else ~turned
     if op in ("minimum", "maximum"):
         top = {1: 100.0, 2: 30_000.0}.get(dtype.itemsize, 1e6)
         rising = np.floor((0.9 * position + 0.1 * rng.random(count)) * top)
@@ -164,9 +167,6 @@ def _values(op: str, dtype: np.dtype[Any], position: Array, rng: np.random.Gener
         one = np.where(rng.random(count) < 0.5, np.uint64(1) << (position * bits).astype(np.uint64), np.uint64(0))
         masks = one.astype(f"u{dtype.itemsize}")
         return (masks if op == "bitwise_or" else ~masks).view(dtype)
-    if op in ("logical_or", "logical_and"):
-        true = position > 0.5
-        return true if op == "logical_or" else ~true
     if op == "logaddexp":
         return rng.uniform(-1, 1, count)
     return _bits(dtype, count, rng)

@@ -51,22 +51,27 @@ class RecurrenceSubject:
             grad_a, grad_b, _ = self._api.linear_recurrence_vjp(a, h, self._arrays[2], axis=1)
             self._results += [grad_a, grad_b]
 
-    def _once(self) -> float:
+    def _batch(self, repeats: int) -> list[float]:
+        """Times of so many runs: of each the sum of its stages, or the clock on the wall."""
         if self.clock == WALL:
             begin = time.perf_counter()
-            self._run()
+            for _ in range(repeats):
+                self._run()
             self._device.synchronize()
-            return time.perf_counter() - begin
+            return [(time.perf_counter() - begin) / repeats]
         with self._device.profile() as profile:
-            self._run()
-        return float(profile.gpu_seconds)
+            for _ in range(repeats):
+                self._run()
+        stages = [span.gpu_seconds for span in profile.spans]
+        of_a_run = len(stages) // repeats
+        return [sum(stages[i * of_a_run : (i + 1) * of_a_run]) for i in range(repeats)]
 
     def seconds(self) -> float:
-        self._once()  # compiles
-        repeats = repeats_for(self._once())
+        self._batch(1)  # compiles
+        repeats = repeats_for(self._batch(1)[0])
         end = time.perf_counter() + self._warm_seconds
         while True:
-            times = [self._once() for _ in range(repeats)]
+            times = self._batch(repeats)
             if time.perf_counter() > end:
                 return statistics.median(times)
 

@@ -15,7 +15,7 @@ from gpuscan.bench.results import OURS
 from gpuscan.bench.timing import GpuTimer
 from gpuscan.errors import ProgressTimeoutError
 from gpuscan.execution import REPORT_BYTES, Binding, record
-from gpuscan.kernels import TileShape
+from gpuscan.kernels import ColumnTile, TileShape
 from gpuscan.planning import ScanPlan, Work, plan_scan
 from gpuscan.problem import Problem, pose
 from gpuscan.runner import check_dtypes, work_of
@@ -134,6 +134,7 @@ def plan_of(device: Device, inputs: Inputs, strategy: str, tile: TileShape | Non
     return plan_scan(work_for(device, inputs), device.capabilities, chosen, reason, tile=tile)
 
 
-def tile_text(tile: TileShape) -> str:
-    """Workgroup x steps x chunk, and the subgroup's lanes."""
+def tile_text(tile: TileShape | ColumnTile) -> str:
+    """Workgroup x steps x chunk, and the subgroup's lanes; rows here lie one after the other, never side by side."""
+    assert isinstance(tile, TileShape)
     return f"{tile.workgroup_size}x{tile.steps}x{tile.chunk}/{tile.subgroup_size}"

@@ -31,6 +31,11 @@ CPU_WORDS = tuple(1 << exponent for exponent in (16, 20))
 QUICK_WARM_SECONDS, QUICK_REPEATS = 0.02, 5
 FINAL_WARM_SECONDS = 0.1
 
+# What is tried: where lanes meet in subgroups, and where an invocation works through its chunk alone.
+WORKGROUPS, STEPS, CHUNK_WORDS = (128, 256, 512, 1024), (1, 2, 3, 4, 6, 8, 12, 16), (4, 8, 16)
+SERIAL_WORKGROUPS, SERIAL_CHUNK_WORDS = (32, 64, 128, 256), (8, 16, 32, 64, 128)
+REGISTER_WORDS = 64  # of elements that one invocation is given at most
+
 
 @dataclass(frozen=True)
 class Found:
@@ -85,24 +90,18 @@ def tuned_from(found: list[Found]) -> Tuned:
 
 
 def candidates(device: Device, default: TileShape, words: int, least: int) -> list[TileShape]:
-    """Shapes to try, the default first, then by their distance from it.
+    """Shapes to try for elements of so many 32-bit words: the default first, then by their distance from it.
 
-    Args:
-        words: 32-bit words of an element.
-        least: elements that fill whole words.
+    A chunk has at least `least` elements, which fill whole words.
     """
     capabilities = device.capabilities
-    if default.subgroup_size:
-        axes = ((128, 256, 512, 1024), (1, 2, 3, 4, 6, 8, 12, 16), (4, 8, 16))
-    else:
-        axes = ((32, 64, 128, 256), (1,), (8, 16, 32, 64, 128))
-    workgroups, steps, chunk_words = axes
+    lanes = default.subgroup_size
     shapes = {
-        TileShape(workgroup, default.subgroup_size, step, max(least, width // words))
-        for workgroup in workgroups
-        for step in steps
-        for width in chunk_words
-        if not default.subgroup_size or step * width <= 64  # more does not stay in registers
+        TileShape(workgroup, lanes, steps, max(least, chunk_words // words))
+        for workgroup in (WORKGROUPS if lanes else SERIAL_WORKGROUPS)
+        for steps in (STEPS if lanes else (1,))
+        for chunk_words in (CHUNK_WORDS if lanes else SERIAL_CHUNK_WORDS)
+        if not lanes or steps * chunk_words <= REGISTER_WORDS
     }
     usable = [shape for shape in shapes - {default} if runs_on(shape, words, capabilities)]
 

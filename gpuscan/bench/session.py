@@ -82,6 +82,8 @@ class Request:
 def takes(op: str, dtype: np.dtype[Any]) -> bool:
     """Whether the operator combines elements of the dtype."""
     case = ScanCase(op, dtype, 1)
+    if case.fields > 1 and dtype.kind == "b":
+        return False  # sums of truth values
     try:
         problem_of(case, [np.zeros((1, 1, *case.element_shape), dtype)] * case.fields)
     except (TypeError, ValueError):

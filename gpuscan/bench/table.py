@@ -7,6 +7,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from gpuscan.bench.results import COPY, OURS, Measurement, ratio_to_copy
+from gpuscan.bench.scans import tile_text
+from gpuscan.bench.search import Found
 from gpuscan.bench.timing import WALL
 
 if TYPE_CHECKING:
@@ -92,3 +94,19 @@ def verdict(m: Measurement) -> str:
 def notes(m: Measurement) -> str:
     """The note, and the clock where it is not the GPU's."""
     return ", ".join(part for part in (m.note, WALL if m.clock == WALL else "") if part)
+
+
+def tuning_table(found: Sequence[Found]) -> RenderableType:
+    """What a search of tile shapes came to."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(header_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("element", "length", "tried", "default", "µs", "fastest", "µs", "gain"):
+        table.add_column(heading, no_wrap=True, justify="right" if heading in ("tried", "µs", "gain") else "left")
+    for f in found:
+        gain = f.default_seconds / f.best_seconds - 1
+        times = (f"{f.default_seconds * 1e6:,.1f}", f"{f.best_seconds * 1e6:,.1f}")
+        shapes = (tile_text(f.default), "the same" if f.best == f.default else tile_text(f.best))
+        table.add_row(f.case.series, f.case.size, str(f.tried), shapes[0], times[0], shapes[1], times[1], f"{gain:.1%}")
+    return table

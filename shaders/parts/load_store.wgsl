@@ -32,13 +32,16 @@ fn load_chunk(index: u32) -> Chunk {
 {% for line in kernel.load_lines("first") %}
     {{ line }}
 {% endfor %}
-{% if kernel.initial %}
-    if (index < params.length) {
+{% if kernel.initial and kernel.segmented %}
+{# Picked, not branched: SwiftShader takes a time exponential in the number of branches within a loop to compile. #}
 {% for position in range(kernel.tile.chunk) %}
-        if (is_head(index + {{ position }}u)) {
-            e{{ position }} = combine(seed(row_of(index + {{ position }}u)), e{{ position }});
-        }
+    let head{{ position }} = is_head(index + {{ position }}u);
+    let seeded{{ position }} = combine(seed(row_of(index + {{ position }}u)), e{{ position }});
+    e{{ position }} = {{ kernel.pick_element("head" ~ position, "seeded" ~ position, "e" ~ position) }};
 {% endfor %}
+{% elif kernel.initial %}
+    if (is_head(index)) {  // the only head there is, and it begins a chunk
+        e0 = combine(seed(0u), e0);
     }
 {% endif %}
     return Chunk(

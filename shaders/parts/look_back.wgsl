@@ -22,11 +22,11 @@ fn carry_in() -> Item {
 fn await_post(at: u32, wanted: bool, found: Post) -> Post {
     var post = found;
     for (var round = 0u; round < params.spin_rounds; round++) {
-        if (!any_lane(wanted && !post.ready) || any_lane(given_up())) {
+        if (!any_lane(wanted & !post.ready) || any_lane(given_up())) {
             break;
         }
         for (var spin = 0u; spin < SPINS_PER_ROUND; spin++) {
-            if (!any_lane(wanted && !post.ready)) {
+            if (!any_lane(wanted & !post.ready)) {
                 break;
             }
             post = read_post(at);
@@ -44,10 +44,10 @@ fn await_post(at: u32, wanted: bool, found: Post) -> Post {
 // first tile whose aggregate did not come in time.
 fn scan_aggregates(invocation: u32, block: u32, last: u32, own_lane: u32, own: Item, sums: ptr<function, Item>) -> u32 {
     let is_own = invocation == own_lane;
-    let wanted = invocation <= last && !is_own;
+    let wanted = (invocation <= last) & !is_own;
     let at = aggregate_of(min(block * BLOCK + invocation, params.tiles - 1u));
     let post = await_post(at, wanted, read_post(at));
-    let late = first_lane_where(invocation, wanted && !post.ready);
+    let late = first_lane_where(invocation, wanted & !post.ready);
     *sums = scan_block(invocation, pick(is_own, own, post.item));
     return select(NO_TILE, block * BLOCK + late, late < BLOCK);
 }
@@ -92,7 +92,7 @@ fn look_back(
         var nearest = NO_LANE;
         for (var window = 0u; window <= block / BLOCK; window++) {
             let seen = end - 1u - min(invocation, end - 1u);
-            nearest = first_lane_where(invocation, invocation < BLOCK && (seen == 0u || block_prefix.ready));
+            nearest = first_lane_where(invocation, (invocation < BLOCK) & ((seen == 0u) | block_prefix.ready));
             if (nearest < BLOCK) {
                 break;
             }
@@ -103,11 +103,11 @@ fn look_back(
         nearest = min(nearest, end - 1u);
         let posted = block_item(invocation, block_prefix.item, nearest);
         carry = pick(nearest + 1u == end, carry, posted);  // nothing is posted before block 0
-        carry_known = carry_known || nearest + 1u < end;
+        carry_known = carry_known | (nearest + 1u < end);
         loop {
             let at = total_of(end - 1u - min(invocation, end - 1u));
             total = await_post(at, invocation <= nearest, total);
-            let missing = first_lane_where(invocation, invocation <= nearest && !total.ready);
+            let missing = first_lane_where(invocation, (invocation <= nearest) & !total.ready);
             if (missing < BLOCK) {  // its tiles may all be there, and only the total late
                 var rest: Item;
                 late = scan_aggregates(invocation, end - 1u - missing, BLOCK - 1u, NO_LANE, own, &rest);
@@ -118,7 +118,7 @@ fn look_back(
                     write_post(total_of(end - 1u - missing), rest);
                 }
                 let whole = block_item(invocation, rest, BLOCK - 1u);
-                total = Post(total.ready || invocation == missing, pick(invocation == missing, whole, total.item));
+                total = Post(total.ready | (invocation == missing), pick(invocation == missing, whole, total.item));
                 continue;
             }
             carry = fold_lanes(invocation, carry_known, carry, total.item, nearest);

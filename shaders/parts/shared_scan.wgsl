@@ -7,7 +7,7 @@ fn {{ name }}(invocation: u32, own: Item) -> Item {
     workgroupBarrier();
 {% set ns = namespace(distance=1) %}
 {% for _ in range(20) %}{% if ns.distance < size %}
-    if (invocation >= {{ ns.distance }}u && invocation < {{ size }}u) {
+    if ((invocation >= {{ ns.distance }}u) & (invocation < {{ size }}u)) {
         item = join(scratch[invocation - {{ ns.distance }}u], item);
     }
     workgroupBarrier();

@@ -10,42 +10,55 @@ const STATUS = 1u;  // the epoch of a run that gave up waiting
 const WIDTH = 2u;  // the epoch of a run whose subgroups had another size than planned
 const POSTS = 4u;  // from here on: an aggregate for each tile, a total and a prefix for each block
 const POST_WORDS = {{ 2 * kernel.item_words }}u;
+const POST_STRIDE = {{ kernel.post_stride }}u;  // from one word of a post to the next
 
 struct Post {
     ready: bool,
     item: Item,
 }
 
+// Posts of wide items lie by BLOCK neighbours, each word of all of them side by side, so that the lanes of a block
+// read whole cache lines; narrow ones lie one after the other, so that fewer tiles write to one line.
+fn place_of_post(post: u32) -> u32 {
+    return POSTS + post / POST_STRIDE * (POST_STRIDE * POST_WORDS) + post % POST_STRIDE;
+}
+
 fn aggregate_of(tile: u32) -> u32 {
-    return POSTS + tile * POST_WORDS;
+    return place_of_post(tile);
 }
 
 fn total_of(block: u32) -> u32 {
-    return POSTS + (params.tiles + 2u * block) * POST_WORDS;
+    return place_of_post(blocks_of(params.tiles) * BLOCK + block);
 }
 
 fn prefix_of(block: u32) -> u32 {
-    return POSTS + (params.tiles + 2u * block + 1u) * POST_WORDS;
+    let blocks = blocks_of(params.tiles);
+    return place_of_post((blocks + blocks_of(blocks)) * BLOCK + block);
+}
+
+fn blocks_of(count: u32) -> u32 {
+    return (count + BLOCK - 1u) / BLOCK;
 }
 
 fn write_post(at: u32, item: Item) {
     let words = item_to_words(item);
     let tag = params.epoch << 16u;
 {% for word in range(kernel.item_words) %}
-    atomicStore(&state[at + {{ 2 * word }}u], tag | (words[{{ word }}] & 0xffffu));
-    atomicStore(&state[at + {{ 2 * word + 1 }}u], tag | (words[{{ word }}] >> 16u));
+    atomicStore(&state[at + {{ 2 * word }}u * POST_STRIDE], tag | (words[{{ word }}] & 0xffffu));
+    atomicStore(&state[at + {{ 2 * word + 1 }}u * POST_STRIDE], tag | (words[{{ word }}] >> 16u));
 {% endfor %}
 }
 
 fn read_post(at: u32) -> Post {
 {% for word in range(kernel.item_words) %}
-    let low{{ word }} = {{ peek("at + " ~ 2 * word ~ "u") }};
-    let high{{ word }} = {{ peek("at + " ~ (2 * word + 1) ~ "u") }};
+    let low{{ word }} = {{ peek("at + " ~ 2 * word ~ "u * POST_STRIDE") }};
+    let high{{ word }} = {{ peek("at + " ~ (2 * word + 1) ~ "u * POST_STRIDE") }};
 {% endfor %}
-    let ready =
-{% for word in range(kernel.item_words) %}
-        (low{{ word }} >> 16u) == params.epoch && (high{{ word }} >> 16u) == params.epoch{{ ";" if loop.last else " &&" }}
-{% endfor %}
+    // Whether every half has this run's epoch, without `&&`, which is a branch for each.
+    let tag = params.epoch << 16u;
+    let strange ={% for word in range(kernel.item_words) %} (low{{ word }} ^ tag) | (high{{ word }} ^ tag){{ ";" if loop.last else " |" }}{% endfor %}
+
+    let ready = (strange >> 16u) == 0u;
     return Post(ready, item_from_words(Words(
 {% for word in range(kernel.item_words) %}
         (low{{ word }} & 0xffffu) | (high{{ word }} << 16u),

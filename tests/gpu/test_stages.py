@@ -151,12 +151,14 @@ def test_posts(device: Device, strategy: str) -> None:
             blocks = scan_block(join, tile.block, aggregates)
             prefixes, folded = scan_totals(join, tile.block, aggregates)
 
-            posted = posts(state, item_words(problem, aggregates).shape[1])
+            posted = posts(state, item_words(problem, aggregates).shape[1], run.plan.stages[0].kernel.post_stride)
             tiles, whole = run.plan.tiles, run.plan.tiles // tile.block
+            totals = -(-tiles // tile.block) * tile.block
+            before = totals + -(-totals // tile.block**2) * tile.block
             for items, at in (
                 (first(aggregates, -1), posted[: tiles - 1]),  # the last tile is not full
-                (first(last(blocks), whole), posted[tiles::2][:whole]),
-                (first(folded, whole), posted[tiles + 3 :: 2][:whole]),  # nothing comes before block 0
+                (first(last(blocks), whole), posted[totals:][:whole]),
+                (first(folded, whole), posted[before + 1 :][:whole]),  # nothing comes before block 0
             ):
                 wanted = item_words(problem, items)
                 np.testing.assert_array_equal(at >> 16, run.epoch)  # each half word has the epoch, or was not posted
@@ -167,6 +169,11 @@ def test_posts(device: Device, strategy: str) -> None:
                 assert_same(reference.flattened(problem, got), field, (tile, note))
 
 
-def posts(state: Array, width: int) -> Array:
-    """The half words of every post: of the tiles' aggregates, then of each block's total and prefix."""
-    return state[: len(state) // (2 * width) * 2 * width].reshape(-1, width, 2)
+def posts(state: Array, width: int, stride: int) -> Array:
+    """The half words of every post: of the tiles' aggregates, then of the blocks' totals, then of their prefixes.
+
+    Posts lie by `stride`, each half word of all of them side by side.
+    """
+    size = 2 * width * stride
+    halves = state[: len(state) // size * size].reshape(-1, width, 2, stride)
+    return np.moveaxis(halves, 3, 1).reshape(-1, width, 2)

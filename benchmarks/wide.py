@@ -1,0 +1,112 @@
+"""GPU time of wide elements (bundles, matrices) and of linear recurrences beside a copy of the same bytes.
+
+Run:  python benchmarks/wide.py [--bytes 512] [--device SUBSTRING] [--only bundles|matrices|recurrences]
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+import gpuscan as gs
+from gpuscan.bench.buffers import place, release
+from gpuscan.bench.copying import VECTOR_BYTES, copy_recording
+from gpuscan.bench.timing import GpuTimer
+from gpuscan.execution import REPORT_BYTES, Binding, record
+from gpuscan.kernels import ColumnTile, TileShape
+from gpuscan.planning import plan_scan
+from gpuscan.problem import pose
+from gpuscan.runner import work_of
+
+STRATEGIES = ("lookback", "fallback", "three_dispatch")
+DEFAULTS: dict[str, Any] = {"exclusive": False, "reverse": False, "initial": None, "dtype": None, "before": None}
+
+
+def affine(left: Any, right: Any) -> Any:
+    """The composition of maps ``x -> a x + b``."""
+    return left[0] * right[0], right[0] * left[1] + right[1]
+
+
+def add_fields(left: Any, right: Any) -> Any:
+    return tuple(a + b for a, b in zip(left, right, strict=True))
+
+
+def last(value: Any) -> Any:
+    return value[1]
+
+
+def measure(
+    timer: GpuTimer, name: str, arrays: list[Any], op: Any, axis: int, after: Any = None, tiles: list[Any] | None = None
+) -> None:
+    """Time every strategy on these arrays and print a line for each."""
+    device = timer.device
+    problem = pose(arrays[0] if len(arrays) == 1 else tuple(arrays), op, axis=axis, after=after, **DEFAULTS)
+    inner = prod(problem.shape[problem.axis + 1 :])
+    work = replace(work_of(device, problem), inner=inner)
+    sources = [place(device, array) for array in arrays]
+    sizes = [problem.size * field.storage_bytes for field in problem.destination.fields]
+    destinations = [place(device, None, size) for size in sizes]
+    moved = sum(array.nbytes for array in arrays) + sum(sizes)
+    half = min(moved // 2, 1 << 30)
+    copies = [place(device, None, half), place(device, None, half)]
+    copied = timer.seconds(copy_recording(device, *copies, half // VECTOR_BYTES)) * moved / (2 * half)
+    release(copies)
+    print(f"{name}: copy {copied * 1e6:.1f} us {moved / copied / 1e9:.0f} GB/s", flush=True)
+    bound = [Binding(buffer, 0, buffer.size) for buffer in sources]
+    target = [Binding(buffer, 0, buffer.size) for buffer in destinations]
+    for strategy in STRATEGIES:
+        for tile in tiles or [None]:
+            plan = plan_scan(work, device.capabilities, strategy, "benchmark", tile=tile)
+            runs = []
+            taken = timer.seconds(
+                lambda encoder, writes: runs.append(record(device, plan, encoder, bound, target, timestamps=writes))
+            )
+            report = np.frombuffer(device.wgpu_device.queue.read_buffer(runs[-1].state, 0, REPORT_BYTES), np.uint32)
+            late = " TIMED OUT" if runs[-1].timed_out(report.tolist()) else ""
+            print(
+                f"    {strategy:15} {plan.tile} {taken * 1e6:9.1f} us {moved / taken / 1e9:7.0f} GB/s "
+                f"{copied / taken:.3f} of the copy{late}",
+                flush=True,
+            )
+    release([*sources, *destinations])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--megabytes", type=int, default=512, help="of input, for bundles and matrices")
+    parser.add_argument("--device")
+    parser.add_argument("--only", default="bundles,matrices,recurrences")
+    parser.add_argument("--shapes", default="8x2048x1536@1,4x4096x2048@1,1x131072x512@1,12288x2048@1,12288x8192@1")
+    parser.add_argument("--tile", action="append", default=[], help="columns,groups,rows,chunk of recurrences")
+    arguments = parser.parse_args()
+    device = gs.Device(arguments.device, unsafe=True)
+    timer = GpuTimer(device)
+    print(device, device.capabilities.driver)
+    rng = np.random.default_rng(0)
+    size = arguments.megabytes << 20
+    if "bundles" in arguments.only:
+        for count in (2, 4):
+            arrays = [rng.random(size // 4 // count, dtype=np.float32) for _ in range(count)]
+            measure(timer, f"bundle of {count} float32, sums, 2^{(size // 4 // count).bit_length() - 1}", arrays, add_fields, 0)
+        arrays = [rng.random(size // 8, dtype=np.float32) for _ in range(2)]
+        measure(timer, "bundle of 2 float32, linear recurrence", arrays, affine, 0)
+    if "matrices" in arguments.only:
+        for k in (2, 4):
+            matrices = rng.random((size // 4 // k**2, k, k), dtype=np.float32)
+            measure(timer, f"{k}x{k} float32 matrices", [matrices], "matmul", 0)
+    if "recurrences" in arguments.only:
+        tiles = [ColumnTile(*map(int, text.split(","))) for text in arguments.tile]
+        for text in arguments.shapes.split(","):
+            dims, axis = text.split("@")
+            shape = tuple(map(int, dims.split("x")))
+            arrays = [rng.random(shape, dtype=np.float32) for _ in range(2)]
+            columns = int(axis) < len(shape) - 1
+            measure(timer, f"recurrence {shape} axis {axis}", arrays, affine, int(axis), last, tiles if columns else None)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""A scan over an iterable of arrays, with the carry kept between them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.planning import LENGTH_LIMIT, Work, tile_shape
+from gpuscan.problem import Problem, pose
+from gpuscan.runner import check_dtypes, retry, seed_words, work_of
+from gpuscan.streaming import Piece, Stream
+from gpuscan.transfer import Bytes, bytes_of, copy
+
+if TYPE_CHECKING:
+    from gpuscan.device import Device
+
+Leaves = list[np.ndarray[Any, Any]]
+
+
+@dataclass
+class Chunk:
+    """One of the caller's arrays, and its result as far as it is there."""
+
+    leaves: Leaves
+    results: Leaves
+    length: int
+    done: int = 0
+
+
+class Conveyor:
+    """The elements of the chunks, as one row whose end is not known before it comes."""
+
+    def __init__(self, problems: Iterator[Problem], chunks: deque[Chunk]) -> None:
+        self._problems = problems
+        self.chunks = chunks  # those with elements whose results are not all there
+        self.arrived = 0  # elements
+        self._fresh: deque[tuple[Chunk, int]] = deque()  # chunks, and where in them the elements not yet taken begin
+        self._waiting = 0  # elements not yet taken
+
+    def await_elements(self, count: int) -> bool:
+        """Take chunks in until so many elements wait; whether they do, or the end came before."""
+        while self._waiting < count:
+            problem = next(self._problems, None)
+            if problem is None:
+                return False
+            fields = problem.destination.fields
+            results = [np.empty((problem.size, *f.shape), f.scalar.dtype) for f in fields]
+            chunk = Chunk([np.ascontiguousarray(leaf) for leaf in problem.leaves], results, problem.size)
+            self.chunks.append(chunk)
+            self._fresh.append((chunk, 0))
+            self._waiting += chunk.length
+            self.arrived += chunk.length
+        return True
+
+    def pieces(self, length: int) -> Iterator[Piece]:
+        """The elements in pieces of `length`; the last one is what is left. One element more tells that it is not."""
+        start = 0
+        while True:
+            more = self.await_elements(length + 1)
+            count = length if more else self._waiting
+            if count == 0:
+                return
+            parts = self._take(count)
+            yield Piece(start, count, not more, filler(parts), drainer(parts))
+            start += count
+            if not more:
+                return
+
+    def _take(self, count: int) -> list[tuple[Chunk, int, int]]:
+        """The next elements as stretches of chunks."""
+        parts = []
+        self._waiting -= count
+        while count:
+            chunk, begin = self._fresh.popleft()
+            n = min(count, chunk.length - begin)
+            if n:
+                parts.append((chunk, begin, begin + n))
+            if begin + n < chunk.length:
+                self._fresh.appendleft((chunk, begin + n))
+            count -= n
+        return parts
+
+    def finished(self) -> Iterator[Chunk]:
+        """The chunks at the front whose results are all there."""
+        while self.chunks and self.chunks[0].done == self.chunks[0].length:
+            yield self.chunks.popleft()
+
+
+def filler(parts: list[tuple[Chunk, int, int]]) -> Any:
+    def fill(field: int, memory: Bytes) -> None:
+        at = 0
+        for chunk, begin, end in parts:
+            data = bytes_of(chunk.leaves[field][begin:end])
+            copy(memory[at : at + data.nbytes], data)
+            at += data.nbytes
+
+    return fill
+
+
+def drainer(parts: list[tuple[Chunk, int, int]]) -> Any:
+    def drain(field: int, memory: Bytes) -> None:
+        at = 0
+        for chunk, begin, end in parts:
+            target = bytes_of(chunk.results[field][begin:end])
+            copy(target, memory[at : at + target.nbytes])
+            at += target.nbytes
+            if field == len(chunk.results) - 1:
+                chunk.done = end
+
+    return drain
+
+
+def scan_in_chunks(
+    chunks: Iterable[Any], op: Any, device: Device, strategy: str, options: dict[str, Any], piece_bytes: int | None = None
+) -> Iterator[Any]:
+    """The results of the chunks, in order: each has the chunk's length, and the kind of the chunk.
+
+    The tile's shape, which fixes the order of combination, follows the length of the whole. So results are held back
+    until so many elements have come that more would not change it, or the end.
+    """
+    iterator = iter(chunks)
+    first = next(iterator, None)
+    if first is None:
+        return
+    opening = posed(first, op, options)
+    check_dtypes(device, opening.source, opening.element, opening.destination)
+
+    def problems() -> Iterator[Problem]:
+        yield opening
+        for number, chunk in enumerate(iterator, 2):
+            problem = posed(chunk, op, options)
+            if problem.source != opening.source:
+                raise TypeError(
+                    f"chunk {number} has the elements {described(problem)}, the first one {described(opening)}; all "
+                    "chunks must be alike. Pass dtype=..."
+                )
+            yield problem
+
+    waiting: deque[Chunk] = deque()
+    conveyor = Conveyor(problems(), waiting)
+    work = replace(work_of(device, opening), rows=1, row_length=LENGTH_LIMIT - 1)
+    enough = settled_length(work, device)
+    if conveyor.await_elements(enough):
+        work = replace(work, row_length=LENGTH_LIMIT - 1)
+    elif conveyor.arrived:
+        work = replace(work, row_length=conveyor.arrived)
+
+    def go_on(outcome: str, asked: str) -> str:
+        retry(device, outcome, device.strategy(asked)[0], asked)
+        return asked
+
+    stream = Stream(device, work, strategy, go_on, seeds=seed_words(opening), piece_bytes=piece_bytes)
+    structure = opening.destination.structure
+    for _ in stream.run(conveyor.pieces(stream.piece_length)):
+        for chunk in conveyor.finished():
+            yield structure.unflatten(chunk.results)
+    for chunk in conveyor.finished():
+        yield structure.unflatten(chunk.results)
+
+
+def scan_on_cpu(chunks: Iterable[Any], op: Any, options: dict[str, Any]) -> Iterator[Any]:
+    """The same without a GPU: the last result of a chunk is the next one's `initial`."""
+    from gpuscan import reference
+
+    for chunk in chunks:
+        problem = posed(chunk, op, options)
+        plain = replace(problem, after=None, destination=problem.element)
+        rows = [row[0] for row in reference.accumulate(plain)]
+        yield problem.destination.structure.unflatten(mapped_by_after(problem, rows))
+        if problem.size:
+            carry = after_last(plain, [row[-1] for row in rows])
+            options = options | {"initial": problem.element.structure.unflatten(carry)}
+
+
+def mapped_by_after(problem: Problem, rows: Leaves) -> Leaves:
+    if problem.after is None:
+        return rows
+    structure = problem.destination.structure
+    mapped = structure.flatten(problem.after(problem.element.structure.unflatten(rows)))
+    return [np.asarray(a).astype(f.scalar.dtype) for a, f in zip(mapped, problem.destination.fields, strict=True)]
+
+
+def after_last(problem: Problem, carry: list[Any]) -> list[Any]:
+    """What comes before the next chunk: the last result, of an exclusive scan combined with the last element."""
+    from gpuscan import reference
+
+    if not problem.exclusive:
+        return carry
+    ends = [leaf[-1:] for leaf in problem.leaves]
+    again = replace(
+        problem,
+        leaves=tuple(ends),
+        shape=(1,),
+        exclusive=False,
+        initial=True,
+        seeds=tuple(np.asarray(value)[np.newaxis] for value in carry),
+    )
+    return [row[0, -1] for row in reference.accumulate(again)]
+
+
+def posed(chunk: Any, op: Any, options: dict[str, Any]) -> Problem:
+    """The `Problem` of one chunk.
+
+    Raises:
+        ValueError: it has several axes.
+    """
+    problem = pose(chunk, op, **options)
+    if len(problem.shape) != 1:
+        raise ValueError(
+            f"a chunk of shape {problem.shape} was passed; chunks are stretches of one row. Scan the rows of larger "
+            "arrays with gpuscan.scan, which takes memory-mapped files of any size"
+        )
+    return problem
+
+
+def described(problem: Problem) -> str:
+    return ", ".join(f"{f.scalar.name}{list(f.shape) if prod(f.shape) > 1 else ''}" for f in problem.source.fields)
+
+
+def settled_length(work: Work, device: Device) -> int:
+    """The least length from which on the tile's shape is that of the longest array."""
+    wanted = tile_shape(work, device.capabilities)
+    low, high = 1, work.row_length
+    while low < high:
+        middle = (low + high) // 2
+        if tile_shape(replace(work, row_length=middle), device.capabilities) == wanted:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+

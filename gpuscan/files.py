@@ -1,0 +1,64 @@
+"""Scans from file to file, of arrays larger than memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpuscan.problem import Problem, pose
+from gpuscan.runner import Progress, watched
+
+STREAMED_BYTES = 64 << 20  # arrays larger than this are scanned from file to file
+
+
+@contextmanager
+def written_beside(path: Path) -> Iterator[Path]:
+    """A path to write to; at the end its file becomes `path`, which is so there whole or not at all."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        os.replace(partial, path)
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def scan_to_file(array: np.ndarray[Any, Any], path: Path, op: Any, progress: Progress, **options: Any) -> None:
+    """Scan an array, best one that is mapped from a file, and write the result to a .npy file, piece by piece.
+
+    Args:
+        array: what to scan.
+        path: what to write.
+        op, options: as in `gpuscan.scan`.
+        progress: called with the bytes of `array` that are done.
+
+    Raises:
+        OSError: there is no room for the result.
+    """
+    import gpuscan
+
+    asked = {name: options.get(name) for name in ("axis", "initial", "dtype", "before", "after")}
+    flags = {name: options.get(name, False) for name in ("exclusive", "reverse")}
+    problem = pose(array, op, **asked, **flags)
+    with written_beside(path) as partial:
+        result = np.lib.format.open_memmap(partial, "w+", result_dtype(problem), array.shape)
+        if hasattr(os, "posix_fallocate"):  # a full disk is an error here, and a signal where a page is written
+            with open(partial, "r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
+        with watched(progress):
+            gpuscan.scan(array, op, out=result, **options)
+        result.flush()
+        del result
+
+
+def result_dtype(problem: Problem) -> np.dtype[Any]:
+    """The dtype of the result as one array: structured where the input is."""
+    structure, fields = problem.destination.structure, problem.destination.fields
+    if structure.kind == "record":
+        return np.dtype([(k, f.scalar.dtype, f.shape) for k, f in zip(structure.keys, fields, strict=True)])
+    return fields[0].scalar.dtype

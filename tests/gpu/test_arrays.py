@@ -1,0 +1,228 @@
+"""Arrays on a device: what goes in comes out, views, foreign buffers, scans that stay there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import wgpu
+
+import gpuscan as gs
+from gpuscan import deferred
+from gpuscan.device import Device
+from tests.oracle import AFFINE, assert_same, one_by_one, strategies_on, ufunc_scan, words
+
+USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+DTYPES = ("bool", "int8", "uint16", "int32", "float32", "int64", "complex64")
+
+
+def numbers(dtype: str, shape: Any) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (7,), (3, 5), (1000, 3)])
+def test_round_trip(device: Device, dtype: str, shape: tuple[int, ...]) -> None:
+    x = numbers(dtype, shape)
+    a = device.asarray(x)
+    assert (a.shape, a.dtype, a.nbytes, a.device) == (x.shape, x.dtype, x.nbytes, device)
+    assert_same(a.numpy(), x)
+    assert_same(np.asarray(a), x)
+    assert_same(a.copy(), x)
+    assert device.asarray(a) is a
+
+
+def test_large_arrays_go_through_the_rings(device: Device) -> None:
+    x = np.random.default_rng(1).integers(0, 256, (40 << 20) + 3, dtype=np.uint8)
+    assert_same(device.asarray(x).numpy(), x)
+
+
+def test_strange_input(device: Device) -> None:
+    x = np.arange(24, dtype=">i4").reshape(4, 6)
+    assert_same(device.asarray(x.T), x.T.astype(np.int32))
+    with pytest.raises(gs.UnsupportedDtypeError, match="datetime64"):
+        device.asarray(np.zeros(3, "M8[s]"))
+    with pytest.raises(ValueError, match="0 or more"):
+        device.empty((3, -1), np.float32)
+
+
+def test_views(device: Device) -> None:
+    x = numbers("uint16", (9, 5))
+    a = device.asarray(x)
+    for index in (slice(2, 5), slice(None), slice(7, 100), slice(5, 2), slice(-3, None), 0, 4, -1):
+        assert_same(a[index], x[index], index)
+        assert a[index].buffer is a.buffer
+    assert_same(a[3][1:4], x[3][1:4])
+    assert_same(a[1:].reshape(-1, 10), x[1:].reshape(-1, 10))
+    assert [len(row) for row in (a[i] for i in range(len(a)))] == [5] * 9
+    with pytest.raises(TypeError, match="step 2"):
+        a[::2]
+    with pytest.raises(TypeError, match=r"a\[start:stop\]"):
+        a[[1, 2]]
+    with pytest.raises(IndexError, match="9 entries"):
+        a[9]
+    with pytest.raises(ValueError, match="without a copy"):
+        np.array(a, copy=False)
+
+
+def test_a_callers_buffer(device: Device) -> None:
+    x = np.arange(100, dtype=np.float32)
+    buffer = device.wgpu_device.create_buffer_with_data(data=x, usage=USAGE)
+    a = gs.Array.from_buffer(device, buffer, 90, np.float32, offset=40)
+    assert_same(a, x[10:])
+    assert_same(gs.scan(a), ufunc_scan("add", x[10:]))
+    with pytest.raises(ValueError, match="has 400"):
+        gs.Array.from_buffer(device, buffer, 101, np.float32)
+    with pytest.raises(ValueError, match="multiple of 4"):
+        gs.Array.from_buffer(device, buffer, 10, np.float32, offset=2)
+    bare = device.wgpu_device.create_buffer(size=64, usage=wgpu.BufferUsage.STORAGE)
+    with pytest.raises(ValueError, match="COPY_SRC, COPY_DST"):
+        gs.Array.from_buffer(device, bare, 16, np.float32)
+
+
+def test_read_async(device: Device) -> None:
+    """The future holds the array as it was when it was asked for."""
+    x = np.arange(300_000, dtype=np.uint32)
+    a = device.asarray(x)
+    before = a.read_async()
+    gs.scan(a, out=a)
+    after = a.read_async()
+    assert_same(before.result(30), x)
+    assert_same(after.result(30), ufunc_scan("add", x))
+    assert device.empty(0, np.int8).read_async().result(1).shape == (0,)
+
+
+# ----- Scans
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "float32", "uint64"])
+@pytest.mark.parametrize("n", [1, 5, 1000, 70_001])
+def test_scan_stays_on_the_device(device: Device, dtype: str, n: int) -> None:
+    x = numbers(dtype, n)
+    a = device.asarray(x)
+    for strategy in ("auto", *strategies_on(device)[-1:]):
+        y = gs.scan(a, strategy=strategy)
+        assert isinstance(y, gs.Array)
+        assert_same(y, gs.scan(x, device=device), strategy)
+    assert_same(gs.scan(a, reverse=True), ufunc_scan("add", x[::-1])[::-1])
+    assert_same(a, x)
+
+
+def test_options_and_bundles(device: Device) -> None:
+    x = words(np.random.default_rng(2), 2, (5, 700))
+    a = {"gain": device.asarray(x[0]), "shift": device.asarray(x[1])}
+
+    def affine(l: Any, r: Any) -> Any:
+        return {"gain": l["gain"] * r["gain"], "shift": r["gain"] * l["shift"] + r["shift"]}
+
+    got = gs.scan(a, affine, axis=1, reverse=True)
+    wanted = one_by_one(AFFINE.function, x, axis=1, reverse=True)
+    for name, field in zip(("gain", "shift"), wanted, strict=True):
+        assert_same(got[name], field)
+    rows = device.asarray(x[0])
+    for options in ({"axis": 0}, {"axis": 1, "exclusive": True}, {"axis": 1, "initial": x[0][:, 0]}):
+        assert_same(gs.scan(rows, **options), gs.scan(x[0], device=device, **options), options)
+    assert_same(gs.scan(rows[:0], axis=1), x[0][:0])
+
+
+def test_views_are_scanned_where_they_lie(device: Device) -> None:
+    """Whatever the offset; and nothing beside the target is written."""
+    for dtype in ("uint8", "uint16", "uint32"):
+        x = numbers(dtype, 3000)
+        a = device.asarray(x)
+        for start, stop in ((0, 3000), (1, 9), (64, 1000), (7, 2222), (3, 4)):
+            assert_same(gs.scan(a[start:stop]), ufunc_scan("add", x[start:stop]), (dtype, start))
+            target = device.asarray(np.full(3000, 165, dtype))
+            out = target[start:stop]
+            assert gs.scan(a[start:stop], out=out) is out
+            wanted = np.full(3000, 165, dtype)
+            wanted[start:stop] = ufunc_scan("add", x[start:stop])
+            assert_same(target, wanted, (dtype, start))
+
+
+def test_in_place(device: Device) -> None:
+    x = numbers("int32", 50_000)
+    for strategy in ("auto", *strategies_on(device)):
+        a = device.asarray(x)
+        if strategy == "fallback":
+            with pytest.raises(gs.StrategyError, match="overwritten"):
+                gs.scan(a, out=a, strategy=strategy)
+            assert_same(a, x)
+            continue
+        try:
+            gs.scan(a, out=a, strategy=strategy)
+        except gs.ProgressTimeoutError:
+            assert strategy == "lookback"  # asked for by name, and a software adapter may be late
+            continue
+        assert_same(a, ufunc_scan("add", x), strategy)
+    a = device.asarray(x)
+    gs.scan(a, out=a, reverse=True, exclusive=True)
+    assert_same(a, gs.scan(x, reverse=True, exclusive=True, device=device))
+    a = device.asarray(x)
+    gs.scan(a[:40_000], out=a[10_000:])  # overlaps: the input is copied first
+    assert_same(a[10_000:], ufunc_scan("add", x[:40_000]))
+
+
+def test_larger_than_a_binding(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces are bound one after the other; as if this device bound 64 KiB at most."""
+    limits = dict(device.capabilities.limits)
+    x = np.random.default_rng(3).standard_normal((3, 40_000)).astype(np.float32)
+    a = device.asarray(x)
+    wanted = {axis: gs.scan(x.reshape(shape), axis=axis, device=device) for axis, shape in ((0, -1), (1, (3, -1)))}
+    from dataclasses import replace
+
+    unit = 4 * (1 << 15)
+    small = replace(device.capabilities, limits=limits | {"max-storage-buffer-binding-size": unit})
+    monkeypatch.setattr(device, "capabilities", small)
+    monkeypatch.setattr(deferred, "tile_shape", lambda *_: tile_for(device))
+    monkeypatch.setattr(device, "plans_kept", type(device.plans_kept)())
+    for axis, shape in ((0, (-1,)), (1, (3, -1))):
+        got = gs.scan(a.reshape(*shape), axis=axis).numpy()
+        np.testing.assert_allclose(got, wanted[axis], rtol=1e-3, atol=1e-2)
+    got = gs.scan(a.reshape(-1), out=a.reshape(-1))
+    np.testing.assert_allclose(got, wanted[0], rtol=1e-3, atol=1e-2)
+
+
+def tile_for(device: Device) -> Any:
+    from tests.oracle import small_tiles
+
+    return small_tiles(device)[0]
+
+
+def test_errors(device: Device) -> None:
+    a = device.asarray(np.ones(10, np.float32))
+    with pytest.raises(ValueError, match="runs where its arrays are"):
+        gs.scan(a, device="numpy")
+    with pytest.raises(TypeError, match=r"gpuscan\.Array"):
+        gs.scan(a, out=np.zeros(10, np.float32))
+    with pytest.raises(ValueError, match=r"shape \(9,\)"):
+        gs.scan(a, out=device.empty(9, np.float32))
+    with pytest.raises(TypeError, match="dtype int32"):
+        gs.scan(a, out=device.empty(10, np.int32))
+    with pytest.raises(ValueError, match="axis="):
+        gs.scan(a.reshape(2, 5))
+
+
+def test_a_run_that_gave_up_is_told_of(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where reports are not waited for, the next read raises, and the strategy is distrusted."""
+    told: list[str] = []
+    monkeypatch.setattr(deferred, "needs_report", lambda *_: False)
+    monkeypatch.setattr(device, "distrust", told.append)
+    a = device.asarray(np.ones(200_000, np.uint32))
+    monkeypatch.setattr(deferred, "planned", withheld(deferred.planned))
+    strategy = "lookback"
+    if strategy not in strategies_on(device):
+        monkeypatch.setattr(device, "unsafe", True)
+    y = gs.scan(a, strategy=strategy)
+    with pytest.raises(gs.ProgressTimeoutError, match="Compute them again"):
+        y.numpy()
+    assert told == [strategy]
+    device.synchronize()
+
+
+def withheld(planned: Any) -> Any:
+    """The planner of a test build whose every second tile posts nothing."""
+    from gpuscan.kernels import TileShape
+
+    return lambda *args, **options: planned(*args, **options, withhold=2, tile=TileShape(32, 0, 1, 4))

@@ -1,0 +1,219 @@
+"""The benchmarks on every adapter: short runs whose results are right, and wrong ones that are told."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from gpuscan import cli
+from gpuscan.bench.buffers import gather, place, release
+from gpuscan.bench.cases import ScanCase
+from gpuscan.bench.copying import STEPS, WORKGROUP_SIZE, CopySubject, copy_contender, copy_recording
+from gpuscan.bench.inputs import make_inputs
+from gpuscan.bench.measuring import measure
+from gpuscan.bench.scans import ScanSubject, scan_contenders
+from gpuscan.bench.search import candidates, search, tuned_from
+from gpuscan.bench.session import Request, run_request
+from gpuscan.bench.timing import TICKS, WALL, GpuTimer
+from gpuscan.device import Device
+from gpuscan.kernels import TileShape
+from gpuscan.tuning import runs_on
+from tests.oracle import small_tiles, strategies_on
+
+CASES = [
+    ScanCase("add", np.dtype(np.uint32), 5000),
+    ScanCase("maximum", np.dtype(np.int8), 3001),
+    ScanCase("affine", np.dtype(np.float32), 3000),
+    ScanCase("matmul", np.dtype(np.float32), 700),
+    ScanCase("add", np.dtype(np.float16), 500, 5),
+]
+
+
+@pytest.fixture
+def timer(device: Device) -> GpuTimer:
+    """One that hardly warms up."""
+    return GpuTimer(device, warm_seconds=0.0, repeats=3)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.series)
+def test_scans_are_timed_and_right(device: Device, timer: GpuTimer, case: ScanCase) -> None:
+    """Under every strategy, in the planner's tile and in another, beside the copy."""
+    tiles = [None] if case.dtype.itemsize < 4 else [None, small_tiles(device)[0]]
+    contenders = [copy_contender(device, timer), *scan_contenders(device, timer, strategies_on(device), tiles)]
+    assert len(contenders) > 2
+    inputs = make_inputs(case)
+    for one in contenders:
+        found = measure(one, inputs)
+        assert found.right, found
+        assert found.seconds is not None
+        assert 0 < found.seconds < 10
+        assert found.clock == timer.clock
+
+
+def test_a_wrong_result_is_told(device: Device, timer: GpuTimer) -> None:
+    """Here of an operator that is another than the one expected."""
+    inputs = make_inputs(CASES[0])
+    swapped = replace(inputs, case=replace(CASES[0], op="bitwise_xor"))
+    (one,) = scan_contenders(device, timer, ["three_dispatch"])
+    assert measure(one, swapped).wrong
+    assert measure(one, inputs).right
+
+
+def test_too_large_for_a_binding_is_a_row(device: Device, timer: GpuTimer) -> None:
+    """For the copy, before anything is allocated."""
+    limit = device.capabilities.limits["max-storage-buffer-binding-size"]
+    with pytest.raises(Exception, match="do not fit a binding"):
+        CopySubject(device, timer, limit + 16)
+
+
+@pytest.mark.parametrize(
+    "extra", [1, 7, WORKGROUP_SIZE * STEPS - 1, WORKGROUP_SIZE * STEPS, 3 * WORKGROUP_SIZE * STEPS + 5]
+)
+def test_copy_kernel_copies_every_vector(device: Device, extra: int) -> None:
+    """Whole workgroups and the rest, and nothing past the end."""
+    words = np.random.default_rng(0).integers(0, 2**32, 4 * extra, dtype=np.uint32)
+    marker = np.full(len(words) + 64, 0xA5A5A5A5, np.uint32)
+    source, destination = place(device, words), place(device, marker)
+    encoder = device.wgpu_device.create_command_encoder()
+    copy_recording(device, source, destination, extra)(encoder, None)
+    device.wgpu_device.queue.submit([encoder.finish()])
+    got = np.frombuffer(device.wgpu_device.queue.read_buffer(destination), np.uint32)
+    np.testing.assert_array_equal(got[: len(words)], words)
+    np.testing.assert_array_equal(got[len(words) :], marker[len(words) :])
+    release([source, destination])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape"), [("u1", ()), ("u2", ()), ("u4", ()), ("u8", ()), ("f4", (2, 2)), ("u1", (3,))]
+)
+def test_gather(device: Device, dtype: str, shape: tuple[int, ...]) -> None:
+    """Elements of any size, wherever they lie in their word."""
+    array = np.frombuffer(np.random.default_rng(0).bytes(24 * 500), dtype)
+    array = array[: len(array) // max(1, int(np.prod(shape))) * int(np.prod(shape))].reshape(-1, *shape)
+    array = np.nan_to_num(array)
+    buffer = place(device, array)
+    at = np.array([0, 1, 2, 3, 250, len(array) - 2])
+    np.testing.assert_array_equal(gather(device, buffer, at, array.dtype, shape), array[at])
+    release([buffer])
+
+
+def test_both_clocks(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Timestamps where they work, else the clock on the wall; a large copy takes longer by either than a small one."""
+    clocks = [TICKS] if device.capabilities.timestamps else []
+    for clock in [*clocks, WALL]:
+        if clock == WALL:
+            monkeypatch.setattr(device, "capabilities", replace(device.capabilities, timestamps=False))
+        timer = GpuTimer(device, warm_seconds=0.0, repeats=5)
+        assert timer.clock == clock
+        small, large = (CopySubject(device, timer, nbytes) for nbytes in (1 << 12, 1 << 26))
+        assert small.seconds() < large.seconds()
+        small.close()
+        large.close()
+
+
+def test_retile(device: Device, timer: GpuTimer) -> None:
+    """The same buffers, another shape, still right."""
+    inputs = make_inputs(CASES[0])
+    subject = ScanSubject(device, timer, inputs, "three_dispatch")
+    for tile in small_tiles(device):
+        subject.retile(inputs, tile)
+        assert subject.plan.tile == tile
+        assert subject.seconds() > 0
+        assert subject.error(inputs) == 0.0
+    subject.close()
+
+
+def test_a_request(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copy, gpuscan and a peer at each size."""
+    monkeypatch.setattr("gpuscan.bench.session.GpuTimer", lambda device: GpuTimer(device, 0.0, 3))
+    request = Request(
+        ops=["add", "bitwise_or"], dtypes=[np.dtype("u4"), np.dtype("f4")], sizes=[1000, 2000], peers=["numpy"]
+    )
+    found = run_request(device, request, Console(file=io.StringIO()))
+    names = {(m.case.series, m.case.elements, m.library) for m in found}
+    series = ["add uint32", "add float32", "bitwise_or uint32"]
+    assert names == {(s, n, library) for s in series for n in (1000, 2000) for library in ("copy", "gpuscan", "numpy")}
+    assert all(m.right for m in found)
+
+
+# ----- Tuning
+
+
+@pytest.mark.parametrize("words", [1, 2, 4])
+def test_candidates(device: Device, words: int) -> None:
+    """All run here; the default is first and stands there once."""
+    size = device.capabilities.subgroup_size
+    for default in {TileShape(64, 0, 1, 16 // words), TileShape(max(32, size), size, 1, 4)}:
+        shapes = candidates(device, default, words, 1)
+        assert shapes[0] == default
+        assert len(set(shapes)) == len(shapes) > 5
+        assert all(runs_on(shape, words, device.capabilities) for shape in shapes)
+
+
+def test_search(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In no time the defaults are measured and little else; what is kept runs here."""
+    monkeypatch.setattr("gpuscan.bench.search.CPU_WORDS", (1 << 12,))
+    monkeypatch.setattr("gpuscan.bench.search.GPU_WORDS", (1 << 12,))
+    found = list(search(device, seconds=0.1))
+    assert [f.words for f in found] == [1, 2, 4]
+    for f in found:
+        assert f.tried >= 1
+        assert 0 < f.best_seconds <= f.default_seconds
+    for (words, _), shape in tuned_from(found).items():
+        assert runs_on(shape, words, device.capabilities)
+
+
+def test_only_better_tuned_elements_are_kept(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their other lengths, so that those keep their default."""
+    monkeypatch.setattr("gpuscan.bench.search.CPU_WORDS", (1 << 12,))
+    monkeypatch.setattr("gpuscan.bench.search.GPU_WORDS", (1 << 12,))
+    one, two, _ = search(device, seconds=0.1)
+    other = TileShape(128, 0, 1, 8)
+    short = replace(one, best=one.default)
+    long = replace(one, case=replace(one.case, length=1 << 20), best=other)
+    same = replace(two, best=two.default)
+    assert tuned_from([short, long, same]) == {(1, short.case.length): one.default, (1, 1 << 20): other}
+
+
+# ----- The command line
+
+
+def test_bench_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Table, JSON and picture of one run."""
+    monkeypatch.chdir(tmp_path)
+    options = "--sizes 2^10,3000 --dtype uint32 --strategy three_dispatch --peers numpy --json out.json --plot out.png"
+    assert cli.run(["bench", *options.split()]) == 0
+    printed = capsys.readouterr().out
+    assert "three_dispatch" in printed
+    assert "numpy" in printed
+    data: dict[str, Any] = json.loads((tmp_path / "out.json").read_text())
+    assert [m["length"] for m in data["measurements"]] == [1024] * 3 + [3000] * 3
+    assert all(m["right"] for m in data["measurements"])
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bench_prints_json_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """For a pipe."""
+    assert cli.run("bench --sizes 1000 --strategy three_dispatch --json -".split()) == 0
+    assert len(json.loads(capsys.readouterr().out)["measurements"]) == 2
+
+
+def test_tune_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Kept in the cache folder, and forgotten."""
+    for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setattr("gpuscan.bench.search.CPU_WORDS", (1 << 12,))
+    monkeypatch.setattr("gpuscan.bench.search.GPU_WORDS", (1 << 12,))
+    assert cli.run(["tune", "--seconds", "1"]) == 0
+    assert "Kept the shapes" in capsys.readouterr().out
+    (path,) = tmp_path.rglob("tuning/*.json")
+    assert json.loads(path.read_text())["key"]
+    assert cli.run(["tune", "--reset"]) == 0
+    assert json.loads(path.read_text())["shapes"] == []

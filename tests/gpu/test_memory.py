@@ -1,0 +1,93 @@
+"""What the pool holds of a real device, over many calls."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import wgpu
+
+import gpuscan as gs
+from gpuscan.device import Device
+from gpuscan.execution import BIND_GROUPS_KEPT
+from gpuscan.memory import size_class
+
+CALLS = 10_000
+
+
+@pytest.fixture
+def own_device(adapter: wgpu.GPUAdapter) -> Device:
+    """A device whose pool nobody else has used."""
+    return Device(adapter)
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def test_arrays_are_counted_to_the_byte(own_device: Device) -> None:
+    device = own_device
+    before = device.memory_usage()
+    assert before.bytes_in_use == 0
+    x = device.asarray(np.ones(10_000, np.float32))
+    view = x[100:200]
+    y = device.empty((3, 5), np.int16)
+    usage = device.memory_usage()
+    assert usage.bytes_in_use == x.buffer.size + y.buffer.size == size_class(40_000) + size_class(30)
+    assert usage.allocations == 2
+    del x
+    assert device.memory_usage().allocations == 2  # the view holds it
+    np.testing.assert_array_equal(view, 1)
+    del view, y
+    assert device.memory_usage().bytes_in_use == 0
+    device.memory_cleanup()
+    assert device.memory_usage() == gs.MemoryUsage(0, 0, 0)
+    np.testing.assert_array_equal(gs.scan(np.ones(1000, np.uint32), device=device), np.arange(1, 1001))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+@pytest.mark.slow
+def test_nothing_grows(own_device: Device) -> None:
+    """10,000 calls of changing sizes, on NumPy's arrays and on the device's."""
+    device = own_device
+    rng = np.random.default_rng(0)
+    x = np.ones(20_000, np.uint32)
+    on_device = device.asarray(x)
+    marks = []
+    for call in range(CALLS):
+        n = int(rng.integers(1, len(x)))
+        if call % 2:
+            assert gs.scan(x[:n], device=device)[-1] == n
+        else:
+            gs.scan(on_device[:n], device=device)
+        if call in (CALLS // 4, CALLS - 1):
+            gc.collect()
+            device.synchronize()
+            marks.append((device.memory_usage(), resident(), len(device.bind_groups)))
+    (early, resident_early, _), (late, resident_late, groups) = marks
+    assert late.bytes_in_use == early.bytes_in_use
+    assert late.bytes_reserved <= early.bytes_reserved * 1.25
+    assert resident_late - resident_early < 16 << 20
+    assert groups <= BIND_GROUPS_KEPT
+
+
+def test_the_interpreter_ends_quietly(adapter: wgpu.GPUAdapter) -> None:
+    """With arrays, views and reads alive, in cycles and out of order."""
+    code = f"""
+import numpy as np, gpuscan as gs
+device = gs.Device({adapter.summary!r})
+a = device.asarray(np.ones(1000, np.float32))
+views = [a[i:] for i in range(5)]
+views.append(views)
+future = a.read_async()
+b = gs.scan(a)
+print(float(b.numpy()[-1]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "1000.0"), done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,353 @@
+"""The benchmarks' inputs, checks, tables and peers; what runs on adapters is in tests/gpu."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from gpuscan import cli
+from gpuscan.bench import plot
+from gpuscan.bench.cases import Case, RecurrenceCase, ScanCase
+from gpuscan.bench.inputs import Inputs, make_inputs, recurrence_reference
+from gpuscan.bench.measuring import Contender, Unsupported, measure
+from gpuscan.bench.peers import PEERS, cub, numpy_peer, peer_contenders
+from gpuscan.bench.results import Measurement, ratio_to_copy, report
+from gpuscan.bench.session import takes
+from gpuscan.bench.suite import failures, run_suite
+from gpuscan.bench.table import tables
+from gpuscan.errors import GpuscanError
+from gpuscan.operators import BUILTINS
+from tests.fakes import capabilities
+from tests.oracle import one_by_one
+
+U32, F32 = np.dtype(np.uint32), np.dtype(np.float32)
+DTYPES = [np.dtype(name) for name in ("bool", "int8", "uint16", "uint32", "int64", "float16", "float32", "complex64")]
+CASES = [
+    ScanCase(op, dtype, 1200, rows)
+    for op in (*BUILTINS, "affine")
+    for dtype in DTYPES
+    for rows in (1, 3)
+    if takes(op, dtype)
+]
+
+
+def full(inputs: Inputs) -> list[np.ndarray[Any, Any]]:
+    """Every element of the case's scan, one after the other, in the widest type."""
+    case = inputs.case
+    assert isinstance(case, ScanCase)
+    floats = case.dtype.kind in "fc"
+    wide = np.result_type(case.dtype, np.float64) if floats else case.dtype
+    function = case.operator.function
+    bundle = tuple(array.astype(wide) for array in inputs.arrays)
+    if len(bundle) == 1:
+        single = function
+        function = lambda l, r: (single(l[0], r[0]),)  # noqa: E731
+    return [field.astype(case.dtype) for field in one_by_one(function, bundle, axis=1)]
+
+
+# ----- Inputs and what is expected of them
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.series)
+def test_expected_values_are_those_of_the_definition(case: ScanCase) -> None:
+    """At the last element and about 1,000 others."""
+    inputs = make_inputs(case)
+    assert inputs.indices[-1] == case.elements - 1
+    assert len(inputs.indices) > 1000
+    results = [result.reshape(case.elements, *case.element_shape) for result in full(inputs)]
+    assert inputs.error([result[inputs.indices] for result in results]) <= inputs.tolerance
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.series)
+def test_a_wrong_result_is_told(case: ScanCase) -> None:
+    """Neither the input nor one value for all passes, and one wrong bit of an integer does not."""
+    inputs = make_inputs(case)
+    flat = [array.reshape(case.elements, *case.element_shape) for array in inputs.arrays]
+    assert inputs.error([array[inputs.indices] for array in flat]) > inputs.tolerance
+    still = [np.broadcast_to(wanted[-1], wanted.shape) for wanted in inputs.expected]
+    assert inputs.error(still) > inputs.tolerance
+    spoiled = [wanted.copy() for wanted in inputs.expected]
+    spoiled[-1].reshape(-1)[7] = ~spoiled[-1].reshape(-1)[7] if case.dtype.kind in "biu" else np.nan
+    assert inputs.error(spoiled) == float("inf")
+
+
+def test_inputs_are_the_same_every_time() -> None:
+    """So that two runs compare."""
+    case = ScanCase("add", F32, 5000)
+    np.testing.assert_array_equal(make_inputs(case).arrays[0], make_inputs(case).arrays[0])
+
+
+def test_gradients_of_the_recurrence() -> None:
+    """Against differences of the sum of grad_h * h."""
+    rng = np.random.default_rng(0)
+    a, b, grad_h = (rng.uniform(-1, 1, (2, 6)) for _ in range(3))
+    _, grad_a, grad_b = recurrence_reference(a, b, grad_h)
+    for array, gradient in ((a, grad_a), (b, grad_b)):
+        for at in np.ndindex(array.shape):
+            kept = array[at]
+            sums = []
+            for step in (1e-6, -1e-6):
+                array[at] = kept + step
+                sums.append(float(np.sum(grad_h * recurrence_reference(a, b)[0])))
+            array[at] = kept
+            assert abs((sums[0] - sums[1]) / 2e-6 - gradient[at]) < 1e-6
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_recurrence_inputs(backward: bool) -> None:
+    """What is expected is the recurrence along axis 1."""
+    case = RecurrenceCase(2, 30, 5, F32, backward)
+    inputs = make_inputs(case)
+    wide = [np.moveaxis(array.astype(np.float64), 1, 2) for array in inputs.arrays]
+    outputs = [np.moveaxis(output, 2, 1).reshape(-1)[inputs.indices] for output in recurrence_reference(*wide)]
+    assert len(outputs) == (3 if backward else 1)
+    assert inputs.error([output.astype(np.float32) for output in outputs]) <= inputs.tolerance
+    assert inputs.error([output + 1 for output in outputs]) > inputs.tolerance
+
+
+# ----- Measuring
+
+
+class FakeSubject:
+    """A contender that took `taken` seconds and was off by `off`."""
+
+    clock, note = "timestamps", "made up"
+
+    def __init__(self, taken: float = 1e-3, off: float = 0.0, fails: Exception | None = None) -> None:
+        self.taken, self.off, self.fails = taken, off, fails
+        self.closed = False
+
+    def seconds(self) -> float:
+        """The time, or the failure."""
+        if self.fails is not None:
+            raise self.fails
+        return self.taken
+
+    def error(self, inputs: Inputs) -> float:
+        """How far off."""
+        return self.off
+
+    def close(self) -> None:
+        """Remember it."""
+        self.closed = True
+
+
+def contender(subject: FakeSubject, library: str = "gpuscan") -> Contender:
+    """A contender that is this subject."""
+    return Contender(library, "way", lambda inputs: subject)
+
+
+INPUTS = make_inputs(ScanCase("add", U32, 2048))
+
+
+def test_measure() -> None:
+    """The time, the speed of bytes read and written, and the verdict."""
+    subject = FakeSubject(taken=1e-6)
+    found = measure(contender(subject), INPUTS)
+    assert (found.seconds, found.right, found.error, found.note) == (1e-6, True, 0.0, "made up")
+    assert found.bytes_per_second == pytest.approx(2 * 4 * 2048 / 1e-6)
+    assert subject.closed
+
+
+def test_wrong_results_of_gpuscan_are_failures() -> None:
+    """A peer's are a row only."""
+    ours = measure(contender(FakeSubject(off=0.5)), INPUTS)
+    theirs = measure(contender(FakeSubject(off=0.5), "torch"), INPUTS)
+    assert ours.wrong
+    assert theirs.wrong
+    assert failures([ours, theirs]) == [ours]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no\n  luck"), Unsupported("no luck")])
+def test_a_failure_is_a_row_that_says_why(error: Exception) -> None:
+    """And what was made ready is closed."""
+    subject = FakeSubject(fails=error)
+    found = measure(contender(subject), INPUTS)
+    assert found.seconds is None
+    assert found.note.endswith("no luck")
+    assert subject.closed
+
+
+def test_a_contender_that_cannot_be_made_ready_is_a_row() -> None:
+    """Its import, say, fails."""
+
+    def prepare(inputs: Inputs) -> FakeSubject:
+        raise ImportError("broken " * 100)
+
+    found = measure(Contender("torch", "way", prepare), INPUTS)
+    assert found.note.startswith("ImportError: broken")
+    assert len(found.note) < 250
+
+
+def test_suite_tells_of_every_step() -> None:
+    """Each contender on each case, in order."""
+    told: list[str] = []
+    shown: list[Measurement] = []
+    cases: list[Case] = [ScanCase("add", U32, 10), RecurrenceCase(1, 3, 2, F32)]
+    found = run_suite(
+        cases, lambda case: [contender(FakeSubject()), contender(FakeSubject())], told.append, shown.append
+    )
+    assert [m.case for m in found] == [cases[0], cases[0], cases[1], cases[1]]
+    assert shown == found
+    assert len(told) == 6
+
+
+# ----- What is shown
+
+
+def measurements() -> list[Measurement]:
+    """A copy, a scan at half its speed, a wrong peer and a missing one, at two sizes."""
+    rows = []
+    for length in (1 << 16, 1 << 20):
+        case = ScanCase("add", U32, length)
+        rows += [
+            Measurement(case, "copy", "kernel", 2e-6, "timestamps", 0.0, True),
+            Measurement(case, "gpuscan", "lookback", 4e-6, "timestamps", 0.0, True, "256x12x4/32"),
+            Measurement(case, "torch", "cumsum", 8e-6, "CUDA events", 0.25, False, "PyTorch 9"),
+            Measurement(case, "cupy", "cumsum").failed("cupy is not installed"),
+        ]
+    return rows
+
+
+def test_ratio_to_the_copy_of_the_same_bytes() -> None:
+    """Of its own size, where there is one."""
+    rows = measurements()
+    assert [ratio_to_copy(rows, m) for m in rows[:4]] == [1.0, 0.5, 0.25, None]
+    assert ratio_to_copy(rows[1:2], rows[1]) is None
+
+
+def test_table() -> None:
+    """Fits 80 columns; who was wrong is called so, and who is missing stands there once."""
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(*tables(measurements()), sep="\n")
+    text = console.export_text()
+    assert text.count("cupy is not installed") == 1
+    assert text.count("WRONG 2e-01") == 2
+    line = next(line for line in text.splitlines() if "gpuscan lookback" in line)
+    assert "4.0" in line
+    assert "0.500" in line
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_report_is_json() -> None:
+    """Microseconds and GB/s, with the command and the device."""
+
+    class FakeDevice:
+        pass
+
+    device: Any = FakeDevice()
+    device.capabilities = capabilities()
+    rows = measurements()
+    rows.append(replace(rows[0], error=float("inf"), right=False))
+    data = json.loads(json.dumps(report(device, rows, ["--peers"]), allow_nan=False))
+    assert data["command"] == ["gpuscan", "bench", "--peers"]
+    assert data["device"]["summary"] == device.capabilities.summary
+    scan, missing = data["measurements"][1], data["measurements"][3]
+    assert (scan["microseconds"], scan["of_copy"], scan["op"], scan["length"]) == (4.0, 0.5, "add", 65536)
+    assert scan["gigabytes_per_second"] == pytest.approx(2 * 4 * 65536 / 4e-6 / 1e9, abs=1e-3)
+    assert (missing["microseconds"], missing["note"]) == (None, "cupy is not installed")
+
+
+def test_plot(tmp_path: Path) -> None:
+    """A PNG; nothing to draw is said."""
+    plot.save_plot(tmp_path / "speed.png", measurements(), "made up")
+    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(GpuscanError, match="nothing to draw"):
+        plot.save_plot(tmp_path / "none.png", measurements()[3:4], "made up")
+
+
+def test_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says what to install."""
+    monkeypatch.setattr(plot.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(GpuscanError, match=r"gpuscan\[bench\]"):
+        plot.need_matplotlib()
+
+
+# ----- Peers
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if numpy_peer.contenders(c)], ids=lambda case: case.series)
+def test_numpy_peer(case: ScanCase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Right by its own check; half-width floats may round on the way."""
+    monkeypatch.setattr("gpuscan.bench.peers.common.wall_seconds", lambda run: (run(), 1e-3)[1])
+    (one,) = numpy_peer.contenders(case)
+    found = measure(one, make_inputs(case))
+    assert found.seconds == 1e-3
+    assert found.right or case.dtype == np.float16, found
+
+
+def test_numpy_recurrence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step at a time."""
+    monkeypatch.setattr("gpuscan.bench.peers.common.wall_seconds", lambda run: (run(), 1e-3)[1])
+    case = RecurrenceCase(2, 40, 3, F32)
+    (one,) = numpy_peer.contenders(case)
+    assert measure(one, make_inputs(case)).right
+
+
+@pytest.mark.parametrize(
+    "case", [ScanCase("add", F32, 300), ScanCase("add", F32, 100, 3), RecurrenceCase(2, 9, 3, F32)], ids=str
+)
+def test_a_library_that_is_missing_is_a_row(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever it is: none is needed."""
+    for module in ("cupy", "torch", "jax", "triton", "accelerated_scan", "accelerated_scan.scalar"):
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setenv("PATH", "")  # no nvcc
+    inputs = make_inputs(case)
+    names = [name for name in PEERS if name != "numpy"]
+    found = [measure(one, inputs) for one in peer_contenders(names, case)]
+    assert found
+    for m in found:
+        assert m.seconds is None
+        assert "is not installed" in m.note or "no nvcc" in m.note or "one row" in m.note, m
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the stand-in for nvcc is a shell script")
+def test_an_nvcc_that_fails_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what it said."""
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text('#!/bin/sh\n[ "$1" = --version ] && echo release 0 && exit 0\necho "no such arch" >&2\nexit 1\n')
+    nvcc.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    found = measure(cub.contenders(INPUTS.case)[0], INPUTS)
+    assert found.seconds is None
+    assert found.note == "RuntimeError: nvcc failed: no such arch"
+
+
+def test_cub_source_is_beside_its_module() -> None:
+    """It travels in the wheel."""
+    assert "DeviceScan::InclusiveSum" in cub.SOURCE.read_text(encoding="utf-8")
+
+
+# ----- The command line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--sizes", "2^x"], "not a number of elements"),
+        (["--sizes", "0"], "not a number of elements"),
+        (["--op", "nonsense"], "nonsense"),
+        (["--dtype", "float33"], "float33"),
+        (["--peers", "scipy"], "not one of"),
+        (["--strategy", "fastest"], "not one of"),
+        (["--device", "numpy"], "GPU adapter"),
+        (["--backward"], "recurrences"),
+        (["--json", "no/such/folder.json"], "no folder"),
+    ],
+)
+def test_wrong_command_lines(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line, exit code 2, before anything is measured."""
+    assert cli.run(["bench", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
