@@ -6,8 +6,8 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +132,7 @@ def scan(
 ) -> None:
     """Scan the array in IN.npy and write the result to OUT.npy, which may be the same file."""
     import gpuscan
+    from gpuscan import files
 
     target = target.resolve()  # through a link: the file is replaced, not the link
     if target.exists() and not target.is_file():
@@ -153,9 +154,9 @@ def scan(
     }
     try:
         with _profiled(device) if profile else nullcontext():
-            if array.nbytes > STREAMED_BYTES and device != "numpy":
+            if array.nbytes > files.STREAMED_BYTES and device != "numpy":
                 with _progress_bar(array.nbytes) as progress:
-                    scan_to_file(array, target, op, progress, **options)
+                    files.scan_to_file(array, target, op, progress, **options)
                 return
             result = gpuscan.scan(array, op, **options)
     except gpuscan.GpuscanError:
@@ -450,6 +451,8 @@ def _read(path: Path) -> np.ndarray[Any, Any]:
 def _write(path: Path, array: np.ndarray[Any, Any]) -> None:
     """Write beside the file and rename: it is there whole or not at all."""
     import numpy as np
+
+    from gpuscan.files import written_beside
 
     try:
         with written_beside(path) as partial, open(partial, "xb") as file:

@@ -114,7 +114,12 @@ def scan(
     else:
         from gpuscan.runner import run
 
-        rows = run(chosen, problem, strategy, outputs=outputs)
+        columns = None
+        if outputs is None and problem.in_columns:
+            columns = [np.empty((*problem.shape, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
+        rows = run(chosen, problem, strategy, outputs=columns or outputs)
+        if columns is not None:
+            return bundle(problem, columns, x)
     return deliver(problem, rows, outputs, out, x)
 
 
@@ -211,6 +216,11 @@ def deliver(
         for target, result in zip(outputs, results, strict=True):
             target[...] = result
         return out
+    return bundle(problem, [np.ascontiguousarray(result) for result in results], x)
+
+
+def bundle(problem: Problem, results: list[np.ndarray[Any, Any]], x: Any) -> Any:
+    """The arrays of a result in the form of the user's input."""
     structure = problem.destination.structure
     if structure.kind == "record":
         given = np.asarray(x)
@@ -220,7 +230,7 @@ def deliver(
         for name, result in zip(structure.keys, results, strict=True):
             record[name] = result
         return record
-    return structure.unflatten([np.ascontiguousarray(result) for result in results])
+    return structure.unflatten(results)
 
 
 # ----- Which device

@@ -10,6 +10,7 @@ from gpuscan.kernels import ColumnTile, Kernel
 
 if TYPE_CHECKING:
     from gpuscan.capabilities import Capabilities
+    from gpuscan.elements import Element
     from gpuscan.planning import Work
 
 COLUMNS = 32  # invocations side by side: a cache line of 32-bit numbers
@@ -21,16 +22,15 @@ REGISTER_WORDS = 48  # of payload that one invocation keeps between load and sto
 CPU_REGISTER_WORDS = 192
 
 
-def column_chunk(work: Work) -> int:
+def column_chunk(source: Element, destination: Element, inner: int) -> int:
     """The fewest neighbouring columns whose storage fills whole words in every field; 0 where they never do."""
-    fields = (*work.source.fields, *work.destination.fields)
-    chunk = max(max(1, 4 // math.gcd(4, field.storage_bytes)) for field in fields)
-    return 0 if work.inner % chunk else chunk
+    chunk = max(max(1, 4 // math.gcd(4, field.storage_bytes)) for field in (*source.fields, *destination.fields))
+    return 0 if inner % chunk else chunk
 
 
 def column_tile(work: Work, capabilities: Capabilities) -> ColumnTile:
     """The tile for this element and shape on this adapter."""
-    chunk = max(1, column_chunk(work))
+    chunk = max(1, column_chunk(work.source, work.destination, work.inner))
     words = work.element.words * chunk
     cpu = capabilities.adapter_type == "CPU"
     columns = min(COLUMNS, 1 << (-(-work.inner // chunk) - 1).bit_length())

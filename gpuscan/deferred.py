@@ -7,7 +7,6 @@ the report; where it does not (`needs_report`), reports are read when the next a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,7 +45,9 @@ def scan_arrays(problem: Problem, out: Sequence[Any] | None, device: Device | st
         return results
     with guarded(home), home.lock:
         leaves = [home.asarray(leaf) for leaf in problem.leaves]
-        if prod(problem.shape[problem.axis + 1 :]) != 1:  # rows do not lie one after the other
+        limit = home.capabilities.limits["max-storage-buffer-binding-size"]
+        too_long = problem.in_columns and max(array.nbytes for array in (*leaves, *results)) > limit
+        if (problem.inner != 1 and not problem.in_columns) or too_long:  # rows have to be brought together
             for result, rows in zip(results, run(home, problem_on_cpu(problem, leaves), strategy), strict=True):
                 put(home, np.ascontiguousarray(problem.from_rows(rows)), result)
             return results
@@ -164,6 +165,7 @@ def scan_on_device(
     targets: Sequence[Array],
     *,
     in_place: bool,
+    **options: Any,
 ) -> None:
     """Record and submit; wait for the report only where it may tell of a failure."""
     words = seed_words(problem)
@@ -178,7 +180,7 @@ def scan_on_device(
         if max(array.nbytes for array in (*leaves, *targets)) > limit:
             runs = record_pieces(device, problem, strategy, leaves, targets, seeds, placement, subgroups)
         else:
-            plan = planned(device, problem, strategy, placement=placement, subgroups=subgroups)
+            plan = planned(device, problem, strategy, placement=placement, subgroups=subgroups, **options)
             encoder = device.wgpu_device.create_command_encoder()
             runs = [record(device, plan, encoder, parts(leaves), parts(targets), seeds)]
             device.wgpu_device.queue.submit([encoder.finish()])

@@ -390,7 +390,7 @@ class Kernel:
             if straddles:
                 lines.append(self._shift_line(array, field))
                 shift = f"{array.name}_shift"
-                words = [f"({low} >> {shift} | {high} << (32u - {shift}))" for low, high in pairwise(words)]
+                words = [f"(({low} >> {shift}) | ({high} << (32u - {shift})))" for low, high in pairwise(words)]
             numbers.append(
                 [
                     [
@@ -464,8 +464,8 @@ class Kernel:
         lines = [self._shift_line(array, field)]
         lines += [f"let {array.name}_{i} = {word};" for i, word in enumerate(words)]
         for i in range(len(words) + 1):
-            parts = [f"{array.name}_{i} << {shift}"] if i < len(words) else []
-            parts += [f"{array.name}_{i - 1} >> (32u - {shift})"] if i > 0 else []
+            parts = [f"({array.name}_{i} << {shift})"] if i < len(words) else []
+            parts += [f"({array.name}_{i - 1} >> (32u - {shift}))"] if i > 0 else []
             call = "atomicStore" if 0 < i < len(words) else "atomicOr"
             at = f"{array.name}_at + {i}u"
             lines += [f"if ({at} < {array.name}_end) {{", f"    {call}(&{array.name}[{at}], {' | '.join(parts)});", "}"]

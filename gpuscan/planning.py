@@ -175,6 +175,8 @@ def plan_scan(
             "Scan the array in chunks with gpuscan.scan_chunks"
         )
     placement = placement or Placement()
+    if isinstance(tile, TileShape):
+        work = replace(work, inner=1)  # for rows that were brought together
     if tile is None:
         tile = tile_shape(work, capabilities, subgroups) if work.inner == 1 else column_tile(work, capabilities)
     spins_per_round, spin_rounds, pauses = spin_bounds(strategy, capabilities)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from gpuscan.arrays import Array
+from gpuscan.columns import column_chunk
 from gpuscan.elements import LEAF, Element, Scalar, Structure, element_of, scalar_of
 from gpuscan.operators import Operator, resolve
 from gpuscan.tracing import trace_map
@@ -61,6 +63,16 @@ class Problem:
     def size(self) -> int:
         """Elements in all rows together."""
         return self.rows * self.row_length
+
+    @property
+    def inner(self) -> int:
+        """Rows that lie side by side in memory: the product of the axes after the scanned one."""
+        return prod(self.shape[self.axis + 1 :])
+
+    @property
+    def in_columns(self) -> bool:
+        """Whether the array is scanned as it lies, down its columns, without bringing rows together first."""
+        return self.inner > 1 and column_chunk(self.source, self.destination, self.inner) > 0
 
     def by_rows(self, leaf: Leaf) -> Leaf:
         """A leaf as a contiguous array (rows, row_length, *element shape)."""

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan.column_runs import run_columns
 from gpuscan.elements import Element, Field, words_of
 from gpuscan.errors import ProgressTimeoutError, UnsupportedDtypeError
 from gpuscan.execution import REPORT_BYTES, Binding, record
 from gpuscan.faults import guarded
 from gpuscan.memory import ALIGNMENT
+from gpuscan.kernels import TileShape
 from gpuscan.operators import Code, Operator, combine_code, map_code
 from gpuscan.planning import LOOKBACK_SECONDS, ScanPlan, Work, plan_scan
 from gpuscan.streaming import Piece, Stream
@@ -74,6 +76,9 @@ def run(
     """
     check_dtypes(device, problem.source, problem.element, problem.destination)
     with guarded(device):
+        if problem.in_columns and not isinstance(options.get("tile"), TileShape):
+            results = run_columns(device, problem, strategy, outputs, **options)
+            return [] if outputs is not None else [problem.by_rows(result) for result in results]
         largest = max(problem.source.storage_bytes, problem.destination.storage_bytes) * problem.size
         if piece_bytes is not None or largest > SINGLE_PASS_BYTES:
             return run_pieces(device, problem, strategy, outputs, piece_bytes, options)
@@ -131,6 +136,7 @@ def work_of(device: Device, problem: Problem, *, carried: bool = False) -> Work:
         after=None if problem.after is None else _map(problem.after, problem.element, "after", native),
         rows=problem.rows,
         row_length=problem.row_length,
+        inner=problem.inner if problem.in_columns else 1,
         reverse=problem.reverse,
         exclusive=problem.exclusive,
         initial=problem.initial,
@@ -150,6 +156,7 @@ def planned(device: Device, problem: Problem, strategy: str, **options: Any) -> 
         problem.after,
         problem.rows,
         problem.row_length,
+        problem.inner,
         problem.reverse,
         problem.exclusive,
         problem.initial,
@@ -173,7 +180,7 @@ def seed_words(problem: Problem) -> np.ndarray[Any, Any] | None:
     if problem.seeds is None:
         return None
     words = words_of(problem.element, problem.seeds)
-    return np.ascontiguousarray(words[::-1] if problem.reverse else words)
+    return np.ascontiguousarray(words[::-1] if problem.reverse and not problem.in_columns else words)
 
 
 def run_whole(device: Device, problem: Problem, strategy: str, options: dict[str, Any]) -> Rows:

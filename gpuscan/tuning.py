@@ -26,6 +26,7 @@ from gpuscan.kernels import TileShape
 
 if TYPE_CHECKING:
     from gpuscan.capabilities import Capabilities
+    from gpuscan.planning import Work
 
 Tuned = Mapping[tuple[int, int], TileShape]  # (32-bit words of an item, elements) -> the fastest shape for them
 
@@ -38,9 +39,17 @@ LEAST_WORKGROUP = 32  # invocations
 def nearest(tuned: Tuned, words: int, length: int) -> TileShape | None:
     """The shape tuned for items of so many words at the nearest length; None under half the shortest."""
     lengths = sorted(at for width, at in tuned if width == words)
-    if not lengths or 2 * length < lengths[0]:
+    if not lengths or length < 1 or 2 * length < lengths[0]:
         return None
     return tuned[words, min(lengths, key=lambda at: abs(math.log2(at / length)))]
+
+
+def tile_for(tuned: Tuned, work: Work) -> TileShape | None:
+    """The shape tuned for this work, or None: only what was measured is tuned, whole words in one row."""
+    fields = (*work.source.fields, *work.destination.fields)
+    if work.rows > 1 or any(field.storage_bytes % 4 for field in fields):
+        return None
+    return nearest(tuned, work.item_words, work.length)
 
 
 def load(capabilities: Capabilities) -> Tuned:

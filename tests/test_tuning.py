@@ -13,6 +13,7 @@ import pytest
 from gpuscan import tuning
 from gpuscan.kernels import TileShape
 from tests.fakes import capabilities
+from tests.test_planning import work
 
 LIMITS = {
     "max-compute-invocations-per-workgroup": 1024,
@@ -48,6 +49,17 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_nearest(words: int, length: int, found: TileShape | None) -> None:
     """By the ratio of lengths; nothing far under the shortest, nothing for other elements."""
     assert tuning.nearest(TUNED, words, length) == found
+
+
+def test_only_what_was_measured_is_tuned() -> None:
+    """Whole words, one row."""
+    assert tuning.tile_for(TUNED, work(row_length=1 << 18)) == SHORT
+    assert tuning.tile_for(TUNED, work(row_length=0)) is None
+    assert tuning.tile_for(TUNED, work("int16", row_length=1 << 18)) is None
+    assert tuning.tile_for(TUNED, work("float32", "int16", row_length=1 << 18)) is None
+    assert tuning.tile_for(TUNED, work(rows=1 << 9, row_length=1 << 9)) is None
+    assert tuning.tile_for(TUNED, work("uint64", row_length=1 << 20)) == SHORT
+    assert tuning.tile_for(tuning.UNTUNED, work(row_length=1 << 18)) is None
 
 
 def test_written_and_read() -> None:

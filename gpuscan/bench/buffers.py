@@ -52,7 +52,10 @@ def gather(
     dtype: np.dtype[Any],
     shape: tuple[int, ...] = (),
 ) -> np.ndarray[Any, Any]:
-    """The elements of `shape` at these indices, (indices, *shape): copied together on the GPU and read at once."""
+    """The elements of `shape` at these indices, (indices, *shape): copied together on the GPU and read at once.
+
+    An element is whole words, or one of several in a word.
+    """
     size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
     slot = -(-max(size, WORD) // WORD) * WORD
     usage = webgpu().BufferUsage

@@ -6,6 +6,7 @@ parentheses between unlike operators, constants that overflow. A shader that it 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,19 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuscan.backends import BACKEND_VARIABLE, error_type, has_immediates, webgpu
-from gpuscan.capabilities import Capabilities
+from gpuscan.backends import BACKEND_VARIABLE, _load, error_type, webgpu
+from gpuscan.conformance import check, suite
 from gpuscan.device import Device
 from gpuscan.errors import AdapterNotFoundError, OperatorError
 from gpuscan.kernels import Kernel, TileShape
-from gpuscan.operators import combine_code, resolve, wgsl_operator
+from gpuscan.operators import combine_code, wgsl_operator
 from gpuscan.planning import Work, plan_scan
 from gpuscan.problem import Problem
 from gpuscan.runner import run
-from gpuscan.strategies import IMPLEMENTED
-from gpuscan.templates import render_kernel
-from tests.oracle import AFFINE, LATER, MATRICES, NO_IDENTITY, assert_same, one_by_one, posed, small_tiles, words
-from tests.oracle import Array as Leaf
+from gpuscan.strategies import IMPLEMENTED, unsafe_reason
+from gpuscan.templates import render, render_kernel
+from tests.oracle import AFFINE, LATER, MATRICES, assert_same, posed
 
 SHAPES = [
     TileShape(64, 0, 1, 4),  # no subgroups
@@ -42,6 +42,7 @@ FORMS: list[dict[str, Any]] = [
     {"rows": 3},
     {"rows": 3, "exclusive": True, "initial": True, "reverse": True},
     {"initial": True, "carried": True},
+    {"rows": 10, "row_length": 500, "inner": 5, "exclusive": True, "initial": True},
 ]
 
 
@@ -81,19 +82,16 @@ def kernels(dawn: Device, problem: Problem, shape: TileShape, form: dict[str, An
         **({"rows": 1, "row_length": 5000} | form),
     )
     for strategy in IMPLEMENTED:
-        if strategy == "lookahead" and not shape.subgroup_size:
-            continue
         for kind, immediates in (("CPU", True), ("DiscreteGPU", False)):
-            capabilities: Capabilities = replace(dawn.capabilities, adapter_type=kind, immediates=immediates)
+            capabilities = replace(dawn.capabilities, adapter_type=kind, immediates=immediates)
             plan = plan_scan(work, capabilities, strategy, "", tile=shape)
             yield from (stage.kernel for stage in plan.stages)
 
 
 def compile_shader(device: Device, kernel: Kernel) -> None:
-    """Tint's verdict on a shader; a pipeline is only made where the adapter has subgroups of the shader's size."""
-    text = render_kernel(kernel)
+    """Fails where Tint refuses the shader."""
     try:
-        device.wgpu_device.create_shader_module(code=text)
+        device.wgpu_device.create_shader_module(code=render_kernel(kernel))
     except error_type(device.wgpu_device) as error:
         pytest.fail(f"{kernel.stage}, {kernel.strategy}, {kernel.tile}: {str(error)[:2000]}")
 
@@ -102,13 +100,86 @@ def compile_shader(device: Device, kernel: Kernel) -> None:
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: "-".join(form) or "plain")
 def test_tint_takes_every_form_of_every_stage(dawn: Device, shape: TileShape, form: dict[str, Any]) -> None:
     for x, op in ((np.ones(8, np.uint32), "add"), ((np.ones(8, np.uint32), np.ones(8, np.uint8)), LATER)):
-        if form.get("exclusive") and op is LATER:
-            form = form | {"initial": True}
         for kernel in kernels(dawn, posed(x, op), shape, form):
             compile_shader(dawn, kernel)
 
 
 @pytest.mark.parametrize(("x", "op"), [pytest.param(x, op) for x, op in elements()])
-def test_tint_takes_every_element(dawn: Device, x: Any, op: Any) -> None:
-    for kernel in kernels(dawn, posed(x, op, axis=0), TileShape(64, 4, 2, 4), {"rows": 3, "initial": True}):
+@pytest.mark.parametrize("form", [{"rows": 3, "initial": True}, {"reverse": True}], ids=lambda form: "-".join(form))
+def test_tint_takes_every_element(dawn: Device, x: Any, op: Any, form: dict[str, Any]) -> None:
+    for kernel in kernels(dawn, posed(x, op, axis=0), TileShape(64, 4, 2, 4), form):
         compile_shader(dawn, kernel)
+
+
+@pytest.mark.parametrize("stage", ["chain", "later", "spin", "subgroups"])
+def test_tint_takes_the_probe(dawn: Device, stage: str) -> None:
+    assert dawn.capabilities.spins_per_second > 0  # the device was opened through it
+    values = {"workgroups": 64, "workgroup_size": 64, "extra_polls": 2, "rounds": 2, "polls": 2}
+    text = render(f"probe_{stage}.wgsl", enable_subgroups=stage == "subgroups", **values)
+    dawn.wgpu_device.create_shader_module(code=text)
+
+
+def test_tint_refuses_a_barrier_that_not_all_reach(dawn: Device) -> None:
+    """The compiler of these tests is as strict as they need it to be."""
+    text = """
+        @compute @workgroup_size(64) fn main(@builtin(local_invocation_index) i: u32) {
+            if (i < 3u) { workgroupBarrier(); }
+        }"""
+    with pytest.raises(error_type(dawn.wgpu_device), match="uniform"):
+        dawn.wgpu_device.create_shader_module(code=text)
+
+
+def test_the_quick_suite_passes(dawn: Device) -> None:
+    outcomes = [check(dawn, case) for case in suite(quick=True)]
+    assert [str(outcome) for outcome in outcomes if outcome.verdict == "failed"] == []
+    refused = {outcome.case.element for outcome in outcomes if outcome.verdict == "refused"}
+    safe = all(unsafe_reason(name, dawn.capabilities) is None for name in IMPLEMENTED)
+    assert refused == {"float64"} or not safe
+    assert sum(outcome.verdict == "passed" for outcome in outcomes) > 50
+
+
+def test_both_implementations_give_the_same_bits(dawn: Device, device: Device) -> None:
+    x = np.random.default_rng(0).standard_normal(10_007).astype(np.float32)
+    shape = TileShape(32, 0, 1, 4)
+    problem = posed(x)
+    assert_same(
+        run(dawn, problem, "three_dispatch", tile=shape)[0], run(device, problem, "three_dispatch", tile=shape)[0]
+    )
+
+
+def test_what_differs(dawn: Device) -> None:
+    capabilities = dawn.capabilities
+    assert capabilities.implementation.startswith("Dawn")
+    assert not capabilities.native_int64
+    assert not capabilities.float64
+    assert capabilities.timestamp_period == 1.0
+    assert capabilities.enable_subgroups == bool(capabilities.subgroup_sizes)
+
+
+def test_an_operator_that_does_not_compile_is_our_error(dawn: Device) -> None:
+    op = wgsl_operator("fn combine(a: Element, b: Element) -> Element { return nothing; }", name="broken")
+    with pytest.raises(OperatorError, match="broken"):
+        run(dawn, posed(np.ones(8, np.float32), op))
+
+
+# ----- $GPUSCAN_BACKEND
+
+
+@pytest.mark.parametrize(("name", "package"), [("", "wgpu"), ("wgpu", "wgpu"), ("dawn", "wgpudawn")])
+def test_the_variable_chooses(monkeypatch: pytest.MonkeyPatch, name: str, package: str) -> None:
+    monkeypatch.setenv(BACKEND_VARIABLE, name)
+    assert webgpu().__name__ == package
+
+
+def test_an_unknown_implementation_names_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(BACKEND_VARIABLE, "metal")
+    with pytest.raises(AdapterNotFoundError, match=r"'metal'.*wgpu, dawn"):
+        webgpu()
+
+
+def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wgpudawn", None)
+    _load.cache_clear()
+    monkeypatch.setenv(BACKEND_VARIABLE, "dawn")
+    with pytest.raises(AdapterNotFoundError, match="pip install wgpudawn"):
+        webgpu()

@@ -1,0 +1,75 @@
+"""Runs a problem whose scanned axis is not the last, as it lies: whole, or strip by strip of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.columns import column_tile
+from gpuscan.planning import LENGTH_LIMIT
+
+if TYPE_CHECKING:
+    from gpuscan.device import Device
+    from gpuscan.problem import Problem
+
+PART_BYTES = 512 << 20  # of the largest field's share of a part
+
+Arrays = list[np.ndarray[Any, Any]]
+
+
+def run_columns(device: Device, problem: Problem, strategy: str, outputs: Arrays | None, **options: Any) -> Arrays:
+    """The result of the problem: one array (*shape, *element shape) for each field, or `outputs`, written.
+
+    Every column is a scan of its own, so an array that is too large for one part is cut between columns. The tile is
+    that of the whole array, and so are the bits.
+    """
+    from gpuscan.deferred import scan_on_device
+    from gpuscan.runner import work_of
+
+    outer, inner = prod(problem.shape[: problem.axis]), problem.inner
+    shape = (outer, problem.row_length, inner)
+    leaves = [leaf.reshape(*shape, *leaf.shape[len(problem.shape) :]) for leaf in problem.leaves]
+    fields = problem.destination.fields
+    results = outputs or [np.empty((*problem.shape, *f.shape), f.scalar.dtype) for f in fields]
+    options.setdefault("tile", column_tile(work_of(device, problem), device.capabilities))
+    seeds = [seed.reshape(outer, inner, *seed.shape[1:]) for seed in problem.seeds or ()]
+    parts = list(parts_of(device, problem, shape))
+    for outers, columns in parts:
+        part = problem
+        if len(parts) > 1:
+            part = replace(
+                problem,
+                leaves=tuple(np.ascontiguousarray(leaf[outers, :, columns]) for leaf in leaves),
+                shape=(outers.stop - outers.start, problem.row_length, columns.stop - columns.start),
+                axis=1,
+                seeds=tuple(s[outers, columns].reshape(-1, *s.shape[2:]) for s in seeds) if seeds else None,
+            )
+        sources = [device.asarray(np.ascontiguousarray(leaf)) for leaf in part.leaves]
+        targets = [device.empty((*part.shape, *f.shape), f.scalar.dtype) for f in fields]
+        scan_on_device(device, part, strategy, sources, targets, in_place=False, **options)
+        for result, target in zip(results, targets, strict=True):
+            if len(parts) > 1:
+                place = result.reshape(*shape, *result.shape[len(problem.shape) :])
+                place[outers, :, columns] = target.numpy()
+            else:
+                result[...] = target.numpy()
+    return results
+
+
+def parts_of(device: Device, problem: Problem, shape: tuple[int, int, int]) -> Iterator[tuple[slice, slice]]:
+    """The outer arrays and columns of each part: as many as a binding, 32-bit indices and `PART_BYTES` allow."""
+    outer, length, inner = shape
+    fields = (*problem.source.fields, *problem.destination.fields)
+    limit = min(device.capabilities.limits["max-storage-buffer-binding-size"], PART_BYTES)
+    most = min(limit // max(f.storage_bytes for f in fields), LENGTH_LIMIT - 1)  # elements of a part
+    wide = most // length >= inner
+    columns = inner if wide else max(1, most // length)
+    columns = columns if wide or columns < 4 else columns // 4 * 4  # packed numbers fill whole words
+    together = max(1, most // (length * inner)) if wide else 1
+    for first in range(0, outer, together):
+        for column in range(0, inner, columns):
+            yield slice(first, min(first + together, outer)), slice(column, min(column + columns, inner))

@@ -1,0 +1,277 @@
+"""Arrays piece by piece: the bits of one piece, whatever the pieces, the chunks and the memory they lie in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import wgpu
+
+import gpuscan as gs
+from gpuscan import files, runner
+from gpuscan.chunks import scan_in_chunks
+from gpuscan.device import Device
+from gpuscan.execution import LONGEST_ROW, Origin
+from gpuscan.problem import Problem
+from gpuscan.transfer import Walk
+from tests.oracle import AFFINE, NO_IDENTITY, assert_same, posed, small_tiles, strategies_on, ufunc_scan, words
+
+CHUNK_OPTIONS = {"axis": None, "reverse": False, "dtype": None, "before": None, "after": None}
+
+
+def problems(n: int) -> Iterator[tuple[str, Problem]]:
+    """Sums whose bits tell the order, rows that pieces cut through, packed elements, an operator without identity."""
+    rng = np.random.default_rng(n)
+    x = rng.standard_normal(n).astype(np.float32)
+    yield "one row", posed(x, initial=2.5)
+    yield "backwards", posed(x, exclusive=True, reverse=True)
+    seeds = rng.standard_normal(n // 4).astype(np.float32)
+    yield "short rows", posed(x[: n // 4 * 4].reshape(-1, 4), axis=1, exclusive=True, initial=seeds)
+    yield "long rows", posed(x[: n // 3 * 3].reshape(3, -1), axis=1, reverse=True, initial=seeds[:3])
+    yield "bytes", posed(rng.integers(0, 256, n, dtype=np.uint8), reverse=True)
+    yield "a bundle", posed(words(rng, 4, n), NO_IDENTITY["matrices"][0])
+
+
+def test_pieces_have_the_bits_of_the_whole(device: Device) -> None:
+    for tile in small_tiles(device):
+        for note, problem in problems(50_001):
+            wanted = runner.run(device, problem, "three_dispatch", tile=tile)
+            for strategy in strategies_on(device):
+                try:
+                    got = runner.run(device, problem, strategy, tile=tile, piece_bytes=30_000)
+                except gs.ProgressTimeoutError:
+                    assert strategy == "lookback"  # asked for by name, and a software adapter may be late
+                    continue
+                for result, field in zip(got, wanted, strict=True):
+                    assert_same(result, field, (tile, note, strategy))
+
+
+def test_large_arrays_by_themselves(device: Device) -> None:
+    """Without being told to, into memory that the caller gives, and back onto the input."""
+    x = np.random.default_rng(0).integers(0, 2**32, (5 << 20) + 77, dtype=np.uint32)
+    assert x.nbytes > runner.SINGLE_PASS_BYTES
+    wanted = ufunc_scan("add", x)
+    assert_same(gs.scan(x, device=device), wanted)
+    out = np.zeros((len(x), 2), np.uint32)[:, 1]  # every other element
+    assert gs.scan(x, device=device, out=out) is out
+    assert_same(out, wanted)
+    assert gs.scan(x, device=device, out=x) is x
+    assert_same(x, wanted)
+    assert device.memory_usage().bytes_in_use == 0
+
+
+def test_a_piece_that_gave_up_is_done_again(adapter: wgpu.GPUAdapter, tmp_path: Path, monkeypatch: Any) -> None:
+    """A build whose posts are withheld times out piece by piece; "auto" goes on another way from there."""
+    for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
+        monkeypatch.setenv(name, str(tmp_path))
+    device = Device(adapter, unsafe=True)
+    choices = iter([("lookback", "")] * 3)
+    original = device.strategy
+    monkeypatch.setattr(device, "strategy", lambda asked="auto": next(choices, None) or original("three_dispatch"))
+    x = np.random.default_rng(1).standard_normal(60_000).astype(np.float32)
+    tile = small_tiles(device)[0]
+    (got,) = runner.run(device, posed(x), "auto", tile=tile, piece_bytes=1, withhold=2)
+    assert device.capabilities.distrusted
+    (wanted,) = runner.run(Device(adapter), posed(x), "three_dispatch", tile=tile)
+    assert_same(got, wanted)
+
+
+def test_rows_longer_than_32_bits() -> None:
+    """What a shader is told of a piece gives each element its row and tells the heads."""
+    for row_length in (3, 1000, 2**31 - 1, 2**31, 2**32 + 5, 2**33):
+        for start in (0, 1, 999, row_length - 1, row_length, 5 * row_length + 7, 3 * row_length - 2):
+            origin = Origin.at(start, row_length)
+            for index in (0, 1, 2, 5, 998):
+                row, offset = divmod(start + index, row_length)
+                at = index + origin.row_offset
+                assert at < 2**32
+                assert origin.first_row + at // origin.row_length == row, (row_length, start, index)
+                assert (at % origin.row_length == 0) == (offset == 0), (row_length, start, index)
+            assert origin.row_length <= LONGEST_ROW
+
+
+# ----- Walks
+
+
+@pytest.mark.parametrize("shape", [(60,), (4, 15), (3, 4, 5), (5, 1, 12)])
+def test_walks_read_and_write_any_order(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    for axis in range(len(shape)):
+        for order in "CF":
+            x = np.asarray(rng.integers(0, 1000, (*shape, 2)), np.int32, order=order)  # type: ignore[call-overload]
+            flat = np.moveaxis(x, axis, len(shape) - 1).reshape(-1, 2)
+            y = np.zeros_like(x)
+            for start, count in ((0, 60), (7, 30), (13, 2), (59, 1), (15, 15)):
+                data = np.empty(8 * count, np.uint8)
+                Walk(x, shape, axis, x.dtype).read(start, data)
+                np.testing.assert_array_equal(data.view(np.int32).reshape(-1, 2), flat[start : start + count])
+                Walk(y, shape, axis, y.dtype).write(start, data)
+            np.testing.assert_array_equal(y, x)
+
+
+# ----- Chunks
+
+
+def cut(x: np.ndarray[Any, Any], pieces: int) -> list[np.ndarray[Any, Any]]:
+    """The array in chunks of random lengths, empty ones among them."""
+    places = np.sort(np.random.default_rng(2).integers(0, len(x), pieces))
+    return np.split(x, [0, *places, places[-1]])
+
+
+def test_chunks_have_the_bits_of_their_concatenation(device: Device) -> None:
+    rng = np.random.default_rng(3)
+    for n in (1, 100, 300_000):
+        x = rng.standard_normal(n).astype(np.float32)
+        for options in ({}, {"exclusive": True}, {"initial": 3.0, "after": lambda v: v * 2}):
+            chunks = cut(x, 9)
+            got = list(gs.scan_chunks(iter(chunks), device=device, **options))  # type: ignore[arg-type]
+            assert [len(part) for part in got] == [len(chunk) for chunk in chunks]
+            assert_same(np.concatenate(got), gs.scan(x, device=device, **options), (n, options))
+    bundle = words(rng, 2, 5000)
+    parts = list(gs.scan_chunks(zip(*(np.split(f, [1000, 1001]) for f in bundle), strict=True), AFFINE, device=device))
+    wanted = gs.scan(bundle, AFFINE, device=device)
+    for field in range(2):
+        assert_same(np.concatenate([part[field] for part in parts]), wanted[field])
+    assert device.memory_usage().bytes_in_use == 0
+
+
+def test_chunks_in_many_pieces(device: Device) -> None:
+    """Longer than what settles the tile's shape, so that the end is not known when the scan begins."""
+    x = np.random.default_rng(4).integers(0, 2**32, 700_000, dtype=np.uint32)
+    options = CHUNK_OPTIONS | {"exclusive": False, "initial": None}
+    taken = 0
+
+    def chunks() -> Iterator[np.ndarray[Any, Any]]:
+        nonlocal taken
+        for chunk in np.array_split(x, 20):
+            taken += 1
+            yield chunk
+
+    got, early = [], 0
+    for part in scan_in_chunks(chunks(), "add", device, "auto", options, piece_bytes=1):
+        early += taken < 20
+        got.append(part)
+    assert_same(np.concatenate(got), ufunc_scan("add", x))
+    if device.capabilities.adapter_type == "CPU":
+        assert early > 0  # results come before the last chunk is taken
+    several = scan_in_chunks(chunks(), "add", device, "auto", options, piece_bytes=1)
+    next(several)
+    several.close()  # a consumer that has seen enough
+    assert device.memory_usage().bytes_in_use == 0
+
+
+@pytest.mark.parametrize("where", ["numpy", None])
+def test_chunks_that_do_not_fit(where: str | None) -> None:
+    ones = np.ones(3, np.float32)
+    assert list(gs.scan_chunks([], device=where)) == []
+    with pytest.raises(ValueError, match="stretches of one row"):
+        list(gs.scan_chunks([np.ones((2, 2), np.float32)], axis=None, device=where) if False else gs.scan_chunks(
+            [np.ones((2, 2), np.float32)], device=where))
+    if where is None:
+        with pytest.raises(TypeError, match="chunk 2 has the elements int32"):
+            list(gs.scan_chunks([ones, ones.astype(np.int32)], device=where))
+
+
+def test_chunks_on_numpy() -> None:
+    x = np.random.default_rng(5).integers(0, 100, 1000).astype(np.int32)
+    for options in ({}, {"exclusive": True}, {"initial": 7}, {"after": lambda v: v * 2}):
+        got = gs.scan_chunks(cut(x, 5), device="numpy", **options)  # type: ignore[arg-type]
+        assert_same(np.concatenate(list(got)), gs.scan(x, device="numpy", **options), options)
+
+
+# ----- Files
+
+
+def stored(path: Path, x: np.ndarray[Any, Any]) -> Path:
+    np.save(path, x)
+    return path
+
+
+def test_file_to_file(device: Device, tmp_path: Path) -> None:
+    """Whatever the axis and order; the progress ends at the input's size."""
+    x = np.random.default_rng(6).integers(0, 2**31, (7, 300_001), dtype=np.uint32)
+    for order in "CF":
+        source = np.load(stored(tmp_path / "in.npy", np.asarray(x, order=order)), mmap_mode="r")  # type: ignore[call-overload]
+        for options in ({"axis": 0}, {"axis": 1, "reverse": True}):
+            steps: list[int] = []
+            files.scan_to_file(source, tmp_path / "out.npy", "add", steps.append, device=device, **options)
+            wanted = ufunc_scan("add", x, 0) if options["axis"] == 0 else ufunc_scan("add", x[:, ::-1], 1)[:, ::-1]
+            assert_same(np.load(tmp_path / "out.npy"), wanted, (order, options))
+            assert steps == sorted(steps)
+            assert steps[-1] == x.nbytes
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.npy", "out.npy"]
+
+
+def test_copy_on_write_pages_are_kept(device: Device, tmp_path: Path) -> None:
+    x = np.ones(2 << 20, np.float32)
+    private = np.load(stored(tmp_path / "in.npy", x), mmap_mode="c")
+    private[5] = 100
+    got = gs.scan(private, device=device)
+    assert got[-1] == len(x) + 99
+    assert private[5] == 100
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+def test_memory_is_bounded(adapter: wgpu.GPUAdapter, tmp_path: Path) -> None:
+    """A file of 512 MiB leaves no more in memory than pieces do."""
+    n = (512 << 20) // 4
+    x = np.lib.format.open_memmap(tmp_path / "in.npy", "w+", np.uint32, (n,))
+    for start in range(0, n, 1 << 22):
+        x[start : start + (1 << 22)] = np.arange(start, start + (1 << 22))
+    x.flush()
+    del x
+    code = f"""
+import resource, sys
+import numpy as np, gpuscan as gs
+from gpuscan import files
+device = gs.Device({adapter.summary!r})
+gs.scan(np.ones(3 << 20, np.uint32), device=device)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+source = np.load("in.npy", mmap_mode="r")
+files.scan_to_file(source, files.Path("out.npy"), "add", lambda done: None, device=device)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, before)
+"""
+    root = str(Path(gs.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    most, before = (int(word) * 1024 for word in done.stdout.split())
+    assert most < before + 3 * (32 << 20) + (32 << 20), (most, before)
+    got = np.load(tmp_path / "out.npy", mmap_mode="r")
+    places = np.random.default_rng(7).integers(0, n, 1000)
+    triangles = (places.astype(np.uint64) * (places.astype(np.uint64) + 1) // 2).astype(np.uint32)
+    np.testing.assert_array_equal(got[places], triangles)
+    assert got[-1] == np.uint32((n * (n - 1) // 2) % 2**32)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGINT to another process")
+def test_interrupted(adapter: wgpu.GPUAdapter, tmp_path: Path) -> None:
+    """Ctrl-C in the middle leaves no half-written file, nor one beside it."""
+    np.lib.format.open_memmap(tmp_path / "in.npy", "w+", np.float32, (256 << 20,)).flush()
+    root = str(Path(gs.__file__).parents[1])
+    command = [sys.executable, "-m", "gpuscan", "scan", "in.npy", "out.npy", "--device", adapter.summary]
+    running = subprocess.Popen(
+        command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": root}, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not any(p.name.endswith(".partial") for p in tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.2)
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (130, "gpuscan: interrupted\n")
+    assert [p.name for p in tmp_path.iterdir()] == ["in.npy"]
