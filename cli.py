@@ -15,16 +15,14 @@ import click
 
 from gpuscan._version import __version__
 from gpuscan.bench.recurrences import available as recurrences_available
-from gpuscan.strategies import STRATEGIES
+from gpuscan.strategies import IMPLEMENTED, STRATEGIES
 
 if TYPE_CHECKING:
     import numpy as np
     from rich.console import RenderableType
-    from rich.progress import TaskID
 
     from gpuscan import Device
     from gpuscan.capabilities import Capabilities
-    from gpuscan.matrix import Column
 
 WORK_FAILED, USAGE_WRONG, INTERRUPTED = 1, 2, 130
 
@@ -144,7 +142,7 @@ def scan(
     if profile and device == "numpy":
         raise click.BadParameter("NumPy runs nothing on a GPU", param_hint="'--profile'")
     array = _read(source)
-    options = {
+    options: dict[str, Any] = {
         "axis": axis,
         "exclusive": exclusive,
         "reverse": reverse,
@@ -249,7 +247,7 @@ def matrix(
         chosen = [device] if isinstance(device, gpuscan.Device) else gpuscan.devices()
         if not chosen:
             raise click.ClickException("no GPU adapter found. Install a driver, such as mesa-vulkan-drivers")
-        columns = _run_matrix(chosen, quick)
+        columns = matrices.run_all(chosen, quick)
     for path, text in ((json_path, matrices.to_json), (markdown, matrices.markdown)):
         if path is not None:
             with click.open_file(path, "w", encoding="utf-8", atomic=path != "-") as file:
@@ -265,28 +263,21 @@ def matrix(
         raise click.exceptions.Exit(WORK_FAILED)
 
 
-def _run_matrix(devices: Sequence[Device], quick: bool) -> list[Column]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+@commands.command()
+@click.argument("folder", metavar="OUT", type=click.Path(file_okay=False, path_type=Path))
+@_op_option
+@click.option("--dtype", default="float32", show_default=True, callback=_dtype, help="The element type.")
+@click.option("--length", type=click.IntRange(min=1), default=1 << 20, show_default=True, help="The longest array.")
+@click.option(
+    "--strategy", type=click.Choice(IMPLEMENTED), default="three_dispatch", show_default=True, help="How tiles meet."
+)
+def export(folder: Path, op: str, dtype: np.dtype[Any], length: int, strategy: str) -> None:
+    """Write a scan as WGSL and an ES module for browsers into the folder OUT, with a page that checks itself."""
+    from gpuscan.export import export as write
 
-    from gpuscan.conformance import Outcome, suite
-    from gpuscan.matrix import run_column
-
-    cases = suite(quick)
-    look = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[failed]} failed"))
-    with Progress(*look, TimeElapsedColumn(), console=Console(stderr=True)) as progress:
-        tasks = [progress.add_task(device.capabilities.summary, total=len(cases), failed=0) for device in devices]
-        columns = []
-        for device, task in zip(devices, tasks, strict=True):
-            failed = 0
-
-            def show(outcome: Outcome, task: TaskID = task) -> None:
-                nonlocal failed
-                failed += outcome.verdict == "failed"
-                progress.update(task, advance=1, failed=failed)
-
-            columns.append(run_column(device, cases, "quick" if quick else "full", show))
-        return columns
+    plan = write(folder, op, dtype, length, strategy)
+    stages = ", ".join(f"{stage.name}.wgsl" for stage in plan.stages)
+    click.echo(f"{folder}: {stages}, scan.js to import, index.html to open from: python -m http.server -d {folder}")
 
 
 def _listed(parse: Callable[[click.Context, click.Parameter, str], Any]) -> Callable[..., list[Any]]:
@@ -407,7 +398,7 @@ def bench(
 
 @commands.command()
 @_device_option
-@click.option("--seconds", type=click.FloatRange(min=1), default=55.0, show_default=True, help="How long to search.")
+@click.option("--seconds", type=click.FloatRange(min=1), default=50.0, show_default=True, help="How long to search.")
 @click.option("--reset", is_flag=True, help="Search nothing: forget what was found before.")
 def tune(device: Device | str | None, seconds: float, reset: bool) -> None:
     """Search the fastest tile shapes on the device and keep them for later scans. Floats may round differently then."""

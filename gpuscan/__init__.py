@@ -17,6 +17,7 @@ from gpuscan.errors import (
 )
 from gpuscan.memory import MemoryUsage
 from gpuscan.operators import Operator, operator, wgsl_operator
+from gpuscan.recurrence import linear_recurrence, linear_recurrence_vjp
 
 __all__ = [
     "AdapterNotFoundError",
@@ -35,6 +36,8 @@ __all__ = [
     "check_associative",
     "default_device",
     "devices",
+    "linear_recurrence",
+    "linear_recurrence_vjp",
     "operator",
     "scan",
     "scan_chunks",

@@ -142,7 +142,14 @@ def scan_chunks(
 
     Args:
         chunks: an iterable of 1-D arrays of any lengths, or of bundles, all of one dtype.
-        op, exclusive, initial, dtype, before, after, device, strategy: as in `scan`.
+        op: as in `scan`, and so are all that follow.
+        exclusive: leave each element out of its own result.
+        initial: the left operand of the first combination of the first chunk.
+        dtype: what to combine in and return.
+        before: a function of an input element, fused into the load.
+        after: a function of a combined element, fused into the store.
+        device: where to run.
+        strategy: how tiles meet.
 
     Yields:
         For each chunk an array of its length, or the bundle of them, in order.

@@ -61,7 +61,8 @@ class Array:
         Args:
             device: the device of the buffer.
             buffer: it needs the usages STORAGE, COPY_SRC and COPY_DST.
-            shape, dtype: of the array.
+            shape: of the array.
+            dtype: of its numbers.
             offset: where it begins, in bytes: a multiple of the size of its numbers.
 
         Raises:
@@ -72,7 +73,9 @@ class Array:
         flags = webgpu().BufferUsage
         missing = [name for name in ("STORAGE", "COPY_SRC", "COPY_DST") if not buffer.usage & getattr(flags, name)]
         if missing:
-            raise ValueError(f"a buffer without the usage {', '.join(missing)} was passed; create it with those as well")
+            raise ValueError(
+                f"a buffer without the usage {', '.join(missing)} was passed; create it with those as well"
+            )
         if offset < 0 or offset % dtype.itemsize:
             raise ValueError(f"offset {offset} was passed; it must be a multiple of {dtype.itemsize} bytes, 0 or more")
         array = cls(device, buffer, shape, dtype, offset, None)
@@ -214,7 +217,8 @@ def checked_dtype(dtype: Any) -> np.dtype[Any]:
     """The dtype, if it is one that elements have, in native byte order."""
     given = np.dtype(dtype)
     scalar_of(given)
-    return given if given.isnative else given.newbyteorder("=")
+    native: np.dtype[Any] = given if given.isnative else given.newbyteorder("=")
+    return native
 
 
 def empty(device: Device, shape: int | tuple[int, ...], dtype: Any) -> Array:

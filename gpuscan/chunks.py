@@ -116,7 +116,12 @@ def drainer(parts: list[tuple[Chunk, int, int]]) -> Any:
 
 
 def scan_in_chunks(
-    chunks: Iterable[Any], op: Any, device: Device, strategy: str, options: dict[str, Any], piece_bytes: int | None = None
+    chunks: Iterable[Any],
+    op: Any,
+    device: Device,
+    strategy: str,
+    options: dict[str, Any],
+    piece_bytes: int | None = None,
 ) -> Iterator[Any]:
     """The results of the chunks, in order: each has the chunk's length, and the kind of the chunk.
 
@@ -209,7 +214,7 @@ def posed(chunk: Any, op: Any, options: dict[str, Any]) -> Problem:
     Raises:
         ValueError: it has several axes.
     """
-    problem = pose(chunk, op, **options)
+    problem = pose(chunk, op, **(options | {"axis": 0}))
     if len(problem.shape) != 1:
         raise ValueError(
             f"a chunk of shape {problem.shape} was passed; chunks are stretches of one row. Scan the rows of larger "
@@ -233,5 +238,3 @@ def settled_length(work: Work, device: Device) -> int:
         else:
             low = middle + 1
     return low
-
-

@@ -250,6 +250,12 @@ def _posed(element: str, name: str, layout_name: str, size: int) -> tuple[Any, d
     return (fields if len(fields) > 1 else fields[0]), options, expected
 
 
+def known(element: str, name: str, size: int) -> tuple[Array, Array]:
+    """So many numbers of a dtype, and their inclusive scan by an operator of one name."""
+    x, _, (expected,) = _posed(element, name, "inclusive", size)
+    return x, expected
+
+
 def _expected(name: str, fields: Fields, options: Mapping[str, Any]) -> Fields:
     """The result by NumPy: rows are moved to the front and turned round, and `initial` stands before them."""
     axis, initial, exclusive = options["axis"], options["initial"], options.get("exclusive", False)

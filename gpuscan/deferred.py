@@ -78,7 +78,8 @@ def home_of(problem: Problem, device: Device | str | None) -> Device:
     """The device that the arrays of a problem lie on."""
     from gpuscan.api import resolve_device
 
-    homes = {leaf.device for leaf in problem.leaves if isinstance(leaf, Array)}
+    leaves: Sequence[Any] = problem.leaves
+    homes = {leaf.device for leaf in leaves if isinstance(leaf, Array)}
     home = homes.pop()
     asked = home if device is None else resolve_device(device)
     if homes or asked is not home:
@@ -215,7 +216,7 @@ def record_pieces(
     if problem.reverse and any(problem.size * f.storage_bytes % alignment for f in fields):
         raise ValueError(
             f"a reversed scan of {problem.size} elements was asked for on the device; pieces of at most {limit} bytes "
-            f"would begin off the {alignment} bytes that {capabilities.summary} binds at. Pad the array, or pass NumPy's"
+            f"would begin off the {alignment} bytes that {capabilities.summary} binds at. Pad it, or pass NumPy's"
         )
     work = work_of(device, problem)
     chosen, reason = device.strategy(strategy)
@@ -277,19 +278,19 @@ def needs_report(device: Device, plan: ScanPlan) -> bool:
 
 def settle(device: Device, runs: Sequence[Run]) -> str:
     """Wait for the reports where need be: ``"done"``, ``"timeout"`` or ``"width"``; note the others for `check`."""
-    for run in runs:
-        if not needs_report(device, run.plan):
-            if run.plan.posts:
-                device.unchecked.append(run)
+    for each in runs:
+        if not needs_report(device, each.plan):
+            if each.plan.posts:
+                device.unchecked.append(each)
             continue
-        report = read_report(device, run.state)
-        if run.width_differed(report):
+        report = read_report(device, each.state)
+        if each.width_differed(report):
             return "width"
-        if run.timed_out(report):
+        if each.timed_out(report):
             return "timeout"
         if len(device.proven) > PROVEN_KEPT:
             device.proven.clear()
-        device.proven.update(stage.kernel for stage in run.plan.stages)
+        device.proven.update(stage.kernel for stage in each.plan.stages)
     if len(device.unchecked) > UNCHECKED_MOST:
         check(device)
     return "done"
@@ -310,10 +311,10 @@ def check(device: Device) -> None:
     """
     with guarded(device), device.lock:
         runs, device.unchecked[:] = list(device.unchecked), []
-        states = {id(run.state): run.state for run in runs}
+        states = {id(each.state): each.state for each in runs}
         for key, state in states.items():
             status = read_report(device, state)[STATUS_WORD]
-            failed = [run for run in runs if id(run.state) == key and run.epoch == status]
+            failed = [each for each in runs if id(each.state) == key and each.epoch == status]
             if failed:
                 strategy = failed[0].plan.strategy
                 device.distrust(strategy)

@@ -21,16 +21,16 @@ from gpuscan.execution import BindGroups, Binding, Run, TileState
 from gpuscan.faults import guarded
 from gpuscan.memory import Allocation, BufferPool, MemoryUsage, kept_bytes
 from gpuscan.probe import distrust, probe, wanted_features, wanted_limits
-from gpuscan.strategies import STRATEGIES, choose_strategy, unsafe_reason
 from gpuscan.profiling import Profile, Profiles
+from gpuscan.strategies import STRATEGIES, choose_strategy, unsafe_reason
 from gpuscan.templates import render, render_kernel
 from gpuscan.user_wgsl import user_error
 
 if TYPE_CHECKING:
     import wgpu
 
-    from gpuscan.capabilities import Capabilities
     from gpuscan.arrays import Array
+    from gpuscan.capabilities import Capabilities
     from gpuscan.kernels import Kernel
     from gpuscan.planning import ScanPlan
     from gpuscan.plans import Plan

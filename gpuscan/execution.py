@@ -198,7 +198,14 @@ def record(
     """Record the plan's dispatches into `encoder`. Submits nothing.
 
     Args:
-        carries, carry_out: what comes before the piece, and where to write what comes before the next one.
+        device: of the plan.
+        plan: what to record.
+        encoder: with no pass open.
+        sources: the arrays to load, one for each field.
+        destinations: the arrays to store.
+        seeds: what comes before each row, where the plan has it.
+        carries: what comes before the piece.
+        carry_out: where to write what comes before the next piece.
         origin: where the piece begins; left out, at the begin of the array.
         length: a length that only the GPU knows, at most the plan's.
         timestamps: WebGPU's `timestampWrites` of the compute pass; left out, those of the profiles that are open.

@@ -34,17 +34,18 @@ def scan_to_file(array: np.ndarray[Any, Any], path: Path, op: Any, progress: Pro
     Args:
         array: what to scan.
         path: what to write.
-        op, options: as in `gpuscan.scan`.
+        op: as in `gpuscan.scan`.
         progress: called with the bytes of `array` that are done.
+        **options: as in `gpuscan.scan`.
 
     Raises:
         OSError: there is no room for the result.
     """
     import gpuscan
 
-    asked = {name: options.get(name) for name in ("axis", "initial", "dtype", "before", "after")}
-    flags = {name: options.get(name, False) for name in ("exclusive", "reverse")}
-    problem = pose(array, op, **asked, **flags)
+    asked: dict[str, Any] = {name: options.get(name) for name in ("axis", "initial", "dtype", "before", "after")}
+    asked |= {name: options.get(name, False) for name in ("exclusive", "reverse")}
+    problem = pose(array, op, **asked)
     with written_beside(path) as partial:
         result = np.lib.format.open_memmap(partial, "w+", result_dtype(problem), array.shape)
         if hasattr(os, "posix_fallocate"):  # a full disk is an error here, and a signal where a page is written

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from itertools import pairwise
 from math import gcd
 from typing import TYPE_CHECKING
 
-from gpuscan import forms
-from gpuscan.elements import Element, Field
+from gpuscan import chunk_access, forms
+from gpuscan.elements import LEAF, Element, Field, Structure
 
 if TYPE_CHECKING:
     from gpuscan.operators import Code
@@ -97,6 +96,13 @@ class ColumnTile:
         return 1
 
 
+def stored_element(element: Element, held: Field) -> Element:
+    """A tuple of the element's fields and of the one that is held until the store."""
+    fields = (*element.fields, held)
+    renamed = tuple(replace(field, name=f"f{i}") for i, field in enumerate(fields))
+    return Element(renamed, Structure("tuple", tuple(range(len(fields))), (LEAF,) * len(fields)))
+
+
 @dataclass(frozen=True)
 class BoundArray:
     """A storage buffer as a shader declares it."""
@@ -127,6 +133,10 @@ class Kernel:
         exact: not one byte past the end is written; else up to the end of the last 16.
         straddling: sizes of elements, in bytes, whose array ends within a word: read backwards, their chunks begin
             and end within words, and neighbours share those.
+        shifts: for each source field, where in the order of the scan its element is taken from: -1, one before (zero
+            before a row's first), 0, or 1, one after, which is not combined but handed to `after` (`tails` after a
+            row's last); left out, all 0.
+        tails: there is a value for each row that comes after its last element; else it is zero.
         width: 32-bit words that one load or store may take (4, 2 or 1).
         native_int64, immediates, dawn: what the device's shaders may use.
         spins_per_round, pauses: polls in a round of waiting, and divisions that pass the time between two polls.
@@ -154,6 +164,8 @@ class Kernel:
     in_place: bool = False
     exact: bool = False
     straddling: tuple[int, ...] = ()
+    shifts: tuple[int, ...] = ()
+    tails: bool = False
     width: int = 4
     native_int64: bool = False
     immediates: bool = False
@@ -243,6 +255,23 @@ class Kernel:
         stored = [f"float_to_{names[f.scalar.name]}" for f in self.destination.fields if f.scalar.name in names]
         return tuple(dict.fromkeys(loaded + stored))
 
+    # ----- Fields that are taken from a neighbour
+
+    def shift_of(self, index: int) -> int:
+        """Where a source field's element is taken from: see `shifts`."""
+        return self.shifts[index] if self.shifts else 0
+
+    @property
+    def held(self) -> Field | None:
+        """The source field that is not combined but handed to `after`."""
+        return self.source.fields[self.shifts.index(1)] if 1 in self.shifts else None
+
+    @property
+    def stored(self) -> Element:
+        """What `after` takes where a field is held: the combined element's fields, then that one."""
+        assert self.held is not None
+        return stored_element(self.element, self.held)
+
     # ----- Bindings: 0 parameters, 1 tile state, then sources, destinations, seeds, carries
 
     state_binding = 1
@@ -290,7 +319,7 @@ class Kernel:
         bound = [BoundArray("state", self.state_binding, "read_write")]
         if self.stage in ("scan", "reduce"):
             bound += self.arrays
-            if self.seeded:
+            if self.seeded or self.tails:
                 bound.append(BoundArray("seeds", self.seed_binding, "read"))
         if self.carried and (self.stage == "scan_totals" or self.strategy != "three_dispatch"):
             bound.append(BoundArray("carries", self.carry_binding, "read"))
@@ -311,7 +340,7 @@ class Kernel:
 
     # ----- Expressions of elements
 
-    def _numbers(self, element: Element, variable: str) -> list[tuple[Field, list[str]]]:
+    def numbers_of(self, element: Element, variable: str) -> list[tuple[Field, list[str]]]:
         """For each field, the expressions of its numbers in the element called `variable`."""
         numbers = []
         for index, field in enumerate(element.fields):
@@ -319,7 +348,7 @@ class Kernel:
             numbers.append((field, [f"{member}[{i}]" for i in range(field.count)] if field.shape else [member]))
         return numbers
 
-    def _construct(self, name: str, element: Element, numbers: list[list[str]]) -> str:
+    def construct(self, name: str, element: Element, numbers: list[list[str]]) -> str:
         """The expression that builds an element of the WGSL type `name` from its fields' numbers."""
         fields = []
         for field, parts in zip(element.fields, numbers, strict=True):
@@ -329,7 +358,7 @@ class Kernel:
     def element_words(self, variable: str) -> list[str]:
         return [
             word
-            for field, numbers in self._numbers(self.element, variable)
+            for field, numbers in self.numbers_of(self.element, variable)
             for number in numbers
             for word in forms.to_words(field.scalar, self.native_int64, number)
         ]
@@ -344,142 +373,50 @@ class Kernel:
                 parts.append(forms.from_words(field.scalar, self.native_int64, names))
                 position += field.scalar.words
             numbers.append(parts)
-        return self._construct("Element", self.element, numbers)
+        return self.construct("Element", self.element, numbers)
 
     def seed_expression(self) -> str:
         return self.element_from_words("seeds", "at + ")
 
-    def pick_element(self, condition: str, yes: str, no: str) -> str:
-        both = zip(self._numbers(self.element, yes), self._numbers(self.element, no), strict=True)
-        numbers = [[f"select({n}, {y}, {condition})" for y, n in zip(a, b, strict=True)] for (_, a), (_, b) in both]
-        return self._construct("Element", self.element, numbers)
+    def tail_expression(self) -> str:
+        assert self.held is not None
+        return self.field_from_words(self.held, [f"seeds[at + {i}u]" for i in range(self.held.words)])
 
-    def mapped_result(self, item: str) -> str:
+    def field_from_words(self, field: Field, words: list[str]) -> str:
+        """The field whose words these are."""
+        size = field.scalar.words
+        numbers = [
+            forms.from_words(field.scalar, self.native_int64, words[i * size : (i + 1) * size])
+            for i in range(field.count)
+        ]
+        return f"{field.wgsl(self.native_int64)}({', '.join(numbers)})" if field.shape else numbers[0]
+
+    def pick_element(self, condition: str, yes: str, no: str) -> str:
+        both = zip(self.numbers_of(self.element, yes), self.numbers_of(self.element, no), strict=True)
+        numbers = [[f"select({n}, {y}, {condition})" for y, n in zip(a, b, strict=True)] for (_, a), (_, b) in both]
+        return self.construct("Element", self.element, numbers)
+
+    def mapped_result(self, item: str, position: int = 0) -> str:
+        """What is stored for an item at this place of a chunk."""
+        if self.held is not None:
+            numbers = [parts for _, parts in self.numbers_of(self.element, item)]
+            held = (
+                [f"next{position}"] if not self.held.shape else [f"next{position}[{i}]" for i in range(self.held.count)]
+            )
+            item = self.construct("Stored", self.stored, [*numbers, held])
         return f"after({item})" if self.after else item
 
     # ----- Loads and stores of a chunk
 
-    def _at(self, field: Field, first: str, backwards: bool) -> str:
-        """The place of element `first` in the field's array of vectors."""
-        numerator, denominator = field.storage_bytes, 4 * self.field_width(field)
-        common = gcd(numerator, denominator)
-        numerator, denominator = numerator // common, denominator // common
-        words = first if numerator == 1 else f"{first} * {numerator}u"
-        if denominator == 1:
-            return words
-        shift = denominator.bit_length() - 1
-        if backwards:  # `first` may lie before the array's begin: shift as a signed number
-            return f"bitcast<u32>(bitcast<i32>({words}) >> {shift}u)"
-        return f"({words}) >> {shift}u" if numerator > 1 else f"{words} >> {shift}u"
+    def load_lines(self, first: str, previous: str = "") -> list[str]:
+        return chunk_access.load_lines(self, first, previous)
 
-    def load_lines(self, first: str) -> list[str]:
-        """Statements that load a chunk and name its elements ``e0``, ``e1``, … in logical order."""
-        chunk = self.tile.chunk
-        lines = []
-        numbers: list[list[list[str]]] = []  # field, element, number
-        for array, field in zip(self.sources, self.source.fields, strict=True):
-            width = self.field_width(field)
-            count = chunk * field.storage_bytes // 4 // width
-            straddles = self.straddles(field)
-            lines.append(f"let {array.name}_at = {self._at(field, first, self.backwards)};")
-            words = []
-            for i in range(count + 1 if straddles else count):
-                place = f"{array.name}[{array.name}_at + {i}u]"
-                lines.append(f"let {array.name}_{i} = {f'atomicLoad(&{place})' if self._is_atomic(array) else place};")
-                words += [f"{array.name}_{i}"] if width == 1 else [f"{array.name}_{i}.{c}" for c in "xyzw"[:width]]
-            if straddles:
-                lines.append(self._shift_line(array, field))
-                shift = f"{array.name}_shift"
-                words = [f"(({low} >> {shift}) | ({high} << (32u - {shift})))" for low, high in pairwise(words)]
-            numbers.append(
-                [
-                    [
-                        forms.from_storage(field.scalar, self.native_int64, words, place * field.count + i)
-                        for i in range(field.count)
-                    ]
-                    for place in self._places()
-                ]
-            )
-        keyword = "var" if self.initial else "let"
-        for position in range(chunk):
-            value = self._construct("Source", self.source, [field[position] for field in numbers])
-            lines.append(f"{keyword} e{position} = {f'before({value})' if self.before else value};")
-        return lines
+    def next_lines(self, first: str) -> list[str]:
+        return chunk_access.next_lines(self, first)
 
     def store_lines(self, index: str) -> list[str]:
-        """Statements that store the results ``r0``, ``r1``, … of a chunk, leaving out what lies past the end."""
-        lines = []
-        first = index
-        if self.backwards:
-            lines.append(f"let first = params.length - CHUNK - {index};")
-            first = "first"
-        results = [self._numbers(self.destination, f"r{place}") for place in self._places()]
-        for number, (array, field) in enumerate(zip(self.destinations, self.destination.fields, strict=True)):
-            width = self.field_width(field)
-            values = [value for result in results for value in result[number][1]]
-            words = forms.to_storage(field.scalar, self.native_int64, values)
-            lines.append(f"let {array.name}_at = {self._at(field, first, self.backwards)};")
-            lines.append(f"let {array.name}_end = {self._end(field)};")
-            if self.straddles(field):
-                lines += self._straddling_store(array, field, words)
-                continue
-            for i in range(len(words) // width):
-                at = f"{array.name}_at + {i}u"
-                vector = words[i * width : (i + 1) * width]
-                text = vector[0] if width == 1 else f"vec{width}<u32>({', '.join(vector)})"
-                if self.exact and field.storage_bytes % 4:
-                    lines += self._exact_store(array, field, at, text)
-                    continue
-                lines += [f"if ({at} < {array.name}_end) {{", f"    {array.name}[{at}] = {text};", "}"]
-        return lines
-
-    @staticmethod
-    def _exact_store(array: BoundArray, field: Field, at: str, word: str) -> list[str]:
-        """Statements that store a word, of the last one only the bytes before the end."""
-        place = f"{array.name}[{at}]"
-        tail = f"((params.length * {field.storage_bytes}u) & 3u)"
-        mask = f"((1u << (8u * {tail})) - 1u)"
-        return [
-            f"if ({at} + 1u == {array.name}_end && {tail} > 0u) {{",
-            f"    {place} = ({place} & ~{mask}) | (({word}) & {mask});",
-            f"}} else if ({at} < {array.name}_end) {{",
-            f"    {place} = {word};",
-            "}",
-        ]
+        return chunk_access.store_lines(self, index)
 
     def straddles(self, field: Field) -> bool:
         """Whether the field's chunks begin and end within words."""
         return field.storage_bytes in self.straddling
-
-    def _is_atomic(self, array: BoundArray) -> bool:
-        return array.vector == "atomic<u32>"
-
-    def _shift_line(self, array: BoundArray, field: Field) -> str:
-        """How many bits of a word lie before a chunk's first element; never 0 where chunks straddle."""
-        return f"let {array.name}_shift = ((params.length * {field.storage_bytes}u) & 3u) * 8u;"
-
-    def _straddling_store(self, array: BoundArray, field: Field, words: list[str]) -> list[str]:
-        """Statements that store a chunk's words shifted; the first and last are shared with neighbours, and were 0."""
-        shift = f"{array.name}_shift"
-        lines = [self._shift_line(array, field)]
-        lines += [f"let {array.name}_{i} = {word};" for i, word in enumerate(words)]
-        for i in range(len(words) + 1):
-            parts = [f"({array.name}_{i} << {shift})"] if i < len(words) else []
-            parts += [f"({array.name}_{i - 1} >> (32u - {shift}))"] if i > 0 else []
-            call = "atomicStore" if 0 < i < len(words) else "atomicOr"
-            at = f"{array.name}_at + {i}u"
-            lines += [f"if ({at} < {array.name}_end) {{", f"    {call}(&{array.name}[{at}], {' | '.join(parts)});", "}"]
-        return lines
-
-    def _places(self) -> list[int]:
-        """Where the chunk's elements lie in storage, in logical order (its own inverse)."""
-        places = range(self.tile.chunk)
-        return list(reversed(places)) if self.backwards else list(places)
-
-    def _end(self, field: Field) -> str:
-        """How many vectors of the field's array hold elements before the end."""
-        numerator, denominator = field.storage_bytes, 4 * self.field_width(field)
-        common = gcd(numerator, denominator)
-        numerator, denominator = numerator // common, denominator // common
-        words = "params.length" if numerator == 1 else f"params.length * {numerator}u"
-        return words if denominator == 1 else f"({words} + {denominator - 1}u) / {denominator}u"

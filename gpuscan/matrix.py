@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuscan._version import __version__
-from gpuscan.conformance import Case, Outcome, check
+from gpuscan.conformance import Case, Outcome, check, suite
 from gpuscan.errors import GpuscanError
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
     from rich.table import Table
 
     from gpuscan.device import Device
@@ -108,6 +109,28 @@ def run_column(
         cells=cells,
         failures=tuple(failures),
     )
+
+
+def run_all(devices: Sequence[Device], quick: bool = False) -> list[Column]:
+    """Run the suite on each device, with a progress bar for each on standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    cases = suite(quick)
+    counts = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[failed]} failed"), TimeElapsedColumn())
+    with Progress(TextColumn("{task.description}"), *counts, console=Console(stderr=True)) as progress:
+        columns = []
+        for device in devices:
+            task = progress.add_task(device.capabilities.summary, total=len(cases), failed=0)
+            failed = 0
+
+            def show(outcome: Outcome, task: TaskID = task) -> None:
+                nonlocal failed
+                failed += outcome.verdict == "failed"
+                progress.update(task, advance=1, failed=failed)
+
+            columns.append(run_column(device, cases, "quick" if quick else "full", show))
+        return columns
 
 
 def _package(implementation: str) -> str:
@@ -214,7 +237,7 @@ def markdown(columns: Sequence[Column]) -> str:
         "# What works where",
         "",
         "Made by `gpuscan matrix` from runs on the adapters named; `gpuscan matrix --merge` puts such runs together.",
-        "A cell is the cases that passed of those that ran. Each case is one scan whose result is known to the bit, and",
+        "A cell is the cases that passed of those that ran. Each case is one scan with a known result, and",
         "counts in one row of every section. *refused* means that gpuscan says no, with a reason: the probe found the",
         "strategy unsafe on this adapter, or the adapter lacks the type. *–* means that the suite has no such case.",
         "",

@@ -43,6 +43,7 @@ class Work:
         reverse, exclusive, initial: as asked.
         carried: a carry of an earlier piece comes before the first element.
         carry_out: a carry is written for the next piece.
+        shifts, tails: fields that are taken from a neighbour; see `gpuscan.kernels.Kernel`.
     """
 
     source: Element
@@ -60,6 +61,8 @@ class Work:
     initial: bool = False
     carried: bool = False
     carry_out: bool = False
+    shifts: tuple[int, ...] = ()
+    tails: bool = False
 
     @property
     def length(self) -> int:
@@ -197,6 +200,8 @@ def plan_scan(
         segmented=work.rows > 1 and work.inner == 1,
         carried=work.carried,
         carry_out=work.carry_out,
+        shifts=work.shifts,
+        tails=work.tails,
         shared=placement.shared,
         in_place=placement.in_place,
         exact=placement.exact,

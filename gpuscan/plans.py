@@ -108,7 +108,7 @@ class Plan:
                 if outcome == "width" or again:
                     from gpuscan.api import scan
 
-                    return scan(array, self._op, device=device, strategy=self._asked, **self._options)
+                    return scan(array, self._op, device=device, strategy=self._asked, **self._options)  # type: ignore[no-any-return]
                 retry(device, outcome, plan.strategy, self._asked)
                 again = True
                 plan = self._planned(device.strategy(self._asked)[0], Placement())
@@ -142,9 +142,10 @@ class Plan:
 
         Args:
             encoder: of ``device.wgpu_device``, with no pass open.
-            src, dst: where the arrays lie: a wgpu buffer of usage STORAGE, ``(buffer, offset)``, or a `gpuscan.Array`
-                (keep it alive until the submission); of a bundle, one for each field. `dst` may be `src`, but must not
-                overlap it otherwise. Offsets are multiples of the limit "min-storage-buffer-offset-alignment".
+            src: where the array lies: a wgpu buffer of usage STORAGE, ``(buffer, offset)``, or a `gpuscan.Array` (keep
+                it alive until the submission); of a bundle, one for each field. Offsets are multiples of the limit
+                "min-storage-buffer-offset-alignment".
+            dst: where to write, in the same forms. It may be `src`, but must not overlap it otherwise.
             length: where the number of elements lies that are to be scanned, a 32-bit word: a buffer, ``(buffer,
                 offset)`` or an array. More than the plan's shape has are not. For 1-D plans.
 
@@ -162,9 +163,7 @@ class Plan:
             placement, bound = self._placement(sources, destinations, dynamic=count is not None)
             strategy = self._strategy_for(placement)
             plan = self._planned(strategy, placement, dynamic=count is not None)
-            run = record(
-                device, plan, encoder, bound[: len(sources)], bound[len(sources) :], self._seeds, length=count
-            )
+            run = record(device, plan, encoder, bound[: len(sources)], bound[len(sources) :], self._seeds, length=count)
             if plan.posts:
                 device.unchecked.append(run)
 
@@ -213,8 +212,8 @@ class Plan:
         narrow = any(f.storage_bytes % 4 for f in (*problem.source.fields, *problem.destination.fields))
         if problem.rows != 1 or (problem.reverse and narrow):
             raise ValueError(
-                "length= was passed to a plan of several rows, or of a reversed scan of 8- or 16-bit elements; it is for "
-                "1-D plans, and reversed ones of 32-bit elements or wider. Record a plan of the length itself"
+                "length= was passed to a plan of several rows, or of a reversed scan of 8- or 16-bit elements; it is "
+                "for 1-D plans, and reversed ones of 32-bit elements or wider. Record a plan of the length itself"
             )
         buffer, offset = place_of(given)
         if offset % 4 or offset + 4 > buffer.size:

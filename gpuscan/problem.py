@@ -35,6 +35,8 @@ class Problem:
         seeds: for each field, one value a row (rows, *element shape): `initial`, or an identity; None without.
         initial: whether the seeds are combined with the first elements, or only stand before them.
         before, after: functions to fuse, or None.
+        shifts: for each source field, whether its element is the one before (-1) or after (1) in the scan's order;
+            see `gpuscan.kernels.Kernel`. Of one that comes after, `seeds` are what follows a row's last element.
     """
 
     operator: Operator
@@ -50,6 +52,12 @@ class Problem:
     initial: bool = False
     before: Callable[[Any], Any] | None = None
     after: Callable[[Any], Any] | None = None
+    shifts: tuple[int, ...] = ()
+
+    @property
+    def seed_element(self) -> Element:
+        """What the seeds are: elements, or of a field that is taken from the next element, its values."""
+        return Element((self.source.fields[self.shifts.index(1)],)) if 1 in self.shifts else self.element
 
     @property
     def row_length(self) -> int:
@@ -57,7 +65,7 @@ class Problem:
 
     @property
     def rows(self) -> int:
-        return int(np.prod([s for i, s in enumerate(self.shape) if i != self.axis], dtype=np.int64))
+        return prod(s for i, s in enumerate(self.shape) if i != self.axis)
 
     @property
     def size(self) -> int:
@@ -77,15 +85,16 @@ class Problem:
     def by_rows(self, leaf: Leaf) -> Leaf:
         """A leaf as a contiguous array (rows, row_length, *element shape)."""
         trailing = leaf.shape[len(self.shape) :]
-        return np.ascontiguousarray(np.moveaxis(leaf, self.axis, len(self.shape) - 1)).reshape(
-            self.rows, self.row_length, *trailing
-        )
+        last = len(self.shape) - 1
+        moved = leaf if self.axis == last else np.moveaxis(leaf, self.axis, last)
+        return np.ascontiguousarray(moved).reshape(self.rows, self.row_length, *trailing)
 
     def from_rows(self, rows: Leaf) -> Leaf:
         """The inverse of `by_rows`: a view in the user's order of axes."""
         others = [s for i, s in enumerate(self.shape) if i != self.axis]
         shaped = rows.reshape(*others, self.row_length, *rows.shape[2:])
-        return np.moveaxis(shaped, len(self.shape) - 1, self.axis)
+        last = len(self.shape) - 1
+        return shaped if self.axis == last else np.moveaxis(shaped, last, self.axis)
 
 
 def pose(
@@ -198,7 +207,7 @@ def spread(x: Any) -> tuple[Structure, list[Leaf]]:
     if isinstance(x, dict):
         return _gather("dict", tuple(x), list(x.values()))
     if isinstance(x, Array):
-        return LEAF, [x]
+        return LEAF, [x]  # type: ignore[list-item]  # it has what the checks below ask of NumPy's
     array = np.asarray(x)
     if array.dtype.names:
         return _gather("record", array.dtype.names, [array[name] for name in array.dtype.names])

@@ -10,17 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.column_runs import run_columns
+from gpuscan.direct import run_as_it_lies
 from gpuscan.elements import Element, Field, words_of
 from gpuscan.errors import ProgressTimeoutError, UnsupportedDtypeError
 from gpuscan.execution import REPORT_BYTES, Binding, record
 from gpuscan.faults import guarded
+from gpuscan.kernels import TileShape, stored_element
 from gpuscan.memory import ALIGNMENT
-from gpuscan.kernels import TileShape
 from gpuscan.operators import Code, Operator, combine_code, map_code
 from gpuscan.planning import LOOKBACK_SECONDS, ScanPlan, Work, plan_scan
 from gpuscan.streaming import Piece, Stream
-from gpuscan.transfer import Walk, bytes_of, copy, is_mapped_file, map_for_reading, padded, read_mapped, staging_ring, upload
+from gpuscan.transfer import (
+    Walk,
+    bytes_of,
+    copy,
+    is_mapped_file,
+    map_for_reading,
+    padded,
+    read_mapped,
+    staging_ring,
+    upload,
+)
 
 if TYPE_CHECKING:
     import wgpu
@@ -76,8 +86,8 @@ def run(
     """
     check_dtypes(device, problem.source, problem.element, problem.destination)
     with guarded(device):
-        if problem.in_columns and not isinstance(options.get("tile"), TileShape):
-            results = run_columns(device, problem, strategy, outputs, **options)
+        if problem.shifts or (problem.in_columns and not isinstance(options.get("tile"), TileShape)):
+            results = run_as_it_lies(device, problem, strategy, outputs, **options)
             return [] if outputs is not None else [problem.by_rows(result) for result in results]
         largest = max(problem.source.storage_bytes, problem.destination.storage_bytes) * problem.size
         if piece_bytes is not None or largest > SINGLE_PASS_BYTES:
@@ -119,8 +129,18 @@ def _combine(operator: Operator, element: Element, native_int64: bool) -> Code:
 
 @lru_cache(maxsize=256)
 def _map(function: Callable[[Any], Any], element: Element, name: str, native_int64: bool) -> Code:
-    types = {"argument_type": "Source", "result_type": "Element"} if name == "before" else {"result_type": "Result"}
-    return map_code(function, element, name, native_int64, **types)
+    types = {"before": ("Source", "Element"), "after": ("Element", "Result"), "after_next": ("Stored", "Result")}
+    argument, result = types[name]
+    return map_code(function, element, name[:6].rstrip("_"), native_int64, argument_type=argument, result_type=result)
+
+
+def _after(problem: Problem, native_int64: bool) -> Code:
+    assert problem.after is not None
+    if 1 not in problem.shifts:
+        return _map(problem.after, problem.element, "after", native_int64)
+    return _map(
+        problem.after, stored_element(problem.element, problem.seed_element.fields[0]), "after_next", native_int64
+    )
 
 
 def work_of(device: Device, problem: Problem, *, carried: bool = False) -> Work:
@@ -133,7 +153,7 @@ def work_of(device: Device, problem: Problem, *, carried: bool = False) -> Work:
         operator_name=problem.operator.name,
         combine=_combine(problem.operator, problem.element, native),
         before=None if problem.before is None else _map(problem.before, problem.source, "before", native),
-        after=None if problem.after is None else _map(problem.after, problem.element, "after", native),
+        after=None if problem.after is None else _after(problem, native),
         rows=problem.rows,
         row_length=problem.row_length,
         inner=problem.inner if problem.in_columns else 1,
@@ -141,6 +161,8 @@ def work_of(device: Device, problem: Problem, *, carried: bool = False) -> Work:
         exclusive=problem.exclusive,
         initial=problem.initial,
         carried=carried,
+        shifts=problem.shifts,
+        tails=1 in problem.shifts and problem.seeds is not None,
     )
 
 
@@ -160,6 +182,8 @@ def planned(device: Device, problem: Problem, strategy: str, **options: Any) -> 
         problem.reverse,
         problem.exclusive,
         problem.initial,
+        problem.shifts,
+        problem.seeds is None,
         chosen,
         *options.items(),
     )
@@ -179,7 +203,7 @@ def seed_words(problem: Problem) -> np.ndarray[Any, Any] | None:
     """The words of the rows' seeds, in the order in which rows are read: from the last one where it is reversed."""
     if problem.seeds is None:
         return None
-    words = words_of(problem.element, problem.seeds)
+    words = words_of(problem.seed_element, problem.seeds)
     return np.ascontiguousarray(words[::-1] if problem.reverse and not problem.in_columns else words)
 
 

@@ -264,7 +264,5 @@ class Stream:
         if key not in self._plans:
             work = replace(self._work, carried=carried, carry_out=carry_out)
             chosen, reason = self._device.strategy(self._strategy)
-            self._plans[key] = plan_scan(
-                work, self._device.capabilities, chosen, reason, piece=length, **self._options
-            )
+            self._plans[key] = plan_scan(work, self._device.capabilities, chosen, reason, piece=length, **self._options)
         return self._plans[key]

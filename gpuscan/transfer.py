@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -66,17 +67,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def copy(into: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
-    """``into[...] = source`` for arrays of one shape, in shares along the first axis; NumPy's copies run side by side."""
+    """``into[...] = source`` for arrays of one shape, in shares along the first axis that are copied side by side."""
     count = len(into)
     shares = min(COPY_THREADS, os.cpu_count() or 1, into.nbytes // COPY_SHARE, count)
     if shares < 2:
         np.copyto(into, source, casting="unsafe")
         return
     edges = [count * i // shares for i in range(shares + 1)]
-    parts = [
-        _copy_threads().submit(np.copyto, into[a:b], source[a:b], casting="unsafe")
-        for a, b in zip(edges, edges[1:], strict=False)
-    ]
+    parts = [_copy_threads().submit(np.copyto, into[a:b], source[a:b], casting="unsafe") for a, b in pairwise(edges)]
     for part in parts:
         part.result()
 

@@ -105,7 +105,7 @@ def test_out_of_memory_is_tried_once_more_after_a_cleanup() -> None:
         pool.give(buffer)
     kept = pool.take(5 << 19, USAGE)  # fits once the free buffers are gone
     assert pool.usage() == MemoryUsage(kept.size, kept.size, 1)
-    with pytest.raises(gs.DeviceMemoryError, match="2097152 bytes.*in use"):
+    with pytest.raises(gs.DeviceMemoryError, match=r"2097152 bytes.*in use"):
         pool.take(2 << 20, USAGE)
     assert pool.usage() == MemoryUsage(kept.size, kept.size, 1)
     pool.give(kept)

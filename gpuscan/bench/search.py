@@ -22,14 +22,15 @@ from gpuscan.tuning import Tuned, runs_on
 if TYPE_CHECKING:
     from gpuscan.device import Device
 
-SECONDS = 55.0  # for everything
+SECONDS = 50.0  # for everything
+SCREENING = 0.6  # of a case's time, before its finalists are measured again
 WORTH = 0.97  # a shape is kept where it takes at most this share of the default's time
 FINALISTS = 3  # measured again, with the default, at leisure
 REPRESENTATIVES = {1: ("add", "uint32"), 2: ("affine", "float32"), 4: ("matmul", "float32")}  # words -> element
 GPU_WORDS = tuple(1 << exponent for exponent in (18, 22, 26))  # 32-bit words of the arrays
 CPU_WORDS = tuple(1 << exponent for exponent in (16, 20))
 QUICK_WARM_SECONDS, QUICK_REPEATS = 0.02, 5
-FINAL_WARM_SECONDS = 0.1
+FINAL_WARM_SECONDS, FINAL_REPEATS = 0.1, 9
 
 # What is tried: where lanes meet in subgroups, and where an invocation works through its chunk alone.
 WORKGROUPS, STEPS, CHUNK_WORDS = (128, 256, 512, 1024), (1, 2, 3, 4, 6, 8, 12, 16), (4, 8, 16)
@@ -67,7 +68,7 @@ def search(
     for place, (words, case) in enumerate(cells):
         now = time.perf_counter()
         progress(f"{case.series}, {case.size}")
-        yield _search_case(device, case, words, now + max(0.0, end - now) / (len(cells) - place))
+        yield _search_case(device, case, words, max(0.0, end - now) / (len(cells) - place))
 
 
 def cases(device: Device) -> list[tuple[int, ScanCase]]:
@@ -116,7 +117,8 @@ def _numbers(shape: TileShape) -> tuple[int, int, int]:
     return shape.workgroup_size, shape.steps, shape.chunk
 
 
-def _search_case(device: Device, case: ScanCase, words: int, end: float) -> Found:
+def _search_case(device: Device, case: ScanCase, words: int, seconds: float) -> Found:
+    begin = time.perf_counter()
     inputs = make_inputs(case)
     work = work_for(device, inputs)
     default = tile_shape(work, device.capabilities)
@@ -125,16 +127,18 @@ def _search_case(device: Device, case: ScanCase, words: int, end: float) -> Foun
         subject.seconds()  # the clocks rise
         times: dict[TileShape, float] = {}
         for shape in candidates(device, default, words, least_chunk(work)):
-            if times and time.perf_counter() > end:
+            if times and time.perf_counter() > begin + SCREENING * seconds:
                 break
             subject.retile(inputs, shape)
             taken = subject.seconds()
             if subject.error(inputs) <= inputs.tolerance:
                 times[shape] = taken
-        subject.timer = GpuTimer(device, FINAL_WARM_SECONDS)
+        subject.timer = GpuTimer(device, FINAL_WARM_SECONDS, FINAL_REPEATS)
         finalists = sorted(times, key=times.__getitem__)[:FINALISTS]
-        final = {}
+        final: dict[TileShape, float] = {}
         for shape in dict.fromkeys([default, *finalists]):
+            if len(final) > 1 and time.perf_counter() > begin + seconds:
+                break
             subject.retile(inputs, shape)
             final[shape] = subject.seconds()
     finally:

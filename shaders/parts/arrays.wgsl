@@ -4,7 +4,7 @@
 {% for array in kernel.arrays %}
 @group(0) @binding({{ array.binding }}) var<storage, {{ array.access }}> {{ array.name }}: array<{{ array.vector }}>;
 {% endfor %}
-{% if kernel.seeded %}
+{% if kernel.seeded or kernel.tails %}
 @group(0) @binding({{ kernel.seed_binding }}) var<storage, read> seeds: array<u32>;  // an element's words for each row
 {% endif %}
 
@@ -24,5 +24,12 @@
 fn seed(row: u32) -> Element {
     let at = row * {{ kernel.element.words }}u;
     return {{ kernel.seed_expression() }};
+}
+{% endif %}
+{% if kernel.tails %}
+// What comes after a row's last element, of the field that is held.
+fn tail(row: u32) -> {{ kernel.held.wgsl(kernel.native_int64) }} {
+    let at = row * {{ kernel.held.words }}u;
+    return {{ kernel.tail_expression() }};
 }
 {% endif %}

@@ -31,7 +31,13 @@ fn element_index(place: Place, row: u32) -> u32 {
 
 fn load_row(place: Place, row: u32) -> Chunk {
     let first = element_index(place, row);
-{% for line in kernel.load_lines("first") %}
+{% if kernel.shifts %}
+    let before_first = element_index(place, row - 1u);
+{% for column in range(kernel.tile.chunk) %}
+    let head{{ column }} = row == 0u;
+{% endfor %}
+{% endif %}
+{% for line in kernel.load_lines("first", "before_first") %}
     {{ line }}
 {% endfor %}
 {% if kernel.initial %}
@@ -51,15 +57,25 @@ fn store_row(place: Place, row: u32, chunk: Chunk) {
         return;
     }
     let index = element_index(place, row);
+{% if kernel.held %}
+    let after_index = element_index(place, row + 1u);
+{% for column in range(kernel.tile.chunk) %}
+    let last{{ column }} = row + 1u == params.row_length;
+    let tail{{ column }} = {{ "tail(place.outer * params.inner + place.column + " ~ column ~ "u)" if kernel.tails else kernel.held.wgsl(kernel.native_int64) ~ "()" }};
+{% endfor %}
+{% for line in kernel.next_lines("after_index") %}
+    {{ line }}
+{% endfor %}
+{% endif %}
 {% for column in range(kernel.tile.chunk) %}
 {% if kernel.exclusive %}
     var e{{ column }} = chunk[{{ column }}];
     if (row == 0u) {
         e{{ column }} = seed(place.outer * params.inner + place.column + {{ column }}u);
     }
-    let r{{ column }} = {{ kernel.mapped_result("e" ~ column) }};
+    let r{{ column }} = {{ kernel.mapped_result("e" ~ column, column) }};
 {% else %}
-    let r{{ column }} = {{ kernel.mapped_result("chunk[" ~ column ~ "]") }};
+    let r{{ column }} = {{ kernel.mapped_result("chunk[" ~ column ~ "]", column) }};
 {% endif %}
 {% endfor %}
 {% for line in kernel.store_lines("index") %}

@@ -18,6 +18,9 @@ struct {{ name }} {
 {%- else %}
 alias Source = Element;
 {% endif %}
+{% if kernel.held %}
+{{ declare("Stored", kernel.stored) }}
+{% endif %}
 {% if kernel.destination != kernel.element %}
 {{ declare("Result", kernel.destination) }}
 {%- else %}

@@ -13,7 +13,7 @@ fn row_of(index: u32) -> u32 {
 fn is_head(index: u32) -> bool {
     return (index + params.row_offset) % params.row_length == 0u;
 }
-{% elif kernel.seeded %}
+{% elif kernel.seeded or kernel.shifts %}
 fn row_of(index: u32) -> u32 {
     return 0u;
 }
@@ -28,6 +28,11 @@ fn load_chunk(index: u32) -> Chunk {
     let first = params.length - CHUNK - index;  // wraps below zero past the end, where nothing is kept
 {% else %}
     let first = index;
+{% endif %}
+{% if kernel.shifts %}
+{% for position in range(kernel.tile.chunk) %}
+    let head{{ position }} = is_head(index + {{ position }}u);
+{% endfor %}
 {% endif %}
 {% for line in kernel.load_lines("first") %}
     {{ line }}
@@ -58,6 +63,20 @@ fn load_chunk(index: u32) -> Chunk {
 {% if kernel.destinations %}
 
 fn store_chunk(index: u32, chunk: Chunk) {
+{% if kernel.held %}
+{% if kernel.reverse %}
+    let first = params.length - CHUNK - index;
+{% else %}
+    let first = index;
+{% endif %}
+{% for position in range(kernel.tile.chunk) %}
+    let last{{ position }} = index + {{ position + 1 }}u == params.length || is_head(index + {{ position + 1 }}u);
+    let tail{{ position }} = {{ "tail(row_of(index + " ~ position ~ "u))" if kernel.tails else kernel.held.wgsl(kernel.native_int64) ~ "()" }};
+{% endfor %}
+{% for line in kernel.next_lines("first") %}
+    {{ line }}
+{% endfor %}
+{% endif %}
 {% for position in range(kernel.tile.chunk) %}
 {% set item = "chunk[" ~ position ~ "]" ~ (".value" if kernel.segmented else "") %}
 {% if kernel.exclusive and kernel.seeded %}
@@ -65,9 +84,9 @@ fn store_chunk(index: u32, chunk: Chunk) {
     if (is_head(index + {{ position }}u)) {
         e{{ position }} = seed(row_of(index + {{ position }}u));
     }
-    let r{{ position }} = {{ kernel.mapped_result("e" ~ position) }};
+    let r{{ position }} = {{ kernel.mapped_result("e" ~ position, position) }};
 {% else %}
-    let r{{ position }} = {{ kernel.mapped_result(item) }};
+    let r{{ position }} = {{ kernel.mapped_result(item, position) }};
 {% endif %}
 {% endfor %}
 {% for line in kernel.store_lines("index") %}

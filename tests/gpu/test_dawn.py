@@ -72,7 +72,7 @@ def elements() -> Iterator[tuple[Any, Any]]:
 
 
 def kernels(dawn: Device, problem: Problem, shape: TileShape, form: dict[str, Any]) -> Iterator[Kernel]:
-    """The shaders of a problem under every strategy, for GPUs and for CPUs, with immediates and with a uniform buffer."""
+    """The shaders of a problem by every strategy, as for GPUs and for CPUs, with immediates and a uniform buffer."""
     work = Work(
         source=problem.source,
         element=problem.element,

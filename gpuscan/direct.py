@@ -1,4 +1,4 @@
-"""Runs a problem whose scanned axis is not the last, as it lies: whole, or strip by strip of its columns."""
+"""Runs a problem as its arrays lie, without bringing rows together: whole, or part by part of its rows and columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.columns import column_tile
-from gpuscan.planning import LENGTH_LIMIT
+from gpuscan.errors import GpuscanError
+from gpuscan.planning import LENGTH_LIMIT, tile_shape
 
 if TYPE_CHECKING:
     from gpuscan.device import Device
@@ -21,11 +22,14 @@ PART_BYTES = 512 << 20  # of the largest field's share of a part
 Arrays = list[np.ndarray[Any, Any]]
 
 
-def run_columns(device: Device, problem: Problem, strategy: str, outputs: Arrays | None, **options: Any) -> Arrays:
+def run_as_it_lies(device: Device, problem: Problem, strategy: str, outputs: Arrays | None, **options: Any) -> Arrays:
     """The result of the problem: one array (*shape, *element shape) for each field, or `outputs`, written.
 
-    Every column is a scan of its own, so an array that is too large for one part is cut between columns. The tile is
-    that of the whole array, and so are the bits.
+    Every row is a scan of its own, so an array that is too large for one part is cut between rows. The tile is that
+    of the whole array, and so are the bits.
+
+    Raises:
+        GpuscanError: one row alone is larger than a binding.
     """
     from gpuscan.deferred import scan_on_device
     from gpuscan.runner import work_of
@@ -35,7 +39,8 @@ def run_columns(device: Device, problem: Problem, strategy: str, outputs: Arrays
     leaves = [leaf.reshape(*shape, *leaf.shape[len(problem.shape) :]) for leaf in problem.leaves]
     fields = problem.destination.fields
     results = outputs or [np.empty((*problem.shape, *f.shape), f.scalar.dtype) for f in fields]
-    options.setdefault("tile", column_tile(work_of(device, problem), device.capabilities))
+    shape_of = column_tile if problem.in_columns else tile_shape
+    options.setdefault("tile", shape_of(work_of(device, problem), device.capabilities))
     seeds = [seed.reshape(outer, inner, *seed.shape[1:]) for seed in problem.seeds or ()]
     parts = list(parts_of(device, problem, shape))
     for outers, columns in parts:
@@ -66,6 +71,11 @@ def parts_of(device: Device, problem: Problem, shape: tuple[int, int, int]) -> I
     fields = (*problem.source.fields, *problem.destination.fields)
     limit = min(device.capabilities.limits["max-storage-buffer-binding-size"], PART_BYTES)
     most = min(limit // max(f.storage_bytes for f in fields), LENGTH_LIMIT - 1)  # elements of a part
+    if length > most:
+        raise GpuscanError(
+            f"a row of {length} elements was passed; {device.capabilities.summary} takes {most} of them at a time. "
+            'Pass device="numpy"'
+        )
     wide = most // length >= inner
     columns = inner if wide else max(1, most // length)
     columns = columns if wide or columns < 4 else columns // 4 * 4  # packed numbers fill whole words

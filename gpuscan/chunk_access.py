@@ -1,0 +1,237 @@
+"""WGSL statements that bring one invocation's chunk of neighbouring elements from storage to registers and back."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import gcd
+from typing import TYPE_CHECKING
+
+from gpuscan import forms
+from gpuscan.elements import Field, Scalar
+
+if TYPE_CHECKING:
+    from gpuscan.kernels import BoundArray, Kernel
+
+
+def load_lines(kernel: Kernel, first: str, previous: str = "") -> list[str]:
+    """Statements that load a chunk and name its elements ``e0``, ``e1``, … in logical order.
+
+    Args:
+        kernel: the shader that is written.
+        first: the place of the chunk's first element in storage.
+        previous: for columns, the same of the row before.
+    """
+    lines: list[str] = []
+    numbers: list[list[list[str]]] = []  # field, element, number
+    for index, (array, field) in enumerate(zip(kernel.sources, kernel.source.fields, strict=True)):
+        shift = kernel.shift_of(index)
+        if shift > 0:
+            continue  # `next_lines` loads it
+        start = previous if shift and kernel.in_columns else first
+        values = _chunk(kernel, array, field, start, lines)
+        if shift:
+            values = _shifted(kernel, array, field, values, first, lines)
+        numbers.append(values)
+    keyword = "var" if kernel.initial else "let"
+    name, element = ("Source", kernel.source) if kernel.held is None else ("Element", kernel.element)
+    for position in range(kernel.tile.chunk):
+        value = kernel.construct(name, element, [values[position] for values in numbers])
+        lines.append(f"{keyword} e{position} = {f'before({value})' if kernel.before else value};")
+    return lines
+
+
+def next_lines(kernel: Kernel, first: str) -> list[str]:
+    """Statements that load what is held of the elements one after the chunk's, as ``next0``, ``next1``, ….
+
+    Args:
+        kernel: the shader that is written.
+        first: the place of the chunk's first element in storage; for columns, of the row after.
+    """
+    if kernel.held is None:
+        return []
+    array = kernel.sources[kernel.shifts.index(1)]
+    lines: list[str] = []
+    values = _chunk(kernel, array, kernel.held, first, lines)
+    if not kernel.in_columns:
+        beyond = "first - 1u" if kernel.backwards else f"{first} + CHUNK"
+        values = [*values[1:], _single(kernel, array, kernel.held, beyond)]
+    for position, parts in enumerate(values):
+        wanted = f"tail{position}"
+        chosen = [f"select({part}, {_part(wanted, kernel.held, i)}, last{position})" for i, part in enumerate(parts)]
+        text = f"{kernel.held.wgsl(kernel.native_int64)}({', '.join(chosen)})" if kernel.held.shape else chosen[0]
+        lines.append(f"let next{position} = {text};")
+    return lines
+
+
+def store_lines(kernel: Kernel, index: str) -> list[str]:
+    """Statements that store the results ``r0``, ``r1``, … of a chunk, leaving out what lies past the end."""
+    lines = []
+    first = index
+    if kernel.backwards:
+        if kernel.held is None:
+            lines.append(f"let first = params.length - CHUNK - {index};")
+        first = "first"
+    results = [kernel.numbers_of(kernel.destination, f"r{place}") for place in _places(kernel)]
+    for number, (array, field) in enumerate(zip(kernel.destinations, kernel.destination.fields, strict=True)):
+        width = kernel.field_width(field)
+        values = [value for result in results for value in result[number][1]]
+        words = forms.to_storage(field.scalar, kernel.native_int64, values)
+        name = f"stored{number}"
+        lines.append(f"let {name}_at = {_at(kernel, field, first)};")
+        lines.append(f"let {name}_end = {_end(kernel, field)};")
+        if kernel.straddles(field):
+            lines += _straddling_store(array, field, name, words)
+            continue
+        for i in range(len(words) // width):
+            at = f"{name}_at + {i}u"
+            vector = words[i * width : (i + 1) * width]
+            text = vector[0] if width == 1 else f"vec{width}<u32>({', '.join(vector)})"
+            if kernel.exact and field.storage_bytes % 4:
+                lines += _exact_store(array, field, name, at, text)
+                continue
+            lines += [f"if ({at} < {name}_end) {{", f"    {array.name}[{at}] = {text};", "}"]
+    return lines
+
+
+# ----- Loads
+
+
+def _chunk(kernel: Kernel, array: BoundArray, field: Field, first: str, lines: list[str]) -> list[list[str]]:
+    """Load a field's chunk; for each element in logical order, the expressions of its numbers."""
+    width = kernel.field_width(field)
+    count = kernel.tile.chunk * field.storage_bytes // 4 // width
+    straddles = kernel.straddles(field)
+    lines.append(f"let {array.name}_at = {_at(kernel, field, first)};")
+    words = []
+    for i in range(count + 1 if straddles else count):
+        lines.append(f"let {array.name}_{i} = {_word(array, f'{array.name}_at + {i}u')};")
+        words += [f"{array.name}_{i}"] if width == 1 else [f"{array.name}_{i}.{c}" for c in "xyzw"[:width]]
+    if straddles:
+        lines.append(_shift_line(array.name, field))
+        shift = f"{array.name}_shift"
+        words = [f"(({low} >> {shift}) | ({high} << (32u - {shift})))" for low, high in pairwise(words)]
+    return [
+        [
+            forms.from_storage(field.scalar, kernel.native_int64, words, place * field.count + i)
+            for i in range(field.count)
+        ]
+        for place in _places(kernel)
+    ]
+
+
+def _shifted(
+    kernel: Kernel, array: BoundArray, field: Field, values: list[list[str]], first: str, lines: list[str]
+) -> list[list[str]]:
+    """A field's chunk of elements one before; zero before a row's first."""
+    if not kernel.in_columns:
+        beyond = f"{first} + CHUNK" if kernel.backwards else f"{first} - 1u"
+        values = [_single(kernel, array, field, beyond), *values[:-1]]
+    zero = _zero(field.scalar, kernel.native_int64)
+    return [
+        [f"select({number}, {zero}, head{position})" for number in numbers] for position, numbers in enumerate(values)
+    ]
+
+
+def _single(kernel: Kernel, array: BoundArray, field: Field, at: str) -> list[str]:
+    """The numbers of the field's element at this place, wherever it begins within a word."""
+    width, numbers = kernel.field_width(field), []
+    scalar = field.scalar
+
+    def word(place: str) -> str:
+        if width == 1:
+            return _word(array, place)
+        return f"{array.name}[({place}) / {width}u][({place}) % {width}u]"
+
+    for i in range(field.count):
+        if scalar.packed:
+            number = f"(({at}) * {field.count}u + {i}u)"
+            shifted = f"({word(f'{number} / {scalar.per_word}u')} >> ({number} % {scalar.per_word}u * {scalar.bits}u))"
+            numbers.append(forms.from_storage(scalar, kernel.native_int64, [shifted], 0))
+        else:
+            start = f"({at}) * {field.words}u + {i * scalar.words}u"
+            words = [word(f"{start} + {w}u") for w in range(scalar.words)]
+            numbers.append(forms.from_words(scalar, kernel.native_int64, words))
+    return numbers
+
+
+def _zero(scalar: Scalar, native_int64: bool) -> str:
+    return f"{scalar.wgsl(native_int64)}()"
+
+
+def _part(variable: str, field: Field, index: int) -> str:
+    return f"{variable}[{index}]" if field.shape else variable
+
+
+def _word(array: BoundArray, at: str) -> str:
+    return f"atomicLoad(&{array.name}[{at}])" if array.vector == "atomic<u32>" else f"{array.name}[{at}]"
+
+
+# ----- Stores
+
+
+def _exact_store(array: BoundArray, field: Field, name: str, at: str, word: str) -> list[str]:
+    """Statements that store a word, of the last one only the bytes before the end."""
+    place = f"{array.name}[{at}]"
+    tail = f"((params.length * {field.storage_bytes}u) & 3u)"
+    mask = f"((1u << (8u * {tail})) - 1u)"
+    return [
+        f"if ({at} + 1u == {name}_end && {tail} > 0u) {{",
+        f"    {place} = ({place} & ~{mask}) | (({word}) & {mask});",
+        f"}} else if ({at} < {name}_end) {{",
+        f"    {place} = {word};",
+        "}",
+    ]
+
+
+def _straddling_store(array: BoundArray, field: Field, name: str, words: list[str]) -> list[str]:
+    """Statements that store a chunk's words shifted; the first and last are shared with neighbours, and were 0."""
+    shift = f"{name}_shift"
+    lines = [_shift_line(name, field)]
+    lines += [f"let {name}_{i} = {word};" for i, word in enumerate(words)]
+    for i in range(len(words) + 1):
+        parts = [f"({name}_{i} << {shift})"] if i < len(words) else []
+        parts += [f"({name}_{i - 1} >> (32u - {shift}))"] if i > 0 else []
+        call = "atomicStore" if 0 < i < len(words) else "atomicOr"
+        at = f"{name}_at + {i}u"
+        lines += [f"if ({at} < {name}_end) {{", f"    {call}(&{array.name}[{at}], {' | '.join(parts)});", "}"]
+    return lines
+
+
+# ----- Places
+
+
+def _at(kernel: Kernel, field: Field, first: str) -> str:
+    """The place of element `first` in the field's array of vectors."""
+    numerator, denominator = _ratio(kernel, field)
+    words = first if numerator == 1 else f"{first} * {numerator}u"
+    if denominator == 1:
+        return words
+    shift = denominator.bit_length() - 1
+    if kernel.backwards:  # `first` may lie before the array's begin: shift as a signed number
+        return f"bitcast<u32>(bitcast<i32>({words}) >> {shift}u)"
+    return f"({words}) >> {shift}u" if numerator > 1 else f"{words} >> {shift}u"
+
+
+def _end(kernel: Kernel, field: Field) -> str:
+    """How many vectors of the field's array hold elements before the end."""
+    numerator, denominator = _ratio(kernel, field)
+    words = "params.length" if numerator == 1 else f"params.length * {numerator}u"
+    return words if denominator == 1 else f"({words} + {denominator - 1}u) / {denominator}u"
+
+
+def _ratio(kernel: Kernel, field: Field) -> tuple[int, int]:
+    """Vectors of the field's array for each element, as a fraction in lowest terms."""
+    numerator, denominator = field.storage_bytes, 4 * kernel.field_width(field)
+    common = gcd(numerator, denominator)
+    return numerator // common, denominator // common
+
+
+def _shift_line(name: str, field: Field) -> str:
+    """How many bits of a word lie before a chunk's first element; never 0 where chunks straddle."""
+    return f"let {name}_shift = ((params.length * {field.storage_bytes}u) & 3u) * 8u;"
+
+
+def _places(kernel: Kernel) -> list[int]:
+    """Where the chunk's elements lie in storage, in logical order (its own inverse)."""
+    places = range(kernel.tile.chunk)
+    return list(reversed(places)) if kernel.backwards else list(places)

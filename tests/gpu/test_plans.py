@@ -1,0 +1,173 @@
+"""Plans: run on arrays, and recorded into a caller's encoder, on the caller's buffers."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import wgpu
+
+import gpuscan as gs
+from gpuscan.device import Device
+from tests.oracle import assert_same, strategies_on, ufunc_scan
+
+USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+MARK = 0xA5  # of bytes that nobody may write
+EXAMPLE = Path(__file__).parents[2] / "examples" / "inside_an_encoder.py"
+
+
+def whole_words(x: np.ndarray[Any, Any]) -> bytes:
+    return x.tobytes() + b"\0" * (-x.nbytes % 4)
+
+
+def numbers(dtype: str, n: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(n).integers(0, 50, n).astype(dtype)
+
+
+class Desk:
+    """Buffers on a device, as a caller has them."""
+
+    def __init__(self, device: Device) -> None:
+        self.device, self.gpu = device, device.wgpu_device
+
+    def holding(self, x: np.ndarray[Any, Any], before: int = 0) -> wgpu.GPUBuffer:
+        return self.gpu.create_buffer_with_data(data=b"\0" * before + whole_words(x), usage=USAGE)
+
+    def marked(self, nbytes: int) -> wgpu.GPUBuffer:
+        return self.gpu.create_buffer_with_data(data=bytes([MARK]) * nbytes, usage=USAGE)
+
+    def run(self, *records: Any) -> None:
+        encoder = self.gpu.create_command_encoder()
+        for plan, *places, options in records:
+            plan.record(encoder, *places, **options)
+        self.gpu.queue.submit([encoder.finish()])
+
+    def read(self, buffer: wgpu.GPUBuffer) -> np.ndarray[Any, Any]:
+        return np.frombuffer(self.gpu.queue.read_buffer(buffer), np.uint8)
+
+
+@pytest.fixture
+def desk(device: Device) -> Desk:
+    """The caller's side of every adapter in turn."""
+    return Desk(device)
+
+
+def test_a_plan_runs_on_arrays_of_both_kinds(device: Device) -> None:
+    x = numbers("int32", 5000).reshape(5, 1000)
+    for options in ({}, {"exclusive": True, "initial": np.arange(5, dtype=np.int32)}, {"reverse": True}):
+        plan = device.plan(x.shape, np.int32, axis=1, **options)
+        wanted = gs.scan(x, axis=1, device=device, **options)
+        assert_same(plan(x), wanted)
+        on_device = device.asarray(x)
+        got = plan(on_device)
+        assert isinstance(got, gs.Array)
+        assert_same(got, wanted)
+        assert plan(on_device, out=on_device) is on_device
+        assert_same(on_device, wanted)
+    with pytest.raises(ValueError, match=r"plan for shape \(5, 1000\)"):
+        plan(x[:3])
+    with pytest.raises(TypeError, match="plan for dtype int32"):
+        plan(x.astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "int64"])
+@pytest.mark.parametrize("n", [1, 5, 7001])
+def test_record_writes_the_result_and_nothing_else(desk: Desk, dtype: str, n: int) -> None:
+    """Buffers end with the array's last word, whatever its size; the offset is the least that can be bound."""
+    x = numbers(dtype, n)
+    offset = desk.device.capabilities.limits["min-storage-buffer-offset-alignment"]
+    source, after = desk.holding(x, before=offset), 12
+    for strategy in ("auto", *(s for s in strategies_on(desk.device) if n == 7001 and s == "fallback")):
+        target = desk.marked(offset + x.nbytes + -x.nbytes % 4 + after)
+        plan = desk.device.plan(n, dtype, strategy=strategy)
+        desk.run((plan, (source, offset), (target, offset), {}))
+        got = desk.read(target)
+        assert_same(got[offset : offset + x.nbytes].view(dtype), ufunc_scan("add", x))
+        assert (got[:offset] == MARK).all()
+        assert (got[offset + x.nbytes :] == MARK).all()
+    exact = desk.marked(x.nbytes + -x.nbytes % 4)
+    desk.run((plan, (source, offset), exact, {}))
+    assert_same(desk.read(exact)[: x.nbytes].view(dtype), ufunc_scan("add", x))
+    desk.device.synchronize()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", "int64"])
+def test_the_length_comes_from_the_gpu(desk: Desk, dtype: str) -> None:
+    """0, 1, a tile's edge, all, and more than the plan has; nothing past it is written."""
+    most = 9000
+    x = numbers(dtype, most)
+    source, plan = desk.holding(x), desk.device.plan(most, dtype)
+    tile = plan._plan.tile.tile_size
+    for length in (0, 1, tile - 1, tile, tile + 1, most - 1, most, most + 5):
+        count = desk.holding(np.array([77, length], np.uint32))
+        target = desk.marked(x.nbytes)
+        desk.run((plan, source, target, {"length": (count, 4)}))
+        n = min(length, most)
+        got = desk.read(target)
+        assert_same(got[: n * x.itemsize].view(dtype), ufunc_scan("add", x[:n]), length)
+        assert (got[n * x.itemsize :] == MARK).all(), length
+
+
+def test_reversed_with_a_length_from_the_gpu(desk: Desk) -> None:
+    x = numbers("int32", 3000)
+    plan = desk.device.plan(3000, np.int32, reverse=True)
+    for length in (1, 1234, 3000):
+        target = desk.marked(x.nbytes)
+        count = desk.device.asarray(np.array([length], np.uint32))
+        desk.run((plan, desk.holding(x), target, {"length": count}))
+        assert_same(desk.read(target)[: 4 * length].view(np.int32), ufunc_scan("add", x[:length][::-1])[::-1])
+
+
+def test_several_plans_in_one_encoder(desk: Desk) -> None:
+    """Each sees what the one before has written: also in place, and in another part of one buffer."""
+    x = numbers("uint32", 2048)
+    a, b = desk.device.plan(2048, np.uint32), desk.device.plan(2048, np.uint32, "maximum", reverse=True)
+    first, second = desk.holding(x), desk.marked(4 * x.nbytes)
+    step = x.nbytes  # a multiple of every alignment
+    desk.run(
+        (a, first, second, {}),
+        (a, second, (second, step), {}),
+        (b, (second, step), (second, 3 * step), {}),
+        (a, first, first, {}),
+    )
+    twice = ufunc_scan("add", ufunc_scan("add", x))
+    parts = desk.read(second).view(np.uint32).reshape(4, -1)
+    assert_same(parts[0], ufunc_scan("add", x))
+    assert_same(parts[1], twice)
+    assert_same(parts[3], ufunc_scan("maximum", twice[::-1])[::-1])
+    assert_same(desk.read(first).view(np.uint32), ufunc_scan("add", x))
+
+
+def test_record_refuses_what_it_cannot_do(desk: Desk) -> None:
+    device, x = desk.device, numbers("uint32", 1000)
+    plan, source, target = device.plan(1000, np.uint32), desk.holding(x), desk.marked(4000)
+    encoder = desk.gpu.create_command_encoder()
+    least = device.capabilities.limits["min-storage-buffer-offset-alignment"]
+    for places, options, message in (
+        (((source, 4), target), {}, f"multiples of {least}"),
+        ((source, (target, least)), {}, "dst needs 4000 bytes"),
+        (((target, 0), (target, least)), {}, "dst needs 4000 bytes"),
+        ((source, target), {"length": (source, 2)}, "32-bit word"),
+        ((source, target), {"length": (source, 4000)}, "32-bit word"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            plan.record(encoder, *places, **options)
+    wide = desk.marked(4000 + least)
+    with pytest.raises(ValueError, match="overlaps"):
+        plan.record(encoder, wide, (wide, least))
+    with pytest.raises(ValueError, match="several rows"):
+        device.plan((10, 100), np.uint32, axis=1).record(encoder, source, target, length=source)
+    with pytest.raises(ValueError, match="end within a 32-bit word"):
+        device.plan(999, np.uint8, reverse=True).record(encoder, source, target)
+    if "fallback" in strategies_on(device):
+        with pytest.raises(gs.StrategyError, match="overwritten"):
+            device.plan(1000, np.uint32, strategy="fallback").record(encoder, source, source)
+
+
+def test_the_example(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setenv("GPUSCAN_ADAPTER", adapter.summary)
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
+    assert "100000 points sorted" in capsys.readouterr().out

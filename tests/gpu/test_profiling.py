@@ -1,0 +1,86 @@
+"""Profiles: a span for each stage, to every profile that is open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from gpuscan import cli, files
+from gpuscan.device import Device
+
+
+def test_spans_of_each_stage(device: Device) -> None:
+    assert device.capabilities.timestamps  # so it is on all adapters of the tests
+    x = np.ones(300_000, np.float32)
+    with device.profile() as profile:
+        gs.scan(x, device=device, strategy="three_dispatch")
+    assert [span.stage for span in profile.spans] == ["reduce", "scan_totals", "scan"]
+    assert {span.strategy for span in profile.spans} == {"three_dispatch"}
+    assert {span.elements for span in profile.spans} == {len(x)}
+    seconds = [span.gpu_seconds for span in profile.spans]
+    begins = [span.begin for span in profile.spans]
+    assert all(s is not None and 0 <= s < 10 for s in seconds)
+    assert begins == sorted(begins)  # type: ignore[type-var]
+    assert profile.gpu_seconds == pytest.approx(sum(s for s in seconds if s is not None))
+    gs.scan(x, device=device)
+    assert len(profile.spans) == 3  # it is closed
+
+
+def test_profiles_nest_and_overlap(device: Device) -> None:
+    x = np.ones(10, np.uint32)
+    with device.profile() as outer:
+        gs.scan(x, device=device)
+        with device.profile() as inner:
+            gs.scan(x, device=device)
+        first, second = device.profile(), device.profile()
+        p = first.__enter__()
+        gs.scan(x, device=device)
+        q = second.__enter__()
+        gs.scan(x, device=device)
+        first.__exit__(None, None, None)
+        gs.scan(x, device=device)
+        second.__exit__(None, None, None)
+    assert [len(profile.spans) for profile in (outer, inner, p, q)] == [5, 1, 2, 2]
+    with pytest.raises(KeyError), device.profile():
+        raise KeyError
+    assert not device.profiles.active
+
+
+def test_recorded_and_streamed_scans_have_spans(device: Device) -> None:
+    x = device.asarray(np.ones(1000, np.uint32))
+    y = device.empty(1000, np.uint32)
+    with device.profile() as profile:
+        encoder = device.wgpu_device.create_command_encoder()
+        device.plan(1000, np.uint32).record(encoder, x, y)
+        gs.scan(np.ones(3 << 20, np.uint32), device=device)
+    device.wgpu_device.queue.submit([encoder.finish()])
+    assert sum(span.elements for span in profile.spans if span.stage == "scan") == 1000 + (3 << 20)
+
+
+def test_without_timestamps(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "capabilities", replace(device.capabilities, timestamps=False))
+    with device.profile() as profile:
+        gs.scan(np.ones(10, np.uint32), device=device)
+    assert [(span.stage, span.gpu_seconds) for span in profile.spans] == [("scan", None)]
+    assert profile.gpu_seconds is None
+
+
+def test_the_command_line_prints_them(device: Device, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    """For arrays in memory and for streamed ones."""
+    np.save(tmp_path / "in.npy", np.ones(2 << 20, np.uint32))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GPUSCAN_ADAPTER", device.capabilities.summary)
+    for limit in (1 << 40, 1 << 20):
+        monkeypatch.setattr(files, "STREAMED_BYTES", limit)
+        assert cli.run(["scan", "in.npy", "out.npy", "--profile"]) == 0
+        out, err = capsys.readouterr()
+        assert "GPU time" in out
+        assert "scan" in out
+        assert err == ""
+        assert np.load("out.npy")[-1] == 2 << 20
+    assert cli.run(["scan", "in.npy", "out.npy", "--profile", "--device", "numpy"]) == 2

@@ -1,0 +1,84 @@
+"""Copies between NumPy and a device: every size about the pieces' edges, and what an error leaves behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuscan import transfer
+from gpuscan.device import Device
+from gpuscan.transfer import copy, download, is_mapped_file, upload
+
+PIECE = 4096
+
+
+def random_bytes(n: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    return np.random.default_rng(n).integers(0, 256, n, dtype=np.uint8)
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 5, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 7 * PIECE + 13])
+def test_every_size_and_offset(device: Device, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the queue's own staging and by the ring; bytes before and after stay."""
+    monkeypatch.setattr(transfer, "STAGING_PIECE", PIECE)
+    x = random_bytes(n)
+    for single_write in (0, 1 << 20):
+        monkeypatch.setattr(transfer, "SINGLE_WRITE", single_write)
+        for offset in (0, 4, 260):
+            held = device.asarray(np.full(n + 600, 7, np.uint8))
+            upload(device.wgpu_device, x, held.buffer, offset, device.pool)
+            whole = held.numpy()
+            np.testing.assert_array_equal(whole[offset : offset + n], x)
+            assert (whole[:offset] == 7).all()
+            assert (whole[offset + n + -n % 4 :] == 7).all()
+            back = np.zeros_like(x)
+            download(device.wgpu_device, device.pool, held.buffer, offset, back)
+            np.testing.assert_array_equal(back, x)
+
+
+def test_an_error_in_the_middle_leaves_the_device_in_order(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A KeyboardInterrupt between two pieces: half-mapped buffers are not used again."""
+    monkeypatch.setattr(transfer, "STAGING_PIECE", PIECE)
+    monkeypatch.setattr(transfer, "SINGLE_WRITE", 0)
+    x = random_bytes(9 * PIECE)
+    calls = 0
+
+    def interrupted(*arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            raise KeyboardInterrupt
+        copy(*arguments)
+
+    held = device.asarray(x)
+    before = device.memory_usage()
+    monkeypatch.setattr(transfer, "copy", interrupted)
+    for move in (
+        lambda: upload(device.wgpu_device, x, held.buffer, 0, device.pool),
+        lambda: download(device.wgpu_device, device.pool, held.buffer, 0, np.empty_like(x)),
+    ):
+        calls = 0
+        with pytest.raises(KeyboardInterrupt):
+            move()
+        assert device.memory_usage().bytes_in_use == before.bytes_in_use
+    monkeypatch.setattr(transfer, "copy", copy)
+    np.testing.assert_array_equal(device.asarray(x).numpy(), x)
+
+
+def test_copies_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "COPY_SHARE", 1000)
+    monkeypatch.setattr(transfer.os, "cpu_count", lambda: 8)
+    for x in (random_bytes(1), random_bytes(8001), random_bytes(9000).reshape(90, -1)[:, ::2], random_bytes(70)[::-1]):
+        into = np.zeros(x.shape, np.uint16)
+        copy(into, x)
+        np.testing.assert_array_equal(into, x)
+
+
+def test_what_lies_in_a_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(10))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    assert is_mapped_file(mapped)
+    assert is_mapped_file(np.asarray(mapped)[2:].reshape(2, 4).T)
+    assert not is_mapped_file(np.array(mapped))

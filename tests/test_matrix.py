@@ -1,0 +1,211 @@
+"""The matrix around the suite: cases, cells, files, merging, and the tables. No GPU."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from gpuscan import conformance, matrix
+from gpuscan.conformance import ELEMENTS, LAYOUTS, OPERATORS, Case, Outcome, suite
+from gpuscan.errors import GpuscanError, StrategyError
+from gpuscan.strategies import IMPLEMENTED
+from tests.fakes import capabilities
+from tests.oracle import assert_same, one_by_one
+
+CASE = Case("auto", "uint32", "add", "inclusive", 33)
+DEVICE: Any = SimpleNamespace(capabilities=capabilities())
+
+
+# ----- The suite
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_every_feature_has_its_cases(quick: bool) -> None:
+    cases = suite(quick)
+    assert len(set(cases)) == len(cases)
+    found = {kind: {case.features()[kind] for case in cases} for kind in cases[0].features()}
+    assert found["strategy"] == {"auto", *IMPLEMENTED}
+    assert found["element"] == set(ELEMENTS)
+    assert found["operator"] == set(OPERATORS)
+    assert found["layout"] == set(LAYOUTS)
+
+
+def test_the_full_suite_has_every_element_under_every_strategy_in_every_layout() -> None:
+    cases = {(case.strategy, case.element, case.layout) for case in suite()}
+    assert len(cases) == (1 + len(IMPLEMENTED)) * len(ELEMENTS) * len(LAYOUTS)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("layout", ["inclusive", "exclusive", "rows, exclusive, reverse", "backwards view", "columns"])
+def test_the_expected_result_is_the_definition(name: str, layout: str) -> None:
+    element = OPERATORS[name].elements[-1]
+    x, options, expected = conformance._posed(element, name, layout, 70)
+    fields = x if isinstance(x, tuple) else (x,)
+    combine = OPERATORS[name].combine
+    if options.get("exclusive") and "initial" not in options:
+        options = options | {"initial": conformance._identity(name, fields)}
+    elif "initial" in options and not isinstance(options["initial"], tuple):
+        options = options | {"initial": (options["initial"],)}
+    wanted = one_by_one(combine if len(fields) > 1 else lambda l, r: (combine(l[0], r[0]),), fields, **options)
+    for found, right in zip(expected, wanted, strict=True):
+        if OPERATORS[name].tolerance:
+            np.testing.assert_allclose(found, right, rtol=OPERATORS[name].tolerance)
+        else:
+            assert_same(found, right)
+
+
+@pytest.mark.parametrize("element", ["float16", "float32", "float64", "complex64"])
+def test_sums_of_floats_are_exact(element: str) -> None:
+    x, _, (expected,) = conformance._posed(element, "add", "inclusive", 5_000)
+    backwards = np.add.accumulate(x[::-1].astype(np.complex128))[::-1]  # of the rest: another order of additions
+    np.testing.assert_array_equal(expected.astype(np.complex128) + backwards - x, np.full(5_000, backwards[0]))
+
+
+# ----- A case's verdict
+
+
+def outcome_of(monkeypatch: pytest.MonkeyPatch, scan: Any, case: Case = CASE) -> Outcome:
+    import gpuscan
+
+    monkeypatch.setattr(gpuscan, "scan", scan)
+    return conformance.check(DEVICE, case)
+
+
+def test_a_right_result_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = outcome_of(monkeypatch, lambda x, op, **_: np.cumsum(x, dtype=np.uint32))
+    assert outcome == Outcome(CASE, "passed")
+
+
+def test_one_wrong_element_fails_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scan(x: Any, op: Any, **_: Any) -> Any:
+        result = np.cumsum(x, dtype=np.uint32)
+        result[7] ^= 1
+        return result
+
+    outcome = outcome_of(monkeypatch, scan)
+    assert outcome.verdict == "failed"
+    assert "1 of 33 differ, first at (7,)" in outcome.detail
+
+
+def test_a_wrong_dtype_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = outcome_of(monkeypatch, lambda x, op, **_: np.cumsum(x, dtype=np.uint64))
+    assert (outcome.verdict, "found uint64" in outcome.detail) == ("failed", True)
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"), [(StrategyError("unsafe"), "refused"), (RuntimeError("device lost"), "failed")]
+)
+def test_errors(monkeypatch: pytest.MonkeyPatch, error: Exception, verdict: str) -> None:
+    def scan(*_: Any, **__: Any) -> Any:
+        raise error
+
+    outcome = outcome_of(monkeypatch, scan)
+    assert outcome.verdict == verdict
+    assert str(error) in outcome.detail
+
+
+def test_nan_and_tolerance() -> None:
+    nan = np.array([1.0, np.nan], np.float32)
+    assert conformance._difference(nan, nan.copy(), 0.0) is None
+    assert conformance._difference(nan, np.array([1.0, 2.0], np.float32), 0.5) is not None
+    assert conformance._difference(nan + np.float32(1e-5), nan, 1e-4) is None
+    assert conformance._difference(nan + np.float32(1e-3), nan, 1e-4) is not None
+
+
+# ----- Columns
+
+
+@pytest.fixture
+def column(monkeypatch: pytest.MonkeyPatch) -> matrix.Column:
+    """A run of which one case failed and one was refused."""
+    verdicts = {"lookback": "refused", "fallback": "failed"}
+    monkeypatch.setattr(matrix, "check", lambda _, case: Outcome(case, verdicts.get(case.strategy, "passed"), "so"))
+    cases = [replace(CASE, strategy=strategy) for strategy in ("auto", "lookback", "fallback", "three_dispatch")]
+    return matrix.run_column(DEVICE, cases, "quick")
+
+
+def test_a_column_counts(column: matrix.Column) -> None:
+    assert column.cells["element"] == {"uint32": matrix.Cell(2, 3, 1)}
+    assert {name: str(cell) for name, cell in column.cells["strategy"].items()} == {
+        "auto": "1/1",
+        "lookback": "refused",
+        "fallback": "0/1",
+        "three_dispatch": "1/1",
+    }
+    assert (column.total, column.failed) == (matrix.Cell(2, 3, 1), True)
+    assert column.failures == ("fallback, add of uint32, inclusive, 33 elements: so",)
+
+
+def test_a_column_in_which_nothing_ran_has_failed(column: matrix.Column) -> None:
+    assert replace(column, cells={}).failed
+
+
+def test_files_come_back(column: matrix.Column, tmp_path: Path) -> None:
+    path = tmp_path / "runs.json"
+    path.write_text(matrix.to_json([column]), encoding="utf-8")
+    assert matrix.read(path) == [column]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"format": "other", "columns": []}', '{"format": "gpuscan matrix 1", "columns": [{}]}']
+)
+def test_foreign_files_are_our_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "runs.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(GpuscanError, match="runs.json"):
+        matrix.read(path)
+
+
+def test_merging_keeps_the_latest_run_of_an_adapter(column: matrix.Column) -> None:
+    older = replace(column, date="2020-01-01", suite="full")
+    dawn = replace(column, implementation="Dawn")
+    assert matrix.merge([column, older, dawn]) == [column, dawn]
+    assert matrix.merge([older, column]) == [column]
+
+
+# ----- Tables
+
+
+def test_the_tables_show_every_cell(column: matrix.Column) -> None:
+    other = replace(column, adapter="Other", cells={"strategy": {"auto": matrix.Cell(5, 5)}}, failures=())
+    text = matrix.markdown([column, other])
+    assert "| fallback | **0/1** | – |" in text
+    assert "| auto | 1/1 | 5/5 |" in text
+    assert "| lookback | refused | – |" in text
+    assert "| **all** | **2/3** | **5/5** |" in text
+    assert "- 1: fallback, add of uint32" in text
+    console = Console(width=200, record=True, quiet=True)
+    console.print(matrix.table([column, other]))
+    shown = console.export_text()
+    assert all(word in shown for word in ("GeForce", "Other", "0/1", "5/5", "refused"))
+
+
+def test_sizes_stand_in_order(column: matrix.Column) -> None:
+    cells = {"size": {size: matrix.Cell(1, 1) for size in ("1,000", "2", "33")}}
+    assert [feature for _, feature, _ in matrix.rows([replace(column, cells=cells)])] == ["2", "33", "1,000"]
+
+
+# ----- The command
+
+
+def test_the_command_merges_and_tells_failure(column: matrix.Column, tmp_path: Path, capsys: Any) -> None:
+    from gpuscan.cli import run
+
+    good = replace(column, cells={"strategy": {"auto": matrix.Cell(5, 5)}}, failures=(), implementation="Dawn")
+    for name, runs in (("bad", [column]), ("good", [good])):
+        (tmp_path / f"{name}.json").write_text(matrix.to_json(runs), encoding="utf-8")
+    bad, fine, both = (str(tmp_path / f"{name}.json") for name in ("bad", "good", "both"))
+    assert run(["matrix", "--merge", fine, "--markdown", str(tmp_path / "matrix.md")]) == 0
+    assert "| auto | 5/5 |" in (tmp_path / "matrix.md").read_text(encoding="utf-8")
+    assert run(["matrix", "--merge", bad, fine, "--json", both]) == 1
+    assert len(json.loads(Path(both).read_text(encoding="utf-8"))["columns"]) == 2
+    assert run(["matrix", "--merge"]) == 2
+    assert run(["matrix", fine]) == 2
+    assert "Traceback" not in capsys.readouterr().err
