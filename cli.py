@@ -225,7 +225,9 @@ def shader(op: str, dtype: np.dtype[Any], length: int, device: Device | str | No
 @click.option("--quick", is_flag=True, help="Fewer cases: under a minute on a software adapter.")
 @_device_option
 @click.option("--merge", is_flag=True, help="Run nothing: put the runs in FILES, written by --json, into one table.")
-@click.option("--json", "json_path", metavar="FILE", type=click.Path(allow_dash=True), help="Write the runs; - to print.")
+@click.option(
+    "--json", "json_path", metavar="FILE", type=click.Path(allow_dash=True), help="Write the runs; - to print."
+)
 @click.option("--markdown", metavar="FILE", type=click.Path(allow_dash=True), help="Write the table; - to print.")
 def matrix(
     files: tuple[Path, ...],
@@ -235,7 +237,7 @@ def matrix(
     json_path: str | None,
     markdown: str | None,
 ) -> None:
-    """Run the conformance suite on every adapter, or on one, and show what passed. Exit code 1 where anything failed."""
+    """Run the conformance suite on every adapter, or on one, and show what passed. Exit code 1 if anything failed."""
     import gpuscan
     from gpuscan import matrix as matrices
 
@@ -345,7 +347,9 @@ _NO_RECURRENCES = not recurrences_available()
     help="Measure other libraries as well: all of cub,cupy,torch,jax,triton,accelerated-scan,numpy, or those named.",
 )
 @_device_option
-@click.option("--json", "json_path", metavar="FILE", type=click.Path(allow_dash=True), help="Write figures; - to print.")
+@click.option(
+    "--json", "json_path", metavar="FILE", type=click.Path(allow_dash=True), help="Write figures; - to print."
+)
 @click.option("--plot", metavar="FILE.png", type=click.Path(dir_okay=False, path_type=Path), help="Draw the figures.")
 def bench(
     batch: int | None,

@@ -1,6 +1,6 @@
 """GPU time of wide elements (bundles, matrices) and of linear recurrences beside a copy of the same bytes.
 
-Run:  python benchmarks/wide.py [--bytes 512] [--device SUBSTRING] [--only bundles|matrices|recurrences]
+Run:  python benchmarks/wide.py [--megabytes 512] [--device SUBSTRING] [--only bundles|matrices|recurrences]
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import gpuscan as gs
 from gpuscan.bench.buffers import place, release
 from gpuscan.bench.copying import VECTOR_BYTES, copy_recording
 from gpuscan.bench.timing import GpuTimer
-from gpuscan.execution import REPORT_BYTES, Binding, record
-from gpuscan.kernels import ColumnTile, TileShape
-from gpuscan.planning import plan_scan
+from gpuscan.execution import REPORT_BYTES, Binding, Run, record
+from gpuscan.kernels import ColumnTile
+from gpuscan.planning import ScanPlan, plan_scan
 from gpuscan.problem import pose
 from gpuscan.runner import work_of
 
@@ -61,10 +61,12 @@ def measure(
     for strategy in STRATEGIES:
         for tile in tiles or [None]:
             plan = plan_scan(work, device.capabilities, strategy, "benchmark", tile=tile)
-            runs = []
-            taken = timer.seconds(
-                lambda encoder, writes: runs.append(record(device, plan, encoder, bound, target, timestamps=writes))
-            )
+            runs: list[Run] = []
+
+            def recording(encoder: Any, writes: Any, plan: ScanPlan = plan, runs: list[Run] = runs) -> None:
+                runs.append(record(device, plan, encoder, bound, target, timestamps=writes))
+
+            taken = timer.seconds(recording)
             report = np.frombuffer(device.wgpu_device.queue.read_buffer(runs[-1].state, 0, REPORT_BYTES), np.uint32)
             late = " TIMED OUT" if runs[-1].timed_out(report.tolist()) else ""
             print(
@@ -91,7 +93,7 @@ def main() -> None:
     if "bundles" in arguments.only:
         for count in (2, 4):
             arrays = [rng.random(size // 4 // count, dtype=np.float32) for _ in range(count)]
-            measure(timer, f"bundle of {count} float32, sums, 2^{(size // 4 // count).bit_length() - 1}", arrays, add_fields, 0)
+            measure(timer, f"bundle of {count} float32, sums", arrays, add_fields, 0)
         arrays = [rng.random(size // 8, dtype=np.float32) for _ in range(2)]
         measure(timer, "bundle of 2 float32, linear recurrence", arrays, affine, 0)
     if "matrices" in arguments.only:
@@ -105,7 +107,8 @@ def main() -> None:
             shape = tuple(map(int, dims.split("x")))
             arrays = [rng.random(shape, dtype=np.float32) for _ in range(2)]
             columns = int(axis) < len(shape) - 1
-            measure(timer, f"recurrence {shape} axis {axis}", arrays, affine, int(axis), last, tiles if columns else None)
+            chosen = tiles if columns else None
+            measure(timer, f"recurrence {shape} axis {axis}", arrays, affine, int(axis), last, chosen)
 
 
 if __name__ == "__main__":

@@ -41,9 +41,10 @@ def column_tile(work: Work, capabilities: Capabilities) -> ColumnTile:
         groups //= 2
     while columns > 1 and columns * (groups + 2) > room:
         columns //= 2
+    choices, registers = (CPU_ROWS, CPU_REGISTER_WORDS) if cpu else (ROWS, REGISTER_WORDS)
     rows = 1
-    for candidate in CPU_ROWS if cpu else ROWS:
-        if candidate * words <= (CPU_REGISTER_WORDS if cpu else REGISTER_WORDS) and candidate * groups < 2 * work.row_length:
+    for candidate in choices:
+        if candidate * words <= registers and candidate * groups < 2 * work.row_length:
             rows = candidate
     return ColumnTile(columns, groups, rows, chunk)
 

@@ -12,12 +12,14 @@ import numpy as np
 from gpuscan.columns import column_tile
 from gpuscan.errors import GpuscanError
 from gpuscan.planning import LENGTH_LIMIT, tile_shape
+from gpuscan.transfer import is_mapped_file, release_pages
 
 if TYPE_CHECKING:
     from gpuscan.device import Device
     from gpuscan.problem import Problem
 
 PART_BYTES = 512 << 20  # of the largest field's share of a part
+MAPPED_PART_BYTES = 16 << 20  # the same where the arrays lie in files, which may be larger than memory
 
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -32,8 +34,20 @@ def run_as_it_lies(device: Device, problem: Problem, strategy: str, outputs: Arr
         GpuscanError: one row alone is larger than a binding.
     """
     from gpuscan.deferred import scan_on_device
-    from gpuscan.runner import work_of
+    from gpuscan.runner import report_progress, work_of
 
+    if problem.inner > 1 and not problem.in_columns:  # neighbouring columns share words: bring rows together
+        fields = problem.destination.fields
+        outputs = outputs or [np.empty((*problem.shape, *f.shape), f.scalar.dtype) for f in fields]
+        rows = replace(
+            problem,
+            leaves=tuple(problem.by_rows(leaf) for leaf in problem.leaves),
+            shape=(problem.rows, problem.row_length),
+            axis=1,
+        )
+        for output, result in zip(outputs, run_as_it_lies(device, rows, strategy, None, **options), strict=True):
+            output[...] = problem.from_rows(result)
+        return outputs
     outer, inner = prod(problem.shape[: problem.axis]), problem.inner
     shape = (outer, problem.row_length, inner)
     leaves = [leaf.reshape(*shape, *leaf.shape[len(problem.shape) :]) for leaf in problem.leaves]
@@ -43,6 +57,7 @@ def run_as_it_lies(device: Device, problem: Problem, strategy: str, outputs: Arr
     options.setdefault("tile", shape_of(work_of(device, problem), device.capabilities))
     seeds = [seed.reshape(outer, inner, *seed.shape[1:]) for seed in problem.seeds or ()]
     parts = list(parts_of(device, problem, shape))
+    done = 0
     for outers, columns in parts:
         part = problem
         if len(parts) > 1:
@@ -62,6 +77,10 @@ def run_as_it_lies(device: Device, problem: Problem, strategy: str, outputs: Arr
                 place[outers, :, columns] = target.numpy()
             else:
                 result[...] = target.numpy()
+        done += part.size
+        report_progress(done * problem.source.storage_bytes)
+        for array in (*problem.leaves, *results):
+            release_pages(array)
     return results
 
 
@@ -69,7 +88,9 @@ def parts_of(device: Device, problem: Problem, shape: tuple[int, int, int]) -> I
     """The outer arrays and columns of each part: as many as a binding, 32-bit indices and `PART_BYTES` allow."""
     outer, length, inner = shape
     fields = (*problem.source.fields, *problem.destination.fields)
-    limit = min(device.capabilities.limits["max-storage-buffer-binding-size"], PART_BYTES)
+    wanted = MAPPED_PART_BYTES if any(map(is_mapped_file, problem.leaves)) else PART_BYTES
+    row_bytes = length * max(f.storage_bytes for f in fields)
+    limit = min(device.capabilities.limits["max-storage-buffer-binding-size"], max(wanted, 4 * row_bytes))
     most = min(limit // max(f.storage_bytes for f in fields), LENGTH_LIMIT - 1)  # elements of a part
     if length > most:
         raise GpuscanError(

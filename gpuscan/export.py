@@ -66,8 +66,8 @@ ANY_BROWSER = Capabilities(
 def export(folder: Path, op: str, dtype: Any, length: int, strategy: str = STRATEGY) -> ScanPlan:
     """Write the scan of up to `length` numbers into a folder, for browsers; gives the plan.
 
-    The folder gets ``plan.json``, one ``.wgsl`` file a stage, ``scan.js`` (the module to import), and ``index.html`` with
-    what it checks itself by. Serve it with any web server: browsers do not load modules from files.
+    The folder gets ``plan.json``, one ``.wgsl`` file a stage, ``scan.js`` (the module to import), and ``index.html``
+    with what it checks itself by. Serve it with any web server: browsers do not load modules from files.
 
     Args:
         folder: made if it is not there.
@@ -119,7 +119,7 @@ def check_element(element: Element, length: int) -> None:
     limit = ANY_BROWSER.limits["max-storage-buffer-binding-size"]
     if length * element.storage_bytes > limit:
         raise UnsupportedDtypeError(
-            f"{length} elements of {element.storage_bytes} bytes were asked for; what every browser binds is {limit} bytes"
+            f"{length} elements of {element.storage_bytes} bytes were asked for; every browser binds {limit} bytes"
         )
 
 

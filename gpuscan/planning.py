@@ -1,4 +1,4 @@
-"""Decides how a problem is run on a device: strategy, tile, kernels, dispatch sizes. A pure function of its arguments."""
+"""Decides how a problem is run on a device: strategy, tile, kernels, dispatch sizes. Pure: plain values in and out."""
 
 from __future__ import annotations
 

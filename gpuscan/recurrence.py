@@ -147,6 +147,8 @@ def linear_recurrence_vjp(
         after=_gradients,
         shifts=(-1, 0, 1),
     )
+    grad_a: Any
+    grad_b: Any
     if any(isinstance(leaf, Array) for leaf in leaves):
         from gpuscan.deferred import scan_arrays
 

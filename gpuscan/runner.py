@@ -54,6 +54,13 @@ def watched(progress: Progress) -> Iterator[None]:
         _watcher.reset(token)
 
 
+def report_progress(done: int) -> None:
+    """Tell whoever watches of the bytes of input done so far."""
+    progress = _watcher.get()
+    if progress is not None:
+        progress(done)
+
+
 SINGLE_PASS_BYTES = 4 << 20  # arrays up to this are scanned by one submission; larger ones in overlapping pieces
 PLANS_KEPT = 512
 
@@ -312,10 +319,8 @@ def run_pieces(
         piece_bytes=piece_bytes,
         **options,
     )
-    progress = _watcher.get()
     for piece in stream.run(pieces(stream.piece_length)):
-        if progress is not None:
-            progress((piece.start + piece.length) * problem.source.storage_bytes)
+        report_progress((piece.start + piece.length) * problem.source.storage_bytes)
     return rows
 
 

@@ -156,6 +156,13 @@ class Walk:
             self._map.madvise(mmap.MADV_DONTNEED)
 
 
+def release_pages(array: np.ndarray[Any, Any]) -> None:
+    """Let the pages of a memory-mapped file go; they are read again when they are needed."""
+    mapping = _shared_map(array)
+    if mapping is not None:
+        mapping.madvise(mmap.MADV_DONTNEED)
+
+
 def _shared_map(array: Any) -> mmap.mmap | None:
     """The mapping behind an array whose pages the file backs: one that was mapped copy-on-write keeps its pages."""
     while array is not None:

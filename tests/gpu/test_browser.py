@@ -125,7 +125,7 @@ def test_the_files_hold_a_plan_that_compiles(device: Device, tmp_path: Path, str
     for stage in described["stages"]:
         text = (tmp_path / stage["file"]).read_text(encoding="utf-8")
         assert "enable " not in text
-        assert "subgroup" not in text
+        assert "subgroupShuffle" not in text
         assert "var<uniform> params" in text
         device.wgpu_device.create_shader_module(code=text)
         for binding in stage["bindings"]:

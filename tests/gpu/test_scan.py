@@ -230,9 +230,7 @@ def refused(device: Device, **changes: Any) -> Device:
 def test_an_unsafe_strategy_is_refused_unless_the_device_allows_it(device: Device) -> None:
     x = np.arange(1000, dtype=np.uint32)
     less = refused(device, progress_earlier=False)
-    with pytest.raises(
-        gs.StrategyError, match=r"'lookback' was asked for.*no progress.*auto.*unsafe=True"
-    ):
+    with pytest.raises(gs.StrategyError, match=r"'lookback' was asked for.*no progress.*auto.*unsafe=True"):
         gs.scan(x, device=less, strategy="lookback")
     assert_same(gs.scan(x, device=less), ufunc_scan("add", x))
     less.unsafe = True
