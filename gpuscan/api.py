@@ -13,7 +13,7 @@ import numpy as np
 from gpuscan.adapters import ADAPTER_VARIABLE
 from gpuscan.arrays import Array
 from gpuscan.errors import AdapterNotFoundError, StrategyError
-from gpuscan.problem import Problem, pose
+from gpuscan.problem import Problem, fields_of, pose
 from gpuscan.strategies import STRATEGIES
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def check_out(out: Any, problem: Problem) -> list[np.ndarray[Any, Any]]:
             raise TypeError(f"out must be a structured array with the fields {problem.destination.structure.keys}")
         arrays = [out[name] for name in out.dtype.names]
     else:
-        arrays = problem.destination.structure.flatten(out)
+        arrays = fields_of(out, problem.destination, "out")
     for array, field in zip(arrays, problem.destination.fields, strict=True):
         if not isinstance(array, np.ndarray):
             raise TypeError(f"out must be a NumPy array, got {type(array).__name__}")

@@ -103,7 +103,7 @@ def scalar_of(dtype: np.dtype[Any]) -> Scalar:
     if scalar is None:
         raise UnsupportedDtypeError(
             f"dtype {dtype} cannot be an element on a GPU; gpuscan knows {', '.join(SCALARS)}. "
-            f'Convert the array with .astype(...) first, or pass device="numpy".'
+            "Convert the array with .astype(...) first"
         )
     return scalar
 

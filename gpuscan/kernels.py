@@ -139,6 +139,7 @@ class Kernel:
         tails: there is a value for each row that comes after its last element; else it is zero.
         width: 32-bit words that one load or store may take (4, 2 or 1).
         native_int64, immediates, dawn: what the device's shaders may use.
+        software: the adapter is the CPU.
         spins_per_round, pauses: polls in a round of waiting, and divisions that pass the time between two polls.
         looks: posts that a lane reads at a time where it walks a column of tiles.
         withhold: leave out the post of every tile of this period (0: none); a test build.
@@ -173,6 +174,7 @@ class Kernel:
     withhold: int = 0
     spins_per_round: int = SPINS_PER_ROUND
     pauses: int = 0
+    software: bool = False
     looks: int = 4
 
     def __hash__(self) -> int:

@@ -23,7 +23,7 @@ GPU_STEPS = (1, 2, 4, 8, 12)  # steps that are built for; few, so that few pipel
 REGISTER_WORDS = 48  # of payload that one invocation keeps between load and store
 ACCESS_WORDS = 4  # 32-bit words in the widest load or store
 TILES_WANTED = 512  # a small array is cut finer, so that every compute unit has work
-CPU_FALLBACK_SPINS = 16
+CPU_FALLBACK_SPINS = 256
 CPU_LOOKBACK_SPINS = 57_344  # llvmpipe leaves loops after 65,535 turns
 CPU_PAUSES = 48  # divisions between two polls
 CPU_WORKGROUP = 64
@@ -213,6 +213,7 @@ def plan_scan(
         withhold=withhold,
         spins_per_round=spins_per_round,
         pauses=pauses,
+        software=capabilities.adapter_type == "CPU",
     )
     limit = capabilities.limits["max-compute-workgroups-per-dimension"]
     if isinstance(tile, ColumnTile):
@@ -255,7 +256,7 @@ def spin_bounds(strategy: str, capabilities: Capabilities) -> tuple[int, int, in
     seconds = FALLBACK_SECONDS if strategy == "fallback" else LOOKBACK_SECONDS
     if capabilities.adapter_type == "CPU":
         spins = CPU_FALLBACK_SPINS if strategy == "fallback" else CPU_LOOKBACK_SPINS
-        pauses = CPU_PAUSES
+        pauses = 0 if strategy == "fallback" else CPU_PAUSES
     else:
         spins = max(16, math.ceil(capabilities.spins_per_second * seconds))
         pauses = 0

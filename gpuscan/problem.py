@@ -264,11 +264,12 @@ def resolve_axis(axis: int | None, shape: tuple[int, ...]) -> int:
 
 def initial_rows(initial: Any, element: Element, rows_shape: tuple[int, ...]) -> tuple[Leaf, ...]:
     """`initial` for each field and row: (rows, *element shape), in the element's dtypes."""
-    values = element.structure.flatten(initial)
+    values = fields_of(initial, element, "initial")
     rows = int(np.prod(rows_shape, dtype=np.int64))
     seeds = []
     for value, f in zip(values, element.fields, strict=True):
-        cast = as_scalars(np.asarray(value), f.scalar, "initial")
+        given = np.asarray(value, np.complex64 if isinstance(value, complex) else None)
+        cast = as_scalars(given, f.scalar, "initial")
         try:
             wide = np.broadcast_to(cast, (*rows_shape, *f.shape))
         except ValueError:
@@ -278,6 +279,21 @@ def initial_rows(initial: Any, element: Element, rows_shape: tuple[int, ...]) ->
             ) from None
         seeds.append(np.ascontiguousarray(wide).reshape(rows, *f.shape))
     return tuple(seeds)
+
+
+def fields_of(value: Any, element: Element, what: str) -> list[Any]:
+    """The fields of a value that is shaped as the element.
+
+    Raises:
+        ValueError: it has other fields.
+    """
+    try:
+        return element.structure.flatten(value)
+    except (TypeError, ValueError, KeyError, IndexError):
+        raise ValueError(
+            f"{what} {value!r} was passed for elements of {len(element.fields)} fields; pass one value for each, "
+            "nested as the input is"
+        ) from None
 
 
 _RANKS = {"bool": 0, "unsigned": 1, "signed": 1, "float": 2, "complex": 3}

@@ -140,8 +140,8 @@ class Stream:
         if self.unit * widest > limit or (seeds is not None and seeds.nbytes > limit):
             raise GpuscanError(
                 f"a scan of {work.rows} rows of {work.row_length} elements of {whole} bytes was asked for; its "
-                f"smallest piece or its seeds do not fit the {limit} bytes that {capabilities.summary} binds. Scan fewer "
-                'rows at a time, or pass device="numpy"'
+                f"smallest piece or its seeds do not fit the {limit} bytes that {capabilities.summary} binds. Scan "
+                'fewer rows at a time, or pass device="numpy"'
             )
         self.piece_length = min(self.piece_length, limit // (self.unit * widest) * self.unit)
 

@@ -137,7 +137,7 @@ fn share_look_back(invocation: u32, tile: u32, aggregate: Chunk) -> u32 {
             let known = tile >= chains_of_columns();
             let next = pick_chunk(known, join_chunks(prefix, aggregate), aggregate);
 {% if kernel.withhold %}
-            if (tile % {{ kernel.withhold }}u != {{ kernel.withhold - 1 }}u) {  // a test build: this post never comes
+            if (tile % {{ kernel.withhold }}u != 1u) {  // a test build: this post never comes
                 write_chunk(post_of(tile, invocation, NEXT_PREFIX), next);
             }
 {% else %}
@@ -160,7 +160,7 @@ fn share_look_back(invocation: u32, tile: u32, aggregate: Chunk) -> u32 {
 
 fn post_columns(invocation: u32, tile: u32, aggregate: Chunk) {
 {% if kernel.withhold %}
-    if (tile % {{ kernel.withhold }}u == {{ kernel.withhold - 1 }}u) {
+    if (tile % {{ kernel.withhold }}u == 1u) {
         return;  // a test build: this tile's post never comes
     }
 {% endif %}

@@ -68,7 +68,7 @@ fn read_post(at: u32) -> Post {
 
 fn post_aggregate(tile: u32, aggregate: Item) {
 {% if kernel.withhold %}
-    if (tile % {{ kernel.withhold }}u == {{ kernel.withhold - 1 }}u) {
+    if (tile % {{ kernel.withhold }}u == 1u) {
         return;  // a test build: this tile's post never comes
     }
 {% endif %}
