@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,20 @@ def adapter_id(adapter: wgpu.GPUAdapter) -> str:
     return f"{'lavapipe' if (device, backend) == ('llvmpipe', 'vulkan') else device}-{backend}"
 
 
+@cache
+def opens(adapter: wgpu.GPUAdapter) -> bool:
+    """Whether the driver lets the adapter be used: some list an OpenGL adapter that they then refuse."""
+    from gpuscan.probe import wanted_features, wanted_limits
+
+    try:
+        adapter.request_device_sync(
+            required_features=wanted_features(adapter), required_limits=wanted_limits(adapter)
+        ).destroy()
+    except RuntimeError:
+        return False
+    return True
+
+
 def adapter_parameters() -> list[Any]:
     """One pytest parameter for each adapter; a skipped one where there is none and none is asked for."""
     from gpuscan.adapters import find_adapters
@@ -68,6 +83,8 @@ def adapter_parameters() -> list[Any]:
     parameters: list[Any] = []
     seen: dict[str, int] = {}
     for adapter in find_adapters():
+        if not opens(adapter):
+            continue  # said in the header
         name = adapter_id(adapter)
         seen[name] = seen.get(name, 0) + 1
         parameters.append(pytest.param(adapter, id=name if seen[name] == 1 else f"{name}-{seen[name]}"))
@@ -119,7 +136,8 @@ class AdapterReport:
         """The adapters found."""
         from gpuscan.adapters import find_adapters
 
-        return "adapters found: " + ("; ".join(adapter.summary for adapter in find_adapters()) or "none")
+        found = [a.summary + ("" if opens(a) else " (cannot be opened)") for a in find_adapters()]
+        return "adapters found: " + ("; ".join(found) or "none")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Takes note of a passed test's adapter."""

@@ -51,7 +51,9 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 
 def python(*arguments: str, stdout: Any = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
     """Python in a process of its own, with this gpuscan, wherever it runs."""
-    environment = os.environ | {"PYTHONPATH": str(Path(gpuscan.__file__).parents[1])}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(Path(gpuscan.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    }
     return subprocess.run(
         [sys.executable, *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment
     )

@@ -145,7 +145,9 @@ if child == 0:
     os._exit(0)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), gs.scan(x).numpy()[-1])
 """
-    environment = os.environ | {"PYTHONPATH": str(Path(gs.__file__).parents[1])}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(Path(gs.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    }
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
         env=environment,

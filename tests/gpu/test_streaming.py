@@ -242,7 +242,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, before)
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": root},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])},
         capture_output=True,
         text=True,
         check=False,
@@ -264,7 +264,11 @@ def test_interrupted(adapter: wgpu.GPUAdapter, tmp_path: Path) -> None:
     root = str(Path(gs.__file__).parents[1])
     command = [sys.executable, "-m", "gpuscan", "scan", "in.npy", "out.npy", "--device", adapter.summary]
     running = subprocess.Popen(
-        command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": root}, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])},
+        stderr=subprocess.PIPE,
+        text=True,
     )
     deadline = time.monotonic() + 60
     while not any(p.name.endswith(".partial") for p in tmp_path.iterdir()) and time.monotonic() < deadline:
