@@ -36,7 +36,7 @@ class Cell:
     def __str__(self) -> str:
         if not self.run:
             return "refused" if self.refused else "–"
-        return f"{self.passed}/{self.run}"
+        return f"{self.passed}/{self.run}" + (f" ({self.refused} refused)" if self.refused else "")
 
     def plus(self, outcome: Outcome) -> Cell:
         refused = outcome.verdict == "refused"

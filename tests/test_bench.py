@@ -340,7 +340,7 @@ def test_cub_source_is_beside_its_module() -> None:
         (["--peers", "scipy"], "not one of"),
         (["--strategy", "fastest"], "not one of"),
         (["--device", "numpy"], "GPU adapter"),
-        (["--backward"], "recurrences"),
+        (["--backward"], "--batch"),
         (["--json", "no/such/folder.json"], "no folder"),
     ],
 )
