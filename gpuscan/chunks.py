@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -161,9 +162,10 @@ def scan_in_chunks(
 
     stream = Stream(device, work, strategy, go_on, seeds=seed_words(opening), piece_bytes=piece_bytes)
     structure = opening.destination.structure
-    for _ in stream.run(conveyor.pieces(stream.piece_length)):
-        for chunk in conveyor.finished():
-            yield structure.unflatten(chunk.results)
+    with closing(stream.run(conveyor.pieces(stream.piece_length))) as landed:  # also when the caller has seen enough
+        for _ in landed:
+            for chunk in conveyor.finished():
+                yield structure.unflatten(chunk.results)
     for chunk in conveyor.finished():
         yield structure.unflatten(chunk.results)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +145,7 @@ class Stream:
             )
         self.piece_length = min(self.piece_length, limit // (self.unit * widest) * self.unit)
 
-    def run(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+    def run(self, pieces: Iterable[Piece]) -> Generator[Piece, None, None]:
         """Scan the pieces; gives each, in order, once its results are drained."""
         device = self._device
         usage = webgpu().BufferUsage
