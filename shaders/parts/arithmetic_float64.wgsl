@@ -1,10 +1,16 @@
 {#- Functions of float64, of which GPUs have only the basic arithmetic. Comes in: helpers. -#}
 {% if "f64_exp" in helpers %}
 
+// A finite x as it is, by a way compilers do not see through: NVIDIA's makes (x - n a) - n b into x - n (a + b).
+fn f64_as_rounded(x: f64) -> f64 {
+    let bits = bitcast<u64>(x);
+    return bitcast<f64>(bits ^ select(0lu, 1lu, (bits >> 52u) == 0x7fflu));
+}
+
 // 2^n e^r with |r| <= log(2) / 2, e^r by its series. 2^n in two steps reaches the subnormals.
 fn f64_exp(x: f64) -> f64 {
     let n = round(clamp(x, -746.0lf, 710.0lf) * 1.4426950408889634lf);
-    let r = (x - n * 0.6931471803691238lf) - n * 1.9082149292705877e-10lf;
+    let r = f64_as_rounded(x - n * 0.6931471803691238lf) - n * 1.9082149292705877e-10lf;
     var series = 1.0lf;
 {% for k in range(14, 0, -1) %}
     series = 1.0lf + series * r * {{ 1 / k }}lf;
