@@ -30,6 +30,8 @@ def scan(
     exclusive: bool = False,
     reverse: bool = False,
     initial: Any = None,
+    segments: Any = None,
+    keys: Any = None,
     dtype: Any = None,
     out: Any = None,
     before: Callable[[Any], Any] | None = None,
@@ -52,6 +54,10 @@ def scan(
         reverse: scan from the end: exactly ``flip(scan(flip(x, axis)), axis)``.
         initial: the left operand of the first combination, broadcast over the other axes; inclusive results have it
             in them as well.
+        segments: of a 1-D array, where it is cut: offsets as in CSR's ``indptr``, the first 0, the last its length,
+            none smaller than the one before (equal ones are empty segments). Every segment is scanned for itself, as
+            a row is, each with the same `initial`.
+        keys: the same by a key for each element: the scan restarts where ``keys[i] != keys[i-1]``.
         dtype: what to combine in and return; left out, the dtype of `x`. Integers wrap.
         out: where to write the result; it must have the result's shape and dtype.
         before: a function of an input element, fused into the load; what it gives is what `op` combines, and may
@@ -64,7 +70,8 @@ def scan(
         An array like `x`, or the same bundle of arrays.
 
     Raises:
-        ValueError: the axis, `out`, `initial` or the shapes of a bundle do not fit; the message names both sides.
+        ValueError: the axis, `out`, `initial`, `segments`, `keys` or the shapes of a bundle do not fit; the message
+            names both sides.
         TypeError: the operator does not take the dtype.
         OperatorError: the operator cannot be made into a shader.
         UnsupportedDtypeError: the adapter cannot hold the dtype.
@@ -72,7 +79,8 @@ def scan(
         AdapterNotFoundError: no adapter answers to `device`.
 
     The single-pass strategies follow Merrill & Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back"
-    (2016), and Smith, Levien & Owens, "Decoupled Fallback" (SPAA 2025).
+    (2016), and Smith, Levien & Owens, "Decoupled Fallback" (SPAA 2025); segments are cut by a head flag beside each
+    element (Blelloch 1990).
 
     Example:
         >>> import numpy as np
@@ -81,6 +89,10 @@ def scan(
         array([ 3,  4,  8,  9, 14], dtype=int32)
         >>> gs.scan(np.array([3, 1, 4, 1, 5], np.int32), "maximum", reverse=True)
         array([5, 5, 5, 5, 5], dtype=int32)
+        >>> gs.scan(np.array([3, 1, 4, 1, 5], np.int32), segments=[0, 2, 2, 5])
+        array([ 3,  4,  4,  5, 10], dtype=int32)
+        >>> gs.scan(np.array([3, 1, 4, 1, 5], np.int32), keys=np.array([7, 7, 7, 2, 2]), exclusive=True)
+        array([0, 3, 4, 0, 1], dtype=int32)
     """
     problem = pose(
         x,
@@ -92,6 +104,8 @@ def scan(
         dtype=dtype,
         before=before,
         after=after,
+        segments=segments,
+        keys=keys,
     )
     on_device = any(isinstance(leaf, Array) for leaf in problem.leaves)
     outputs = None if out is None or on_device else check_out(out, problem)

@@ -93,6 +93,30 @@ def store_lines(kernel: Kernel, index: str) -> list[str]:
     return lines
 
 
+def end_lines(kernel: Kernel, row: str, result: str) -> list[str]:
+    """Statements that store a row's last result, of a kernel that stores no other: an element for each row.
+
+    Args:
+        kernel: the shader that is written.
+        row: the row.
+        result: the result.
+    """
+    lines = []
+    numbers = kernel.numbers_of(kernel.destination, result)
+    for array, (field, values) in zip(kernel.destinations, numbers, strict=True):
+        for i, value in enumerate(values):
+            if field.scalar.packed:
+                (bits,) = forms.to_storage(field.scalar, kernel.native_int64, [value])
+                per_word, at = field.scalar.per_word, f"({row} * {field.count}u + {i}u)"
+                shift = f"{at} % {per_word}u * {field.scalar.bits}u"
+                lines.append(f"atomicOr(&{array.name}[{at} / {per_word}u], ({bits}) << ({shift}));")
+            else:
+                words = forms.to_storage(field.scalar, kernel.native_int64, [value])
+                at = f"{row} * {field.words}u + {i * len(words)}u"
+                lines += [f"{array.name}[{at} + {w}u] = {word};" for w, word in enumerate(words)]
+    return lines
+
+
 # ----- Loads
 
 

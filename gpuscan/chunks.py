@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan.packing import binds_too_many, packed, unpacked
 from gpuscan.planning import LENGTH_LIMIT, Work, tile_shape
 from gpuscan.problem import Problem, pose
 from gpuscan.runner import check_dtypes, retry, seed_words, work_of
@@ -133,19 +134,26 @@ def scan_in_chunks(
     first = next(iterator, None)
     if first is None:
         return
-    opening = posed(first, op, options)
-    check_dtypes(device, opening.source, opening.element, opening.destination)
+    as_given = posed(first, op, options)
+    check_dtypes(device, as_given.source, as_given.element, as_given.destination)
+    too_many = binds_too_many(device, as_given)
+    opening = packed(device, as_given) if too_many else as_given
 
     def problems() -> Iterator[Problem]:
         yield opening
         for number, chunk in enumerate(iterator, 2):
             problem = posed(chunk, op, options)
-            if problem.source != opening.source:
+            if problem.source != as_given.source:
                 raise TypeError(
-                    f"chunk {number} has the elements {described(problem)}, the first one {described(opening)}; all "
+                    f"chunk {number} has the elements {described(problem)}, the first one {described(as_given)}; all "
                     "chunks must be alike. Pass dtype=..."
                 )
-            yield problem
+            yield packed(device, problem) if too_many else problem
+
+    def in_form(chunk: Chunk) -> Any:
+        return as_given.destination.structure.unflatten(
+            unpacked(as_given, chunk.results) if too_many else chunk.results
+        )
 
     waiting: deque[Chunk] = deque()
     conveyor = Conveyor(problems(), waiting)
@@ -161,13 +169,12 @@ def scan_in_chunks(
         return asked
 
     stream = Stream(device, work, strategy, go_on, seeds=seed_words(opening), piece_bytes=piece_bytes)
-    structure = opening.destination.structure
     with closing(stream.run(conveyor.pieces(stream.piece_length))) as landed:  # also when the caller has seen enough
         for _ in landed:
             for chunk in conveyor.finished():
-                yield structure.unflatten(chunk.results)
+                yield in_form(chunk)
     for chunk in conveyor.finished():
-        yield structure.unflatten(chunk.results)
+        yield in_form(chunk)
 
 
 def scan_on_cpu(chunks: Iterable[Any], op: Any, options: dict[str, Any]) -> Iterator[Any]:

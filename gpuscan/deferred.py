@@ -6,6 +6,7 @@ the report; where it does not (`needs_report`), reports are read when the next a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,9 @@ from gpuscan.errors import ProgressTimeoutError, StrategyError
 from gpuscan.execution import REPORT_BYTES, Binding, Origin, Run, record
 from gpuscan.faults import guarded
 from gpuscan.kernels import STATUS_WORD
+from gpuscan.marking import mark
 from gpuscan.memory import ALIGNMENT
+from gpuscan.packing import binds_too_many
 from gpuscan.planning import Placement, ScanPlan, plan_scan, tile_shape
 from gpuscan.runner import check_dtypes, planned, retry, run, seed_words, work_of
 from gpuscan.strategies import PUBLISHED_PROGRESS
@@ -46,11 +49,12 @@ def scan_arrays(problem: Problem, out: Sequence[Any] | None, device: Device | st
     with guarded(home), home.lock:
         leaves = [home.asarray(leaf) for leaf in problem.leaves]
         limit = home.capabilities.limits["max-storage-buffer-binding-size"]
-        too_long = problem.in_columns and max(array.nbytes for array in (*leaves, *results)) > limit
-        if (problem.inner != 1 and not problem.in_columns) or too_long:  # rows have to be brought together
+        too_long = max(array.nbytes for array in (*leaves, *results)) > limit
+        scattered = problem.inner != 1 and not problem.in_columns
+        if scattered or binds_too_many(home, problem) or (too_long and not in_pieces(home, problem)):
             for result, rows in zip(results, run(home, problem_on_cpu(problem, leaves), strategy), strict=True):
                 put(home, np.ascontiguousarray(problem.from_rows(rows)), result)
-            return results
+            return results  # by way of the CPU, which brings rows or fields together and cuts pieces anywhere
         same = [(a.buffer is b.buffer and a.offset == b.offset) for a, b in zip(leaves, results, strict=False)]
         stored_alike = problem.source.fields == problem.destination.fields
         in_place = stored_alike and all(same)
@@ -72,6 +76,17 @@ def scan_arrays(problem: Problem, out: Sequence[Any] | None, device: Device | st
             if result is not target:
                 copy_over(target, result)
     return results
+
+
+def in_pieces(device: Device, problem: Problem) -> bool:
+    """Whether pieces of whole blocks can be bound where they lie.
+
+    Rows must lie one after the other, and a piece that is read backwards begin where a binding may.
+    """
+    alignment = device.capabilities.limits["min-storage-buffer-offset-alignment"]
+    fields = (*problem.source.fields, *problem.destination.fields)
+    aligned = all(problem.size * field.storage_bytes % alignment == 0 for field in fields)
+    return not problem.in_columns and (aligned or not problem.reverse)
 
 
 def home_of(problem: Problem, device: Device | str | None) -> Device:
@@ -174,16 +189,18 @@ def scan_on_device(
     if words is not None:
         held = device.asarray(words)
         seeds = Binding(held.buffer, 0, padded(held.nbytes, ALIGNMENT), ours=True)
+    marks = None if problem.heads is None else mark(device, problem.heads)
     placement = Placement(in_place=in_place)
     subgroups = True
     limit = device.capabilities.limits["max-storage-buffer-binding-size"]
     while True:
         if max(array.nbytes for array in (*leaves, *targets)) > limit:
-            runs = record_pieces(device, problem, strategy, leaves, targets, seeds, placement, subgroups)
+            runs = record_pieces(device, problem, strategy, leaves, targets, seeds, marks, placement, subgroups)
         else:
             plan = planned(device, problem, strategy, placement=placement, subgroups=subgroups, **options)
             encoder = device.wgpu_device.create_command_encoder()
-            runs = [record(device, plan, encoder, parts(leaves), parts(targets), seeds)]
+            heads = None if marks is None else parts([marks])[0]
+            runs = [record(device, plan, encoder, parts(leaves), parts(targets), seeds, heads=heads)]
             device.wgpu_device.queue.submit([encoder.finish()])
         outcome = settle(device, runs)
         if outcome == "done":
@@ -203,6 +220,7 @@ def record_pieces(
     leaves: Sequence[Array],
     targets: Sequence[Array],
     seeds: Binding | None,
+    marks: Array | None,
     placement: Placement,
     subgroups: bool,
 ) -> list[Run]:
@@ -213,15 +231,12 @@ def record_pieces(
     alignment = capabilities.limits["min-storage-buffer-offset-alignment"]
     limit = capabilities.limits["max-storage-buffer-binding-size"]
     fields = (*problem.source.fields, *problem.destination.fields)
-    if problem.reverse and any(problem.size * f.storage_bytes % alignment for f in fields):
-        raise ValueError(
-            f"a reversed scan of {problem.size} elements was asked for on the device; pieces of at most {limit} bytes "
-            f"would begin off the {alignment} bytes that {capabilities.summary} binds at. Pad it, or pass NumPy's"
-        )
     work = work_of(device, problem)
     chosen, reason = device.strategy(strategy)
     tile = tile_shape(work, capabilities, subgroups)
     unit = tile.tile_size * tile.block
+    if marks is not None:
+        unit = math.lcm(unit, 8 * alignment)
     length = limit // (unit * max(f.storage_bytes for f in fields)) * unit
     carries = [device.allocate(4 * work.item_words) for _ in range(2)]
     runs = []
@@ -254,6 +269,7 @@ def record_pieces(
                 Binding(carries[number % 2].buffer, ours=True),
                 Binding(carries[(number + 1) % 2].buffer, ours=True),
                 Origin.at(start, problem.row_length),
+                heads=None if marks is None else Binding(marks.buffer, start // 8, padded(-(-count // 8)), ours=True),
             )
         )
         device.wgpu_device.queue.submit([encoder.finish()])

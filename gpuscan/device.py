@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from gpuscan.arrays import Array
     from gpuscan.capabilities import Capabilities
+    from gpuscan.elements import Scalar
     from gpuscan.kernels import Kernel
     from gpuscan.planning import ScanPlan
     from gpuscan.plans import Plan
@@ -87,6 +88,7 @@ class Device:
         self.unchecked: list[Run] = []
         self.proven: set[Kernel] = set()
         self._pipelines: OrderedDict[Kernel, tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]] = OrderedDict()
+        self._marking_stages: dict[Scalar | None, tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]] = {}
         self._length_stages: dict[tuple[int, int], tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]] = {}
 
     def __repr__(self) -> str:
@@ -223,6 +225,19 @@ class Device:
                 )
                 self._length_stages[key] = (pipeline, pipeline.get_bind_group_layout(0))
             return self._length_stages[key]
+
+    def marking_stage(self, scalar: Scalar | None) -> tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]:
+        """The stage that marks where segments begin, by offsets or by keys of this kind."""
+        from gpuscan.marking import marking_text
+
+        with self.lock:
+            if scalar not in self._marking_stages:
+                module = self.wgpu_device.create_shader_module(label="gpuscan mark", code=marking_text(scalar))
+                pipeline = self.wgpu_device.create_compute_pipeline(
+                    layout="auto", compute={"module": module, "entry_point": "main"}
+                )
+                self._marking_stages[scalar] = (pipeline, pipeline.get_bind_group_layout(0))
+            return self._marking_stages[scalar]
 
     # ----- Arrays
 

@@ -194,6 +194,7 @@ def record(
     origin: Origin | None = None,
     length: Length | None = None,
     timestamps: dict[str, Any] | None = None,
+    heads: Binding | None = None,
 ) -> Run:
     """Record the plan's dispatches into `encoder`. Submits nothing.
 
@@ -209,6 +210,7 @@ def record(
         origin: where the piece begins; left out, at the begin of the array.
         length: a length that only the GPU knows, at most the plan's.
         timestamps: WebGPU's `timestampWrites` of the compute pass; left out, those of the profiles that are open.
+        heads: where segments begin, a bit for each element, where the plan has segments.
     """
     state, epoch = device.tile_state.begin(plan)
     origin = origin or Origin(0, 0, plan.row_length)
@@ -219,11 +221,17 @@ def record(
         uniform = record_length(device, plan, encoder, length, params)
     elif not plan.stages[0].kernel.immediates:
         uniform = device.uniform(params)
-    roles = {"state": Binding(state, ours=True), "seeds": seeds, "carries": carries, "carry_out": carry_out}
+    roles = {
+        "state": Binding(state, ours=True),
+        "seeds": seeds,
+        "carries": carries,
+        "carry_out": carry_out,
+        "heads": heads,
+    }
     profiling = timestamps is None and device.profiles.active
     kernel = plan.stages[-1].kernel
     for field, part in zip(kernel.destination.fields, destinations, strict=True):
-        if kernel.straddles(field):  # neighbours share words, each adding its bits
+        if kernel.shares_words(field):
             encoder.clear_buffer(part.buffer, part.offset, part.size)
 
     def dispatch(compute: wgpu.GPUComputePassEncoder, stage: Stage) -> None:

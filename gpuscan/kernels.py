@@ -125,7 +125,9 @@ class Kernel:
         tile: the tile's shape.
         reverse, exclusive: as the user asked.
         initial: every row's first element is combined with a seed; `seeded` also where an exclusive scan needs one.
-        segmented: the array has several rows.
+        segmented: the array has several rows, or segments.
+        marked: where segments begin lies in a buffer, a bit for each element.
+        ends: of each row only the last result is stored.
         carried: a carry of an earlier piece comes before the first tile.
         carry_out: the carry for the next piece is written.
         shared: sources lie in a destination's buffer, so they are bound as destinations are.
@@ -159,6 +161,8 @@ class Kernel:
     exclusive: bool = False
     initial: bool = False
     segmented: bool = False
+    marked: bool = False
+    ends: bool = False
     carried: bool = False
     carry_out: bool = False
     shared: bool = False
@@ -310,6 +314,10 @@ class Kernel:
     def carry_out_binding(self) -> int:
         return self.carry_binding + 1
 
+    @property
+    def heads_binding(self) -> int:
+        return self.carry_out_binding + 1
+
     @cached_property
     def arrays(self) -> tuple[BoundArray, ...]:
         """The sources and destinations, each once."""
@@ -323,6 +331,8 @@ class Kernel:
             bound += self.arrays
             if self.seeded or self.tails:
                 bound.append(BoundArray("seeds", self.seed_binding, "read"))
+            if self.marked:
+                bound.append(BoundArray("heads", self.heads_binding, "read"))
         if self.carried and (self.stage == "scan_totals" or self.strategy != "three_dispatch"):
             bound.append(BoundArray("carries", self.carry_binding, "read"))
         if self.carry_out and self.stage in ("scan_totals", "carry"):
@@ -330,7 +340,9 @@ class Kernel:
         return tuple(bound)
 
     def _destination_vector(self, field: Field) -> str:
-        return "atomic<u32>" if self.straddles(field) else self._vector(self.field_width(field))
+        if self.shares_words(field):
+            return "atomic<u32>"
+        return "u32" if self.ends else self._vector(self.field_width(field))
 
     @staticmethod
     def _vector(width: int) -> str:
@@ -418,6 +430,13 @@ class Kernel:
 
     def store_lines(self, index: str) -> list[str]:
         return chunk_access.store_lines(self, index)
+
+    def end_lines(self, row: str, result: str) -> list[str]:
+        return chunk_access.end_lines(self, row, result)
+
+    def shares_words(self, field: Field) -> bool:
+        """Whether invocations add their bits to words of the destination that they share, and which begin as 0."""
+        return self.straddles(field) or (self.ends and field.scalar.packed)
 
     def straddles(self, field: Field) -> bool:
         """Whether the field's chunks begin and end within words."""

@@ -44,6 +44,8 @@ class Work:
         carried: a carry of an earlier piece comes before the first element.
         carry_out: a carry is written for the next piece.
         shifts, tails: fields that are taken from a neighbour; see `gpuscan.kernels.Kernel`.
+        marked: the one row there is restarts where marks say.
+        ends: of each row only the last result is stored.
     """
 
     source: Element
@@ -63,6 +65,8 @@ class Work:
     carry_out: bool = False
     shifts: tuple[int, ...] = ()
     tails: bool = False
+    marked: bool = False
+    ends: bool = False
 
     @property
     def length(self) -> int:
@@ -72,7 +76,12 @@ class Work:
     @property
     def item_words(self) -> int:
         """32-bit words of what the scan carries from tile to tile."""
-        return self.element.words + (1 if self.rows > 1 and self.inner == 1 else 0)
+        return self.element.words + (1 if self.segmented else 0)
+
+    @property
+    def segmented(self) -> bool:
+        """Whether items carry a head flag."""
+        return self.marked or (self.rows > 1 and self.inner == 1)
 
 
 @dataclass(frozen=True)
@@ -197,7 +206,9 @@ def plan_scan(
         reverse=work.reverse,
         exclusive=work.exclusive,
         initial=work.initial,
-        segmented=work.rows > 1 and work.inner == 1,
+        segmented=work.segmented,
+        marked=work.marked,
+        ends=work.ends,
         carried=work.carried,
         carry_out=work.carry_out,
         shifts=work.shifts,

@@ -15,6 +15,7 @@ from gpuscan.errors import GpuscanError, StrategyError
 from gpuscan.execution import Binding, Length, record
 from gpuscan.faults import guarded
 from gpuscan.memory import ALIGNMENT
+from gpuscan.packing import STORAGE_LIMIT, binds_too_many
 from gpuscan.planning import Placement, ScanPlan, plan_scan
 from gpuscan.problem import pose
 from gpuscan.runner import check_dtypes, retry, seed_words, work_of
@@ -52,6 +53,12 @@ class Plan:
         given = {"axis": None, "exclusive": False, "reverse": False, "initial": None, "dtype": None} | options
         self._problem = pose(stand_in, op, before=None, after=None, **given)
         check_dtypes(device, self._problem.source, self._problem.element, self._problem.destination)
+        if binds_too_many(device, self._problem):
+            raise GpuscanError(
+                f"a plan from {len(self._problem.source.fields)} arrays to {len(self._problem.destination.fields)} was "
+                f"asked for; {device.capabilities.summary} binds {device.capabilities.limits[STORAGE_LIMIT]} buffers "
+                "at most. Use trailing axes of the element for fields of one dtype, or gpuscan.scan, which packs them"
+            )
         self.strategy, self.reason = device.strategy(strategy)
         self._work = work_of(device, self._problem)
         self._plans: dict[tuple[str, Placement, bool], ScanPlan] = {}

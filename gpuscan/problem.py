@@ -14,6 +14,7 @@ from gpuscan.arrays import Array
 from gpuscan.columns import column_chunk
 from gpuscan.elements import LEAF, Element, Scalar, Structure, element_of, scalar_of
 from gpuscan.operators import Operator, resolve
+from gpuscan.segments import Heads, heads_of
 from gpuscan.tracing import trace_map
 
 Leaf = np.ndarray[Any, Any]
@@ -37,6 +38,8 @@ class Problem:
         before, after: functions to fuse, or None.
         shifts: for each source field, whether its element is the one before (-1) or after (1) in the scan's order;
             see `gpuscan.kernels.Kernel`. Of one that comes after, `seeds` are what follows a row's last element.
+        heads: where the one row there is restarts, each time with the seed; None where it does not.
+        ends: of each row only the last result is wanted.
     """
 
     operator: Operator
@@ -53,6 +56,8 @@ class Problem:
     before: Callable[[Any], Any] | None = None
     after: Callable[[Any], Any] | None = None
     shifts: tuple[int, ...] = ()
+    heads: Heads | None = field(default=None, repr=False)
+    ends: bool = False
 
     @property
     def seed_element(self) -> Element:
@@ -71,6 +76,11 @@ class Problem:
     def size(self) -> int:
         """Elements in all rows together."""
         return self.rows * self.row_length
+
+    @property
+    def segmented(self) -> bool:
+        """Whether the scan restarts anywhere."""
+        return self.rows > 1 or self.heads is not None
 
     @property
     def inner(self) -> int:
@@ -108,11 +118,14 @@ def pose(
     dtype: Any,
     before: Callable[[Any], Any] | None,
     after: Callable[[Any], Any] | None,
+    segments: Any = None,
+    keys: Any = None,
 ) -> Problem:
     """The `Problem` of a call to `gpuscan.scan`.
 
     Raises:
-        ValueError: the axis, the shapes or `initial` do not fit, or an exclusive scan has nothing to begin with.
+        ValueError: the axis, the shapes, `initial`, `segments` or `keys` do not fit, or an exclusive scan has nothing
+            to begin with.
         TypeError, OperatorError, UnsupportedDtypeError: the operator and the element type do not go together.
     """
     operator = resolve(op)
@@ -122,6 +135,7 @@ def pose(
     leaves = [leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("=")) for leaf in leaves]
     shape, trailing = common_shape(leaves, operator)
     axis = resolve_axis(axis, shape)
+    heads = heads_of(segments, keys, shape, reverse)
     source = element_of([leaf.dtype for leaf in leaves], structure, trailing)
     element = source if before is None else trace_map(before, source, "before").element
     operator.check(element)
@@ -155,6 +169,7 @@ def pose(
         initial=initial is not None,
         before=before,
         after=after,
+        heads=heads,
     )
 
 
@@ -244,6 +259,11 @@ def common_shape(leaves: Sequence[Leaf], operator: Operator) -> tuple[tuple[int,
 
 def resolve_axis(axis: int | None, shape: tuple[int, ...]) -> int:
     """The axis counted from 0; for 1-D arrays it may be left out."""
+    if not shape:
+        raise ValueError(
+            "an array of shape () was passed, which has no axis to scan along; it takes at least one axis. Pass "
+            "x[np.newaxis] to scan a single element"
+        )
     choices = ", ".join(map(str, range(len(shape))))
     if axis is None:
         if len(shape) == 1:

@@ -20,7 +20,7 @@ PIECE_BYTES = 16 << 20  # storage of the elements that are scanned at a time
 def accumulate(problem: Problem) -> list[Array]:
     """The result of the problem: one array (rows, row_length, *element shape) for each field, in the user's order.
 
-    ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])`` in every row. A built-in operator runs as its ufunc's
+    ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])`` in every row or segment. A built-in operator runs as its ufunc's
     `accumulate`; any other in the tree of the GPU's stages, its function called on whole arrays, piece by piece.
 
     Raises:
@@ -36,7 +36,7 @@ def accumulate(problem: Problem) -> list[Array]:
     if problem.size == 0:
         return _outputs(problem)
     with np.errstate(all="ignore"):
-        if problem.operator.kinds is not None and not problem.operator.element_axes:
+        if problem.heads is None and problem.operator.kinds is not None and not problem.operator.element_axes:
             return accumulate_ufunc(problem, getattr(np, problem.operator.name))
         return accumulate_stages(problem, tile_shape(problem.size))
 
@@ -71,7 +71,7 @@ def accumulate_stages(problem: Problem, shape: TileShape, piece_bytes: int = PIE
         piece_bytes: storage of the elements that are scanned at a time. Pieces are whole blocks of tiles, so their
             size does not change the result.
     """
-    join = Joiner(problem.operator, problem.element, problem.rows > 1)
+    join = Joiner(problem.operator, problem.element, problem.segmented)
     flat = [flattened(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
     outputs = _outputs(problem)
     block = shape.tile_size * shape.block
@@ -95,8 +95,13 @@ def flattened(problem: Problem, rows: Array) -> Array:
     return flat[::-1] if problem.reverse else flat
 
 
+def segmented(problem: Problem) -> bool:
+    """Whether items carry a head flag: there are several rows, or segments."""
+    return problem.rows > 1 or problem.heads is not None
+
+
 def load(problem: Problem, leaves: Sequence[Array], start: int = 0) -> Items:
-    """Items from storage: mapped by `before`, row heads combined with `initial`, flagged where there are rows.
+    """Items from storage: mapped by `before`, heads combined with `initial`, and flagged where there are several.
 
     Args:
         problem: what was asked for.
@@ -108,7 +113,7 @@ def load(problem: Problem, leaves: Sequence[Array], start: int = 0) -> Items:
     if problem.initial and len(heads):
         combined = Joiner(problem.operator, problem.element).combine(seeds, tuple(a[heads] for a in wide))
         wide = [replaced(array, heads, part) for array, part in zip(wide, combined, strict=True)]
-    if problem.rows == 1:
+    if not problem.segmented:
         return tuple(wide)
     return (*wide, replaced(np.zeros(len(wide[0]), bool), heads, np.True_))
 
@@ -155,8 +160,11 @@ def filled(values: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array
 
 
 def heads_between(problem: Problem, start: int, stop: int) -> tuple[Array, Items]:
-    """Where rows begin between two logical indices, counted from the first, and those rows' seeds in compute form."""
-    heads = np.arange(-start % problem.row_length, stop - start, problem.row_length)
+    """Where rows or segments begin between two logical indices, counted from the first; their seeds in compute form."""
+    if problem.heads is not None:
+        heads = np.flatnonzero(problem.heads.flags(start, stop - start))
+    else:
+        heads = np.arange(-start % problem.row_length, stop - start, problem.row_length)
     row = (heads + start) // problem.row_length
     if problem.reverse:
         row = problem.rows - 1 - row

@@ -18,6 +18,7 @@ from gpuscan.faults import guarded
 from gpuscan.kernels import TileShape, stored_element
 from gpuscan.memory import ALIGNMENT
 from gpuscan.operators import Code, Operator, combine_code, map_code
+from gpuscan.packing import binds_too_many, packed, unpacked
 from gpuscan.planning import LOOKBACK_SECONDS, ScanPlan, Work, plan_scan
 from gpuscan.streaming import Piece, Stream
 from gpuscan.transfer import (
@@ -92,6 +93,9 @@ def run(
         ProgressTimeoutError: the strategy that was asked for by name gave up waiting.
     """
     check_dtypes(device, problem.source, problem.element, problem.destination)
+    if binds_too_many(device, problem):
+        rows = run(device, packed(device, problem), strategy, piece_bytes=piece_bytes, **options)
+        return written(problem, unpacked(problem, rows), outputs)
     with guarded(device):
         if problem.shifts or (problem.in_columns and not isinstance(options.get("tile"), TileShape)):
             results = run_as_it_lies(device, problem, strategy, outputs, **options)
@@ -100,6 +104,13 @@ def run(
         if piece_bytes is not None or largest > SINGLE_PASS_BYTES:
             return run_pieces(device, problem, strategy, outputs, piece_bytes, options)
         return run_whole(device, problem, strategy, options)
+
+
+def written(problem: Problem, rows: Rows, outputs: Rows | None) -> Rows:
+    """The rows, or nothing, once they are written to the outputs."""
+    for output, result in zip(outputs or (), rows, strict=outputs is not None):
+        output[...] = problem.from_rows(result)
+    return rows if outputs is None else []
 
 
 def retry(device: Device, outcome: str, failed: str, asked: str) -> None:
@@ -170,6 +181,8 @@ def work_of(device: Device, problem: Problem, *, carried: bool = False) -> Work:
         carried=carried,
         shifts=problem.shifts,
         tails=1 in problem.shifts and problem.seeds is not None,
+        marked=problem.heads is not None,
+        ends=problem.ends,
     )
 
 
@@ -191,6 +204,8 @@ def planned(device: Device, problem: Problem, strategy: str, **options: Any) -> 
         problem.initial,
         problem.shifts,
         problem.seeds is None,
+        problem.heads is None,
+        problem.ends,
         chosen,
         *options.items(),
     )
@@ -251,8 +266,10 @@ def run_plan(device: Device, problem: Problem, plan: ScanPlan) -> tuple[str, Row
             sources = [bind(leaf.nbytes, leaf) for leaf in leaves]
             destinations = [bind(row.nbytes, None) for row in rows]
             seed_binding = None if seeds is None else bind(seeds.nbytes, seeds)
+            marks = None if problem.heads is None else problem.heads.words(0, problem.size)
+            heads = None if marks is None else bind(marks.nbytes, marks)
             encoder = device.wgpu_device.create_command_encoder()
-            ran = record(device, plan, encoder, sources, destinations, seed_binding)
+            ran = record(device, plan, encoder, sources, destinations, seed_binding, heads=heads)
             with staging_ring(device.pool, read_usage, places[-1], 1) as (staging,):
                 if plan.reports:
                     encoder.copy_buffer_to_buffer(ran.state, 0, staging, 0, REPORT_BYTES)
@@ -304,6 +321,7 @@ def run_pieces(
                 start + count == problem.size,
                 lambda field, memory, at=at: walks[field].read(at, memory),  # type: ignore[misc]
                 lambda field, memory, at=at: results[field].write(at, memory),  # type: ignore[misc]
+                None if problem.heads is None else problem.heads.words(start, count),
             )
 
     def go_on(outcome: str, asked: str) -> str:

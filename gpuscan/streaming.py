@@ -43,6 +43,7 @@ class Piece:
         last: no piece comes after it.
         fill: writes a source field's bytes, given its number.
         drain: takes a destination field's bytes.
+        heads: where segments begin, a bit for each element, in 32-bit words; None without segments.
     """
 
     start: int
@@ -50,6 +51,7 @@ class Piece:
     last: bool
     fill: Callable[[int, Bytes], None]
     drain: Callable[[int, Bytes], None]
+    heads: np.ndarray[Any, Any] | None = None
 
 
 class Lane:
@@ -66,6 +68,7 @@ class Lane:
         self.sources = [self._take(size, up) for size in sizes]
         self.destinations = [self._take(size, down) for size in results]
         self.report = self._take(REPORT_BYTES, usage.MAP_READ | usage.COPY_DST)
+        self.heads = self._take(padded(-(-length // 8)), usage.STORAGE | usage.COPY_DST) if work.marked else None
         if self.mapped:
             self.up, self.down = self.sources, self.destinations
         else:
@@ -193,6 +196,10 @@ class Stream:
         sizes = [padded(piece.length * f.storage_bytes, ALIGNMENT) for f in work.source.fields]
         results = [padded(piece.length * f.storage_bytes, ALIGNMENT) for f in work.destination.fields]
         with device.lock:
+            heads = None
+            if piece.heads is not None and lane.heads is not None:
+                upload(device.wgpu_device, piece.heads, lane.heads)
+                heads = Binding(lane.heads, ours=True)
             encoder = device.wgpu_device.create_command_encoder()
             if not lane.mapped:
                 for staging, source, size in zip(lane.up, lane.sources, sizes, strict=True):
@@ -207,6 +214,7 @@ class Stream:
                 Binding(self._carries[number % len(self._carries)], ours=True),
                 Binding(self._carries[(number + 1) % len(self._carries)], ours=True),
                 Origin.at(piece.start, work.row_length),
+                heads=heads,
             )
             if not lane.mapped:
                 for staging, result, size in zip(lane.down, lane.destinations, results, strict=True):

@@ -24,6 +24,11 @@ fn main(
     let group = invocation / COLUMNS;
     let place = place_of(tile, lane);
     let first = place.first_row + group * ROWS;
+{% if kernel.ends and kernel.strategy == "three_dispatch" %}
+    if (params.row_length - place.first_row > GROUPS * ROWS) {
+        return;  // nothing to store, and no one waits for it
+    }
+{% endif %}
 
     // 1. Load every row, so that all reads are under way together.
 {% for row in range(kernel.tile.rows) %}

@@ -24,6 +24,11 @@ fn main(
     if (tile >= params.tiles) {
         return;
     }
+{% if kernel.ends and kernel.strategy == "three_dispatch" %}
+    if (!has_end(tile)) {
+        return;  // nothing to store, and no one waits for it
+    }
+{% endif %}
 {% if kernel.subgroups %}
     if (subgroup_size != SUBGROUP_SIZE) {
         report_width();

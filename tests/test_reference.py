@@ -74,6 +74,31 @@ def test_any_length_in_the_default_shape(length: int) -> None:
         assert_same(result[0, 1:], field)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_segments_are_scanned_each_for_itself(exclusive: bool, reverse: bool) -> None:
+    """By offsets and by keys, empty segments among them, and of a built-in operator as well."""
+    rng = np.random.default_rng(6)
+    x = words(rng, 2, 3000)
+    offsets = np.sort(np.concatenate([[0, 3000, 1700, 1700, 1701], rng.integers(0, 3001, 40)]))
+    options: dict[str, Any] = {"exclusive": exclusive, "reverse": reverse, "initial": (3, 7)}
+    parts = [
+        one_by_one(AFFINE.function, tuple(field[a:b] for field in x), **options)
+        for a, b in itertools.pairwise(offsets)
+        if a < b
+    ]
+    wanted = [np.concatenate(fields) for fields in zip(*parts, strict=True)]
+    keys = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)).astype(np.int16)
+    for cut in ({"segments": offsets}, {"keys": keys}):
+        problem = posed(x, AFFINE, **options, **cut)
+        for results in (reference.accumulate(problem), reference.accumulate_stages(problem, TileShape(8, 0, 1, 2), 1)):
+            for result, field in zip(results, wanted, strict=True):
+                assert_same(result[0], field, cut)
+    sums = [np.cumsum(x[0][a:b], dtype=np.uint32) for a, b in itertools.pairwise(offsets)]
+    (got,) = reference.accumulate(posed(x[0], "add", segments=offsets))
+    assert_same(got[0], np.concatenate(sums))
+
+
 INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 
 

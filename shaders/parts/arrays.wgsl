@@ -26,6 +26,14 @@ fn seed(row: u32) -> Element {
     return {{ kernel.seed_expression() }};
 }
 {% endif %}
+{% if kernel.ends and kernel.destinations %}
+// The last result of a row.
+fn store_end(row: u32, result: Result) {
+{% for line in kernel.end_lines("row", "result") %}
+    {{ line }}
+{% endfor %}
+}
+{% endif %}
 {% if kernel.tails %}
 // What comes after a row's last element, of the field that is held.
 fn tail(row: u32) -> {{ kernel.held.wgsl(kernel.native_int64) }} {

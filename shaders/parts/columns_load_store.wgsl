@@ -56,6 +56,11 @@ fn store_row(place: Place, row: u32, chunk: Chunk) {
     if (row >= params.row_length || place.column >= params.inner) {
         return;
     }
+{% if kernel.ends %}
+    if (row + 1u < params.row_length) {
+        return;
+    }
+{% endif %}
     let index = element_index(place, row);
 {% if kernel.held %}
     let after_index = element_index(place, row + 1u);
@@ -78,8 +83,14 @@ fn store_row(place: Place, row: u32, chunk: Chunk) {
     let r{{ column }} = {{ kernel.mapped_result("chunk[" ~ column ~ "]", column) }};
 {% endif %}
 {% endfor %}
+{% if kernel.ends %}
+{% for column in range(kernel.tile.chunk) %}
+    store_end(place.outer * params.inner + place.column + {{ column }}u, r{{ column }});
+{% endfor %}
+{% else %}
 {% for line in kernel.store_lines("index") %}
     {{ line }}
 {% endfor %}
+{% endif %}
 }
 {% endif %}

@@ -5,7 +5,13 @@
 // ----- Load and store
 alias Chunk = array<Item, {{ kernel.tile.chunk }}>;
 
-{% if kernel.segmented %}
+{% if kernel.marked %}
+@group(0) @binding({{ kernel.heads_binding }}) var<storage, read> heads: array<u32>;  // a bit for each element
+
+fn row_of(index: u32) -> u32 {
+    return 0u;
+}
+{% elif kernel.segmented %}
 fn row_of(index: u32) -> u32 {
     return params.first_row + (index + params.row_offset) / params.row_length;
 }
@@ -13,7 +19,7 @@ fn row_of(index: u32) -> u32 {
 fn is_head(index: u32) -> bool {
     return (index + params.row_offset) % params.row_length == 0u;
 }
-{% elif kernel.seeded or kernel.shifts %}
+{% elif kernel.seeded or kernel.shifts or kernel.ends %}
 fn row_of(index: u32) -> u32 {
     return 0u;
 }
@@ -23,7 +29,32 @@ fn is_head(index: u32) -> bool {
 }
 {% endif %}
 
+{% if kernel.ends and kernel.destinations %}
+// Whether a row ends within the tile.
+fn has_end(tile: u32) -> bool {
+    let start = tile * TILE_SIZE;
+    return params.row_length - 1u - (start + params.row_offset) % params.row_length < min(TILE_SIZE, params.length - start);
+}
+
+{% endif %}
+{# The heads of a chunk from the bit of its first element on: chunks do not straddle words of bits. #}
+{% macro read_marks() %}
+{% if kernel.marked %}
+    let marks0 = heads[index >> 5u] >> (index & 31u);
+{% for word in range(1, (kernel.tile.chunk + 31) // 32) %}
+    let marks{{ word }} = heads[(index >> 5u) + {{ word }}u];
+{% endfor %}
+{% endif %}
+{% endmacro %}
+{% macro head_at(position) %}
+{% if kernel.marked %}
+extractBits(marks{{ position // 32 }}, {{ position % 32 }}u, 1u) == 1u
+{%- else %}
+is_head(index + {{ position }}u)
+{%- endif %}
+{% endmacro %}
 fn load_chunk(index: u32) -> Chunk {
+{{ read_marks() }}
 {% if kernel.reverse %}
     let first = params.length - CHUNK - index;  // wraps below zero past the end, where nothing is kept
 {% else %}
@@ -40,7 +71,7 @@ fn load_chunk(index: u32) -> Chunk {
 {% if kernel.initial and kernel.segmented %}
 {# Picked, not branched: SwiftShader takes a time exponential in the number of branches within a loop to compile. #}
 {% for position in range(kernel.tile.chunk) %}
-    let head{{ position }} = is_head(index + {{ position }}u);
+    let head{{ position }} = {{ head_at(position) }};
     let seeded{{ position }} = combine(seed(row_of(index + {{ position }}u)), e{{ position }});
     e{{ position }} = {{ kernel.pick_element("head" ~ position, "seeded" ~ position, "e" ~ position) }};
 {% endfor %}
@@ -52,7 +83,7 @@ fn load_chunk(index: u32) -> Chunk {
     return Chunk(
 {% for position in range(kernel.tile.chunk) %}
 {% if kernel.segmented %}
-        Item(e{{ position }}, select(0u, 1u, is_head(index + {{ position }}u))),
+        Item(e{{ position }}, select(0u, 1u, {{ head_at(position) }})),
 {% else %}
         e{{ position }},
 {% endif %}
@@ -63,6 +94,9 @@ fn load_chunk(index: u32) -> Chunk {
 {% if kernel.destinations %}
 
 fn store_chunk(index: u32, chunk: Chunk) {
+{% if kernel.exclusive %}
+{{ read_marks() }}
+{% endif %}
 {% if kernel.held %}
 {% if kernel.reverse %}
     let first = params.length - CHUNK - index;
@@ -81,7 +115,7 @@ fn store_chunk(index: u32, chunk: Chunk) {
 {% set item = "chunk[" ~ position ~ "]" ~ (".value" if kernel.segmented else "") %}
 {% if kernel.exclusive and kernel.seeded %}
     var e{{ position }} = {{ item }};
-    if (is_head(index + {{ position }}u)) {
+    if ({{ head_at(position) }}) {
         e{{ position }} = seed(row_of(index + {{ position }}u));
     }
     let r{{ position }} = {{ kernel.mapped_result("e" ~ position, position) }};
@@ -89,8 +123,17 @@ fn store_chunk(index: u32, chunk: Chunk) {
     let r{{ position }} = {{ kernel.mapped_result(item, position) }};
 {% endif %}
 {% endfor %}
+{% if kernel.ends %}
+{% for position in range(kernel.tile.chunk) %}
+    let next{{ position }} = index + {{ position + 1 }}u;
+    if (next{{ position }} == params.length || (next{{ position }} < params.length && is_head(next{{ position }}))) {
+        store_end(row_of(index + {{ position }}u), r{{ position }});
+    }
+{% endfor %}
+{% else %}
 {% for line in kernel.store_lines("index") %}
     {{ line }}
 {% endfor %}
+{% endif %}
 }
 {% endif %}

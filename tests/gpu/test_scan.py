@@ -84,7 +84,8 @@ def test_options(device: Device, rows: bool, exclusive: bool, reverse: bool, ini
     axis = 1 if rows else 0
     wanted = one_by_one(AFFINE.function, x, axis=axis, exclusive=exclusive, reverse=reverse, initial=begin)
     problem = posed(x, AFFINE, axis=axis, exclusive=exclusive, reverse=reverse, initial=seeds)
-    for strategy, tile in itertools.product(strategies_on(device), small_tiles(device)[-1:]):
+    tile = small_tiles(device)[-1]
+    for strategy in strategies_on(device) if rows else ["three_dispatch"]:  # load and store are those of every strategy
         got = runner.run(device, problem, strategy, tile=tile)
         for result, field in zip(got, wanted, strict=True):
             assert_same(problem.from_rows(result), field, (strategy, tile))
@@ -123,7 +124,7 @@ def test_large_arrays_in_the_planned_shape(device: Device, log: int) -> None:
         assert_same(gs.scan(x, device=device, strategy=strategy), wanted, strategy)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(asked=scans())
 def test_any_array_and_any_options(device: Device, asked: Any) -> None:
     """Shapes of 1 to 4 axes in any memory order, through the front door."""

@@ -1,0 +1,74 @@
+"""Marks on a device where segments begin: a bit for each element, which scans of arrays there read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.arrays import Array
+from gpuscan.elements import Scalar, scalar_of
+from gpuscan.errors import UnsupportedDtypeError
+from gpuscan.execution import Binding
+from gpuscan.memory import ALIGNMENT
+from gpuscan.planning import grid_of
+from gpuscan.transfer import padded
+
+if TYPE_CHECKING:
+    from gpuscan.device import Device
+    from gpuscan.segments import Heads
+
+WORKGROUP_SIZE = 64
+MARKED_AT_ONCE = 32  # elements that one invocation of mark_keys compares
+
+
+def mark(device: Device, heads: Heads) -> Array:
+    """The heads as 32-bit words on the device, the first element's in the lowest bit.
+
+    Made there from the offsets or keys; on the CPU where those are larger than a binding, or keys are no numbers.
+    """
+    if heads.keys is not None and not is_number(heads.keys.dtype):
+        return device.asarray(heads.words(0, heads.length))
+    limit = device.capabilities.limits["max-storage-buffer-binding-size"]
+    words = -(-heads.length // MARKED_AT_ONCE)
+    given = heads.keys if heads.offsets is None else heads.offsets.astype(np.uint32)
+    if max(given.nbytes, 4 * words) > limit:
+        return device.asarray(heads.words(0, heads.length))
+    from gpuscan.deferred import bindable
+
+    source = bindable(device.asarray(given))
+    marks = device.empty(words, np.uint32)
+    by_keys = heads.offsets is None
+    count = words if by_keys else len(given) - 1
+    pipeline, layout = device.marking_stage(scalar_of(source.dtype) if by_keys else None)
+    row = device.uniform(np.array([heads.length, count, heads.reverse, 0], np.uint32).tobytes())
+    parts = [row, *(Binding(a.buffer, a.offset, padded(a.nbytes, ALIGNMENT), ours=a.ours) for a in (source, marks))]
+    encoder = device.wgpu_device.create_command_encoder()
+    if not by_keys:
+        encoder.clear_buffer(marks.buffer, 0, padded(marks.nbytes))
+    compute = encoder.begin_compute_pass()
+    compute.set_pipeline(pipeline)
+    compute.set_bind_group(0, device.bind_groups.group(layout, list(enumerate(parts)), keep=False))
+    limit = device.capabilities.limits["max-compute-workgroups-per-dimension"]
+    compute.dispatch_workgroups(*grid_of(max(1, -(-count // WORKGROUP_SIZE)), limit))
+    compute.end()
+    device.wgpu_device.queue.submit([encoder.finish()])
+    return marks
+
+
+def is_number(dtype: np.dtype[Any]) -> bool:
+    """Whether shaders know the dtype."""
+    try:
+        scalar_of(dtype)
+    except UnsupportedDtypeError:
+        return False
+    return True
+
+
+def marking_text(scalar: Scalar | None) -> str:
+    """The WGSL that marks segments by offsets, or by keys of this kind."""
+    from gpuscan.templates import render
+
+    if scalar is None:
+        return render("mark_segments.wgsl", workgroup_size=WORKGROUP_SIZE)
+    return render("mark_keys.wgsl", workgroup_size=WORKGROUP_SIZE, scalar=scalar)

@@ -1,0 +1,77 @@
+{#- Heads of segments that keys give: each invocation compares the keys of 32 elements, in the order of the scan, each
+    with the one before, and writes one word. Keys differ as NumPy's `!=` has it: a NaN differs from everything, and
+    0.0 equals -0.0.
+    in:  keys
+    out: heads: a bit for each element, in the order of the scan
+    Comes in: scalar, what a key is. -#}
+struct Row {
+    length: u32,
+    words: u32,  // of heads
+    reverse: u32,  // 1 where the scan goes from the row's end
+}
+
+const WORKGROUP_SIZE = {{ workgroup_size }}u;
+{% set key_words = 1 if scalar.packed else scalar.words %}
+
+@group(0) @binding(0) var<uniform> row: Row;
+@group(0) @binding(1) var<storage, read> keys: array<u32>;
+@group(0) @binding(2) var<storage, read_write> heads: array<u32>;
+
+alias Key = array<u32, {{ key_words }}>;
+
+// The key of an element, given its place in the order of the scan.
+fn key_at(index: u32) -> Key {
+    let place = select(index, row.length - 1u - index, row.reverse == 1u);
+{% if scalar.packed %}
+    return Key(extractBits(keys[place / {{ scalar.per_word }}u], place % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u));
+{% else %}
+    return Key({% for word in range(key_words) %}keys[place * {{ key_words }}u + {{ word }}u]{{ ", " if not loop.last }}{% endfor %});
+{% endif %}
+}
+
+{% if scalar.kind in ("float", "complex") %}
+{% set bits = 32 if scalar.kind == "complex" else scalar.bits %}
+const SIGN = {{ {16: "0x8000u", 32: "0x80000000u", 64: "0x80000000u"}[bits] }};
+const INFINITY = {{ {16: "0x7c00u" if scalar.name == "float16" else "0x7f80u", 32: "0x7f800000u", 64: "0x7ff00000u"}[bits] }};
+
+// Whether two floats differ, by their bits: `high` has the sign, `low` the rest of a wide one.
+fn floats_differ(high: u32, other_high: u32, low: u32, other_low: u32) -> bool {
+    let magnitude = high & ~SIGN;
+    let nan = magnitude > INFINITY || (magnitude == INFINITY && low != 0u);
+    let zeros = ((high | other_high) & ~SIGN | low | other_low) == 0u;
+    return nan || ((high != other_high || low != other_low) && !zeros);
+}
+{% endif %}
+
+fn differ(a: Key, b: Key) -> bool {
+{% if scalar.kind == "complex" %}
+    return floats_differ(a[0], b[0], 0u, 0u) || floats_differ(a[1], b[1], 0u, 0u);
+{% elif scalar.kind == "float" and scalar.bits == 64 %}
+    return floats_differ(a[1], b[1], a[0], b[0]);
+{% elif scalar.kind == "float" %}
+    return floats_differ(a[0], b[0], 0u, 0u);
+{% else %}
+    return {% for word in range(key_words) %}a[{{ word }}] != b[{{ word }}]{{ " || " if not loop.last }}{% endfor %};
+{% endif %}
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+) {
+    let word = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
+    if (word >= row.words) {
+        return;
+    }
+    let first = word * 32u;
+    var bits = select(0u, 1u, word == 0u);
+    var before = key_at(max(first, 1u) - 1u);
+    for (var i = 0u; i < min(32u, row.length - first); i++) {
+        let key = key_at(first + i);
+        bits |= select(0u, 1u << i, differ(key, before));
+        before = key;
+    }
+    heads[word] = bits;
+}
