@@ -4,6 +4,7 @@ from gpuscan._version import __version__
 from gpuscan.api import scan, scan_chunks
 from gpuscan.arrays import Array
 from gpuscan.checking import check_associative
+from gpuscan.cumulative import cumulative_prod, cumulative_sum
 from gpuscan.device import Device, default_device, devices
 from gpuscan.errors import (
     AdapterNotFoundError,
@@ -18,6 +19,7 @@ from gpuscan.errors import (
 from gpuscan.memory import MemoryUsage
 from gpuscan.operators import Operator, operator, wgsl_operator
 from gpuscan.recurrence import linear_recurrence, linear_recurrence_vjp
+from gpuscan.reduction import reduce
 
 __all__ = [
     "AdapterNotFoundError",
@@ -34,11 +36,14 @@ __all__ = [
     "UnsupportedDtypeError",
     "__version__",
     "check_associative",
+    "cumulative_prod",
+    "cumulative_sum",
     "default_device",
     "devices",
     "linear_recurrence",
     "linear_recurrence_vjp",
     "operator",
+    "reduce",
     "scan",
     "scan_chunks",
     "wgsl_operator",

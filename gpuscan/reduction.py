@@ -1,0 +1,238 @@
+"""Reductions: the scan that stores nothing but each row's last result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.api import resolve_device
+from gpuscan.arrays import Array
+from gpuscan.errors import GpuscanError
+from gpuscan.operators import resolve
+from gpuscan.packing import binds_too_many, packed, unpacked
+from gpuscan.problem import Problem, pose, spread
+from gpuscan.transfer import release_pages
+
+if TYPE_CHECKING:
+    from gpuscan.device import Device
+
+PART_BYTES = 128 << 20  # of the largest field's share of what is reduced at a time
+PART_STEP = 1024  # elements, of which a part has a multiple, so that a view of it can be bound
+
+
+def reduce(
+    x: Any,
+    op: Any = "add",
+    *,
+    axis: int | None = None,
+    initial: Any = None,
+    dtype: Any = None,
+    device: Device | str | None = None,
+) -> Any:
+    """The combination of all elements of an array, or of those along an axis.
+
+    ``op(…op(op(initial, x[0]), x[1])…, x[n-1])``, the last element of the scan; evaluated in a fixed tree, so that
+    for one device, dtype, operator and shape the bits are the same on every run. The array is read once and only the
+    results are written; one larger than 128 MiB is reduced part by part, each part's result the next one's `initial`.
+
+    Args:
+        x: as in `gpuscan.scan`.
+        op: as in `gpuscan.scan`.
+        axis: the axis to reduce. Left out, all elements are reduced, in C order.
+        initial: the left operand of the first combination, broadcast over the other axes.
+        dtype: what to combine in and return; left out, the dtype of `x`. Integers wrap.
+        device: as in `gpuscan.scan`.
+
+    Returns:
+        The shape of `x` without the axis: an array like `x`, or a bundle of them, and of a NumPy array without any
+        other axis a NumPy number. Of an axis of length 0 the result is `initial`, else the operator's identity.
+
+    Raises:
+        ValueError: the axis, `initial` or the shapes of a bundle do not fit; or the axis has length 0 and there is
+            neither `initial` nor an identity.
+        TypeError: the operator does not take the dtype.
+        GpuscanError: as `gpuscan.scan` does.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> x = np.array([[3, 1, 4], [1, 5, 9]], np.int32)
+        >>> int(gs.reduce(x))
+        23
+        >>> gs.reduce(x, "maximum", axis=0)
+        array([3, 5, 9], dtype=int32)
+    """
+    problem = posed(x, op, axis, initial, dtype)
+    others = tuple(n for i, n in enumerate(problem.shape) if i != problem.axis)
+    home: Device | None
+    if any(isinstance(leaf, Array) for leaf in problem.leaves):
+        from gpuscan.deferred import home_of
+
+        home = home_of(problem, device)
+        results: list[Any] = list(reduce_on_device(home, problem))
+    else:
+        home = resolve_device(device)
+        if home is None or problem.size == 0:
+            results = list(reduce_on_cpu(problem))
+        else:
+            results = [array.numpy() for array in reduce_on_device(home, problem)]
+    shaped = [
+        result.reshape((*others, *field.shape))
+        for result, field in zip(results, problem.destination.fields, strict=True)
+    ]
+    return in_form_of(x, [part[()] if isinstance(part, np.ndarray) else part for part in shaped])
+
+
+def posed(x: Any, op: Any, axis: int | None, initial: Any, dtype: Any) -> Problem:
+    """The reduction as a problem; `problem.seeds` is what an axis of length 0 reduces to.
+
+    Raises:
+        ValueError: the axis has length 0, and there is nothing that it would reduce to.
+    """
+    operator = resolve(op)
+    if axis is None:
+        structure, leaves = spread(x)
+        x = structure.unflatten([flat(leaf, operator.element_axes) for leaf in leaves])
+        axis = 0
+    problem = pose(
+        x,
+        operator,
+        axis=axis,
+        exclusive=False,
+        reverse=False,
+        initial=initial,
+        dtype=dtype,
+        before=None,
+        after=None,
+    )
+    if problem.row_length == 0 and problem.seeds is None:
+        identity = operator.identity_for(problem.element)
+        if identity is None:
+            raise ValueError(
+                f"a reduction of no elements was asked for (shape {problem.shape}, axis {problem.axis}) with operator "
+                f"{operator.name!r}, which has no identity. Pass initial=..., or give the operator an identity"
+            )
+        shapes = [(problem.rows, *field.shape) for field in problem.element.fields]
+        seeds = tuple(np.broadcast_to(value, shape) for value, shape in zip(identity, shapes, strict=True))
+        problem = replace(problem, seeds=seeds)
+    return replace(problem, ends=True)
+
+
+def flat(leaf: Any, element_axes: int) -> Any:
+    """All elements as one row."""
+    element = leaf.shape[leaf.ndim - element_axes :]
+    count = int(np.prod(leaf.shape[: leaf.ndim - element_axes], dtype=np.int64))
+    return leaf.reshape((count, *element))
+
+
+def in_form_of(x: Any, results: Sequence[Any]) -> Any:
+    """The results as the bundle that the input is."""
+    structure, _ = spread(x)
+    if structure.kind != "record":
+        return structure.unflatten(results)
+    types = [(name, r.dtype, x.dtype[name].shape) for name, r in zip(structure.keys, results, strict=True)]
+    first, name = results[0], structure.keys[0]
+    record = np.empty(first.shape[: first.ndim - len(x.dtype[name].shape)], types)
+    for name, result in zip(structure.keys, results, strict=True):
+        record[name] = result
+    return record[()]
+
+
+# ----- On the CPU
+
+
+def reduce_on_cpu(problem: Problem) -> list[np.ndarray[Any, Any]]:
+    """Each row's result: (rows, *element shape) for each field."""
+    from gpuscan import reference
+
+    if problem.row_length == 0:
+        assert problem.seeds is not None
+        fields = problem.destination.fields
+        return [seed.astype(f.scalar.dtype) for seed, f in zip(problem.seeds, fields, strict=True)]
+    if problem.operator.kinds is None or problem.operator.element_axes:
+        return [rows[:, -1] for rows in reference.accumulate(problem)]
+    ufunc: np.ufunc = getattr(np, problem.operator.name)
+    with np.errstate(all="ignore"):
+        (rows,) = reference.from_storage(problem, [problem.by_rows(leaf) for leaf in problem.leaves])
+        sums = ufunc.reduce(rows, axis=1, dtype=rows.dtype)
+        if problem.initial and problem.seeds is not None:
+            sums = ufunc(problem.seeds[0].astype(rows.dtype), sums)
+        return reference.to_storage(problem, [np.asarray(sums)])
+
+
+# ----- On a device
+
+
+def reduce_on_device(device: Device, problem: Problem) -> list[Array]:
+    """Each row's result: (rows, *element shape) for each field, on the device."""
+    from gpuscan.runner import check_dtypes
+
+    check_dtypes(device, problem.source, problem.element, problem.destination)
+    if problem.size == 0:
+        return [device.asarray(result) for result in reduce_on_cpu(problem)]
+    most = part_length(device, problem)
+    whole = most >= problem.row_length
+    leaves: list[Any] = list(problem.leaves)
+    if not whole and problem.axis > 0:  # only along the first axis are parts of an array on a device views
+        leaves = [np.asarray(leaf) for leaf in leaves]
+    results: list[Array] = []
+    for start in range(0, problem.row_length, most):
+        stop = min(start + most, problem.row_length)
+        part = problem
+        if not whole:
+            place = (slice(None),) * problem.axis + (slice(start, stop),)
+            parts = [leaf[start:stop] if isinstance(leaf, Array) else leaf[place] for leaf in leaves]
+            shape = tuple(stop - start if i == problem.axis else n for i, n in enumerate(problem.shape))
+            part = replace(problem, leaves=tuple(parts), shape=shape)  # type: ignore[arg-type]
+        if results:
+            part = replace(part, seeds=tuple(result.numpy() for result in results), initial=True)
+        results = reduce_part(device, part)
+        for leaf in leaves:
+            if isinstance(leaf, np.ndarray):
+                release_pages(leaf)
+    return results
+
+
+def part_length(device: Device, problem: Problem) -> int:
+    """How many elements of each row are reduced at a time.
+
+    Raises:
+        GpuscanError: the results alone are larger than a binding.
+    """
+    fields = (*problem.source.fields, *problem.destination.fields)
+    across = problem.rows * max(field.storage_bytes for field in fields)
+    limit = device.capabilities.limits["max-storage-buffer-binding-size"]
+    if across > limit:
+        raise GpuscanError(
+            f"{problem.rows} reductions were asked for, whose results are {across} bytes; "
+            f"{device.capabilities.summary} binds at most {limit}. Reduce fewer rows at a time"
+        )
+    most = max(1, min(limit, PART_BYTES) // across)
+    return most if most < PART_STEP or most >= problem.row_length else most // PART_STEP * PART_STEP
+
+
+def reduce_part(device: Device, problem: Problem) -> list[Array]:
+    """The same of an array that can be bound as a whole."""
+    from gpuscan.deferred import bindable, scan_on_device
+    from gpuscan.faults import guarded
+
+    if problem.inner > 1 and not problem.in_columns:  # neighbouring columns share words: bring rows together
+        problem = replace(
+            problem,
+            leaves=tuple(problem.by_rows(np.asarray(leaf)) for leaf in problem.leaves),
+            shape=(problem.rows, problem.row_length),
+            axis=1,
+        )
+    if binds_too_many(device, problem):
+        as_packed = replace(problem, leaves=tuple(np.asarray(leaf) for leaf in problem.leaves))
+        results = [array.numpy() for array in reduce_part(device, packed(device, as_packed))]
+        return [device.asarray(result) for result in unpacked(problem, results)]
+    with guarded(device), device.lock:
+        sources = [bindable(device.asarray(leaf)) for leaf in problem.leaves]
+        fields = problem.destination.fields
+        targets = [device.empty((problem.rows, *field.shape), field.scalar.dtype) for field in fields]
+        scan_on_device(device, problem, "auto", sources, targets, in_place=False)
+    return targets
