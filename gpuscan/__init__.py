@@ -4,6 +4,7 @@ from gpuscan._version import __version__
 from gpuscan.api import scan, scan_chunks
 from gpuscan.arrays import Array
 from gpuscan.checking import check_associative
+from gpuscan.compaction import compact
 from gpuscan.cumulative import cumulative_prod, cumulative_sum
 from gpuscan.device import Device, default_device, devices
 from gpuscan.errors import (
@@ -36,6 +37,7 @@ __all__ = [
     "UnsupportedDtypeError",
     "__version__",
     "check_associative",
+    "compact",
     "cumulative_prod",
     "cumulative_sum",
     "default_device",

@@ -22,6 +22,9 @@ def load_lines(kernel: Kernel, first: str, previous: str = "") -> list[str]:
         previous: for columns, the same of the row before.
     """
     lines: list[str] = []
+    if kernel.moves:
+        mask = _chunk(kernel, kernel.sources[0], kernel.source.fields[0], first, lines)
+        return lines + [f"let e{position} = min({value}, 1u);" for position, (value,) in enumerate(mask)]
     numbers: list[list[list[str]]] = []  # field, element, number
     for index, (array, field) in enumerate(zip(kernel.sources, kernel.source.fields, strict=True)):
         shift = kernel.shift_of(index)
@@ -93,12 +96,29 @@ def store_lines(kernel: Kernel, index: str) -> list[str]:
     return lines
 
 
-def end_lines(kernel: Kernel, row: str, result: str) -> list[str]:
-    """Statements that store a row's last result, of a kernel that stores no other: an element for each row.
+def moved_lines(kernel: Kernel, first: str) -> list[str]:
+    """Statements that load a chunk of what a mask picks from: the mask as ``kept0``, …, the rest as ``r0``, ….
 
     Args:
         kernel: the shader that is written.
-        row: the row.
+        first: the place of the chunk's first element in storage.
+    """
+    lines: list[str] = []
+    fields = zip(kernel.sources, kernel.source.fields, strict=True)
+    (mask, *moved) = (_chunk(kernel, array, field, first, lines) for array, field in fields)
+    for position, (kept,) in enumerate(mask):
+        lines.append(f"let kept{position} = {first} + {position}u < params.length && {kept} != 0u;")
+        values = [numbers[position] for numbers in moved]
+        lines.append(f"let r{position} = {kernel.construct('Result', kernel.destination, values)};")
+    return lines
+
+
+def result_lines(kernel: Kernel, at: str, result: str) -> list[str]:
+    """Statements that store one result alone, wherever it falls.
+
+    Args:
+        kernel: the shader that is written.
+        at: the result's place in its arrays.
         result: the result.
     """
     lines = []
@@ -107,13 +127,13 @@ def end_lines(kernel: Kernel, row: str, result: str) -> list[str]:
         for i, value in enumerate(values):
             if field.scalar.packed:
                 (bits,) = forms.to_storage(field.scalar, kernel.native_int64, [value])
-                per_word, at = field.scalar.per_word, f"({row} * {field.count}u + {i}u)"
-                shift = f"{at} % {per_word}u * {field.scalar.bits}u"
-                lines.append(f"atomicOr(&{array.name}[{at} / {per_word}u], ({bits}) << ({shift}));")
+                per_word, number = field.scalar.per_word, f"({at} * {field.count}u + {i}u)"
+                shift = f"{number} % {per_word}u * {field.scalar.bits}u"
+                lines.append(f"atomicOr(&{array.name}[{number} / {per_word}u], ({bits}) << ({shift}));")
             else:
                 words = forms.to_storage(field.scalar, kernel.native_int64, [value])
-                at = f"{row} * {field.words}u + {i * len(words)}u"
-                lines += [f"{array.name}[{at} + {w}u] = {word};" for w, word in enumerate(words)]
+                start = f"{at} * {field.words}u + {i * len(words)}u"
+                lines += [f"{array.name}[{start} + {w}u] = {word};" for w, word in enumerate(words)]
     return lines
 
 

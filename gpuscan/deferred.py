@@ -181,15 +181,27 @@ def scan_on_device(
     targets: Sequence[Array],
     *,
     in_place: bool,
+    count: Array | None = None,
     **options: Any,
 ) -> None:
-    """Record and submit; wait for the report only where it may tell of a failure."""
+    """Record and submit; wait for the report only where it may tell of a failure.
+
+    Args:
+        device: of the arrays.
+        problem: what was asked for.
+        strategy: as in `gpuscan.scan`.
+        leaves, targets: what is loaded and stored.
+        in_place: the targets are the leaves.
+        count: where the number of elements goes that a mask picks.
+        options: as in `plan_scan`.
+    """
     words = seed_words(problem)
     seeds = None
     if words is not None:
         held = device.asarray(words)
         seeds = Binding(held.buffer, 0, padded(held.nbytes, ALIGNMENT), ours=True)
     marks = None if problem.heads is None else mark(device, problem.heads)
+    beside = {name: each for name, each in (("heads", marks), ("count", count)) if each is not None}
     placement = Placement(in_place=in_place)
     subgroups = True
     limit = device.capabilities.limits["max-storage-buffer-binding-size"]
@@ -199,8 +211,10 @@ def scan_on_device(
         else:
             plan = planned(device, problem, strategy, placement=placement, subgroups=subgroups, **options)
             encoder = device.wgpu_device.create_command_encoder()
-            heads = None if marks is None else parts([marks])[0]
-            runs = [record(device, plan, encoder, parts(leaves), parts(targets), seeds, heads=heads)]
+            bound = parts(leaves), parts(targets), seeds
+            runs = [
+                record(device, plan, encoder, *bound, beside=dict(zip(beside, parts([*beside.values()]), strict=True)))
+            ]
             device.wgpu_device.queue.submit([encoder.finish()])
         outcome = settle(device, runs)
         if outcome == "done":
@@ -257,6 +271,9 @@ def record_pieces(
         def stretch(array: Array, size: int, at: int = at, count: int = count) -> Binding:
             return Binding(array.buffer, array.offset + at * size, padded(count * size, ALIGNMENT), ours=array.ours)
 
+        heads = {}
+        if marks is not None:
+            heads["heads"] = Binding(marks.buffer, start // 8, padded(-(-count // 8)), ours=True)
         encoder = device.wgpu_device.create_command_encoder()
         runs.append(
             record(
@@ -269,7 +286,7 @@ def record_pieces(
                 Binding(carries[number % 2].buffer, ours=True),
                 Binding(carries[(number + 1) % 2].buffer, ours=True),
                 Origin.at(start, problem.row_length),
-                heads=None if marks is None else Binding(marks.buffer, start // 8, padded(-(-count // 8)), ours=True),
+                beside=heads,
             )
         )
         device.wgpu_device.queue.submit([encoder.finish()])

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from gpuscan.arrays import Array
     from gpuscan.capabilities import Capabilities
-    from gpuscan.elements import Scalar
     from gpuscan.kernels import Kernel
     from gpuscan.planning import ScanPlan
     from gpuscan.plans import Plan
@@ -88,8 +87,7 @@ class Device:
         self.unchecked: list[Run] = []
         self.proven: set[Kernel] = set()
         self._pipelines: OrderedDict[Kernel, tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]] = OrderedDict()
-        self._marking_stages: dict[Scalar | None, tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]] = {}
-        self._length_stages: dict[tuple[int, int], tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]] = {}
+        self._stages: dict[tuple[Any, ...], tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]] = {}
 
     def __repr__(self) -> str:
         return f"gpuscan.Device({self.capabilities.summary!r})"
@@ -212,32 +210,18 @@ class Device:
         options = {"axis": axis, "exclusive": exclusive, "reverse": reverse, "initial": initial}
         return Plan(self, shape, dtype, op, strategy, options)
 
-    def length_stage(self, plan: ScanPlan) -> tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]:
-        """The stage that makes a plan's grid from a length on the GPU."""
-        most = self.capabilities.limits["max-compute-workgroups-per-dimension"]
-        key = (plan.tile.tile_size, most)
+    def stage(self, template: str, **values: Any) -> tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]:
+        """A stage that stands beside the scan's, compiled from a template of shaders/ with these values, and kept."""
+        key = (template, *sorted(values.items()))
         with self.lock:
-            if key not in self._length_stages:
-                text = render("length.wgsl", tile_size=plan.tile.tile_size, most_workgroups=most)
-                module = self.wgpu_device.create_shader_module(label="gpuscan length", code=text)
+            if key not in self._stages:
+                code = render(template, **values)
+                module = self.wgpu_device.create_shader_module(label=f"gpuscan {template}", code=code)
                 pipeline = self.wgpu_device.create_compute_pipeline(
                     layout="auto", compute={"module": module, "entry_point": "main"}
                 )
-                self._length_stages[key] = (pipeline, pipeline.get_bind_group_layout(0))
-            return self._length_stages[key]
-
-    def marking_stage(self, scalar: Scalar | None) -> tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]:
-        """The stage that marks where segments begin, by offsets or by keys of this kind."""
-        from gpuscan.marking import marking_text
-
-        with self.lock:
-            if scalar not in self._marking_stages:
-                module = self.wgpu_device.create_shader_module(label="gpuscan mark", code=marking_text(scalar))
-                pipeline = self.wgpu_device.create_compute_pipeline(
-                    layout="auto", compute={"module": module, "entry_point": "main"}
-                )
-                self._marking_stages[scalar] = (pipeline, pipeline.get_bind_group_layout(0))
-            return self._marking_stages[scalar]
+                self._stages[key] = (pipeline, pipeline.get_bind_group_layout(0))
+            return self._stages[key]
 
     # ----- Arrays
 

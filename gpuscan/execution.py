@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -194,7 +194,7 @@ def record(
     origin: Origin | None = None,
     length: Length | None = None,
     timestamps: dict[str, Any] | None = None,
-    heads: Binding | None = None,
+    beside: Mapping[str, Binding] | None = None,
 ) -> Run:
     """Record the plan's dispatches into `encoder`. Submits nothing.
 
@@ -210,7 +210,8 @@ def record(
         origin: where the piece begins; left out, at the begin of the array.
         length: a length that only the GPU knows, at most the plan's.
         timestamps: WebGPU's `timestampWrites` of the compute pass; left out, those of the profiles that are open.
-        heads: where segments begin, a bit for each element, where the plan has segments.
+        beside: what else the plan's kernels bind, by name: ``"heads"``, where segments begin, a bit for each element;
+            ``"count"``, where the number of elements goes that a mask has picked.
     """
     state, epoch = device.tile_state.begin(plan)
     origin = origin or Origin(0, 0, plan.row_length)
@@ -221,13 +222,8 @@ def record(
         uniform = record_length(device, plan, encoder, length, params)
     elif not plan.stages[0].kernel.immediates:
         uniform = device.uniform(params)
-    roles = {
-        "state": Binding(state, ours=True),
-        "seeds": seeds,
-        "carries": carries,
-        "carry_out": carry_out,
-        "heads": heads,
-    }
+    roles = {"state": Binding(state, ours=True), "seeds": seeds, "carries": carries, "carry_out": carry_out}
+    roles |= beside or {}
     profiling = timestamps is None and device.profiles.active
     kernel = plan.stages[-1].kernel
     for field, part in zip(kernel.destination.fields, destinations, strict=True):
@@ -292,7 +288,8 @@ def record_length(
     call = device.wgpu_device.create_buffer_with_data(
         data=CALL.pack(*words), usage=usage.STORAGE | usage.UNIFORM | usage.INDIRECT
     )
-    pipeline, layout = device.length_stage(plan)
+    most = device.capabilities.limits["max-compute-workgroups-per-dimension"]
+    pipeline, layout = device.stage("length.wgsl", tile_size=plan.tile.tile_size, most_workgroups=most)
     bound = [(0, Binding(length.buffer, start, length.offset + 4 - start)), (1, Binding(call))]
     compute = encoder.begin_compute_pass()
     compute.set_pipeline(pipeline)

@@ -128,6 +128,8 @@ class Kernel:
         segmented: the array has several rows, or segments.
         marked: where segments begin lies in a buffer, a bit for each element.
         ends: of each row only the last result is stored.
+        moves: the first source field is a mask, whose sum is scanned; the other fields of the elements that it picks
+            are stored one after the other.
         carried: a carry of an earlier piece comes before the first tile.
         carry_out: the carry for the next piece is written.
         shared: sources lie in a destination's buffer, so they are bound as destinations are.
@@ -163,6 +165,7 @@ class Kernel:
     segmented: bool = False
     marked: bool = False
     ends: bool = False
+    moves: bool = False
     carried: bool = False
     carry_out: bool = False
     shared: bool = False
@@ -318,6 +321,10 @@ class Kernel:
     def heads_binding(self) -> int:
         return self.carry_out_binding + 1
 
+    @property
+    def count_binding(self) -> int:
+        return self.heads_binding
+
     @cached_property
     def arrays(self) -> tuple[BoundArray, ...]:
         """The sources and destinations, each once."""
@@ -333,6 +340,8 @@ class Kernel:
                 bound.append(BoundArray("seeds", self.seed_binding, "read"))
             if self.marked:
                 bound.append(BoundArray("heads", self.heads_binding, "read"))
+            if self.moves and self.destinations:
+                bound.append(BoundArray("count", self.count_binding, "read_write"))
         if self.carried and (self.stage == "scan_totals" or self.strategy != "three_dispatch"):
             bound.append(BoundArray("carries", self.carry_binding, "read"))
         if self.carry_out and self.stage in ("scan_totals", "carry"):
@@ -342,7 +351,7 @@ class Kernel:
     def _destination_vector(self, field: Field) -> str:
         if self.shares_words(field):
             return "atomic<u32>"
-        return "u32" if self.ends else self._vector(self.field_width(field))
+        return "u32" if self.ends or self.moves else self._vector(self.field_width(field))
 
     @staticmethod
     def _vector(width: int) -> str:
@@ -431,12 +440,15 @@ class Kernel:
     def store_lines(self, index: str) -> list[str]:
         return chunk_access.store_lines(self, index)
 
-    def end_lines(self, row: str, result: str) -> list[str]:
-        return chunk_access.end_lines(self, row, result)
+    def moved_lines(self, first: str) -> list[str]:
+        return chunk_access.moved_lines(self, first)
+
+    def result_lines(self, at: str, result: str) -> list[str]:
+        return chunk_access.result_lines(self, at, result)
 
     def shares_words(self, field: Field) -> bool:
         """Whether invocations add their bits to words of the destination that they share, and which begin as 0."""
-        return self.straddles(field) or (self.ends and field.scalar.packed)
+        return self.straddles(field) or ((self.ends or self.moves) and field.scalar.packed)
 
     def straddles(self, field: Field) -> bool:
         """Whether the field's chunks begin and end within words."""

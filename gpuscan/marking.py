@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.arrays import Array
-from gpuscan.elements import Scalar, scalar_of
+from gpuscan.elements import scalar_of
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.execution import Binding
 from gpuscan.memory import ALIGNMENT
@@ -40,7 +40,9 @@ def mark(device: Device, heads: Heads) -> Array:
     marks = device.empty(words, np.uint32)
     by_keys = heads.offsets is None
     count = words if by_keys else len(given) - 1
-    pipeline, layout = device.marking_stage(scalar_of(source.dtype) if by_keys else None)
+    kind = {"scalar": scalar_of(source.dtype)} if by_keys else {}
+    name = "mark_keys.wgsl" if by_keys else "mark_segments.wgsl"
+    pipeline, layout = device.stage(name, workgroup_size=WORKGROUP_SIZE, **kind)
     row = device.uniform(np.array([heads.length, count, heads.reverse, 0], np.uint32).tobytes())
     parts = [row, *(Binding(a.buffer, a.offset, padded(a.nbytes, ALIGNMENT), ours=a.ours) for a in (source, marks))]
     encoder = device.wgpu_device.create_command_encoder()
@@ -63,12 +65,3 @@ def is_number(dtype: np.dtype[Any]) -> bool:
     except UnsupportedDtypeError:
         return False
     return True
-
-
-def marking_text(scalar: Scalar | None) -> str:
-    """The WGSL that marks segments by offsets, or by keys of this kind."""
-    from gpuscan.templates import render
-
-    if scalar is None:
-        return render("mark_segments.wgsl", workgroup_size=WORKGROUP_SIZE)
-    return render("mark_keys.wgsl", workgroup_size=WORKGROUP_SIZE, scalar=scalar)

@@ -46,6 +46,7 @@ class Work:
         shifts, tails: fields that are taken from a neighbour; see `gpuscan.kernels.Kernel`.
         marked: the one row there is restarts where marks say.
         ends: of each row only the last result is stored.
+        moves: the first field is a mask that picks what is stored of the others.
     """
 
     source: Element
@@ -67,6 +68,7 @@ class Work:
     tails: bool = False
     marked: bool = False
     ends: bool = False
+    moves: bool = False
 
     @property
     def length(self) -> int:
@@ -209,6 +211,7 @@ def plan_scan(
         segmented=work.segmented,
         marked=work.marked,
         ends=work.ends,
+        moves=work.moves,
         carried=work.carried,
         carry_out=work.carry_out,
         shifts=work.shifts,
@@ -295,9 +298,9 @@ def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -
         return TileShape(_power_below(min(workgroup, most, max(room, 32))), 0, 1, chunk)
     workgroup = _power_below(min(GPU_WORKGROUP, most, max(room, subgroup_size)))
     workgroup = max(workgroup, subgroup_size)
-    while (
-        chunk * 2 * min(f.storage_bytes for f in work.source.fields) <= 16 and chunk * 2 * words <= REGISTER_WORDS // 3
-    ):
+    sizes = [f.storage_bytes for f in work.source.fields]
+    widest = max(sizes) if work.moves else min(sizes)
+    while chunk * 2 * widest <= 16 and chunk * 2 * words <= REGISTER_WORDS // 3:
         chunk *= 2
     steps = 1
     for candidate in GPU_STEPS:

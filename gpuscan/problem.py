@@ -40,6 +40,7 @@ class Problem:
             see `gpuscan.kernels.Kernel`. Of one that comes after, `seeds` are what follows a row's last element.
         heads: where the one row there is restarts, each time with the seed; None where it does not.
         ends: of each row only the last result is wanted.
+        moves: the first field is a mask that picks what is stored of the others; see `gpuscan.kernels.Kernel`.
     """
 
     operator: Operator
@@ -58,6 +59,7 @@ class Problem:
     shifts: tuple[int, ...] = ()
     heads: Heads | None = field(default=None, repr=False)
     ends: bool = False
+    moves: bool = False
 
     @property
     def seed_element(self) -> Element:

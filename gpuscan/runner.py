@@ -183,6 +183,7 @@ def work_of(device: Device, problem: Problem, *, carried: bool = False) -> Work:
         tails=1 in problem.shifts and problem.seeds is not None,
         marked=problem.heads is not None,
         ends=problem.ends,
+        moves=problem.moves,
     )
 
 
@@ -206,6 +207,7 @@ def planned(device: Device, problem: Problem, strategy: str, **options: Any) -> 
         problem.seeds is None,
         problem.heads is None,
         problem.ends,
+        problem.moves,
         chosen,
         *options.items(),
     )
@@ -267,9 +269,9 @@ def run_plan(device: Device, problem: Problem, plan: ScanPlan) -> tuple[str, Row
             destinations = [bind(row.nbytes, None) for row in rows]
             seed_binding = None if seeds is None else bind(seeds.nbytes, seeds)
             marks = None if problem.heads is None else problem.heads.words(0, problem.size)
-            heads = None if marks is None else bind(marks.nbytes, marks)
+            heads = {} if marks is None else {"heads": bind(marks.nbytes, marks)}
             encoder = device.wgpu_device.create_command_encoder()
-            ran = record(device, plan, encoder, sources, destinations, seed_binding, heads=heads)
+            ran = record(device, plan, encoder, sources, destinations, seed_binding, beside=heads)
             with staging_ring(device.pool, read_usage, places[-1], 1) as (staging,):
                 if plan.reports:
                     encoder.copy_buffer_to_buffer(ran.state, 0, staging, 0, REPORT_BYTES)

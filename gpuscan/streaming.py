@@ -196,10 +196,10 @@ class Stream:
         sizes = [padded(piece.length * f.storage_bytes, ALIGNMENT) for f in work.source.fields]
         results = [padded(piece.length * f.storage_bytes, ALIGNMENT) for f in work.destination.fields]
         with device.lock:
-            heads = None
+            heads = {}
             if piece.heads is not None and lane.heads is not None:
                 upload(device.wgpu_device, piece.heads, lane.heads)
-                heads = Binding(lane.heads, ours=True)
+                heads["heads"] = Binding(lane.heads, ours=True)
             encoder = device.wgpu_device.create_command_encoder()
             if not lane.mapped:
                 for staging, source, size in zip(lane.up, lane.sources, sizes, strict=True):
@@ -214,7 +214,7 @@ class Stream:
                 Binding(self._carries[number % len(self._carries)], ours=True),
                 Binding(self._carries[(number + 1) % len(self._carries)], ours=True),
                 Origin.at(piece.start, work.row_length),
-                heads=heads,
+                beside=heads,
             )
             if not lane.mapped:
                 for staging, result, size in zip(lane.down, lane.destinations, results, strict=True):

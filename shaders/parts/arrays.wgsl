@@ -26,10 +26,10 @@ fn seed(row: u32) -> Element {
     return {{ kernel.seed_expression() }};
 }
 {% endif %}
-{% if kernel.ends and kernel.destinations %}
-// The last result of a row.
-fn store_end(row: u32, result: Result) {
-{% for line in kernel.end_lines("row", "result") %}
+{% if (kernel.ends or kernel.moves) and kernel.destinations %}
+// One result alone.
+fn store_result(at: u32, result: Result) {
+{% for line in kernel.result_lines("at", "result") %}
     {{ line }}
 {% endfor %}
 }

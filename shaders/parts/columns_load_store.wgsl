@@ -85,7 +85,7 @@ fn store_row(place: Place, row: u32, chunk: Chunk) {
 {% endfor %}
 {% if kernel.ends %}
 {% for column in range(kernel.tile.chunk) %}
-    store_end(place.outer * params.inner + place.column + {{ column }}u, r{{ column }});
+    store_result(place.outer * params.inner + place.column + {{ column }}u, r{{ column }});
 {% endfor %}
 {% else %}
 {% for line in kernel.store_lines("index") %}

@@ -91,7 +91,25 @@ fn load_chunk(index: u32) -> Chunk {
     );
 }
 
-{% if kernel.destinations %}
+{% if kernel.destinations and kernel.moves %}
+
+@group(0) @binding({{ kernel.count_binding }}) var<storage, read_write> count: array<u32>;
+
+// The chunk's sums say where the elements go that the mask picks; the last sum is their number.
+fn store_chunk(index: u32, sums: Chunk) {
+{% for line in kernel.moved_lines("index") %}
+    {{ line }}
+{% endfor %}
+{% for position in range(kernel.tile.chunk) %}
+    if (kept{{ position }}) {
+        store_result(sums[{{ position }}] - 1u, r{{ position }});
+    }
+    if (index + {{ position + 1 }}u == params.length) {
+        count[0] = sums[{{ position }}];
+    }
+{% endfor %}
+}
+{% elif kernel.destinations %}
 
 fn store_chunk(index: u32, chunk: Chunk) {
 {% if kernel.exclusive %}
@@ -127,7 +145,7 @@ fn store_chunk(index: u32, chunk: Chunk) {
 {% for position in range(kernel.tile.chunk) %}
     let next{{ position }} = index + {{ position + 1 }}u;
     if (next{{ position }} == params.length || (next{{ position }} < params.length && is_head(next{{ position }}))) {
-        store_end(row_of(index + {{ position }}u), r{{ position }});
+        store_result(row_of(index + {{ position }}u), r{{ position }});
     }
 {% endfor %}
 {% else %}

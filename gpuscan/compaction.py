@@ -1,0 +1,214 @@
+"""Picks elements by a mask: the scan of the mask fused with the scatter of what it picks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from math import gcd, prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.api import resolve_device
+from gpuscan.arrays import Array
+from gpuscan.elements import Structure, element_of
+from gpuscan.execution import Binding
+from gpuscan.memory import ALIGNMENT
+from gpuscan.operators import resolve
+from gpuscan.planning import grid_of
+from gpuscan.problem import Problem, spread
+from gpuscan.reduction import in_form_of
+from gpuscan.transfer import padded
+
+if TYPE_CHECKING:
+    from gpuscan.device import Device
+
+MOVED_BYTES = (1, 2, 4, 8, 16)  # of an entry that is moved as it is scanned; others are gathered by their indices
+GATHER_WORKGROUP = 256
+
+
+class Picked(Array):
+    """An array on a device whose length is known there, and here once it is asked for.
+
+    Attributes:
+        count: its length, one 32-bit word on the device: what `Plan.record` takes as ``length=``.
+    """
+
+    def __init__(self, device: Device, room: Array, dtype: np.dtype[Any], trailing: tuple[int, ...], count: Array):
+        self.device = device
+        self.buffer = room.buffer
+        self.offset = room.offset
+        self.dtype = dtype
+        self.count = count
+        self._trailing = trailing
+        self._owner = room._owner
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """As NumPy has it; waits for the GPU, once."""
+        return (int(self.count.numpy()[0]), *self._trailing)
+
+    @cached_property
+    def nbytes(self) -> int:
+        return prod(self.shape) * int(self.dtype.itemsize)
+
+
+def compact(x: Any, mask: Any) -> Any:
+    """The entries of an array that a mask picks, in their order: ``x[mask]`` along the first axis.
+
+    One pass: the mask is scanned, and what it picks is stored as soon as its place is known (Billeter, Olsson &
+    Assarsson, "Efficient stream compaction on wide SIMD many-core architectures", 2009). Of an array on a device the
+    result stays there, and so does its length until ``.shape`` is asked for; ``.count`` is the length as an array of
+    one word on the device.
+
+    Args:
+        x: (n, …): a NumPy array or a `gpuscan.Array`, or a bundle of arrays of one length, which are picked from alike.
+        mask: (n,) of bool.
+
+    Returns:
+        An array like `x`, or the bundle of them, with as many entries as the mask has true ones.
+
+    Raises:
+        ValueError: mask and array have not the same length, or the mask has several axes.
+        TypeError: the mask is not bool.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> x = np.array([3, 1, 4, 1, 5], np.int32)
+        >>> gs.compact(x, x > 2)
+        array([3, 4, 5], dtype=int32)
+    """
+    structure, leaves = spread(x)
+    mask = mask if isinstance(mask, Array) else np.asarray(mask)
+    check_mask(mask, [leaf.shape for leaf in leaves])
+    on_device = [leaf for leaf in (*leaves, mask) if isinstance(leaf, Array)]
+    home = on_device[0].device if on_device else resolve_device(None)
+    if any(leaf.device is not home for leaf in on_device):
+        raise ValueError("arrays on several devices were passed; bring them together with device.asarray")
+    kept_there = any(isinstance(leaf, Array) for leaf in leaves)
+    if home is None:
+        results = [leaf[mask] for leaf in leaves]
+    elif kept_there and len(mask) <= most_entries(home, leaves):
+        results = list(pick(home, [home.asarray(leaf) for leaf in leaves], home.asarray(mask)))
+    else:
+        results = pick_in_parts(home, leaves, mask)
+        if kept_there:
+            results = [home.asarray(result) for result in results]
+    return in_form_of(x, results) if structure.kind == "record" else structure.unflatten(results)
+
+
+def check_mask(mask: Any, shapes: list[tuple[int, ...]]) -> None:
+    if mask.dtype != np.bool_:
+        raise TypeError(f"a mask of dtype {mask.dtype} was passed; it must be bool. Pass mask != 0")
+    for shape in shapes:
+        if not shape:
+            raise ValueError("an array of shape () was passed; it has no first axis to pick from. Pass x[np.newaxis]")
+        if mask.shape != shape[:1]:
+            raise ValueError(
+                f"a mask of shape {mask.shape} was passed for an array of shape {shape}; pass {shape[0]} bools, one "
+                "for each entry of the first axis"
+            )
+
+
+# ----- Parts that a device binds at a time
+
+
+def entry_bytes(leaf: Any) -> int:
+    """Bytes of one entry of the first axis."""
+    return prod(leaf.shape[1:]) * int(leaf.dtype.itemsize)
+
+
+def most_entries(device: Device, leaves: list[Any]) -> int:
+    """How many entries can be picked from at a time."""
+    widest = max(4, *(entry_bytes(leaf) for leaf in leaves))
+    limit = int(device.capabilities.limits["max-storage-buffer-binding-size"])
+    return limit // widest // 32 * 32
+
+
+def pick_in_parts(device: Device, leaves: list[Any], mask: Any) -> list[Any]:
+    """The results in NumPy, of arrays that may be larger than a binding."""
+    most, length = max(32, most_entries(device, leaves)), len(mask)
+    parts: list[list[Any]] = []
+    for start in range(0, max(1, length), most):
+        stop = min(start + most, length)
+        arrays = [device.asarray(leaf[start:stop]) for leaf in leaves]
+        parts.append([result.numpy() for result in pick(device, arrays, device.asarray(mask[start:stop]))])
+    return [part[0] if len(parts) == 1 else np.concatenate(part) for part in zip(*parts, strict=True)]
+
+
+def pick(device: Device, leaves: list[Array], mask: Array) -> list[Picked]:
+    """What the mask picks of each array, on the device."""
+    count = device.asarray(np.zeros(1, np.uint32))
+    if not len(mask) or not all(entry_bytes(leaf) for leaf in leaves):
+        count = device.asarray(np.array([np.count_nonzero(mask.numpy())], np.uint32))
+        return [Picked(device, leaf, leaf.dtype, leaf.shape[1:], count) for leaf in leaves]
+    limit = device.capabilities.limits["max-storage-buffers-per-shader-stage"]
+    moved = all(entry_bytes(leaf) in MOVED_BYTES for leaf in leaves) and 2 * len(leaves) + 4 <= limit
+    if moved:
+        rooms = scatter(device, [words_of(leaf) for leaf in leaves], mask, count)
+    else:
+        indices = device.asarray(np.arange(len(mask), dtype=np.uint32))
+        (picked,) = scatter(device, [words_of(indices)], mask, count)
+        rooms = [gather(device, leaf, picked, count) for leaf in leaves]
+    return [Picked(device, room, leaf.dtype, leaf.shape[1:], count) for room, leaf in zip(rooms, leaves, strict=True)]
+
+
+def words_of(leaf: Array) -> Array:
+    """The array as words, or as parts of them, whatever they mean: (n, numbers of an entry)."""
+    size = gcd(4, entry_bytes(leaf))
+    shape = (leaf.shape[0], entry_bytes(leaf) // size)
+    return Array(leaf.device, leaf.buffer, shape, f"u{size}", leaf.offset, leaf._owner)
+
+
+# ----- On the device
+
+
+def scatter(device: Device, leaves: list[Array], mask: Array, count: Array) -> list[Array]:
+    """Scan the mask, and store what it picks where the sums say; their number goes to `count`."""
+    from gpuscan.deferred import bindable, scan_on_device
+    from gpuscan.faults import guarded
+
+    flags = Array(device, mask.buffer, mask.shape, np.uint8, mask.offset, mask._owner)
+    numbers = Structure("tuple", tuple(range(len(leaves) + 1)), (Structure(),) * (len(leaves) + 1))
+    source = element_of([flags.dtype, *(a.dtype for a in leaves)], numbers, [(), *(a.shape[1:] for a in leaves)])
+    moved = replace(numbers, keys=numbers.keys[:-1], children=numbers.children[:-1])
+    problem = Problem(
+        operator=resolve("add"),
+        leaves=(flags, *leaves),  # type: ignore[arg-type]
+        source=source,
+        element=element_of([np.dtype(np.uint32)]),
+        destination=element_of([a.dtype for a in leaves], moved, [a.shape[1:] for a in leaves]),
+        shape=mask.shape,
+        axis=0,
+        moves=True,
+    )
+    with guarded(device), device.lock:
+        targets = [device.empty(a.shape, a.dtype) for a in leaves]
+        sources = [bindable(leaf) for leaf in (flags, *leaves)]
+        scan_on_device(device, problem, "auto", sources, targets, in_place=False, count=count)
+    return targets
+
+
+def gather(device: Device, leaf: Array, indices: Array, count: Array) -> Array:
+    """The entries of these indices, one after the other."""
+    from gpuscan.deferred import bindable, parts
+    from gpuscan.faults import guarded
+
+    unit = gcd(4, entry_bytes(leaf))
+    words = -(-leaf.nbytes // 4)
+    pipeline, layout = device.stage("gather.wgsl", workgroup_size=GATHER_WORKGROUP, unit=unit)
+    call = device.uniform(np.array([entry_bytes(leaf) // unit, words, 0, 0], np.uint32).tobytes())
+    with guarded(device), device.lock:
+        room = device.empty(leaf.shape, leaf.dtype)
+        bound: list[Binding] = [call, *parts([bindable(leaf), indices, count])]
+        bound.append(Binding(room.buffer, room.offset, padded(room.nbytes, ALIGNMENT), ours=True))
+        encoder = device.wgpu_device.create_command_encoder()
+        compute = encoder.begin_compute_pass()
+        compute.set_pipeline(pipeline)
+        compute.set_bind_group(0, device.bind_groups.group(layout, list(enumerate(bound)), keep=False))
+        limit = device.capabilities.limits["max-compute-workgroups-per-dimension"]
+        compute.dispatch_workgroups(*grid_of(-(-words // GATHER_WORKGROUP), limit))
+        compute.end()
+        device.wgpu_device.queue.submit([encoder.finish()])
+    return room
