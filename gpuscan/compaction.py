@@ -12,13 +12,10 @@ import numpy as np
 from gpuscan.api import resolve_device
 from gpuscan.arrays import Array
 from gpuscan.elements import Structure, element_of
-from gpuscan.execution import Binding
-from gpuscan.memory import ALIGNMENT
+from gpuscan.execution import record_beside
 from gpuscan.operators import resolve
-from gpuscan.planning import grid_of
 from gpuscan.problem import Problem, spread
 from gpuscan.reduction import in_form_of
-from gpuscan.transfer import padded
 
 if TYPE_CHECKING:
     from gpuscan.device import Device
@@ -116,7 +113,7 @@ def check_mask(mask: Any, shapes: list[tuple[int, ...]]) -> None:
 
 def entry_bytes(leaf: Any) -> int:
     """Bytes of one entry of the first axis."""
-    return prod(leaf.shape[1:]) * int(leaf.dtype.itemsize)
+    return int(prod(leaf.shape[1:]) * leaf.dtype.itemsize)
 
 
 def most_entries(device: Device, leaves: list[Any]) -> int:
@@ -197,18 +194,13 @@ def gather(device: Device, leaf: Array, indices: Array, count: Array) -> Array:
 
     unit = gcd(4, entry_bytes(leaf))
     words = -(-leaf.nbytes // 4)
-    pipeline, layout = device.stage("gather.wgsl", workgroup_size=GATHER_WORKGROUP, unit=unit)
     call = device.uniform(np.array([entry_bytes(leaf) // unit, words, 0, 0], np.uint32).tobytes())
     with guarded(device), device.lock:
         room = device.empty(leaf.shape, leaf.dtype)
-        bound: list[Binding] = [call, *parts([bindable(leaf), indices, count])]
-        bound.append(Binding(room.buffer, room.offset, padded(room.nbytes, ALIGNMENT), ours=True))
+        bound = [call, *parts([bindable(leaf), indices, count, room])]
         encoder = device.wgpu_device.create_command_encoder()
-        compute = encoder.begin_compute_pass()
-        compute.set_pipeline(pipeline)
-        compute.set_bind_group(0, device.bind_groups.group(layout, list(enumerate(bound)), keep=False))
-        limit = device.capabilities.limits["max-compute-workgroups-per-dimension"]
-        compute.dispatch_workgroups(*grid_of(-(-words // GATHER_WORKGROUP), limit))
-        compute.end()
+        workgroups = -(-words // GATHER_WORKGROUP)
+        values = {"workgroup_size": GATHER_WORKGROUP, "unit": unit}
+        record_beside(device, encoder, "gather.wgsl", bound, workgroups, len(leaf), **values)
         device.wgpu_device.queue.submit([encoder.finish()])
     return room

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuscan.backends import webgpu
 from gpuscan.kernels import STATE_HEADER_WORDS, STATUS_WORD, WIDTH_WORD
+from gpuscan.planning import grid_of
 
 if TYPE_CHECKING:
     import wgpu
@@ -251,9 +252,9 @@ def record(
             compute.dispatch_workgroups(*stage.grid)
 
     if profiling:
-        batch = device.profiles.batch(plan)
+        batch = device.profiles.batch([stage.name for stage in plan.stages], plan.strategy, plan.length)
         for stage in plan.stages:  # a pass for each, since timestamps are of passes
-            compute = encoder.begin_compute_pass(timestamp_writes=batch.writes(stage))
+            compute = encoder.begin_compute_pass(timestamp_writes=batch.writes(stage.name))
             dispatch(compute, stage)
             compute.end()
         batch.resolve(encoder)
@@ -263,6 +264,40 @@ def record(
             dispatch(compute, stage)
         compute.end()
     return Run(plan, state, epoch)
+
+
+def record_beside(
+    device: Device,
+    encoder: wgpu.GPUCommandEncoder,
+    template: str,
+    bound: Sequence[Binding],
+    workgroups: int,
+    elements: int,
+    **values: Any,
+) -> None:
+    """Record a stage that stands beside the scan's, of a template that binds these buffers in order.
+
+    Args:
+        device: of the encoder.
+        encoder: with no pass open.
+        template: of shaders/, rendered with `values`.
+        bound: the buffers.
+        workgroups: how many are needed; the grid may have a few more.
+        elements: that the stage works on.
+        values: what the template asks for.
+    """
+    pipeline, layout = device.stage(template, **values)
+    name = template.removesuffix(".wgsl")
+    batch = device.profiles.batch([name], "", elements) if device.profiles.active else None
+    compute = encoder.begin_compute_pass(timestamp_writes=batch and batch.writes(name))
+    compute.set_pipeline(pipeline)
+    compute.set_bind_group(0, device.bind_groups.group(layout, list(enumerate(bound)), keep=False))
+    compute.dispatch_workgroups(
+        *grid_of(workgroups, device.capabilities.limits["max-compute-workgroups-per-dimension"])
+    )
+    compute.end()
+    if batch is not None:
+        batch.resolve(encoder)
 
 
 @dataclass(frozen=True)
@@ -289,11 +324,7 @@ def record_length(
         data=CALL.pack(*words), usage=usage.STORAGE | usage.UNIFORM | usage.INDIRECT
     )
     most = device.capabilities.limits["max-compute-workgroups-per-dimension"]
-    pipeline, layout = device.stage("length.wgsl", tile_size=plan.tile.tile_size, most_workgroups=most)
-    bound = [(0, Binding(length.buffer, start, length.offset + 4 - start)), (1, Binding(call))]
-    compute = encoder.begin_compute_pass()
-    compute.set_pipeline(pipeline)
-    compute.set_bind_group(0, device.bind_groups.group(layout, bound, keep=False))
-    compute.dispatch_workgroups(1)
-    compute.end()
+    bound = [Binding(length.buffer, start, length.offset + 4 - start), Binding(call)]
+    values = {"tile_size": plan.tile.tile_size, "most_workgroups": most}
+    record_beside(device, encoder, "length.wgsl", bound, 1, 1, **values)
     return Binding(call)

@@ -9,9 +9,8 @@ import numpy as np
 from gpuscan.arrays import Array
 from gpuscan.elements import scalar_of
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.execution import Binding
+from gpuscan.execution import Binding, record_beside
 from gpuscan.memory import ALIGNMENT
-from gpuscan.planning import grid_of
 from gpuscan.transfer import padded
 
 if TYPE_CHECKING:
@@ -40,20 +39,15 @@ def mark(device: Device, heads: Heads) -> Array:
     marks = device.empty(words, np.uint32)
     by_keys = heads.offsets is None
     count = words if by_keys else len(given) - 1
-    kind = {"scalar": scalar_of(source.dtype)} if by_keys else {}
-    name = "mark_keys.wgsl" if by_keys else "mark_segments.wgsl"
-    pipeline, layout = device.stage(name, workgroup_size=WORKGROUP_SIZE, **kind)
     row = device.uniform(np.array([heads.length, count, heads.reverse, 0], np.uint32).tobytes())
     parts = [row, *(Binding(a.buffer, a.offset, padded(a.nbytes, ALIGNMENT), ours=a.ours) for a in (source, marks))]
     encoder = device.wgpu_device.create_command_encoder()
+    kind = {"scalar": scalar_of(source.dtype)} if by_keys else {}
     if not by_keys:
         encoder.clear_buffer(marks.buffer, 0, padded(marks.nbytes))
-    compute = encoder.begin_compute_pass()
-    compute.set_pipeline(pipeline)
-    compute.set_bind_group(0, device.bind_groups.group(layout, list(enumerate(parts)), keep=False))
-    limit = device.capabilities.limits["max-compute-workgroups-per-dimension"]
-    compute.dispatch_workgroups(*grid_of(max(1, -(-count // WORKGROUP_SIZE)), limit))
-    compute.end()
+    name = "mark_keys.wgsl" if by_keys else "mark_segments.wgsl"
+    workgroups = max(1, -(-count // WORKGROUP_SIZE))
+    record_beside(device, encoder, name, parts, workgroups, heads.length, workgroup_size=WORKGROUP_SIZE, **kind)
     device.wgpu_device.queue.submit([encoder.finish()])
     return marks
 

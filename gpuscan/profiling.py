@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.device import Device
-    from gpuscan.planning import ScanPlan, Stage
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,9 @@ class Span:
     """One dispatch.
 
     Attributes:
-        stage: the stage's name: ``"scan"``, ``"reduce"``, ``"scan_totals"`` or ``"carry"``.
-        strategy: of the plan that it belongs to.
+        stage: the stage's name: ``"scan"``, ``"reduce"``, ``"scan_totals"``, ``"carry"``, or of a stage beside the
+            scan's ``"mark_segments"``, ``"mark_keys"`` or ``"gather"``.
+        strategy: of the plan that it belongs to; ``""`` beside the scan.
         elements: that the dispatch works on.
         gpu_seconds: how long it took; None where the adapter has no timestamps.
         begin: GPU time at which it began, in seconds from an unknown origin; None without timestamps.
@@ -38,24 +39,24 @@ class Span:
 class Batch:
     """The stages of one recorded run, and where their timestamps come to lie."""
 
-    def __init__(self, device: Device, plan: ScanPlan) -> None:
+    def __init__(self, device: Device, stages: Sequence[str], strategy: str, elements: int) -> None:
         usage = webgpu().BufferUsage
-        self._device, self._plan = device, plan
+        self._device, self._stages, self._strategy, self._elements = device, stages, strategy, elements
         self._queries: wgpu.GPUQuerySet | None = None
         self._spans: list[Span] | None = None
         self._lock = threading.Lock()
         if device.capabilities.timestamps:
-            count = 2 * len(plan.stages)
+            count = 2 * len(stages)
             wgpu_device = device.wgpu_device
             self._queries = wgpu_device.create_query_set(type="timestamp", count=count)
             self._resolved = wgpu_device.create_buffer(size=8 * count, usage=usage.QUERY_RESOLVE | usage.COPY_SRC)
             self._readable = wgpu_device.create_buffer(size=8 * count, usage=usage.MAP_READ | usage.COPY_DST)
 
-    def writes(self, stage: Stage) -> dict[str, Any] | None:
+    def writes(self, stage: str) -> dict[str, Any] | None:
         """WebGPU's `timestampWrites` of the pass that the stage has to itself."""
         if self._queries is None:
             return None
-        number = 2 * self._plan.stages.index(stage)
+        number = 2 * self._stages.index(stage)
         return {
             "query_set": self._queries,
             "beginning_of_pass_write_index": number,
@@ -65,7 +66,7 @@ class Batch:
     def resolve(self, encoder: wgpu.GPUCommandEncoder) -> None:
         """Record, behind the stages, the copy of their timestamps."""
         if self._queries is not None:
-            count = 2 * len(self._plan.stages)
+            count = 2 * len(self._stages)
             encoder.resolve_query_set(self._queries, 0, count, self._resolved, 0)
             encoder.copy_buffer_to_buffer(self._resolved, 0, self._readable, 0, 8 * count)
 
@@ -77,17 +78,17 @@ class Batch:
             return self._spans
 
     def _read(self) -> list[Span]:
-        plan, ticks = self._plan, [None] * 2 * len(self._plan.stages)
+        ticks = [None] * 2 * len(self._stages)
         if self._queries is not None:
             self._readable.map_sync(webgpu().MapMode.READ)
             ticks = list(struct.unpack(f"<{len(ticks)}Q", self._readable.read_mapped(copy=True)))
             self._readable.unmap()
         tick = self._device.capabilities.timestamp_period * 1e-9
         spans = []
-        for stage, begin, end in zip(plan.stages, ticks[::2], ticks[1::2], strict=True):
+        for stage, begin, end in zip(self._stages, ticks[::2], ticks[1::2], strict=True):
             seconds = None if begin is None or end is None else (end - begin) * tick
             at = None if begin is None else begin * tick
-            spans.append(Span(stage.name, plan.strategy, plan.length, seconds, at))
+            spans.append(Span(stage, self._strategy, self._elements, seconds, at))
         return spans
 
 
@@ -128,9 +129,9 @@ class Profiles:
     def close(self, profile: Profile) -> None:
         self._open.remove(profile)
 
-    def batch(self, plan: ScanPlan) -> Batch:
+    def batch(self, stages: Sequence[str], strategy: str, elements: int) -> Batch:
         """A batch for a run that is being recorded, given to every open profile."""
-        batch = Batch(self._device, plan)
+        batch = Batch(self._device, stages, strategy, elements)
         for profile in list(self._open):
             profile.batches.append(batch)
         return batch
