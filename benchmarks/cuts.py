@@ -6,44 +6,55 @@ Run:  python benchmarks/cuts.py [--log 26] [--segments 1000000] [--density 0.5] 
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import gpuscan as gs
+from gpuscan import compaction
 from gpuscan.bench.buffers import place, release
 from gpuscan.bench.copying import VECTOR_BYTES, copy_recording
 from gpuscan.bench.timing import GpuTimer
+from gpuscan.deferred import parts
+from gpuscan.execution import record
+from gpuscan.marking import mark
+from gpuscan.planning import Placement
+from gpuscan.problem import Problem, pose
+from gpuscan.runner import planned
 
-WARM_SECONDS = 0.3
-REPEATS = 21
+REPEATS = 9
 
 
-def gpu_seconds(device: gs.Device, call: Callable[[], Any]) -> float:
-    """The median GPU time of a call, over all its stages."""
-    end = time.perf_counter() + WARM_SECONDS
-    while time.perf_counter() < end:
-        call()
-        device.synchronize()
+def beside_seconds(device: gs.Device, call: Callable[[], Any], stage: str) -> float:
+    """The least GPU time of a stage beside the scan's: what a call does on the CPU lets the GPU's clocks fall."""
     taken = []
     for _ in range(REPEATS):
         with device.profile() as profile:
             call()
-        seconds = profile.gpu_seconds
-        if seconds is None:
-            raise SystemExit(f"{device} has no timestamps")
-        taken.append(seconds)
-    return statistics.median(taken)
+        taken += [span.gpu_seconds for span in profile.spans if span.stage == stage]
+    return min(seconds for seconds in taken if seconds is not None)
 
 
-def copy_seconds(device: gs.Device, moved: int) -> float:
+def scan_seconds(timer: GpuTimer, problem: Problem, sources: list[gs.Array], **beside: gs.Array) -> float:
+    """The median GPU time of the problem's scan of arrays on the device."""
+    device = timer.device
+    plan = planned(device, problem, "auto", placement=Placement(), subgroups=True)
+    fields = problem.destination.fields
+    targets = [device.empty((problem.size, *f.shape), f.scalar.dtype) for f in fields]
+    others = dict(zip(beside, parts([*beside.values()]), strict=True))
+
+    def recording(encoder: Any, writes: Any) -> None:
+        record(device, plan, encoder, parts(sources), parts(targets), timestamps=writes, beside=others)
+
+    return timer.seconds(recording)
+
+
+def copy_seconds(timer: GpuTimer, moved: int) -> float:
     """The median GPU time of a copy that reads and writes so many bytes together."""
     half = moved // 2 // VECTOR_BYTES * VECTOR_BYTES
-    buffers = [place(device, None, half), place(device, None, half)]
-    taken = GpuTimer(device).seconds(copy_recording(device, *buffers, half // VECTOR_BYTES))
+    buffers = [place(timer.device, None, half), place(timer.device, None, half)]
+    taken = timer.seconds(copy_recording(timer.device, *buffers, half // VECTOR_BYTES))
     release(buffers)
     return taken
 
@@ -63,6 +74,7 @@ def main() -> None:
     parser.add_argument("--device")
     arguments = parser.parse_args()
     device = gs.Device(arguments.device)
+    timer = GpuTimer(device)
     print(device, device.capabilities.driver)
     rng = np.random.default_rng(0)
     length = 1 << arguments.log
@@ -70,8 +82,8 @@ def main() -> None:
     on_device = device.asarray(x)
 
     moved = 2 * x.nbytes
-    copied = copy_seconds(device, moved)
-    plain = gpu_seconds(device, lambda: gs.scan(on_device))
+    copied = copy_seconds(timer, moved)
+    plain = scan_seconds(timer, posed(x), [on_device])
     report("scan", plain, moved, copied)
     cuts = np.sort(rng.integers(0, length + 1, arguments.segments - 1))
     offsets = np.concatenate([[0], cuts, [length]])
@@ -83,7 +95,10 @@ def main() -> None:
     for name, options in (("segments", {"segments": offsets}), ("keys", {"keys": keys_there})):
         if not np.array_equal(np.asarray(gs.scan(on_device, **options)), wanted):
             raise SystemExit(f"{name}: wrong sums")
-        taken = gpu_seconds(device, lambda options=options: gs.scan(on_device, **options))
+        problem = posed(x, **options)
+        assert problem.heads is not None
+        taken = scan_seconds(timer, problem, [on_device], heads=mark(device, problem.heads))
+        taken += beside_seconds(device, lambda options=options: gs.scan(on_device, **options), f"mark_{name}")
         report(f"{arguments.segments} {name}", taken, moved, copied, f", {taken / plain:.2f} of the scan without")
 
     mask = rng.random(length) < arguments.density
@@ -91,8 +106,14 @@ def main() -> None:
     if not np.array_equal(np.asarray(gs.compact(on_device, mask_there)), x[mask]):
         raise SystemExit("compact: wrong elements")
     moved = x.nbytes + mask.nbytes + 4 * int(np.count_nonzero(mask))
-    taken = gpu_seconds(device, lambda: gs.compact(on_device, mask_there))
-    report(f"compact, density {arguments.density}", taken, moved, copy_seconds(device, moved))
+    problem = compaction.problem_of([compaction.words_of(on_device)], mask_there)
+    taken = scan_seconds(timer, problem, list(problem.leaves), count=device.asarray(np.zeros(1, np.uint32)))
+    report(f"compact, density {arguments.density}", taken, moved, copy_seconds(timer, moved))
+
+
+def posed(x: Any, **options: Any) -> Problem:
+    unused: dict[str, Any] = dict.fromkeys(("initial", "dtype", "before", "after"))
+    return pose(x, "add", axis=0, exclusive=False, reverse=False, **unused, **options)
 
 
 if __name__ == "__main__":

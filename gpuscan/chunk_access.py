@@ -12,6 +12,8 @@ from gpuscan.elements import Field, Scalar
 if TYPE_CHECKING:
     from gpuscan.kernels import BoundArray, Kernel
 
+MOVED = 4  # neighbours that an invocation moves at a time: see shaders/parts/moves.wgsl
+
 
 def load_lines(kernel: Kernel, first: str, previous: str = "") -> list[str]:
     """Statements that load a chunk and name its elements ``e0``, ``e1``, … in logical order.
@@ -24,7 +26,10 @@ def load_lines(kernel: Kernel, first: str, previous: str = "") -> list[str]:
     lines: list[str] = []
     if kernel.moves:
         mask = _chunk(kernel, kernel.sources[0], kernel.source.fields[0], first, lines)
-        return lines + [f"let e{position} = min({value}, 1u);" for position, (value,) in enumerate(mask)]
+        return lines + [
+            f"let e{position} = select(0u, min({value}, 1u), {first} + {position}u < params.length);"
+            for position, (value,) in enumerate(mask)
+        ]
     numbers: list[list[list[str]]] = []  # field, element, number
     for index, (array, field) in enumerate(zip(kernel.sources, kernel.source.fields, strict=True)):
         shift = kernel.shift_of(index)
@@ -96,20 +101,36 @@ def store_lines(kernel: Kernel, index: str) -> list[str]:
     return lines
 
 
-def moved_lines(kernel: Kernel, first: str) -> list[str]:
-    """Statements that load a chunk of what a mask picks from: the mask as ``kept0``, …, the rest as ``r0``, ….
+def moved_lines(kernel: Kernel, first: str, prefix: str) -> list[str]:
+    """Statements that load `MOVED` neighbours of what a mask picks from, as ``{prefix}r0``, ``{prefix}r1``, ….
 
     Args:
         kernel: the shader that is written.
-        first: the place of the chunk's first element in storage.
+        first: the place of the first of them in storage.
+        prefix: of all names.
     """
     lines: list[str] = []
-    fields = zip(kernel.sources, kernel.source.fields, strict=True)
-    (mask, *moved) = (_chunk(kernel, array, field, first, lines) for array, field in fields)
-    for position, (kept,) in enumerate(mask):
-        lines.append(f"let kept{position} = {first} + {position}u < params.length && {kept} != 0u;")
-        values = [numbers[position] for numbers in moved]
-        lines.append(f"let r{position} = {kernel.construct('Result', kernel.destination, values)};")
+    values = []
+    for array, field in zip(kernel.sources[1:], kernel.source.fields[1:], strict=True):
+        width, start = kernel.field_width(field), f"{prefix}{array.name}"
+        count = MOVED * field.storage_bytes // 4 // width
+        words = []
+        for i in range(count):
+            name = f"{start}_{i}"
+            lines.append(f"let {name} = {array.name}[{first} / MOVED * {count}u + {i}u];")
+            words += [name] if width == 1 else [f"{name}.{c}" for c in "xyzw"[:width]]
+        values.append(
+            [
+                [
+                    forms.from_storage(field.scalar, kernel.native_int64, words, place * field.count + i)
+                    for i in range(field.count)
+                ]
+                for place in range(MOVED)
+            ]
+        )
+    for place in range(MOVED):
+        result = kernel.construct("Result", kernel.destination, [numbers[place] for numbers in values])
+        lines.append(f"let {prefix}r{place} = {result};")
     return lines
 
 

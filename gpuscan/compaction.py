@@ -14,6 +14,7 @@ from gpuscan.arrays import Array
 from gpuscan.elements import Structure, element_of
 from gpuscan.execution import record_beside
 from gpuscan.operators import resolve
+from gpuscan.packing import STORAGE_LIMIT
 from gpuscan.problem import Problem, spread
 from gpuscan.reduction import in_form_of
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from gpuscan.device import Device
 
 MOVED_BYTES = (1, 2, 4, 8, 16)  # of an entry that is moved as it is scanned; others are gathered by their indices
+MOVED_WORDS = 4  # of all entries that are moved together
 GATHER_WORKGROUP = 256
 
 
@@ -140,9 +142,9 @@ def pick(device: Device, leaves: list[Array], mask: Array) -> list[Picked]:
     if not len(mask) or not all(entry_bytes(leaf) for leaf in leaves):
         count = device.asarray(np.array([np.count_nonzero(mask.numpy())], np.uint32))
         return [Picked(device, leaf, leaf.dtype, leaf.shape[1:], count) for leaf in leaves]
-    limit = device.capabilities.limits["max-storage-buffers-per-shader-stage"]
-    moved = all(entry_bytes(leaf) in MOVED_BYTES for leaf in leaves) and 2 * len(leaves) + 4 <= limit
-    if moved:
+    sizes = [entry_bytes(leaf) for leaf in leaves]
+    bound = 2 * len(leaves) + 4 <= device.capabilities.limits[STORAGE_LIMIT]
+    if bound and all(size in MOVED_BYTES for size in sizes) and sum(-(-size // 4) for size in sizes) <= MOVED_WORDS:
         rooms = scatter(device, [words_of(leaf) for leaf in leaves], mask, count)
     else:
         indices = device.asarray(np.arange(len(mask), dtype=np.uint32))
@@ -161,28 +163,32 @@ def words_of(leaf: Array) -> Array:
 # ----- On the device
 
 
-def scatter(device: Device, leaves: list[Array], mask: Array, count: Array) -> list[Array]:
-    """Scan the mask, and store what it picks where the sums say; their number goes to `count`."""
-    from gpuscan.deferred import bindable, scan_on_device
-    from gpuscan.faults import guarded
-
-    flags = Array(device, mask.buffer, mask.shape, np.uint8, mask.offset, mask._owner)
+def problem_of(leaves: list[Array], mask: Array) -> Problem:
+    """The scan of the mask that moves what it picks of arrays of words."""
+    flags = Array(mask.device, mask.buffer, mask.shape, np.uint8, mask.offset, mask._owner)
     numbers = Structure("tuple", tuple(range(len(leaves) + 1)), (Structure(),) * (len(leaves) + 1))
-    source = element_of([flags.dtype, *(a.dtype for a in leaves)], numbers, [(), *(a.shape[1:] for a in leaves)])
     moved = replace(numbers, keys=numbers.keys[:-1], children=numbers.children[:-1])
-    problem = Problem(
+    return Problem(
         operator=resolve("add"),
         leaves=(flags, *leaves),  # type: ignore[arg-type]
-        source=source,
+        source=element_of([flags.dtype, *(a.dtype for a in leaves)], numbers, [(), *(a.shape[1:] for a in leaves)]),
         element=element_of([np.dtype(np.uint32)]),
         destination=element_of([a.dtype for a in leaves], moved, [a.shape[1:] for a in leaves]),
         shape=mask.shape,
         axis=0,
         moves=True,
     )
+
+
+def scatter(device: Device, leaves: list[Array], mask: Array, count: Array) -> list[Array]:
+    """Scan the mask, and store what it picks where the sums say; their number goes to `count`."""
+    from gpuscan.deferred import bindable, scan_on_device
+    from gpuscan.faults import guarded
+
+    problem = problem_of(leaves, mask)
     with guarded(device), device.lock:
         targets = [device.empty(a.shape, a.dtype) for a in leaves]
-        sources = [bindable(leaf) for leaf in (flags, *leaves)]
+        sources = [bindable(leaf) for leaf in problem.leaves]  # type: ignore[arg-type]
         scan_on_device(device, problem, "auto", sources, targets, in_place=False, count=count)
     return targets
 

@@ -359,7 +359,8 @@ class Kernel:
 
     def field_width(self, field: Field) -> int:
         """32-bit words that one access to the field's array takes: as many as are allowed and divide a chunk."""
-        return gcd(self.width, self.tile.chunk * field.storage_bytes // 4)
+        moved = self.moves and field is not self.source.fields[0]
+        return gcd(self.width, (chunk_access.MOVED if moved else self.tile.chunk) * field.storage_bytes // 4)
 
     # ----- Expressions of elements
 
@@ -379,24 +380,37 @@ class Kernel:
         return fields[0] if element.single else f"{name}({', '.join(fields)})"
 
     def element_words(self, variable: str) -> list[str]:
+        return self.words_of(self.element, variable)
+
+    def result_words(self, variable: str) -> list[str]:
+        return self.words_of(self.destination, variable)
+
+    def words_of(self, element: Element, variable: str) -> list[str]:
+        """The 32-bit words of the element called `variable`."""
         return [
             word
-            for field, numbers in self.numbers_of(self.element, variable)
+            for field, numbers in self.numbers_of(element, variable)
             for number in numbers
             for word in forms.to_words(field.scalar, self.native_int64, number)
         ]
 
     def element_from_words(self, words: str, offset: str = "") -> str:
-        """The element whose words are ``words[offset + 0]`` and on."""
+        return self.from_words("Element", self.element, words, offset)
+
+    def result_from_words(self, words: str, offset: str = "") -> str:
+        return self.from_words("Result", self.destination, words, offset)
+
+    def from_words(self, name: str, element: Element, words: str, offset: str) -> str:
+        """The element of the WGSL type `name` whose words are ``words[offset + 0]`` and on."""
         numbers, position = [], 0
-        for field in self.element.fields:
+        for field in element.fields:
             parts = []
             for _ in range(field.count):
                 names = [f"{words}[{offset}{position + i}u]" for i in range(field.scalar.words)]
                 parts.append(forms.from_words(field.scalar, self.native_int64, names))
                 position += field.scalar.words
             numbers.append(parts)
-        return self.construct("Element", self.element, numbers)
+        return self.construct(name, element, numbers)
 
     def seed_expression(self) -> str:
         return self.element_from_words("seeds", "at + ")
@@ -440,8 +454,13 @@ class Kernel:
     def store_lines(self, index: str) -> list[str]:
         return chunk_access.store_lines(self, index)
 
-    def moved_lines(self, first: str) -> list[str]:
-        return chunk_access.moved_lines(self, first)
+    def moved_lines(self, first: str, prefix: str) -> list[str]:
+        return chunk_access.moved_lines(self, first, prefix)
+
+    @property
+    def moved_at_once(self) -> int:
+        """Loads of a loop's turn, so that several are under way; compilers of software adapters want small loops."""
+        return 1 if self.software else max(1, 4 // self.destination.words)
 
     def result_lines(self, at: str, result: str) -> list[str]:
         return chunk_access.result_lines(self, at, result)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from gpuscan.device import Device
     from gpuscan.segments import Heads
 
-WORKGROUP_SIZE = 64
-MARKED_AT_ONCE = 32  # elements that one invocation of mark_keys compares
+WORKGROUP_SIZE = 256
+KEYS = 4  # that one invocation of mark_keys compares
 
 
 def mark(device: Device, heads: Heads) -> Array:
@@ -29,7 +29,7 @@ def mark(device: Device, heads: Heads) -> Array:
     if heads.keys is not None and not is_number(heads.keys.dtype):
         return device.asarray(heads.words(0, heads.length))
     limit = device.capabilities.limits["max-storage-buffer-binding-size"]
-    words = -(-heads.length // MARKED_AT_ONCE)
+    words = -(-heads.length // 32)
     given = heads.keys if heads.offsets is None else heads.offsets.astype(np.uint32)
     if max(given.nbytes, 4 * words) > limit:
         return device.asarray(heads.words(0, heads.length))
@@ -46,7 +46,8 @@ def mark(device: Device, heads: Heads) -> Array:
     if not by_keys:
         encoder.clear_buffer(marks.buffer, 0, padded(marks.nbytes))
     name = "mark_keys.wgsl" if by_keys else "mark_segments.wgsl"
-    workgroups = max(1, -(-count // WORKGROUP_SIZE))
+    invocations = -(-heads.length // KEYS) if by_keys else count
+    workgroups = max(1, -(-invocations // WORKGROUP_SIZE))
     record_beside(device, encoder, name, parts, workgroups, heads.length, workgroup_size=WORKGROUP_SIZE, **kind)
     device.wgpu_device.queue.submit([encoder.finish()])
     return marks

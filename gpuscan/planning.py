@@ -21,6 +21,9 @@ FALLBACK_SECONDS = 20e-6  # how long before fallback reduces the late tile itsel
 GPU_WORKGROUP = 256  # invocations
 GPU_STEPS = (1, 2, 4, 8, 12)  # steps that are built for; few, so that few pipelines are
 REGISTER_WORDS = 48  # of payload that one invocation keeps between load and store
+MASK_CHUNK = 16  # elements of a mask, whose bits are kept and not their sums
+MASK_STEPS = (1, 2, 4)
+MOVING_WORDS = 16 + 4  # of workgroup memory for an invocation: elements that are moved, and ranks of its chunks
 ACCESS_WORDS = 4  # 32-bit words in the widest load or store
 TILES_WANTED = 512  # a small array is cut finer, so that every compute unit has work
 CPU_FALLBACK_SPINS = 256
@@ -284,27 +287,28 @@ def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -
     A GPU's lanes take short neighbouring chunks in several steps, so that a subgroup reads whole cache lines. A
     software adapter runs an invocation as one serial loop, so that a long chunk and no exchange between lanes is best.
     """
-    chunk = least_chunk(work)
+    chunk = MASK_CHUNK if work.moves else least_chunk(work)
     words = work.item_words
     subgroup_size = capabilities.subgroup_size if subgroups else 0
     limits = capabilities.limits
     most = min(limits["max-compute-invocations-per-workgroup"], limits["max-compute-workgroup-size-x"])
     # Workgroup memory: one item an invocation for scans, and a few more for totals and prefixes.
-    room = limits["max-compute-workgroup-storage-size"] // (4 * words) - 64
+    held = words + (MOVING_WORDS if work.moves else 0)
+    room = limits["max-compute-workgroup-storage-size"] // (4 * held) - 64
     if capabilities.adapter_type == "CPU" or not subgroup_size:
         workgroup = CPU_WORKGROUP if capabilities.adapter_type == "CPU" else GPU_WORKGROUP
-        while chunk * 2 * words <= CPU_CHUNK_WORDS and chunk * workgroup * 2 <= work.length:
+        while chunk * 2 * words <= CPU_CHUNK_WORDS and chunk * workgroup * 2 <= work.length and not work.moves:
             chunk *= 2
         return TileShape(_power_below(min(workgroup, most, max(room, 32))), 0, 1, chunk)
     workgroup = _power_below(min(GPU_WORKGROUP, most, max(room, subgroup_size)))
     workgroup = max(workgroup, subgroup_size)
-    sizes = [f.storage_bytes for f in work.source.fields]
-    widest = max(sizes) if work.moves else min(sizes)
-    while chunk * 2 * widest <= 16 and chunk * 2 * words <= REGISTER_WORDS // 3:
+    while (
+        chunk * 2 * min(f.storage_bytes for f in work.source.fields) <= 16 and chunk * 2 * words <= REGISTER_WORDS // 3
+    ):
         chunk *= 2
     steps = 1
-    for candidate in GPU_STEPS:
-        fits = candidate * chunk * words <= REGISTER_WORDS
+    for candidate in MASK_STEPS if work.moves else GPU_STEPS:
+        fits = work.moves or candidate * chunk * words <= REGISTER_WORDS
         if fits and (candidate == 1 or workgroup * candidate * chunk * TILES_WANTED <= work.length):
             steps = candidate
     return TileShape(workgroup, subgroup_size, steps, chunk)

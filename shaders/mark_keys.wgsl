@@ -1,9 +1,9 @@
-{#- Heads of segments that keys give: each invocation compares the keys of 32 elements, in the order of the scan, each
-    with the one before, and writes one word. Keys differ as NumPy's `!=` has it: a NaN differs from everything, and
-    0.0 equals -0.0.
+{#- Heads of segments that keys give: each invocation compares KEYS neighbouring keys, in the order of the scan, each
+    with the one before; every word is then put together from its invocations' bits. Keys differ as NumPy's `!=` has
+    it: a NaN differs from everything, and 0.0 equals -0.0.
     in:  keys
     out: heads: a bit for each element, in the order of the scan
-    Comes in: scalar, what a key is. -#}
+    Comes in: workgroup_size, scalar, what a key is. -#}
 struct Row {
     length: u32,
     words: u32,  // of heads
@@ -11,6 +11,8 @@ struct Row {
 }
 
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
+const KEYS = 4u;  // that an invocation compares
+const SHARES = 32u / KEYS;  // invocations to a word
 {% set key_words = 1 if scalar.packed else scalar.words %}
 
 @group(0) @binding(0) var<uniform> row: Row;
@@ -55,23 +57,31 @@ fn differ(a: Key, b: Key) -> bool {
 {% endif %}
 }
 
+var<workgroup> shares: array<u32, {{ workgroup_size }}>;
+
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(
     @builtin(local_invocation_index) invocation: u32,
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) grid: vec3<u32>,
 ) {
-    let word = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
-    if (word >= row.words) {
-        return;
-    }
-    let first = word * 32u;
-    var bits = select(0u, 1u, word == 0u);
+    let group = workgroup.x + workgroup.y * grid.x;
+    let first = (group * WORKGROUP_SIZE + invocation) * KEYS;
+    var share = select(0u, 1u, first == 0u);
     var before = key_at(max(first, 1u) - 1u);
-    for (var i = 0u; i < min(32u, row.length - first); i++) {
+    for (var i = 0u; i < KEYS; i++) {
         let key = key_at(first + i);
-        bits |= select(0u, 1u << i, differ(key, before));
+        share |= select(0u, 1u << i, differ(key, before) && first + i < row.length);
         before = key;
     }
-    heads[word] = bits;
+    shares[invocation] = share << (invocation % SHARES * KEYS);
+    workgroupBarrier();
+    let word = group * (WORKGROUP_SIZE / SHARES) + invocation;
+    if (invocation < WORKGROUP_SIZE / SHARES && word < row.words) {
+        var bits = 0u;
+        for (var i = 0u; i < SHARES; i++) {
+            bits |= shares[invocation * SHARES + i];
+        }
+        heads[word] = bits;
+    }
 }

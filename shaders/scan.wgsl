@@ -41,7 +41,8 @@ fn main(
     // 1. Load every chunk, so that all reads are under way together.
     let first = first_of(tile, invocation);
 {% for step in range(kernel.tile.steps) %}
-    let loaded{{ step }} = load_chunk(first{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %});
+{% set at = "first" if step == 0 else "first + " ~ step ~ "u * SUBGROUP_SIZE * CHUNK" %}
+    let loaded{{ step }} = load_chunk({{ at }});
 {% endfor %}
 
     // 2. Scan in registers.
@@ -71,11 +72,21 @@ fn main(
     workgroupBarrier();
 {% endif %}
 
+{% if kernel.moves %}
+{% for step in range(kernel.tile.steps) %}
+    rank_chunk(first - tile * TILE_SIZE{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %}, loaded{{ step }}, join_chunk(led, tile_lead, chunk{{ step }}));
+{% endfor %}
+    workgroupBarrier();
+{% endif %}
+
     // 3. Learn what comes before the tile.
     let prefix = learn_prefix(invocation, tile, aggregate);
     if (!prefix.learned) {
         return;
     }
+{% if kernel.moves %}
+    move_tile(invocation, tile, pick(prefix.known, prefix.item, 0u), aggregate);
+{% else %}
     let lead = pick(prefix.known, pick(led, join(prefix.item, tile_lead), prefix.item), tile_lead);
     let known = prefix.known || led;
 
@@ -103,4 +114,5 @@ fn main(
     store_chunk({{ at }}, join_chunk(known, lead, chunk{{ step }}));
 {% endif %}
 {% endfor %}
+{% endif %}
 }

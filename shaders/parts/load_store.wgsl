@@ -92,23 +92,7 @@ fn load_chunk(index: u32) -> Chunk {
 }
 
 {% if kernel.destinations and kernel.moves %}
-
-@group(0) @binding({{ kernel.count_binding }}) var<storage, read_write> count: array<u32>;
-
-// The chunk's sums say where the elements go that the mask picks; the last sum is their number.
-fn store_chunk(index: u32, sums: Chunk) {
-{% for line in kernel.moved_lines("index") %}
-    {{ line }}
-{% endfor %}
-{% for position in range(kernel.tile.chunk) %}
-    if (kept{{ position }}) {
-        store_result(sums[{{ position }}] - 1u, r{{ position }});
-    }
-    if (index + {{ position + 1 }}u == params.length) {
-        count[0] = sums[{{ position }}];
-    }
-{% endfor %}
-}
+{% include "parts/moves.wgsl" %}
 {% elif kernel.destinations %}
 
 fn store_chunk(index: u32, chunk: Chunk) {

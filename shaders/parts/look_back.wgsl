@@ -40,14 +40,46 @@ fn await_post(at: u32, wanted: bool, found: Post) -> Post {
     return post;
 }
 
+{% if kernel.segmented and kernel.block_in_subgroup %}
+// The lanes that are still waited for. A head cuts off what comes before it, so lanes before the last head that is
+// there need not be: whatever stands for them, the sums after the head are the same.
+fn waited_for(wanted: bool, post: Post) -> u32 {
+    let missing = subgroupBallot(wanted && !post.ready).x;
+    let heads = subgroupBallot(wanted && post.ready && post.item.head != 0u).x;
+    return missing & select(0xffffffffu << (firstLeadingBit(heads) & 31u), 0xffffffffu, heads == 0u);
+}
+
+// Wait, within bounds, for the aggregates of a block from its last head on.
+fn await_aggregates(at: u32, wanted: bool) -> Post {
+    var post = read_post(at);
+    for (var round = 0u; round < params.spin_rounds; round++) {
+        if (waited_for(wanted, post) == 0u || any_lane(given_up())) {
+            break;
+        }
+        for (var spin = 0u; spin < SPINS_PER_ROUND; spin++) {
+            if (waited_for(wanted, post) == 0u) {
+                break;
+            }
+            post = read_post(at);
+        }
+    }
+    return post;
+}
+{% endif %}
+
 // Scan a block's aggregates from its first tile to lane `last`; lane `own_lane` brings its own. Gives NO_TILE, or the
 // first tile whose aggregate did not come in time.
 fn scan_aggregates(invocation: u32, block: u32, last: u32, own_lane: u32, own: Item, sums: ptr<function, Item>) -> u32 {
     let is_own = invocation == own_lane;
     let wanted = (invocation <= last) & !is_own;
     let at = aggregate_of(min(block * BLOCK + invocation, params.tiles - 1u));
+{% if kernel.segmented and kernel.block_in_subgroup %}
+    let post = await_aggregates(at, wanted);
+    let late = countTrailingZeros(waited_for(wanted, post));
+{% else %}
     let post = await_post(at, wanted, read_post(at));
     let late = first_lane_where(invocation, wanted & !post.ready);
+{% endif %}
     *sums = scan_block(invocation, pick(is_own, own, post.item));
     return select(NO_TILE, block * BLOCK + late, late < BLOCK);
 }
@@ -79,6 +111,13 @@ fn look_back(
         write_post(total_of(block), sums);
     }
     var before = block_item(invocation, sums, max(position, 1u) - 1u);
+{% if kernel.segmented and kernel.block_in_subgroup %}
+    if (position > 0u && before.head != 0u) {  // the same in all lanes
+        *prefix = before;
+        *known = true;
+        return NO_TILE;
+    }
+{% endif %}
 
     // P(block): the nearest prefix that is posted, and the totals after it.
 {% if kernel.carried %}
@@ -92,7 +131,12 @@ fn look_back(
         var nearest = NO_LANE;
         for (var window = 0u; window <= block / BLOCK; window++) {
             let seen = end - 1u - min(invocation, end - 1u);
-            nearest = first_lane_where(invocation, (invocation < BLOCK) & ((seen == 0u) | block_prefix.ready));
+{% if kernel.segmented %}
+            let cut = total.ready & (total.item.head != 0u);  // nothing before it matters
+{% else %}
+            let cut = false;
+{% endif %}
+            nearest = first_lane_where(invocation, (invocation < BLOCK) & ((seen == 0u) | block_prefix.ready | cut));
             if (nearest < BLOCK) {
                 break;
             }
