@@ -64,7 +64,7 @@ def scan(
             have other types or more fields than the input.
         after: a function of a combined element, fused into the store; what it gives is the result.
         device: a `gpuscan.Device`, a part of an adapter's summary, or ``"numpy"``; left out, the best adapter.
-        strategy: ``"auto"``, ``"lookback"``, ``"fallback"`` or ``"three_dispatch"``.
+        strategy: ``"auto"``, ``"lookahead"``, ``"lookback"``, ``"fallback"`` or ``"three_dispatch"``.
 
     Returns:
         An array like `x`, or the same bundle of arrays.

@@ -325,6 +325,6 @@ def record_length(
     )
     most = device.capabilities.limits["max-compute-workgroups-per-dimension"]
     bound = [Binding(length.buffer, start, length.offset + 4 - start), Binding(call)]
-    values = {"tile_size": plan.tile.tile_size, "most_workgroups": most}
+    values = {"tile_size": plan.tile.tile_size, "most_workgroups": most, "workgroups_beside": plan.workgroups_beside}
     record_beside(device, encoder, "length.wgsl", bound, 1, 1, **values)
     return Binding(call)

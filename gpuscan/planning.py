@@ -145,6 +145,11 @@ class ScanPlan:
         return self.strategy != "three_dispatch"
 
     @property
+    def workgroups_beside(self) -> int:
+        """Workgroups that scan no tile: look-ahead's first."""
+        return 1 if self.strategy == "lookahead" else 0
+
+    @property
     def reports(self) -> bool:
         """Whether a run can fail, of which its report tells: wait in vain, or see another subgroup size."""
         return self.posts or self.tile.subgroup_size > 0
@@ -157,7 +162,8 @@ class ScanPlan:
             items = self.tiles * self.tile.width * (4 if self.posts else 1)
             return 4 * (STATE_HEADER_WORDS + items * words)
         blocks = -(-self.tiles // self.tile.block)
-        items = 2 * self.tile.block * (blocks + 2 * -(-blocks // self.tile.block)) if self.posts else self.tiles
+        posts = 2 * blocks if self.strategy == "lookahead" else blocks + 2 * -(-blocks // self.tile.block)
+        items = 2 * self.tile.block * posts if self.posts else self.tiles
         return 4 * (STATE_HEADER_WORDS + items * words)
 
 
@@ -196,6 +202,8 @@ def plan_scan(
         work = replace(work, inner=1)  # for rows that were brought together
     if tile is None:
         tile = tile_shape(work, capabilities, subgroups) if work.inner == 1 else column_tile(work, capabilities)
+    if isinstance(tile, ColumnTile) and strategy == "lookahead":
+        strategy, reason = "lookback", f"{reason}; columns are looked back, each group of them for itself"
     spins_per_round, spin_rounds, pauses = spin_bounds(strategy, capabilities)
     kernel = Kernel(
         stage="scan",
@@ -248,7 +256,7 @@ def plan_scan(
         )
     tiles = max(1, -(-length // tile.tile_size))
     grid = grid_of(tiles, limit)
-    stages = [Stage("scan", kernel, grid)]
+    stages = [Stage("scan", kernel, grid_of(tiles + 1, limit) if strategy == "lookahead" else grid)]
     alone = tiles == 1 and not (work.carried or work.carry_out)  # a tile that needs no prefix
     if strategy == "three_dispatch" and not alone:
         reduce = replace(kernel, stage="reduce", exclusive=False)

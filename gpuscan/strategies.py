@@ -9,7 +9,7 @@ from gpuscan.capabilities import Capabilities
 from gpuscan.errors import StrategyError
 
 STRATEGIES = ("lookahead", "lookback", "fallback", "three_dispatch")
-IMPLEMENTED = ("lookback", "fallback", "three_dispatch")
+IMPLEMENTED = STRATEGIES
 
 # What "auto" takes for a large array: the first that is safe. On a GPU a scan is bound by memory, and the order is
 # that of traffic. A software adapter's workgroups are threads of the system, which may take the core away from one

@@ -1,5 +1,5 @@
 {#- After the single pass over a piece of whole blocks: what comes before the next piece, P(block) ⊕ T(block) of the
-    last block, which its tiles have posted.
+    last block, which its tiles have posted, or the fold of look-ahead.
     in:  the tile state, the carry that came into the piece
     out: carry_out: the carry in plain words -#}
 {% include "parts/header.wgsl" %}
@@ -7,20 +7,21 @@
 {% include "parts/operator.wgsl" %}
 {% include "parts/tile_state.wgsl" %}
 
-{% if kernel.carried %}
-@group(0) @binding({{ kernel.carry_binding }}) var<storage, read> carries: array<u32>;
-{% endif %}
+{% include "parts/carry_in.wgsl" %}
 @group(0) @binding({{ kernel.carry_out_binding }}) var<storage, read_write> carry_out: array<u32>;
 
 @compute @workgroup_size(1)
 fn main() {
+{% if kernel.strategy == "lookahead" %}
+    let carry = read_post(prefix_after(params.tiles - 1u)).item;
+{% else %}
     let block = params.tiles / BLOCK - 1u;
     let total = read_post(total_of(block)).item;
 {% if kernel.carried %}
-    let first = item_from_words(Words({% for word in range(kernel.item_words) %}carries[{{ word }}]{{ ", " if not loop.last }}{% endfor %}));
-    let carry = join(pick(block > 0u, read_post(prefix_of(block)).item, first), total);
+    let carry = join(pick(block > 0u, read_post(prefix_of(block)).item, carry_in()), total);
 {% else %}
     let carry = pick(block > 0u, join(read_post(prefix_of(block)).item, total), total);
+{% endif %}
 {% endif %}
     let words = item_to_words(carry);
 {% for word in range(kernel.item_words) %}

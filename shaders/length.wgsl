@@ -24,9 +24,10 @@ const MOST_WORKGROUPS = {{ most_workgroups }}u;  // along one side of a grid
 fn main() {
     let length = min(given[call.place], call.length);
     let tiles = max(1u, length / TILE_SIZE + select(0u, 1u, length % TILE_SIZE > 0u));
-    let rows = (tiles + MOST_WORKGROUPS - 1u) / MOST_WORKGROUPS;
+    let workgroups = tiles + {{ workgroups_beside }}u;
+    let rows = (workgroups + MOST_WORKGROUPS - 1u) / MOST_WORKGROUPS;
     call.length = length;
     call.tiles = tiles;
     call.row_length = max(1u, length);
-    call.grid = vec3<u32>((tiles + rows - 1u) / rows, rows, 1u);
+    call.grid = vec3<u32>((workgroups + rows - 1u) / rows, rows, 1u);
 }

@@ -1,6 +1,7 @@
 {#- One pass over the array: load a tile, scan it, learn its prefix, store.
     in:  the source, the seeds where there are any, the tile state
     out: the destination
+    strategy lookahead:      the prefix from the first workgroup, which folds all tiles' aggregates
     strategy lookback:       the prefix by decoupled look-back (Merrill & Garland 2016)
     strategy fallback:       the same; a late tile is reduced by whoever waits (Smith, Levien & Owens 2025)
     strategy three_dispatch: the prefix was computed before, by reduce.wgsl and scan_totals.wgsl -#}

@@ -10,13 +10,13 @@ from gpuscan.bench.buffers import gather, place, release
 from gpuscan.bench.inputs import SAMPLES, Inputs
 from gpuscan.bench.measuring import Contender, Unsupported
 from gpuscan.bench.results import COPY
-from gpuscan.bench.timing import GpuTimer
 from gpuscan.planning import grid_of
 from gpuscan.templates import render
 
 if TYPE_CHECKING:
     import wgpu
 
+    from gpuscan.bench.timing import GpuTimer
     from gpuscan.device import Device
 
 WORKGROUP_SIZE = 256

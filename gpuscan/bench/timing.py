@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.backends import webgpu
+from gpuscan.bench.copying import VECTOR_BYTES, copy_recording
 
 if TYPE_CHECKING:
     import wgpu
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from gpuscan.device import Device
 
 WARM_SECONDS = 0.3  # an idle GPU's clocks fall; figures taken cold are up to 2.5 times too slow
+HEAT_BYTES, HEAT_RUNS = 64 << 20, 40  # copies before each batch: short work alone does not raise them
 REPEATS = 20
 LEAST_REPEATS = 3
 BATCH_SECONDS = 1.0  # slow work is repeated less
@@ -41,6 +43,10 @@ class GpuTimer:
         self._gpu = device.wgpu_device
         usage = webgpu().BufferUsage
         self._word = self._gpu.create_buffer(size=4, usage=usage.COPY_SRC)
+        self._heat: Recording | None = None
+        if device.capabilities.adapter_type != "CPU":
+            source, target = (self._gpu.create_buffer(size=HEAT_BYTES, usage=usage.STORAGE) for _ in range(2))
+            self._heat = copy_recording(device, source, target, HEAT_BYTES // VECTOR_BYTES)
         if self.clock == TICKS:
             self._queries = self._gpu.create_query_set(type="timestamp", count=2 * repeats)
             self._ticks = self._gpu.create_buffer(size=16 * repeats, usage=usage.QUERY_RESOLVE | usage.COPY_SRC)
@@ -58,6 +64,9 @@ class GpuTimer:
     def _batch(self, recording: Recording, repeats: int) -> Sequence[float]:
         """Times of so many runs, one after the other, in one submission."""
         encoder = self._gpu.create_command_encoder()
+        if self._heat is not None:
+            for _ in range(HEAT_RUNS):
+                self._heat(encoder, None)
         for i in range(repeats):
             writes = None
             if self.clock == TICKS:

@@ -8,14 +8,7 @@ const NO_TILE = 0xffffffffu;
 const NO_LANE = 0xffffffffu;
 const SPINS_PER_ROUND = {{ kernel.spins_per_round }}u;
 
-{% if kernel.carried %}
-@group(0) @binding({{ kernel.carry_binding }}) var<storage, read> carries: array<u32>;
-
-fn carry_in() -> Item {
-    return item_from_words(Words({% for word in range(kernel.item_words) %}carries[{{ word }}]{{ ", " if not loop.last }}{% endfor %}));
-}
-{% endif %}
-
+{% include "parts/carry_in.wgsl" %}
 {% include "parts/pause.wgsl" %}
 
 // Wait, within bounds, for what this lane wants to see posted.

@@ -8,7 +8,7 @@
 const TICKET = 0u;  // tiles handed out so far
 const STATUS = 1u;  // the epoch of a run that gave up waiting
 const WIDTH = 2u;  // the epoch of a run whose subgroups had another size than planned
-const POSTS = 4u;  // from here on: an aggregate for each tile, a total and a prefix for each block
+const POSTS = 4u;  // from here on: an aggregate for each tile, then {{ "each tile's prefix" if kernel.strategy == "lookahead" else "a total and a prefix for each block" }}
 const POST_WORDS = {{ 2 * kernel.item_words }}u;
 const POST_STRIDE = {{ kernel.post_stride }}u;  // from one word of a post to the next
 
@@ -27,6 +27,12 @@ fn aggregate_of(tile: u32) -> u32 {
     return place_of_post(tile);
 }
 
+{% if kernel.strategy == "lookahead" %}
+// What comes before the next tile.
+fn prefix_after(tile: u32) -> u32 {
+    return place_of_post(blocks_of(params.tiles) * BLOCK + tile);
+}
+{% else %}
 fn total_of(block: u32) -> u32 {
     return place_of_post(blocks_of(params.tiles) * BLOCK + block);
 }
@@ -35,6 +41,7 @@ fn prefix_of(block: u32) -> u32 {
     let blocks = blocks_of(params.tiles);
     return place_of_post((blocks + blocks_of(blocks)) * BLOCK + block);
 }
+{% endif %}
 
 fn blocks_of(count: u32) -> u32 {
     return (count + BLOCK - 1u) / BLOCK;
