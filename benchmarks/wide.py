@@ -22,7 +22,7 @@ from gpuscan.planning import ScanPlan, plan_scan
 from gpuscan.problem import pose
 from gpuscan.runner import work_of
 
-STRATEGIES = ("lookback", "fallback", "three_dispatch")
+STRATEGIES = ("lookahead", "lookback", "fallback", "three_dispatch")
 DEFAULTS: dict[str, Any] = {"exclusive": False, "reverse": False, "initial": None, "dtype": None, "before": None}
 
 

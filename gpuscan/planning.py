@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 LOOKBACK_SECONDS = 0.2  # how long a tile waits for a post before look-back gives up
 FALLBACK_SECONDS = 20e-6  # how long before fallback reduces the late tile itself
 GPU_WORKGROUP = 256  # invocations
-GPU_STEPS = (1, 2, 4, 8, 12)  # steps that are built for; few, so that few pipelines are
-REGISTER_WORDS = 48  # of payload that one invocation keeps between load and store
+GPU_STEPS = (1, 2, 4, 6, 8, 12)  # steps that are built for; few, so that few pipelines are
+LOOKAHEAD_WORKGROUP, LOOKAHEAD_STEPS = 512, 4  # of single words, where look-ahead runs: it wants many small tiles
+REGISTER_WORDS = 48  # of payload that one invocation keeps between load and store; measured on an H100
+WIDE_REGISTER_WORDS = 64  # of elements of 4 words and more, and of bytes
+LONG_REGISTER_WORDS = 24  # of 64-bit numbers
 MASK_CHUNK = 16  # elements of a mask, whose bits are kept and not their sums
 MASK_STEPS = (1, 2, 4)
 MOVING_WORDS = 16 + 4  # of workgroup memory for an invocation: elements that are moved, and ranks of its chunks
 ACCESS_WORDS = 4  # 32-bit words in the widest load or store
-TILES_WANTED = 512  # a small array is cut finer, so that every compute unit has work
+TILES_WANTED = 64  # a small array is cut finer, so that every compute unit has work
 CPU_FALLBACK_SPINS = 256
 CPU_LOOKBACK_SPINS = 57_344  # llvmpipe leaves loops after 65,535 turns
 CPU_PAUSES = 48  # divisions between two polls
@@ -310,16 +313,29 @@ def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -
         return TileShape(_power_below(min(workgroup, most, max(room, 32))), 0, 1, chunk)
     workgroup = _power_below(min(GPU_WORKGROUP, most, max(room, subgroup_size)))
     workgroup = max(workgroup, subgroup_size)
+    most_steps = GPU_STEPS[-1]
     while (
         chunk * 2 * min(f.storage_bytes for f in work.source.fields) <= 16 and chunk * 2 * words <= REGISTER_WORDS // 3
     ):
         chunk *= 2
+    single = words == 1 and all(f.storage_bytes == 4 for f in work.source.fields)
+    if single and capabilities.progress_later:
+        large = LOOKAHEAD_WORKGROUP * LOOKAHEAD_STEPS * chunk * TILES_WANTED <= work.length
+        most_steps, workgroup = LOOKAHEAD_STEPS, min(LOOKAHEAD_WORKGROUP, most) if large else workgroup
     steps = 1
     for candidate in MASK_STEPS if work.moves else GPU_STEPS:
-        fits = work.moves or candidate * chunk * words <= REGISTER_WORDS
-        if fits and (candidate == 1 or workgroup * candidate * chunk * TILES_WANTED <= work.length):
+        fits = work.moves or candidate * chunk * words <= register_words(work, chunk)
+        wanted = candidate == 1 or workgroup * candidate * chunk * TILES_WANTED <= work.length
+        if fits and wanted and candidate <= most_steps:
             steps = candidate
     return TileShape(workgroup, subgroup_size, steps, chunk)
+
+
+def register_words(work: Work, chunk: int) -> int:
+    """32-bit words of payload that an invocation keeps of such elements."""
+    if any(f.scalar.bits == 64 and f.scalar.kind != "complex" for f in work.element.fields):
+        return LONG_REGISTER_WORDS
+    return WIDE_REGISTER_WORDS if work.item_words >= 4 or chunk >= 16 else REGISTER_WORDS
 
 
 def least_chunk(work: Work) -> int:
