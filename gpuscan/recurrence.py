@@ -115,6 +115,20 @@ def linear_recurrence_vjp(
         >>> grad_a
         array([0. , 1.5, 1.5], dtype=float32)
     """
+    return gradients(a, h, grad_h, axis=axis, initial=initial, reverse=reverse)
+
+
+def gradients(
+    a: Any,
+    h: Any,
+    grad_h: Any,
+    *,
+    axis: int,
+    initial: Any,
+    reverse: bool,
+    device: Device | str | None = None,
+) -> tuple[Any, Any, Any]:
+    """The same on a device of choice."""
     a, h = _arrays("a", a, "h", h)
     a, grad_h = _arrays("a", a, "grad_h", grad_h)
     if len({a.dtype, h.dtype, grad_h.dtype}) > 1:
@@ -154,13 +168,14 @@ def linear_recurrence_vjp(
 
         grad_a, grad_b = scan_arrays(problem, None, None, "auto")
     else:
-        grad_a, grad_b = _gradient_arrays(problem, start)
+        grad_a, grad_b = _gradient_arrays(problem, start, resolve_device(device))
     return grad_a, grad_b, None if start is None else _gradient_of_start(a, grad_b, axis, reverse)
 
 
-def _gradient_arrays(problem: Problem, start: np.ndarray[Any, Any] | None) -> list[np.ndarray[Any, Any]]:
+def _gradient_arrays(
+    problem: Problem, start: np.ndarray[Any, Any] | None, device: Device | None
+) -> list[np.ndarray[Any, Any]]:
     results = [np.empty(problem.shape, field.scalar.dtype) for field in problem.destination.fields]
-    device = resolve_device(None)
     if problem.size == 0:
         return results
     if device is not None:

@@ -105,12 +105,13 @@ def test_chunks_fill_whole_words() -> None:
 
 
 def test_large_arrays_get_large_tiles_on_a_gpu() -> None:
-    steps = [tile_shape(work(row_length=2**log), capabilities()).steps for log in (10, 20, 22, 25, 28)]
-    assert steps == sorted(steps)
-    assert steps[0] == 1
-    assert steps[-1] > 4
-    tile = tile_shape(work(row_length=2**28), capabilities())
-    assert (tile.subgroup_size, tile.chunk) == (32, 4)  # sixteen bytes a lane, neighbours side by side
+    for adapter in (capabilities(progress_later=True), capabilities(progress_later=False)):
+        tiles = [tile_shape(work(row_length=2**log), adapter) for log in (10, 16, 18, 20, 22, 25, 28)]
+        sizes = [tile.tile_size for tile in tiles]
+        assert sizes == sorted(sizes)
+        assert tiles[0].steps == 1
+        assert sizes[-1] >= 8192
+        assert (tiles[-1].subgroup_size, tiles[-1].chunk) == (32, 4)  # sixteen bytes a lane, neighbours side by side
 
 
 def test_software_adapters_get_long_chunks_and_no_subgroups() -> None:

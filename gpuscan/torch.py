@@ -1,0 +1,115 @@
+"""Linear recurrences in PyTorch's automatic differentiation: needs ``pip install gpuscan[torch]``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from gpuscan import recurrence
+from gpuscan.api import resolve_device
+
+__all__ = ["linear_recurrence"]
+
+
+class _LinearRecurrence(torch.autograd.Function):
+    """The recurrence and its gradient, each one scan over the tensors' memory."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Any, b: Any, initial: Any, axis: int, reverse: bool) -> Any:
+        states = _states(_array(a), _array(b), axis, None if initial is None else _array(initial), reverse)
+        h = _tensor(states, b)
+        ctx.save_for_backward(a, h, initial)
+        ctx.axis, ctx.reverse = axis, reverse
+        return h
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad_h: Any) -> Any:
+        a, h, initial = ctx.saved_tensors
+        start = None if initial is None else _array(initial)
+        grads = _gradients(_array(a), _array(h), _array(grad_h), ctx.axis, start, ctx.reverse)
+        grad_a, grad_b, grad_start = (None if grad is None else _tensor(grad, a) for grad in grads)
+        if grad_start is not None:
+            grad_start = grad_start.sum_to_size(initial.shape)
+        return grad_a, grad_b, grad_start, None, None
+
+
+def linear_recurrence(a: Any, b: Any, *, axis: int = -1, initial: Any = None, reverse: bool = False) -> Any:
+    """`gpuscan.linear_recurrence` of CPU tensors: ``h[t] = a[t] * h[t-1] + b[t]``, with gradients.
+
+    Both passes run on gpuscan's default device: one scan forward, one backward. float64 runs there if it has 64-bit
+    floats, else on the CPU.
+
+    Args:
+        a: the gates.
+        b: the inputs, of the gates' shape and dtype.
+        axis: the axis that t counts along.
+        initial: the state before the first, a tensor that broadcasts to the other axes.
+        reverse: run from the end.
+
+    Returns:
+        The states: a tensor of the shape of `b`.
+
+    Raises:
+        TypeError: an argument is no tensor, or their dtypes differ.
+        ValueError: a tensor is not on the CPU, or the shapes do not fit.
+
+    Example:
+        >>> import torch
+        >>> import gpuscan.torch
+        >>> a = torch.full((3,), 0.5, requires_grad=True)
+        >>> h = gpuscan.torch.linear_recurrence(a, torch.ones(3))
+        >>> h.sum().backward()
+        >>> a.grad
+        tensor([0.0000, 1.5000, 1.5000])
+    """
+    for name, tensor in (("a", a), ("b", b), ("initial", initial)):
+        if tensor is None and name == "initial":
+            continue
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}; pass torch.as_tensor({name})")
+        if tensor.device.type != "cpu":
+            raise ValueError(f"{name} lies on {tensor.device}; gpuscan takes CPU tensors. Pass {name}.cpu()")
+        if tensor.dtype != a.dtype:
+            raise TypeError(f"{name} has dtype {tensor.dtype}, a has {a.dtype}; all must agree. Pass .to({a.dtype})")
+    return _LinearRecurrence.apply(a, b, initial, axis, reverse)
+
+
+# ----- The scans, on the device that has the dtype
+
+
+def _on_cpu(dtype: Any) -> bool:
+    device = resolve_device(None)
+    return device is None or (dtype == np.float64 and not device.capabilities.float64)
+
+
+def _states(a: Any, b: Any, axis: int, initial: Any, reverse: bool) -> Any:
+    where = "numpy" if _on_cpu(a.dtype) else None
+    return recurrence.linear_recurrence(a, b, axis=axis, initial=initial, reverse=reverse, device=where)
+
+
+def _gradients(a: Any, h: Any, grad_h: Any, axis: int, initial: Any, reverse: bool) -> Any:
+    where = "numpy" if _on_cpu(a.dtype) else None
+    return recurrence.gradients(a, h, grad_h, axis=axis, initial=initial, reverse=reverse, device=where)
+
+
+# ----- Between tensors and arrays
+
+
+def _array(tensor: Any) -> Any:
+    """The tensor's memory as an array; bfloat16, which NumPy does not know, by its bits."""
+    tensor = tensor.detach()
+    if tensor.dtype == torch.bfloat16:
+        import ml_dtypes
+
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
+
+
+def _tensor(array: Any, like: Any) -> Any:
+    array = np.ascontiguousarray(array)
+    if like.dtype == torch.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array.reshape(array.shape))
