@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -186,13 +186,17 @@ class Device:
         exclusive: bool = False,
         reverse: bool = False,
         initial: Any = None,
+        segments: Any = None,
+        keys: Any = None,
+        before: Callable[[Any], Any] | None = None,
+        after: Callable[[Any], Any] | None = None,
         strategy: str = "auto",
     ) -> Plan:
         """One kind of scan, compiled once for many calls; the arguments are those of `gpuscan.scan`.
 
         Args:
             shape: the shape of the arrays to come.
-            dtype: their dtype.
+            dtype: their dtype; `before` may map them to another one.
 
         Raises:
             ValueError, TypeError, GpuscanError: as `gpuscan.scan` does for such an array.
@@ -207,7 +211,17 @@ class Device:
         from gpuscan.plans import Plan
 
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        options = {"axis": axis, "exclusive": exclusive, "reverse": reverse, "initial": initial}
+        options = {
+            "axis": axis,
+            "exclusive": exclusive,
+            "reverse": reverse,
+            "initial": initial,
+            "segments": segments,
+            "keys": keys,
+            "dtype": None,
+            "before": before,
+            "after": after,
+        }
         return Plan(self, shape, dtype, op, strategy, options)
 
     def stage(self, template: str, **values: Any) -> tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]:

@@ -14,6 +14,7 @@ from gpuscan.deferred import fits_whole, needs_report, parts, settle
 from gpuscan.errors import GpuscanError, StrategyError
 from gpuscan.execution import Binding, Length, record
 from gpuscan.faults import guarded
+from gpuscan.marking import mark
 from gpuscan.memory import ALIGNMENT
 from gpuscan.packing import STORAGE_LIMIT, binds_too_many
 from gpuscan.planning import Placement, ScanPlan, plan_scan
@@ -50,8 +51,7 @@ class Plan:
         self._options = options
         self._asked = strategy
         stand_in = np.broadcast_to(np.zeros((), self.dtype), shape)
-        given = {"axis": None, "exclusive": False, "reverse": False, "initial": None, "dtype": None} | options
-        self._problem = pose(stand_in, op, before=None, after=None, **given)
+        self._problem = pose(stand_in, op, **options)
         check_dtypes(device, self._problem.source, self._problem.element, self._problem.destination)
         if binds_too_many(device, self._problem):
             raise GpuscanError(
@@ -107,7 +107,7 @@ class Plan:
         with guarded(device), device.lock:
             while True:
                 encoder = device.wgpu_device.create_command_encoder()
-                run = record(device, plan, encoder, parts([array]), parts([result]), self._seeds)
+                run = record(device, plan, encoder, parts([array]), parts([result]), self._seeds, beside=self._beside)
                 device.wgpu_device.queue.submit([encoder.finish()])
                 outcome = settle(device, [run])
                 if outcome == "done":
@@ -127,6 +127,13 @@ class Plan:
             return None
         self._seed_array = self.device.asarray(words)
         return Binding(self._seed_array.buffer, 0, padded(self._seed_array.nbytes, ALIGNMENT), ours=True)
+
+    @cached_property
+    def _beside(self) -> dict[str, Binding]:
+        if self._problem.heads is None:
+            return {}
+        self._marks = mark(self.device, self._problem.heads)
+        return {"heads": parts([self._marks])[0]}
 
     def _planned(self, strategy: str, placement: Placement, *, dynamic: bool = False) -> ScanPlan:
         key = (strategy, placement, dynamic)
@@ -170,7 +177,8 @@ class Plan:
             placement, bound = self._placement(sources, destinations, dynamic=count is not None)
             strategy = self._strategy_for(placement)
             plan = self._planned(strategy, placement, dynamic=count is not None)
-            run = record(device, plan, encoder, bound[: len(sources)], bound[len(sources) :], self._seeds, length=count)
+            sides = bound[: len(sources)], bound[len(sources) :], self._seeds
+            run = record(device, plan, encoder, *sides, length=count, beside=self._beside)
             if plan.posts:
                 device.unchecked.append(run)
 
@@ -217,10 +225,11 @@ class Plan:
     def _length(self, given: Any) -> Length:
         problem = self._problem
         narrow = any(f.storage_bytes % 4 for f in (*problem.source.fields, *problem.destination.fields))
-        if problem.rows != 1 or (problem.reverse and narrow):
+        if problem.segmented or (problem.reverse and narrow):
             raise ValueError(
-                "length= was passed to a plan of several rows, or of a reversed scan of 8- or 16-bit elements; it is "
-                "for 1-D plans, and reversed ones of 32-bit elements or wider. Record a plan of the length itself"
+                "length= was passed to a plan of several rows or segments, or of a reversed scan of 8- or 16-bit "
+                "elements; it is for 1-D plans, and reversed ones of 32-bit elements or wider. Record a plan of the "
+                "length itself"
             )
         buffer, offset = place_of(given)
         if offset % 4 or offset + 4 > buffer.size:
