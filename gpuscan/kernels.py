@@ -242,6 +242,27 @@ class Kernel:
         return not self.subgroups or not self.totals_fit_subgroup or not self.block_in_subgroup
 
     @property
+    def has_bools(self) -> bool:
+        """Whether an item has bools, which do not lie in workgroup memory as they are.
+
+        NVIDIA's compiler puts several to a word there, and writes of neighbours by several subgroups get lost.
+        """
+        return any(field.scalar.kind == "bool" for field in self.element.fields)
+
+    @property
+    def shared_item(self) -> str:
+        """The WGSL type of an item in workgroup memory."""
+        return "Words" if self.has_bools else "Item"
+
+    def to_shared(self, item: str, convert: str = "item_to_words") -> str:
+        """The expression of an item as it lies in workgroup memory."""
+        return f"{convert}({item})" if self.has_bools else item
+
+    def from_shared(self, shared: str, convert: str = "item_from_words") -> str:
+        """The expression of an item that lies in workgroup memory."""
+        return f"{convert}({shared})" if self.has_bools else shared
+
+    @property
     def reduces(self) -> bool:
         return self.stage == "reduce" or self.strategy == "fallback"
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpuscan.capabilities import Capabilities
     from gpuscan.operators import Code
 
-LOOKBACK_SECONDS = 0.2  # how long a tile waits for a post before look-back gives up
+LOOKBACK_SECONDS = 0.5  # how long a tile waits for a post before look-back gives up
 FALLBACK_SECONDS = 20e-6  # how long before fallback reduces the late tile itself
 GPU_WORKGROUP = 256  # invocations
 GPU_STEPS = (1, 2, 4, 6, 8, 12)  # steps that are built for; few, so that few pipelines are

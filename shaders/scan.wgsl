@@ -67,8 +67,8 @@ fn main(
 {% else %}
     let chunk0 = scan_chunk(loaded0);
     _ = scan_invocations(invocation, chunk0[CHUNK - 1u]);
-    let aggregate = scratch[WORKGROUP_SIZE - 1u];
-    let tile_lead = scratch[max(invocation, 1u) - 1u];
+    let aggregate = {{ kernel.from_shared("scratch[WORKGROUP_SIZE - 1u]") }};
+    let tile_lead = {{ kernel.from_shared("scratch[max(invocation, 1u) - 1u]") }};
     let led = invocation > 0u;
     workgroupBarrier();
 {% endif %}

@@ -11,7 +11,7 @@
 {% include "parts/block_lanes.wgsl" %}
 
 const GROUPS = {{ kernel.blocks_at_once }}u;  // blocks that the workgroup scans side by side
-var<workgroup> block_totals: array<Item, GROUPS>;
+var<workgroup> block_totals: array<{{ kernel.shared_item }}, GROUPS>;
 
 {% if kernel.carried %}
 @group(0) @binding({{ kernel.carry_binding }}) var<storage, read> carries: array<u32>;
@@ -41,14 +41,14 @@ fn main(@builtin(local_invocation_index) invocation: u32) {
         let tile = (first + group) * BLOCK + lane;
         let sums = scan_block(lane, read_total(tile));
         if (lane == BLOCK - 1u) {
-            block_totals[group] = sums;
+            block_totals[group] = {{ kernel.to_shared("sums") }};
         }
         workgroupBarrier();
         // Fold the blocks before this one's, left to right.
         var before = carry;
         var before_known = known;
         for (var other = 0u; other < GROUPS; other++) {
-            let total = block_totals[other];
+            let total = {{ kernel.from_shared("block_totals[other]") }};
             if (other < group) {
                 before = pick(before_known, join(before, total), total);
                 before_known = true;

@@ -34,9 +34,9 @@ fn fold_lanes(invocation: u32, known: bool, carry: Item, item: Item, start: u32)
 {% else %}
 {{ shared_scan("scan_block", kernel.tile.block) }}
 fn block_item(invocation: u32, item: Item, lane: u32) -> Item {
-    scratch[invocation] = item;
+    scratch[invocation] = {{ kernel.to_shared("item") }};
     workgroupBarrier();
-    let found = scratch[lane];
+    let found = {{ kernel.from_shared("scratch[lane]") }};
     workgroupBarrier();
     return found;
 }
@@ -67,12 +67,12 @@ fn any_lane(condition: bool) -> bool {
 
 // The items of lanes `start`, `start` - 1, …, 0 after `carry`, from left to right.
 fn fold_lanes(invocation: u32, known: bool, carry: Item, item: Item, start: u32) -> Item {
-    scratch[invocation] = item;
+    scratch[invocation] = {{ kernel.to_shared("item") }};
     workgroupBarrier();
-    let first = scratch[start];
+    let first = {{ kernel.from_shared("scratch[start]") }};
     var folded = pick(known, join(carry, first), first);
     for (var lane = start; lane > 0u; lane--) {
-        folded = join(folded, scratch[lane - 1u]);
+        folded = join(folded, {{ kernel.from_shared("scratch[lane - 1u]") }});
     }
     workgroupBarrier();
     return folded;

@@ -31,3 +31,16 @@ fn strips_of_inner() -> u32 {
 fn chains_of_columns() -> u32 {
     return params.length / (params.row_length * params.inner) * strips_of_inner();
 }
+{% if kernel.has_bools %}
+
+// Bools lie in workgroup memory as words: see kernel.has_bools.
+alias SharedChunk = array<Words, {{ kernel.tile.chunk }}>;
+
+fn chunk_to_shared(chunk: Chunk) -> SharedChunk {
+    return SharedChunk({% for column in range(kernel.tile.chunk) %}item_to_words(chunk[{{ column }}]){{ ", " if not loop.last }}{% endfor %});
+}
+
+fn chunk_from_shared(held: SharedChunk) -> Chunk {
+    return Chunk({% for column in range(kernel.tile.chunk) %}item_from_words(held[{{ column }}]){{ ", " if not loop.last }}{% endfor %});
+}
+{% endif %}

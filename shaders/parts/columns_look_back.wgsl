@@ -123,7 +123,7 @@ fn look_back(tile: u32, lane: u32, prefix: ptr<function, Chunk>) -> u32 {
     return select(chain, NO_TILE, row == tile_row);  // else the loop was left by force
 }
 
-var<workgroup> shared_prefix: array<Chunk, COLUMNS>;
+var<workgroup> shared_prefix: array<{{ "SharedChunk" if kernel.has_bools else "Chunk" }}, COLUMNS>;
 var<workgroup> late_tiles: array<u32, COLUMNS>;
 var<workgroup> shared_late: u32;
 
@@ -144,7 +144,7 @@ fn share_look_back(invocation: u32, tile: u32, aggregate: Chunk) -> u32 {
             write_chunk(post_of(tile, invocation, NEXT_PREFIX), next);
 {% endif %}
         }
-        shared_prefix[invocation] = prefix;
+        shared_prefix[invocation] = {{ kernel.to_shared("prefix", "chunk_to_shared") }};
         late_tiles[invocation] = late;
     }
     workgroupBarrier();

@@ -16,5 +16,5 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Chunk) -> Prefix {
     if (late != NO_TILE && invocation == 0u) {  // the loop was left by force
         report_timeout();
     }
-    return Prefix(late == NO_TILE, tile >= chains_of_columns(), shared_prefix[invocation % COLUMNS]);
+    return Prefix(late == NO_TILE, tile >= chains_of_columns(), {{ kernel.from_shared("shared_prefix[invocation % COLUMNS]", "chunk_from_shared") }});
 }

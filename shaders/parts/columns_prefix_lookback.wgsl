@@ -7,5 +7,5 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Chunk) -> Prefix {
     if (!learned && invocation == 0u) {
         report_timeout();
     }
-    return Prefix(learned, tile >= chains_of_columns(), shared_prefix[invocation % COLUMNS]);
+    return Prefix(learned, tile >= chains_of_columns(), {{ kernel.from_shared("shared_prefix[invocation % COLUMNS]", "chunk_from_shared") }});
 }

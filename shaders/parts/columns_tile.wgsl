@@ -1,7 +1,7 @@
 {#- The scan over a tile's groups of rows, in the fixed order of every stage: down an invocation's rows, then down the
     groups, each left to right. -#}
 // ----- Scan of a tile
-var<workgroup> group_totals: array<Chunk, WORKGROUP_SIZE>;
+var<workgroup> group_totals: array<{{ "SharedChunk" if kernel.has_bools else "Chunk" }}, WORKGROUP_SIZE>;
 
 // What comes before a group in its columns (nothing before the first), and the whole tile.
 struct GroupSums {
@@ -10,13 +10,13 @@ struct GroupSums {
 }
 
 fn scan_groups(lane: u32, group: u32, total: Chunk) -> GroupSums {
-    group_totals[group * COLUMNS + lane] = total;
+    group_totals[group * COLUMNS + lane] = {{ kernel.to_shared("total", "chunk_to_shared") }};
     workgroupBarrier();
-    var lead = group_totals[lane];
+    var lead = {{ kernel.from_shared("group_totals[lane]", "chunk_from_shared") }};
     var aggregate = lead;
     for (var above = 1u; above < GROUPS; above++) {
         lead = pick_chunk(above == group, aggregate, lead);
-        aggregate = join_chunks(aggregate, group_totals[above * COLUMNS + lane]);
+        aggregate = join_chunks(aggregate, {{ kernel.from_shared("group_totals[above * COLUMNS + lane]", "chunk_from_shared") }});
     }
     workgroupBarrier();
     return GroupSums(lead, aggregate);

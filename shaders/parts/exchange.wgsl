@@ -2,7 +2,7 @@
     lanes of a subgroup, word by word, for an element of any width. -#}
 // ----- Items between invocations
 {% if kernel.uses_scratch %}
-var<workgroup> scratch: array<Item, WORKGROUP_SIZE>;
+var<workgroup> scratch: array<{{ kernel.shared_item }}, WORKGROUP_SIZE>;
 {% endif %}
 {% if kernel.subgroups %}
 {% macro shuffle(name, builtin, argument) %}

@@ -90,7 +90,7 @@ fn look_ahead(invocation: u32) {
 }
 
 var<workgroup> shared_learned: u32;
-var<workgroup> shared_prefix: Item;
+var<workgroup> shared_prefix: {{ kernel.shared_item }};
 
 // One invocation waits, within bounds.
 fn await_prefix(tile: u32) -> Post {
@@ -126,17 +126,17 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
         if (tile == 0u) {
             shared_learned = 1u;
 {% if kernel.carried %}
-            shared_prefix = carry_in();
+            shared_prefix = {{ kernel.to_shared("carry_in()") }};
 {% endif %}
         } else {
             let post = await_prefix(tile);
             shared_learned = select(0u, 1u, post.ready);
-            shared_prefix = post.item;
+            shared_prefix = {{ kernel.to_shared("post.item") }};
             if (!post.ready) {
                 report_timeout();
             }
         }
     }
     let learned = workgroupUniformLoad(&shared_learned) != 0u;
-    return Prefix(learned, {{ "true" if kernel.carried else "tile > 0u" }}, shared_prefix);
+    return Prefix(learned, {{ "true" if kernel.carried else "tile > 0u" }}, {{ kernel.from_shared("shared_prefix") }});
 }

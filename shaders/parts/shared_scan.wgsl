@@ -3,15 +3,15 @@
 {% macro shared_scan(name, size) %}
 fn {{ name }}(invocation: u32, own: Item) -> Item {
     var item = own;
-    scratch[invocation] = item;
+    scratch[invocation] = {{ kernel.to_shared("item") }};
     workgroupBarrier();
 {% set ns = namespace(distance=1) %}
 {% for _ in range(20) %}{% if ns.distance < size %}
     if ((invocation >= {{ ns.distance }}u) & (invocation < {{ size }}u)) {
-        item = join(scratch[invocation - {{ ns.distance }}u], item);
+        item = join({{ kernel.from_shared("scratch[invocation - " ~ ns.distance ~ "u]") }}, item);
     }
     workgroupBarrier();
-    scratch[invocation] = item;
+    scratch[invocation] = {{ kernel.to_shared("item") }};
     workgroupBarrier();
 {% set ns.distance = ns.distance * 2 %}
 {% endif %}{% endfor %}

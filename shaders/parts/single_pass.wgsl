@@ -6,7 +6,7 @@
 
 var<workgroup> shared_late: u32;  // the tile that the look-back waits for, or NO_TILE
 var<workgroup> shared_known: u32;
-var<workgroup> shared_prefix: Item;
+var<workgroup> shared_prefix: {{ kernel.shared_item }};
 
 // One look back, by the lanes of a block; its outcome for the whole workgroup. Gives NO_TILE or the late tile.
 fn share_look_back(invocation: u32, tile: u32, aggregate: Item) -> u32 {
@@ -28,7 +28,7 @@ fn look_back_and_share(invocation: u32, tile: u32, aggregate: Item) {
     if (invocation == 0u) {
         shared_late = late;
         shared_known = select(0u, 1u, known);
-        shared_prefix = prefix;
+        shared_prefix = {{ kernel.to_shared("prefix") }};
     }
 }
 

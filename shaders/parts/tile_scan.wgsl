@@ -9,7 +9,7 @@
 {{ subgroup_scan("scan_lanes", kernel.tile.subgroup_size) }}
 {% if kernel.tile.subgroups_per_workgroup > 1 %}
 const SUBGROUPS = {{ kernel.tile.subgroups_per_workgroup }}u;  // in a workgroup
-var<workgroup> subgroup_totals: array<Item, {{ kernel.tile.subgroups_per_workgroup + 1 }}>;  // the last one takes what no one reads
+var<workgroup> subgroup_totals: array<{{ kernel.shared_item }}, {{ kernel.tile.subgroups_per_workgroup + 1 }}>;  // the last one takes what no one reads
 {% if kernel.totals_fit_subgroup %}
 {{ subgroup_scan("scan_totals", kernel.tile.subgroups_per_workgroup) }}
 {% else %}
@@ -60,14 +60,14 @@ fn scan_subgroups(invocation: u32, total: Item) -> SubgroupSums {
 {% else %}
     let lane = invocation % SUBGROUP_SIZE;
     let subgroup = invocation / SUBGROUP_SIZE;
-    subgroup_totals[select(SUBGROUPS, subgroup, lane == 0u)] = total;
+    subgroup_totals[select(SUBGROUPS, subgroup, lane == 0u)] = {{ kernel.to_shared("total") }};
     workgroupBarrier();
 {% if kernel.totals_fit_subgroup %}
-    let sums = scan_totals(lane, subgroup_totals[min(lane, SUBGROUPS - 1u)]);
+    let sums = scan_totals(lane, {{ kernel.from_shared("subgroup_totals[min(lane, SUBGROUPS - 1u)]") }});
     return SubgroupSums(item_at(sums, max(subgroup, 1u) - 1u), item_at(sums, SUBGROUPS - 1u));
 {% else %}
-    _ = scan_totals(invocation, subgroup_totals[min(invocation, SUBGROUPS - 1u)]);
-    let sums = SubgroupSums(scratch[max(subgroup, 1u) - 1u], scratch[SUBGROUPS - 1u]);
+    _ = scan_totals(invocation, {{ kernel.from_shared("subgroup_totals[min(invocation, SUBGROUPS - 1u)]") }});
+    let sums = SubgroupSums({{ kernel.from_shared("scratch[max(subgroup, 1u) - 1u]") }}, {{ kernel.from_shared("scratch[SUBGROUPS - 1u]") }});
     workgroupBarrier();
     return sums;
 {% endif %}
@@ -91,7 +91,7 @@ fn reduce_tile(tile: u32, invocation: u32) -> Item {
     return scan_subgroups(invocation, carry).aggregate;
 {% else %}
     _ = scan_invocations(invocation, scan_chunk(load_chunk(first))[CHUNK - 1u]);
-    let aggregate = scratch[WORKGROUP_SIZE - 1u];
+    let aggregate = {{ kernel.from_shared("scratch[WORKGROUP_SIZE - 1u]") }};
     workgroupBarrier();
     return aggregate;
 {% endif %}
