@@ -4,14 +4,18 @@
 
 fn learn_prefix(invocation: u32, tile: u32, aggregate: Chunk) -> Prefix {
     post_columns(invocation, tile, aggregate);
-    var late = share_look_back(invocation, tile, aggregate);
-    while (late != NO_TILE) {  // each turn posts one tile's aggregates more
+    // One call in a loop, since compilers inline all of the look-back wherever it is called.
+    var late = NO_TILE;
+    loop {  // each turn posts one tile's aggregates more
+        late = share_look_back(invocation, tile, aggregate);
+        if (late == NO_TILE) {
+            break;
+        }
         let reduced = reduce_tile(late, invocation);
         if (invocation < COLUMNS) {
             write_chunk(post_of(late, invocation, AGGREGATE), reduced);
         }
         storageBarrier();
-        late = share_look_back(invocation, tile, aggregate);
     }
     if (late != NO_TILE && invocation == 0u) {  // the loop was left by force
         report_timeout();

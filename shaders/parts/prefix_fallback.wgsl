@@ -6,14 +6,18 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
     if (invocation == 0u) {
         post_aggregate(tile, aggregate);
     }
-    var late = share_look_back(invocation, tile, aggregate);
-    while (late != NO_TILE) {  // each turn posts one aggregate more: at most as many turns as tiles
+    // One call in a loop, since compilers inline all of the look-back wherever it is called.
+    var late = NO_TILE;
+    loop {  // each turn posts one aggregate more: at most as many turns as tiles
+        late = share_look_back(invocation, tile, aggregate);
+        if (late == NO_TILE) {
+            break;
+        }
         let reduced = reduce_tile(late, invocation);
         if (invocation == 0u) {
             write_post(aggregate_of(late), reduced);
         }
         storageBarrier();
-        late = share_look_back(invocation, tile, aggregate);
     }
     if (late != NO_TILE && invocation == 0u) {  // the loop was left by force
         report_timeout();
