@@ -22,6 +22,7 @@ from gpuscan.faults import guarded
 from gpuscan.memory import Allocation, BufferPool, MemoryUsage, kept_bytes
 from gpuscan.probe import distrust, probe, wanted_features, wanted_limits
 from gpuscan.profiling import Profile, Profiles
+from gpuscan.room import check_room
 from gpuscan.strategies import STRATEGIES, choose_strategy, unsafe_reason
 from gpuscan.templates import render, render_kernel
 from gpuscan.user_wgsl import user_error
@@ -130,6 +131,7 @@ class Device:
 
         Raises:
             OperatorError: the shader compiler refuses the operator's WGSL.
+            UnsupportedDtypeError: the element has more fields or bytes than fit the device.
         """
         with self.lock:
             found = self._pipelines.get(kernel)
@@ -145,6 +147,7 @@ class Device:
     def _compile(self, kernel: Kernel) -> tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]:
         from gpuscan.execution import PARAMS_BYTES
 
+        check_room(kernel, self.capabilities)
         visible = webgpu().ShaderStage.COMPUTE
         entries: list[dict[str, Any]] = [
             {

@@ -1,0 +1,45 @@
+"""Whether a shader fits a device: its storage buffers and its workgroup memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpuscan.errors import UnsupportedDtypeError
+
+if TYPE_CHECKING:
+    from gpuscan.capabilities import Capabilities
+    from gpuscan.kernels import Kernel
+
+
+def workgroup_bytes(kernel: Kernel) -> int:
+    """Workgroup memory that the items of one workgroup take at least."""
+    tile = kernel.tile
+    if kernel.in_columns:
+        items = tile.workgroup_size * tile.chunk
+    else:
+        items = tile.workgroup_size if kernel.uses_scratch else 0
+        items += tile.subgroups_per_workgroup + 1 if tile.subgroups_per_workgroup > 1 else 0
+    return 4 * kernel.item_words * items
+
+
+def check_room(kernel: Kernel, capabilities: Capabilities) -> None:
+    """Refuse an element of more fields or bytes than the device's shaders can hold.
+
+    Raises:
+        UnsupportedDtypeError: the message says what was asked for, what the device has, and what to do.
+    """
+    buffers, most = len(kernel.bindings), capabilities.limits["max-storage-buffers-per-shader-stage"]
+    if buffers > most:
+        sources, results = len(kernel.source.fields), len(kernel.destination.fields)
+        raise UnsupportedDtypeError(
+            f"a bundle of {sources} arrays in and {results} out was passed, for which the shader binds {buffers} "
+            f"buffers; {capabilities.summary} takes {most}. Stack fields of one dtype into an array with a trailing "
+            'axis, and pass gs.operator(..., element_axes=1) over it; or pass device="numpy"'
+        )
+    needed, room = workgroup_bytes(kernel), capabilities.limits["max-compute-workgroup-storage-size"]
+    if needed > room:
+        raise UnsupportedDtypeError(
+            f"elements of {kernel.element.storage_bytes} bytes were passed, of which a workgroup's {needed} bytes do "
+            f"not fit the {room} bytes of workgroup memory of {capabilities.summary}. Pass smaller elements, or "
+            'device="numpy"'
+        )
