@@ -255,24 +255,27 @@ def operator(
         return lambda decorated: operator(decorated, identity=identity, name=name, element_axes=element_axes)
     if not callable(function) or isinstance(function, (Operator, np.ufunc)):
         raise OperatorError(f"gs.operator takes a Python function of (left, right); got {function!r}")
-    if not isinstance(element_axes, int) or element_axes < 0:
-        raise OperatorError(f"element_axes counts trailing axes, 0 or more; got {element_axes!r}")
+    check_axes(element_axes)
     return Operator(name or _name_of(function), function, identity=identity, element_axes=element_axes)
 
 
-def wgsl_operator(source: str, *, identity: Any = None, name: str | None = None, helpers: str = "") -> Operator:
+def wgsl_operator(
+    source: str, *, identity: Any = None, name: str | None = None, helpers: str = "", element_axes: int = 0
+) -> Operator:
     """An operator from WGSL: ``fn combine(a: Element, b: Element) -> Element``.
 
     ``Element`` is the compute form of one element: ``f32``, ``i32``, ``u32`` or ``bool`` for a number (8- and 16-bit
     ones widened; 64-bit integers are ``i64`` and ``u64`` where the adapter has them, else ``vec2<u32>`` of low and
-    high word), and for a bundle a struct with the fields ``f0``, ``f1``, … or the bundle's own names. Functions,
-    constants and structs of `source` and `helpers` may have any names: they are kept apart from gpuscan's own.
+    high word), with `element_axes` an ``array`` of those, the last axis closest together, and for a bundle a struct
+    with the fields ``f0``, ``f1``, … or the bundle's own names. Functions, constants and structs of `source` and
+    `helpers` may have any names: they are kept apart from gpuscan's own.
 
     Args:
         source: WGSL with the function ``combine``; it must be associative.
         identity: as for `gpuscan.operator`.
         name: what messages call it.
         helpers: WGSL functions that `source` calls.
+        element_axes: how many trailing axes of each array belong to the element.
 
     Returns:
         An `Operator`. It has no Python function, so ``device="numpy"`` does not run it.
@@ -289,7 +292,14 @@ def wgsl_operator(source: str, *, identity: Any = None, name: str | None = None,
     """
     name = name or "combine"
     check_source(name, source, helpers)
-    return Operator(name, None, wgsl=source, helpers=helpers, identity=identity)
+    check_axes(element_axes)
+    return Operator(name, None, wgsl=source, helpers=helpers, identity=identity, element_axes=element_axes)
+
+
+def check_axes(element_axes: Any) -> None:
+    """Raise OperatorError where it is no count of axes."""
+    if not isinstance(element_axes, int) or element_axes < 0:
+        raise OperatorError(f"element_axes counts trailing axes, 0 or more; got {element_axes!r}")
 
 
 # ---- code

@@ -118,7 +118,9 @@ def user_error(operator: Operator | str, compile_message: str, rendered_wgsl: st
                     f"the WGSL of the operator {name!r} does not compile: {_cause(compile_message)}\n"
                     f"  at line {number - start + 1} of its {part}: {_own_words(lines[number - 1].strip())}"
                 )
-    return OperatorError(f"the WGSL of the operator {name!r} does not compile: {compile_message.strip()}")
+    element = re.search(r"^(?:alias|struct) Element\b[^;}]*[;}]", rendered_wgsl, re.MULTILINE)
+    hint = f"; it must be fn combine(a: Element, b: Element) -> Element, with {element.group(0)}" if element else ""
+    return OperatorError(f"the WGSL of the operator {name!r} does not compile{hint}\n{compile_message.strip()}")
 
 
 def _own_words(text: str) -> str:
