@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import wgpu
@@ -188,7 +189,6 @@ def small_float_operations(x: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_16_bit_floats_are_rounded_once(adapter: wgpu.GPUAdapter, name: str) -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes")
     dtype = np.dtype(np.float16 if name == "float16" else ml_dtypes.bfloat16)
     with np.errstate(all="ignore"):
         arrays = tuple(array.astype(dtype) for array in float_pairs())
@@ -205,7 +205,6 @@ def test_16_bit_floats_are_rounded_once(adapter: wgpu.GPUAdapter, name: str) -> 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_astype_of_16_bit_floats_rounds(adapter: wgpu.GPUAdapter, name: str) -> None:
     """To even, subnormals, overflow and NaN included; so does a bit cast."""
-    ml_dtypes = pytest.importorskip("ml_dtypes")
     dtype = np.dtype(np.float16 if name == "float16" else ml_dtypes.bfloat16)
     every = np.arange(1 << 16, dtype=np.uint16).view(dtype).astype(np.float32)
     with np.errstate(all="ignore"):

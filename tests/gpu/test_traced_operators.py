@@ -356,7 +356,8 @@ def test_compile_errors_name_the_users_line(adapter: wgpu.GPUAdapter, source: st
 @pytest.fixture(scope="module")
 def dawn_device() -> Any:
     """A device of Dawn, whose compiler (Tint) is that of browsers, on any Vulkan driver of the machine."""
-    wgpudawn = pytest.importorskip("wgpudawn")
+    import wgpudawn  # a second WebGPU implementation, loaded only where it is tested
+
     os.environ.setdefault("XDG_RUNTIME_DIR", "/tmp")
     return wgpudawn.gpu.request_adapter_sync().request_device_sync()
 
