@@ -14,7 +14,7 @@ import pytest
 import gpuscan
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-PAGES = sorted(CHECKOUT.glob("*.md"))
+PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md")])
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
