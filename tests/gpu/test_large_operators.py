@@ -83,15 +83,15 @@ def shares_compiler(device: Device) -> bool:
 def test_matmul(device: Device, k: int) -> None:
     """Products of k x k matrices modulo 2^32 under every safe strategy: elements of up to 64 bytes.
 
-    A single pass takes llvmpipe 7 s to compile for k = 4, so of its two backends only Vulkan compiles it for k > 2,
-    and by default only the longer one, which has all of the other in it.
+    A single pass takes llvmpipe 7 s to compile for k = 4, so for k > 2 only one of its two backends does, and by
+    default only the longer single pass, which has all of the other in it.
     """
     x = np.random.default_rng(2).integers(0, 2**32, (BLOCKS, k, k), dtype=np.uint32)
     (wanted,) = in_matrices(k, x)
     strategies = strategies_on(device)
     if k > 2 and shares_compiler(device):
         strategies = ["three_dispatch"]
-    elif k > 3 and not NIGHTLY:
+    elif k > 2 and not NIGHTLY:
         strategies = [name for name in strategies if name != "lookback"]
     for strategy in strategies:
         (got,) = runner.run(device, posed(x, "matmul"), strategy, tile=SMALL)
@@ -148,7 +148,7 @@ def test_vectors_of_every_width(device: Device) -> None:
         strategies = strategies_on(device) if width <= 5 else ["three_dispatch"]  # the others take long to compile
         strategy = strategies[width % len(strategies)]
         exclusive, reverse, identity = width % 2 == 0, width % 3 == 0, width % 4 < 2
-        x = vectors(width, "uint32")
+        x = vectors(width, "uint32", 1500 if width <= 5 or width in (8, 16, 17) else 32)  # or a tile
         seed = x[7] if exclusive and not identity else None
         begin = seed if seed is not None else (np.arange(width) == 0) if exclusive else None
         wanted = scanned(x, exclusive=exclusive, reverse=reverse, initial=None if begin is None else (begin,))
@@ -158,7 +158,7 @@ def test_vectors_of_every_width(device: Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16"])
-@pytest.mark.parametrize("width", [2, 3, 5])
+@pytest.mark.parametrize("width", [3, 5])
 def test_vectors_of_packed_numbers(device: Device, dtype: str, width: int) -> None:
     """An element of an odd number of bytes begins anywhere in a word; through the front door, also backwards."""
     x = vectors(width, dtype, 1001)
