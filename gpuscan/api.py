@@ -13,7 +13,8 @@ import numpy as np
 from gpuscan.adapters import ADAPTER_VARIABLE
 from gpuscan.arrays import Array
 from gpuscan.errors import AdapterNotFoundError, StrategyError
-from gpuscan.problem import Problem, fields_of, pose
+from gpuscan.problem import Problem, fields_of, pose, spread
+from gpuscan.records import assembled, own_axes
 from gpuscan.strategies import STRATEGIES
 
 if TYPE_CHECKING:
@@ -205,9 +206,9 @@ def check_out(out: Any, problem: Problem) -> list[np.ndarray[Any, Any]]:
         ValueError: one has another shape.
     """
     if problem.destination.structure.kind == "record":
-        if not isinstance(out, np.ndarray) or out.dtype.names != problem.destination.structure.keys:
+        structure, arrays = spread(out)
+        if not isinstance(out, np.ndarray) or structure != problem.destination.structure:
             raise TypeError(f"out must be a structured array with the fields {problem.destination.structure.keys}")
-        arrays = [out[name] for name in out.dtype.names]
     else:
         arrays = fields_of(out, problem.destination, "out")
     for array, field in zip(arrays, problem.destination.fields, strict=True):
@@ -242,16 +243,7 @@ def deliver(
 
 def bundle(problem: Problem, results: list[np.ndarray[Any, Any]], x: Any) -> Any:
     """The arrays of a result in the form of the user's input."""
-    structure = problem.destination.structure
-    if structure.kind == "record":
-        given = np.asarray(x)
-        fields = zip(structure.keys, problem.destination.fields, strict=True)
-        types = [(name, field.scalar.dtype, field.shape) for name, field in fields]
-        record = np.empty(given.shape, types)
-        for name, result in zip(structure.keys, results, strict=True):
-            record[name] = result
-        return record
-    return structure.unflatten(results)
+    return assembled(problem.destination.structure, results, results[0].ndim - own_axes(x)[0])
 
 
 # ----- Which device

@@ -14,6 +14,7 @@ import numpy as np
 from gpuscan.packing import binds_too_many, packed, unpacked
 from gpuscan.planning import LENGTH_LIMIT, Work, tile_shape
 from gpuscan.problem import Problem, pose
+from gpuscan.records import assembled
 from gpuscan.runner import check_dtypes, retry, seed_words, work_of
 from gpuscan.streaming import Piece, Stream
 from gpuscan.transfer import Bytes, bytes_of, copy
@@ -151,9 +152,8 @@ def scan_in_chunks(
             yield packed(device, problem) if too_many else problem
 
     def in_form(chunk: Chunk) -> Any:
-        return as_given.destination.structure.unflatten(
-            unpacked(as_given, chunk.results) if too_many else chunk.results
-        )
+        results = unpacked(as_given, chunk.results) if too_many else chunk.results
+        return assembled(as_given.destination.structure, results, 1)
 
     waiting: deque[Chunk] = deque()
     conveyor = Conveyor(problems(), waiting)
@@ -185,7 +185,7 @@ def scan_on_cpu(chunks: Iterable[Any], op: Any, options: dict[str, Any]) -> Iter
         problem = posed(chunk, op, options)
         plain = replace(problem, after=None, destination=problem.element)
         rows = [row[0] for row in reference.accumulate(plain)]
-        yield problem.destination.structure.unflatten(mapped_by_after(problem, rows))
+        yield assembled(problem.destination.structure, mapped_by_after(problem, rows), 1)
         if problem.size:
             carry = after_last(plain, [row[-1] for row in rows])
             options = options | {"initial": problem.element.structure.unflatten(carry)}

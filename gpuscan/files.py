@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.problem import Problem, pose
+from gpuscan.records import assembled
 from gpuscan.runner import Progress, watched
 
 STREAMED_BYTES = 64 << 20  # arrays larger than this are scanned from file to file
@@ -59,7 +60,6 @@ def scan_to_file(array: np.ndarray[Any, Any], path: Path, op: Any, progress: Pro
 
 def result_dtype(problem: Problem) -> np.dtype[Any]:
     """The dtype of the result as one array: structured where the input is."""
-    structure, fields = problem.destination.structure, problem.destination.fields
-    if structure.kind == "record":
-        return np.dtype([(k, f.scalar.dtype, f.shape) for k, f in zip(structure.keys, fields, strict=True)])
-    return fields[0].scalar.dtype
+    leaves = [np.empty((0, *field.shape), field.scalar.dtype) for field in problem.destination.fields]
+    dtype: np.dtype[Any] = assembled(problem.destination.structure, leaves, 1).dtype
+    return dtype

@@ -14,6 +14,7 @@ from gpuscan.arrays import Array
 from gpuscan.columns import column_chunk
 from gpuscan.elements import LEAF, Element, Scalar, Structure, element_of, scalar_of
 from gpuscan.operators import Operator, resolve
+from gpuscan.records import own_axes
 from gpuscan.segments import Heads, heads_of
 from gpuscan.tracing import trace_map
 
@@ -135,7 +136,7 @@ def pose(
     if dtype is not None:
         leaves, before = with_dtype(leaves, structure, np.dtype(dtype), before)
     leaves = [leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("=")) for leaf in leaves]
-    shape, trailing = common_shape(leaves, operator)
+    shape, trailing = common_shape(leaves, operator, own_axes(x))
     axis = resolve_axis(axis, shape)
     heads = heads_of(segments, keys, shape, reverse)
     source = element_of([leaf.dtype for leaf in leaves], structure, trailing)
@@ -242,17 +243,22 @@ def _gather(
     return structure, [leaf for _, leaves in spreads for leaf in leaves]
 
 
-def common_shape(leaves: Sequence[Leaf], operator: Operator) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """The shape that all leaves share, and each leaf's trailing axes that belong to the element."""
-    axes = operator.element_axes
-    for leaf in leaves:
+def common_shape(
+    leaves: Sequence[Leaf], operator: Operator, own: Sequence[int]
+) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    """The shape that all leaves share, and each leaf's trailing axes that belong to the element.
+
+    Those are the axes that the operator declares, or that a structured dtype has of its own, whichever are more.
+    """
+    counts = [max(operator.element_axes, axes) for axes in own]
+    for leaf, axes in zip(leaves, counts, strict=True):
         if leaf.ndim < axes + 1:
             extra = f" and {axes} trailing axes of the element" if axes else ""
             raise ValueError(
                 f"an array of shape {leaf.shape} was passed; operator {operator.name!r} needs at least one axis to "
                 f"scan along{extra}. Pass x[np.newaxis] to scan a single element"
             )
-    split = [leaf.ndim - axes for leaf in leaves]
+    split = [leaf.ndim - axes for leaf, axes in zip(leaves, counts, strict=True)]
     shapes = [leaf.shape[:at] for leaf, at in zip(leaves, split, strict=True)]
     if len(set(shapes)) > 1:
         raise ValueError(f"the arrays of a bundle must have one shape; got {', '.join(map(str, shapes))}")

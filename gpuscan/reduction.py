@@ -14,6 +14,7 @@ from gpuscan.errors import GpuscanError
 from gpuscan.operators import resolve
 from gpuscan.packing import binds_too_many, packed, unpacked
 from gpuscan.problem import Problem, pose, spread
+from gpuscan.records import assembled, own_axes
 from gpuscan.transfer import release_pages
 
 if TYPE_CHECKING:
@@ -93,7 +94,9 @@ def posed(x: Any, op: Any, axis: int | None, initial: Any, dtype: Any) -> Proble
         ValueError: the axis has length 0, and there is nothing that it would reduce to.
     """
     operator = resolve(op)
-    if axis is None:
+    if axis is None and any(own_axes(x)) and not isinstance(x, (tuple, dict)):
+        x, axis = np.reshape(x, -1), 0
+    elif axis is None:
         structure, leaves = spread(x)
         x = structure.unflatten([flat(leaf, operator.element_axes) for leaf in leaves])
         axis = 0
@@ -131,14 +134,8 @@ def flat(leaf: Any, element_axes: int) -> Any:
 def in_form_of(x: Any, results: Sequence[Any]) -> Any:
     """The results as the bundle that the input is."""
     structure, _ = spread(x)
-    if structure.kind != "record":
-        return structure.unflatten(results)
-    types = [(name, r.dtype, x.dtype[name].shape) for name, r in zip(structure.keys, results, strict=True)]
-    first, name = results[0], structure.keys[0]
-    record = np.empty(first.shape[: first.ndim - len(x.dtype[name].shape)], types)
-    for name, result in zip(structure.keys, results, strict=True):
-        record[name] = result
-    return record[()]
+    form = assembled(structure, results, results[0].ndim - own_axes(x)[0])
+    return form[()] if isinstance(form, np.ndarray) else form
 
 
 # ----- On the CPU

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscan.elements import LEAF
+from gpuscan.operators import resolve
 from gpuscan.problem import common_shape, resolve_axis, spread
 from tests.oracle import AFFINE, Array, assert_same, posed
 from tests.strategies import arrays
@@ -114,7 +115,7 @@ def test_an_empty_bundle_is_refused() -> None:
 
 
 def test_element_axes_are_split_off() -> None:
-    shape, trailing = common_shape([np.zeros((4, 5, 2, 2))], posed(np.zeros((1, 2, 2), np.float32), "matmul").operator)
+    shape, trailing = common_shape([np.zeros((4, 5, 2, 2))], resolve("matmul"), [0])
     assert (shape, trailing) == ((4, 5), [(2, 2)])
 
 

@@ -1,0 +1,122 @@
+"""Structured arrays: nested ones, fields with axes of their own, through every function that takes bundles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from gpuscan.device import Device
+
+Array = np.ndarray[Any, Any]
+
+MAP = np.dtype([("gain", np.int16, (2, 2)), ("shift", np.int64, 2)])
+NESTED = np.dtype([("moments", [("count", np.uint8), ("total", np.int64)]), ("valid", bool)])
+
+
+def composed(left: Any, right: Any) -> dict[str, Any]:
+    """First the left map ``x -> A x + b``, then the right one."""
+    gain = right["gain"].astype(np.int64)
+    moved = (gain @ left["shift"][..., None])[..., 0]
+    return {"gain": right["gain"] @ left["gain"], "shift": moved + right["shift"]}
+
+
+def pooled(left: Any, right: Any) -> dict[str, Any]:
+    """Sums of nested fields, and whether all is valid."""
+    sums = {name: left["moments"][name] + right["moments"][name] for name in ("count", "total")}
+    return {"moments": sums, "valid": left["valid"] & right["valid"]}
+
+
+def maps(*shape: int) -> Array:
+    rng = np.random.default_rng(0)
+    x = np.zeros(shape, MAP)
+    turns = [[[1, 0], [0, 1]], [[0, -1], [1, 0]], [[0, 1], [1, 0]], [[-1, 0], [0, 1]]]  # which never grow
+    x["gain"] = np.array(turns)[rng.integers(0, 4, shape)]
+    x["shift"] = rng.integers(-(2**40), 2**40, (*shape, 2))
+    return x
+
+
+def moments(*shape: int) -> Array:
+    rng = np.random.default_rng(1)
+    x = np.zeros(shape, NESTED)
+    x["moments"]["count"] = rng.integers(0, 256, shape)
+    x["moments"]["total"] = rng.integers(-(2**60), 2**60, shape)
+    x["valid"] = rng.random(shape) < 0.999
+    return x
+
+
+def accumulated(function: Any, x: Array, axis: int = 0) -> Array:
+    """The scan by its definition, in one structured array."""
+    y = np.moveaxis(x.copy(), axis, 0)
+    for i in range(1, len(y)):
+        put(y[i : i + 1], function(y[i - 1 : i], y[i : i + 1]))
+    return np.moveaxis(y, 0, axis)
+
+
+def put(target: Array, value: Any) -> None:
+    """Write a nested dict of arrays to a structured array."""
+    for name, part in value.items():
+        if isinstance(part, dict):
+            put(target[name], part)
+        else:
+            target[name] = part
+
+
+CASES = [(composed, maps), (pooled, moments)]
+
+
+@pytest.fixture(params=["device", "numpy"])
+def where(request: pytest.FixtureRequest, device: Device) -> Any:
+    """Each adapter, and NumPy."""
+    return device if request.param == "device" else "numpy"
+
+
+@pytest.mark.parametrize(("function", "make"), CASES)
+def test_scans(where: Any, function: Any, make: Any) -> None:
+    """In a row, in rows and in columns, and into `out`: structured arrays of the input's dtype."""
+    x = make(500)
+    got = gs.scan(x, function, device=where)
+    assert got.dtype == x.dtype
+    np.testing.assert_array_equal(got, accumulated(function, x))
+    out = np.zeros_like(x)
+    assert gs.scan(x, function, out=out, device=where) is out
+    np.testing.assert_array_equal(out, got)
+    x = make(6, 35)
+    for axis in (0, 1):
+        np.testing.assert_array_equal(gs.scan(x, function, axis=axis, device=where), accumulated(function, x, axis))
+
+
+@pytest.mark.parametrize(("function", "make"), CASES)
+def test_reductions_and_chunks(where: Any, function: Any, make: Any) -> None:
+    """Of the whole array, of rows, and in chunks."""
+    x = make(6, 35)
+    whole, rows = accumulated(function, x.reshape(-1))[-1], accumulated(function, x, 1)[:, -1]
+    assert gs.reduce(x, function, device=where) == whole
+    np.testing.assert_array_equal(gs.reduce(x, function, axis=1, device=where), rows)
+    chunks = list(gs.scan_chunks([x[0], x[1, :3], x[1, 3:]], function, device=where))
+    assert [chunk.dtype for chunk in chunks] == [x.dtype] * 3
+    np.testing.assert_array_equal(np.concatenate(chunks), accumulated(function, x[:2].reshape(-1)))
+
+
+def test_a_tuple_of_structured_arrays(where: Any) -> None:
+    """Comes back as one."""
+    x = (maps(80), np.arange(80, dtype=np.uint8))
+
+    def both(left: Any, right: Any) -> Any:
+        return composed(left[0], right[0]), left[1] + right[1]
+
+    got = gs.scan(x, both, device=where)
+    np.testing.assert_array_equal(got[0], accumulated(composed, x[0]))
+    np.testing.assert_array_equal(got[1], np.cumsum(x[1], dtype=np.uint8))
+
+
+def test_initial_and_wrong_out(where: Any) -> None:
+    x = maps(50)
+    unit = {"gain": np.eye(2, dtype=np.int16), "shift": np.zeros(2, np.int64)}
+    got = gs.scan(x, composed, exclusive=True, initial=unit, device=where)
+    np.testing.assert_array_equal(got[1:], accumulated(composed, x)[:-1])
+    assert got[0] == np.array([(unit["gain"], unit["shift"])], MAP)[0]
+    with pytest.raises(TypeError, match="out must be a structured array with the fields"):
+        gs.scan(x, composed, out=np.zeros(50, NESTED), device=where)
