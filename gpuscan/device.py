@@ -131,7 +131,7 @@ class Device:
 
         Raises:
             OperatorError: the shader compiler refuses the operator's WGSL.
-            UnsupportedDtypeError: the element has more fields or bytes than fit the device.
+            UnsupportedDtypeError: the element has more bytes than fit the device.
         """
         with self.lock:
             found = self._pipelines.get(kernel)

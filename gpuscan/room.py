@@ -1,4 +1,4 @@
-"""Whether a shader fits a device: its storage buffers and its workgroup memory."""
+"""Whether a shader fits a device: its workgroup memory."""
 
 from __future__ import annotations
 
@@ -23,19 +23,11 @@ def workgroup_bytes(kernel: Kernel) -> int:
 
 
 def check_room(kernel: Kernel, capabilities: Capabilities) -> None:
-    """Refuse an element of more fields or bytes than the device's shaders can hold.
+    """Refuse an element of more bytes than the device's shaders can hold.
 
     Raises:
         UnsupportedDtypeError: the message says what was asked for, what the device has, and what to do.
     """
-    buffers, most = len(kernel.bindings), capabilities.limits["max-storage-buffers-per-shader-stage"]
-    if buffers > most:
-        sources, results = len(kernel.source.fields), len(kernel.destination.fields)
-        raise UnsupportedDtypeError(
-            f"a bundle of {sources} arrays in and {results} out was passed, for which the shader binds {buffers} "
-            f"buffers; {capabilities.summary} takes {most}. Stack fields of one dtype into an array with a trailing "
-            'axis, and pass gs.operator(..., element_axes=1) over it; or pass device="numpy"'
-        )
     needed, room = workgroup_bytes(kernel), capabilities.limits["max-compute-workgroup-storage-size"]
     if needed > room:
         raise UnsupportedDtypeError(

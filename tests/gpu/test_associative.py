@@ -127,8 +127,6 @@ def cases(draw: st.DrawFn, device: Device) -> Case:
     exclusive, initial = draw(st.booleans()), draw(st.booleans())
     if exclusive and law.identity is None:
         initial = True
-    if 2 * len(law.dtypes) + 3 > device.capabilities.limits["max-storage-buffers-per-shader-stage"]:
-        segments = 0  # tile state, fields, seeds and heads do not fit: see gpuscan/room.py
     return Case(
         law,
         draw(st.sampled_from(forms)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -209,37 +208,6 @@ def test_elements_of_any_width_are_planned_in_a_single_pass(strategy: str) -> No
         plan = plan_scan(runner.work_of(device, problem), gpu, choice.strategy, choice.reason)  # type: ignore[arg-type]
         assert [stage.name for stage in plan.stages] == ["scan"], width
         assert (plan.strategy, plan.reason) == (strategy, choice.reason)
-
-
-def small_device(device: Device, **limits: int) -> Device:
-    """The same GPU with lower limits."""
-    import copy
-
-    less = copy.copy(device)
-    capabilities = device.capabilities
-    less.capabilities = replace(capabilities, limits=dict(capabilities.limits) | limits)
-    less._pipelines = type(device._pipelines)()
-    less.plans_kept = type(device.plans_kept)()
-    return less
-
-
-def test_bundles_of_more_fields_than_a_shader_binds(device: Device) -> None:
-    """The error says how many buffers there are and what to do instead, and that works."""
-    less = small_device(device, **{"max-storage-buffers-per-shader-stage": 8})
-    x = words(np.random.default_rng(5), 4, 500)
-    with pytest.raises(gs.UnsupportedDtypeError, match=r"4 arrays in and 4 out.*binds 9.*takes 8.*element_axes"):
-        gs.scan(x, MATRICES, device=less)
-    assert less.pool.usage().bytes_in_use == 0
-    wanted = np.stack(one_by_one(MATRICES.function, x), axis=-1)
-
-    def stacked(left: Array, right: Array) -> Array:
-        sides = ([side[..., i] for i in range(4)] for side in (left, right))
-        return np.stack(MATRICES.function(*sides), axis=-1)
-
-    got = gs.scan(np.stack(x, axis=-1), gs.operator(stacked, element_axes=1), device=less)
-    assert_same(got, wanted)
-    for result, field in zip(gs.scan(x, MATRICES, device="numpy"), one_by_one(MATRICES.function, x), strict=True):
-        assert_same(result, field)
 
 
 def test_elements_wider_than_workgroup_memory(device: Device) -> None:
