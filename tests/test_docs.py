@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import doctest
-import importlib
+import importlib.util
 import inspect
 import pkgutil
 import re
@@ -21,7 +21,8 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 def module_examples() -> list[doctest.DocTest]:
     """The docstrings of gpuscan that hold examples."""
     names = [module.name for module in pkgutil.walk_packages(gpuscan.__path__, "gpuscan.")]
-    modules = [importlib.import_module(name) for name in names if name != "gpuscan.__main__"]
+    left_out = {"gpuscan.__main__", *(["gpuscan.torch"] if importlib.util.find_spec("torch") is None else [])}
+    modules = [importlib.import_module(name) for name in names if name not in left_out]
     tests = [test for module in [gpuscan, *modules] for test in doctest.DocTestFinder().find(module)]
     return [test for test in tests if test.examples]
 
