@@ -36,16 +36,18 @@ fn write_chunk(at: u32, chunk: Chunk) {
 }
 
 fn read_chunk(at: u32) -> ChunkPost {
-    var ready = true;
+    // Whether every half has this run's epoch, without `&&`, which is a branch for each.
+    let tag = params.epoch << 16u;
+    var strange = 0u;
 {% for column in range(kernel.tile.chunk) %}
 {% for word in range(kernel.item_words) %}
 {% set place = 2 * (column * kernel.item_words + word) %}
     let low{{ place }} = {{ peek("at + " ~ place ~ "u * COLUMNS") }};
     let high{{ place }} = {{ peek("at + " ~ (place + 1) ~ "u * COLUMNS") }};
-    ready = ready && (low{{ place }} >> 16u) == params.epoch && (high{{ place }} >> 16u) == params.epoch;
+    strange |= (low{{ place }} ^ tag) | (high{{ place }} ^ tag);
 {% endfor %}
 {% endfor %}
-    return ChunkPost(ready, Chunk(
+    return ChunkPost((strange >> 16u) == 0u, Chunk(
 {% for column in range(kernel.tile.chunk) %}
         item_from_words(Words(
 {% for word in range(kernel.item_words) %}
@@ -95,11 +97,10 @@ fn look_back(tile: u32, lane: u32, prefix: ptr<function, Chunk>) -> u32 {
 {% endfor %}
         row = end - min(end, LOOKS);
 {% for look in range(kernel.looks - 1, -1, -1) %}
-        if (post{{ look }}.ready && end > {{ look }}u) {
-            carry = post{{ look }}.chunk;
-            row = end - {{ look }}u;
-            found = true;
-        }
+        let seen{{ look }} = post{{ look }}.ready & (end > {{ look }}u);
+        carry = pick_chunk(seen{{ look }}, post{{ look }}.chunk, carry);
+        row = select(row, end - {{ look }}u, seen{{ look }});
+        found = found | seen{{ look }};
 {% endfor %}
     }
     if (row == tile_row) {
