@@ -220,7 +220,9 @@ def scan_on_device(
         if outcome == "done":
             return
         retry(device, outcome, runs[0].plan.strategy, strategy)
-        subgroups = subgroups and outcome != "width"
+        if outcome == "width":
+            subgroups = False
+            options.pop("tile", None)  # it counts on subgroups
 
 
 def parts(arrays: Sequence[Array]) -> list[Binding]:
@@ -248,7 +250,7 @@ def record_pieces(
     work = work_of(device, problem)
     chosen, reason = device.strategy(strategy)
     tile = tile_shape(work, capabilities, subgroups)
-    unit = tile.tile_size * tile.block
+    unit = math.lcm(problem.row_length, alignment) if tile.per_row else tile.tile_size * tile.block
     if marks is not None:
         unit = math.lcm(unit, 8 * alignment)
     length = limit // (unit * max(f.storage_bytes for f in fields)) * unit
@@ -258,7 +260,7 @@ def record_pieces(
         count = min(length, problem.size - start)
         last = start + count == problem.size
         plan = plan_scan(
-            replace(work, carried=start > 0, carry_out=not last),
+            work if tile.per_row else replace(work, carried=start > 0, carry_out=not last),
             capabilities,
             chosen,
             reason,

@@ -29,12 +29,14 @@ class TileShape:
         subgroup_size: lanes in a subgroup; 0 to do without subgroup operations.
         steps: chunks that one invocation takes, a subgroup's width apart; 1 without subgroups.
         chunk: neighbouring elements that one invocation takes in a step.
+        per_row: tiles begin and end where rows do; a row is whole chunks, and no more tiles than a block has.
     """
 
     workgroup_size: int
     subgroup_size: int
     steps: int
     chunk: int
+    per_row: bool = False
 
     @property
     def tile_size(self) -> int:
@@ -70,6 +72,7 @@ class ColumnTile:
     subgroup_size = 0
     steps = 1
     block = 1
+    per_row = False
 
     @property
     def workgroup_size(self) -> int:
@@ -119,13 +122,13 @@ class Kernel:
 
     Attributes:
         stage: ``"scan"``, ``"reduce"``, ``"scan_totals"`` or ``"carry"``: the template of that name.
-        strategy: how a tile learns its prefix.
+        strategy: how a tile learns its prefix; ``"alone"`` where it has none, since it holds a whole row.
         source, element, destination: what is loaded, combined, and stored.
         combine, before, after: the operator's code and the maps fused into load and store.
         tile: the tile's shape.
         reverse, exclusive: as the user asked.
         initial: every row's first element is combined with a seed; `seeded` also where an exclusive scan needs one.
-        segmented: the array has several rows, or segments.
+        segmented: items carry a head flag: the array has several rows that share tiles, or segments.
         marked: where segments begin lies in a buffer, a bit for each element.
         ends: of each row only the last result is stored.
         moves: the first source field is a mask, whose sum is scanned; the other fields of the elements that it picks

@@ -29,11 +29,15 @@ MASK_STEPS = (1, 2, 4)
 MOVING_WORDS = 16 + 4  # of workgroup memory for an invocation: elements that are moved, and ranks of its chunks
 ACCESS_WORDS = 4  # 32-bit words in the widest load or store
 TILES_WANTED = 64  # a small array is cut finer, so that every compute unit has work
+LEAST_ROW = 128  # elements; rows that are shorter share tiles
+ROW_WORKGROUP = 512  # invocations, at most, of a tile that ends where a row does
+ROW_USE = 0.75  # of a tile's places, at least, must hold elements where tiles end with rows
 CPU_FALLBACK_SPINS = 256
 CPU_LOOKBACK_SPINS = 57_344  # llvmpipe leaves loops after 65,535 turns
 CPU_PAUSES = 48  # divisions between two polls
 CPU_WORKGROUP = 64
 CPU_CHUNK_WORDS = 64
+CPU_ROW_WORDS = 16, 4  # in a chunk, at least, of tiles that end with rows: of several a row, of one; measured
 LENGTH_LIMIT = 2**31  # elements that 32-bit indices reach with room for a grid's last tiles
 
 
@@ -125,6 +129,7 @@ class ScanPlan:
     Attributes:
         strategy: how a tile learns its prefix.
         reason: why this strategy.
+        posts: tiles post to each other, in tagged words; else totals lie in plain words.
         tile: the tile's shape.
         length, tiles: elements, and tiles that hold them.
         row_length: elements from one row's head to the next's.
@@ -134,6 +139,7 @@ class ScanPlan:
 
     strategy: str
     reason: str
+    posts: bool
     tile: TileShape | ColumnTile
     length: int
     tiles: int
@@ -141,11 +147,6 @@ class ScanPlan:
     stages: tuple[Stage, ...]
     spin_rounds: int
     inner: int = 1
-
-    @property
-    def posts(self) -> bool:
-        """Whether tiles post to each other, in tagged words; else totals lie in plain words."""
-        return self.strategy != "three_dispatch"
 
     @property
     def workgroups_beside(self) -> int:
@@ -205,12 +206,15 @@ def plan_scan(
         work = replace(work, inner=1)  # for rows that were brought together
     if tile is None:
         tile = tile_shape(work, capabilities, subgroups) if work.inner == 1 else column_tile(work, capabilities)
-    if isinstance(tile, ColumnTile) and strategy == "lookahead":
-        strategy, reason = "lookback", f"{reason}; columns are looked back, each group of them for itself"
+    if strategy == "lookahead" and (isinstance(tile, ColumnTile) or tile.per_row):
+        strategy, reason = "lookback", f"{reason}; rows and columns are looked back, each for itself"
+    alone = tile.per_row and work.row_length <= tile.tile_size  # then no tile waits for another
+    if alone:
+        reason = f"{reason}; a tile holds a whole row, so none waits for another"
     spins_per_round, spin_rounds, pauses = spin_bounds(strategy, capabilities)
     kernel = Kernel(
         stage="scan",
-        strategy=strategy,
+        strategy="alone" if alone else strategy,
         source=work.source,
         element=work.element,
         destination=work.destination,
@@ -222,7 +226,7 @@ def plan_scan(
         reverse=work.reverse,
         exclusive=work.exclusive,
         initial=work.initial,
-        segmented=work.segmented,
+        segmented=work.segmented and not tile.per_row,
         marked=work.marked,
         ends=work.ends,
         moves=work.moves,
@@ -249,6 +253,7 @@ def plan_scan(
         return ScanPlan(
             strategy=strategy,
             reason=reason,
+            posts=strategy != "three_dispatch",
             tile=tile,
             length=length,
             tiles=tiles,
@@ -258,10 +263,14 @@ def plan_scan(
             inner=work.inner,
         )
     tiles = max(1, -(-length // tile.tile_size))
+    if tile.per_row:
+        tiles = length // work.row_length * -(-work.row_length // tile.tile_size)
     grid = grid_of(tiles, limit)
     stages = [Stage("scan", kernel, grid_of(tiles + 1, limit) if strategy == "lookahead" else grid)]
-    alone = tiles == 1 and not (work.carried or work.carry_out)  # a tile that needs no prefix
-    if strategy == "three_dispatch" and not alone:
+    alone = alone or (tiles == 1 and not (work.carried or work.carry_out))
+    if strategy == "three_dispatch" and tile.per_row and not alone:
+        stages = [Stage("reduce", replace(kernel, stage="reduce", exclusive=False), grid), *stages]
+    elif strategy == "three_dispatch" and not alone:
         reduce = replace(kernel, stage="reduce", exclusive=False)
         totals = replace(kernel, stage="scan_totals", exclusive=False, initial=False)
         stages = [Stage("reduce", reduce, grid), Stage("scan_totals", totals, (1, 1, 1)), stages[0]]
@@ -270,6 +279,7 @@ def plan_scan(
     return ScanPlan(
         strategy=strategy,
         reason=reason,
+        posts=kernel.strategy not in ("three_dispatch", "alone"),
         tile=tile,
         length=length,
         tiles=tiles,
@@ -298,6 +308,10 @@ def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -
     A GPU's lanes take short neighbouring chunks in several steps, so that a subgroup reads whole cache lines. A
     software adapter runs an invocation as one serial loop, so that a long chunk and no exchange between lanes is best.
     """
+    if work.rows > 1 and not work.marked:  # both or none, since a stream may have to go on without subgroups
+        in_rows = [row_tile(work, capabilities, with_subgroups) for with_subgroups in (subgroups, False)]
+        if in_rows[0] is not None and in_rows[1] is not None:
+            return in_rows[0]
     chunk = MASK_CHUNK if work.moves else least_chunk(work)
     words = work.item_words
     subgroup_size = capabilities.subgroup_size if subgroups else 0
@@ -329,6 +343,51 @@ def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -
         if fits and wanted and candidate <= most_steps:
             steps = candidate
     return TileShape(workgroup, subgroup_size, steps, chunk)
+
+
+def row_tile(work: Work, capabilities: Capabilities, subgroups: bool) -> TileShape | None:
+    """The tile that ends where rows do, or None where such tiles would be half empty, or a row needs too many.
+
+    Items then need no head flag, and a tile that holds a whole row waits for no other.
+    """
+    length, words = work.row_length, work.element.words
+    cpu = capabilities.adapter_type == "CPU"
+    width = capabilities.subgroup_size if subgroups and not cpu else 0
+    limits = capabilities.limits
+    most = min(limits["max-compute-invocations-per-workgroup"], limits["max-compute-workgroup-size-x"], ROW_WORKGROUP)
+    room = limits["max-compute-workgroup-storage-size"] // (4 * words) - 64
+    if length < LEAST_ROW or room < 32:
+        return None
+    sizes = [size for size in (32, 64, 128, 256, 512) if width <= size <= min(most, room)]
+    if not width:
+        sizes = [size for size in sizes if size <= (CPU_WORKGROUP if cpu else GPU_WORKGROUP)]
+    narrowest = min(f.storage_bytes for f in (*work.source.fields, *work.destination.fields))
+    held = CPU_CHUNK_WORDS if cpu else REGISTER_WORDS // 3
+    chunks = [least_chunk(work)]
+    while chunks[-1] * 2 * words <= held and (not width or chunks[-1] * 2 * narrowest <= 16):
+        chunks.append(chunks[-1] * 2)
+    chunks = [chunk for chunk in chunks if length % chunk == 0]
+    shapes = [
+        TileShape(size, width, steps, chunk, per_row=True)
+        for size in sizes
+        for chunk in (chunks[-1:] if width else chunks)
+        for steps in (GPU_STEPS if width else (1,))
+        if steps == 1 or steps * chunk * words <= register_words(work, chunk)
+    ]
+    tiles = {shape: -(-length // shape.tile_size) for shape in shapes}
+    shapes = [shape for shape in shapes if tiles[shape] <= shape.block]
+    use = {shape: length / (tiles[shape] * shape.tile_size) for shape in shapes}
+    shapes = [shape for shape in shapes if use[shape] >= ROW_USE]
+    if cpu:
+        shapes = [shape for shape in shapes if shape.chunk * words >= CPU_ROW_WORDS[tiles[shape] == 1]]
+        return max(shapes, key=lambda shape: (tiles[shape] == 1, shape.chunk, use[shape]), default=None)
+    if not shapes:
+        return None
+    many = [shape for shape in shapes if tiles[shape] * work.rows >= TILES_WANTED]
+    shapes = many or [min(shapes, key=lambda shape: shape.tile_size)]
+    best = max(use[shape] for shape in shapes)
+    full = [shape for shape in shapes if use[shape] >= 0.9 * best]
+    return max(full, key=lambda shape: (tiles[shape] == 1, use[shape] if tiles[shape] == 1 else 0, shape.tile_size))
 
 
 def register_words(work: Work, chunk: int) -> int:

@@ -71,9 +71,11 @@ def accumulate_stages(problem: Problem, shape: TileShape, piece_bytes: int = PIE
         piece_bytes: storage of the elements that are scanned at a time. Pieces are whole blocks of tiles, so their
             size does not change the result.
     """
-    join = Joiner(problem.operator, problem.element, problem.segmented)
     flat = [flattened(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
     outputs = _outputs(problem)
+    if shape.per_row:
+        return accumulate_rows(problem, shape, flat, outputs)
+    join = Joiner(problem.operator, problem.element, problem.segmented)
     block = shape.tile_size * shape.block
     piece = block * max(1, piece_bytes // (block * problem.element.storage_bytes))
     carry: Items | None = None
@@ -86,6 +88,20 @@ def accumulate_stages(problem: Problem, shape: TileShape, piece_bytes: int = PIE
         for output, part in zip(outputs, stored, strict=True):
             flattened(problem, output)[start : start + piece] = part
         carry = last(folded)
+    return outputs
+
+
+def accumulate_rows(problem: Problem, shape: TileShape, flat: list[Array], outputs: list[Array]) -> list[Array]:
+    """The same for tiles that end where rows do: every row is a scan of its own, whose items need no head flag."""
+    join = Joiner(problem.operator, problem.element)
+    for start in range(0, problem.size, problem.row_length):
+        row = slice(start, start + problem.row_length)
+        items = load(problem, [leaf[row] for leaf in flat], start)[: len(problem.element.fields)]
+        sums = scan_tile(join, shape, items)
+        prefixes, _ = scan_totals(join, shape.block, reduce(sums))
+        stored = store(problem, scan(join, sums, prefixes, exclusive=problem.exclusive), start)
+        for output, part in zip(outputs, stored, strict=True):
+            flattened(problem, output)[row] = part
     return outputs
 
 

@@ -1,7 +1,7 @@
 """Arrays of any length, piece by piece: upload, scan and download of successive pieces overlap.
 
 A piece is whole blocks of tiles of the shape that the whole array has, and what comes before it travels in a small
-buffer on the GPU; so the result has the bits of a scan in one piece.
+buffer on the GPU; or it is whole rows, where tiles end where rows do. So the result has the bits of one piece.
 """
 
 from __future__ import annotations
@@ -132,7 +132,10 @@ class Stream:
         self._plans: dict[tuple[bool, bool, int], ScanPlan] = {}
         capabilities = device.capabilities
         shapes = [tile] if tile else [tile_shape(work, capabilities, subgroups) for subgroups in (True, False)]
+        self._by_rows = any(shape.per_row for shape in shapes)
         self.unit = math.lcm(*(shape.tile_size * shape.block for shape in shapes))
+        if self._by_rows:
+            self.unit = work.row_length
         widest = max(f.storage_bytes for f in (*work.source.fields, *work.destination.fields))
         whole = max(work.source.storage_bytes, work.destination.storage_bytes)
         if piece_bytes is None:
@@ -192,7 +195,8 @@ class Stream:
             size = piece.length * work.source.fields[field].storage_bytes
             fill_mapped(buffer, size, lambda memory, field=field: piece.fill(field, memory))  # type: ignore[misc]
             buffer.unmap()
-        plan = self._plan(carried=piece.start > 0, carry_out=not piece.last, length=piece.length)
+        middle = not self._by_rows
+        plan = self._plan(carried=middle and piece.start > 0, carry_out=middle and not piece.last, length=piece.length)
         sizes = [padded(piece.length * f.storage_bytes, ALIGNMENT) for f in work.source.fields]
         results = [padded(piece.length * f.storage_bytes, ALIGNMENT) for f in work.destination.fields]
         with device.lock:

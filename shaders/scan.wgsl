@@ -4,7 +4,8 @@
     strategy lookahead:      the prefix from the first workgroup, which folds all tiles' aggregates
     strategy lookback:       the prefix by decoupled look-back (Merrill & Garland 2016)
     strategy fallback:       the same; a late tile is reduced by whoever waits (Smith, Levien & Owens 2025)
-    strategy three_dispatch: the prefix was computed before, by reduce.wgsl and scan_totals.wgsl -#}
+    strategy three_dispatch: the prefix was computed before, by reduce.wgsl and scan_totals.wgsl
+    strategy alone:          nothing comes before a tile, which holds a whole row -#}
 {% include "parts/header.wgsl" %}
 {% include "parts/element.wgsl" %}
 {% include "parts/operator.wgsl" %}
@@ -92,6 +93,18 @@ fn main(
     let known = prefix.known || led;
 
     // 4. Store every element once.
+{% if kernel.tile.per_row %}
+    let end = end_of(tile);
+{% endif %}
+{% macro store(at, chunk) %}
+{% if kernel.tile.per_row %}
+    if ({{ at }} < end) {
+        store_chunk({{ at }}, {{ chunk }});
+    }
+{% else %}
+    store_chunk({{ at }}, {{ chunk }});
+{% endif %}
+{% endmacro %}
 {% for step in range(kernel.tile.steps) %}
 {% set at = "first" if step == 0 else "first + " ~ step ~ "u * SUBGROUP_SIZE * CHUNK" %}
 {% if kernel.exclusive %}
@@ -110,9 +123,9 @@ fn main(
     result0[0] = lead;
 {% endif %}
 {% endif %}
-    store_chunk({{ at }}, result{{ step }});
+{{ store(at, "result" ~ step) -}}
 {% else %}
-    store_chunk({{ at }}, join_chunk(known, lead, chunk{{ step }}));
+{{ store(at, "join_chunk(known, lead, chunk" ~ step ~ ")") -}}
 {% endif %}
 {% endfor %}
 {% endif %}

@@ -16,7 +16,7 @@ from gpuscan.elements import LEAF, SCALARS, Structure, element_of
 from gpuscan.errors import GpuscanError
 from gpuscan.kernels import TileShape
 from gpuscan.operators import combine_code, operator
-from gpuscan.planning import LENGTH_LIMIT, Work, grid_of, least_chunk, plan_scan, tile_shape
+from gpuscan.planning import LENGTH_LIMIT, ROW_USE, Work, grid_of, least_chunk, plan_scan, tile_shape
 from gpuscan.templates import render_kernel
 from tests import fakes
 
@@ -96,6 +96,38 @@ def test_a_tile_fits_the_adapter_and_the_element(asked: Work, adapter: Capabilit
     assert scratch <= adapter.limits["max-compute-workgroup-storage-size"]
 
 
+@given(WORKS, ADAPTERS)
+def test_tiles_that_end_with_rows(asked: Work, adapter: Capabilities) -> None:
+    """A row is whole chunks, no more tiles than a block has lanes, and those mostly full; also without subgroups."""
+    tile = tile_shape(asked, adapter)
+    assert tile.per_row == tile_shape(asked, adapter, subgroups=False).per_row
+    if tile.per_row:
+        tiles = -(-asked.row_length // tile.tile_size)
+        assert asked.rows > 1
+        assert asked.row_length % tile.chunk == 0
+        assert tiles <= tile.block
+        assert asked.row_length >= ROW_USE * tiles * tile.tile_size
+
+
+def test_rows_get_tiles_of_their_own() -> None:
+    for adapter in (capabilities(), software()):
+        for length in (1024, 2048, 4096, 8192):
+            assert tile_shape(work(rows=4096, row_length=length), adapter).per_row
+        assert not tile_shape(work(rows=4096, row_length=40), adapter).per_row, "short rows share tiles"
+        assert not tile_shape(work(rows=2, row_length=1 << 24), adapter).per_row, "long ones need more blocks"
+        assert not tile_shape(work(row_length=8192), adapter).per_row, "there is one row"
+        assert not tile_shape(work("int8", rows=4096, row_length=1023), adapter).per_row, "rows share words"
+
+
+def test_a_tile_that_holds_a_row_stands_alone() -> None:
+    asked = work(rows=4096, row_length=2048)
+    for strategy in ("lookahead", "lookback", "fallback", "three_dispatch"):
+        plan = plan_scan(asked, capabilities(), strategy, "")
+        assert [stage.kernel.strategy for stage in plan.stages] == ["alone"]
+        assert plan.tiles == 4096
+        assert not plan.posts
+
+
 def test_chunks_fill_whole_words() -> None:
     chunks = {name: least_chunk(work(name)) for name in ("int8", "float16", "uint32", "int64", "bool")}
     assert chunks == {"int8": 4, "float16": 2, "uint32": 1, "int64": 1, "bool": 4}
@@ -165,7 +197,7 @@ def test_a_plan_is_a_pure_function(asked: Work, adapter: Capabilities, strategy:
     assert plan == again
     assert [hash(stage.kernel) for stage in plan.stages] == [hash(stage.kernel) for stage in again.stages]
     items = 2 * plan.tiles if plan.posts else plan.tiles
-    assert plan.state_bytes >= 4 * items * asked.item_words
+    assert plan.state_bytes >= 4 * items * plan.stages[-1].kernel.item_words
 
 
 def test_the_tile_shape_is_the_same_under_every_strategy() -> None:

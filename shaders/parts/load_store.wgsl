@@ -11,7 +11,7 @@ alias Chunk = array<Item, {{ kernel.tile.chunk }}>;
 fn row_of(index: u32) -> u32 {
     return 0u;
 }
-{% elif kernel.segmented %}
+{% elif kernel.segmented or kernel.tile.per_row %}
 fn row_of(index: u32) -> u32 {
     return params.first_row + (index + params.row_offset) / params.row_length;
 }
@@ -32,8 +32,12 @@ fn is_head(index: u32) -> bool {
 {% if kernel.ends and kernel.destinations %}
 // Whether a row ends within the tile.
 fn has_end(tile: u32) -> bool {
+{% if kernel.tile.per_row %}
+    return (tile + 1u) % tiles_per_row() == 0u;
+{% else %}
     let start = tile * TILE_SIZE;
     return params.row_length - 1u - (start + params.row_offset) % params.row_length < min(TILE_SIZE, params.length - start);
+{% endif %}
 }
 
 {% endif %}
@@ -49,6 +53,8 @@ fn has_end(tile: u32) -> bool {
 {% macro head_at(position) %}
 {% if kernel.marked %}
 extractBits(marks{{ position // 32 }}, {{ position % 32 }}u, 1u) == 1u
+{%- elif kernel.tile.per_row and position > 0 %}
+false
 {%- else %}
 is_head(index + {{ position }}u)
 {%- endif %}
@@ -62,7 +68,7 @@ fn load_chunk(index: u32) -> Chunk {
 {% endif %}
 {% if kernel.shifts %}
 {% for position in range(kernel.tile.chunk) %}
-    let head{{ position }} = is_head(index + {{ position }}u);
+    let head{{ position }} = {{ head_at(position) }};
 {% endfor %}
 {% endif %}
 {% for line in kernel.load_lines("first") %}
@@ -76,8 +82,8 @@ fn load_chunk(index: u32) -> Chunk {
     e{{ position }} = {{ kernel.pick_element("head" ~ position, "seeded" ~ position, "e" ~ position) }};
 {% endfor %}
 {% elif kernel.initial %}
-    if (is_head(index)) {  // the only head there is, and it begins a chunk
-        e0 = combine(seed(0u), e0);
+    if (is_head(index)) {  // the only head there is{{ " in the row" if kernel.tile.per_row }}, and it begins a chunk
+        e0 = combine(seed({{ "row_of(index)" if kernel.tile.per_row else "0u" }}), e0);
     }
 {% endif %}
     return Chunk(
@@ -106,7 +112,7 @@ fn store_chunk(index: u32, chunk: Chunk) {
     let first = index;
 {% endif %}
 {% for position in range(kernel.tile.chunk) %}
-    let last{{ position }} = index + {{ position + 1 }}u == params.length || is_head(index + {{ position + 1 }}u);
+    let last{{ position }} = {{ "false" if kernel.tile.per_row and not loop.last else "index + " ~ (position + 1) ~ "u == params.length || is_head(index + " ~ (position + 1) ~ "u)" }};
     let tail{{ position }} = {{ "tail(row_of(index + " ~ position ~ "u))" if kernel.tails else kernel.held.wgsl(kernel.native_int64) ~ "()" }};
 {% endfor %}
 {% for line in kernel.next_lines("first") %}
@@ -126,7 +132,7 @@ fn store_chunk(index: u32, chunk: Chunk) {
 {% endif %}
 {% endfor %}
 {% if kernel.ends %}
-{% for position in range(kernel.tile.chunk) %}
+{% for position in range(kernel.tile.chunk - 1 if kernel.tile.per_row else 0, kernel.tile.chunk) %}
     let next{{ position }} = index + {{ position + 1 }}u;
     if (next{{ position }} == params.length || (next{{ position }} < params.length && is_head(next{{ position }}))) {
         store_result(row_of(index + {{ position }}u), r{{ position }});

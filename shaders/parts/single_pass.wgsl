@@ -1,7 +1,7 @@
 {#- What the single-pass strategies share: tickets, lanes, the look-back, and its outcome for the whole workgroup. -#}
 {% include "parts/tile_state.wgsl" %}
 {% include "parts/block_lanes.wgsl" %}
-{% include "parts/look_back.wgsl" %}
+{% include "parts/look_back_in_row.wgsl" if kernel.tile.per_row else "parts/look_back.wgsl" %}
 {% include "parts/prefix_result.wgsl" %}
 
 var<workgroup> shared_late: u32;  // the tile that the look-back waits for, or NO_TILE

@@ -37,13 +37,30 @@ fn join_chunk(known: bool, lead: Item, chunk: Chunk) -> Chunk {
     );
 }
 
+{% if kernel.tile.per_row %}
+fn tiles_per_row() -> u32 {
+    return (params.row_length + TILE_SIZE - 1u) / TILE_SIZE;
+}
+
+fn start_of(tile: u32) -> u32 {
+    let tiles = tiles_per_row();
+    return tile / tiles * params.row_length + tile % tiles * TILE_SIZE;
+}
+
+// Where the row ends that the tile is of.
+fn end_of(tile: u32) -> u32 {
+    return (tile / tiles_per_row() + 1u) * params.row_length;
+}
+
+{% endif %}
+{% set start = "start_of(tile)" if kernel.tile.per_row else "tile * TILE_SIZE" %}
 // Where an invocation's first chunk begins.
 fn first_of(tile: u32, invocation: u32) -> u32 {
 {% if kernel.subgroups %}
     let subgroup = invocation / SUBGROUP_SIZE;
-    return tile * TILE_SIZE + subgroup * (SUBGROUP_SIZE * STEPS * CHUNK) + (invocation % SUBGROUP_SIZE) * CHUNK;
+    return {{ start }} + subgroup * (SUBGROUP_SIZE * STEPS * CHUNK) + (invocation % SUBGROUP_SIZE) * CHUNK;
 {% else %}
-    return tile * TILE_SIZE + invocation * CHUNK;
+    return {{ start }} + invocation * CHUNK;
 {% endif %}
 }
 {% if kernel.subgroups %}

@@ -1,0 +1,74 @@
+{#- The aggregates of neighbouring tiles, up to BLOCK of them, waited for within bounds and scanned by the lanes of a
+    block. -#}
+// ----- Aggregates
+const NO_TILE = 0xffffffffu;
+const NO_LANE = 0xffffffffu;
+const SPINS_PER_ROUND = {{ kernel.spins_per_round }}u;
+
+{% include "parts/pause.wgsl" %}
+
+// Wait, within bounds, for what this lane wants to see posted.
+fn await_post(at: u32, wanted: bool, found: Post) -> Post {
+    var post = found;
+    for (var round = 0u; round < params.spin_rounds; round++) {
+        if (!any_lane(wanted & !post.ready) || any_lane(given_up())) {
+            break;
+        }
+        for (var spin = 0u; spin < SPINS_PER_ROUND; spin++) {
+            if (!any_lane(wanted & !post.ready)) {
+                break;
+            }
+            post = read_post(at);
+{% if kernel.pauses %}
+            if (pause(spin) == 0x70000001u) {
+                break;  // never so, but the compiler cannot tell, and keeps the pause
+            }
+{% endif %}
+        }
+    }
+    return post;
+}
+
+{% if kernel.segmented and kernel.block_in_subgroup %}
+// The lanes that are still waited for. A head cuts off what comes before it, so lanes before the last head that is
+// there need not be: whatever stands for them, the sums after the head are the same.
+fn waited_for(wanted: bool, post: Post) -> u32 {
+    let missing = subgroupBallot(wanted && !post.ready).x;
+    let heads = subgroupBallot(wanted && post.ready && post.item.head != 0u).x;
+    return missing & select(0xffffffffu << (firstLeadingBit(heads) & 31u), 0xffffffffu, heads == 0u);
+}
+
+// Wait, within bounds, for the aggregates of a block from its last head on.
+fn await_aggregates(at: u32, wanted: bool) -> Post {
+    var post = read_post(at);
+    for (var round = 0u; round < params.spin_rounds; round++) {
+        if (waited_for(wanted, post) == 0u || any_lane(given_up())) {
+            break;
+        }
+        for (var spin = 0u; spin < SPINS_PER_ROUND; spin++) {
+            if (waited_for(wanted, post) == 0u) {
+                break;
+            }
+            post = read_post(at);
+        }
+    }
+    return post;
+}
+{% endif %}
+
+// Scan aggregates from tile `first` to lane `last`; lane `own_lane` brings its own. Gives NO_TILE, or the first tile
+// whose aggregate did not come in time.
+fn scan_aggregates(invocation: u32, first: u32, last: u32, own_lane: u32, own: Item, sums: ptr<function, Item>) -> u32 {
+    let is_own = invocation == own_lane;
+    let wanted = (invocation <= last) & !is_own;
+    let at = aggregate_of(min(first + invocation, params.tiles - 1u));
+{% if kernel.segmented and kernel.block_in_subgroup %}
+    let post = await_aggregates(at, wanted);
+    let late = countTrailingZeros(waited_for(wanted, post));
+{% else %}
+    let post = await_post(at, wanted, read_post(at));
+    let late = first_lane_where(invocation, wanted & !post.ready);
+{% endif %}
+    *sums = scan_block(invocation, pick(is_own, own, post.item));
+    return select(NO_TILE, first + late, late < BLOCK);
+}

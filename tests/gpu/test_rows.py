@@ -1,0 +1,131 @@
+"""Rows long enough for tiles of their own: tiles end where rows do, and items carry no head flag."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpuscan as gs
+from gpuscan import reference, runner
+from gpuscan.device import Device
+from gpuscan.kernels import TileShape
+from gpuscan.planning import LEAST_ROW
+from tests.oracle import AFFINE, FIRST, MATRICES, Array, assert_same, one_by_one, posed, strategies_on, words
+
+
+def row_tiles(device: Device) -> list[TileShape]:
+    """Small tiles that end with rows, with subgroups and without, wider than a block and not."""
+    size = device.capabilities.subgroup_size
+    shapes = [TileShape(32, 0, 1, 4, per_row=True), TileShape(64, 0, 1, 2, per_row=True)]
+    if size:
+        shapes += [TileShape(max(32, size), size, 2, 4, per_row=True)]
+        shapes += [TileShape(max(64, 2 * size), size, 1, 2, per_row=True)]
+    return shapes
+
+
+def lengths(tile: TileShape) -> list[int]:
+    """Rows of one tile and less, of a few, of as many as a block has; the last one full, and not."""
+    size, chunk = tile.tile_size, tile.chunk
+    return [chunk, size - chunk, size, size + chunk, 3 * size, tile.block * size - chunk, tile.block * size]
+
+
+def options(rows: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+    """Options of a scan that ask for different code."""
+    initial = tuple(rng.integers(0, 2**32, rows, dtype=np.uint32) for _ in range(2))
+    return [
+        {},
+        {"reverse": True},
+        {"initial": initial},
+        {"exclusive": True, "reverse": True, "initial": initial},
+        {"exclusive": True},
+    ]
+
+
+def test_every_length_and_option(device: Device) -> None:
+    """A bundle, an operator that does not commute, against the fold one by one; strategies that the probe allows."""
+    rng = np.random.default_rng(0)
+    for tile in row_tiles(device):
+        for number, length in enumerate(lengths(tile)):
+            x = words(rng, 2, (3, length))
+            asked = options(3, rng)[number % 5]
+            begin = {"initial": (1, 0)} if asked.get("exclusive") else {}  # the operator's identity
+            wanted = one_by_one(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), x, axis=1, **(begin | asked))
+            for strategy in strategies_on(device):
+                results = runner.run(device, posed(x, AFFINE, axis=1, **asked), strategy, tile=tile)
+                for got, field in zip(results, wanted, strict=True):
+                    assert_same(got, field, (tile, length, asked, strategy))
+
+
+def test_float_bits(device: Device) -> None:
+    """Float sums have one set of bits: those of the twin, whatever the strategy."""
+    rng = np.random.default_rng(1)
+    for tile in row_tiles(device):
+        for length in lengths(tile):
+            problem = posed(rng.standard_normal((4, length)).astype(np.float32), axis=1)
+            (wanted,) = reference.accumulate_stages(problem, tile)
+            for strategy in strategies_on(device):
+                (got,) = runner.run(device, problem, strategy, tile=tile)
+                assert_same(got, wanted, (tile, length, strategy))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_pieces_are_whole_rows(device: Device, reverse: bool) -> None:
+    """Arrays that go piece by piece have the bits of those that go whole, from the device's own tile."""
+    x = np.random.default_rng(2).standard_normal((37, 4 * LEAST_ROW)).astype(np.float32)
+    problem = posed(x, axis=1, reverse=reverse)
+    plan = runner.planned(device, problem, "auto")
+    assert isinstance(plan.tile, TileShape)
+    assert plan.tile.per_row
+    (wanted,) = reference.accumulate_stages(problem, plan.tile)
+    for strategy in strategies_on(device):
+        for rows in (1, 5, 37, 100):
+            (got,) = runner.run(device, problem, strategy, piece_bytes=rows * x.nbytes // 37)
+            assert_same(got, wanted, (strategy, rows))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "bool", "float16", "int64", "complex64"])
+def test_elements(device: Device, dtype: str) -> None:
+    """Elements of other widths, packed ones among them; lengths that they share tiles at, and not."""
+    op = "logical_xor" if dtype == "bool" else "add"
+    rng = np.random.default_rng(3)
+    for length in (LEAST_ROW, LEAST_ROW + 1, 5 * LEAST_ROW + 4):
+        x = rng.integers(0, 2, (9, length)).astype(dtype)
+        wanted = np.logical_xor.accumulate(x, axis=1) if dtype == "bool" else np.cumsum(x, axis=1, dtype=x.dtype)
+        for strategy in strategies_on(device):
+            assert_same(gs.scan(x, op, axis=1, device=device, strategy=strategy), wanted, (length, strategy))
+
+
+def test_no_identity_and_arrays_on_the_device(device: Device) -> None:
+    x = words(np.random.default_rng(4), 4, (6, 2 * LEAST_ROW))
+    wanted = one_by_one(MATRICES.function, x, axis=1)  # type: ignore[arg-type]
+    for strategy in strategies_on(device):
+        got = gs.scan(tuple(map(device.asarray, x)), MATRICES, axis=1, strategy=strategy)
+        for field, exact in zip(got, wanted, strict=True):
+            assert_same(field.numpy(), exact, strategy)
+    first = gs.scan(x[0].reshape(2, 3, -1), FIRST, axis=2, device=device)
+    assert_same(first, np.broadcast_to(x[0].reshape(2, 3, -1)[:, :, :1], first.shape))
+
+
+def test_in_place(device: Device) -> None:
+    x = np.random.default_rng(5).integers(0, 2**32, (40, 3 * LEAST_ROW), dtype=np.uint32)
+    array = device.asarray(x)
+    assert gs.scan(array, axis=1, out=array) is array
+    assert_same(array.numpy(), np.cumsum(x, axis=1, dtype=np.uint32))
+
+
+@settings(max_examples=20)
+@given(st.data())
+def test_any_row(device: Device, data: st.DataObject) -> None:
+    """Reductions and scans of rows of any length near the shortest that have tiles of their own, by the own tile."""
+    length = data.draw(st.integers(LEAST_ROW - 5, 3 * LEAST_ROW))
+    rows = data.draw(st.integers(2, 70))
+    reverse = data.draw(st.booleans())
+    x: Array = np.random.default_rng(length).integers(0, 2**32, (rows, length), dtype=np.uint32)
+    wanted = np.cumsum(x[:, ::-1] if reverse else x, axis=1, dtype=np.uint32)
+    got = gs.scan(x, axis=1, reverse=reverse, device=device)
+    assert_same(got, wanted[:, ::-1] if reverse else wanted)
+    assert_same(gs.reduce(x, axis=1, device=device), np.add.reduce(x, axis=1, dtype=np.uint32))
