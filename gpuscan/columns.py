@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 COLUMNS = 32  # invocations side by side: a cache line of 32-bit numbers
 GROUPS = 8
 ROWS = (1, 2, 4, 8, 16)  # that one invocation takes; few, so that few pipelines are built
+LONG_ROWS, LONG_CHAIN = 24, 256  # rows where tiles of that height are so many, one below the other; measured on an H100
 CPU_ROWS = (1, 4, 16, 64)
-CPU_GROUPS = 1
+CPU_WORKGROUP = 8  # invocations, at least: with fewer, llvmpipe's OpenGL never leaves the loop of fallback
 REGISTER_WORDS = 48  # of payload that one invocation keeps between load and store
 CPU_REGISTER_WORDS = 192
 
@@ -34,7 +35,7 @@ def column_tile(work: Work, capabilities: Capabilities) -> ColumnTile:
     words = work.element.words * chunk
     cpu = capabilities.adapter_type == "CPU"
     columns = min(COLUMNS, 1 << (-(-work.inner // chunk) - 1).bit_length())
-    groups = CPU_GROUPS if cpu else min(GROUPS * COLUMNS // columns, 16)
+    groups = max(1, CPU_WORKGROUP // columns) if cpu else min(GROUPS * COLUMNS // columns, 16)
     # One chunk an invocation in workgroup memory, and one more for each column.
     room = capabilities.limits["max-compute-workgroup-storage-size"] // (4 * words)
     while groups > 1 and columns * (groups + 2) > room:
@@ -46,6 +47,8 @@ def column_tile(work: Work, capabilities: Capabilities) -> ColumnTile:
     for candidate in choices:
         if candidate * words <= registers and candidate * groups < 2 * work.row_length:
             rows = candidate
+    if not cpu and LONG_ROWS * words <= registers and work.row_length >= LONG_CHAIN * LONG_ROWS * groups:
+        rows = LONG_ROWS
     return ColumnTile(columns, groups, rows, chunk)
 
 

@@ -260,7 +260,7 @@ def record_pieces(
         count = min(length, problem.size - start)
         last = start + count == problem.size
         plan = plan_scan(
-            work if tile.per_row else replace(work, carried=start > 0, carry_out=not last),
+            replace(work, carried=start > 0, carry_out=not last),
             capabilities,
             chosen,
             reason,

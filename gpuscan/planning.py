@@ -31,6 +31,7 @@ ACCESS_WORDS = 4  # 32-bit words in the widest load or store
 TILES_WANTED = 64  # a small array is cut finer, so that every compute unit has work
 LEAST_ROW = 128  # elements; rows that are shorter share tiles
 ROW_WORKGROUP = 512  # invocations, at most, of a tile that ends where a row does
+ROW_TILE = 2048, 256  # elements, at least, of tiles that end with rows: of several a row, of one; measured on an H100
 ROW_USE = 0.75  # of a tile's places, at least, must hold elements where tiles end with rows
 CPU_FALLBACK_SPINS = 256
 CPU_LOOKBACK_SPINS = 57_344  # llvmpipe leaves loops after 65,535 turns
@@ -211,6 +212,8 @@ def plan_scan(
     alone = tile.per_row and work.row_length <= tile.tile_size  # then no tile waits for another
     if alone:
         reason = f"{reason}; a tile holds a whole row, so none waits for another"
+    if tile.per_row:
+        work = replace(work, carried=False, carry_out=False)  # pieces are whole rows
     spins_per_round, spin_rounds, pauses = spin_bounds(strategy, capabilities)
     kernel = Kernel(
         stage="scan",
@@ -309,9 +312,9 @@ def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -
     software adapter runs an invocation as one serial loop, so that a long chunk and no exchange between lanes is best.
     """
     if work.rows > 1 and not work.marked:  # both or none, since a stream may have to go on without subgroups
-        in_rows = [row_tile(work, capabilities, with_subgroups) for with_subgroups in (subgroups, False)]
-        if in_rows[0] is not None and in_rows[1] is not None:
-            return in_rows[0]
+        in_rows = [row_tile(work, capabilities, with_subgroups) for with_subgroups in (False, True)]
+        if None not in in_rows and (chosen := in_rows[subgroups]) is not None:
+            return chosen
     chunk = MASK_CHUNK if work.moves else least_chunk(work)
     words = work.item_words
     subgroup_size = capabilities.subgroup_size if subgroups else 0
@@ -362,7 +365,7 @@ def row_tile(work: Work, capabilities: Capabilities, subgroups: bool) -> TileSha
     if not width:
         sizes = [size for size in sizes if size <= (CPU_WORKGROUP if cpu else GPU_WORKGROUP)]
     narrowest = min(f.storage_bytes for f in (*work.source.fields, *work.destination.fields))
-    held = CPU_CHUNK_WORDS if cpu else REGISTER_WORDS // 3
+    held = REGISTER_WORDS // 3 if width else CPU_CHUNK_WORDS
     chunks = [least_chunk(work)]
     while chunks[-1] * 2 * words <= held and (not width or chunks[-1] * 2 * narrowest <= 16):
         chunks.append(chunks[-1] * 2)
@@ -381,6 +384,8 @@ def row_tile(work: Work, capabilities: Capabilities, subgroups: bool) -> TileSha
     if cpu:
         shapes = [shape for shape in shapes if shape.chunk * words >= CPU_ROW_WORDS[tiles[shape] == 1]]
         return max(shapes, key=lambda shape: (tiles[shape] == 1, shape.chunk, use[shape]), default=None)
+    if width:
+        shapes = [shape for shape in shapes if shape.tile_size >= ROW_TILE[tiles[shape] == 1]]
     if not shapes:
         return None
     many = [shape for shape in shapes if tiles[shape] * work.rows >= TILES_WANTED]

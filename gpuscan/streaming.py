@@ -132,10 +132,7 @@ class Stream:
         self._plans: dict[tuple[bool, bool, int], ScanPlan] = {}
         capabilities = device.capabilities
         shapes = [tile] if tile else [tile_shape(work, capabilities, subgroups) for subgroups in (True, False)]
-        self._by_rows = any(shape.per_row for shape in shapes)
-        self.unit = math.lcm(*(shape.tile_size * shape.block for shape in shapes))
-        if self._by_rows:
-            self.unit = work.row_length
+        self.unit = math.lcm(*(work.row_length if s.per_row else s.tile_size * s.block for s in shapes))
         widest = max(f.storage_bytes for f in (*work.source.fields, *work.destination.fields))
         whole = max(work.source.storage_bytes, work.destination.storage_bytes)
         if piece_bytes is None:
@@ -195,8 +192,7 @@ class Stream:
             size = piece.length * work.source.fields[field].storage_bytes
             fill_mapped(buffer, size, lambda memory, field=field: piece.fill(field, memory))  # type: ignore[misc]
             buffer.unmap()
-        middle = not self._by_rows
-        plan = self._plan(carried=middle and piece.start > 0, carry_out=middle and not piece.last, length=piece.length)
+        plan = self._plan(carried=piece.start > 0, carry_out=not piece.last, length=piece.length)
         sizes = [padded(piece.length * f.storage_bytes, ALIGNMENT) for f in work.source.fields]
         results = [padded(piece.length * f.storage_bytes, ALIGNMENT) for f in work.destination.fields]
         with device.lock:

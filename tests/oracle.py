@@ -131,11 +131,11 @@ def assert_same(got: Any, wanted: Any, note: Any = "") -> None:
     np.testing.assert_array_equal(got, wanted, err_msg=str(note))
 
 
-def assert_scans(x: Array, op: str, axis: int, asked: dict[str, Any], device: Any) -> None:
+def assert_scans(x: Array, op: str, axis: int, asked: dict[str, Any], device: Any, strategy: str = "auto") -> None:
     """`gpuscan.scan` gives what its definition gives, as a new C-contiguous array, and leaves `x` as it was."""
     __tracebackhide__ = True
     before, native = x.copy(), x.astype(x.dtype.newbyteorder("="))
-    got = gs.scan(x, op, axis=axis, device=device, **asked)
+    got = gs.scan(x, op, axis=axis, device=device, strategy=strategy, **asked)
     begin = asked["initial"]
     if begin is None and asked["exclusive"]:
         begin = 0  # the identity of the operators that this is called with

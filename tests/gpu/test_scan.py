@@ -115,6 +115,15 @@ def test_many_short_rows_and_few_long_ones(device: Device) -> None:
                 assert_same(result, field, (strategy, shape))
 
 
+def test_few_columns(device: Device) -> None:
+    """Workgroups of a few invocations, and chains of tiles down one or two columns."""
+    for shape in [(1, 2), (2, 2), (40, 3), (257, 3), (3000, 2), (3, 50, 4)]:
+        x = np.random.default_rng(7).integers(0, 2**32, shape, dtype=np.uint32)
+        wanted = ufunc_scan("add", x, axis=len(shape) - 2)
+        for strategy in strategies_on(device):
+            assert_same(gs.scan(x, axis=-2, device=device, strategy=strategy), wanted, (shape, strategy))
+
+
 @pytest.mark.parametrize("log", [17, 22])
 def test_large_arrays_in_the_planned_shape(device: Device, log: int) -> None:
     length = 2**log + 13
@@ -124,11 +133,11 @@ def test_large_arrays_in_the_planned_shape(device: Device, log: int) -> None:
         assert_same(gs.scan(x, device=device, strategy=strategy), wanted, strategy)
 
 
-@settings(max_examples=40)
-@given(asked=scans())
-def test_any_array_and_any_options(device: Device, asked: Any) -> None:
-    """Shapes of 1 to 4 axes in any memory order, through the front door."""
-    assert_scans(*asked, device)
+@settings(max_examples=50)
+@given(asked=scans(), data=st.data())
+def test_any_array_and_any_options(device: Device, asked: Any, data: st.DataObject) -> None:
+    """Shapes of 1 to 5 axes in any memory order, by every strategy, through the front door."""
+    assert_scans(*asked, device, data.draw(st.sampled_from(["auto", *strategies_on(device)])))
 
 
 @settings(max_examples=30)
