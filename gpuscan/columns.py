@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 COLUMNS = 32  # invocations side by side: a cache line of 32-bit numbers
 GROUPS = 8
 ROWS = (1, 2, 4, 8, 16)  # that one invocation takes; few, so that few pipelines are built
-LONG_ROWS, LONG_CHAIN = 24, 256  # rows where tiles of that height are so many, one below the other; measured on an H100
+LONG = ColumnTile(16, 16, 24, 1)  # for single words in long chains: fewer tiles, one below the other
+LONG_CHAIN = 256  # tiles of that height; both measured on an H100
 CPU_ROWS = (1, 4, 16, 64)
 CPU_WORKGROUP = 8  # invocations, at least: with fewer, llvmpipe's OpenGL never leaves the loop of fallback
 REGISTER_WORDS = 48  # of payload that one invocation keeps between load and store
@@ -47,8 +48,9 @@ def column_tile(work: Work, capabilities: Capabilities) -> ColumnTile:
     for candidate in choices:
         if candidate * words <= registers and candidate * groups < 2 * work.row_length:
             rows = candidate
-    if not cpu and LONG_ROWS * words <= registers and work.row_length >= LONG_CHAIN * LONG_ROWS * groups:
-        rows = LONG_ROWS
+    long = work.row_length >= LONG_CHAIN * LONG.height and LONG.rows * words <= registers
+    if not cpu and long and (columns, groups, chunk) == (COLUMNS, GROUPS, LONG.chunk):
+        return LONG
     return ColumnTile(columns, groups, rows, chunk)
 
 

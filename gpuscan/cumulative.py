@@ -99,7 +99,7 @@ def _after_start(sums: Array, shape: tuple[int, ...], axis: int, start: int) -> 
     outer = prod(shape[:axis])
     result = empty(device, shape, sums.dtype)
     first = device.asarray(np.full(prod(inner), start, sums.dtype))
-    by_row, flat = sums.reshape(outer, -1) if sums.size else sums, result.reshape(outer, -1)
+    by_row, flat = (array.reshape(outer, -1) if array.size else array for array in (sums, result))
     with device.lock:
         for row in range(outer if result.size else 0):
             copy_over(first, flat[row][: first.size])

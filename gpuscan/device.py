@@ -95,8 +95,8 @@ class Device:
 
     # ----- Strategy
 
-    def strategy(self, asked: str = "auto") -> tuple[str, str]:
-        """The strategy for a call that asks for `asked`, and why.
+    def strategy(self, asked: str = "auto", tiles: int | None = None) -> tuple[str, str]:
+        """The strategy for a call that asks for `asked`, and why; of so many tiles, or of many where they are left out.
 
         ``"auto"`` means ``$GPUSCAN_STRATEGY`` where it is set, else what the probe's findings favour.
 
@@ -108,7 +108,7 @@ class Device:
             asked = os.environ.get(STRATEGY_VARIABLE, "").strip() or "auto"
             source = f"from {STRATEGY_VARIABLE}"
         if asked == "auto":
-            choice = choose_strategy(self.capabilities)
+            choice = choose_strategy(self.capabilities, tiles)
             return choice.strategy, choice.reason
         if asked not in STRATEGIES:
             raise StrategyError(f"strategy {asked!r} was asked for; there are auto, {', '.join(STRATEGIES)}")

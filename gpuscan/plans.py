@@ -63,6 +63,9 @@ class Plan:
         self._work = work_of(device, self._problem)
         self._plans: dict[tuple[str, Placement, bool], ScanPlan] = {}
         self._plan = self._planned(self.strategy, Placement())
+        self.strategy, self.reason = device.strategy(strategy, self._plan.tiles)
+        if self._plan.strategy == "lookahead" and self.strategy != "lookahead":
+            self._plan = self._planned(self.strategy, Placement())
         for stage in self._plan.stages:
             device.pipeline(stage.kernel)
 
@@ -183,7 +186,7 @@ class Plan:
                 device.unchecked.append(run)
 
     def _strategy_for(self, placement: Placement) -> str:
-        chosen = self.device.strategy(self._asked)[0]
+        chosen = self.device.strategy(self._asked, self._plan.tiles)[0]
         if placement.in_place and chosen == "fallback" and self._asked == "fallback":
             raise StrategyError(
                 'strategy "fallback" was asked for with dst the same as src: it reads a late tile again, which may '

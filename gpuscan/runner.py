@@ -208,6 +208,7 @@ def planned(device: Device, problem: Problem, strategy: str, **options: Any) -> 
         problem.heads is None,
         problem.ends,
         problem.moves,
+        strategy,
         chosen,
         *options.items(),
     )
@@ -215,7 +216,12 @@ def planned(device: Device, problem: Problem, strategy: str, **options: Any) -> 
     with device.lock:
         plan = plans.get(key)
         if plan is None:
-            plan = plans[key] = plan_scan(work_of(device, problem), device.capabilities, chosen, reason, **options)
+            work = work_of(device, problem)
+            plan = plan_scan(work, device.capabilities, chosen, reason, **options)
+            chosen, reason = device.strategy(strategy, plan.tiles)
+            if plan.strategy == "lookahead" and chosen != "lookahead":
+                plan = plan_scan(work, device.capabilities, chosen, reason, **options)
+            plans[key] = plan
             if len(plans) > PLANS_KEPT:
                 plans.popitem(last=False)
         else:

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscan.capabilities import Capabilities
+from gpuscan.columns import REGISTER_WORDS, column_tile
 from gpuscan.elements import LEAF, SCALARS, Structure, element_of
 from gpuscan.errors import GpuscanError
-from gpuscan.kernels import TileShape
+from gpuscan.kernels import ColumnTile, TileShape
 from gpuscan.operators import combine_code, operator
 from gpuscan.planning import LENGTH_LIMIT, ROW_USE, Work, grid_of, least_chunk, plan_scan, tile_shape
 from gpuscan.templates import render_kernel
@@ -117,6 +118,15 @@ def test_rows_get_tiles_of_their_own() -> None:
         assert not tile_shape(work(rows=2, row_length=1 << 24), adapter).per_row, "long ones need more blocks"
         assert not tile_shape(work(row_length=8192), adapter).per_row, "there is one row"
         assert not tile_shape(work("int8", rows=4096, row_length=1023), adapter).per_row, "rows share words"
+
+
+def test_long_chains_of_columns_get_taller_tiles() -> None:
+    def tile(*dtypes: str, length: int) -> ColumnTile:
+        return column_tile(work(*dtypes, rows=512, row_length=length, inner=512), capabilities())
+
+    assert tile("float32", "float32", length=131_072).height > tile("float32", "float32", length=2048).height
+    assert tile("float32", "float32", "float32", length=131_072).rows * 3 <= REGISTER_WORDS
+    assert tile("uint8", length=131_072) == tile("uint8", length=8192), "measured on single words alone"
 
 
 def test_a_tile_that_holds_a_row_stands_alone() -> None:

@@ -48,6 +48,15 @@ def test_lookahead_needs_later_workgroups(monkeypatch, later, strategy):
     assert choose_strategy(capabilities(progress_later=later)).strategy == strategy
 
 
+@pytest.mark.parametrize(("tiles", "strategy"), [(1, "lookahead"), (300, "lookback"), (5000, "lookahead")])
+def test_a_few_hundred_tiles_are_looked_back(tiles, strategy):
+    choice = choose_strategy(capabilities(progress_later=True), tiles)
+    assert choice.strategy == strategy
+    assert strategy == "lookahead" or f"{tiles} tiles" in choice.reason
+    distrusted = capabilities(progress_later=True, distrusted=("lookback",))
+    assert choose_strategy(distrusted, tiles).strategy == "lookahead"
+
+
 def test_unsafe():
     """What the probe saw fail is refused, and nothing else."""
     good = capabilities()
