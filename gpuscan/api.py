@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 NUMPY = "numpy"  # the device that is no GPU
 
+SMALL_BYTES = 64 << 10  # NumPy arrays up to this size go by gpuscan.small, where they can
+
 
 def scan(
     x: Any,
@@ -95,6 +97,18 @@ def scan(
         >>> gs.scan(np.array([3, 1, 4, 1, 5], np.int32), keys=np.array([7, 7, 7, 2, 2]), exclusive=True)
         array([0, 3, 4, 0, 1], dtype=int32)
     """
+    if (
+        type(x) is np.ndarray
+        and x.nbytes <= SMALL_BYTES
+        and not any(option is not None for option in (initial, segments, keys, out, before, after))
+    ):
+        home = resolve_device(device)
+        if home is not None:
+            from gpuscan.small import scan_small
+
+            small = scan_small(home, x, op, axis, exclusive, reverse, dtype, strategy)
+            if small is not None:
+                return small
     problem = pose(
         x,
         op,

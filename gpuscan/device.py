@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gpuscan.kernels import Kernel
     from gpuscan.planning import ScanPlan
     from gpuscan.plans import Plan
+    from gpuscan.small import SmallScan
 
 STRATEGY_VARIABLE = "GPUSCAN_STRATEGY"
 PIPELINES_KEPT = 512
@@ -85,6 +86,7 @@ class Device:
         self.profiles = Profiles(self)
         self.lock = threading.RLock()
         self.plans_kept: OrderedDict[object, ScanPlan] = OrderedDict()
+        self.small_scans: dict[tuple[Any, ...], SmallScan | None] = {}
         self.unchecked: list[Run] = []
         self.proven: set[Kernel] = set()
         self._pipelines: OrderedDict[Kernel, tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]] = OrderedDict()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -115,6 +116,42 @@ class BufferPool:
             self._free[id(buffer)] = buffer
             self._by_class.setdefault((buffer.usage, buffer.size), []).append(id(buffer))
             self._free_bytes += buffer.size
+            while self._free_bytes > self._kept_bytes:
+                self._destroy(next(iter(self._free)))
+
+    def take_all(self, classes: Sequence[tuple[int, int]]) -> list[wgpu.GPUBuffer]:
+        """A buffer for each usage and `size_class`, as `take` gives them, all or none."""
+        buffers: list[wgpu.GPUBuffer] = []
+        with self._lock:
+            self._collect()
+            try:
+                for kind in classes:
+                    alike = self._by_class.get(kind)
+                    if alike:
+                        buffers.append(self._free.pop(alike.pop()))
+                        self._free_bytes -= kind[1]
+                    else:
+                        buffers.append(self._create(kind[1], kind[0]))
+                    self._in_use += kind[1]
+                    self._allocations += 1
+            except BaseException:
+                self.give_all(buffers, classes, clean=True)
+                raise
+        return buffers
+
+    def give_all(self, buffers: Sequence[wgpu.GPUBuffer], classes: Sequence[tuple[int, int]], *, clean: bool) -> None:
+        """Give back what `take_all` gave; or up, where an error has left it in any state."""
+        if not clean:
+            for buffer in buffers:
+                self.discard(buffer)
+            return
+        with self._lock:
+            for buffer, kind in zip(buffers, classes, strict=False):
+                self._in_use -= kind[1]
+                self._allocations -= 1
+                self._free[id(buffer)] = buffer
+                self._by_class.setdefault(kind, []).append(id(buffer))
+                self._free_bytes += kind[1]
             while self._free_bytes > self._kept_bytes:
                 self._destroy(next(iter(self._free)))
 
