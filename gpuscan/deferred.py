@@ -24,6 +24,7 @@ from gpuscan.planning import Placement, ScanPlan, plan_scan, tile_shape
 from gpuscan.runner import check_dtypes, planned, retry, run, seed_words, work_of
 from gpuscan.strategies import PUBLISHED_PROGRESS
 from gpuscan.transfer import download, padded, upload
+from gpuscan.transposing import scan_transposed
 
 if TYPE_CHECKING:
     from gpuscan.device import Device
@@ -51,7 +52,11 @@ def scan_arrays(problem: Problem, out: Sequence[Any] | None, device: Device | st
         limit = home.capabilities.limits["max-storage-buffer-binding-size"]
         too_long = max(array.nbytes for array in (*leaves, *results)) > limit
         scattered = problem.inner != 1 and not problem.in_columns
-        if scattered or binds_too_many(home, problem) or (too_long and not in_pieces(home, problem)):
+        packed = binds_too_many(home, problem)
+        if scattered and not too_long and not packed:
+            scan_transposed(home, problem, strategy, leaves, results)
+            return results
+        if scattered or packed or (too_long and not in_pieces(home, problem)):
             for result, rows in zip(results, run(home, problem_on_cpu(problem, leaves), strategy), strict=True):
                 put(home, np.ascontiguousarray(problem.from_rows(rows)), result)
             return results  # by way of the CPU, which brings rows or fields together and cuts pieces anywhere
