@@ -35,6 +35,7 @@ def run_as_it_lies(device: Device, problem: Problem, strategy: str, outputs: Arr
     """
     from gpuscan.deferred import scan_on_device
     from gpuscan.runner import report_progress, work_of
+    from gpuscan.transposing import place
 
     if problem.inner > 1 and not problem.in_columns:  # neighbouring columns share words: bring rows together
         fields = problem.destination.fields
@@ -50,7 +51,6 @@ def run_as_it_lies(device: Device, problem: Problem, strategy: str, outputs: Arr
         return outputs
     outer, inner = prod(problem.shape[: problem.axis]), problem.inner
     shape = (outer, problem.row_length, inner)
-    leaves = [leaf.reshape(*shape, *leaf.shape[len(problem.shape) :]) for leaf in problem.leaves]
     fields = problem.destination.fields
     results = outputs or [np.empty((*problem.shape, *f.shape), f.scalar.dtype) for f in fields]
     shape_of = column_tile if problem.in_columns else tile_shape
@@ -58,6 +58,10 @@ def run_as_it_lies(device: Device, problem: Problem, strategy: str, outputs: Arr
     seeds = [seed.reshape(outer, inner, *seed.shape[1:]) for seed in problem.seeds or ()]
     parts = list(parts_of(device, problem, shape))
     done = 0
+    written = results
+    if len(parts) > 1:
+        leaves = [leaf.reshape(*shape, *leaf.shape[len(problem.shape) :]) for leaf in problem.leaves]
+        written = [r if r.flags.c_contiguous else np.empty(r.shape, r.dtype) for r in results]
     for outers, columns in parts:
         part = problem
         if len(parts) > 1:
@@ -68,19 +72,22 @@ def run_as_it_lies(device: Device, problem: Problem, strategy: str, outputs: Arr
                 axis=1,
                 seeds=tuple(s[outers, columns].reshape(-1, *s.shape[2:]) for s in seeds) if seeds else None,
             )
-        sources = [device.asarray(np.ascontiguousarray(leaf)) for leaf in part.leaves]
+        sources = [place(device, leaf) for leaf in part.leaves]
         targets = [device.empty((*part.shape, *f.shape), f.scalar.dtype) for f in fields]
         scan_on_device(device, part, strategy, sources, targets, in_place=False, **options)
-        for result, target in zip(results, targets, strict=True):
+        for result, target in zip(written, targets, strict=True):
             if len(parts) > 1:
-                place = result.reshape(*shape, *result.shape[len(problem.shape) :])
-                place[outers, :, columns] = target.numpy()
+                view = result.reshape(*shape, *result.shape[len(problem.shape) :])
+                view[outers, :, columns] = target.numpy()
             else:
                 result[...] = target.numpy()
         done += part.size
         report_progress(done * problem.source.storage_bytes)
         for array in (*problem.leaves, *results):
             release_pages(array)
+    for result, content in zip(results, written, strict=True):
+        if result is not content:
+            result[...] = content
     return results
 
 

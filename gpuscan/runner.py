@@ -97,13 +97,21 @@ def run(
         rows = run(device, packed(device, problem), strategy, piece_bytes=piece_bytes, **options)
         return written(problem, unpacked(problem, rows), outputs)
     with guarded(device):
-        if problem.shifts or (problem.in_columns and not isinstance(options.get("tile"), TileShape)):
+        in_columns = problem.in_columns and not isinstance(options.get("tile"), TileShape)
+        if problem.shifts or in_columns or turned_there(device, problem, options):
             results = run_as_it_lies(device, problem, strategy, outputs, **options)
             return [] if outputs is not None else [problem.by_rows(result) for result in results]
         largest = max(problem.source.storage_bytes, problem.destination.storage_bytes) * problem.size
         if piece_bytes is not None or largest > SINGLE_PASS_BYTES:
             return run_pieces(device, problem, strategy, outputs, piece_bytes, options)
         return run_whole(device, problem, strategy, options)
+
+
+def turned_there(device: Device, problem: Problem, options: dict[str, Any]) -> bool:
+    """Whether rows that lie one after the other, but for the array's memory order, are brought so by the device."""
+    from gpuscan.transposing import turns_on
+
+    return problem.inner == 1 and not options and any(turns_on(device, leaf) for leaf in problem.leaves)
 
 
 def written(problem: Problem, rows: Rows, outputs: Rows | None) -> Rows:

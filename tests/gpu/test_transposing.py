@@ -1,7 +1,9 @@
-"""Columns of 8- and 16-bit numbers that share words: arrays on the device are scanned there, whatever their width."""
+"""Transpositions on the device: of columns that share words, and of the CPU's arrays in another memory order."""
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan import deferred
+from gpuscan import deferred, transposing
 from gpuscan.device import Device
 from tests.oracle import AFFINE, assert_same, one_by_one, strategies_on, ufunc_scan
 
@@ -19,7 +21,7 @@ DTYPES = ["uint8", "int16", "bool", "float16"]
 
 @pytest.fixture(autouse=True)
 def no_detour(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing goes by way of the CPU."""
+    """No array of a device goes by way of the CPU."""
     monkeypatch.setattr(deferred, "problem_on_cpu", None)
 
 
@@ -72,3 +74,40 @@ def test_views_and_in_place(device: Device) -> None:
     wanted = x.copy()
     wanted[3:5] = np.cumsum(x[3:5], axis=0, dtype=np.uint8)
     assert_same(whole.numpy(), wanted)
+
+
+def as_it_is(array: np.ndarray[Any, Any], dtype: Any = None) -> np.ndarray[Any, Any]:
+    """What must not be copied."""
+    assert array.flags.c_contiguous
+    assert dtype in (None, array.dtype)
+    return array
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "uint32", "int64"])
+def test_arrays_of_the_cpu_in_any_memory_order(
+    device: Device, monkeypatch: pytest.MonkeyPatch, order: tuple[int, ...], dtype: str
+) -> None:
+    """Uploaded as they lie and turned there, as on a GPU of its own memory; no copy in C order is made before."""
+    monkeypatch.setattr(device, "capabilities", replace(device.capabilities, adapter_type="DiscreteGPU"))
+    monkeypatch.setattr(transposing, "LEAST_BYTES", 1)
+    x = np.random.default_rng(3).integers(0, 9, (4, 6, 20)).astype(dtype).transpose(order)
+    assert transposing.turns_on(device, x) == (order != (0, 1, 2))
+    assert_same(transposing.place(device, x).numpy(), np.ascontiguousarray(x))
+    with monkeypatch.context() as patched:
+        patched.setattr(np, "ascontiguousarray", as_it_is)
+        for axis in range(3):
+            if x.shape[axis + 1 :] and np.prod(x.shape[axis + 1 :]) * x.itemsize % 4:
+                continue  # columns that share words
+            got = gs.scan(x, axis=axis, device=device, strategy="three_dispatch")
+            assert_same(got, ufunc_scan("add", np.array(x, order="C"), axis=axis), axis)
+
+
+def test_what_is_not_turned(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small arrays, those with gaps or read backwards, and all of adapters that share the CPU's memory."""
+    x = np.zeros((1 << 10, 1 << 10), np.float32)
+    assert not transposing.turns_on(device, x.T)
+    monkeypatch.setattr(device, "capabilities", replace(device.capabilities, adapter_type="DiscreteGPU"))
+    assert transposing.turns_on(device, x.T)
+    for other in (x, x[:5].T, x.T[::2], x.T[::-1], np.broadcast_to(x[0], x.shape).T):
+        assert not transposing.turns_on(device, other)
