@@ -1,4 +1,4 @@
-"""What an operator's WGSL may be: bounds within which shader compilers come back, and the loops whose turns are counted.
+"""What an operator's WGSL may be: bounds within which compilers come back, and the loops whose turns are counted.
 
 Compilers parse by recursion and run in this process: brackets 10,000 deep overflow their stack and end it.
 """
@@ -31,7 +31,7 @@ _TOGETHER = re.compile(  # what an invocation does not do alone
 def uncommented(text: str, *, keep_lines: bool = False) -> str:
     """The text with blanks for its comments, line for line; `keep_lines` leaves those that begin with ``//``.
 
-    WGSL ends a line, and so a comment, at more characters than ``\\n``, and lets ``/* */`` nest.
+    WGSL ends a line, and so a comment, at more characters than the line feed, and lets ``/* */`` nest.
 
     Raises:
         OperatorError: a comment does not end.

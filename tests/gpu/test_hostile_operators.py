@@ -60,7 +60,7 @@ ENDLESS = {
 @pytest.mark.parametrize("body", ENDLESS.values(), ids=ENDLESS.keys())
 def test_a_loop_without_end_is_left_and_told(device: Device, body: str) -> None:
     with pytest.raises(gs.OperatorError, match="'endless' did not end: after"):
-        gs.scan(X, combining(body, name="endless"), device=device)
+        gs.scan(X[:300], combining(body, name="endless"), device=device)
 
 
 HELPERS = """
@@ -74,30 +74,30 @@ fn pair(x: u32) -> Pair { for (;;) { } return Pair(x, array<u32, 3>()); }
 @pytest.mark.parametrize("call", ["forever(b)", "pair(b).b[1]", "forever(pair(b).a)"])
 def test_loops_of_helpers_count_too(device: Device, call: str) -> None:
     with pytest.raises(gs.OperatorError, match="did not end"):
-        gs.scan(X, combining(f"return a + {call};", helpers=HELPERS), device=device)
+        gs.scan(X[:99], combining(f"return a + {call};", helpers=HELPERS), device=device)
     with pytest.raises(gs.OperatorError, match="did not end"):
-        gs.scan(X, combining("var c = a; nothing(&c); return c;", helpers=HELPERS), device=device)
+        gs.scan(X[:99], combining("var c = a; nothing(&c); return c;", helpers=HELPERS), device=device)
 
 
 def test_every_path_tells(device: Device) -> None:
     """Every strategy, arrays in pieces and on the device, chunks, reductions, columns and a recorded plan."""
     op = combining(ENDLESS["while"], name="endless", identity=0)
-    on_device = device.asarray(X)
-    wide = np.ones((64, 128), np.uint32)
+    few, wide = X[:600], np.ones((4, 64), np.uint32)
+    on_device = device.asarray(few)
     calls = [
-        *(lambda s=s: gs.scan(X, op, strategy=s, device=device) for s in strategies_on(device)),
+        *(lambda s=s: gs.scan(few, op, strategy=s, device=device) for s in strategies_on(device)),
         lambda: runner.run(device, posed(X, op), tile=small_tiles(device)[0], piece_bytes=1),
         lambda: gs.scan(on_device, op),
-        lambda: gs.reduce(X, op, device=device),
+        lambda: gs.reduce(few, op, device=device),
         lambda: gs.scan(wide, op, axis=0, device=device),
-        lambda: list(gs.scan_chunks([X, X], op, device=device)),
-        lambda: device.plan(X.shape, X.dtype, op)(on_device),
+        lambda: list(gs.scan_chunks([few, few], op, device=device)),
+        lambda: device.plan(few.shape, few.dtype, op)(on_device),
     ]
     for call in calls:
         with pytest.raises(gs.OperatorError, match="did not end"):
             call()
     assert device.capabilities.distrusted == ()  # no strategy is to blame
-    plan, result = device.plan(X.shape, X.dtype, op), device.empty(X.shape, X.dtype)
+    plan, result = device.plan(few.shape, few.dtype, op), device.empty(few.shape, few.dtype)
     encoder = device.wgpu_device.create_command_encoder()
     plan.record(encoder, on_device, result)
     device.wgpu_device.queue.submit([encoder.finish()])
@@ -123,7 +123,9 @@ def test_loops_that_end_give_what_they_mean(device: Device) -> None:
     """Greatest common divisors by Euclid's loop, and a product by shifts; the second has loops in each other."""
     x = np.random.default_rng(0).integers(1, 50, 3000).astype(np.uint32) * 2 ** np.uint32(6) * 3
     for strategy in strategies_on(device):
-        assert_same(gs.scan(x, gs.wgsl_operator(GCD, name="gcd"), device=device, strategy=strategy), np.gcd.accumulate(x))
+        assert_same(
+            gs.scan(x, gs.wgsl_operator(GCD, name="gcd"), device=device, strategy=strategy), np.gcd.accumulate(x)
+        )
     product = combining(
         """    var sum = 0u;
     for (var i = 0u; i < 4u; i++) {
@@ -199,10 +201,11 @@ def test_nor_in_helpers(device: Device, helpers: str, body: str) -> None:
 
 
 def test_what_is_near_the_bounds_still_compiles(device: Device) -> None:
-    table = ", ".join(f"{3 * i}u" for i in range(64))
+    table = ", ".join(f"{3 * i}u" for i in range(8))
     op = combining(
-        "return lookup(a) + " + "(" * 60 + "b" + ")" * 60 + " + a" + " - a + a" * 150 + " - lookup(a);",
-        helpers=f"const N = 64;\nconst TABLE = array<u32, N>({table});\nfn lookup(x: u32) -> u32 {{ return TABLE[x % 64u]; }}",
+        "return lookup(7u) + " + "(" * 60 + "b" + ")" * 60 + " + a" + " - a + a" * 40 + " - 21u;",
+        helpers=f"const N = 8;\nconst TABLE = array<u32, N>({table});\n"
+        "fn lookup(x: u32) -> u32 { return TABLE[x % 8u]; }",
     )
     assert_same(gs.scan(X, op, device=device), SUMS)
 
@@ -268,7 +271,7 @@ def test_wgsl_that_is_none(device: Device, body: str) -> None:
 )
 def test_comments_end_where_wgsl_ends_them(line_end: str) -> None:
     """A declaration behind a character that ends a line for compilers is seen by the check as well."""
-    hidden = "@group(0) @binding(9) var<storage, read_write> mine: array<u32>;"
+    hidden = "@group(0) @binding(9) var<storage, read_write> mine: array<u32, 4>;"
     with pytest.raises(gs.OperatorError, match="attribute @group"):
         gs.wgsl_operator(f"{SIGNATURE}return a + b; }}\n// {line_end}{hidden}")
 
@@ -282,8 +285,8 @@ def test_comments_nest_as_those_of_wgsl(device: Device) -> None:
 
 def test_markers_of_ours_in_comments(device: Device) -> None:
     end = "// ---- end of operator mine"
-    op = combining(f"{end}\n let state = a;\n{end}\n return state + b;\n // ---- source of operator mine: line 1 follows",
-                   name="mine")  # fmt: skip
+    begin = "// ---- source of operator mine: line 1 follows"
+    op = combining(f"{end}\n let state = a;\n{end}\n return state + b;\n {begin}", name="mine")
     assert_same(gs.scan(X, op, device=device), SUMS)
     with pytest.raises(gs.OperatorError, match="line 3 of its source: return state"):
         gs.scan(X, combining(f"{end}\n return state + b;", name="mine"), device=device)
