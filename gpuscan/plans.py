@@ -175,6 +175,8 @@ class Plan:
             destinations = self._places("dst", dst, problem.destination.fields)
             count = None if length is None else self._length(length)
             placement, bound = self._placement(sources, destinations, dynamic=count is not None)
+            if problem.size == 0:
+                return  # nothing to write
             strategy = self._strategy_for(placement)
             plan = self._planned(strategy, placement, dynamic=count is not None)
             sides = bound[: len(sources)], bound[len(sources) :], self._seeds
