@@ -272,7 +272,7 @@ def left_in_order(device: Device) -> Iterator[None]:
     np.testing.assert_array_equal(gs.scan(x, device=device), np.cumsum(x, dtype=np.uint32))
 
 
-@examples(40)
+@examples(120)
 @hypothesis.given(call=calls(), there=st.booleans(), strategy=st.sampled_from(["auto", "auto", "quick", *STRATEGIES]))
 def test_random_calls(chosen: Device, call: Call, there: bool, strategy: str) -> None:
     with left_in_order(chosen):
@@ -341,7 +341,7 @@ OUTS: dict[str, Callable[[Array], Any]] = {
 FITTING = ("fits", "x itself", "x backwards", "every other", "Fortran")
 
 
-@examples(15)
+@examples(30)
 @hypothesis.given(
     form=st.sampled_from(list(OUTS)),
     length=st.sampled_from([1, 2, 33, 700]),
@@ -374,7 +374,7 @@ def check_out(device: Device, form: str, length: int, options: dict[str, bool], 
 # ----- Arrays on the device
 
 
-@examples(15)
+@examples(30)
 @hypothesis.given(data=st.data())
 def test_random_arrays(chosen: Device, data: st.DataObject) -> None:
     """Slices, views, `from_buffer` and `reshape` with any numbers: NumPy's answer, or an error."""
@@ -414,7 +414,7 @@ def check_arrays(device: Device, buffer: wgpu.GPUBuffer, draw: Any) -> None:
         np.testing.assert_array_equal(got, wanted)
 
 
-@examples(10)
+@examples(30)
 @hypothesis.given(call=calls(), where=st.sampled_from([-4, 0, 4, 64, 256, 1020, 2**40]))
 def test_random_plans(chosen: Device, call: Call, where: int) -> None:
     with left_in_order(chosen):
