@@ -17,7 +17,7 @@ LONGEST_STATEMENT = 4000  # words and signs between two of ; { }
 MOST_STATEMENTS = 2000
 MOST_BRANCHES = 256  # `else`
 MOST_CALLS = 2000  # of functions of the operator's own, as many as compilers would copy in
-ARRAY_BYTES = 1024  # of one array
+ARRAY_BYTES = 1024  # of one array or struct
 ARRAYS_BYTES = 8192  # of all arrays that functions name
 
 NAME = r"[^\W\d]\w*"
@@ -92,7 +92,7 @@ def check_limits(name: str, texts: Sequence[str]) -> None:
     clean = "\n".join(map(uncommented, texts))
     most(_calls(name, clean), MOST_CALLS, "calls, those in the functions that are called included")
     largest, together = _array_bytes(name, clean)
-    most(largest, ARRAY_BYTES, "bytes in one array")
+    most(largest, ARRAY_BYTES, "bytes in one array or struct")
     most(together, ARRAYS_BYTES, "bytes in all arrays together")
 
 
@@ -193,58 +193,62 @@ def _calls(name: str, text: str) -> int:
 
 
 def _array_bytes(name: str, text: str) -> tuple[int, int]:
-    """Bytes of the largest array type, and of all types with arrays that functions name together."""
+    """Bytes of the largest array or struct, and of all types with arrays that functions name together."""
     numbers = dict(re.findall(rf"\bconst\s+({NAME})\s*(?::\s*\w+\s*)?=\s*(\w+)\s*;", text))
     named: dict[str, str] = dict(re.findall(rf"\balias\s+({NAME})\s*=([^;]*);", text))
-    for struct, members in re.findall(rf"\bstruct\s+({NAME})\s*\{{([^}}]*)\}}", text):
-        named[struct] = members
-    sizes: dict[str, int] = {}
+    named |= dict(re.findall(rf"\bstruct\s+({NAME})\s*\{{([^}}]*)\}}", text))
+    known: dict[str, tuple[int, int]] = {}
+    largest = 0
 
     def count(length: str) -> int:
         value = numbers.get(length, length)
-        if not re.fullmatch(r"(?:0[xX][0-9a-fA-F]+|\d+)[iu]?", value):
+        if not re.fullmatch(r"(?:0[xX][0-9a-fA-F]+|0|[1-9][0-9]*)[iu]?", value):
             raise OperatorError(
                 f"the WGSL of the operator {name!r} has an array of {length!r} entries; write their number, or a "
                 "constant that is a number"
             )
         return int(value.rstrip("iu"), 0)
 
-    def size(expression: str, depth: int = 0) -> int:
-        """Bytes of the arrays in an expression of types; of a name what it stands for."""
+    def measured(types: str, depth: int = 0) -> tuple[int, int]:
+        """Bytes of the arrays, and of all, that the types in a text have together; of a name what it stands for."""
+        nonlocal largest
         if depth > DEEPEST_BRACKETS:
             raise OperatorError(f"the WGSL of the operator {name!r} has types in types, over {DEEPEST_BRACKETS} deep")
-        total = 0
-        at = 0
-        for match in re.finditer(NAME, expression):
-            word = match.group()
+        arrays = whole = at = 0
+        for match in re.finditer(NAME, types):
+            word, rest = match.group(), types[match.end() :].lstrip()
             if match.start() < at:
                 continue
-            if word in named:
-                if word not in sizes:
-                    sizes[word] = 0  # of a type in itself, which the compiler refuses
-                    sizes[word] = size(named[word], depth + 1)
-                total += sizes[word]
-            elif word == "array" and expression[match.end() :].lstrip().startswith("("):
-                opening = expression.index("(", match.end())
-                sizes[f"#{len(sizes)}"] = 4 + 4 * expression.count(",", opening, _closing(expression, opening))
-                total += sizes[f"#{len(sizes) - 1}"]
-            elif word == "array" and expression[match.end() :].lstrip().startswith("<"):
-                inner, at = _template(expression, expression.index("<", match.end()))
+            if word == "array" and rest.startswith("("):
+                opening = types.index("(", match.end())
+                found = 4 + 4 * types.count(",", opening, _closing(types, opening))
+                arrays, whole = arrays + found, whole + found
+            elif word == "array" and rest.startswith("<"):
+                inner, at = _template(types, types.index("<", match.end()))
                 entry, _, length = inner.rstrip(", ").rpartition(",")
                 if not entry:
                     raise OperatorError(f"the WGSL of the operator {name!r} has an array without a length")
-                # An entry is four words, unless it is an array or a type that holds one.
-                held = max(size(entry, depth + 1), _scalar_bytes(entry.strip(), named))
-                sizes[f"#{len(sizes)}"] = held * count(length.strip())
-                total += held * count(length.strip())
-        return total
+                found = max(measured(entry, depth + 1)[1], _scalar_bytes(entry.strip())) * count(length.strip())
+                arrays, whole = arrays + found, whole + found
+            elif word in named:
+                if word not in known:
+                    known[word] = 0, 0  # of a type in itself, which the compiler refuses
+                    inside = measured(named[word], depth + 1)
+                    members = [w for w in re.findall(rf":\s*({NAME})", named[word]) if w not in (*named, "array")]
+                    known[word] = inside[0], inside[1] + sum(map(_scalar_bytes, members))
+                found = known[word][1]
+                arrays, whole = arrays + known[word][0], whole + found
+            else:
+                continue
+            largest = max(largest, found)
+        return arrays, whole
 
-    size(text)
-    together = sum(size(text[start:stop]) for _, _, start, stop in functions_of(text))
-    return max(sizes.values(), default=0), together
+    measured(text)
+    together = sum(measured(text[start:stop])[0] for _, _, start, stop in functions_of(text))
+    return largest, together
 
 
-def _scalar_bytes(word: str, named: dict[str, str]) -> int:
+def _scalar_bytes(word: str) -> int:
     if word in ("u32", "i32", "f32", "bool"):
         return 4
     if word in ("u64", "i64", "f64") or word.startswith("vec2"):

@@ -175,6 +175,10 @@ DEADLY = {
     "a comment that does not end": "return a + b; /* /* */",
 }
 TYPES = "".join(f"alias T{i} = array<{'u32' if i == 0 else f'T{i - 1}'}, 100>;\n" for i in range(8))
+STRUCTS = "".join(
+    f"struct S{i} {{ a: {'u32' if i == 0 else f'S{i - 1}'}, b: {'u32' if i == 0 else f'S{i - 1}'} }}\n"
+    for i in range(20)
+)
 DOUBLING = "".join(
     f"fn f{i}(a: u32) -> u32 {{ return {'a' if i == 0 else f'f{i - 1}(a) + f{i - 1}(a + 1u)'}; }}\n" for i in range(40)
 )
@@ -182,6 +186,11 @@ DEADLY_HELPERS = {
     "types in types": (TYPES, "var p: T7; return a + p[0][0][0][0][0][0][0][0];"),
     "a constant": ("const X = array<u32, 100000000>();", "return a + X[3];"),
     "a struct": ("struct S { x: array<vec4f, 99999>, }", "var s: S; return a + u32(s.x[b].x);"),
+    "structs in structs": (STRUCTS, "var s: S19; s.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a = b; return a;"),
+    "an array of structs": (
+        "struct S { " + ", ".join(f"x{i}: vec4f" for i in range(50)) + " }\n",
+        "var s: array<S, 50>; return a + u32(s[b % 50u].x3.x);",
+    ),
     "calls by the billion": (DOUBLING, "return f39(a) + b;"),
     "itself": ("fn f(a: u32) -> u32 { return g(a); }\nfn g(a: u32) -> u32 { return f(a); }", "return f(a);"),
     "a type of itself": ("alias T = array<T, 2>;\nstruct S { s: S, }", "var t: T; return a;"),
