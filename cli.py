@@ -113,6 +113,7 @@ def probe(as_json: bool) -> None:
 @click.option("--exclusive", is_flag=True, help="Leave each element out of its own result.")
 @click.option("--reverse", is_flag=True, help="Scan from the end.")
 @click.option("--dtype", callback=_dtype, help="What to combine in and write; else the input's.")
+@click.option("--compensated", is_flag=True, help="Sums of float32 that carry their rounding errors along.")
 @_device_option
 @_strategy_option
 @click.option("--profile", is_flag=True, help="Print how long each stage took on the GPU.")
@@ -124,6 +125,7 @@ def scan(
     exclusive: bool,
     reverse: bool,
     dtype: np.dtype[Any] | None,
+    compensated: bool,
     device: Device | str | None,
     strategy: str,
     profile: bool,
@@ -147,6 +149,7 @@ def scan(
         "exclusive": exclusive,
         "reverse": reverse,
         "dtype": dtype,
+        "compensated": compensated,
         "device": device,
         "strategy": strategy,
     }

@@ -39,6 +39,7 @@ def scan(
     out: Any = None,
     before: Callable[[Any], Any] | None = None,
     after: Callable[[Any], Any] | None = None,
+    compensated: bool = False,
     device: Device | str | None = None,
     strategy: str = "auto",
 ) -> Any:
@@ -66,6 +67,8 @@ def scan(
         before: a function of an input element, fused into the load; what it gives is what `op` combines, and may
             have other types or more fields than the input.
         after: a function of a combined element, fused into the store; what it gives is the result.
+        compensated: of sums of float32, carry the rounding errors along, and round each result once: see
+            docs/numerics.md.
         device: a `gpuscan.Device`, a part of an adapter's summary, or ``"numpy"``; left out, the best adapter.
         strategy: ``"auto"``, ``"lookahead"``, ``"lookback"``, ``"fallback"`` or ``"three_dispatch"``.
 
@@ -100,6 +103,7 @@ def scan(
     if (
         type(x) is np.ndarray
         and x.nbytes <= SMALL_BYTES
+        and not compensated
         and not any(option is not None for option in (initial, segments, keys, out, before, after))
     ):
         home = resolve_device(device)
@@ -109,19 +113,12 @@ def scan(
             small = scan_small(home, x, op, axis, exclusive, reverse, dtype, strategy)
             if small is not None:
                 return small
-    problem = pose(
-        x,
-        op,
-        axis=axis,
-        exclusive=exclusive,
-        reverse=reverse,
-        initial=initial,
-        dtype=dtype,
-        before=before,
-        after=after,
-        segments=segments,
-        keys=keys,
-    )
+    options = {"initial": initial, "dtype": dtype, "before": before, "after": after}
+    if compensated:
+        from gpuscan.compensation import lifted
+
+        x, op, options = lifted(x, op, options)
+    problem = pose(x, op, axis=axis, exclusive=exclusive, reverse=reverse, segments=segments, keys=keys, **options)
     on_device = any(isinstance(leaf, Array) for leaf in problem.leaves)
     outputs = None if out is None or on_device else check_out(out, problem)
     if strategy != "auto" and strategy not in STRATEGIES:
@@ -161,6 +158,7 @@ def scan_chunks(
     dtype: Any = None,
     before: Callable[[Any], Any] | None = None,
     after: Callable[[Any], Any] | None = None,
+    compensated: bool = False,
     device: Device | str | None = None,
     strategy: str = "auto",
 ) -> Iterator[Any]:
@@ -177,6 +175,7 @@ def scan_chunks(
         dtype: what to combine in and return.
         before: a function of an input element, fused into the load.
         after: a function of a combined element, fused into the store.
+        compensated: as in `scan`.
         device: where to run.
         strategy: how tiles meet.
 
@@ -207,6 +206,10 @@ def scan_chunks(
         "after": after,
     }
     chosen = resolve_device(device)
+    if compensated:
+        from gpuscan.compensation import lifted_chunks
+
+        return lifted_chunks(chunks, op, options, chosen, strategy)
     if chosen is None:
         return scan_on_cpu(chunks, op, options)
     return scan_in_chunks(chunks, op, chosen, strategy, options)

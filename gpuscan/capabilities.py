@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
+MOST_LANES = 1024  # of a subgroup that is believed
+MOST_SPINS = 1e13  # polls a second that are believed
+
 
 @dataclass(frozen=True)
 class Capabilities:
@@ -91,7 +94,7 @@ class Capabilities:
         """The record that `to_json` wrote.
 
         Raises:
-            ValueError: a field is missing, unknown, or of a wrong type.
+            ValueError: a field is missing, unknown, of a wrong type, or has a value that no device has.
         """
         if not isinstance(data, dict):
             raise ValueError(f"capabilities are an object of fields, not {type(data).__name__}")
@@ -104,7 +107,20 @@ class Capabilities:
                 values[each.name] = _READERS[str(each.type)](data[each.name])
             except (TypeError, OverflowError) as error:
                 raise ValueError(f"capabilities field {each.name}: {error}") from None
-        return cls(**values)
+        read = cls(**values)
+        if not read._plausible():
+            raise ValueError("capabilities have values that no device has")
+        return read
+
+    def _plausible(self) -> bool:
+        sizes = self.subgroup_sizes
+        return (
+            all(0 < size <= MOST_LANES and size & (size - 1) == 0 for size in sizes)
+            and self.subgroup_size in (0, *sizes)
+            and 0 <= self.started_while_spinning <= self.litmus_workgroups < 1 << 32
+            and 0 <= self.loop_iterations < 1 << 32
+            and self.spins_per_second < MOST_SPINS
+        )
 
 
 def _jsonable(value: Any) -> Any:

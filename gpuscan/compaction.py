@@ -87,7 +87,7 @@ def compact(x: Any, mask: Any) -> Any:
         raise ValueError("arrays on several devices were passed; bring them together with device.asarray")
     kept_there = any(isinstance(leaf, Array) for leaf in leaves)
     if home is None:
-        results = [leaf[mask] for leaf in leaves]
+        results = [leaf[mask].astype(leaf.dtype.newbyteorder("="), copy=False) for leaf in leaves]
     elif kept_there and len(mask) <= most_entries(home, leaves):
         results = list(pick(home, [home.asarray(leaf) for leaf in leaves], home.asarray(mask)))
     else:

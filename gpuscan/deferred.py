@@ -16,7 +16,6 @@ from gpuscan.arrays import Array, empty
 from gpuscan.errors import ProgressTimeoutError, StrategyError
 from gpuscan.execution import REPORT_BYTES, Binding, Origin, Run, record
 from gpuscan.faults import guarded
-from gpuscan.kernels import STATUS_WORD
 from gpuscan.marking import mark
 from gpuscan.memory import ALIGNMENT
 from gpuscan.packing import binds_too_many
@@ -307,11 +306,16 @@ def needs_report(device: Device, plan: ScanPlan) -> bool:
     """Whether a run of the plan can fail in a way that has to be reckoned with.
 
     The subgroup size is a property of the compiled kernel: once a report has shown it as planned, it stays so. A wait
-    that ends in vain is reckoned with unless it is published of the vendor's GPUs that workgroups make progress.
+    that ends in vain is reckoned with unless it is published of the vendor's GPUs that workgroups make progress; so is
+    a loop of the user's WGSL, which may not end.
     """
+    unproven = any(stage.kernel.subgroups and stage.kernel not in device.proven for stage in plan.stages)
+    return plan.loops or unproven or may_wait_in_vain(device, plan)
+
+
+def may_wait_in_vain(device: Device, plan: ScanPlan) -> bool:
+    """Whether a tile of the plan may wait longer than its bound."""
     capabilities = device.capabilities
-    if any(stage.kernel.subgroups and stage.kernel not in device.proven for stage in plan.stages):
-        return True
     published = capabilities.adapter_type in PUBLISHED_PROGRESS.get(capabilities.vendor, frozenset())
     return plan.posts and (not published or capabilities.adapter_type == "CPU")
 
@@ -324,6 +328,7 @@ def settle(device: Device, runs: Sequence[Run]) -> str:
                 device.unchecked.append(each)
             continue
         report = read_report(device, each.state)
+        each.check_turns(report)
         if each.width_differed(report):
             return "width"
         if each.timed_out(report):
@@ -348,13 +353,17 @@ def check(device: Device) -> None:
 
     Raises:
         ProgressTimeoutError: a run gave up waiting.
+        OperatorError: a loop in a run's operator did not end.
     """
     with guarded(device), device.lock:
         runs, device.unchecked[:] = list(device.unchecked), []
         states = {id(each.state): each.state for each in runs}
         for key, state in states.items():
-            status = read_report(device, state)[STATUS_WORD]
-            failed = [each for each in runs if id(each.state) == key and each.epoch == status]
+            report = read_report(device, state)
+            there = [each for each in runs if id(each.state) == key]
+            for each in there:
+                each.check_turns(report)
+            failed = [each for each in there if each.timed_out(report)]
             if failed:
                 strategy = failed[0].plan.strategy
                 device.distrust(strategy)

@@ -195,6 +195,7 @@ class Device:
         keys: Any = None,
         before: Callable[[Any], Any] | None = None,
         after: Callable[[Any], Any] | None = None,
+        compensated: bool = False,
         strategy: str = "auto",
     ) -> Plan:
         """One kind of scan, compiled once for many calls; the arguments are those of `gpuscan.scan`.
@@ -216,7 +217,7 @@ class Device:
         from gpuscan.plans import Plan
 
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        options = {
+        options: dict[str, Any] = {
             "axis": axis,
             "exclusive": exclusive,
             "reverse": reverse,
@@ -227,6 +228,10 @@ class Device:
             "before": before,
             "after": after,
         }
+        if compensated:
+            from gpuscan.compensation import lifted
+
+            _, op, options = lifted(np.broadcast_to(np.zeros((), dtype), shape), op, options)
         return Plan(self, shape, dtype, op, strategy, options)
 
     def stage(self, template: str, **values: Any) -> tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]:

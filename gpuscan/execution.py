@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.backends import webgpu
-from gpuscan.kernels import STATE_HEADER_WORDS, STATUS_WORD, WIDTH_WORD
+from gpuscan.errors import OperatorError
+from gpuscan.kernels import STATE_HEADER_WORDS, STATUS_WORD, TURNS_WORD, WIDTH_WORD
 from gpuscan.planning import grid_of
 
 if TYPE_CHECKING:
@@ -179,8 +180,22 @@ class Run:
         """Whether subgroups had another size than the plan's."""
         return report[WIDTH_WORD] == self.epoch
 
+    def check_turns(self, report: Sequence[int]) -> None:
+        """Raise OperatorError where a loop of the operator's WGSL made more turns than it may."""
+        if self.plan.loops and report[TURNS_WORD] == self.epoch:
+            raise turns_error(self.plan)
+
 
 REPORT_BYTES = 4 * STATE_HEADER_WORDS
+
+
+def turns_error(plan: ScanPlan) -> OperatorError:
+    kernel = plan.stages[-1].kernel
+    where = "all combinations of an invocation together" if kernel.software else "one combination"
+    return OperatorError(
+        f"a loop in the WGSL of the operator {kernel.operator_name!r} did not end: after {kernel.most_turns:,} turns, "
+        f"in {where}, it was left. Make it end sooner, for every pair of elements that there is"
+    )
 
 
 def record(

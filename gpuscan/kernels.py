@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from gpuscan.operators import Code
 
 SPINS_PER_ROUND = 4096  # long waits are loops of short ones
-STATE_HEADER_WORDS = 4  # ticket, status, width, unused: see shaders/parts/tile_state.wgsl
+STATE_HEADER_WORDS = 4  # ticket, status, width, turns: see shaders/parts/tile_state.wgsl, turns.wgsl
 STATUS_WORD = 1
 WIDTH_WORD = 2
+TURNS_WORD = 3
+MOST_TURNS = 1 << 16  # of the loops of an operator's WGSL, in one combination
+MOST_SOFTWARE_TURNS = 50_000  # on CPU adapters, in all combinations of an invocation
 WIDE_WORDS = 3  # items from here on have their posts interleaved; measured on an H100
 
 
@@ -234,6 +237,13 @@ class Kernel:
     def block_in_subgroup(self) -> bool:
         """Whether one subgroup is wide enough to look at a block of tiles at once."""
         return self.tile.subgroup_size >= self.tile.block
+
+    turns_word = TURNS_WORD
+
+    @property
+    def most_turns(self) -> int:
+        """Turns that an operator's loops may make: see parts/turns.wgsl."""
+        return MOST_SOFTWARE_TURNS if self.software else MOST_TURNS
 
     @property
     def totals_fit_subgroup(self) -> bool:

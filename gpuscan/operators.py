@@ -12,7 +12,7 @@ from gpuscan.elements import Element, Field
 from gpuscan.emission import emit, helpers_of
 from gpuscan.errors import OperatorError, UnsupportedDtypeError
 from gpuscan.tracing import trace_map, trace_operator
-from gpuscan.user_wgsl import check_source, contained
+from gpuscan.user_wgsl import check_source, contained, has_loops
 
 Function = Callable[[Any, Any], Any]
 
@@ -313,11 +313,15 @@ class Code:
         source: its text.
         helpers: the functions of shaders/parts/arithmetic.wgsl that it needs, those that they need included.
         result: the element that it returns.
+        foreign: it is the user's WGSL, to be kept apart from ours.
+        loops: it has loops whose turns are counted.
     """
 
     source: str
     helpers: tuple[str, ...]
     result: Element
+    foreign: bool = False
+    loops: bool = False
 
     @property
     def key(self) -> Hashable:
@@ -333,7 +337,8 @@ def combine_code(operator: Operator, element: Element, native_int64: bool) -> Co
     """
     operator.check(element)
     if operator.wgsl is not None:
-        return Code(contained(operator.name, operator.wgsl, operator.helpers), (), element)
+        text = contained(operator.name, operator.wgsl, operator.helpers)
+        return Code(text, (), element, foreign=True, loops=has_loops(operator))
     assert operator.function is not None
     traced = trace_operator(operator.function, element, operator.name)
     signature = "fn combine(a: Element, b: Element) -> Element"

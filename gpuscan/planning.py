@@ -156,8 +156,13 @@ class ScanPlan:
 
     @property
     def reports(self) -> bool:
-        """Whether a run can fail, of which its report tells: wait in vain, or see another subgroup size."""
-        return self.posts or self.tile.subgroup_size > 0
+        """Whether a run can fail, of which its report tells: wait in vain, see another subgroup size, or not end."""
+        return self.posts or self.loops or self.tile.subgroup_size > 0
+
+    @property
+    def loops(self) -> bool:
+        """Whether the operator is WGSL with loops, whose turns are bounded."""
+        return self.stages[-1].kernel.combine.loops
 
     @cached_property
     def state_bytes(self) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.arrays import Array, empty
-from gpuscan.deferred import fits_whole, needs_report, parts, settle
+from gpuscan.deferred import fits_whole, may_wait_in_vain, parts, settle
 from gpuscan.errors import GpuscanError, StrategyError
 from gpuscan.execution import Binding, Length, record
 from gpuscan.faults import guarded
@@ -178,11 +178,13 @@ class Plan:
             destinations = self._places("dst", dst, problem.destination.fields)
             count = None if length is None else self._length(length)
             placement, bound = self._placement(sources, destinations, dynamic=count is not None)
+            if problem.size == 0:
+                return  # nothing to write
             strategy = self._strategy_for(placement)
             plan = self._planned(strategy, placement, dynamic=count is not None)
             sides = bound[: len(sources)], bound[len(sources) :], self._seeds
             run = record(device, plan, encoder, *sides, length=count, beside=self._beside)
-            if plan.posts:
+            if plan.posts or plan.loops:
                 device.unchecked.append(run)
 
     def _strategy_for(self, placement: Placement) -> str:
@@ -195,7 +197,7 @@ class Plan:
         if self._asked != "auto":
             return chosen
         plan = self._planned(chosen, placement)
-        may_fail = plan.posts and chosen != "fallback" and needs_report(self.device, replace(plan, stages=()))
+        may_fail = plan.posts and chosen != "fallback" and may_wait_in_vain(self.device, plan)
         return "three_dispatch" if placement.in_place or may_fail else chosen
 
     def _places(self, name: str, given: Any, fields: Sequence[Field]) -> list[Place]:

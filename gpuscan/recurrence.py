@@ -207,19 +207,25 @@ def _overlap(problem: Problem, step: int) -> tuple[tuple[slice, ...], tuple[slic
 
 
 def _gradient_of_start(a: Any, grad_b: Any, axis: int, reverse: bool) -> np.ndarray[Any, Any]:
-    """``a[0] * grad_b[0]``, at the axis's end of a reversed recurrence."""
+    """``a[0] * grad_b[0]``, at the axis's end of a reversed recurrence; zero where there is no state."""
+    if a.shape[axis] == 0:
+        return np.zeros([n for i, n in enumerate(a.shape) if i != axis], a.dtype)
     place = -1 if reverse else 0
     first: np.ndarray[Any, Any] = np.take(np.asarray(a), place, axis) * np.take(np.asarray(grad_b), place, axis)
     return first
 
 
 def _arrays(one: str, x: Any, other: str, y: Any) -> tuple[Any, Any]:
-    """Both as arrays of one shape.
+    """Both as arrays of one shape, in native byte order.
 
     Raises:
         ValueError: the shapes differ.
     """
-    x, y = (value if isinstance(value, Array) else np.asarray(value) for value in (x, y))
+    x, y = (value if isinstance(value, Array) else native(np.asarray(value)) for value in (x, y))
     if x.shape != y.shape:
         raise ValueError(f"{one} of shape {x.shape} and {other} of shape {y.shape} were passed; they must be equal")
     return x, y
+
+
+def native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

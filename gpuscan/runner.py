@@ -301,6 +301,7 @@ def run_plan(device: Device, problem: Problem, plan: ScanPlan) -> tuple[str, Row
         finally:
             for buffer in taken:
                 device.pool.give(buffer)
+    ran.check_turns(report)
     if plan.reports and ran.width_differed(report):
         return "width", rows
     return ("timeout" if plan.reports and ran.timed_out(report) else "done"), rows

@@ -70,6 +70,7 @@ class SmallScan:
                 failed = False
                 if place:
                     report = content[:place].view(np.uint32).tolist()
+                    ran.check_turns(report)
                     failed = ran.width_differed(report) or ran.timed_out(report)
                 result = np.empty(self._shape, self._dtype)
                 result.reshape(-1).view(np.uint8)[:] = content[place : place + result.nbytes]

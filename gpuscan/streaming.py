@@ -258,6 +258,7 @@ class Stream:
             promise.sync_wait()
         assert lane.run is not None
         report = read_mapped(lane.report, REPORT_BYTES).view(np.uint32).tolist()
+        lane.run.check_turns(report)
         if lane.run.width_differed(report):
             return "width"
         return "timeout" if lane.run.timed_out(report) else "done"

@@ -6,6 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpuscan.user_wgsl import kept_apart
+
 if TYPE_CHECKING:
     import jinja2
 
@@ -48,4 +50,5 @@ def render(template: str, **variables: Any) -> str:
 @cache
 def render_kernel(kernel: Kernel) -> str:
     """The WGSL of one kernel."""
-    return render(kernel.template, kernel=kernel)
+    text = render(kernel.template, kernel=kernel)
+    return kept_apart(text, kernel.operator_name) if kernel.combine.foreign else text

@@ -1,4 +1,7 @@
-"""The user's own WGSL: kept apart from ours by its names, and its compile errors brought back to its own lines."""
+"""The user's own WGSL: kept apart from ours by its names, and its compile errors brought back to its own lines.
+
+What it may be is checked in `gpuscan.user_limits`, before any compiler sees it.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpuscan.errors import OperatorError
+from gpuscan.user_limits import NAME, check_limits, loop_bodies, tokens_of, uncommented
 
 if TYPE_CHECKING:
     from gpuscan.operators import Operator
 
-PREFIX = "user_"  # of every module-scope name that the user declares, `combine` aside
+PREFIX = "user_"  # of every name of the user's that gpuscan has too, or that stands at module scope; not of `combine`
 
-_TOKEN = re.compile(r"//[^\n]*|/\*.*?\*/|@\w+|[A-Za-z_]\w*|\S", re.DOTALL)
 _DECLARES = frozenset({"fn", "const", "alias", "struct"})
 _REFUSED = {
     "var": "memory of its own (`var` outside a function)",
@@ -26,7 +29,7 @@ _REFUSED = {
 
 def _outermost(source: str) -> Iterator[tuple[str, str]]:
     """The words outside all brackets, each with the word that follows it; comments are left out."""
-    tokens = [token for token in _TOKEN.findall(source) if not token.startswith(("//", "/*"))]
+    tokens = tokens_of(uncommented(source))
     depth = 0
     for token, following in zip(tokens, [*tokens[1:], ""], strict=False):
         if token in ("{", "(", "["):
@@ -42,9 +45,10 @@ def _declared(source: str) -> list[str]:
 
 
 def check_source(name: str, source: str, helpers: str) -> None:
-    """Refuses WGSL without `combine`, and what an operator may not declare."""
+    """Refuses WGSL without `combine`, what an operator may not declare, and what compilers do not survive."""
     if not isinstance(source, str) or not isinstance(helpers, str):
         raise OperatorError(f"the operator {name!r} takes WGSL as text (str)")
+    check_limits(name, [helpers, source])
     if "combine" not in _declared(source):
         raise OperatorError(
             f"the WGSL of the operator {name!r} declares no function `combine`; "
@@ -55,8 +59,10 @@ def check_source(name: str, source: str, helpers: str) -> None:
             if word in _REFUSED:
                 raise OperatorError(f"the WGSL of the operator {name!r} declares {_REFUSED[word]}; it may declare "
                                     "functions, constants, aliases and structs")  # fmt: skip
-            if word.startswith("@"):
-                raise OperatorError(f"the WGSL of the operator {name!r} has the attribute {word}; it may have none")
+            if word == "@":
+                raise OperatorError(
+                    f"the WGSL of the operator {name!r} has the attribute @{following}; it may have none"
+                )
             if word in _DECLARES and following == "Element":
                 raise OperatorError(
                     f"the WGSL of the operator {name!r} declares `Element`, which is gpuscan's name of what is combined"
@@ -78,22 +84,77 @@ def _marker(part: str, name: str) -> str:
     return f"// ---- {part} of operator {_label(name)}: line 1 follows"
 
 
+def _end(name: str) -> str:
+    return f"// ---- end of operator {_label(name)}"
+
+
 def contained(name: str, source: str, helpers: str) -> str:
     """The user's WGSL with its module-scope names prefixed, line for line, between markers."""
     names = {each for each in _declared(source) + _declared(helpers) if each != "combine"}
 
+    def lines(text: str) -> str:
+        # Blank lines become comments, lest they be dropped. Comments that look like our markers lose their dashes.
+        kept = prefixed(uncommented(text, keep_lines=True), names).split("\n")
+        return "\n".join(line.replace("// ----", "//") if line.strip() else "//" for line in kept)
+
+    parts = [_marker("helpers", name), lines(helpers), _end(name)] if helpers.strip() else []
+    return "\n".join([*parts, _marker("source", name), lines(source), _end(name)])
+
+
+def prefixed(text: str, names: set[str]) -> str:
+    """The text with `PREFIX` before these names; words after a dot and the members that a struct declares stay."""
+
     def replace(match: re.Match[str]) -> str:
-        comment, word = match.group(1), match.group(2)
-        return match.group(0) if comment or word not in names else PREFIX + word
+        word = match.group(2)
+        if word is None or word not in names or any(a <= match.start() < b for a, b in members):
+            return match.group(0)
+        return PREFIX + word
 
-    def renamed(text: str) -> str:
-        # A word after a dot is a member. Comments stay as they are, and blank lines become some, lest they be dropped.
-        text = re.sub(r"(//[^\n]*|/\*.*?\*/)|(?<![.\w])([A-Za-z_]\w*)", replace, text, flags=re.DOTALL)
-        return "\n".join(line if line.strip() else "//" for line in text.split("\n"))
+    members = [
+        (body.start(1) + member.start(), body.start(1) + member.end())
+        for body in re.finditer(r"\bstruct\s+\w+\s*\{([^}]*)\}", text)
+        for member in re.finditer(rf"{NAME}(?=\s*:)", body.group(1))
+    ]
+    return re.sub(rf"(//[^\n]*|\d[\w.]*|\.\s*{NAME})|({NAME})", replace, text)
 
-    end = f"// ---- end of operator {_label(name)}"
-    parts = [_marker("helpers", name), renamed(helpers), end] if helpers.strip() else []
-    return "\n".join([*parts, _marker("source", name), renamed(source), end])
+
+def kept_apart(rendered: str, name: str) -> str:
+    """A rendered shader in whose user's part no name of ours can be meant, and every loop is counted.
+
+    A name that gpuscan declares, and the user's text uses, gets the prefix: one that the user declares as well is the
+    user's, and any other is no name at all, which the compiler says.
+    """
+    lines = rendered.split("\n")
+    starts = [i for i, line in enumerate(lines) if line in {_marker(part, name) for part in _PARTS}]
+    spans = [(start + 1, lines.index(_end(name), start)) for start in starts]
+    ours = [line for i, line in enumerate(lines) if not any(a <= i < b for a, b in spans)]
+    declaration = rf"\b(?:fn|const|alias|struct|override|var\s*(?:<[^>]*>)?)\s+({NAME})"
+    names = set(re.findall(declaration, "\n".join(line for line in ours if not line.startswith((" ", "//")))))
+    for start, stop in spans:
+        text = "\n".join(lines[start:stop])
+        lines[start:stop] = counted(prefixed(text, names - {"combine", "Element"})).split("\n")
+    return "\n".join(lines)
+
+
+def counted(text: str) -> str:
+    """The text with each turn of each loop counted: one too many returns from the function. See parts/turns.wgsl."""
+    clean = uncommented(text)
+    inserted = [(at, f" if (one_turn_too_many()) {{ return {result and result + '()'}; }}")
+                for at, result in loop_bodies(clean)]  # fmt: skip
+    if inserted:
+        combine = re.search(r"\bfn\s+combine\s*\([^{]*\{", clean)
+        if combine is not None:
+            inserted.append((combine.end(), " begin_turns();"))
+    for at, words in sorted(inserted, reverse=True):
+        text = text[:at] + words + text[at:]
+    return text
+
+
+def has_loops(operator: Operator) -> bool:
+    """Whether the operator is WGSL with a loop, whose turns are counted."""
+    return operator.wgsl is not None and any(
+        loop_bodies(uncommented(text)) for text in (operator.helpers, operator.wgsl)
+    )
 
 
 def user_error(operator: Operator | str, compile_message: str, rendered_wgsl: str) -> OperatorError:
@@ -112,7 +173,7 @@ def user_error(operator: Operator | str, compile_message: str, rendered_wgsl: st
             if _marker(part, name) not in lines:
                 continue
             start = lines.index(_marker(part, name)) + 2  # the number of the user's line 1
-            end = lines.index(f"// ---- end of operator {_label(name)}", start - 1) + 1
+            end = lines.index(_end(name), start - 1) + 1
             if start <= number < end:
                 return OperatorError(
                     f"the WGSL of the operator {name!r} does not compile: {_cause(compile_message)}\n"
@@ -124,7 +185,8 @@ def user_error(operator: Operator | str, compile_message: str, rendered_wgsl: st
 
 
 def _own_words(text: str) -> str:
-    """The user's names as the user wrote them."""
+    """The user's names as the user wrote them, without our counting."""
+    text = re.sub(r" (?:begin_turns\(\);|if \(one_turn_too_many\(\)\) \{ return [^;]*; \})", "", text)
     return re.sub(rf"\b{PREFIX}(?=\w)", "", text)
 
 

@@ -84,6 +84,18 @@ def test_scan(files, capsys, device, options, expected):
     assert sorted(os.listdir()) == ["in.npy", "out.npy"]
 
 
+def test_scan_of_compensated_sums(files, capsys):
+    """The exact sums, where float32 loses every step; and only of float32."""
+    x = np.ones(5, np.float32)
+    x[0] = 2**24
+    np.save("x.npy", x)
+    assert run(capsys, "scan", "x.npy", "out.npy", "--compensated") == (0, "", "")
+    np.testing.assert_array_equal(np.load("out.npy"), np.cumsum(x, dtype=np.float64).astype(np.float32))
+    code, err = fails(capsys, "scan", "in.npy", "no.npy", "--axis", "0", "--compensated")
+    assert (code, "float32" in err) == (1, True)
+    assert sorted(os.listdir()) == ["in.npy", "out.npy", "x.npy"]
+
+
 def test_scan_by_number(files, capsys):
     """A device may be named by its place in `gpuscan probe`."""
     for index in range(len(find_adapters())):

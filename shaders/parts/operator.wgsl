@@ -5,6 +5,9 @@
 
 // ----- Operator: {{ kernel.operator_name }}
 {{ kernel.combine.source }}
+{% if kernel.combine.loops %}
+{% include "parts/turns.wgsl" %}
+{% endif %}
 
 {% if kernel.segmented %}
 // The operator lifted over head flags (Blelloch 1990, segmented scans): a head in `b` cuts `a` off.

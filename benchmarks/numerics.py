@@ -1,0 +1,147 @@
+"""How far sums of float32 are from exact ones: gpuscan, plain and compensated, beside NumPy, CuPy and PyTorch.
+
+Each figure is the largest error of the running sums, over the largest exact sum. The exact sums are NumPy's in extended
+precision (64 bits of significand on x86, else float64's 53), and "rounded" is their own rounding to float32: no float32
+result is better. "pairs" are the sums that `compensated` holds before it rounds them.
+
+    python benchmarks/numerics.py                     # 2^10 … 2^24; --most 28 for all
+    python benchmarks/numerics.py --least 12 --step 6 # 2^12, 2^18 and 2^24
+    python benchmarks/numerics.py --device numpy --json -
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import gpuscan as gs
+from gpuscan.compensation import add_pairs, paired
+
+Array = np.ndarray[Any, Any]
+Sums = Callable[[Array], Any]  # one array, or the high and the low parts
+
+BLOCK = 1 << 20  # elements whose exact sums are held at a time
+
+
+def uniform(rng: np.random.Generator, n: int) -> Array:
+    return rng.random(n, np.float32)
+
+
+def normal(rng: np.random.Generator, n: int) -> Array:
+    return rng.standard_normal(n, np.float32)
+
+
+def alternating(rng: np.random.Generator, n: int) -> Array:
+    """Signs that alternate, so that sums stay small while terms come and go."""
+    x = rng.random(n, np.float32)
+    x[1::2] *= -1
+    return x
+
+
+def large_term(rng: np.random.Generator, n: int) -> Array:
+    """A first term beside which all others are small."""
+    x = rng.random(n, np.float32)
+    x[0] = 2.0**26
+    return x
+
+
+DISTRIBUTIONS = {"uniform": uniform, "normal": normal, "alternating": alternating, "one large term": large_term}
+
+
+def exact_sums(x: Array) -> Iterator[tuple[slice, Array]]:
+    """The running sums in extended precision, block by block."""
+    carry = np.longdouble(0)
+    for start in range(0, len(x), BLOCK):
+        part = slice(start, min(start + BLOCK, len(x)))
+        sums = np.cumsum(x[part], dtype=np.longdouble) + carry
+        carry = sums[-1]
+        yield part, sums
+
+
+def errors(x: Array, results: dict[str, Any]) -> dict[str, float]:
+    """The largest error of each result, and of the exact sums rounded to float32, over the largest exact sum."""
+    worst = dict.fromkeys([*results, "rounded"], np.longdouble(0))
+    largest = np.longdouble(0)
+    for part, exact in exact_sums(x):
+        largest = max(largest, np.max(np.abs(exact)))
+        found = {"rounded": exact.astype(np.float32)} | {
+            name: r[0][part].astype(np.longdouble) + r[1][part] if isinstance(r, tuple) else r[part]
+            for name, r in results.items()
+        }
+        for name, sums in found.items():
+            worst[name] = max(worst[name], np.max(np.abs(sums - exact)))
+    return {name: float(error / largest) for name, error in worst.items()}
+
+
+def peers() -> dict[str, Sums]:
+    """NumPy, and what else is installed."""
+    found: dict[str, Sums] = {"numpy": lambda x: np.cumsum(x, dtype=np.float32)}
+    try:
+        import cupy
+
+        found["cupy"] = lambda x: cupy.cumsum(cupy.asarray(x), dtype=np.float32).get()
+    except ImportError:
+        pass
+    try:
+        import torch
+
+        place = "cuda" if torch.cuda.is_available() else "cpu"
+        found[f"torch {place}"] = lambda x: torch.cumsum(torch.from_numpy(x).to(place), 0).cpu().numpy()
+    except ImportError:
+        pass
+    return found
+
+
+def ours(device: Any) -> dict[str, Sums]:
+    return {
+        "gpuscan": lambda x: gs.scan(x, device=device),
+        "compensated": lambda x: gs.scan(x, compensated=True, device=device),
+        "pairs": lambda x: gs.scan(x, add_pairs, before=paired(None), device=device),
+    }
+
+
+@click.command(help=__doc__)
+@click.option("--device", help="A part of an adapter's name, or numpy; else the best adapter.")
+@click.option("--least", type=click.IntRange(1, 28), default=10, show_default=True, help="The smallest size, 2^LEAST.")
+@click.option("--step", type=click.IntRange(1), default=2, show_default=True, help="From exponent to exponent.")
+@click.option("--most", type=click.IntRange(1, 28), default=24, show_default=True, help="The largest size, 2^MOST.")
+@click.option("--json", "json_path", type=click.Path(allow_dash=True), help="Write the figures; - to print.")
+@click.option("--seed", default=0, show_default=True)
+def main(device: str | None, least: int, step: int, most: int, json_path: str | None, seed: int) -> None:
+    chosen: Any = device if device == "numpy" else gs.Device(device)
+    name = "NumPy" if chosen == "numpy" else chosen.capabilities.summary
+    functions = peers() | ours(chosen)
+    rows = []
+    for kind, draw in DISTRIBUTIONS.items():
+        for exponent in range(least, most + 1, step):
+            x = draw(np.random.default_rng(seed), 1 << exponent)
+            found = errors(x, {label: function(x) for label, function in functions.items()})
+            rows.append({"distribution": kind, "elements": 1 << exponent, "errors": found})
+    if json_path is not None:
+        with click.open_file(json_path, "w", encoding="utf-8") as file:
+            file.write(json.dumps({"device": name, "seed": seed, "rows": rows}, indent=1) + "\n")
+    if json_path != "-":
+        show(name, rows)
+    for row in rows:
+        if row["errors"]["gpuscan"] > row["errors"]["numpy"]:
+            click.echo(f"worse than NumPy: {row['distribution']}, {row['elements']:,} elements", err=True)
+
+
+def show(name: str, rows: list[dict[str, Any]]) -> None:
+    labels = list(rows[0]["errors"])
+    table = Table("terms", "elements", *labels, title=f"float32 sums on {name}: largest error over the largest sum")
+    for row in rows:
+        power = f"2^{row['elements'].bit_length() - 1}"
+        table.add_row(row["distribution"], power, *(f"{row['errors'][label]:.1e}" for label in labels))
+    Console(highlight=False).print(table)
+
+
+if __name__ == "__main__":
+    main(prog_name=f"python {Path('benchmarks', Path(__file__).name)}")

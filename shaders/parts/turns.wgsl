@@ -1,0 +1,28 @@
+{#- Bounds the loops of an operator that is the user's WGSL: each turn asks `one_turn_too_many`, and leaves the function
+    where it is. On CPU adapters all turns of an invocation count together, since llvmpipe leaves every loop once all of
+    them have made 65,535; elsewhere each call of `combine` begins anew, until one ran out.
+    out: the report: a run that ran out is in error, whatever it stored -#}
+
+const MOST_TURNS = {{ kernel.most_turns }}u;
+const TURNS = {{ kernel.turns_word }}u;  // of the report: the epoch of a run in which a loop did not end
+var<private> turns: u32;
+
+fn begin_turns() {
+{% if not kernel.software %}
+    turns = select(0u, turns, turns > MOST_TURNS);
+{% endif %}
+}
+
+fn one_turn_too_many() -> bool {
+    turns += 1u;
+    if (turns <= MOST_TURNS) {
+        return false;
+    }
+    turns = MOST_TURNS + 1u;
+{% if kernel.strategy == "three_dispatch" %}
+    state[TURNS] = params.epoch;
+{% else %}
+    atomicStore(&state[TURNS], params.epoch);
+{% endif %}
+    return true;
+}

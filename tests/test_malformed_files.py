@@ -1,0 +1,249 @@
+"""`gpuscan scan` on files that are no arrays, or arrays of the wrong kind: one line, an exit code, and no OUT.npy.
+
+And the caches on disk, damaged in any way: they count as absent.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import struct
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import numpy as np
+import platformdirs
+import pytest
+from hypothesis import strategies as st
+
+from gpuscan import cli, probe_cache
+from gpuscan.capabilities import Capabilities
+from gpuscan.planning import plan_scan
+from tests.fakes import capabilities
+from tests.test_planning import LIMITS, work
+
+EXAMPLES = hypothesis.settings().max_examples
+MANY = hypothesis.settings(
+    max_examples=EXAMPLES, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+)
+
+
+# ----- .npy files
+
+
+def npy(header: str, data: bytes = b"", version: tuple[int, int] = (1, 0), length: int | None = None) -> bytes:
+    """A .npy file of this header, whatever it says."""
+    text = header.encode("latin1") + b"\n"
+    size = len(text) if length is None else length
+    return b"\x93NUMPY" + bytes(version) + struct.pack("<H" if version == (1, 0) else "<I", size) + text + data
+
+
+def described(descr: str = "'<i4'", order: str = "False", shape: str = "(3,)") -> str:
+    return f"{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}"
+
+
+def saved(array: Any, **options: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array, **options)
+    return file.getvalue()
+
+
+class Touch:
+    """Makes a file where it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path("touched"),)
+
+
+WHOLE = saved(np.arange(3, dtype=np.int32))
+DATA = np.arange(3, dtype=np.int32).tobytes()
+BAD = {
+    "empty": b"",
+    "the magic alone": b"\x93NUMPY",
+    "a cut header": WHOLE[:40],
+    "a cut length": WHOLE[:9],
+    "cut data": WHOLE[:-1],
+    "no data": WHOLE[:-12],
+    "other magic": b"\x93NUMPX" + WHOLE[6:],
+    "text": b"3 1 4 1 5\n",
+    "a zip": b"PK\x03\x04" + bytes(100),
+    "a pickle": pickle.dumps(Touch()),
+    "version 9": npy(described(), DATA, version=(9, 0)),
+    "version 0": npy(described(), DATA, version=(0, 0)),
+    "a header longer than the file": npy(described(), DATA, length=60_000),
+    "a header of 4 GiB": npy(described(), DATA, version=(2, 0), length=2**32 - 1),
+    "a header of spaces": npy(" " * 60_000, DATA),
+    "a header cut by its length": npy(described(), DATA, length=20),
+    "a header in no code": npy("\x00\xff\xfe", DATA),
+    "code in the header": npy("__import__('pathlib').Path('touched').touch()", DATA),
+    "code in the shape": npy(described(shape="(__import__('pathlib').Path('touched').touch(), 3)"), DATA),
+    "deep brackets": npy("(" * 9000 + ")" * 9000, DATA),
+    "a deep sum": npy("-" * 9000 + "1", DATA),
+    "a list": npy("[1, 2]", DATA),
+    "no shape": npy("{'descr': '<i4', 'fortran_order': False, }", DATA),
+    "a key too many": npy("{'descr': '<i4', 'fortran_order': False, 'shape': (3,), 'x': 1}", DATA),
+    "a shape of text": npy(described(shape="'3'"), DATA),
+    "a shape of floats": npy(described(shape="(3.0,)"), DATA),
+    "a shape of bools": npy(described(shape="(True, 7)"), DATA),
+    "a negative shape": npy(described(shape="(-3,)"), DATA),
+    "two negative lengths": npy(described(shape="(-1, -3)"), DATA),
+    "a shape that overflows": npy(described(shape="(4294967296, 4294967296, 4294967296)"), DATA),
+    "a shape beyond 64 bits": npy(described(shape="(99999999999999999999,)"), DATA),
+    "a shape that wraps to the data's": npy(described(shape="(4611686018427387905, 4)"), DATA),
+    "a shape larger than the file": npy(described(shape="(1000000,)"), DATA),
+    "a shape larger than memory": npy(described(shape="(1099511627776,)"), DATA),
+    "nothing of a huge shape": npy(described(shape="(0, 9223372036854775807)")),
+    "more axes than NumPy has": npy(described(shape="(" + "1," * 99 + ")"), DATA),
+    "no axes": saved(np.int32(3)),
+    "objects": saved(np.array([Touch(), None], object), allow_pickle=True),
+    "objects by name": npy(described("'|O'", shape="(1,)"), pickle.dumps(Touch())),
+    "words": saved(np.array(["a", "b"])),
+    "bytes": saved(np.array([b"a", b"b"])),
+    "dates": saved(np.array(["2020-01-01"], "datetime64[D]")),
+    "raw bytes": saved(np.zeros(3, "V8")),
+    "long doubles": saved(np.zeros(3, np.longdouble)),
+    "doubled complex": saved(np.zeros(3, np.complex128)),
+    "no such dtype": npy(described("'<q9'"), DATA),
+    "a dtype of code": npy(described("'print(1)'"), DATA),
+    "a dtype without a size": npy(described("'V0'"), DATA),
+    "a dtype of 2 GiB": npy(described("'V2147483647'"), DATA),
+    "a record": saved(np.zeros(3, [("a", "i4"), ("b", "f4")])),
+    "a record of objects": npy(described("[('a', '|O')]", shape="(1,)"), DATA),
+    "a record of itself": npy(described("[('a', [('a', [('a', 'x')])])]"), DATA),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def check(content: bytes, capsys: pytest.CaptureFixture[str], *options: str) -> int:
+    """The exit code: 1 or 2, one line and nothing else in the folder; or 0, and what NumPy says of the file."""
+    Path("in.npy").write_bytes(content)
+    code = cli.run(["scan", "in.npy", "out.npy", "--device", "numpy", *options])
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert Path("in.npy").read_bytes() == content
+    if code:
+        assert code in (1, 2)
+        assert printed.err.startswith("gpuscan: ")
+        assert printed.err.count("\n") == 1
+        assert os.listdir() == ["in.npy"]
+        return code
+    assert printed.err == ""
+    assert sorted(os.listdir()) == ["in.npy", "out.npy"]
+    array = np.load("in.npy", allow_pickle=False)
+    result = np.load("out.npy", allow_pickle=False)
+    wanted = np.add.accumulate(array, axis=0, dtype=array.dtype.newbyteorder("="))
+    assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape)
+    np.testing.assert_array_equal(result, wanted)
+    Path("out.npy").unlink()
+    return 0
+
+
+@pytest.mark.parametrize("content", BAD.values(), ids=BAD.keys())
+def test_files_that_are_no_arrays_for_a_scan(folder: Path, capsys: pytest.CaptureFixture[str], content: bytes) -> None:
+    assert check(content, capsys, "--axis", "0") in (1, 2)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        saved(np.arange(6, dtype=">i4").reshape(2, 3)),
+        saved(np.asfortranarray(np.arange(12, dtype=np.uint16).reshape(3, 4))),
+        npy(described(shape="(3,)"), DATA + b"more than the shape says"),
+        npy(described(shape="(0,)")),
+        npy(described(shape="(0, 5)")),
+        npy(described(), DATA, version=(2, 0)),
+        npy(described(), DATA, version=(3, 0)),
+        npy(described("'<i4'", order="True", shape="(3, 1)"), DATA),
+    ],
+    ids=["big-endian", "Fortran", "a tail", "empty", "empty and wide", "version 2", "version 3", "unpadded"],
+)
+def test_files_that_are_odd_and_right(folder: Path, capsys: pytest.CaptureFixture[str], content: bytes) -> None:
+    assert check(content, capsys, "--axis", "0") == 0
+
+
+@MANY
+@hypothesis.given(data=st.data())
+def test_files_with_a_few_bytes_changed(folder: Path, capsys: pytest.CaptureFixture[str], data: st.DataObject) -> None:
+    """Headers and lengths of real files, overwritten, cut or lengthened at random."""
+    content = bytearray(data.draw(st.sampled_from([WHOLE, saved(np.ones((2, 3), ">f4")), BAD["a record"]])))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(content) - 1))
+        content[at] = data.draw(st.one_of(st.integers(0, 255), st.sampled_from(b"(),'[]{}0123456789-<>|OiVx")))
+    stop = data.draw(st.one_of(st.just(len(content)), st.integers(0, len(content))))
+    check(bytes(content[:stop]) + data.draw(st.binary(max_size=8)), capsys, "--axis", "0")
+
+
+def test_a_folder_and_a_file_that_may_not_be_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "in.npy").mkdir()
+    assert cli.run(["scan", "in.npy", "out.npy"]) == 2
+    (folder / "in.npy").rmdir()
+    os.symlink("in.npy", "in.npy")  # leads to itself
+    assert cli.run(["scan", "in.npy", "out.npy"]) in (1, 2)
+    assert capsys.readouterr().err.count("\n") == 2
+    assert os.listdir() == ["in.npy"]
+
+
+# ----- Caches
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder."""
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path / name))
+    return tmp_path / "gpuscan"
+
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([0, -1, 2**31, 2**64, 10**400, 1e308, 5e-324, float("nan"), float("inf"), "", "numpy", [], {}]),
+    st.text(max_size=5),
+    st.recursive(st.integers(-1, 40), lambda inner: st.lists(inner, max_size=3), max_leaves=4),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+
+
+def spoiled(draw: Any, value: Any) -> Any:
+    """The JSON value with something in it replaced, left out or added."""
+    if isinstance(value, dict) and value and draw(st.integers(0, 9)):
+        key = draw(st.sampled_from(sorted(value)))
+        action = draw(st.integers(0, 9))
+        if action == 0:
+            return {name: each for name, each in value.items() if name != key}
+        if action == 1:
+            return value | {draw(st.text(max_size=4)): draw(ODD)}
+        return value | {key: spoiled(draw, value[key])}
+    return draw(ODD)
+
+
+@MANY
+@hypothesis.given(data=st.data())
+def test_a_spoiled_probe_cache_counts_as_absent_or_is_whole(cache: Path, data: st.DataObject) -> None:
+    """JSON that is none, or not what was written: nothing is taken from it that is not of the type it should be."""
+    found = capabilities()
+    probe_cache.store(found)
+    [file] = (cache / "probe").iterdir()
+    kept = json.loads(file.read_text())
+    text = json.dumps(spoiled(data.draw, kept))
+    file.write_bytes(text[: data.draw(st.one_of(st.just(len(text)), st.integers(0, len(text))))].encode())
+    named = {each: getattr(found, each) for each in found.__dataclass_fields__}
+    loaded = probe_cache.load(named)
+    if loaded is not None:
+        assert Capabilities.from_json(json.loads(json.dumps(loaded.to_json()))) == loaded
+        assert type(loaded.spins_per_second) is float
+        plan = plan_scan(work(row_length=100_000), replace(loaded, limits=LIMITS), "lookback", "a test")
+        assert 0 < plan.spin_rounds < 1 << 32
+        assert all(type(size) is int for size in (*loaded.subgroup_sizes, *loaded.limits.values()))
+    probe_cache.store(found)
+    assert probe_cache.load(named) == found
