@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.arrays import Array, empty
+from gpuscan.arrays import Array
 from gpuscan.deferred import fits_whole, may_wait_in_vain, parts, settle
 from gpuscan.errors import GpuscanError, StrategyError
 from gpuscan.execution import Binding, Length, record
@@ -92,22 +92,31 @@ class Plan:
             raise ValueError(f"an array of shape {array.shape} was passed to a plan for shape {self.shape}")
         if array.dtype != self.dtype:
             raise TypeError(f"an array of dtype {array.dtype} was passed to a plan for dtype {self.dtype}")
-        if isinstance(array, Array) and out is None and array.device is self.device and self._binds(array):
-            return self._run(array)
+        if isinstance(array, Array) and out is None and array.device is self.device:
+            result = self._result
+            if result is not None and fits_whole(array):
+                return self._run(array, *result)
         return scan(array, self._op, out=out, device=self.device, strategy=self._asked, **self._options)
 
-    def _binds(self, array: Array) -> bool:
-        limit = self.device.capabilities.limits["max-storage-buffer-binding-size"]
-        (*_, first), fields = self._problem.shape, self._problem.destination.fields
-        one = len(fields) == 1 and self._problem.axis == len(self._problem.shape) - 1 and first > 0
-        fits = array.size * fields[0].storage_bytes <= limit and array.nbytes <= limit
-        return one and fits and array.size > 0 and fits_whole(array)
+    @cached_property
+    def _result(self) -> tuple[tuple[int, ...], np.dtype[Any], int] | None:
+        """Shape, dtype and bytes of the one array that a call stores as it lies; None where it is not so."""
+        problem, limit = self._problem, self.device.capabilities.limits["max-storage-buffer-binding-size"]
+        one = len(problem.source.fields) == len(problem.destination.fields) == 1
+        if not one or problem.axis != len(problem.shape) - 1 or problem.size == 0:
+            return None
+        (field,) = problem.destination.fields
+        stored = problem.size * field.storage_bytes
+        if max(stored, problem.size * problem.source.storage_bytes) > limit:
+            return None
+        return (*problem.shape, *field.shape), field.scalar.dtype, padded(stored, ALIGNMENT)
 
-    def _run(self, array: Array) -> Array:
-        (field,), device = self._problem.destination.fields, self.device
-        result = empty(device, (*self._problem.shape, *field.shape), field.scalar.dtype)
+    def _run(self, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> Array:
+        device = self.device
         plan, again = self._plan, False
         with guarded(device), device.lock:
+            owner = device.allocate(nbytes)
+            result = Array(device, owner.buffer, shape, dtype, 0, owner)
             while True:
                 encoder = device.wgpu_device.create_command_encoder()
                 run = record(device, plan, encoder, parts([array]), parts([result]), self._seeds, beside=self._beside)
