@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.packing import binds_too_many, packed, unpacked
-from gpuscan.planning import LENGTH_LIMIT, Work, tile_shape
+from gpuscan.planning import LENGTH_LIMIT, Work
 from gpuscan.problem import Problem, pose
 from gpuscan.records import assembled
 from gpuscan.runner import check_dtypes, retry, seed_words, work_of
 from gpuscan.streaming import Piece, Stream
+from gpuscan.tiles import tile_shape
 from gpuscan.transfer import Bytes, bytes_of, copy
 
 if TYPE_CHECKING:

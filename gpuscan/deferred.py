@@ -19,9 +19,10 @@ from gpuscan.faults import guarded
 from gpuscan.marking import mark
 from gpuscan.memory import ALIGNMENT
 from gpuscan.packing import binds_too_many
-from gpuscan.planning import Placement, ScanPlan, plan_scan, tile_shape
+from gpuscan.planning import Placement, ScanPlan, plan_scan
 from gpuscan.runner import check_dtypes, planned, retry, run, seed_words, work_of
 from gpuscan.strategies import PUBLISHED_PROGRESS
+from gpuscan.tiles import tile_shape
 from gpuscan.transfer import download, padded, upload
 from gpuscan.transposing import scan_transposed
 

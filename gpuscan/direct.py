@@ -11,7 +11,8 @@ import numpy as np
 
 from gpuscan.columns import column_tile
 from gpuscan.errors import GpuscanError
-from gpuscan.planning import LENGTH_LIMIT, tile_shape
+from gpuscan.planning import LENGTH_LIMIT
+from gpuscan.tiles import tile_shape
 from gpuscan.transfer import is_mapped_file, release_pages
 
 if TYPE_CHECKING:

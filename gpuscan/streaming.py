@@ -19,7 +19,8 @@ from gpuscan.errors import GpuscanError
 from gpuscan.execution import REPORT_BYTES, Binding, Origin, Run, record
 from gpuscan.kernels import TileShape
 from gpuscan.memory import ALIGNMENT
-from gpuscan.planning import ScanPlan, Work, plan_scan, tile_shape
+from gpuscan.planning import ScanPlan, Work, plan_scan
+from gpuscan.tiles import tile_shape
 from gpuscan.transfer import Bytes, fill_mapped, map_for_reading, padded, read_mapped, upload
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ import os
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import astuple
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -67,7 +66,10 @@ def load(capabilities: Capabilities) -> Tuned:
 def store(capabilities: Capabilities, tuned: Tuned) -> Path | None:
     """Keep the shapes, whole or not at all; where they were written, or None where they could not be."""
     key = _key(capabilities)
-    rows = [[words, length, *astuple(tile)] for (words, length), tile in sorted(tuned.items())]
+    rows = [
+        [words, length, tile.workgroup_size, tile.subgroup_size, tile.steps, tile.chunk]
+        for (words, length), tile in sorted(tuned.items(), key=lambda entry: entry[0])
+    ]
     text = json.dumps({"key": key, "shapes": rows}, indent=1)
     with suppress(OSError):
         path = _path(key)
@@ -107,10 +109,10 @@ def _entry(row: list[Any], capabilities: Capabilities) -> tuple[tuple[int, int],
     Raises:
         ValueError, TypeError: it is not one, or its shape does not run here.
     """
-    words, length, *shape = row
+    words, length, workgroup_size, subgroup_size, steps, chunk = row
     if any(type(number) is not int for number in row):
         raise TypeError(f"expected integers, found {row!r}")
-    tile = TileShape(*shape)
+    tile = TileShape(workgroup_size, subgroup_size, steps, chunk)
     if words not in WORDS_TUNED or length < 1 or not runs_on(tile, words, capabilities):
         raise ValueError(f"{row!r} is no shape for {capabilities.summary}")
     return (words, length), tile

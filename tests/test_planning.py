@@ -17,8 +17,9 @@ from gpuscan.elements import LEAF, SCALARS, Structure, element_of
 from gpuscan.errors import GpuscanError
 from gpuscan.kernels import ColumnTile, TileShape
 from gpuscan.operators import combine_code, operator
-from gpuscan.planning import LENGTH_LIMIT, ROW_USE, Work, grid_of, least_chunk, plan_scan, tile_shape
+from gpuscan.planning import LENGTH_LIMIT, Work, grid_of, plan_scan
 from gpuscan.templates import render_kernel
+from gpuscan.tiles import ROW_USE, least_chunk, tile_shape
 from tests import fakes
 
 NEWEST = operator(lambda l, r: r, name="newest")

@@ -16,7 +16,7 @@ from gpuscan.bench.inputs import make_inputs
 from gpuscan.bench.scans import ScanSubject, work_for
 from gpuscan.bench.timing import GpuTimer
 from gpuscan.kernels import TileShape
-from gpuscan.planning import least_chunk, tile_shape
+from gpuscan.tiles import least_chunk, tile_shape
 from gpuscan.tuning import Tuned, runs_on
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import gpuscan as gs
 from gpuscan import runner
 from gpuscan.device import Device
 from gpuscan.operators import resolve
-from gpuscan.planning import least_chunk
 from gpuscan.problem import spread
+from gpuscan.tiles import least_chunk
 from tests.laws import any_bits, whole
 from tests.oracle import AFFINE, assert_same, one_by_one, posed, small_tiles, strategies_on
 

@@ -7,8 +7,8 @@ import numpy as np
 import gpuscan as gs
 from gpuscan import reference
 from gpuscan.device import Device
-from gpuscan.planning import tile_shape
 from gpuscan.runner import work_of
+from gpuscan.tiles import tile_shape
 from tests.oracle import posed, strategies_on
 
 RUNS = 50  # under each strategy

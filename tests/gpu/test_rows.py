@@ -13,7 +13,7 @@ import gpuscan as gs
 from gpuscan import reference, runner
 from gpuscan.device import Device
 from gpuscan.kernels import TileShape
-from gpuscan.planning import LEAST_ROW
+from gpuscan.tiles import LEAST_ROW
 from tests.oracle import AFFINE, FIRST, MATRICES, Array, assert_same, one_by_one, posed, strategies_on, words
 
 

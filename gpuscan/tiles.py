@@ -1,0 +1,137 @@
+"""The tile for an element, a shape and an adapter: what a workgroup takes, and how its lanes share it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from gpuscan.kernels import TileShape
+
+if TYPE_CHECKING:
+    from gpuscan.capabilities import Capabilities
+    from gpuscan.planning import Work
+
+GPU_WORKGROUP = 256  # invocations
+GPU_STEPS = (1, 2, 4, 6, 8, 12)  # steps that are built for; few, so that few pipelines are
+LOOKAHEAD_WORKGROUP, LOOKAHEAD_STEPS = 512, 4  # of single words, where look-ahead runs: it wants many small tiles
+REGISTER_WORDS = 48  # of payload that one invocation keeps between load and store; measured on an H100
+WIDE_REGISTER_WORDS = 64  # of elements of 4 words and more, and of bytes
+LONG_REGISTER_WORDS = 24  # of 64-bit numbers
+MASK_CHUNK = 16  # elements of a mask, whose bits are kept and not their sums
+MASK_STEPS = (1, 2, 4)
+MOVING_WORDS = 16 + 4  # of workgroup memory for an invocation: elements that are moved, and ranks of its chunks
+TILES_WANTED = 64  # a small array is cut finer, so that every compute unit has work
+LEAST_ROW = 128  # elements; rows that are shorter share tiles
+ROW_WORKGROUP = 512  # invocations, at most, of a tile that ends where a row does
+ROW_TILE = 2048, 256  # elements, at least, of tiles that end with rows: of several a row, of one; measured on an H100
+ROW_USE = 0.75  # of a tile's places, at least, must hold elements where tiles end with rows
+CPU_WORKGROUP = 64
+CPU_CHUNK_WORDS = 64
+CPU_ROW_WORDS = 16, 4  # in a chunk, at least, of tiles that end with rows: of several a row, of one; measured
+
+
+def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -> TileShape:
+    """The tile for this element and length on this adapter.
+
+    A GPU's lanes take short neighbouring chunks in several steps, so that a subgroup reads whole cache lines. A
+    software adapter runs an invocation as one serial loop, so that a long chunk and no exchange between lanes is best.
+    """
+    if work.rows > 1 and not work.marked:  # both or none, since a stream may have to go on without subgroups
+        in_rows = [row_tile(work, capabilities, with_subgroups) for with_subgroups in (False, True)]
+        if None not in in_rows and (chosen := in_rows[subgroups]) is not None:
+            return chosen
+    chunk = MASK_CHUNK if work.moves else least_chunk(work)
+    words = work.item_words
+    subgroup_size = capabilities.subgroup_size if subgroups else 0
+    limits = capabilities.limits
+    most = min(limits["max-compute-invocations-per-workgroup"], limits["max-compute-workgroup-size-x"])
+    # Workgroup memory: one item an invocation for scans, and a few more for totals and prefixes.
+    held = words + (MOVING_WORDS if work.moves else 0)
+    room = limits["max-compute-workgroup-storage-size"] // (4 * held) - 64
+    if capabilities.adapter_type == "CPU" or not subgroup_size:
+        workgroup = CPU_WORKGROUP if capabilities.adapter_type == "CPU" else GPU_WORKGROUP
+        while chunk * 2 * words <= CPU_CHUNK_WORDS and chunk * workgroup * 2 <= work.length and not work.moves:
+            chunk *= 2
+        return TileShape(_power_below(min(workgroup, most, max(room, 32))), 0, 1, chunk)
+    workgroup = _power_below(min(GPU_WORKGROUP, most, max(room, subgroup_size)))
+    workgroup = max(workgroup, subgroup_size)
+    most_steps = GPU_STEPS[-1]
+    while (
+        chunk * 2 * min(f.storage_bytes for f in work.source.fields) <= 16 and chunk * 2 * words <= REGISTER_WORDS // 3
+    ):
+        chunk *= 2
+    single = words == 1 and all(f.storage_bytes == 4 for f in work.source.fields)
+    if single and capabilities.progress_later:
+        large = LOOKAHEAD_WORKGROUP * LOOKAHEAD_STEPS * chunk * TILES_WANTED <= work.length
+        most_steps, workgroup = LOOKAHEAD_STEPS, min(LOOKAHEAD_WORKGROUP, most) if large else workgroup
+    steps = 1
+    for candidate in MASK_STEPS if work.moves else GPU_STEPS:
+        fits = work.moves or candidate * chunk * words <= register_words(work, chunk)
+        wanted = candidate == 1 or workgroup * candidate * chunk * TILES_WANTED <= work.length
+        if fits and wanted and candidate <= most_steps:
+            steps = candidate
+    return TileShape(workgroup, subgroup_size, steps, chunk)
+
+
+def row_tile(work: Work, capabilities: Capabilities, subgroups: bool) -> TileShape | None:
+    """The tile that ends where rows do, or None where such tiles would be half empty, or a row needs too many.
+
+    Items then need no head flag, and a tile that holds a whole row waits for no other.
+    """
+    length, words = work.row_length, work.element.words
+    cpu = capabilities.adapter_type == "CPU"
+    width = capabilities.subgroup_size if subgroups and not cpu else 0
+    limits = capabilities.limits
+    most = min(limits["max-compute-invocations-per-workgroup"], limits["max-compute-workgroup-size-x"], ROW_WORKGROUP)
+    room = limits["max-compute-workgroup-storage-size"] // (4 * words) - 64
+    if length < LEAST_ROW or room < 32:
+        return None
+    sizes = [size for size in (32, 64, 128, 256, 512) if width <= size <= min(most, room)]
+    if not width:
+        sizes = [size for size in sizes if size <= (CPU_WORKGROUP if cpu else GPU_WORKGROUP)]
+    narrowest = min(f.storage_bytes for f in (*work.source.fields, *work.destination.fields))
+    held = REGISTER_WORDS // 3 if width else CPU_CHUNK_WORDS
+    chunks = [least_chunk(work)]
+    while chunks[-1] * 2 * words <= held and (not width or chunks[-1] * 2 * narrowest <= 16):
+        chunks.append(chunks[-1] * 2)
+    chunks = [chunk for chunk in chunks if length % chunk == 0]
+    shapes = [
+        TileShape(size, width, steps, chunk, per_row=True)
+        for size in sizes
+        for chunk in (chunks[-1:] if width else chunks)
+        for steps in (GPU_STEPS if width else (1,))
+        if steps == 1 or steps * chunk * words <= register_words(work, chunk)
+    ]
+    tiles = {shape: -(-length // shape.tile_size) for shape in shapes}
+    shapes = [shape for shape in shapes if tiles[shape] <= shape.block]
+    use = {shape: length / (tiles[shape] * shape.tile_size) for shape in shapes}
+    shapes = [shape for shape in shapes if use[shape] >= ROW_USE]
+    if cpu:
+        shapes = [shape for shape in shapes if shape.chunk * words >= CPU_ROW_WORDS[tiles[shape] == 1]]
+        return max(shapes, key=lambda shape: (tiles[shape] == 1, shape.chunk, use[shape]), default=None)
+    if width:
+        shapes = [shape for shape in shapes if shape.tile_size >= ROW_TILE[tiles[shape] == 1]]
+    if not shapes:
+        return None
+    many = [shape for shape in shapes if tiles[shape] * work.rows >= TILES_WANTED]
+    shapes = many or [min(shapes, key=lambda shape: shape.tile_size)]
+    best = max(use[shape] for shape in shapes)
+    full = [shape for shape in shapes if use[shape] >= 0.9 * best]
+    return max(full, key=lambda shape: (tiles[shape] == 1, use[shape] if tiles[shape] == 1 else 0, shape.tile_size))
+
+
+def register_words(work: Work, chunk: int) -> int:
+    """32-bit words of payload that an invocation keeps of such elements."""
+    if any(f.scalar.bits == 64 and f.scalar.kind != "complex" for f in work.element.fields):
+        return LONG_REGISTER_WORDS
+    return WIDE_REGISTER_WORDS if work.item_words >= 4 or chunk >= 16 else REGISTER_WORDS
+
+
+def least_chunk(work: Work) -> int:
+    """The fewest neighbouring elements whose storage fills whole 32-bit words in every field."""
+    fields = (*work.source.fields, *work.destination.fields)
+    return max(max(1, 4 // math.gcd(4, field.storage_bytes)) for field in fields)
+
+
+def _power_below(number: int) -> int:
+    return 1 << (number.bit_length() - 1)
