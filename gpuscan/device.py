@@ -308,6 +308,9 @@ class Device:
         """
         with guarded(self), self.lock:
             fence = self.pool.take(16, webgpu().BufferUsage.MAP_READ | webgpu().BufferUsage.COPY_DST)
+            encoder = self.wgpu_device.create_command_encoder()
+            encoder.clear_buffer(fence)  # a buffer that no submission uses may be mapped while the GPU is at work
+            self.wgpu_device.queue.submit([encoder.finish()])
             fence.map_sync(webgpu().MapMode.READ, 0, 4)
             fence.unmap()
             self.pool.give(fence)

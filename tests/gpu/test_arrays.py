@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -226,3 +227,19 @@ def withheld(planned: Any) -> Any:
     from gpuscan.kernels import TileShape
 
     return lambda *args, **options: planned(*args, **options, withhold=2, tile=TileShape(32, 0, 1, 4))
+
+
+def test_synchronize_waits_for_what_was_submitted(device: Device) -> None:
+    """Afterwards a few bytes of the result are there at once; before, they take as long as the scan."""
+    x = device.asarray(np.ones(1 << 22, np.float32))
+    plan = device.plan(x.shape, x.dtype)
+    plan(x).numpy()
+    ratios = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        result = plan(x)
+        device.synchronize()
+        done = time.perf_counter()
+        result[:4].numpy()
+        ratios.append((time.perf_counter() - done) / (done - begin))
+    assert sorted(ratios)[2] < 0.5, ratios

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpuscan.api import scan
 from gpuscan.backends import BACKEND_VARIABLE, _load, error_type, webgpu
 from gpuscan.conformance import check, suite
 from gpuscan.device import Device
@@ -160,6 +161,24 @@ def test_an_operator_that_does_not_compile_is_our_error(dawn: Device) -> None:
     op = wgsl_operator("fn combine(a: Element, b: Element) -> Element { return nothing; }", name="broken")
     with pytest.raises(OperatorError, match="broken"):
         run(dawn, posed(np.ones(8, np.float32), op))
+
+
+def test_loops_of_an_operator_are_counted(dawn: Device) -> None:
+    """Tint takes the counting as well, and analyses no barrier as reached by some only."""
+    text = "fn combine(a: Element, b: Element) -> Element {{ var p = vec2u(a, b); while ({}) {{ {} }} return p.x; }}"
+    x = np.arange(1, 3000, dtype=np.uint32) * np.uint32(6)
+    gcd = wgsl_operator(text.format("p.y != 0u", "p = vec2u(p.y, p.x % p.y);"))
+    endless = wgsl_operator(text.format("p.x < 0xffffffffu", "p.x = p.x | 1u;"))
+    for strategy in (name for name in IMPLEMENTED if unsafe_reason(name, dawn.capabilities) is None):
+        assert_same(run(dawn, posed(x, gcd), strategy)[0][0], np.gcd.accumulate(x))
+        with pytest.raises(OperatorError, match="did not end"):
+            run(dawn, posed(x, endless), strategy)
+
+
+def test_compensated_sums(dawn: Device) -> None:
+    x = np.random.default_rng(1).integers(2**22, 2**23, 3000).astype(np.float32)
+    wanted = np.cumsum(x, dtype=np.float64).astype(np.float32)
+    assert_same(scan(x, compensated=True, device=dawn), wanted)
 
 
 # ----- $GPUSCAN_BACKEND
