@@ -18,7 +18,7 @@ from gpuscan.operators import Operator
 from gpuscan.packing import binds_too_many
 from gpuscan.problem import Problem, pose
 from gpuscan.runner import check_dtypes, planned
-from gpuscan.transfer import map_for_reading, padded, read_mapped
+from gpuscan.transfer import bytes_of, map_for_reading, padded, read_mapped
 
 if TYPE_CHECKING:
     from gpuscan.device import Device
@@ -57,7 +57,7 @@ class SmallScan:
             clean = False
             try:
                 source, destination, staging = buffers
-                device.wgpu_device.queue.write_buffer(source, 0, x)
+                device.wgpu_device.queue.write_buffer(source, 0, bytes_of(x))
                 encoder = device.wgpu_device.create_command_encoder()
                 read, stored = Binding(source, 0, self._read, True), Binding(destination, 0, self._stored, True)
                 ran = record(device, plan, encoder, [read], [stored])
