@@ -80,6 +80,7 @@ def array(draw: st.DrawFn, dtype: str, shape: tuple[int, ...]) -> Array:
         x = rng.choice(np.array([1, -1], dtype), shape)  # of which sums and products are exact
     else:
         x = numbers(rng, dtype, shape)
+    x = np.asarray(x)
     form = draw(st.sampled_from(["C", "F", "strided", "backwards", "swapped", "read-only"]))
     if form == "strided" and x.ndim:
         wide = np.repeat(x, 2, axis=-1)
@@ -107,7 +108,7 @@ def drawn_input(draw: st.DrawFn) -> Any:
     form = rarely(draw, st.just("array"), st.sampled_from(["tuple", "dict", "ragged", "record", "list", "strange"]), 4)
     x = array(draw, dtype, shape)
     if form == "tuple":
-        return x, array(draw, draw(st.sampled_from([dtype, "uint32"])), shape)
+        return x, array(draw, dtype, shape)
     if form == "dict":
         return {"a": x, "b": array(draw, dtype, shape)}
     if form == "ragged":
@@ -430,7 +431,8 @@ def check_plan(device: Device, given: list[Any], options: dict[str, Any], where:
     wanted, refused, why = outcome(lambda: gs.scan(x, op, device="numpy", **options))
     plan, failed, said = outcome(lambda: device.plan(x.shape, x.dtype, op, **options))
     if failed is not None:
-        assert refused is not None or of_the_device(said) or strange(rest, options), said
+        uncalled = x.size == 0  # NumPy did not try the operator
+        assert refused is not None or of_the_device(said) or strange(rest, options) or uncalled, said
         return
     assert refused is None, why
     assert_alike(plan(x), wanted)
