@@ -145,11 +145,7 @@ def scan_in_chunks(
         yield opening
         for number, chunk in enumerate(iterator, 2):
             problem = posed(chunk, op, options)
-            if problem.source != as_given.source:
-                raise TypeError(
-                    f"chunk {number} has the elements {described(problem)}, the first one {described(as_given)}; all "
-                    "chunks must be alike. Pass dtype=..."
-                )
+            check_alike(number, problem, as_given)
             yield packed(device, problem) if too_many else problem
 
     def in_form(chunk: Chunk) -> Any:
@@ -182,14 +178,26 @@ def scan_on_cpu(chunks: Iterable[Any], op: Any, options: dict[str, Any]) -> Iter
     """The same without a GPU: the last result of a chunk is the next one's `initial`."""
     from gpuscan import reference
 
-    for chunk in chunks:
+    first: Problem | None = None
+    for number, chunk in enumerate(chunks, 1):
         problem = posed(chunk, op, options)
+        first = first or problem
+        check_alike(number, problem, first)
         plain = replace(problem, after=None, destination=problem.element)
         rows = [row[0] for row in reference.accumulate(plain)]
         yield assembled(problem.destination.structure, mapped_by_after(problem, rows), 1)
         if problem.size:
             carry = after_last(plain, [row[-1] for row in rows])
             options = options | {"initial": problem.element.structure.unflatten(carry)}
+
+
+def check_alike(number: int, problem: Problem, first: Problem) -> None:
+    """Raise TypeError where a chunk has other elements than the first one."""
+    if problem.source != first.source:
+        raise TypeError(
+            f"chunk {number} has the elements {described(problem)}, the first one {described(first)}; all "
+            "chunks must be alike. Pass dtype=..."
+        )
 
 
 def mapped_by_after(problem: Problem, rows: Leaves) -> Leaves:

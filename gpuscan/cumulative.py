@@ -98,10 +98,12 @@ def _after_start(sums: Array, shape: tuple[int, ...], axis: int, start: int) -> 
     device, inner = sums.device, shape[axis + 1 :]
     outer = prod(shape[:axis])
     result = empty(device, shape, sums.dtype)
+    if not result.size:
+        return result
     first = device.asarray(np.full(prod(inner), start, sums.dtype))
     by_row, flat = (array.reshape(outer, -1) if array.size else array for array in (sums, result))
     with device.lock:
-        for row in range(outer if result.size else 0):
+        for row in range(outer):
             copy_over(first, flat[row][: first.size])
             if sums.size:
                 copy_over(by_row[row], flat[row][first.size :])

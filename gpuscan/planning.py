@@ -315,4 +315,4 @@ def straddling(work: Work, length: int) -> tuple[int, ...]:
 def grid_of(tiles: int, limit: int) -> tuple[int, int, int]:
     """The smallest nearly even grid of at least so many workgroups with no side over the limit."""
     rows = -(-tiles // limit)
-    return (-(-tiles // rows), rows, 1)
+    return (-(-tiles // max(1, rows)), rows, 1)

@@ -17,6 +17,7 @@ from gpuscan.elements import Element, Field, Scalar
 from gpuscan.errors import OperatorError
 from gpuscan.kernels import TileShape
 from gpuscan.operators import Operator
+from gpuscan.user_code import defined_at, raised_at
 
 Array = np.ndarray[Any, Any]
 Items = tuple[Array, ...]  # one array for each field, in compute form; then the head flags, where there are rows
@@ -96,7 +97,7 @@ class Joiner:
         """The operator's function, called once with all the left and all the right operands.
 
         Raises:
-            OperatorError: it has no Python function, or gives something else than elements.
+            OperatorError: it has no Python function, raises, or gives something else than elements.
         """
         operator, element = self.operator, self.element
         if operator.function is None:
@@ -111,7 +112,13 @@ class Joiner:
             element.structure.unflatten([np.broadcast_to(x, lanes + s) for x, s in zip(items, shapes, strict=True)])
             for items in (a, b)
         )
-        value = operator.function(left, right)
+        try:
+            value = operator.function(left, right)
+        except OperatorError:
+            raise
+        except Exception as error:
+            place = raised_at(error.__traceback__) or defined_at(operator.function)
+            raise OperatorError(f"{operator.name} raised {type(error).__name__}: {error}{place}") from error
         try:
             leaves = element.structure.flatten(value)
         except (TypeError, KeyError, ValueError, IndexError) as error:
