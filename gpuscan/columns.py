@@ -18,6 +18,7 @@ GROUPS = 8
 ROWS = (1, 2, 4, 8, 16)  # that one invocation takes; few, so that few pipelines are built
 CPU_ROWS = (1, 4, 16, 64)
 CPU_GROUPS = 1
+CPU_LEAST_COLUMNS = 8  # llvmpipe's lanes: over OpenGL it leaves loops with barriers by force in smaller workgroups
 REGISTER_WORDS = 48  # of payload that one invocation keeps between load and store
 CPU_REGISTER_WORDS = 192
 
@@ -34,6 +35,8 @@ def column_tile(work: Work, capabilities: Capabilities) -> ColumnTile:
     words = work.element.words * chunk
     cpu = capabilities.adapter_type == "CPU"
     columns = min(COLUMNS, 1 << (-(-work.inner // chunk) - 1).bit_length())
+    if cpu and not capabilities.subgroup_sizes:
+        columns = max(columns, CPU_LEAST_COLUMNS)
     groups = CPU_GROUPS if cpu else min(GROUPS * COLUMNS // columns, 16)
     # One chunk an invocation in workgroup memory, and one more for each column.
     room = capabilities.limits["max-compute-workgroup-storage-size"] // (4 * words)
