@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from gpuscan.device import Device
 from gpuscan.strategies import STRATEGIES
-from tests.oracle import AFFINE, MATRICES
+from tests.oracle import AFFINE, MATRICES, strategies_on
 from tests.strategies import numbers
 
 Array = np.ndarray[Any, Any]
@@ -474,6 +474,14 @@ def test_recurrences_of_nothing_and_of_both_byte_orders(chosen: Device) -> None:
 def test_sums_of_no_rows_with_their_begin(chosen: Device) -> None:
     sums = gs.cumulative_sum(chosen.asarray(np.zeros((0, 5), np.int32)), axis=1, include_initial=True)
     assert sums.numpy().shape == (0, 6)
+
+
+@pytest.mark.parametrize(("dtype", "inner"), [("int32", 2), ("int32", 3), ("int64", 2)])
+def test_few_columns_under_every_strategy(device: Device, dtype: str, inner: int) -> None:
+    x = numbers(np.random.default_rng(6), dtype, (300, inner))
+    for strategy in strategies_on(device):
+        got = gs.scan(x, axis=0, strategy=strategy, device=device)
+        np.testing.assert_array_equal(got, np.cumsum(x, axis=0, dtype=dtype))
 
 
 def test_what_numpy_did_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
