@@ -48,8 +48,8 @@ INFIX = {
     "bitwise_and": ("&", LOOSE),
     "bitwise_or": ("|", LOOSE),
     "bitwise_xor": ("^", LOOSE),
-    "logical_and": ("&&", LOOSE),
-    "logical_or": ("||", LOOSE),
+    "logical_and": ("&", LOOSE),  # no short-circuits: SwiftShader takes long over branches in loops
+    "logical_or": ("|", LOOSE),
     "logical_xor": ("!=", LOOSE),
 }
 PREFIX = {"negative": "-", "invert": "~", "logical_not": "!"}

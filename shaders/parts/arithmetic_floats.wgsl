@@ -52,7 +52,7 @@ fn {{ float }}_copysign(x: {{ float }}, sign: {{ float }}) -> {{ float }} {
 // -1, 0 or 1; NaN of NaN.
 fn {{ float }}_sign(x: {{ float }}) -> {{ float }} {
     let unit = {{ float }}_copysign(1.0{{ f }}, x);
-    return select(unit, x, {{ float }}_isnan(x) || !{{ float }}_to_bool(x));
+    return select(unit, x, {{ float }}_isnan(x) | !{{ float }}_to_bool(x));
 }
 {% endif %}
 {% if float ~ "_order" in helpers %}
@@ -67,7 +67,7 @@ fn {{ float }}_order(x: {{ float }}) -> {{ int }} {
 
 // A number and NaN differ; some compilers' != says otherwise.
 fn {{ float }}_not_equal(a: {{ float }}, b: {{ float }}) -> bool {
-    return a != b || {{ float }}_isnan(a) || {{ float }}_isnan(b);
+    return (a != b) | {{ float }}_isnan(a) | {{ float }}_isnan(b);
 }
 {% endif %}
 {% for name, ahead in (("minimum", "<="), ("maximum", ">=")) %}
@@ -76,7 +76,7 @@ fn {{ float }}_not_equal(a: {{ float }}, b: {{ float }}) -> bool {
 // A NaN operand is the result.
 fn {{ float }}_{{ name }}(a: {{ float }}, b: {{ float }}) -> {{ float }} {
     let ahead = {{ float }}_order(a) {{ ahead }} {{ float }}_order(b);
-    return select(b, a, {{ float }}_isnan(a) || (ahead && !{{ float }}_isnan(b)));
+    return select(b, a, {{ float }}_isnan(a) | (ahead & !{{ float }}_isnan(b)));
 }
 {% endif %}
 {% endfor %}
@@ -86,7 +86,7 @@ fn {{ float }}_{{ name }}(a: {{ float }}, b: {{ float }}) -> {{ float }} {
 // A NaN operand gives way to a number.
 fn {{ float }}_{{ name }}(a: {{ float }}, b: {{ float }}) -> {{ float }} {
     let ahead = {{ float }}_order(a) {{ ahead }} {{ float }}_order(b);
-    return select(b, a, {{ float }}_isnan(b) || (ahead && !{{ float }}_isnan(a)));
+    return select(b, a, {{ float }}_isnan(b) | (ahead & !{{ float }}_isnan(a)));
 }
 {% endif %}
 {% endfor %}
@@ -102,10 +102,10 @@ fn {{ float }}_to_{{ name }}(x: {{ float }}) -> {{ name }} {
 {% set limit = 2 ** bits ~ ".0" ~ f %}
 {% if unsigned %}
 {% set signed = name | replace("u", "i") %}
-    let positive = {{ name }}(select(0.0{{ f }}, x, x >= 0.0{{ f }} && x < {{ limit }}));
+    let positive = {{ name }}(select(0.0{{ f }}, x, (x >= 0.0{{ f }}) & (x < {{ limit }})));
     return select(positive, bitcast<{{ name }}>({{ float }}_to_{{ signed }}(x)), x < 0.0{{ f }});
 {% else %}
-    let inside = x >= -{{ limit }} && x < {{ limit }} && !{{ float }}_isnan(x);
+    let inside = (x >= -{{ limit }}) & (x < {{ limit }}) & !{{ float }}_isnan(x);
     let lowest = {{ "i32(-2147483648)" if bits == 31 else "-9223372036854775807li - 1li" }};
     return select(lowest, {{ name }}(select(0.0{{ f }}, x, inside)), inside);
 {% endif %}
@@ -119,7 +119,7 @@ fn {{ float }}_logaddexp(a: {{ float }}, b: {{ float }}) -> {{ float }} {
 {% set reach = "18.0f" if float == "f32" else "38.0lf" %}
     let high = {{ float }}_maximum(a, b);
     let low = {{ float }}_minimum(a, b);
-    let near = {{ float }}_isfinite(high) && {{ float }}_isfinite(low) && high - low < {{ reach }};
+    let near = {{ float }}_isfinite(high) & {{ float }}_isfinite(low) & (high - low < {{ reach }});
     let ratio = {{ "exp" if float == "f32" else "f64_exp" }}(select(0.0{{ f }}, low - high, near));
     return select(high, high + {{ float }}_log1p(ratio), near);
 }

@@ -38,13 +38,13 @@ fn wide_multiply(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
 {% if "wide_unsigned_less" in helpers %}
 
 fn wide_unsigned_less(a: vec2<u32>, b: vec2<u32>) -> bool {
-    return a.y < b.y || (a.y == b.y && a.x < b.x);
+    return (a.y < b.y) | ((a.y == b.y) & (a.x < b.x));
 }
 {% endif %}
 {% if "wide_signed_less" in helpers %}
 
 fn wide_signed_less(a: vec2<u32>, b: vec2<u32>) -> bool {
-    return bitcast<i32>(a.y) < bitcast<i32>(b.y) || (a.y == b.y && a.x < b.x);
+    return (bitcast<i32>(a.y) < bitcast<i32>(b.y)) | ((a.y == b.y) & (a.x < b.x));
 }
 {% endif %}
 {% for sign in ("unsigned", "signed") %}

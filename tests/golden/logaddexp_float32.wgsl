@@ -20,20 +20,20 @@ fn f32_order(x: f32) -> i32 {
 // A NaN operand is the result.
 fn f32_minimum(a: f32, b: f32) -> f32 {
     let ahead = f32_order(a) <= f32_order(b);
-    return select(b, a, f32_isnan(a) || (ahead && !f32_isnan(b)));
+    return select(b, a, f32_isnan(a) | (ahead & !f32_isnan(b)));
 }
 
 // A NaN operand is the result.
 fn f32_maximum(a: f32, b: f32) -> f32 {
     let ahead = f32_order(a) >= f32_order(b);
-    return select(b, a, f32_isnan(a) || (ahead && !f32_isnan(b)));
+    return select(b, a, f32_isnan(a) | (ahead & !f32_isnan(b)));
 }
 
 // log(exp(a) + exp(b)). Terms further apart than 18 leave the larger one as it is.
 fn f32_logaddexp(a: f32, b: f32) -> f32 {
     let high = f32_maximum(a, b);
     let low = f32_minimum(a, b);
-    let near = f32_isfinite(high) && f32_isfinite(low) && high - low < 18.0f;
+    let near = f32_isfinite(high) & f32_isfinite(low) & (high - low < 18.0f);
     let ratio = exp(select(0.0f, low - high, near));
     return select(high, high + f32_log1p(ratio), near);
 }

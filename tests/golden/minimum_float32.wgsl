@@ -16,7 +16,7 @@ fn f32_order(x: f32) -> i32 {
 // A NaN operand is the result.
 fn f32_minimum(a: f32, b: f32) -> f32 {
     let ahead = f32_order(a) <= f32_order(b);
-    return select(b, a, f32_isnan(a) || (ahead && !f32_isnan(b)));
+    return select(b, a, f32_isnan(a) | (ahead & !f32_isnan(b)));
 }
 
 fn combine(a: Element, b: Element) -> Element {

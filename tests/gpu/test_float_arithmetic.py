@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 import wgpu
 
+import gpuscan as gs
+from gpuscan.device import Device
 from tests.gpu.evaluate import evaluate_map, has_int64, open_device
 from tests.gpu.numbers import check_floats, float_pairs, pairs_of, same_floats
+from tests.oracle import strategies_on
 
 
 def exact_float_operations(x: Any) -> dict[str, Any]:
@@ -284,3 +287,12 @@ def test_float64_functions(adapter: wgpu.GPUAdapter) -> None:
     with np.errstate(all="ignore"):
         for key, expected in limits((edges,)).items():
             np.testing.assert_allclose(results[key], expected, rtol=1e-14, err_msg=key)
+
+
+def test_long_chunks_of_logaddexp(device: Device) -> None:
+    """Many combinations inlined into the loops of a look-back: compilers must get through, in time and memory."""
+    x = np.random.default_rng(0).standard_normal(20_011).astype(np.float32)
+    (first, *others) = [gs.scan(x, "logaddexp", device=device, strategy=each) for each in strategies_on(device)]
+    np.testing.assert_allclose(first, np.logaddexp.accumulate(x.astype(np.float64)), rtol=1e-5)
+    for other in others:
+        np.testing.assert_array_equal(other, first)
