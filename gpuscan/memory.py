@@ -98,26 +98,12 @@ class BufferPool:
         size = min(size_class(nbytes), most)
         with self._lock:
             self._collect()
-            alike = self._by_class.get((usage, size))
-            if alike:
-                buffer = self._free.pop(alike.pop())
-                self._free_bytes -= size
-            else:
-                buffer = self._create(size, usage)
-            self._in_use += size
-            self._allocations += 1
-            return buffer
+            return self._take((usage, size))
 
     def give(self, buffer: wgpu.GPUBuffer) -> None:
         """Give back a buffer from `take`."""
         with self._lock:
-            self._in_use -= buffer.size
-            self._allocations -= 1
-            self._free[id(buffer)] = buffer
-            self._by_class.setdefault((buffer.usage, buffer.size), []).append(id(buffer))
-            self._free_bytes += buffer.size
-            while self._free_bytes > self._kept_bytes:
-                self._destroy(next(iter(self._free)))
+            self._give(buffer, (buffer.usage, buffer.size))
 
     def take_all(self, classes: Sequence[tuple[int, int]]) -> list[wgpu.GPUBuffer]:
         """A buffer for each usage and `size_class`, as `take` gives them, all or none."""
@@ -126,14 +112,7 @@ class BufferPool:
             self._collect()
             try:
                 for kind in classes:
-                    alike = self._by_class.get(kind)
-                    if alike:
-                        buffers.append(self._free.pop(alike.pop()))
-                        self._free_bytes -= kind[1]
-                    else:
-                        buffers.append(self._create(kind[1], kind[0]))
-                    self._in_use += kind[1]
-                    self._allocations += 1
+                    buffers.append(self._take(kind))
             except BaseException:
                 self.give_all(buffers, classes, clean=True)
                 raise
@@ -147,13 +126,7 @@ class BufferPool:
             return
         with self._lock:
             for buffer, kind in zip(buffers, classes, strict=False):
-                self._in_use -= kind[1]
-                self._allocations -= 1
-                self._free[id(buffer)] = buffer
-                self._by_class.setdefault(kind, []).append(id(buffer))
-                self._free_bytes += kind[1]
-            while self._free_bytes > self._kept_bytes:
-                self._destroy(next(iter(self._free)))
+                self._give(buffer, kind)
 
     def discard(self, buffer: wgpu.GPUBuffer) -> None:
         """Give up a buffer from `take` that is in no state to be used again, such as half mapped."""
@@ -185,6 +158,29 @@ class BufferPool:
         """Take back what dead allocations held."""
         while self.dropped:
             self.give(self.dropped.popleft())
+
+    def _take(self, kind: tuple[int, int]) -> wgpu.GPUBuffer:
+        """A buffer of this usage and size class."""
+        usage, size = kind
+        alike = self._by_class.get(kind)
+        if alike:
+            buffer = self._free.pop(alike.pop())
+            self._free_bytes -= size
+        else:
+            buffer = self._create(size, usage)
+        self._in_use += size
+        self._allocations += 1
+        return buffer
+
+    def _give(self, buffer: wgpu.GPUBuffer, kind: tuple[int, int]) -> None:
+        """Keep a buffer of this usage and size class for later; the longest unused go where too much is kept."""
+        self._in_use -= kind[1]
+        self._allocations -= 1
+        self._free[id(buffer)] = buffer
+        self._by_class.setdefault(kind, []).append(id(buffer))
+        self._free_bytes += kind[1]
+        while self._free_bytes > self._kept_bytes:
+            self._destroy(next(iter(self._free)))
 
     def _create(self, size: int, usage: int) -> wgpu.GPUBuffer:
         try:

@@ -114,7 +114,6 @@ class ScanPlan:
     Attributes:
         strategy: how a tile learns its prefix.
         reason: why this strategy.
-        posts: tiles post to each other, in tagged words; else totals lie in plain words.
         tile: the tile's shape.
         length, tiles: elements, and tiles that hold them.
         row_length: elements from one row's head to the next's.
@@ -124,7 +123,6 @@ class ScanPlan:
 
     strategy: str
     reason: str
-    posts: bool
     tile: TileShape | ColumnTile
     length: int
     tiles: int
@@ -132,6 +130,11 @@ class ScanPlan:
     stages: tuple[Stage, ...]
     spin_rounds: int
     inner: int = 1
+
+    @property
+    def posts(self) -> bool:
+        """Whether tiles post to each other, in tagged words; else totals lie in plain words."""
+        return self.stages[-1].kernel.strategy not in ("three_dispatch", "alone")
 
     @property
     def workgroups_beside(self) -> int:
@@ -245,7 +248,6 @@ def plan_scan(
         return ScanPlan(
             strategy=strategy,
             reason=reason,
-            posts=strategy != "three_dispatch",
             tile=tile,
             length=length,
             tiles=tiles,
@@ -271,7 +273,6 @@ def plan_scan(
     return ScanPlan(
         strategy=strategy,
         reason=reason,
-        posts=kernel.strategy not in ("three_dispatch", "alone"),
         tile=tile,
         length=length,
         tiles=tiles,

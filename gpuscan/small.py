@@ -7,10 +7,11 @@ and the next ones write, dispatch, copy and map. What is out of the ordinary goe
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from gpuscan.device import STRATEGY_VARIABLE, Device
 from gpuscan.execution import REPORT_BYTES, Binding, record
 from gpuscan.faults import guarded
 from gpuscan.memory import ALIGNMENT, size_class
@@ -19,9 +20,6 @@ from gpuscan.packing import binds_too_many
 from gpuscan.problem import Problem, pose
 from gpuscan.runner import check_dtypes, planned
 from gpuscan.transfer import bytes_of, map_for_reading, padded, read_mapped
-
-if TYPE_CHECKING:
-    from gpuscan.device import Device
 
 KEPT = 256  # kinds of scans a device keeps prepared
 
@@ -100,7 +98,7 @@ def scan_small(
     """
     if not isinstance(op, (str, np.ufunc, Operator)) or not x.flags.c_contiguous or x.nbytes % 4 or x.size == 0:
         return None
-    asked = os.environ.get("GPUSCAN_STRATEGY") if strategy == "auto" else None
+    asked = os.environ.get(STRATEGY_VARIABLE) if strategy == "auto" else None
     key = (op, x.dtype, x.shape, axis, exclusive, reverse, dtype, strategy, asked)
     kept = device.small_scans
     try:

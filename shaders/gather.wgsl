@@ -9,7 +9,6 @@ struct Call {
 }
 
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
-const UNITS = {{ 4 // unit }}u;  // in a word
 
 @group(0) @binding(0) var<uniform> call: Call;
 @group(0) @binding(1) var<storage, read> source: array<u32>;
@@ -17,14 +16,12 @@ const UNITS = {{ 4 // unit }}u;  // in a word
 @group(0) @binding(3) var<storage, read> count: array<u32>;
 @group(0) @binding(4) var<storage, read_write> result: array<u32>;
 
+{% include "parts/units.wgsl" %}
+
 // The unit of the source that belongs at this place of the result.
 fn unit_at(place: u32) -> u32 {
     let at = indices[place / call.row_units] * call.row_units + place % call.row_units;
-{% if unit == 4 %}
-    return source[at];
-{% else %}
-    return extractBits(source[at / UNITS], at % UNITS * {{ 8 * unit }}u, {{ 8 * unit }}u);
-{% endif %}
+    return unit_of_source(at);
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)
@@ -39,13 +36,5 @@ fn main(
     if (word >= call.words || first >= end) {
         return;
     }
-{% if unit == 4 %}
-    result[word] = unit_at(first);
-{% else %}
-    var bits = 0u;
-    for (var i = 0u; i < min(UNITS, end - first); i++) {
-        bits |= unit_at(first + i) << (i * {{ 8 * unit }}u);
-    }
-    result[word] = bits;
-{% endif %}
+    result[word] = word_at(first, end);
 }

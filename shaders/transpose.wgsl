@@ -11,11 +11,12 @@ struct Call {
 }
 
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
-const UNITS = {{ 4 // unit }}u;  // in a word
 
 @group(0) @binding(0) var<uniform> call: Call;
 @group(0) @binding(1) var<storage, read> source: array<u32>;
 @group(0) @binding(2) var<storage, read_write> result: array<u32>;
+
+{% include "parts/units.wgsl" %}
 
 // The unit of the source that belongs at this place of the result.
 fn unit_at(place: u32) -> u32 {
@@ -24,11 +25,7 @@ fn unit_at(place: u32) -> u32 {
     let within = element % (call.rows * call.columns);
     let from_element = (matrix * call.rows + within % call.rows) * call.columns + within / call.rows;
     let at = from_element * call.element_units + place % call.element_units;
-{% if unit == 4 %}
-    return source[at];
-{% else %}
-    return extractBits(source[at / UNITS], at % UNITS * {{ 8 * unit }}u, {{ 8 * unit }}u);
-{% endif %}
+    return unit_of_source(at);
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)
@@ -42,13 +39,5 @@ fn main(
     if (first >= call.units) {
         return;
     }
-{% if unit == 4 %}
-    result[word] = unit_at(first);
-{% else %}
-    var bits = 0u;
-    for (var i = 0u; i < min(UNITS, call.units - first); i++) {
-        bits |= unit_at(first + i) << (i * {{ 8 * unit }}u);
-    }
-    result[word] = bits;
-{% endif %}
+    result[word] = word_at(first, call.units);
 }

@@ -1,0 +1,25 @@
+{#- Words put together from units of {{ unit }} bytes; the includer says by `unit_at` which one belongs where.
+    Comes in: unit: bytes, 1, 2 or 4; source: array<u32>. -#}
+const UNITS = {{ 4 // unit }}u;  // in a word
+
+// The unit of the source at this place.
+fn unit_of_source(at: u32) -> u32 {
+{% if unit == 4 %}
+    return source[at];
+{% else %}
+    return extractBits(source[at / UNITS], at % UNITS * {{ 8 * unit }}u, {{ 8 * unit }}u);
+{% endif %}
+}
+
+// The word of the result that begins with unit `first`, of those before `end`.
+fn word_at(first: u32, end: u32) -> u32 {
+{% if unit == 4 %}
+    return unit_at(first);
+{% else %}
+    var bits = 0u;
+    for (var i = 0u; i < min(UNITS, end - first); i++) {
+        bits |= unit_at(first + i) << (i * {{ 8 * unit }}u);
+    }
+    return bits;
+{% endif %}
+}
