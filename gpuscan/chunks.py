@@ -15,7 +15,7 @@ from gpuscan.packing import binds_too_many, packed, unpacked
 from gpuscan.planning import LENGTH_LIMIT, Work
 from gpuscan.problem import Problem, pose
 from gpuscan.records import assembled
-from gpuscan.runner import check_dtypes, retry, seed_words, work_of
+from gpuscan.runner import check_dtypes, seed_words, work_of
 from gpuscan.streaming import Piece, Stream
 from gpuscan.tiles import tile_shape
 from gpuscan.transfer import Bytes, bytes_of, copy
@@ -161,11 +161,7 @@ def scan_in_chunks(
     elif conveyor.arrived:
         work = replace(work, row_length=conveyor.arrived)
 
-    def go_on(outcome: str, asked: str) -> str:
-        retry(device, outcome, device.strategy(asked)[0], asked)
-        return asked
-
-    stream = Stream(device, work, strategy, go_on, seeds=seed_words(opening), piece_bytes=piece_bytes)
+    stream = Stream(device, work, strategy, seeds=seed_words(opening), piece_bytes=piece_bytes)
     with closing(stream.run(conveyor.pieces(stream.piece_length))) as landed:  # also when the caller has seen enough
         for _ in landed:
             for chunk in conveyor.finished():

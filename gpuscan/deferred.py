@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.arrays import Array, empty
+from gpuscan.attempts import retry
 from gpuscan.errors import ProgressTimeoutError, StrategyError
 from gpuscan.execution import REPORT_BYTES, Binding, Origin, Run, record
 from gpuscan.faults import guarded
@@ -20,7 +21,7 @@ from gpuscan.marking import mark
 from gpuscan.memory import ALIGNMENT
 from gpuscan.packing import binds_too_many
 from gpuscan.planning import Placement, ScanPlan, plan_scan
-from gpuscan.runner import check_dtypes, planned, retry, run, seed_words, work_of
+from gpuscan.runner import check_dtypes, planned, run, seed_words, work_of
 from gpuscan.strategies import PUBLISHED_PROGRESS
 from gpuscan.tiles import tile_shape
 from gpuscan.transfer import download, padded, upload

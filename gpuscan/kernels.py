@@ -149,6 +149,7 @@ class Kernel:
         tails: there is a value for each row that comes after its last element; else it is zero.
         width: 32-bit words that one load or store may take (4, 2 or 1).
         native_int64, immediates, dawn: what the device's shaders may use.
+        long_posts: tiles post in 64-bit words, by the adapter's 64-bit atomics; else in halves of 32-bit words.
         software: the adapter is the CPU.
         spins_per_round, pauses: polls in a round of waiting, and divisions that pass the time between two polls.
         looks: posts that a lane reads at a time where it walks a column of tiles.
@@ -182,6 +183,7 @@ class Kernel:
     tails: bool = False
     width: int = 4
     native_int64: bool = False
+    long_posts: bool = False
     immediates: bool = False
     dawn: bool = False
     withhold: int = 0
@@ -228,17 +230,30 @@ class Kernel:
         """32-bit words of an item: the element's, and one for the head flag."""
         return self.element.words + (1 if self.segmented else 0)
 
+    # ----- Posts: see parts/posts.wgsl
+
+    @property
+    def post_words(self) -> int:
+        """Words of a tile's post, each of which carries the epoch: as many as the item has, or halves of those."""
+        return self.item_words * (1 if self.long_posts else 2)
+
+    @property
+    def tag_shift(self) -> int:
+        return 32 if self.long_posts else 16
+
+    @property
+    def no_tag(self) -> str:
+        return "0lu" if self.long_posts else "0u"
+
     @property
     def post_stride(self) -> int:
-        """Words from one half word of a tile's post to the next: see parts/tile_state.wgsl."""
+        """Words from one word of a tile's post to the next: see parts/tile_state.wgsl."""
         return self.tile.block if self.item_words >= WIDE_WORDS else 1
 
     @property
     def block_in_subgroup(self) -> bool:
         """Whether one subgroup is wide enough to look at a block of tiles at once."""
         return self.tile.subgroup_size >= self.tile.block
-
-    turns_word = TURNS_WORD
 
     @property
     def most_turns(self) -> int:

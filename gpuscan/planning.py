@@ -235,6 +235,7 @@ def plan_scan(
         straddling=straddling(work, length),
         width=min(placement.width, access_width(work, length)),
         native_int64=capabilities.native_int64,
+        long_posts=capabilities.int64_atomics and not alone and strategy != "three_dispatch",
         immediates=capabilities.immediates,
         dawn=capabilities.enable_subgroups,
         withhold=withhold,

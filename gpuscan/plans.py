@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.arrays import Array
+from gpuscan.attempts import plan_for, retry
 from gpuscan.deferred import fits_whole, may_wait_in_vain, parts, settle
 from gpuscan.errors import GpuscanError, StrategyError
 from gpuscan.execution import Binding, Length, record
@@ -19,7 +20,7 @@ from gpuscan.memory import ALIGNMENT
 from gpuscan.packing import STORAGE_LIMIT, binds_too_many
 from gpuscan.planning import Placement, ScanPlan, plan_scan
 from gpuscan.problem import pose
-from gpuscan.runner import check_dtypes, retry, seed_words, work_of
+from gpuscan.runner import check_dtypes, seed_words, work_of
 from gpuscan.templates import render_kernel
 from gpuscan.transfer import padded
 
@@ -59,13 +60,10 @@ class Plan:
                 f"asked for; {device.capabilities.summary} binds {device.capabilities.limits[STORAGE_LIMIT]} buffers "
                 "at most. Use trailing axes of the element for fields of one dtype, or gpuscan.scan, which packs them"
             )
-        self.strategy, self.reason = device.strategy(strategy)
         self._work = work_of(device, self._problem)
-        self._plans: dict[tuple[str, Placement, bool], ScanPlan] = {}
-        self._plan = self._planned(self.strategy, Placement())
-        self.strategy, self.reason = device.strategy(strategy, self._plan.tiles)
-        if self._plan.strategy == "lookahead" and self.strategy != "lookahead":
-            self._plan = self._planned(self.strategy, Placement())
+        self._plan = plan_for(device, self._work, strategy, placement=Placement())
+        self.strategy, self.reason = self._plan.strategy, self._plan.reason
+        self._plans = {(self.strategy, Placement(), False): self._plan}
         for stage in self._plan.stages:
             device.pipeline(stage.kernel)
 

@@ -11,15 +11,18 @@ if TYPE_CHECKING:
     from gpuscan.kernels import Kernel
 
 
+LEAST_ITEMS = 32  # in workgroup memory: what is wider takes compilers minutes, also where no item goes there
+
+
 def workgroup_bytes(kernel: Kernel) -> int:
-    """Workgroup memory that the items of one workgroup take at least."""
+    """Workgroup memory that the items of one workgroup take, or might."""
     tile = kernel.tile
     if kernel.in_columns:
         items = tile.workgroup_size * tile.chunk
     else:
         items = tile.workgroup_size if kernel.uses_scratch else 0
         items += tile.subgroups_per_workgroup + 1 if tile.subgroups_per_workgroup > 1 else 0
-    return 4 * kernel.item_words * items
+    return 4 * kernel.item_words * max(items, LEAST_ITEMS)
 
 
 def check_room(kernel: Kernel, capabilities: Capabilities) -> None:

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan.attempts import plan_for, retry
 from gpuscan.direct import run_as_it_lies
 from gpuscan.elements import Element, Field, words_of
-from gpuscan.errors import ProgressTimeoutError, UnsupportedDtypeError
+from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.execution import REPORT_BYTES, Binding, record
 from gpuscan.faults import guarded
 from gpuscan.kernels import TileShape, stored_element
 from gpuscan.memory import ALIGNMENT
 from gpuscan.operators import Code, Operator, combine_code, map_code
 from gpuscan.packing import binds_too_many, packed, unpacked
-from gpuscan.planning import LOOKBACK_SECONDS, ScanPlan, Work, plan_scan
+from gpuscan.planning import ScanPlan, Work
 from gpuscan.streaming import Piece, Stream
 from gpuscan.transfer import (
     Walk,
@@ -121,23 +122,6 @@ def written(problem: Problem, rows: Rows, outputs: Rows | None) -> Rows:
     return rows if outputs is None else []
 
 
-def retry(device: Device, outcome: str, failed: str, asked: str) -> None:
-    """Note that a strategy gave up, so that ``"auto"`` goes on with another.
-
-    Raises:
-        ProgressTimeoutError: it was asked for by name.
-    """
-    if outcome != "timeout":
-        return  # the compiler gave this shader another subgroup size than the probe saw: go on without subgroups
-    device.distrust(failed)
-    if asked != "auto":
-        raise ProgressTimeoutError(
-            f"strategy {failed!r} was asked for, but on {device.capabilities.summary} a tile waited over "
-            f'{LOOKBACK_SECONDS} s for an earlier tile\'s post. Use strategy="auto", which now leaves it out, '
-            'or strategy="three_dispatch", which waits for nothing'
-        )
-
-
 def check_dtypes(device: Device, *elements: Element) -> None:
     """Raise UnsupportedDtypeError where the device cannot hold a field of one of the elements."""
     for field in (field for element in elements for field in element.fields):
@@ -197,7 +181,6 @@ def work_of(device: Device, problem: Problem, *, carried: bool = False) -> Work:
 
 def planned(device: Device, problem: Problem, strategy: str, **options: Any) -> ScanPlan:
     """The plan of a problem, kept for later calls of its kind."""
-    chosen, reason = device.strategy(strategy)
     key = (
         problem.operator,
         problem.source,
@@ -216,20 +199,15 @@ def planned(device: Device, problem: Problem, strategy: str, **options: Any) -> 
         problem.heads is None,
         problem.ends,
         problem.moves,
-        strategy,
-        chosen,
+        device.strategy(strategy),
+        device.capabilities.distrusted,
         *options.items(),
     )
     plans = device.plans_kept
     with device.lock:
         plan = plans.get(key)
         if plan is None:
-            work = work_of(device, problem)
-            plan = plan_scan(work, device.capabilities, chosen, reason, **options)
-            chosen, reason = device.strategy(strategy, plan.tiles)
-            if plan.strategy == "lookahead" and chosen != "lookahead":
-                plan = plan_scan(work, device.capabilities, chosen, reason, **options)
-            plans[key] = plan
+            plans[key] = plan = plan_for(device, work_of(device, problem), strategy, **options)
             if len(plans) > PLANS_KEPT:
                 plans.popitem(last=False)
         else:
@@ -341,15 +319,10 @@ def run_pieces(
                 None if problem.heads is None else problem.heads.words(start, count),
             )
 
-    def go_on(outcome: str, asked: str) -> str:
-        retry(device, outcome, device.strategy(asked)[0], asked)
-        return asked
-
     stream = Stream(
         device,
         work_of(device, problem),
         strategy,
-        go_on,
         seeds=seed_words(problem),
         piece_bytes=piece_bytes,
         **options,

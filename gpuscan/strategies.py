@@ -93,6 +93,8 @@ def _objection(strategy: str, capabilities: Capabilities) -> str | None:
         return f"nothing published promises that workgroups on this {capabilities.vendor} adapter make progress"
     if strategy in capabilities.distrusted:
         return "it ran out of time on this adapter before"
+    if strategy == "lookahead" and "lookback" in capabilities.distrusted:
+        return "lookback, which rests on less, ran out of time on this adapter before"
     return None
 
 

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan.attempts import plan_for, retry
 from gpuscan.backends import webgpu
 from gpuscan.errors import GpuscanError
 from gpuscan.execution import REPORT_BYTES, Binding, Origin, Run, record
 from gpuscan.kernels import TileShape
 from gpuscan.memory import ALIGNMENT
-from gpuscan.planning import ScanPlan, Work, plan_scan
+from gpuscan.planning import ScanPlan, Work
 from gpuscan.tiles import tile_shape
 from gpuscan.transfer import Bytes, fill_mapped, map_for_reading, padded, read_mapped, upload
 
@@ -108,8 +109,6 @@ class Stream:
         device: where.
         work: the whole array; of a stream whose end is not known, any length that has its tile's shape.
         strategy: as in `gpuscan.scan`.
-        retry: called with the outcome ``"timeout"`` or ``"width"`` of a piece; it gives the strategy to go on with, or
-            raises.
         seeds: 32-bit words of each row's seed.
         piece_bytes: of the elements of one piece, at most; one block of tiles at least.
         tile, withhold: as in `plan_scan`.
@@ -120,14 +119,13 @@ class Stream:
         device: Device,
         work: Work,
         strategy: str,
-        retry: Callable[[str, str], str],
         *,
         seeds: np.ndarray[Any, Any] | None = None,
         piece_bytes: int | None = None,
         tile: TileShape | None = None,
         withhold: int = 0,
     ) -> None:
-        self._device, self._work, self._retry, self._seeds = device, work, retry, seeds
+        self._device, self._work, self._seeds = device, work, seeds
         self._strategy = strategy
         self._options: dict[str, Any] = {"tile": tile, "withhold": withhold}
         self._plans: dict[tuple[bool, bool, int], ScanPlan] = {}
@@ -238,10 +236,10 @@ class Stream:
                 self._unmap(other)
             self._unmap(lane)
             self._plans.clear()
-            strategy = self._retry(outcome, self._strategy)
+            assert lane.run is not None
+            retry(self._device, outcome, lane.run.plan.strategy, self._strategy)
             if outcome == "width":
                 self._options["subgroups"] = False
-            self._strategy = strategy
             for number, again in under_way:
                 assert again.piece is not None
                 self._launch(number, again, again.piece)
@@ -273,6 +271,5 @@ class Stream:
         key = (carried, carry_out, length)
         if key not in self._plans:
             work = replace(self._work, carried=carried, carry_out=carry_out)
-            chosen, reason = self._device.strategy(self._strategy)
-            self._plans[key] = plan_scan(work, self._device.capabilities, chosen, reason, piece=length, **self._options)
+            self._plans[key] = plan_for(self._device, work, self._strategy, piece=length, **self._options)
         return self._plans[key]

@@ -24,7 +24,7 @@ NAME = r"[^\W\d]\w*"
 _TOKEN = re.compile(rf"\d[\w.]*|{NAME}|\S")
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 _TOGETHER = re.compile(  # what an invocation does not do alone
-    r"(?:\w*Barrier|workgroupUniformLoad|subgroup\w+|quad[A-Z]\w*|atomic\w*|texture\w*|dpd[xy]\w*|fwidth\w*)"
+    r"(?:\w*Barrier|workgroupUniformLoad|subgroup[A-Z]\w*|quad[A-Z]\w*|atomic\w*|texture\w*|dpd[xy]\w*|fwidth\w*)"
 )
 
 

@@ -2,7 +2,7 @@
     The order of combination is left to right over the tiles of a column, whatever is posted when a lane looks. -#}
 {% include "parts/tile_state.wgsl" %}
 {% include "parts/columns_prefix_result.wgsl" %}
-{% from "parts/peek.wgsl" import peek with context %}
+{% from "parts/posts.wgsl" import tag, write_word, see_word, strange, word_seen with context %}
 // ----- Look-back
 const NO_TILE = 0xffffffffu;
 const SPINS_PER_ROUND = {{ kernel.spins_per_round }}u;
@@ -17,42 +17,35 @@ struct ChunkPost {
 
 // Posts of a tile: each word of every column side by side; first the aggregate, then the prefix of the next tile.
 fn post_of(tile: u32, lane: u32, kind: u32) -> u32 {
-    return POSTS + (2u * tile + kind) * (CHUNK * POST_WORDS * COLUMNS) + lane;
+    return (2u * tile + kind) * (CHUNK * POST_WORDS * COLUMNS) + lane;
 }
 
 const AGGREGATE = 0u;
 const NEXT_PREFIX = 1u;
 
 fn write_chunk(at: u32, chunk: Chunk) {
-    let tag = params.epoch << 16u;
+    let tag = {{ tag }};
 {% for column in range(kernel.tile.chunk) %}
     let words{{ column }} = item_to_words(chunk[{{ column }}]);
 {% for word in range(kernel.item_words) %}
-{% set place = 2 * (column * kernel.item_words + word) %}
-    atomicStore(&state[at + {{ place }}u * COLUMNS], tag | (words{{ column }}[{{ word }}] & 0xffffu));
-    atomicStore(&state[at + {{ place + 1 }}u * COLUMNS], tag | (words{{ column }}[{{ word }}] >> 16u));
-{% endfor %}
+{{ write_word("at", column * kernel.item_words + word, "COLUMNS", "words%d[%d]" % (column, word)) }}
+{%- endfor %}
 {% endfor %}
 }
 
 fn read_chunk(at: u32) -> ChunkPost {
-    // Whether every half has this run's epoch, without `&&`, which is a branch for each.
-    let tag = params.epoch << 16u;
-    var strange = 0u;
-{% for column in range(kernel.tile.chunk) %}
-{% for word in range(kernel.item_words) %}
-{% set place = 2 * (column * kernel.item_words + word) %}
-    let low{{ place }} = {{ peek("at + " ~ place ~ "u * COLUMNS") }};
-    let high{{ place }} = {{ peek("at + " ~ (place + 1) ~ "u * COLUMNS") }};
-    strange |= (low{{ place }} ^ tag) | (high{{ place }} ^ tag);
-{% endfor %}
-{% endfor %}
-    return ChunkPost((strange >> 16u) == 0u, Chunk(
+{% for place in range(kernel.tile.chunk * kernel.item_words) %}
+{{ see_word("at", place, "COLUMNS") }}
+{%- endfor %}
+    // Whether every word has this run's epoch, without `&&`, which is a branch for each.
+    let tag = {{ tag }};
+    let strange ={% for place in range(kernel.tile.chunk * kernel.item_words) %} {{ strange(place) }}{{ ";" if loop.last else " |" }}{% endfor %}
+
+    return ChunkPost((strange >> {{ kernel.tag_shift }}u) == {{ kernel.no_tag }}, Chunk(
 {% for column in range(kernel.tile.chunk) %}
         item_from_words(Words(
 {% for word in range(kernel.item_words) %}
-{% set place = 2 * (column * kernel.item_words + word) %}
-            (low{{ place }} & 0xffffu) | (high{{ place }} << 16u),
+            {{ word_seen(column * kernel.item_words + word) }},
 {% endfor %}
         )),
 {% endfor %}

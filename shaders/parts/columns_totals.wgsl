@@ -1,18 +1,23 @@
 {#- Tile totals in plain memory, between the dispatches of three_dispatch: for each tile, each word of every column
     side by side. -#}
 // ----- Tile totals
-@group(0) @binding({{ kernel.state_binding }}) var<storage, read_write> state: array<u32>;
+struct State {
+    unused: vec2<u32>,
+    width: u32,  // the epoch of a run whose subgroups had another size than planned
+    turns: u32,  // the epoch of a run in which a loop of the operator did not end
+    totals: array<u32>,  // each tile's columns
+}
+@group(0) @binding({{ kernel.state_binding }}) var<storage, read_write> state: State;
 
-const TOTALS = 4u;  // from here on
 const ITEM_WORDS = {{ kernel.item_words }}u;
 
 fn read_total(tile: u32, lane: u32) -> Chunk {
-    let at = TOTALS + tile * (CHUNK * ITEM_WORDS * COLUMNS) + lane;
+    let at = tile * (CHUNK * ITEM_WORDS * COLUMNS) + lane;
     return Chunk(
 {% for column in range(kernel.tile.chunk) %}
         item_from_words(Words(
 {% for word in range(kernel.item_words) %}
-            state[at + {{ column * kernel.item_words + word }}u * COLUMNS],
+            state.totals[at + {{ column * kernel.item_words + word }}u * COLUMNS],
 {% endfor %}
         )),
 {% endfor %}
@@ -20,11 +25,11 @@ fn read_total(tile: u32, lane: u32) -> Chunk {
 }
 
 fn write_total(tile: u32, lane: u32, chunk: Chunk) {
-    let at = TOTALS + tile * (CHUNK * ITEM_WORDS * COLUMNS) + lane;
+    let at = tile * (CHUNK * ITEM_WORDS * COLUMNS) + lane;
 {% for column in range(kernel.tile.chunk) %}
     let words{{ column }} = item_to_words(chunk[{{ column }}]);
 {% for word in range(kernel.item_words) %}
-    state[at + {{ column * kernel.item_words + word }}u * COLUMNS] = words{{ column }}[{{ word }}];
+    state.totals[at + {{ column * kernel.item_words + word }}u * COLUMNS] = words{{ column }}[{{ word }}];
 {% endfor %}
 {% endfor %}
 }

@@ -4,6 +4,6 @@ fn tile_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
 {% if kernel.subgroups %}
 
 fn report_width() {
-    state[WIDTH] = params.epoch;
+    state.width = params.epoch;
 }
 {% endif %}

@@ -29,7 +29,7 @@ fn tile_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
 {% if kernel.subgroups %}
 
 fn report_width() {
-    atomicStore(&state[WIDTH], params.epoch);
+    atomicStore(&state.width, params.epoch);
 }
 {% endif %}
 

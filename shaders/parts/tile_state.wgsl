@@ -1,15 +1,19 @@
-{#- What tiles tell each other. WGSL's atomics are relaxed, so a flag cannot publish other memory: each half of each
-    32-bit word carries the run's epoch beside its 16 bits of payload, and a post is there when all its halves are.
+{#- What tiles tell each other. WGSL's atomics are relaxed, so a flag cannot publish other memory: each word of a post
+    carries the run's epoch beside its payload (parts/posts.wgsl), and a post is there when all its words are.
     The order of combination is fixed, so whoever posts a thing posts the same bits: posts may be repeated. -#}
 {% from "parts/peek.wgsl" import peek with context %}
+{% from "parts/posts.wgsl" import tag, write_word, see_word, strange, word_seen with context %}
 // ----- Tile state
-@group(0) @binding({{ kernel.state_binding }}) var<storage, read_write> state: array<atomic<u32>>;
+struct State {
+    ticket: atomic<u32>,  // tiles handed out so far
+    status: atomic<u32>,  // the epoch of a run that gave up waiting
+    width: atomic<u32>,  // the epoch of a run whose subgroups had another size than planned
+    turns: atomic<u32>,  // the epoch of a run in which a loop of the operator did not end
+    posts: array<atomic<{{ "u64" if kernel.long_posts else "u32" }}>>,  // {{ "of columns" if kernel.in_columns else "an aggregate for each tile, then " ~ ("each tile's prefix" if kernel.strategy == "lookahead" else "a total and a prefix for each block") }}
+}
+@group(0) @binding({{ kernel.state_binding }}) var<storage, read_write> state: State;
 
-const TICKET = 0u;  // tiles handed out so far
-const STATUS = 1u;  // the epoch of a run that gave up waiting
-const WIDTH = 2u;  // the epoch of a run whose subgroups had another size than planned
-const POSTS = 4u;  // from here on: an aggregate for each tile, then {{ "each tile's prefix" if kernel.strategy == "lookahead" else "a total and a prefix for each block" }}
-const POST_WORDS = {{ 2 * kernel.item_words }}u;
+const POST_WORDS = {{ kernel.post_words }}u;
 const POST_STRIDE = {{ kernel.post_stride }}u;  // from one word of a post to the next
 
 struct Post {
@@ -20,7 +24,7 @@ struct Post {
 // Posts of wide items lie by BLOCK neighbours, each word of all of them side by side, so that the lanes of a block
 // read whole cache lines; narrow ones lie one after the other, so that fewer tiles write to one line.
 fn place_of_post(post: u32) -> u32 {
-    return POSTS + post / POST_STRIDE * (POST_STRIDE * POST_WORDS) + post % POST_STRIDE;
+    return post / POST_STRIDE * (POST_STRIDE * POST_WORDS) + post % POST_STRIDE;
 }
 
 fn aggregate_of(tile: u32) -> u32 {
@@ -49,26 +53,24 @@ fn blocks_of(count: u32) -> u32 {
 
 fn write_post(at: u32, item: Item) {
     let words = item_to_words(item);
-    let tag = params.epoch << 16u;
+    let tag = {{ tag }};
 {% for word in range(kernel.item_words) %}
-    atomicStore(&state[at + {{ 2 * word }}u * POST_STRIDE], tag | (words[{{ word }}] & 0xffffu));
-    atomicStore(&state[at + {{ 2 * word + 1 }}u * POST_STRIDE], tag | (words[{{ word }}] >> 16u));
-{% endfor %}
+{{ write_word("at", word, "POST_STRIDE", "words[%d]" % word) }}
+{%- endfor %}
 }
 
 fn read_post(at: u32) -> Post {
 {% for word in range(kernel.item_words) %}
-    let low{{ word }} = {{ peek("at + " ~ 2 * word ~ "u * POST_STRIDE") }};
-    let high{{ word }} = {{ peek("at + " ~ (2 * word + 1) ~ "u * POST_STRIDE") }};
-{% endfor %}
-    // Whether every half has this run's epoch, without `&&`, which is a branch for each.
-    let tag = params.epoch << 16u;
-    let strange ={% for word in range(kernel.item_words) %} (low{{ word }} ^ tag) | (high{{ word }} ^ tag){{ ";" if loop.last else " |" }}{% endfor %}
+{{ see_word("at", word, "POST_STRIDE") }}
+{%- endfor %}
+    // Whether every word has this run's epoch, without `&&`, which is a branch for each.
+    let tag = {{ tag }};
+    let strange ={% for word in range(kernel.item_words) %} {{ strange(word) }}{{ ";" if loop.last else " |" }}{% endfor %}
 
-    let ready = (strange >> 16u) == 0u;
+    let ready = (strange >> {{ kernel.tag_shift }}u) == {{ kernel.no_tag }};
     return Post(ready, item_from_words(Words(
 {% for word in range(kernel.item_words) %}
-        (low{{ word }} & 0xffffu) | (high{{ word }} << 16u),
+        {{ word_seen(word) }},
 {% endfor %}
     )));
 }
@@ -83,11 +85,11 @@ fn post_aggregate(tile: u32, aggregate: Item) {
 }
 
 fn report_timeout() {
-    atomicStore(&state[STATUS], params.epoch);
+    atomicStore(&state.status, params.epoch);
 }
 
 fn given_up() -> bool {
-    return {{ peek("STATUS") }} == params.epoch;
+    return {{ peek("status") }} == params.epoch;
 }
 
 var<workgroup> ticket: u32;
@@ -96,9 +98,9 @@ var<workgroup> ticket: u32;
 // The last ticket leaves the counter at zero for the next run.
 fn take_ticket(invocation: u32, grid: vec3<u32>) -> u32 {
     if (invocation == 0u) {
-        ticket = atomicAdd(&state[TICKET], 1u);
+        ticket = atomicAdd(&state.ticket, 1u);
         if (ticket == grid.x * grid.y * grid.z - 1u) {
-            atomicStore(&state[TICKET], 0u);
+            atomicStore(&state.ticket, 0u);
         }
     }
     return workgroupUniformLoad(&ticket);

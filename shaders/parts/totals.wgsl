@@ -1,21 +1,25 @@
 {#- Tile totals in plain memory, between the dispatches of three_dispatch: first the tiles' aggregates, then in
     their place the prefix of each tile. Same places as in tile_state.wgsl, so that one buffer serves all. -#}
 // ----- Tile totals
-@group(0) @binding({{ kernel.state_binding }}) var<storage, read_write> state: array<u32>;
+struct State {
+    unused: vec2<u32>,
+    width: u32,  // the epoch of a run whose subgroups had another size than planned
+    turns: u32,  // the epoch of a run in which a loop of the operator did not end
+    totals: array<u32>,  // one item for each tile
+}
+@group(0) @binding({{ kernel.state_binding }}) var<storage, read_write> state: State;
 
-const WIDTH = 2u;  // the epoch of a run whose subgroups had another size than planned
-const TOTALS = 4u;  // from here on: one item for each tile
 const ITEM_WORDS = {{ kernel.item_words }}u;
 
 fn read_total(tile: u32) -> Item {
-    let at = TOTALS + min(tile, params.tiles - 1u) * ITEM_WORDS;
-    return item_from_words(Words({% for word in range(kernel.item_words) %}state[at + {{ word }}u]{{ ", " if not loop.last }}{% endfor %}));
+    let at = min(tile, params.tiles - 1u) * ITEM_WORDS;
+    return item_from_words(Words({% for word in range(kernel.item_words) %}state.totals[at + {{ word }}u]{{ ", " if not loop.last }}{% endfor %}));
 }
 
 fn write_total(tile: u32, item: Item) {
-    let at = TOTALS + tile * ITEM_WORDS;
+    let at = tile * ITEM_WORDS;
     let words = item_to_words(item);
 {% for word in range(kernel.item_words) %}
-    state[at + {{ word }}u] = words[{{ word }}];
+    state.totals[at + {{ word }}u] = words[{{ word }}];
 {% endfor %}
 }

@@ -4,7 +4,6 @@
     out: the report: a run that ran out is in error, whatever it stored -#}
 
 const MOST_TURNS = {{ kernel.most_turns }}u;
-const TURNS = {{ kernel.turns_word }}u;  // of the report: the epoch of a run in which a loop did not end
 var<private> turns: u32;
 
 fn begin_turns() {
@@ -19,10 +18,10 @@ fn one_turn_too_many() -> bool {
         return false;
     }
     turns = MOST_TURNS + 1u;
-{% if kernel.strategy == "three_dispatch" %}
-    state[TURNS] = params.epoch;
+{% if kernel.strategy in ("three_dispatch", "alone") %}
+    state.turns = params.epoch;
 {% else %}
-    atomicStore(&state[TURNS], params.epoch);
+    atomicStore(&state.turns, params.epoch);
 {% endif %}
     return true;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from gpuscan import reference
 from gpuscan.device import Device
 from gpuscan.elements import words_of
 from gpuscan.execution import Binding, Run, record
-from gpuscan.kernels import STATE_HEADER_WORDS, TileShape
+from gpuscan.kernels import STATE_HEADER_WORDS, Kernel, TileShape
 from gpuscan.planning import ScanPlan, plan_scan
 from gpuscan.problem import Problem
 from gpuscan.reference_stages import (
@@ -92,8 +93,9 @@ def item_words(problem: Problem, items: Items) -> Array:
     return np.column_stack([fields, *items[len(problem.element.fields) :]]).astype(np.uint32)
 
 
-def planned(device: Device, problem: Problem, strategy: str, tile: TileShape) -> ScanPlan:
-    return plan_scan(work_of(device, problem), device.capabilities, strategy, "asked", tile=tile)
+def planned(device: Device, problem: Problem, strategy: str, tile: TileShape, **changes: Any) -> ScanPlan:
+    """The plan, as if the adapter had other capabilities."""
+    return plan_scan(work_of(device, problem), replace(device.capabilities, **changes), strategy, "asked", tile=tile)
 
 
 def each(device: Device, tiles: int) -> list[Any]:
@@ -143,37 +145,42 @@ def test_posts(device: Device, strategy: str) -> None:
     if strategy not in strategies_on(device):
         assert not device.capabilities.progress_earlier
         return
-    for tile in (shapes(device)[0], shapes(device)[-1]):
+    forms = [False, True] if device.capabilities.int64_atomics else [False]  # of posts: halves of words, long words
+    for tile, long in product((shapes(device)[0], shapes(device)[-1]), forms):
         for note, problem in problems(70, tile).items():
-            run, state, results = run_stages(device, problem, planned(device, problem, strategy, tile))
+            plan = planned(device, problem, strategy, tile, int64_atomics=long)
+            run, state, results = run_stages(device, problem, plan)
             join, sums = twin(problem, tile)
             aggregates = reduce(sums)
             blocks = scan_block(join, tile.block, aggregates)
             prefixes, folded = scan_totals(join, tile.block, aggregates)
 
-            posted = posts(state, item_words(problem, aggregates).shape[1], run.plan.stages[0].kernel.post_stride)
+            epochs, payloads = posts(state, item_words(problem, aggregates).shape[1], plan.stages[0].kernel)
             tiles, whole = run.plan.tiles, run.plan.tiles // tile.block
             totals = -(-tiles // tile.block) * tile.block
             before = totals + -(-totals // tile.block**2) * tile.block
             for items, at in (
-                (first(aggregates, -1), posted[: tiles - 1]),  # the last tile is not full
-                (first(last(blocks), whole), posted[totals:][:whole]),
-                (first(folded, whole), posted[before + 1 :][:whole]),  # nothing comes before block 0
+                (first(aggregates, -1), slice(tiles - 1)),  # the last tile is not full
+                (first(last(blocks), whole), slice(totals, totals + whole)),
+                (first(folded, whole), slice(before + 1, before + 1 + whole)),  # nothing comes before block 0
             ):
-                wanted = item_words(problem, items)
-                np.testing.assert_array_equal(at >> 16, run.epoch)  # each half word has the epoch, or was not posted
-                assert_same((at[..., 0] & 0xFFFF) | (at[..., 1] << 16), wanted, (tile, note))
+                np.testing.assert_array_equal(epochs[at], run.epoch)  # each word has the epoch, or was not posted
+                assert_same(payloads[at], item_words(problem, items), (tile, note, long))
 
             stored = reference.store(problem, scan(join, sums, prefixes, exclusive=problem.exclusive))
             for got, field in zip(results, stored, strict=True):
                 assert_same(reference.flattened(problem, got), field, (tile, note))
 
 
-def posts(state: Array, width: int, stride: int) -> Array:
-    """The half words of every post: of the tiles' aggregates, then of the blocks' totals, then of their prefixes.
+def posts(state: Array, width: int, kernel: Kernel) -> tuple[Array, Array]:
+    """Epochs and payloads of every post: of the tiles' aggregates, then of the blocks' totals, then of their prefixes.
 
-    Posts lie by `stride`, each half word of all of them side by side.
+    Posts lie by the stride, each word of all of them side by side.
     """
-    size = 2 * width * stride
-    halves = state[: len(state) // size * size].reshape(-1, width, 2, stride)
-    return np.moveaxis(halves, 3, 1).reshape(-1, width, 2)
+    words = state.view(np.uint64) if kernel.long_posts else state
+    size = kernel.post_words * kernel.post_stride
+    posted = words[: len(words) // size * size].reshape(-1, width, kernel.post_words // width, kernel.post_stride)
+    posted = np.moveaxis(posted, 3, 1).reshape(-1, width, kernel.post_words // width)
+    if kernel.long_posts:
+        return posted >> 32, posted[..., 0].astype(np.uint32)
+    return posted >> 16, (posted[..., 0] & 0xFFFF) | (posted[..., 1] << 16)

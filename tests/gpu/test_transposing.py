@@ -106,7 +106,9 @@ def test_arrays_of_the_cpu_in_any_memory_order(
 def test_what_is_not_turned(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small arrays, those with gaps or read backwards, and all of adapters that share the CPU's memory."""
     x = np.zeros((1 << 10, 1 << 10), np.float32)
-    assert not transposing.turns_on(device, x.T)
+    for kind in ("CPU", "IntegratedGPU"):
+        monkeypatch.setattr(device, "capabilities", replace(device.capabilities, adapter_type=kind))
+        assert not transposing.turns_on(device, x.T)
     monkeypatch.setattr(device, "capabilities", replace(device.capabilities, adapter_type="DiscreteGPU"))
     assert transposing.turns_on(device, x.T)
     for other in (x, x[:5].T, x.T[::2], x.T[::-1], np.broadcast_to(x[0], x.shape).T):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -81,3 +82,20 @@ def test_auto_goes_on_by_another_path(own_device: Device) -> None:
     else:
         assert device.capabilities.distrusted == ()
         assert chosen in strategies_on(device)
+
+
+NVIDIA = {"adapter_type": "DiscreteGPU", "vendor": "NVIDIA", "progress_earlier": True, "progress_later": True}
+SHAPES = {"a few tiles": (2000,), "a few hundred": (40_000,), "thousands": (400_000,), "rows of several": (64, 20_000)}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_auto_comes_to_an_end_whatever_it_began_with(own_device: Device, shape: str) -> None:
+    """Also where the plan's strategy is another than the adapter's first: each attempt leaves one out."""
+    device = own_device
+    device.capabilities = replace(device.capabilities, **NVIDIA, spins_per_second=2e4)  # what auto trusts most
+    x = np.random.default_rng(5).integers(0, 2**32, SHAPES[shape], dtype=np.uint32)
+    tile = None if x.ndim == 2 else small_tiles(device)[0]
+    (got,) = runner.run(device, posed(x, axis=x.ndim - 1), "auto", tile=tile, withhold=2)
+    assert_same(got, ufunc_scan("add", x, axis=x.ndim - 1).reshape(got.shape))
+    assert "lookback" in device.capabilities.distrusted
+    assert device.strategy("auto")[0] in ("fallback", "three_dispatch")
