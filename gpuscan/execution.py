@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuscan.backends import webgpu
 from gpuscan.errors import OperatorError
@@ -28,8 +28,7 @@ BIND_GROUPS_KEPT = 512
 LONGEST_ROW = 2**31  # that 32-bit indices within a piece need to know of
 
 
-@dataclass(frozen=True)
-class Binding:
+class Binding(NamedTuple):
     """A part of a buffer, as a shader sees it.
 
     Attributes:
@@ -158,8 +157,7 @@ class BindGroups:
             self._kept.clear()
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """One run of a plan, and where its report is once the GPU has done it.
 
     Attributes:
@@ -238,25 +236,30 @@ def record(
         uniform = record_length(device, plan, encoder, length, params)
     elif not plan.stages[0].kernel.immediates:
         uniform = device.uniform(params)
-    roles = {"state": Binding(state, ours=True), "seeds": seeds, "carries": carries, "carry_out": carry_out}
-    roles |= beside or {}
+    parts: dict[str, Sequence[Binding | None]] = {
+        "source": sources,
+        "destination": destinations,
+        "state": (Binding(state, ours=True),),
+        "seeds": (seeds,),
+        "carries": (carries,),
+        "carry_out": (carry_out,),
+    }
+    for name, there in (beside or {}).items():
+        parts[name] = (there,)
     profiling = timestamps is None and device.profiles.active
-    kernel = plan.stages[-1].kernel
-    for field, part in zip(kernel.destination.fields, destinations, strict=True):
-        if kernel.shares_words(field):
-            encoder.clear_buffer(part.buffer, part.offset, part.size)
+    for i in plan.stages[-1].kernel.cleared:
+        encoder.clear_buffer(destinations[i].buffer, destinations[i].offset, destinations[i].size)
 
     def dispatch(compute: wgpu.GPUComputePassEncoder, stage: Stage) -> None:
         kernel = stage.kernel
         pipeline, layout = device.pipeline(kernel)
-        parts = roles | {a.name: part for a, part in zip(kernel.destinations, destinations, strict=False)}
-        parts |= {a.name: part for a, part in zip(kernel.sources, sources, strict=True)}
         bound: list[tuple[int, Binding]] = [(0, uniform)] if uniform else []
-        for array in kernel.bindings:
-            part = parts[array.name]
-            assert part is not None, array.name
-            bound.append((array.binding, part))
-        keep = all(part.ours for _, part in bound)
+        keep = uniform is None or uniform.ours
+        for binding, role, index in kernel.slots:
+            part = parts[role][index]
+            assert part is not None, role
+            bound.append((binding, part))
+            keep = keep and part.ours
         compute.set_pipeline(pipeline)
         compute.set_bind_group(0, device.bind_groups.group(layout, bound, keep))
         if uniform is None:

@@ -139,7 +139,7 @@ class ScanPlan:
     @property
     def workgroups_beside(self) -> int:
         """Workgroups that scan no tile: look-ahead's first."""
-        return 1 if self.strategy == "lookahead" else 0
+        return 1 if self.stages[-1].kernel.strategy == "lookahead" else 0
 
     @property
     def reports(self) -> bool:
@@ -204,6 +204,8 @@ def plan_scan(
     alone = tile.per_row and work.row_length <= tile.tile_size  # then no tile waits for another
     if alone:
         reason = f"{reason}; a tile holds a whole row, so none waits for another"
+    elif length <= tile.tile_size and not (isinstance(tile, ColumnTile) or work.carried or work.carry_out):
+        alone, reason = True, f"{reason}; one tile holds all, and waits for none"
     if tile.per_row:
         work = replace(work, carried=False, carry_out=False)  # pieces are whole rows
     spins_per_round, spin_rounds, pauses = spin_bounds(strategy, capabilities)
@@ -235,7 +237,7 @@ def plan_scan(
         straddling=straddling(work, length),
         width=min(placement.width, access_width(work, length)),
         native_int64=capabilities.native_int64,
-        long_posts=capabilities.int64_atomics and not alone and strategy != "three_dispatch",
+        int64_atomics=capabilities.int64_atomics,
         immediates=capabilities.immediates,
         dawn=capabilities.enable_subgroups,
         withhold=withhold,
@@ -261,8 +263,7 @@ def plan_scan(
     if tile.per_row:
         tiles = length // work.row_length * -(-work.row_length // tile.tile_size)
     grid = grid_of(tiles, limit)
-    stages = [Stage("scan", kernel, grid_of(tiles + 1, limit) if strategy == "lookahead" else grid)]
-    alone = alone or (tiles == 1 and not (work.carried or work.carry_out))
+    stages = [Stage("scan", kernel, grid_of(tiles + 1, limit) if strategy == "lookahead" and not alone else grid)]
     if strategy == "three_dispatch" and tile.per_row and not alone:
         stages = [Stage("reduce", replace(kernel, stage="reduce", exclusive=False), grid), *stages]
     elif strategy == "three_dispatch" and not alone:

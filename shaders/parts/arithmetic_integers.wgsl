@@ -47,10 +47,12 @@ fn {{ int }}_fmod(a: {{ int }}, b: {{ int }}) -> {{ int }} {
 {% endif %}
 {% if int ~ "_remainder" in helpers %}
 
-// The remainder with the sign of `b`.
+// The remainder with the sign of `b`. Signs by bits: NVIDIA's compiler takes a `rest` below zero for one above it where
+// 64 bits are compared, and only the low ones are used after.
 fn {{ int }}_remainder(a: {{ int }}, b: {{ int }}) -> {{ int }} {
     let rest = {{ int }}_fmod(a, b);
-    return select(rest, rest + b, rest != {{ zero }} && (rest < {{ zero }}) != (b < {{ zero }}));
+    let opposite = (rest ^ b) >> {{ bits - 1 }}u;  // all bits, or none
+    return rest + select({{ zero }}, b & opposite, rest != {{ zero }});
 }
 {% endif %}
 {% if int ~ "_sign" in helpers %}
