@@ -42,7 +42,7 @@ def gpu_seconds(device: gs.Device, call: Callable[[], Any]) -> float:
 
 
 def copy_seconds(timer: GpuTimer, moved: int) -> float:
-    """The GPU time of a copy that reads and writes so many bytes together; the best of a few, so never on low clocks."""
+    """The GPU time of a copy that reads and writes so many bytes together; the best of a few, so not on low clocks."""
     half = moved // 2 // VECTOR_BYTES * VECTOR_BYTES
     buffers = [place(timer.device, None, half), place(timer.device, None, half)]
     recording = copy_recording(timer.device, *buffers, half // VECTOR_BYTES)

@@ -235,7 +235,7 @@ class Kernel:
     def long_posts(self) -> bool:
         """Whether tiles post in 64-bit words; else each word of an item goes in two halves.
 
-        Look-back over single words is faster by halves: 905 beside 976 us at 2^28 on an H100, and all else by long ones.
+        Look-back over single words is faster by halves (905 beside 976 us, 2^28, H100), all else by long words.
         """
         single = self.item_words == 1 and self.strategy in ("lookback", "fallback") and not self.in_columns
         return self.int64_atomics and not single

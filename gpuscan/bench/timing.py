@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpuscan.device import Device
 
 WARM_SECONDS = 0.3  # an idle GPU's clocks fall; figures taken cold are up to 2.5 times too slow
+STEADY, PATIENCE = 0.03, 5  # warm is when two batches differ by no more; waited for so many times as long
 HEAT_BYTES, HEAT_RUNS = 64 << 20, 40  # copies before each batch: short work alone does not raise them
 REPEATS = 20
 LEAST_REPEATS = 3
@@ -55,11 +56,14 @@ class GpuTimer:
         """The median time of one run."""
         self._batch(recording, 1)  # compiles
         repeats = repeats_for(max(self._batch(recording, 1)), self._repeats)
-        end = time.perf_counter() + self._warm_seconds
+        begin, before = time.perf_counter(), 0.0
         while True:
-            times = self._batch(recording, repeats)
-            if time.perf_counter() > end:
-                return statistics.median(times)
+            median = statistics.median(self._batch(recording, repeats))
+            taken = time.perf_counter() - begin
+            steady = abs(median - before) <= STEADY * median or taken > PATIENCE * self._warm_seconds
+            if taken > self._warm_seconds and steady:
+                return median
+            before = median
 
     def _batch(self, recording: Recording, repeats: int) -> Sequence[float]:
         """Times of so many runs, one after the other, in one submission."""

@@ -73,9 +73,12 @@ def test_a_piece_that_gave_up_is_done_again(adapter: wgpu.GPUAdapter, tmp_path: 
     for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
         monkeypatch.setenv(name, str(tmp_path))
     device = Device(adapter, unsafe=True)
-    choices = iter([("lookback", "")] * 3)
     original = device.strategy
-    monkeypatch.setattr(device, "strategy", lambda asked="auto": next(choices, None) or original("three_dispatch"))
+
+    def strategy(asked: str = "auto", tiles: int | None = None) -> tuple[str, str]:
+        return original("three_dispatch" if device.capabilities.distrusted else "lookback", tiles)
+
+    monkeypatch.setattr(device, "strategy", strategy)
     x = np.random.default_rng(1).standard_normal(60_000).astype(np.float32)
     tile = small_tiles(device)[0]
     (got,) = runner.run(device, posed(x), "auto", tile=tile, piece_bytes=1, withhold=2)
