@@ -299,8 +299,17 @@ class Kernel:
         return f"{convert}({shared})" if self.has_bools else shared
 
     @property
+    def helps(self) -> bool:
+        """Whether a fallback's workgroup lets go of its own tile while it reduces a late one, and loads it again.
+
+        What is held meanwhile costs a GPU registers all the time (a tenth of an H100's speed). Software adapters hold
+        it: their compilers take long over loops.
+        """
+        return self.strategy == "fallback" and self.stage == "scan" and self.block_in_subgroup and not self.in_columns
+
+    @property
     def reduces(self) -> bool:
-        return self.stage == "reduce" or self.strategy == "fallback"
+        return self.stage == "reduce" or (self.strategy == "fallback" and not self.helps)
 
     @property
     def blocks_at_once(self) -> int:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from gpuscan.operators import Code
 
 LOOKBACK_SECONDS = 0.5  # how long a tile waits for a post before look-back gives up
-FALLBACK_SECONDS = 20e-6  # how long before fallback reduces the late tile itself
+LEAST_LOOKBACK_SPINS = 16
+FALLBACK_SPINS = 4  # polls before fallback reduces the late tile itself; a few, as Smith, Levien & Owens found
 ACCESS_WORDS = 4  # 32-bit words in the widest load or store
 CPU_FALLBACK_SPINS = 256
 CPU_LOOKBACK_SPINS = 57_344  # llvmpipe leaves loops after 65,535 turns
@@ -286,13 +287,13 @@ def plan_scan(
 
 def spin_bounds(strategy: str, capabilities: Capabilities) -> tuple[int, int, int]:
     """How long a tile waits for a post: polls in a round, rounds, and pauses between two polls."""
-    seconds = FALLBACK_SECONDS if strategy == "fallback" else LOOKBACK_SECONDS
-    if capabilities.adapter_type == "CPU":
-        spins = CPU_FALLBACK_SPINS if strategy == "fallback" else CPU_LOOKBACK_SPINS
-        pauses = 0 if strategy == "fallback" else CPU_PAUSES
+    cpu, pauses = capabilities.adapter_type == "CPU", 0
+    if strategy == "fallback":
+        spins = CPU_FALLBACK_SPINS if cpu else FALLBACK_SPINS
+    elif cpu:
+        spins, pauses = CPU_LOOKBACK_SPINS, CPU_PAUSES
     else:
-        spins = max(16, math.ceil(capabilities.spins_per_second * seconds))
-        pauses = 0
+        spins = max(LEAST_LOOKBACK_SPINS, math.ceil(capabilities.spins_per_second * LOOKBACK_SECONDS))
     per_round = min(SPINS_PER_ROUND, 1 << (spins - 1).bit_length())
     return per_round, -(-spins // per_round), pauses
 

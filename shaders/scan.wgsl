@@ -40,8 +40,9 @@ fn main(
     let subgroup = invocation / SUBGROUP_SIZE;
 {% endif %}
 
+{% set tile_scanned %}
     // 1. Load every chunk, so that all reads are under way together.
-    let first = first_of(tile, invocation);
+    let first = first_of({{ "loaded" if kernel.helps else "tile" }}, invocation);
 {% for step in range(kernel.tile.steps) %}
 {% set at = "first" if step == 0 else "first + " ~ step ~ "u * SUBGROUP_SIZE * CHUNK" %}
     let loaded{{ step }} = load_chunk({{ at }});
@@ -82,10 +83,24 @@ fn main(
 {% endif %}
 
     // 3. Learn what comes before the tile.
+{% if kernel.helps %}
+    if (loaded != tile) {
+        post_late(invocation, loaded, aggregate);
+        loaded = tile;
+        continue;
+    }
+    let late = try_prefix(invocation, tile, aggregate);
+    if (late != NO_TILE) {
+        loaded = late;
+        continue;
+    }
+    let prefix = Prefix(true, shared_known != 0u, {{ kernel.from_shared("shared_prefix") }});
+{% else %}
     let prefix = learn_prefix(invocation, tile, aggregate);
     if (!prefix.learned) {
         return;
     }
+{% endif %}
 {% if kernel.moves %}
     move_tile(invocation, tile, pick(prefix.known, prefix.item, 0u), aggregate);
 {% else %}
@@ -128,5 +143,15 @@ fn main(
 {{ store(at, "join_chunk(known, lead, chunk" ~ step ~ ")") -}}
 {% endif %}
 {% endfor %}
+{% endif %}
+{% endset %}
+{% if kernel.helps %}
+    // Each turn but the last is for a late tile, whose aggregate is all that is wanted: no element is held meanwhile.
+    var loaded = tile;
+    loop {
+{{ tile_scanned | indent(4, true) }}        break;
+    }
+{% else %}
+{{ tile_scanned -}}
 {% endif %}
 }

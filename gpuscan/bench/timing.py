@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from gpuscan.device import Device
 
 WARM_SECONDS = 0.3  # an idle GPU's clocks fall; figures taken cold are up to 2.5 times too slow
+LONGEST_WARM_SECONDS = 1.0  # after a pause, such as a compilation, as long as the pause was
 STEADY, PATIENCE = 0.03, 5  # warm is when two batches differ by no more; waited for so many times as long
 HEAT_BYTES, HEAT_RUNS = 64 << 20, 40  # copies before each batch: short work alone does not raise them
 REPEATS = 20
@@ -43,6 +45,7 @@ class GpuTimer:
         self._repeats = repeats
         self._gpu = device.wgpu_device
         usage = webgpu().BufferUsage
+        self._active = -math.inf  # when the GPU was last seen at work
         self._word = self._gpu.create_buffer(size=4, usage=usage.COPY_SRC)
         self._heat: Recording | None = None
         if device.capabilities.adapter_type != "CPU":
@@ -55,13 +58,17 @@ class GpuTimer:
     def seconds(self, recording: Recording) -> float:
         """The median time of one run."""
         self._batch(recording, 1)  # compiles
+        warm = self._warm_seconds
+        if self._heat is not None:
+            warm = max(warm, min(time.perf_counter() - self._active, LONGEST_WARM_SECONDS))
         repeats = repeats_for(max(self._batch(recording, 1)), self._repeats)
         begin, before = time.perf_counter(), 0.0
         while True:
             median = statistics.median(self._batch(recording, repeats))
             taken = time.perf_counter() - begin
-            steady = abs(median - before) <= STEADY * median or taken > PATIENCE * self._warm_seconds
-            if taken > self._warm_seconds and steady:
+            steady = abs(median - before) <= STEADY * median or taken > PATIENCE * warm
+            if taken > warm and steady:
+                self._active = time.perf_counter()
                 return median
             before = median
 

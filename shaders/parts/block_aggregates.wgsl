@@ -29,7 +29,15 @@ fn await_post(at: u32, wanted: bool, found: Post) -> Post {
     return post;
 }
 
+{% if kernel.block_in_subgroup %}
+// The last of these lanes that is not after `position`, or where there is none, the last; NO_LANE of no lanes.
+fn one_of(lanes: u32, position: u32) -> u32 {
+    let near = lanes & (0xffffffffu >> (31u - position));
+    return firstLeadingBit(select(lanes, near, near != 0u));
+}
+{% endif %}
 {% if kernel.segmented and kernel.block_in_subgroup %}
+
 // The lanes that are still waited for. A head cuts off what comes before it, so lanes before the last head that is
 // there need not be: whatever stands for them, the sums after the head are the same.
 fn waited_for(wanted: bool, post: Post) -> u32 {
@@ -56,15 +64,27 @@ fn await_aggregates(at: u32, wanted: bool) -> Post {
 }
 {% endif %}
 
-// Scan aggregates from tile `first` to lane `last`; lane `own_lane` brings its own. Gives NO_TILE, or the first tile
-// whose aggregate did not come in time.
-fn scan_aggregates(invocation: u32, first: u32, last: u32, own_lane: u32, own: Item, sums: ptr<function, Item>) -> u32 {
+// Scan aggregates from tile `first` to lane `last`; lane `own_lane` brings its own. Gives NO_TILE, or a tile whose
+// aggregate did not come in time: where several are late, tiles of another `position` give another one, so that those
+// who help do not all help the same.
+fn scan_aggregates(
+    invocation: u32,
+    first: u32,
+    last: u32,
+    own_lane: u32,
+    own: Item,
+    position: u32,
+    sums: ptr<function, Item>,
+) -> u32 {
     let is_own = invocation == own_lane;
     let wanted = (invocation <= last) & !is_own;
     let at = aggregate_of(min(first + invocation, params.tiles - 1u));
 {% if kernel.segmented and kernel.block_in_subgroup %}
     let post = await_aggregates(at, wanted);
-    let late = countTrailingZeros(waited_for(wanted, post));
+    let late = one_of(waited_for(wanted, post), position);
+{% elif kernel.block_in_subgroup %}
+    let post = await_post(at, wanted, read_post(at));
+    let late = one_of(subgroupBallot(wanted & !post.ready).x, position);
 {% else %}
     let post = await_post(at, wanted, read_post(at));
     let late = first_lane_where(invocation, wanted & !post.ready);

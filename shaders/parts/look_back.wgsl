@@ -26,7 +26,7 @@ fn look_back(
 
     // K(tile)
     var sums: Item;
-    var late = scan_aggregates(invocation, tile - position, position, position, own, &sums);
+    var late = scan_aggregates(invocation, tile - position, position, position, own, position, &sums);
     if (late != NO_TILE) {
         return late;
     }
@@ -77,7 +77,7 @@ fn look_back(
             let missing = first_lane_where(invocation, (invocation <= nearest) & !total.ready);
             if (missing < BLOCK) {  // its tiles may all be there, and only the total late
                 var rest: Item;
-                late = scan_aggregates(invocation, (end - 1u - missing) * BLOCK, BLOCK - 1u, NO_LANE, own, &rest);
+                late = scan_aggregates(invocation, (end - 1u - missing) * BLOCK, BLOCK - 1u, NO_LANE, own, position, &rest);
                 if (late != NO_TILE) {
                     return late;
                 }

@@ -17,7 +17,7 @@ fn look_back(
         return NO_TILE;  // the same in all lanes
     }
     var sums: Item;
-    let late = scan_aggregates(invocation, tile - position, position - 1u, NO_LANE, own, &sums);
+    let late = scan_aggregates(invocation, tile - position, position - 1u, NO_LANE, own, position, &sums);
     if (late != NO_TILE) {
         return late;
     }

@@ -1,6 +1,23 @@
 {#- The prefix by look-back; a workgroup that has waited long enough reduces the late tile itself and posts its
     aggregate, by the same tree, so with the same bits (Smith, Levien & Owens 2025). Asks nothing of the scheduler. -#}
 {% include "parts/single_pass.wgsl" %}
+{% if kernel.helps %}
+
+// One look back. Gives NO_TILE, with the prefix in workgroup memory, or the tile to help out with.
+fn try_prefix(invocation: u32, tile: u32, aggregate: Item) -> u32 {
+    if (invocation == 0u) {
+        post_aggregate(tile, aggregate);
+    }
+    return share_look_back(invocation, tile, aggregate);
+}
+
+fn post_late(invocation: u32, tile: u32, aggregate: Item) {
+    if (invocation == 0u) {
+        write_post(aggregate_of(tile), aggregate);
+    }
+    storageBarrier();
+}
+{% else %}
 
 fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
     if (invocation == 0u) {
@@ -24,3 +41,4 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
     }
     return Prefix(late == NO_TILE, shared_known != 0u, {{ kernel.from_shared("shared_prefix") }});
 }
+{% endif %}

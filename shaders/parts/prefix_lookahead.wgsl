@@ -12,6 +12,8 @@ const SPINS_PER_ROUND = {{ kernel.spins_per_round }}u;
 {#- On a software adapter a turn, which reads many posts, takes as long as many polls. #}
 const PATIENCE = SPINS_PER_ROUND{{ " / 8u" if kernel.software }};  // turns without progress, in a round
 
+const GLANCE = 64u;  // turns without progress until it asks whether a tile gave up
+
 // Ticket 0 looks ahead, and has no tile.
 fn tile_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
     let ticket = take_ticket(invocation, grid);
@@ -74,6 +76,11 @@ fn look_ahead(invocation: u32) {
         let far = read_aggregate(first + BLOCK);
         let was = block;
         idle++;
+        if (idle % GLANCE == 0u) {
+            if (first_lane_where(invocation, given_up()) < BLOCK) {
+                break;
+            }
+        }
 {{ fold_block("near") }}
         if (block > was) {
 {{ fold_block("far") }}
