@@ -133,11 +133,11 @@ class BindGroups:
         """The group of these bindings; kept, if asked for, together with the buffers that its key stands for."""
         if not keep:
             return self._make(layout, bound)
-        key = (id(layout), *((b, id(part.buffer), part.offset, part.size) for b, part in bound))
+        key = (id(layout), *bound)
         with self._lock:
             found = self._kept.get(key)
             if found is None:
-                found = (self._make(layout, bound), layout, [part.buffer for _, part in bound])
+                found = (self._make(layout, bound), layout)
                 self._kept[key] = found
                 if len(self._kept) > BIND_GROUPS_KEPT:
                     self._kept.popitem(last=False)
@@ -228,8 +228,7 @@ def record(
             ``"count"``, where the number of elements goes that a mask has picked.
     """
     state, epoch = device.tile_state.begin(plan)
-    origin = origin or Origin(0, 0, plan.row_length)
-    place = origin.row_length, origin.first_row, origin.row_offset
+    place = (origin.row_length, origin.first_row, origin.row_offset) if origin else (plan.row_length, 0, 0)
     params = PARAMS.pack(plan.length, plan.tiles, epoch, plan.spin_rounds, *place, plan.inner)
     uniform = None
     if length is not None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gpuscan.backends import error_type
@@ -16,27 +14,36 @@ if TYPE_CHECKING:
 _LOST = ("lost", "parent device")  # how wgpu-native and Dawn put it
 
 
-@contextmanager
-def guarded(device: Device) -> Iterator[None]:
-    """Run GPU work; what WebGPU raises comes out as gpuscan's own errors.
+class guarded:  # noqa: N801
+    """Run GPU work; what WebGPU raises comes out as gpuscan's own errors. A class, since small scans count its cost.
 
     Raises:
         DeviceLostError: the GPU went away, or the device was opened by another process.
         DeviceMemoryError: the GPU has no room.
     """
-    if os.getpid() != device.process:
-        raise DeviceLostError(
-            f"{device.capabilities.summary} was opened by process {device.process}, and this is process "
-            f"{os.getpid()}, forked from it: GPU drivers do not survive a fork. Start workers by "
-            'multiprocessing.get_context("spawn"), or open devices only after the fork'
-        )
-    if device.lost:
-        raise lost_error(device)
-    try:
-        yield
-    except GpuscanError:
-        raise
-    except (error_type(device.wgpu_device), RuntimeError) as error:
+
+    __slots__ = ("_device",)
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def __enter__(self) -> None:
+        device = self._device
+        if os.getpid() != device.process:
+            raise DeviceLostError(
+                f"{device.capabilities.summary} was opened by process {device.process}, and this is process "
+                f"{os.getpid()}, forked from it: GPU drivers do not survive a fork. Start workers by "
+                'multiprocessing.get_context("spawn"), or open devices only after the fork'
+            )
+        if device.lost:
+            raise lost_error(device)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, GpuscanError):
+            return
+        device = self._device
+        if not isinstance(error, (error_type(device.wgpu_device), RuntimeError)):
+            return
         if isinstance(error, MemoryError):
             device.memory_cleanup()
             raise DeviceMemoryError(
@@ -46,7 +53,6 @@ def guarded(device: Device) -> Iterator[None]:
         if any(word in str(error).lower() for word in _LOST):
             device.lost = True
             raise lost_error(device) from error
-        raise
 
 
 def lost_error(device: Device) -> DeviceLostError:

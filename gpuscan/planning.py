@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpuscan.operators import Code
 
 LOOKBACK_SECONDS = 0.5  # how long a tile waits for a post before look-back gives up
-LEAST_LOOKBACK_SPINS = 16
+LEAST_LOOKBACK_SPINS = 1 << 18  # polls, however slow they were when others kept the GPU busy during the probe
 FALLBACK_SPINS = 4  # polls before fallback reduces the late tile itself; a few, as Smith, Levien & Owens found
 ACCESS_WORDS = 4  # 32-bit words in the widest load or store
 CPU_FALLBACK_SPINS = 256

@@ -82,8 +82,6 @@ class Plan:
         Raises:
             ValueError, TypeError: the array has another shape or dtype.
         """
-        from gpuscan.api import scan
-
         if not isinstance(array, Array):
             array = np.asarray(array)
         if array.shape != self.shape:
@@ -94,6 +92,8 @@ class Plan:
             result = self._result
             if result is not None and fits_whole(array):
                 return self._run(array, *result)
+        from gpuscan.api import scan
+
         return scan(array, self._op, out=out, device=self.device, strategy=self._asked, **self._options)
 
     @cached_property

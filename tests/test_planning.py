@@ -17,7 +17,7 @@ from gpuscan.elements import LEAF, SCALARS, Structure, element_of
 from gpuscan.errors import GpuscanError
 from gpuscan.kernels import ColumnTile, TileShape
 from gpuscan.operators import combine_code, operator
-from gpuscan.planning import LENGTH_LIMIT, Work, grid_of, plan_scan
+from gpuscan.planning import LEAST_LOOKBACK_SPINS, LENGTH_LIMIT, Work, grid_of, plan_scan
 from gpuscan.templates import render_kernel
 from gpuscan.tiles import ROW_USE, least_chunk, tile_shape
 from tests import fakes
@@ -245,7 +245,7 @@ def test_waits_are_bounded() -> None:
             if adapter.adapter_type == "CPU":
                 assert polls < 65_535, "llvmpipe leaves loops there"
             else:
-                assert polls <= max(16, adapter.spins_per_second) * 2
+                assert polls <= max(LEAST_LOOKBACK_SPINS, adapter.spins_per_second) * 2
 
 
 # ----- Reading backwards
