@@ -248,6 +248,16 @@ def test_waits_are_bounded() -> None:
                 assert polls <= max(LEAST_LOOKBACK_SPINS, adapter.spins_per_second) * 2
 
 
+@pytest.mark.parametrize("strategy", ["lookahead", "lookback", "fallback", "three_dispatch"])
+def test_one_tile_waits_for_none(strategy: str) -> None:
+    plan = plan_scan(work(row_length=100), capabilities(progress_later=True), strategy, "")
+    assert (plan.strategy, plan.tiles, plan.posts) == (strategy, 1, False)
+    assert [(stage.name, stage.grid) for stage in plan.stages] == [("scan", (1, 1, 1))]
+    assert "one tile" in plan.reason
+    two = plan_scan(work(row_length=plan.tile.tile_size + 1), capabilities(progress_later=True), strategy, "")
+    assert two.posts == (strategy != "three_dispatch")
+
+
 # ----- Reading backwards
 
 

@@ -12,6 +12,8 @@ import wgpu
 import gpuscan as gs
 from gpuscan import planning, runner
 from gpuscan.device import Device
+from gpuscan.kernels import TileShape
+from gpuscan.planning import plan_scan
 from tests.oracle import AFFINE, assert_same, posed, small_tiles, strategies_on, ufunc_scan, words
 
 PERIODS = [2, 7, 64]
@@ -39,6 +41,25 @@ def test_fallback_does_the_late_tiles_work_itself(device: Device, period: int) -
             got = runner.run(device, problem, "fallback", tile=tile, withhold=period)
             for result, field in zip(got, wanted, strict=True):
                 assert_same(result, field, tile)
+
+
+@pytest.mark.parametrize("period", [0, 2, 7])
+def test_helpers_let_go_of_their_own_tile(device: Device, period: int) -> None:
+    """Where a subgroup looks at a block at once, as on GPUs: float sums, a bundle in rows read backwards, segments."""
+    size = device.capabilities.subgroup_size
+    tile = TileShape(size or 32, size, 2 if size else 1, 4)
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal(20_000).astype(np.float32)
+    rows = words(rng, 2, (7, 1501))
+    problems = [posed(x), posed(rows, AFFINE, axis=1, exclusive=True, reverse=True)]
+    problems.append(posed(x, segments=[0, 3, 3, 8_000, 8_001, 20_000]))
+    for problem in problems:
+        plan = plan_scan(runner.work_of(device, problem), device.capabilities, "fallback", "asked", tile=tile)
+        assert plan.stages[-1].kernel.helps == (size > 0)
+        wanted = runner.run(device, problem, "three_dispatch", tile=tile)
+        got = runner.run(device, problem, "fallback", tile=tile, withhold=period)
+        for result, field in zip(got, wanted, strict=True):
+            assert_same(result, field)
 
 
 @pytest.mark.parametrize("strategy", WAITING)
