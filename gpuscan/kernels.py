@@ -232,6 +232,11 @@ class Kernel:
     # ----- Posts: see parts/posts.wgsl
 
     @property
+    def posts(self) -> bool:
+        """Whether tiles post to each other, in words that carry the epoch; else the tile state is plain words."""
+        return self.strategy not in ("three_dispatch", "alone")
+
+    @property
     def long_posts(self) -> bool:
         """Whether tiles post in 64-bit words; else each word of an item goes in two halves.
 

@@ -135,7 +135,7 @@ class ScanPlan:
     @property
     def posts(self) -> bool:
         """Whether tiles post to each other, in tagged words; else totals lie in plain words."""
-        return self.stages[-1].kernel.strategy not in ("three_dispatch", "alone")
+        return self.stages[-1].kernel.posts
 
     @property
     def workgroups_beside(self) -> int:
@@ -264,13 +264,12 @@ def plan_scan(
     if tile.per_row:
         tiles = length // work.row_length * -(-work.row_length // tile.tile_size)
     grid = grid_of(tiles, limit)
-    stages = [Stage("scan", kernel, grid_of(tiles + 1, limit) if strategy == "lookahead" and not alone else grid)]
-    if strategy == "three_dispatch" and tile.per_row and not alone:
-        stages = [Stage("reduce", replace(kernel, stage="reduce", exclusive=False), grid), *stages]
-    elif strategy == "three_dispatch" and not alone:
-        reduce = replace(kernel, stage="reduce", exclusive=False)
-        totals = replace(kernel, stage="scan_totals", exclusive=False, initial=False)
-        stages = [Stage("reduce", reduce, grid), Stage("scan_totals", totals, (1, 1, 1)), stages[0]]
+    stages = [Stage("scan", kernel, grid_of(tiles + 1, limit) if kernel.strategy == "lookahead" else grid)]
+    if kernel.strategy == "three_dispatch":
+        if not tile.per_row:
+            totals = replace(kernel, stage="scan_totals", exclusive=False, initial=False)
+            stages.insert(0, Stage("scan_totals", totals, (1, 1, 1)))
+        stages.insert(0, Stage("reduce", replace(kernel, stage="reduce", exclusive=False), grid))
     elif work.carry_out:
         stages.append(Stage("carry", replace(kernel, stage="carry", exclusive=False, initial=False), (1, 1, 1)))
     return ScanPlan(

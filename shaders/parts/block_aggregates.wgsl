@@ -1,5 +1,6 @@
 {#- The aggregates of neighbouring tiles, up to BLOCK of them, waited for within bounds and scanned by the lanes of a
     block. -#}
+{% from "parts/wait.wgsl" import wait with context %}
 // ----- Aggregates
 const NO_TILE = 0xffffffffu;
 const NO_LANE = 0xffffffffu;
@@ -10,22 +11,9 @@ const SPINS_PER_ROUND = {{ kernel.spins_per_round }}u;
 // Wait, within bounds, for what this lane wants to see posted.
 fn await_post(at: u32, wanted: bool, found: Post) -> Post {
     var post = found;
-    for (var round = 0u; round < params.spin_rounds; round++) {
-        if (!any_lane(wanted & !post.ready) || any_lane(given_up())) {
-            break;
-        }
-        for (var spin = 0u; spin < SPINS_PER_ROUND; spin++) {
-            if (!any_lane(wanted & !post.ready)) {
-                break;
-            }
+{% call wait("!any_lane(wanted & !post.ready)", "any_lane(given_up())") %}
             post = read_post(at);
-{% if kernel.pauses %}
-            if (pause(spin) == 0x70000001u) {
-                break;  // never so, but the compiler cannot tell, and keeps the pause
-            }
-{% endif %}
-        }
-    }
+{% endcall %}
     return post;
 }
 
@@ -49,17 +37,9 @@ fn waited_for(wanted: bool, post: Post) -> u32 {
 // Wait, within bounds, for the aggregates of a block from its last head on.
 fn await_aggregates(at: u32, wanted: bool) -> Post {
     var post = read_post(at);
-    for (var round = 0u; round < params.spin_rounds; round++) {
-        if (waited_for(wanted, post) == 0u || any_lane(given_up())) {
-            break;
-        }
-        for (var spin = 0u; spin < SPINS_PER_ROUND; spin++) {
-            if (waited_for(wanted, post) == 0u) {
-                break;
-            }
+{% call wait("waited_for(wanted, post) == 0u", "any_lane(given_up())") %}
             post = read_post(at);
-        }
-    }
+{% endcall %}
     return post;
 }
 {% endif %}

@@ -3,6 +3,7 @@
 {% include "parts/tile_state.wgsl" %}
 {% include "parts/columns_prefix_result.wgsl" %}
 {% from "parts/posts.wgsl" import tag, write_word, see_word, strange, word_seen with context %}
+{% from "parts/wait.wgsl" import wait with context %}
 // ----- Look-back
 const NO_TILE = 0xffffffffu;
 const SPINS_PER_ROUND = {{ kernel.spins_per_round }}u;
@@ -55,22 +56,9 @@ fn read_chunk(at: u32) -> ChunkPost {
 // Wait, within bounds, for a post; `found` is what was seen of it before.
 fn await_chunk(at: u32, found: ChunkPost) -> ChunkPost {
     var post = found;
-    for (var round = 0u; round < params.spin_rounds; round++) {
-        if (post.ready || given_up()) {
-            break;
-        }
-        for (var spin = 0u; spin < SPINS_PER_ROUND; spin++) {
-            if (post.ready) {
-                break;
-            }
+{% call wait("post.ready", "given_up()") %}
             post = read_chunk(at);
-{% if kernel.pauses %}
-            if (pause(spin) == 0x70000001u) {
-                break;  // never so, but the compiler cannot tell, and keeps the pause
-            }
-{% endif %}
-        }
-    }
+{% endcall %}
     return post;
 }
 

@@ -1,15 +1,6 @@
 {#- Tile totals in plain memory, between the dispatches of three_dispatch: for each tile, each word of every column
     side by side. -#}
-// ----- Tile totals
-struct State {
-    unused: vec2<u32>,
-    width: u32,  // the epoch of a run whose subgroups had another size than planned
-    turns: u32,  // the epoch of a run in which a loop of the operator did not end
-    totals: array<u32>,  // each tile's columns
-}
-@group(0) @binding({{ kernel.state_binding }}) var<storage, read_write> state: State;
-
-const ITEM_WORDS = {{ kernel.item_words }}u;
+{% include "parts/totals_state.wgsl" %}
 
 fn read_total(tile: u32, lane: u32) -> Chunk {
     let at = tile * (CHUNK * ITEM_WORDS * COLUMNS) + lane;

@@ -7,6 +7,7 @@
 {% include "parts/carry_in.wgsl" %}
 {% include "parts/pause.wgsl" %}
 {% include "parts/prefix_result.wgsl" %}
+{% from "parts/wait.wgsl" import wait with context %}
 // ----- Look-ahead
 const SPINS_PER_ROUND = {{ kernel.spins_per_round }}u;
 {#- On a software adapter a turn, which reads many posts, takes as long as many polls. #}
@@ -102,14 +103,7 @@ var<workgroup> shared_prefix: {{ kernel.shared_item }};
 // One invocation waits, within bounds.
 fn await_prefix(tile: u32) -> Post {
     var post = read_post(prefix_after(tile - 1u));
-    for (var round = 0u; round < params.spin_rounds; round++) {
-        if (post.ready || given_up()) {
-            break;
-        }
-        for (var spin = 0u; spin < SPINS_PER_ROUND; spin++) {
-            if (post.ready) {
-                break;
-            }
+{% call wait("post.ready", "given_up()") %}
             post = read_post(prefix_after(tile - 1u));
 {% if kernel.segmented %}
             // A head in the tile before cuts off everything before it.
@@ -117,13 +111,7 @@ fn await_prefix(tile: u32) -> Post {
             let cut = neighbour.ready && neighbour.item.head != 0u;
             post = Post(post.ready || cut, pick(post.ready, post.item, neighbour.item));
 {% endif %}
-{% if kernel.pauses %}
-            if (pause(spin) == 0x70000001u) {
-                break;  // as above
-            }
-{% endif %}
-        }
-    }
+{% endcall %}
     return post;
 }
 

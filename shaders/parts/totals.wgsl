@@ -1,15 +1,6 @@
 {#- Tile totals in plain memory, between the dispatches of three_dispatch: first the tiles' aggregates, then in
     their place the prefix of each tile. Same places as in tile_state.wgsl, so that one buffer serves all. -#}
-// ----- Tile totals
-struct State {
-    unused: vec2<u32>,
-    width: u32,  // the epoch of a run whose subgroups had another size than planned
-    turns: u32,  // the epoch of a run in which a loop of the operator did not end
-    totals: array<u32>,  // one item for each tile
-}
-@group(0) @binding({{ kernel.state_binding }}) var<storage, read_write> state: State;
-
-const ITEM_WORDS = {{ kernel.item_words }}u;
+{% include "parts/totals_state.wgsl" %}
 
 fn read_total(tile: u32) -> Item {
     let at = min(tile, params.tiles - 1u) * ITEM_WORDS;

@@ -18,10 +18,10 @@ fn one_turn_too_many() -> bool {
         return false;
     }
     turns = MOST_TURNS + 1u;
-{% if kernel.strategy in ("three_dispatch", "alone") %}
-    state.turns = params.epoch;
-{% else %}
+{% if kernel.posts %}
     atomicStore(&state.turns, params.epoch);
+{% else %}
+    state.turns = params.epoch;
 {% endif %}
     return true;
 }

@@ -1,0 +1,20 @@
+{#- Looks, again and again, until what is waited for is there: within bounds, and no longer once the run was given up.
+    The caller's lines are one look. -#}
+{% macro wait(there, given_up) %}
+    for (var round = 0u; round < params.spin_rounds; round++) {
+        if ({{ there }} || {{ given_up }}) {
+            break;
+        }
+        for (var spin = 0u; spin < SPINS_PER_ROUND; spin++) {
+            if ({{ there }}) {
+                break;
+            }
+{{ caller() -}}
+{% if kernel.pauses %}
+            if (pause(spin) == 0x70000001u) {
+                break;  // never so, but the compiler cannot tell, and keeps the pause
+            }
+{% endif %}
+        }
+    }
+{% endmacro %}
