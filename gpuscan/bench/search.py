@@ -136,11 +136,11 @@ def _search_case(device: Device, case: ScanCase, words: int, seconds: float) -> 
         subject.timer = GpuTimer(device, FINAL_WARM_SECONDS, FINAL_REPEATS)
         finalists = sorted(times, key=times.__getitem__)[:FINALISTS]
         final: dict[TileShape, float] = {}
-        for shape in [default, *dict.fromkeys(shape for shape in finalists if shape != default), default]:
-            if len(final) > 1 and time.perf_counter() > begin + seconds and shape != default:
-                continue
+        for shape in dict.fromkeys([default, *finalists]):
+            if len(final) > 1 and time.perf_counter() > begin + seconds:
+                break
             subject.retile(inputs, shape)
-            final[shape] = min(subject.seconds(), final.get(shape, math.inf))  # the first one's clocks may be low
+            final[shape] = subject.seconds()
     finally:
         subject.close()
     best = min(final, key=final.__getitem__)
