@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from gpuscan.operators import Code
 
 SPINS_PER_ROUND = 4096  # long waits are loops of short ones
-STATE_HEADER_WORDS = 4  # ticket, status, width, turns: see shaders/parts/tile_state.wgsl, turns.wgsl
+STATE_HEADER_WORDS = 6  # ticket, status, width, turns, folding, frontier: see shaders/parts/tile_state.wgsl, turns.wgsl
 STATUS_WORD = 1
 WIDTH_WORD = 2
 TURNS_WORD = 3
 MOST_TURNS = 1 << 16  # of the loops of an operator's WGSL, in one combination
 MOST_SOFTWARE_TURNS = 50_000  # on CPU adapters, in all combinations of an invocation
+BLOCKS_AHEAD = 2  # that a fold reads at a time; 4 are 1 to 6 % slower on an H100
 WIDE_WORDS = 3  # items from here on have their posts interleaved; measured on an H100
 
 
@@ -152,6 +153,7 @@ class Kernel:
         software: the adapter is the CPU.
         spins_per_round, pauses: polls in a round of waiting, and divisions that pass the time between two polls.
         looks: posts that a lane reads at a time where it walks a column of tiles.
+        many: tiles are so many that one folds for all under lookback and fallback, as under lookahead.
         withhold: leave out the post of every tile of this period (0: none); a test build.
     """
 
@@ -190,6 +192,7 @@ class Kernel:
     pauses: int = 0
     software: bool = False
     looks: int = 4
+    many: bool = False
 
     def __hash__(self) -> int:
         return self._hash
@@ -240,10 +243,10 @@ class Kernel:
     def long_posts(self) -> bool:
         """Whether tiles post in 64-bit words; else each word of an item goes in two halves.
 
-        Look-back over single words is faster by halves (905 beside 976 us, 2^28, H100), all else by long words.
+        Where each tile looks back over single words halves are faster (905 beside 976 us, 2^28, H100), else long words.
         """
-        single = self.item_words == 1 and self.strategy in ("lookback", "fallback") and not self.in_columns
-        return self.int64_atomics and not single
+        single = self.item_words == 1 and self.strategy in ("lookback", "fallback")
+        return self.int64_atomics and (self.folds or self.in_columns or not single)
 
     @property
     def post_words(self) -> int:
@@ -267,6 +270,16 @@ class Kernel:
     def block_in_subgroup(self) -> bool:
         """Whether one subgroup is wide enough to look at a block of tiles at once."""
         return self.tile.subgroup_size >= self.tile.block
+
+    @property
+    def folds(self) -> bool:
+        """Whether a workgroup folds for all, and posts every tile's prefix: see parts/fold_ahead.wgsl."""
+        return self.strategy == "lookahead" or self.many
+
+    @property
+    def blocks_ahead(self) -> int:
+        """Blocks of aggregates that a fold reads at a time."""
+        return BLOCKS_AHEAD
 
     @property
     def most_turns(self) -> int:

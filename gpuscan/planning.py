@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LOOKBACK_SECONDS = 0.5  # how long a tile waits for a post before look-back gives up
 LEAST_LOOKBACK_SPINS = 1 << 18  # polls, however slow they were when others kept the GPU busy during the probe
 FALLBACK_SPINS = 4  # polls before fallback reduces the late tile itself; a few, as Smith, Levien & Owens found
+MANY_TILES = 1024  # from here on it is faster that one folds for all than that each looks back; measured on an H100
 ACCESS_WORDS = 4  # 32-bit words in the widest load or store
 CPU_FALLBACK_SPINS = 256
 CPU_LOOKBACK_SPINS = 57_344  # llvmpipe leaves loops after 65,535 turns
@@ -160,7 +161,7 @@ class ScanPlan:
             items = self.tiles * self.tile.width * (4 if self.posts else 1)
             return 4 * (STATE_HEADER_WORDS + items * words)
         blocks = -(-self.tiles // self.tile.block)
-        posts = 2 * blocks if self.strategy == "lookahead" else blocks + 2 * -(-blocks // self.tile.block)
+        posts = 3 * blocks if self.stages[-1].kernel.folds else blocks + 2 * -(-blocks // self.tile.block)
         items = 2 * self.tile.block * posts if self.posts else self.tiles
         return 4 * (STATE_HEADER_WORDS + items * words)
 
@@ -173,6 +174,7 @@ def plan_scan(
     *,
     tile: TileShape | ColumnTile | None = None,
     withhold: int = 0,
+    many: bool | None = None,
     subgroups: bool = True,
     piece: int | None = None,
     placement: Placement | None = None,
@@ -182,6 +184,7 @@ def plan_scan(
     Args:
         tile: a shape to use instead of the one for this adapter, element and length.
         withhold: leave out the post of every tile of this period; for tests.
+        many: whether one workgroup folds for all under lookback and fallback; left out, where tiles are many.
         subgroups: False to do without subgroup operations where the adapter has them.
         piece: elements of a piece of the array, for a plan of that piece alone; its tiles are those of the whole.
         placement: how the arrays lie in their buffers.
@@ -263,6 +266,8 @@ def plan_scan(
     tiles = max(1, -(-length // tile.tile_size))
     if tile.per_row:
         tiles = length // work.row_length * -(-work.row_length // tile.tile_size)
+    if strategy in ("lookback", "fallback") and not (tile.per_row or alone):
+        kernel = replace(kernel, many=tiles >= MANY_TILES if many is None else many)
     grid = grid_of(tiles, limit)
     stages = [Stage("scan", kernel, grid_of(tiles + 1, limit) if kernel.strategy == "lookahead" else grid)]
     if kernel.strategy == "three_dispatch":

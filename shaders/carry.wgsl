@@ -1,5 +1,5 @@
 {#- After the single pass over a piece of whole blocks: what comes before the next piece, P(block) ⊕ T(block) of the
-    last block, which its tiles have posted, or the fold of look-ahead.
+    last block, which its tiles have posted, or the fold.
     in:  the tile state, the carry that came into the piece
     out: carry_out: the carry in plain words -#}
 {% include "parts/header.wgsl" %}
@@ -12,7 +12,7 @@
 
 @compute @workgroup_size(1)
 fn main() {
-{% if kernel.strategy == "lookahead" %}
+{% if kernel.folds %}
     let carry = read_post(prefix_after(params.tiles - 1u)).item;
 {% else %}
     let block = params.tiles / BLOCK - 1u;

@@ -94,7 +94,7 @@ fn main(
         loaded = late;
         continue;
     }
-    let prefix = Prefix(true, shared_known != 0u, {{ kernel.from_shared("shared_prefix") }});
+    let prefix = prefix_found(tile, true);
 {% else %}
     let prefix = learn_prefix(invocation, tile, aggregate);
     if (!prefix.learned) {

@@ -2,7 +2,6 @@
     block. -#}
 {% from "parts/wait.wgsl" import wait with context %}
 // ----- Aggregates
-const NO_TILE = 0xffffffffu;
 const NO_LANE = 0xffffffffu;
 const SPINS_PER_ROUND = {{ kernel.spins_per_round }}u;
 

@@ -5,7 +5,6 @@
 {% from "parts/posts.wgsl" import tag, write_word, see_word, strange, word_seen with context %}
 {% from "parts/wait.wgsl" import wait with context %}
 // ----- Look-back
-const NO_TILE = 0xffffffffu;
 const SPINS_PER_ROUND = {{ kernel.spins_per_round }}u;
 const LOOKS = {{ kernel.looks }}u;  // posts that a lane reads at a time
 

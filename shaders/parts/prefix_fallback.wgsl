@@ -39,6 +39,6 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
     if (late != NO_TILE && invocation == 0u) {  // the loop was left by force
         report_timeout();
     }
-    return Prefix(late == NO_TILE, shared_known != 0u, {{ kernel.from_shared("shared_prefix") }});
+    return prefix_found(tile, late == NO_TILE);
 }
 {% endif %}

@@ -9,5 +9,5 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
     if (!learned && invocation == 0u) {
         report_timeout();
     }
-    return Prefix(learned, shared_known != 0u, {{ kernel.from_shared("shared_prefix") }});
+    return prefix_found(tile, learned);
 }

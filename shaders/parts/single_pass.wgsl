@@ -1,4 +1,7 @@
-{#- What the single-pass strategies share: tickets, lanes, the look-back, and its outcome for the whole workgroup. -#}
+{#- What lookback and fallback share: tickets, the look-back, and its outcome for the whole workgroup. -#}
+{% if kernel.folds %}
+{% include "parts/look_back_by_fold.wgsl" %}
+{% else %}
 {% include "parts/tile_state.wgsl" %}
 {% include "parts/block_lanes.wgsl" %}
 {% include "parts/look_back_in_row.wgsl" if kernel.tile.per_row else "parts/look_back.wgsl" %}
@@ -32,12 +35,11 @@ fn look_back_and_share(invocation: u32, tile: u32, aggregate: Item) {
     }
 }
 
+fn prefix_found(tile: u32, found: bool) -> Prefix {
+    return Prefix(found, shared_known != 0u, {{ kernel.from_shared("shared_prefix") }});
+}
+{% endif %}
+
 fn tile_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
     return take_ticket(invocation, grid);
 }
-{% if kernel.subgroups %}
-
-fn report_width() {
-    atomicStore(&state.width, params.epoch);
-}
-{% endif %}

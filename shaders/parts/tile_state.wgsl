@@ -9,10 +9,13 @@ struct State {
     status: atomic<u32>,  // the epoch of a run that gave up waiting
     width: atomic<u32>,  // the epoch of a run whose subgroups had another size than planned
     turns: atomic<u32>,  // the epoch of a run in which a loop of the operator did not end
-    posts: array<atomic<{{ "u64" if kernel.long_posts else "u32" }}>>,  // {{ "of columns" if kernel.in_columns else "an aggregate for each tile, then " ~ ("each tile's prefix" if kernel.strategy == "lookahead" else "a total and a prefix for each block") }}
+    folding: atomic<u32>,  // the epoch of a run whose aggregates somebody folds
+    frontier: atomic<u32>,  // the epoch, and below it the first block of which not all prefixes are posted: a hint
+    posts: array<atomic<{{ "u64" if kernel.long_posts else "u32" }}>>,  // {{ "of columns" if kernel.in_columns else "an aggregate for each tile, then " ~ ("what comes after each" if kernel.folds else "a total and a prefix for each block") }}
 }
 @group(0) @binding({{ kernel.state_binding }}) var<storage, read_write> state: State;
 
+const NO_TILE = 0xffffffffu;
 const POST_WORDS = {{ kernel.post_words }}u;
 const POST_STRIDE = {{ kernel.post_stride }}u;  // from one word of a post to the next
 
@@ -31,7 +34,7 @@ fn aggregate_of(tile: u32) -> u32 {
     return place_of_post(tile);
 }
 
-{% if kernel.strategy == "lookahead" %}
+{% if kernel.folds %}
 // What comes before the next tile.
 fn prefix_after(tile: u32) -> u32 {
     return place_of_post(blocks_of(params.tiles) * BLOCK + tile);
@@ -88,6 +91,12 @@ fn report_timeout() {
     atomicStore(&state.status, params.epoch);
 }
 
+{% if kernel.subgroups %}
+fn report_width() {
+    atomicStore(&state.width, params.epoch);
+}
+
+{% endif %}
 fn given_up() -> bool {
     return {{ peek("status") }} == params.epoch;
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from gpuscan.reference_stages import (
     first,
     last,
     reduce,
+    rest,
     scan,
     scan_block,
     scan_tile,
@@ -93,9 +93,12 @@ def item_words(problem: Problem, items: Items) -> Array:
     return np.column_stack([fields, *items[len(problem.element.fields) :]]).astype(np.uint32)
 
 
-def planned(device: Device, problem: Problem, strategy: str, tile: TileShape, **changes: Any) -> ScanPlan:
+def planned(
+    device: Device, problem: Problem, strategy: str, tile: TileShape, many: bool | None = None, **changes: Any
+) -> ScanPlan:
     """The plan, as if the adapter had other capabilities."""
-    return plan_scan(work_of(device, problem), replace(device.capabilities, **changes), strategy, "asked", tile=tile)
+    capabilities = replace(device.capabilities, **changes)
+    return plan_scan(work_of(device, problem), capabilities, strategy, "asked", tile=tile, many=many)
 
 
 def each(device: Device, tiles: int) -> list[Any]:
@@ -139,31 +142,34 @@ def test_scan(device: Device) -> None:
             assert_same(reference.flattened(problem, got), field, (tile, note))
 
 
+@pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("strategy", ["lookback", "fallback"])
-def test_posts(device: Device, strategy: str) -> None:
-    """Single-pass strategies post every tile's aggregate, every block's total and prefix, and store the same."""
+def test_posts(device: Device, strategy: str, many: bool) -> None:
+    """Tiles post their aggregates, and a total and a prefix for each block or, by a fold, the prefix of each tile."""
     if strategy not in strategies_on(device):
         assert not device.capabilities.progress_earlier
         return
-    forms = [False, True] if device.capabilities.int64_atomics else [False]  # of posts: halves of words, long words
-    for tile, long in product((shapes(device)[0], shapes(device)[-1]), forms):
+    forms = (False, device.capabilities.int64_atomics)  # of posts: halves of words, long words
+    for tile, long in zip((shapes(device)[0], shapes(device)[-1]), forms, strict=True):
         for note, problem in problems(70, tile).items():
-            plan = planned(device, problem, strategy, tile, int64_atomics=long)
+            plan = planned(device, problem, strategy, tile, many, int64_atomics=long)
             run, state, results = run_stages(device, problem, plan)
             join, sums = twin(problem, tile)
             aggregates = reduce(sums)
-            blocks = scan_block(join, tile.block, aggregates)
             prefixes, folded = scan_totals(join, tile.block, aggregates)
+            tiles, whole = run.plan.tiles, run.plan.tiles // tile.block
+            behind = -(-tiles // tile.block) * tile.block  # where the posts begin that come after the aggregates
+            posted = [(first(aggregates, -1), slice(tiles - 1))]  # the last tile is not full
+            if many and problem.rows == 1:  # what comes after a tile is the next one's; a head ends the wait for it
+                posted.append((rest(prefixes, 1), slice(behind, behind + tiles - 1)))
+            elif not many:
+                totals = last(scan_block(join, tile.block, aggregates))
+                before = behind + -(-behind // tile.block**2) * tile.block
+                posted.append((first(totals, whole), slice(behind, behind + whole)))
+                posted.append((first(folded, whole), slice(before + 1, before + 1 + whole)))  # nothing before block 0
 
             epochs, payloads = posts(state, item_words(problem, aggregates).shape[1], plan.stages[0].kernel)
-            tiles, whole = run.plan.tiles, run.plan.tiles // tile.block
-            totals = -(-tiles // tile.block) * tile.block
-            before = totals + -(-totals // tile.block**2) * tile.block
-            for items, at in (
-                (first(aggregates, -1), slice(tiles - 1)),  # the last tile is not full
-                (first(last(blocks), whole), slice(totals, totals + whole)),
-                (first(folded, whole), slice(before + 1, before + 1 + whole)),  # nothing comes before block 0
-            ):
+            for items, at in posted:
                 np.testing.assert_array_equal(epochs[at], run.epoch)  # each word has the epoch, or was not posted
                 assert_same(payloads[at], item_words(problem, items), (tile, note, long))
 
@@ -173,7 +179,7 @@ def test_posts(device: Device, strategy: str) -> None:
 
 
 def posts(state: Array, width: int, kernel: Kernel) -> tuple[Array, Array]:
-    """Epochs and payloads of every post: of the tiles' aggregates, then of the blocks' totals, then of their prefixes.
+    """Epochs and payloads of every post, in the order in which they lie.
 
     Posts lie by the stride, each word of all of them side by side.
     """

@@ -29,8 +29,9 @@ def own_device(adapter: wgpu.GPUAdapter, tmp_path: object, monkeypatch: pytest.M
     return Device(adapter, unsafe=True)
 
 
+@pytest.mark.parametrize("many", [False, True])  # whether one folds for all
 @pytest.mark.parametrize("period", PERIODS)
-def test_fallback_does_the_late_tiles_work_itself(device: Device, period: int) -> None:
+def test_fallback_does_the_late_tiles_work_itself(device: Device, period: int, many: bool) -> None:
     """The bits are those of three_dispatch: a tile that is reduced by another has the same aggregate."""
     x = np.random.default_rng(0).standard_normal(60_000).astype(np.float32)
     rows = words(np.random.default_rng(1), 2, (7, 3001))
@@ -38,13 +39,14 @@ def test_fallback_does_the_late_tiles_work_itself(device: Device, period: int) -
         problems = [posed(x)] if period != 7 else [posed(x), posed(rows, AFFINE, axis=1, exclusive=True, reverse=True)]
         for problem in problems:
             wanted = runner.run(device, problem, "three_dispatch", tile=tile)
-            got = runner.run(device, problem, "fallback", tile=tile, withhold=period)
+            got = runner.run(device, problem, "fallback", tile=tile, withhold=period, many=many)
             for result, field in zip(got, wanted, strict=True):
                 assert_same(result, field, tile)
 
 
+@pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("period", [0, 2, 7])
-def test_helpers_let_go_of_their_own_tile(device: Device, period: int) -> None:
+def test_helpers_let_go_of_their_own_tile(device: Device, period: int, many: bool) -> None:
     """Where a subgroup looks at a block at once, as on GPUs: float sums, a bundle in rows read backwards, segments."""
     size = device.capabilities.subgroup_size
     tile = TileShape(size or 32, size, 2 if size else 1, 4)
@@ -57,23 +59,23 @@ def test_helpers_let_go_of_their_own_tile(device: Device, period: int) -> None:
         plan = plan_scan(runner.work_of(device, problem), device.capabilities, "fallback", "asked", tile=tile)
         assert plan.stages[-1].kernel.helps == (size > 0)
         wanted = runner.run(device, problem, "three_dispatch", tile=tile)
-        got = runner.run(device, problem, "fallback", tile=tile, withhold=period)
+        got = runner.run(device, problem, "fallback", tile=tile, withhold=period, many=many)
         for result, field in zip(got, wanted, strict=True):
             assert_same(result, field)
 
 
-@pytest.mark.parametrize("strategy", WAITING)
+@pytest.mark.parametrize(("strategy", "many"), [("lookahead", None), ("lookback", False), ("lookback", True)])
 @pytest.mark.parametrize("period", PERIODS)
-def test_who_only_waits_gives_up_in_time(own_device: Device, period: int, strategy: str) -> None:
+def test_who_only_waits_gives_up_in_time(own_device: Device, period: int, strategy: str, many: bool | None) -> None:
     """It ends in an error that says what to do instead, and leaves the device in order."""
     device = own_device
     x = np.random.default_rng(2).integers(0, 2**32, 60_000, dtype=np.uint32)
     for tile in small_tiles(device):
         with pytest.raises(gs.ProgressTimeoutError, match="three_dispatch"):
-            runner.run(device, posed(x), strategy, tile=tile, withhold=period)  # compiles
+            runner.run(device, posed(x), strategy, tile=tile, withhold=period, many=many)  # compiles
         begin = time.perf_counter()
         with pytest.raises(gs.ProgressTimeoutError):
-            runner.run(device, posed(x), strategy, tile=tile, withhold=period)
+            runner.run(device, posed(x), strategy, tile=tile, withhold=period, many=many)
         assert time.perf_counter() - begin < SECONDS
         for other in ("three_dispatch", "fallback"):
             (got,) = runner.run(device, posed(x), other, tile=tile)

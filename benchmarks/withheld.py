@@ -1,0 +1,67 @@
+"""GPU time of `fallback` where posts never come: a test build leaves out every 64th, 7th and 2nd tile's.
+
+Run:  python benchmarks/withheld.py [--sizes 25,28] [--device SUBSTRING]
+
+A line each: the time, the share of a copy of the same bytes, and the share of the speed where nothing is withheld.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+import gpuscan as gs
+from gpuscan.bench.buffers import place, release
+from gpuscan.bench.copying import VECTOR_BYTES, copy_recording
+from gpuscan.bench.timing import GpuTimer
+from gpuscan.execution import Binding, Run, record
+from gpuscan.planning import plan_scan
+from gpuscan.problem import pose
+from gpuscan.runner import work_of
+
+PERIODS = (0, 64, 7, 2)  # 0: nothing is withheld
+OPTIONS: dict[str, Any] = {"exclusive": False, "reverse": False, "initial": None, "dtype": None, "before": None}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="25,28", help="powers of two")
+    parser.add_argument("--device")
+    arguments = parser.parse_args()
+    device = gs.Device(arguments.device, unsafe=True)
+    timer = GpuTimer(device)
+    print(device, device.capabilities.driver)
+    for exponent in map(int, arguments.sizes.split(",")):
+        measure(timer, np.random.default_rng(0).integers(0, 2**32, 1 << exponent, dtype=np.uint32))
+
+
+def measure(timer: GpuTimer, x: np.ndarray[Any, Any]) -> None:
+    """Time every period on this array, check the last sum, and print a line each."""
+    device = timer.device
+    work = work_of(device, pose(x, "add", axis=0, after=None, **OPTIONS))
+    buffers = [place(device, x), place(device, None, x.nbytes)]
+    source, destination = ([Binding(buffer, 0, buffer.size)] for buffer in buffers)
+    last = np.sum(x, dtype=np.uint32)
+    copied = timer.seconds(copy_recording(device, *buffers, x.nbytes // VECTOR_BYTES))
+    unblocked = 0.0
+    for period in PERIODS:
+        plan = plan_scan(work, device.capabilities, "fallback", "benchmark", withhold=period)
+        runs: list[Run] = []
+        taken = timer.seconds(
+            lambda e, w, p=plan, r=runs: r.append(record(device, p, e, source, destination, timestamps=w))
+        )
+        found = np.frombuffer(device.wgpu_device.queue.read_buffer(buffers[1], x.nbytes - 4, 4), np.uint32)[0]
+        unblocked = unblocked or taken
+        what = f"every {period}th post withheld" if period else "unblocked"
+        print(
+            f"{len(x)} elements, {what:26} {taken * 1e6:9.1f} us {copied / taken:.3f} of the copy "
+            f"{unblocked / taken:.3f} of unblocked {'' if found == last else 'WRONG'}",
+            flush=True,
+        )
+    release(buffers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+{#- The fold of the single-pass strategies: the lanes of a block read the aggregates in order, several blocks at a time,
+    and post the prefix of every tile, as far as the aggregates are there. Who folds is the strategy's to say. The order
+    of combination is always P(block) ⊕ K(tile): K is the Kogge-Stone scan of the block's aggregates, P folds the totals
+    of the blocks before, left to right; so several may fold at a time, and post the same bits.
+    Where no more is there it looks again, and leaves when it has seen nothing new for long enough. -#}
+{% include "parts/tile_state.wgsl" %}
+{% include "parts/block_lanes.wgsl" %}
+{% include "parts/carry_in.wgsl" %}
+{% include "parts/pause.wgsl" %}
+{% include "parts/prefix_result.wgsl" %}
+{% from "parts/peek.wgsl" import peek with context %}
+// ----- Fold of the aggregates
+const SPINS_PER_ROUND = {{ kernel.spins_per_round }}u;
+{#- A look at whole blocks takes as long as several polls of one post. #}
+const PATIENCE = max(1u, SPINS_PER_ROUND / 4u);  // looks in vain, for a round of a wait
+const GLANCE = 64u;  // looks in vain until it asks whether the run was given up
+
+var<workgroup> shared_place: u32;  // the block that the fold begins at, then the first tile that it has not seen
+{% if kernel.strategy != "lookahead" %}
+var<workgroup> shared_seed: {{ kernel.shared_item }};
+{% endif %}
+
+fn read_aggregate(tile: u32) -> Post {
+    let post = read_post(aggregate_of(min(tile, params.tiles - 1u)));
+    return Post(post.ready & (tile < params.tiles), post.item);
+}
+
+// Post prefixes until all are posted, or `patience` looks in a row were in vain; once the prefix of `tile` is, so many
+// as `rest`. Gives the first tile whose aggregate was not there.
+fn fold_ahead(invocation: u32, tile: u32, patience: u32, rest: u32) -> u32 {
+{% if kernel.strategy == "lookahead" %}
+    let start = 0u;
+{% else %}
+    if (invocation == 0u) {
+        let hint = {{ peek("frontier") }};
+        let block = select(0u, hint & 0xffffu, (hint >> 16u) == params.epoch);
+        let seed = read_post(prefix_after(max(block * BLOCK, 1u) - 1u));
+        shared_place = select(0u, block, seed.ready);
+        shared_seed = {{ kernel.to_shared("seed.item") }};
+    }
+    let start = workgroupUniformLoad(&shared_place);
+{% endif %}
+{% if kernel.block_in_subgroup %}
+    if (invocation < SUBGROUP_SIZE) {
+        fold_by_lanes(invocation, start, tile, patience, rest);
+    }
+{% else %}
+    fold_by_lanes(invocation, start, tile, patience, rest);
+{% endif %}
+    return workgroupUniformLoad(&shared_place);
+}
+
+{% macro fold_block(post) %}
+        // Post the prefixes that the block's aggregates give as far as they are there; all: on to the next block.
+        let {{ post }}_ready = min(first_lane_where(invocation, (invocation < BLOCK) & !{{ post }}.ready), BLOCK);
+        if ({{ post }}_ready > posted) {
+            let sums = scan_block(invocation, {{ post }}.item);
+            let before = pick(known, join(carry, sums), sums);
+            if (invocation >= posted && invocation < {{ post }}_ready) {
+                write_post(prefix_after(block * BLOCK + invocation), before);
+            }
+            posted = {{ post }}_ready;
+            idle = 0u;
+            if (posted == BLOCK) {
+                carry = block_item(invocation, before, BLOCK - 1u);
+                known = true;
+                posted = 0u;
+                block++;
+            }
+        }
+{% endmacro %}
+fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) {
+{% if kernel.carried %}
+    var carry = carry_in();  // what comes before the block
+    var known = true;  // whether anything does
+{% else %}
+    var carry = Item();  // what comes before the block
+    var known = false;  // whether anything does
+{% endif %}
+{% if kernel.strategy != "lookahead" %}
+    carry = pick(start > 0u, {{ kernel.from_shared("shared_seed") }}, carry);
+    known = known | (start > 0u);
+{% endif %}
+    var block = start;  // whose aggregates are scanned
+    var posted = 0u;  // of them, how many are in prefixes that are posted
+    var idle = 0u;  // looks since the last that saw anything new
+    while (block * BLOCK + posted < params.tiles) {
+        if (idle >= select(patience, rest, block * BLOCK + posted >= tile)) {
+            break;
+        }
+        let first = block * BLOCK + min(invocation, BLOCK - 1u);
+{% for ahead in range(kernel.blocks_ahead) %}
+        let post{{ ahead }} = read_aggregate(first + {{ ahead }}u * BLOCK);{{ "  // all are under way together" if ahead == 0 }}
+{% endfor %}
+        let was = block;
+        idle++;
+        if (idle % GLANCE == 0u) {
+            if (first_lane_where(invocation, given_up()) < BLOCK) {
+                break;
+            }
+        }
+{{ fold_block("post0") -}}
+{% for ahead in range(1, kernel.blocks_ahead) %}
+        if (block == was + {{ ahead }}u) {
+{{ fold_block("post" ~ ahead) | indent(4, true) }}
+        }
+{% endfor %}
+{% if kernel.pauses %}
+        if (pause(idle) == 0x70000001u) {
+            idle += 2u;  // never so, but the compiler cannot tell, and keeps the pause
+        }
+{% endif %}
+    }
+    if (invocation == 0u) {
+        shared_place = block * BLOCK + posted;
+{% if kernel.strategy != "lookahead" %}
+        atomicStore(&state.frontier, (params.epoch << 16u) | min(block, 0xffffu));
+        atomicStore(&state.folding, 0u);
+{% endif %}
+    }
+}

@@ -1,0 +1,109 @@
+{#- Look-back for many tiles: nobody waits for a tile that has not started, but not everybody looks at those before.
+    Whoever waits, and finds that nobody folds, folds all aggregates that are there, and posts the prefixes of the
+    others too. It goes on beyond its own tile while aggregates come in, so that the fold seldom changes hands.
+    Under lookback it rests on: workgroups that have started go on making progress, and no further than the bound of
+    the spins. Under fallback on nothing: who has waited helps a tile shortly before its own, and where none of those
+    is late, folds whether or not another does. Whom one helps the others leave alone for a while. -#}
+{% include "parts/fold_ahead.wgsl" %}
+{% include "parts/look.wgsl" %}
+{% from "parts/peek.wgsl" import peek with context %}
+// ----- Look-back
+const REST = {{ 0 if kernel.software and kernel.strategy == "lookback" else 8 }}u;  // looks in vain, and who folds leaves
+{% if kernel.strategy == "fallback" %}
+const IMPATIENT = 8u;  // waits in vain, after which one does what another has begun
+
+var<workgroup> shared_late: u32;
+
+fn claim_of(tile: u32) -> u32 {
+    return 2u * blocks_of(params.tiles) * BLOCK * POST_WORDS + tile;
+}
+
+fn claim_tag() -> {{ "u64" if kernel.long_posts else "u32" }} {
+    return {{ "u64(params.epoch)" if kernel.long_posts else "params.epoch" }};
+}
+
+// The tile to help out with: this one, unless another workgroup has begun to and one is not impatient; then NO_TILE.
+fn claim_for_all(invocation: u32, late: u32, impatient: bool) -> u32 {
+    if (invocation == 0u) {
+        let claimed = atomicExchange(&state.posts[claim_of(late)], claim_tag()) == claim_tag();
+        shared_late = select(late, NO_TILE, claimed & !impatient);
+    }
+    return workgroupUniformLoad(&shared_late);
+}
+
+// The nearest of the BLOCK tiles before this one whose aggregate is not there, unless others help it all; or NO_TILE.
+fn late_before(invocation: u32, tile: u32, impatient: bool) -> u32 {
+    let at = tile - 1u - min(invocation, tile - 1u);
+    let claimed = ({{ peek("posts[claim_of(at)]") }} == claim_tag()) & !impatient;
+    let late = (invocation < min(tile, BLOCK)) & !read_post(aggregate_of(at)).ready & !claimed;
+{% if kernel.block_in_subgroup %}
+    if (invocation < SUBGROUP_SIZE) {
+        let nearest = first_lane_where(invocation, late);
+        if (invocation == 0u) {
+            shared_late = select(NO_TILE, tile - 1u - nearest, nearest < BLOCK);
+        }
+    }
+{% else %}
+    let nearest = first_lane_where(invocation, late);
+    if (invocation == 0u) {
+        shared_late = select(NO_TILE, tile - 1u - nearest, nearest < BLOCK);
+    }
+{% endif %}
+    let nearest_late = workgroupUniformLoad(&shared_late);
+    if (nearest_late == NO_TILE) {
+        return NO_TILE;
+    }
+    return claim_for_all(invocation, nearest_late, impatient);
+}
+{% endif %}
+
+// Wait for the tile's prefix. Gives NO_TILE, or a tile whose aggregate did not come in time.
+fn share_look_back(invocation: u32, tile: u32, aggregate: Item) -> u32 {
+    var late = NO_TILE;
+{% if kernel.strategy == "fallback" %}
+    var waits = 0u;
+    loop {
+        let outcome = look(invocation, tile);
+        if (outcome == FOUND) {
+            break;
+        }
+        waits++;
+        let impatient = waits > IMPATIENT;
+        if (outcome == LATE) {
+            late = late_before(invocation, tile, impatient);
+        }
+        if (outcome == FOLD || (impatient && late == NO_TILE)) {
+            let ahead = fold_ahead(invocation, tile, REST, REST);
+            if (ahead < tile) {
+                late = claim_for_all(invocation, ahead, impatient);
+            }
+        }
+        if (late != NO_TILE) {
+            break;
+        }
+    }
+{% else %}
+    loop {
+        let outcome = look(invocation, tile);
+        if (outcome == FOUND) {
+            break;
+        }
+        late = tile - 1u;
+        if (outcome == LATE) {
+            break;
+        }
+        let ahead = fold_ahead(invocation, tile, PATIENCE * params.spin_rounds, REST);
+        if (ahead < tile) {
+            break;
+        }
+        late = NO_TILE;
+    }
+{% endif %}
+{% if kernel.carry_out %}
+    if (late == NO_TILE && tile == params.tiles - 1u) {  // what comes after the last tile is the next piece's carry
+        let ahead = fold_ahead(invocation, NO_TILE, {{ "REST" if kernel.strategy == "fallback" else "PATIENCE * params.spin_rounds" }}, 0u);
+        late = select(NO_TILE, ahead, ahead < params.tiles);
+    }
+{% endif %}
+    return late;
+}

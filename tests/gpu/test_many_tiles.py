@@ -1,0 +1,81 @@
+"""Where tiles are many, one workgroup folds for all: the same bits as under three_dispatch, for whatever is scanned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from gpuscan import planning, runner
+from gpuscan.device import Device
+from gpuscan.kernels import TileShape
+from gpuscan.planning import plan_scan
+from gpuscan.problem import Problem
+from tests.oracle import AFFINE, MATRICES, Array, assert_same, boundaries, posed, small_tiles, strategies_on, words
+from tests.strategies import numbers
+
+WAITING = ("lookback", "fallback")
+
+
+def waiting_on(device: Device) -> list[str]:
+    return [strategy for strategy in WAITING if strategy in strategies_on(device)]
+
+
+def compare(device: Device, problem: Problem, tile: TileShape, note: object = None) -> None:
+    """The strategies that wait, by a fold, beside the one that does not."""
+    wanted = runner.run(device, problem, "three_dispatch", tile=tile)
+    for strategy in waiting_on(device):
+        got = runner.run(device, problem, strategy, tile=tile, many=True)
+        for result, field in zip(got, wanted, strict=True):
+            assert_same(result, field, (strategy, tile, note))
+
+
+KINDS: dict[str, Callable[[np.random.Generator], Problem]] = {
+    "floats": lambda rng: posed(rng.standard_normal(50_001).astype(np.float32)),
+    "two words": lambda rng: posed(words(rng, 2, (30_007,)), AFFINE, exclusive=True),
+    "four words": lambda rng: posed(words(rng, 4, (12_345,)), MATRICES, reverse=True),
+    "64 bits": lambda rng: posed(numbers(rng, "int64", (20_003,)), initial=-5),
+    "bytes": lambda rng: posed(numbers(rng, "uint8", (50_003,)), reverse=True),
+    "bools": lambda rng: posed(numbers(rng, "bool", (20_003,)), np.logical_xor),
+    "rows": lambda rng: posed(words(rng, 2, (7, 3001)), AFFINE, axis=1, exclusive=True, reverse=True),
+    "segments": lambda rng: posed(numbers(rng, "int32", (30_000,)), segments=[0, 3, 3, 8_000, 8_001, 30_000]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_bits_are_those_of_three_dispatch(device: Device, kind: str) -> None:
+    for tile in small_tiles(device):
+        compare(device, KINDS[kind](np.random.default_rng(1)), tile)
+
+
+def test_sizes_about_every_boundary(device: Device) -> None:
+    """Tiles that are not full, blocks that are not, and just as many blocks as a fold reads at a time."""
+    rng = np.random.default_rng(2)
+    for tile in small_tiles(device):
+        for length in boundaries(tile):
+            compare(device, posed(rng.standard_normal(length).astype(np.float32)), tile, length)
+
+
+@pytest.mark.parametrize("period", [0, 7])
+def test_pieces_carry_what_the_fold_has_posted(device: Device, period: int) -> None:
+    """The carry is what comes after the last tile of a piece, which no tile of it waits for."""
+    x = np.random.default_rng(3).standard_normal(60_000).astype(np.float32)
+    for tile in small_tiles(device):
+        (wanted,) = runner.run(device, posed(x), "three_dispatch", tile=tile)
+        for strategy in waiting_on(device):
+            withhold = period if strategy == "fallback" else 0
+            (got,) = runner.run(device, posed(x), strategy, tile=tile, piece_bytes=1, many=True, withhold=withhold)
+            assert_same(got, wanted, (strategy, tile))
+
+
+def test_many_tiles_are_folded_for(device: Device) -> None:
+    """The planner's own choice, by the number of tiles; the results are exact."""
+    tile = small_tiles(device)[0]
+    for tiles, many in ((planning.MANY_TILES - 1, False), (planning.MANY_TILES, True)):
+        x: Array = numbers(np.random.default_rng(tiles), "uint32", (tiles * tile.tile_size,))
+        for strategy in waiting_on(device):
+            plan = plan_scan(runner.work_of(device, posed(x)), device.capabilities, strategy, "asked", tile=tile)
+            assert plan.stages[-1].kernel.folds == many
+            (got,) = runner.run(device, posed(x), strategy, tile=tile)
+            assert_same(got[0], np.cumsum(x, dtype=np.uint32), (strategy, tiles))
