@@ -23,7 +23,7 @@ fn claim_tag() -> {{ "u64" if kernel.long_posts else "u32" }} {
 }
 
 // The tile to help out with: this one, unless another workgroup has begun to and one is not impatient; then NO_TILE.
-fn claim_for_all(invocation: u32, late: u32, impatient: bool) -> u32 {
+fn claim(invocation: u32, late: u32, impatient: bool) -> u32 {
     if (invocation == 0u) {
         let claimed = atomicExchange(&state.posts[claim_of(late)], claim_tag()) == claim_tag();
         shared_late = select(late, NO_TILE, claimed & !impatient);
@@ -53,52 +53,48 @@ fn late_before(invocation: u32, tile: u32, impatient: bool) -> u32 {
     if (nearest_late == NO_TILE) {
         return NO_TILE;
     }
-    return claim_for_all(invocation, nearest_late, impatient);
+    return claim(invocation, nearest_late, impatient);
 }
 {% endif %}
 
 // Wait for the tile's prefix. Gives NO_TILE, or a tile whose aggregate did not come in time.
 fn share_look_back(invocation: u32, tile: u32, aggregate: Item) -> u32 {
-    var late = NO_TILE;
+    var late = tile;  // this one, should a loop be left by force
 {% if kernel.strategy == "fallback" %}
     var waits = 0u;
+{% endif %}
     loop {
         let outcome = look(invocation, tile);
         if (outcome == FOUND) {
+            late = NO_TILE;
             break;
         }
+{% if kernel.strategy == "fallback" %}
         waits++;
         let impatient = waits > IMPATIENT;
+        var helped = NO_TILE;
         if (outcome == LATE) {
-            late = late_before(invocation, tile, impatient);
+            helped = late_before(invocation, tile, impatient);
         }
-        if (outcome == FOLD || (impatient && late == NO_TILE)) {
+        if (outcome == FOLD || (impatient && helped == NO_TILE)) {
             let ahead = fold_ahead(invocation, tile, REST, REST);
             if (ahead < tile) {
-                late = claim_for_all(invocation, ahead, impatient);
+                helped = claim(invocation, ahead, impatient);
             }
         }
-        if (late != NO_TILE) {
+        if (helped != NO_TILE) {
+            late = helped;
             break;
         }
-    }
 {% else %}
-    loop {
-        let outcome = look(invocation, tile);
-        if (outcome == FOUND) {
-            break;
-        }
-        late = tile - 1u;
         if (outcome == LATE) {
             break;
         }
-        let ahead = fold_ahead(invocation, tile, PATIENCE * params.spin_rounds, REST);
-        if (ahead < tile) {
+        if (fold_ahead(invocation, tile, PATIENCE * params.spin_rounds, REST) < tile) {
             break;
         }
-        late = NO_TILE;
-    }
 {% endif %}
+    }
 {% if kernel.carry_out %}
     if (late == NO_TILE && tile == params.tiles - 1u) {  // what comes after the last tile is the next piece's carry
         let ahead = fold_ahead(invocation, NO_TILE, {{ "REST" if kernel.strategy == "fallback" else "PATIENCE * params.spin_rounds" }}, 0u);
