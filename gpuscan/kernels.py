@@ -155,6 +155,7 @@ class Kernel:
         looks: posts that a lane reads at a time where it walks a column of tiles.
         many: tiles are so many that one folds for all under lookback and fallback, as under lookahead.
         withhold: leave out the post of every tile of this period (0: none); a test build.
+        scheduler: play a hostile one (see shaders/parts/scheduler.wgsl); "" for the adapter's own; a test build.
     """
 
     stage: str
@@ -188,6 +189,7 @@ class Kernel:
     immediates: bool = False
     dawn: bool = False
     withhold: int = 0
+    scheduler: str = ""
     spins_per_round: int = SPINS_PER_ROUND
     pauses: int = 0
     software: bool = False

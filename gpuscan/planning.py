@@ -175,6 +175,7 @@ def plan_scan(
     tile: TileShape | ColumnTile | None = None,
     withhold: int = 0,
     many: bool | None = None,
+    scheduler: str = "",
     subgroups: bool = True,
     piece: int | None = None,
     placement: Placement | None = None,
@@ -185,6 +186,8 @@ def plan_scan(
         tile: a shape to use instead of the one for this adapter, element and length.
         withhold: leave out the post of every tile of this period; for tests.
         many: whether one workgroup folds for all under lookback and fallback; left out, where tiles are many.
+        scheduler: play one that delays workgroups ("random"), runs one at a time ("serial") or lets them begin in
+            bursts ("bursts"); for tests.
         subgroups: False to do without subgroup operations where the adapter has them.
         piece: elements of a piece of the array, for a plan of that piece alone; its tiles are those of the whole.
         placement: how the arrays lie in their buffers.
@@ -245,6 +248,7 @@ def plan_scan(
         immediates=capabilities.immediates,
         dawn=capabilities.enable_subgroups,
         withhold=withhold,
+        scheduler=scheduler,
         spins_per_round=spins_per_round,
         pauses=pauses,
         software=capabilities.adapter_type == "CPU",

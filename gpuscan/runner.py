@@ -88,7 +88,7 @@ def run(
         outputs: arrays of the result's shape; large results are written to them piece by piece, and left out of
             what is returned.
         piece_bytes: scan in pieces of so many bytes; left out, large arrays are, and in pieces that suit the adapter.
-        options: `tile`, `withhold` and `many`, as in `plan_scan`.
+        options: `tile`, `withhold`, `many` and `scheduler`, as in `plan_scan`.
 
     Raises:
         ProgressTimeoutError: the strategy that was asked for by name gave up waiting.

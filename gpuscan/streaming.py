@@ -111,7 +111,7 @@ class Stream:
         strategy: as in `gpuscan.scan`.
         seeds: 32-bit words of each row's seed.
         piece_bytes: of the elements of one piece, at most; one block of tiles at least.
-        tile, withhold, many: as in `plan_scan`.
+        tile, withhold, many, scheduler: as in `plan_scan`.
     """
 
     def __init__(
@@ -125,10 +125,11 @@ class Stream:
         tile: TileShape | None = None,
         withhold: int = 0,
         many: bool | None = None,
+        scheduler: str = "",
     ) -> None:
         self._device, self._work, self._seeds = device, work, seeds
         self._strategy = strategy
-        self._options: dict[str, Any] = {"tile": tile, "withhold": withhold, "many": many}
+        self._options: dict[str, Any] = {"tile": tile, "withhold": withhold, "many": many, "scheduler": scheduler}
         self._plans: dict[tuple[bool, bool, int], ScanPlan] = {}
         capabilities = device.capabilities
         shapes = [tile] if tile else [tile_shape(work, capabilities, subgroups) for subgroups in (True, False)]

@@ -3,6 +3,7 @@
     in:  the source, the seeds where there are any, the tile state
     out: the destination
     The strategies are those of scan.wgsl. Every column is a scan of its own, so lanes exchange nothing sideways. -#}
+{% set scheduler = kernel.scheduler if kernel.posts else "" %}
 {% include "parts/header.wgsl" %}
 {% include "parts/element.wgsl" %}
 {% include "parts/operator.wgsl" %}
@@ -29,6 +30,9 @@ fn main(
         return;  // nothing to store, and no one waits for it
     }
 {% endif %}
+{% if scheduler == "random" %}
+    idle(LOADS, tile, invocation, LONGEST_DELAY);
+{% endif %}
 
     // 1. Load every row, so that all reads are under way together.
 {% for row in range(kernel.tile.rows) %}
@@ -47,6 +51,9 @@ fn main(
     if (!prefix.learned) {
         return;
     }
+{% if scheduler == "random" %}
+    idle(STORES, tile, invocation, LONGEST_DELAY);
+{% endif %}
     let lead = pick_chunk(prefix.known, pick_chunk(group > 0u, join_chunks(prefix.chunk, sums.lead), prefix.chunk), sums.lead);
     let known = prefix.known || group > 0u;
 
@@ -62,4 +69,7 @@ fn main(
     store_row(place, first + {{ row }}u, pick_chunk(known, join_chunks(lead, local{{ row }}), local{{ row }}));
 {% endif %}
 {% endfor %}
+{% if scheduler == "serial" %}
+    leave();
+{% endif %}
 }

@@ -6,6 +6,7 @@
     strategy fallback:       the same; a late tile is reduced by whoever waits (Smith, Levien & Owens 2025)
     strategy three_dispatch: the prefix was computed before, by reduce.wgsl and scan_totals.wgsl
     strategy alone:          nothing comes before a tile, which holds a whole row -#}
+{% set scheduler = kernel.scheduler if kernel.posts else "" %}
 {% include "parts/header.wgsl" %}
 {% include "parts/element.wgsl" %}
 {% include "parts/operator.wgsl" %}
@@ -38,6 +39,9 @@ fn main(
     }
     let lane = invocation % SUBGROUP_SIZE;
     let subgroup = invocation / SUBGROUP_SIZE;
+{% endif %}
+{% if scheduler == "random" %}
+    idle(LOADS, tile, invocation, LONGEST_DELAY);
 {% endif %}
 
 {% set tile_scanned %}
@@ -101,6 +105,9 @@ fn main(
         return;
     }
 {% endif %}
+{% if scheduler == "random" %}
+    idle(STORES, tile, invocation, LONGEST_DELAY);
+{% endif %}
 {% if kernel.moves %}
     move_tile(invocation, tile, pick(prefix.known, prefix.item, 0u), aggregate);
 {% else %}
@@ -153,5 +160,8 @@ fn main(
     }
 {% else %}
 {{ tile_scanned -}}
+{% endif %}
+{% if scheduler == "serial" %}
+    leave();
 {% endif %}
 }

@@ -84,6 +84,9 @@ fn post_aggregate(tile: u32, aggregate: Item) {
         return;  // a test build: this tile's post never comes
     }
 {% endif %}
+{% if kernel.scheduler == "random" %}
+    idle(POSTS, tile, 0u, LONGEST_POST_DELAY);
+{% endif %}
     write_post(aggregate_of(tile), aggregate);
 }
 
@@ -100,6 +103,10 @@ fn report_width() {
 fn given_up() -> bool {
     return {{ peek("status") }} == params.epoch;
 }
+{% if kernel.scheduler %}
+
+{% include "parts/scheduler.wgsl" %}
+{% endif %}
 
 var<workgroup> ticket: u32;
 
@@ -107,10 +114,18 @@ var<workgroup> ticket: u32;
 // The last ticket leaves the counter at zero for the next run.
 fn take_ticket(invocation: u32, grid: vec3<u32>) -> u32 {
     if (invocation == 0u) {
+{% if kernel.scheduler == "serial" %}
+        enter();
+        ticket = atomicAdd(&state.ticket, 1u) & ~BUSY;
+{% else %}
         ticket = atomicAdd(&state.ticket, 1u);
+{% endif %}
         if (ticket == grid.x * grid.y * grid.z - 1u) {
             atomicStore(&state.ticket, 0u);
         }
+{% if kernel.scheduler == "bursts" %}
+        await_burst(ticket);
+{% endif %}
     }
     return workgroupUniformLoad(&ticket);
 }

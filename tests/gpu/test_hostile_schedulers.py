@@ -1,0 +1,127 @@
+"""Schedulers that delay workgroups, run them one at a time or let them begin in bursts: a test build plays them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import wgpu
+
+import gpuscan as gs
+from gpuscan import runner
+from gpuscan.device import Device
+from gpuscan.kernels import TileShape
+from gpuscan.planning import plan_scan
+from gpuscan.problem import Problem
+from tests.oracle import AFFINE, assert_same, posed, small_tiles, strategies_on, ufunc_scan, words
+
+SCHEDULERS = ["random", "serial", "bursts"]
+LENGTHS = [129, 5_000, 40_000]  # 2 tiles to 300
+SECONDS = 5.0  # within which a call has ended
+
+WAITS_FOR_LATER = "lookahead"  # its first workgroup waits for later ones, which "serial" does not let begin
+
+
+@pytest.fixture
+def own_device(adapter: wgpu.GPUAdapter, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Device:
+    """A device that may come to distrust a strategy: what it learns is kept in a cache of its own."""
+    for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
+        monkeypatch.setenv(name, str(tmp_path))
+    return Device(adapter, unsafe=True)
+
+
+def tiles_on(device: Device) -> list[TileShape]:
+    """Small shapes without subgroups, and with blocks that one subgroup looks at, as on GPUs."""
+    size = device.capabilities.subgroup_size
+    return [TileShape(32, 0, 1, 4), *([TileShape(size, size, 2, 4)] if size else [])]
+
+
+def waiting_on(device: Device, scheduler: str) -> list[str]:
+    """The strategies whose tiles wait for each other, and which the scheduler lets come to an end."""
+    barred = {"three_dispatch", WAITS_FOR_LATER if scheduler == "serial" else ""}
+    return [strategy for strategy in strategies_on(device) if strategy not in barred]
+
+
+def hindered(device: Device, problem: Problem, strategy: str, scheduler: str, **options: Any) -> runner.Rows:
+    """The result, twice the same, and the second time (the first compiles) within bounds."""
+    first = runner.run(device, problem, strategy, scheduler=scheduler, **options)
+    begin = time.perf_counter()
+    second = runner.run(device, problem, strategy, scheduler=scheduler, **options)
+    assert time.perf_counter() - begin < SECONDS
+    for field, again in zip(first, second, strict=True):
+        assert_same(again, field)
+    return second
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_float_sums_have_the_bits_of_unhindered_ones(device: Device, scheduler: str) -> None:
+    x = np.random.default_rng(0).standard_normal(LENGTHS[-1]).astype(np.float32)
+    for tile in tiles_on(device):
+        for n in LENGTHS:
+            problem = posed(x[:n])
+            (wanted,) = runner.run(device, problem, "three_dispatch", tile=tile)
+            np.testing.assert_allclose(wanted[0], np.cumsum(x[:n], dtype=np.float64), rtol=1e-3, atol=1e-3)
+            for strategy in waiting_on(device, scheduler):
+                plan = plan_scan(
+                    runner.work_of(device, problem), device.capabilities, strategy, "", tile=tile, scheduler=scheduler
+                )
+                assert plan.posts  # else nothing would be hindered
+                (got,) = hindered(device, problem, strategy, scheduler, tile=tile)
+                assert_same(got, wanted, (strategy, tile, n))
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_an_operator_that_does_not_commute(device: Device, scheduler: str) -> None:
+    """One row, and rows that are read backwards."""
+    rng = np.random.default_rng(1)
+    tile = tiles_on(device)[-1]
+    for shape, options in (((20_000,), {}), ((7, 1_501), {"axis": 1, "exclusive": True, "reverse": True})):
+        x = words(rng, 2, shape)
+        wanted = gs.scan(x, AFFINE, device="numpy", **options)
+        for strategy in waiting_on(device, scheduler):
+            got = hindered(device, posed(x, AFFINE, **options), strategy, scheduler, tile=tile)
+            for field, result in zip(wanted, got, strict=True):
+                assert_same(result.reshape(shape), field, (strategy, shape))
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_columns(device: Device, scheduler: str) -> None:
+    x = np.random.default_rng(2).integers(0, 2**32, (9_000, 5), dtype=np.uint32)
+    for strategy in waiting_on(device, scheduler):
+        (got,) = hindered(device, posed(x, axis=0), strategy, scheduler)
+        assert_same(got.T, ufunc_scan("add", x), strategy)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_posts_that_never_come_besides(device: Device, scheduler: str) -> None:
+    x = np.random.default_rng(3).integers(0, 2**32, 20_000, dtype=np.uint32)
+    (got,) = hindered(device, posed(x), "fallback", scheduler, tile=tiles_on(device)[-1], withhold=3)
+    assert_same(got[0], ufunc_scan("add", x))
+
+
+def test_auto_ends_in_a_right_result(own_device: Device) -> None:
+    device = own_device
+    x = np.random.default_rng(4).integers(0, 2**32, 400_000, dtype=np.uint32)
+    for scheduler in SCHEDULERS:
+        for options in ({"tile": small_tiles(device)[-1]}, {}):
+            (got,) = hindered(device, posed(x), "auto", scheduler, **options)
+            assert_same(got[0], ufunc_scan("add", x), scheduler)
+
+
+def test_look_ahead_gives_up_in_time_where_workgroups_run_one_at_a_time(own_device: Device) -> None:
+    """Or gives the right result, where the lock's own bound lets the others in; then `"auto"` goes on without it."""
+    device = own_device
+    x = np.random.default_rng(5).integers(0, 2**32, 20_000, dtype=np.uint32)
+    options: dict[str, Any] = {"tile": small_tiles(device)[0], "scheduler": "serial"}
+    for _ in range(2):  # the first compiles
+        begin = time.perf_counter()
+        try:
+            (got,) = runner.run(device, posed(x), WAITS_FOR_LATER, **options)
+            assert_same(got[0], ufunc_scan("add", x))
+        except gs.ProgressTimeoutError:
+            assert device.strategy("auto")[0] != WAITS_FOR_LATER
+    assert time.perf_counter() - begin < SECONDS
+    (got,) = runner.run(device, posed(x), "auto", **options)
+    assert_same(got[0], ufunc_scan("add", x))
