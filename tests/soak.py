@@ -1,7 +1,9 @@
 """Random scans for a while, beside processes that keep the CPU busy: `script/soak`.
 
-Shapes, operators, options and strategies are drawn at random, and now and then tiles whose posts never come (see
-tests/gpu/test_withheld.py). Every result is compared with NumPy's; a call that takes too long ends the run.
+Every case draws its arrays and lengths anew. What decides its shaders is a recipe's, random too and shared by some
+hundred cases, since compiling takes a thousand times as long as a scan: kind, operator, options, strategy, order of
+magnitude, hostile scheduler, posts that never come. Every result is compared with NumPy's; a call that hangs ends the
+run.
 """
 
 from __future__ import annotations
@@ -13,27 +15,39 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import click
 import numpy as np
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 import gpuscan as gs
 from gpuscan import runner
+from gpuscan.operators import resolve
 from tests.oracle import AFFINE, MATRICES, posed, small_tiles, strategies_on, words
 from tests.strategies import numbers
 
 Array = np.ndarray[Any, Any]
-HANGS = 120.0  # seconds after which a call is taken to hang, and the process ends with all tracebacks
-VAIN = 10.0  # seconds within which a wait in vain has to end, on a CPU that others use
-HOGS = 2
-LARGEST = 21  # 2^21 elements
+Random = np.random.Generator
+T = TypeVar("T")
 
+HANGS = 120.0  # seconds after which a call is taken to hang, and the process ends with all tracebacks
+SECONDS = 60.0  # within which a call has to end, on a CPU that others use, compiling included
+WAITING_SECONDS = 10.0  # of those that wait for hindered workgroups, or in vain
+HOGS = 2
+RECIPES = 12  # at the beginning
+MOST_RECIPES = 48  # in use at a time: the oldest go
+RECIPE_CASES = 800  # from one new recipe to the next
+IN_VAIN = 1 / 400  # of the cases: a wait in vain lasts as long as 100 of the others
+LARGE = 1 / 12  # of the recipes: lengths up to 2^LARGEST, else to 2^USUAL
+LARGEST, USUAL = 21, 15
+SCHEDULERS = ["", "random", "serial", "bursts"]
+
+ADD = resolve("add")
 GCD = gs.wgsl_operator(
     """fn combine(a: Element, b: Element) -> Element {
     var pair = vec2u(a, b);
@@ -51,39 +65,50 @@ UFUNCS = {"int32": "add", "uint32": "bitwise_xor", "int64": "add", "uint8": "add
 
 @dataclass(frozen=True)
 class Case:
-    """A call, what it must give, and what to call it by. Of a wait in vain it may give up instead, in time."""
+    """A call, what it must give, what to call it by, and when it has to end. A wait in vain must be given up."""
 
     name: str
     call: Callable[[], Any]
     wanted: Any
-    in_vain: bool = False
+    seconds: float = SECONDS
+    gives_up: bool = False
 
 
-def draw(rng: np.random.Generator, device: gs.Device) -> Case:
-    kinds = [named, named, named, traced, withheld, segments, compensated, wgsl, picked, chunks, reduced]
-    return kinds[rng.integers(len(kinds))](rng, device)
+def draw(seed: int, number: int, device: gs.Device) -> Case:
+    """Case `number` of a seed: by a recipe of those in use, or a wait in vain."""
+    rng = np.random.default_rng([seed, 0, number])
+    if rng.random() < IN_VAIN:
+        return in_vain(rng, device)
+    newest = RECIPES + number // RECIPE_CASES
+    recipe = np.random.default_rng([seed, 1, rng.integers(max(0, newest - MOST_RECIPES), newest)])
+    return one_of(recipe, KINDS)(recipe, rng, device)
 
 
-def length_of(rng: np.random.Generator, most: int = LARGEST) -> int:
-    return int(2 ** rng.uniform(0, most))
-
-
-def strategy_of(rng: np.random.Generator, device: gs.Device) -> str:
-    choices = ["auto", *strategies_on(device)]
+def one_of(rng: Random, choices: Sequence[T]) -> T:
     return choices[rng.integers(len(choices))]
 
 
-def named(rng: np.random.Generator, device: gs.Device) -> Case:
+def length_of(recipe: Random, rng: Random, most: int = LARGEST, least: int = 1) -> int:
+    """Small to middle lengths, every order of magnitude as likely as the others, and large ones by some recipes."""
+    most = most if recipe.random() < LARGE else min(most, USUAL)
+    lowest = np.log2(least)
+    top = recipe.uniform(lowest, most)
+    return int(2 ** rng.uniform(max(lowest, top - 2), top))
+
+
+def strategy_of(recipe: Random, device: gs.Device) -> str:
+    return one_of(recipe, ["auto", *strategies_on(device)])
+
+
+def named(recipe: Random, rng: Random, device: gs.Device) -> Case:
     """A ufunc of any dtype along any axis, from NumPy or from the device."""
-    dtype = list(UFUNCS)[rng.integers(len(UFUNCS))]
-    ufunc: np.ufunc = getattr(np, UFUNCS[dtype])
-    n = length_of(rng)
-    shape = (
-        (n,) if rng.random() < 0.5 else tuple(rng.permutation([max(1, n // 48), 6, 8])[: rng.integers(2, 4)].tolist())
-    )
-    axis, reverse = int(rng.integers(len(shape))), bool(rng.random() < 0.3)
-    x = numbers(rng, dtype, shape)
-    strategy, there = strategy_of(rng, device), bool(rng.random() < 0.3)
+    dtype, name = one_of(recipe, list(UFUNCS.items()))
+    ufunc: np.ufunc = getattr(np, name)
+    dimensions, reverse = int(recipe.integers(1, 4)), bool(recipe.random() < 0.3)
+    axis, strategy = int(recipe.integers(dimensions)), strategy_of(recipe, device)
+    n = length_of(recipe, rng)
+    shape = (n,) if dimensions == 1 else tuple(rng.permutation([max(1, n // 48), 6, 8])[:dimensions].tolist())
+    x, there = numbers(rng, dtype, shape), bool(rng.random() < 0.3)
     flipped = np.flip(x, axis) if reverse else x
     wanted = ufunc.accumulate(flipped, axis=axis, dtype=x.dtype)
 
@@ -91,69 +116,94 @@ def named(rng: np.random.Generator, device: gs.Device) -> Case:
         given = device.asarray(x) if there else x
         return gs.scan(given, ufunc, axis=axis, reverse=reverse, strategy=strategy, device=device)
 
-    note = f"{UFUNCS[dtype]} of {dtype} {shape}, axis {axis}, {strategy}, reverse={reverse}, there={there}"
+    note = f"{name} of {dtype} {shape}, axis {axis}, {strategy}, reverse={reverse}, there={there}"
     return Case(note, call, np.flip(wanted, axis) if reverse else wanted)
 
 
-def traced(rng: np.random.Generator, device: gs.Device) -> Case:
+def tiled(recipe: Random, rng: Random, device: gs.Device) -> Case:
+    """Many small tiles that wait for each other, most of them hindered; fallback does without posts that never come."""
+    tile, scheduler = one_of(recipe, small_tiles(device)), one_of(recipe, SCHEDULERS)
+    withhold = int(one_of(recipe, [0, 0, 2, 7, 64]))
+    waiting = [name for name in strategies_on(device) if name != "three_dispatch"]
+    if scheduler == "serial":  # look-ahead's first workgroup waits for later ones
+        waiting = [name for name in waiting if name != "lookahead"]
+    strategy = "fallback" if withhold else one_of(recipe, waiting)
+    reverse, op = bool(recipe.random() < 0.3), one_of(recipe, [ADD, AFFINE])
+    n = length_of(recipe, rng, 17, 2 * tile.tile_size + 1)
+    x: Any = numbers(rng, "uint32", (n,)) if op is ADD else words(rng, 2, (n,))
+    if op is AFFINE:
+        wanted = gs.scan(x, op, reverse=reverse, device="numpy")
+    else:
+        wanted = np.cumsum(x[::-1], dtype=x.dtype)[::-1] if reverse else np.cumsum(x, dtype=x.dtype)
+
+    def call() -> Any:
+        problem = posed(x, op, reverse=reverse)
+        rows = runner.run(device, problem, strategy, tile=tile, withhold=withhold, scheduler=scheduler)
+        return rows[0][0] if op is ADD else tuple(row[0] for row in rows)
+
+    note = f"{op.name} of {n}, {strategy}, {tile}, withhold={withhold}, scheduler={scheduler!r}, reverse={reverse}"
+    return Case(note, call, wanted, WAITING_SECONDS)
+
+
+def in_vain(rng: Random, device: gs.Device) -> Case:
+    """Posts that never come: who only waits gives up in time, and `"auto"` goes on by another path."""
+    tile, withhold = one_of(rng, small_tiles(device)), int(one_of(rng, [2, 7, 64]))
+    auto_waits = device.strategy("auto")[0] in ("lookback", "lookahead")
+    strategy = one_of(rng, ["lookback", "lookahead", *(["auto"] if auto_waits else [])])
+    x = numbers(rng, "uint32", (length_of(rng, rng, 16, 2 * tile.tile_size + 1),))
+
+    def call() -> Any:
+        return runner.run(device, posed(x), strategy, tile=tile, withhold=withhold)[0][0]
+
+    note = f"every {withhold}th post withheld of {len(x)}, {strategy}, {tile}"
+    return Case(note, call, np.cumsum(x, dtype=np.uint32), WAITING_SECONDS, gives_up=strategy != "auto")
+
+
+def traced(recipe: Random, rng: Random, device: gs.Device) -> Case:
     """Operators that do not commute, against the twins on NumPy."""
-    op, fields = [(AFFINE, 2), (MATRICES, 4)][rng.integers(2)]
-    x = words(rng, fields, (length_of(rng, 17),))
-    strategy, exclusive = strategy_of(rng, device), bool(op is AFFINE and rng.random() < 0.3)
+    op, fields = one_of(recipe, [(AFFINE, 2), (MATRICES, 4)])
+    strategy, exclusive = strategy_of(recipe, device), bool(op is AFFINE and recipe.random() < 0.3)
+    x = words(rng, fields, (length_of(recipe, rng, 17),))
     wanted = gs.scan(x, op, exclusive=exclusive, device="numpy")
     note = f"{op.name} of {len(x[0])}, {strategy}, exclusive={exclusive}"
     return Case(note, lambda: gs.scan(x, op, exclusive=exclusive, strategy=strategy, device=device), wanted)
 
 
-def withheld(rng: np.random.Generator, device: gs.Device) -> Case:
-    """Posts that never come: fallback does without them; who only waits gives up in time."""
-    x = numbers(rng, "uint32", (int(rng.integers(1, 60_000)),))
-    tiles = small_tiles(device)
-    tile, period = tiles[rng.integers(len(tiles))], int(rng.choice([2, 7, 64]))
-    strategy = str(rng.choice(["fallback", "lookback", "lookahead", "auto"]))
-    note = f"every {period}th post withheld of {len(x)}, {strategy}, {tile}"
-
-    def call() -> Any:
-        return runner.run(device, posed(x), strategy, tile=tile, withhold=period)[0][0]
-
-    return Case(note, call, np.cumsum(x, dtype=np.uint32), in_vain=strategy in ("lookback", "lookahead"))
-
-
-def segments(rng: np.random.Generator, device: gs.Device) -> Case:
-    x = numbers(rng, "int32", (length_of(rng),))
+def segments(recipe: Random, rng: Random, device: gs.Device) -> Case:
+    strategy = strategy_of(recipe, device)
+    x = numbers(rng, "int32", (length_of(recipe, rng),))
     cuts = np.sort(np.r_[0, rng.integers(0, len(x) + 1, rng.integers(0, 1 + len(x) // 3)), len(x)])
     sums = np.cumsum(x, dtype=np.int32)
     heads = np.repeat(cuts[:-1], np.diff(cuts))
     wanted = sums - np.where(heads > 0, sums[heads - 1], 0).astype(np.int32)
-    strategy = strategy_of(rng, device)
     note = f"{len(cuts) - 1} segments of {len(x)}, {strategy}"
     return Case(note, lambda: gs.scan(x, segments=cuts, strategy=strategy, device=device), wanted)
 
 
-def compensated(rng: np.random.Generator, device: gs.Device) -> Case:
-    x = rng.integers(-(2**23), 2**23, length_of(rng, 19)).astype(np.float32)
+def compensated(recipe: Random, rng: Random, device: gs.Device) -> Case:
+    strategy = strategy_of(recipe, device)
+    x = rng.integers(-(2**23), 2**23, length_of(recipe, rng, 19)).astype(np.float32)
     wanted = np.cumsum(x, dtype=np.float64).astype(np.float32)
-    strategy = strategy_of(rng, device)
     note = f"compensated sum of {len(x)}, {strategy}"
     return Case(note, lambda: gs.scan(x, compensated=True, strategy=strategy, device=device), wanted)
 
 
-def wgsl(rng: np.random.Generator, device: gs.Device) -> Case:
-    x = rng.integers(1, 5000, length_of(rng, 16)).astype(np.uint32) * np.uint32(12)
-    strategy = strategy_of(rng, device)
+def wgsl(recipe: Random, rng: Random, device: gs.Device) -> Case:
+    strategy = strategy_of(recipe, device)
+    x = rng.integers(1, 5000, length_of(recipe, rng, 16)).astype(np.uint32) * np.uint32(12)
     note = f"gcd of {len(x)}, {strategy}"
     return Case(note, lambda: gs.scan(x, GCD, strategy=strategy, device=device), np.gcd.accumulate(x))
 
 
-def picked(rng: np.random.Generator, device: gs.Device) -> Case:
-    dtype = ["uint8", "int32", "float64", "int16"][rng.integers(4)]
-    x = rng.integers(0, 100, (length_of(rng), int(rng.integers(1, 4)))).astype(dtype)
+def picked(recipe: Random, rng: Random, device: gs.Device) -> Case:
+    dtype, width = one_of(recipe, ["uint8", "int32", "float64", "int16"]), int(recipe.integers(1, 4))
+    x = rng.integers(0, 100, (length_of(recipe, rng), width)).astype(dtype)
     mask = rng.random(len(x)) < rng.random()
     return Case(f"compact of {dtype} {x.shape}", lambda: gs.compact(device.asarray(x), device.asarray(mask)), x[mask])
 
 
-def chunks(rng: np.random.Generator, device: gs.Device) -> Case:
-    x = numbers(rng, "uint32", (length_of(rng),))
+def chunks(recipe: Random, rng: Random, device: gs.Device) -> Case:
+    x = numbers(rng, "uint32", (length_of(recipe, rng),))
     cuts = np.sort(rng.integers(0, len(x) + 1, 5))
     note = f"chunks of {len(x)} at {cuts.tolist()}"
     return Case(
@@ -163,14 +213,17 @@ def chunks(rng: np.random.Generator, device: gs.Device) -> Case:
     )
 
 
-def reduced(rng: np.random.Generator, device: gs.Device) -> Case:
-    x = numbers(rng, "uint32", (int(rng.integers(1, 40)), length_of(rng, 16)))
-    axis = [None, 0, 1][rng.integers(3)]
+def reduced(recipe: Random, rng: Random, device: gs.Device) -> Case:
+    axis = one_of(recipe, [None, 0, 1])
+    x = numbers(rng, "uint32", (int(rng.integers(1, 40)), length_of(recipe, rng, 16)))
     return Case(
         f"reduction of {x.shape}, axis {axis}",
         lambda: gs.reduce(x, axis=axis, device=device),
         np.sum(x, axis=axis, dtype=np.uint32),
     )
+
+
+KINDS = 3 * [named] + 4 * [tiled] + [traced, segments, compensated, wgsl, picked, chunks, reduced]
 
 
 # ----- Running them
@@ -183,6 +236,7 @@ class Tally:
     adapter: str
     cases: int = 0
     gave_up: int = 0
+    seconds: float = 0.0
     failures: list[str] = field(default_factory=list)
     longest: tuple[float, str] = (0.0, "")
 
@@ -194,31 +248,35 @@ def same(got: Any, wanted: Any) -> bool:
     return found.shape == np.shape(wanted) and found.dtype == wanted.dtype and np.array_equal(found, wanted)
 
 
-def soak(device: gs.Device, seconds: float, seed: int) -> Tally:
-    """Cases until the time is over."""
+def soak(device: gs.Device, seconds: float, seed: int, most: int | None = None) -> Tally:
+    """Cases until the time is over, or so many."""
     tally = Tally(device.capabilities.summary)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    start = time.monotonic()
+    while time.monotonic() - start < seconds and tally.cases != most:
         number = tally.cases
         tally.cases += 1
-        case = draw(np.random.default_rng([seed, number]), device)
+        case = draw(seed, number, device)
         faulthandler.dump_traceback_later(HANGS, exit=True)
         begin = time.perf_counter()
         try:
             verdict = "" if same(case.call(), case.wanted) else "wrong"
+            if case.gives_up:
+                verdict = "did not give up what never came"
         except gs.ProgressTimeoutError as error:
-            tally.gave_up += 1
-            verdict = "" if case.in_vain else f"gave up: {error}"
+            tally.gave_up += case.gives_up
+            verdict = "" if case.gives_up else f"gave up: {error}"
         except Exception:
             verdict = traceback.format_exc(limit=-2)
         took = time.perf_counter() - begin
         faulthandler.cancel_dump_traceback_later()
+        device.capabilities = replace(device.capabilities, distrusted=())  # for what comes next as for this
         tally.longest = max(tally.longest, (took, case.name))
-        if case.in_vain and took > VAIN:
-            verdict = verdict or f"a wait in vain took {took:.1f} s"
+        if took > case.seconds:
+            verdict = verdict or f"it took {took:.1f} s"
         if verdict:
             tally.failures.append(f"case {number} (--seed {seed}), {case.name}: {verdict}")
             print(f"{tally.adapter}: {tally.failures[-1]}", file=sys.stderr, flush=True)
+    tally.seconds = time.monotonic() - start
     if device.memory_usage().bytes_in_use:
         tally.failures.append(f"{device.memory_usage().bytes_in_use} bytes are still in use")
     return tally
@@ -246,23 +304,26 @@ def hogs(count: int) -> Iterator[None]:
 
 @click.command(help=__doc__)
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True)
-@click.option("--device", help="A part of an adapter's name; else every adapter in turn.")
+@click.option("--cases", type=click.IntRange(min=1), help="End an adapter after so many, if time is left.")
+@click.option("--device", help='Words of an adapter\'s name, as "llvmpipe Vulkan"; else every adapter in turn.')
 @click.option("--seed", type=int, help="Of the cases; else the time.")
-def main(minutes: float, device: str | None, seed: int | None) -> None:
+def main(minutes: float, cases: int | None, device: str | None, seed: int | None) -> None:
     seed = int(time.time()) if seed is None else seed
     with tempfile.TemporaryDirectory() as folder:  # what the probe finds, and what is distrusted, is for this run
         os.environ["XDG_CACHE_HOME"] = os.environ["WIN_PD_OVERRIDE_LOCAL_APPDATA"] = folder
         names = [each.capabilities.summary for each in gs.devices()]
-        names = [name for name in names if device is None or device.lower() in name.lower()]
+        names = [name for name in names if all(word in name.lower() for word in (device or "").lower().split())]
         if not names:
             raise click.ClickException("no adapter found to run on")
         with hogs(HOGS):
-            tallies = [soak(gs.Device(name, unsafe=True), 60 * minutes / len(names), seed) for name in names]
-    table = Table("adapter", "cases", "failures", "gave up, as they must", "longest call", title=f"seed {seed}")
+            seconds = 60 * minutes / len(names)
+            tallies = [soak(gs.Device(name, unsafe=True), seconds, seed, cases) for name in names]
+    columns = ("adapter", "cases", "cases/s", "failures", "gave up, as they must")
+    table = Table(*columns, Column("longest call", overflow="fold"), title=f"seed {seed}")
     for tally in tallies:
-        seconds, name = tally.longest
-        numbers = (tally.cases, len(tally.failures), tally.gave_up)
-        table.add_row(tally.adapter, *map(str, numbers), f"{seconds:.2f} s: {name}")
+        took, name = tally.longest
+        counts = (f"{tally.cases:,}", f"{tally.cases / tally.seconds:.0f}", len(tally.failures), tally.gave_up)
+        table.add_row(tally.adapter, *map(str, counts), f"{took:.2f} s: {name}")
     Console(highlight=False).print(table)
     sys.exit(any(tally.failures for tally in tallies))
 
