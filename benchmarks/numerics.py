@@ -1,4 +1,4 @@
-"""How far sums of float32 are from exact ones: gpuscan, plain and compensated, beside NumPy, CuPy and PyTorch.
+"""How far sums of float32 are from exact ones: gpuscan, plain and compensated, beside NumPy, CUB, CuPy and PyTorch.
 
 Each figure is the largest error of the running sums, over the largest exact sum. The exact sums are NumPy's in extended
 precision (64 bits of significand on x86, else float64's 53), and "rounded" is their own rounding to float32: no float32
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 import gpuscan as gs
+from gpuscan.bench.measuring import Unsupported
+from gpuscan.bench.peers import cub
 from gpuscan.compensation import add_pairs, paired
 
 Array = np.ndarray[Any, Any]
@@ -65,24 +68,32 @@ def exact_sums(x: Array) -> Iterator[tuple[slice, Array]]:
         yield part, sums
 
 
-def errors(x: Array, results: dict[str, Any]) -> dict[str, float]:
-    """The largest error of each result, and of the exact sums rounded to float32, over the largest exact sum."""
-    worst = dict.fromkeys([*results, "rounded"], np.longdouble(0))
-    largest = np.longdouble(0)
-    for part, exact in exact_sums(x):
+def errors(x: Array, functions: dict[str, Sums]) -> dict[str, float]:
+    """The largest error of each function's sums, and of the exact sums rounded to float32, over the largest exact sum.
+
+    One function's sums are held at a time, as an array of 2^28 has 1 GiB.
+    """
+    largest = rounded = np.longdouble(0)
+    for _, exact in exact_sums(x):
         largest = max(largest, np.max(np.abs(exact)))
-        found = {"rounded": exact.astype(np.float32)} | {
-            name: r[0][part].astype(np.longdouble) + r[1][part] if isinstance(r, tuple) else r[part]
-            for name, r in results.items()
-        }
-        for name, sums in found.items():
-            worst[name] = max(worst[name], np.max(np.abs(sums - exact)))
-    return {name: float(error / largest) for name, error in worst.items()}
+        rounded = max(rounded, np.max(np.abs(exact.astype(np.float32) - exact)))
+    worst = {name: largest_error(function(x), x) for name, function in functions.items()}
+    return {name: float(error / largest) for name, error in (worst | {"rounded": rounded}).items()}
+
+
+def largest_error(sums: Any, x: Array) -> np.longdouble:
+    worst = np.longdouble(0)
+    for part, exact in exact_sums(x):
+        found = sums[0][part].astype(np.longdouble) + sums[1][part] if isinstance(sums, tuple) else sums[part]
+        worst = max(worst, np.max(np.abs(found - exact)))
+    return worst
 
 
 def peers() -> dict[str, Sums]:
     """NumPy, and what else is installed."""
     found: dict[str, Sums] = {"numpy": lambda x: np.cumsum(x, dtype=np.float32)}
+    with suppress(Unsupported):
+        found["CUB"] = cub.sums_of(np.dtype(np.float32))
     try:
         import cupy
 
@@ -122,7 +133,7 @@ def main(device: str | None, least: int, step: int, most: int, json_path: str | 
     for kind, draw in DISTRIBUTIONS.items():
         for exponent in range(least, most + 1, step):
             x = draw(np.random.default_rng(seed), 1 << exponent)
-            found = errors(x, {label: function(x) for label, function in functions.items()})
+            found = errors(x, functions)
             rows.append({"distribution": kind, "elements": 1 << exponent, "errors": found})
     if json_path is not None:
         with click.open_file(json_path, "w", encoding="utf-8") as file:

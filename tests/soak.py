@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 HANGS = 120.0  # seconds after which a call is taken to hang, and the process ends with all tracebacks
 SECONDS = 60.0  # within which a call has to end, on a CPU that others use, compiling included
-WAITING_SECONDS = 10.0  # of those that wait for hindered workgroups, or in vain
+WAITING_SECONDS = 20.0  # of small scans that wait for hindered workgroups, or in vain
 HOGS = 2
 RECIPES = 12  # at the beginning
 MOST_RECIPES = 48  # in use at a time: the oldest go

@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -87,21 +87,7 @@ class CubSubject:
         self.note = f"CUB {version // 100000}.{version // 100 % 1000}.{version % 100}"
 
     def seconds(self) -> float:
-        taken = ctypes.c_double()
-        self._library.cub_scan.restype = ctypes.c_char_p
-        problem = self._library.cub_scan(
-            self._values.ctypes.data_as(ctypes.c_void_p),
-            ctypes.c_int64(self._length),
-            self._places.ctypes.data_as(ctypes.c_void_p),
-            ctypes.c_int64(len(self._places)),
-            self._results.ctypes.data_as(ctypes.c_void_p),
-            ctypes.c_int(REPEATS),
-            ctypes.c_double(WARM_SECONDS),
-            ctypes.byref(taken),
-        )
-        if problem:
-            raise RuntimeError(problem.decode())
-        return taken.value
+        return scan(self._library, self._values, self._length, self._places, self._results, REPEATS, WARM_SECONDS)
 
     def error(self, inputs: Inputs) -> float:
         return inputs.error(
@@ -110,6 +96,53 @@ class CubSubject:
 
     def close(self) -> None:
         """The library keeps nothing between calls."""
+
+
+def sums_of(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
+    """The function that gives all of an array's running sums.
+
+    Raises:
+        Unsupported: there is no nvcc, or no device.
+        RuntimeError: nvcc fails.
+    """
+    library = load(defines(ScanCase("add", dtype, 1)))
+    if library.cub_devices() == 0:
+        raise Unsupported("no CUDA device")
+
+    def sums(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        values = np.ascontiguousarray(x, dtype)
+        results = np.empty_like(values)
+        scan(library, values, values.size, None, results, repeats=1, warm_seconds=0.0)
+        return results
+
+    return sums
+
+
+def scan(
+    library: Any,
+    values: np.ndarray[Any, Any],
+    length: int,
+    places: np.ndarray[Any, Any] | None,
+    results: np.ndarray[Any, Any],
+    repeats: int,
+    warm_seconds: float,
+) -> float:
+    """Scan, and read the results at these places, or the first ones; the median time of a run."""
+    taken = ctypes.c_double()
+    library.cub_scan.restype = ctypes.c_char_p
+    problem = library.cub_scan(
+        values.ctypes.data_as(ctypes.c_void_p),
+        ctypes.c_int64(length),
+        None if places is None else places.ctypes.data_as(ctypes.c_void_p),
+        ctypes.c_int64(len(results)),
+        results.ctypes.data_as(ctypes.c_void_p),
+        ctypes.c_int(repeats),
+        ctypes.c_double(warm_seconds),
+        ctypes.byref(taken),
+    )
+    if problem:
+        raise RuntimeError(problem.decode())
+    return taken.value
 
 
 def defines(case: ScanCase) -> list[str]:
