@@ -39,9 +39,7 @@ HANGS = 120.0  # seconds after which a call is taken to hang, and the process en
 SECONDS = 60.0  # within which a call has to end, on a CPU that others use, compiling included
 WAITING_SECONDS = 20.0  # of small scans that wait for hindered workgroups, or in vain
 HOGS = 2
-RECIPES = 12  # at the beginning
-MOST_RECIPES = 48  # in use at a time: the oldest go
-RECIPE_CASES = 800  # from one new recipe to the next
+RECIPE_CASES = 800  # from one new recipe to the next, of as many as there are KINDS
 IN_VAIN = 1 / 400  # of the cases: a wait in vain lasts as long as 100 of the others
 LARGE = 1 / 12  # of the recipes: lengths up to 2^LARGEST, else to 2^USUAL
 LARGEST, USUAL = 21, 15
@@ -79,9 +77,9 @@ def draw(seed: int, number: int, device: gs.Device) -> Case:
     rng = np.random.default_rng([seed, 0, number])
     if rng.random() < IN_VAIN:
         return in_vain(rng, device)
-    newest = RECIPES + number // RECIPE_CASES
-    recipe = np.random.default_rng([seed, 1, rng.integers(max(0, newest - MOST_RECIPES), newest)])
-    return one_of(recipe, KINDS)(recipe, rng, device)
+    place = int(rng.integers(len(KINDS)))
+    generation = (number // RECIPE_CASES + place) // len(KINDS)
+    return KINDS[place](np.random.default_rng([seed, 1, place, generation]), rng, device)
 
 
 def one_of(rng: Random, choices: Sequence[T]) -> T:
@@ -129,7 +127,7 @@ def tiled(recipe: Random, rng: Random, device: gs.Device) -> Case:
         waiting = [name for name in waiting if name != "lookahead"]
     strategy = "fallback" if withhold else one_of(recipe, waiting)
     reverse, op = bool(recipe.random() < 0.3), one_of(recipe, [ADD, AFFINE])
-    n = length_of(recipe, rng, 17, 2 * tile.tile_size + 1)
+    n = length_of(recipe, rng, 14, 2 * tile.tile_size + 1)
     x: Any = numbers(rng, "uint32", (n,)) if op is ADD else words(rng, 2, (n,))
     if op is AFFINE:
         wanted = gs.scan(x, op, reverse=reverse, device="numpy")
@@ -223,7 +221,7 @@ def reduced(recipe: Random, rng: Random, device: gs.Device) -> Case:
     )
 
 
-KINDS = 3 * [named] + 4 * [tiled] + [traced, segments, compensated, wgsl, picked, chunks, reduced]
+KINDS = 5 * [named] + 6 * [tiled] + [traced, segments, compensated, wgsl, picked, chunks, reduced]
 
 
 # ----- Running them

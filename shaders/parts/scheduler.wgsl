@@ -8,8 +8,8 @@
 const LOADS = 0u;  // places to idle at
 const POSTS = 1u;
 const STORES = 2u;
-const LONGEST_DELAY = {{ 256 if kernel.software else 1024 }}u;  // looks at the state
-const LONGEST_POST_DELAY = 4u * LONGEST_DELAY;
+const LONGEST_DELAY = {{ 64 if kernel.software else 1024 }}u;  // looks at the state
+const LONGEST_POST_DELAY = {{ 1024 if kernel.software else 4096 }}u;  // longer than a fallback waits
 
 // Idle, in one of four cases.
 fn idle(place: u32, tile: u32, invocation: u32, longest: u32) {
