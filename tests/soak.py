@@ -125,7 +125,7 @@ def tiled(recipe: Random, rng: Random, device: gs.Device) -> Case:
     waiting = [name for name in strategies_on(device) if name != "three_dispatch"]
     if scheduler == "serial":  # look-ahead's first workgroup waits for later ones
         waiting = [name for name in waiting if name != "lookahead"]
-    strategy = "fallback" if withhold else one_of(recipe, waiting)
+    strategy, many = "fallback" if withhold else one_of(recipe, waiting), bool(recipe.random() < 0.5)
     reverse, op = bool(recipe.random() < 0.3), one_of(recipe, [ADD, AFFINE])
     n = length_of(recipe, rng, 14, 2 * tile.tile_size + 1)
     x: Any = numbers(rng, "uint32", (n,)) if op is ADD else words(rng, 2, (n,))
@@ -136,10 +136,10 @@ def tiled(recipe: Random, rng: Random, device: gs.Device) -> Case:
 
     def call() -> Any:
         problem = posed(x, op, reverse=reverse)
-        rows = runner.run(device, problem, strategy, tile=tile, withhold=withhold, scheduler=scheduler)
+        rows = runner.run(device, problem, strategy, tile=tile, withhold=withhold, many=many, scheduler=scheduler)
         return rows[0][0] if op is ADD else tuple(row[0] for row in rows)
 
-    note = f"{op.name} of {n}, {strategy}, {tile}, withhold={withhold}, scheduler={scheduler!r}, reverse={reverse}"
+    note = f"{op.name} of {n}, {strategy}, {tile}, {withhold=}, {many=}, {scheduler=}, {reverse=}"
     return Case(note, call, wanted, WAITING_SECONDS)
 
 

@@ -55,8 +55,9 @@ def hindered(device: Device, problem: Problem, strategy: str, scheduler: str, **
     return second
 
 
+@pytest.mark.parametrize("many", [False, True])  # whether one folds for all
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_float_sums_have_the_bits_of_unhindered_ones(device: Device, scheduler: str) -> None:
+def test_float_sums_have_the_bits_of_unhindered_ones(device: Device, scheduler: str, many: bool) -> None:
     x = np.random.default_rng(0).standard_normal(LENGTHS[-1]).astype(np.float32)
     for tile in tiles_on(device):
         for n in LENGTHS:
@@ -64,11 +65,11 @@ def test_float_sums_have_the_bits_of_unhindered_ones(device: Device, scheduler: 
             (wanted,) = runner.run(device, problem, "three_dispatch", tile=tile)
             np.testing.assert_allclose(wanted[0], np.cumsum(x[:n], dtype=np.float64), rtol=1e-3, atol=1e-3)
             for strategy in waiting_on(device, scheduler):
-                plan = plan_scan(
-                    runner.work_of(device, problem), device.capabilities, strategy, "", tile=tile, scheduler=scheduler
-                )
+                options = {"tile": tile, "many": many}
+                work = runner.work_of(device, problem)
+                plan = plan_scan(work, device.capabilities, strategy, "", scheduler=scheduler, **options)
                 assert plan.posts  # else nothing would be hindered
-                (got,) = hindered(device, problem, strategy, scheduler, tile=tile)
+                (got,) = hindered(device, problem, strategy, scheduler, **options)
                 assert_same(got, wanted, (strategy, tile, n))
 
 
