@@ -11,8 +11,7 @@
 {% from "parts/peek.wgsl" import peek with context %}
 // ----- Fold of the aggregates
 const SPINS_PER_ROUND = {{ kernel.spins_per_round }}u;
-{#- A look at whole blocks takes as long as several polls of one post. #}
-const PATIENCE = max(1u, SPINS_PER_ROUND / 4u);  // looks in vain, for a round of a wait
+const PATIENCE = max(1u, SPINS_PER_ROUND / 4u);  // looks in vain, for a round of a wait: each is slower than a poll
 const GLANCE = 64u;  // looks in vain until it asks whether the run was given up
 
 var<workgroup> shared_place: u32;  // the block that the fold begins at, then the first tile that it has not seen

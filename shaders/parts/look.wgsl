@@ -1,4 +1,4 @@
-{#- One invocation looks, within bounds, for the prefix of its tile; the outcome is for the whole workgroup.
+{#- One invocation watches, within bounds, for the prefix of its tile; the outcome is for the whole workgroup.
     Except under look-ahead, whoever waits and finds that nobody folds is to fold. -#}
 {% from "parts/peek.wgsl" import peek with context %}
 {% from "parts/wait.wgsl" import wait with context %}
@@ -12,14 +12,20 @@ var<workgroup> shared_prefix: {{ kernel.shared_item }};
 
 fn look(invocation: u32, tile: u32) -> u32 {
     if (invocation == 0u) {
-        if (tile == 0u) {
-            shared_outcome = FOUND;
+        shared_outcome = watch(tile);
+    }
+    return workgroupUniformLoad(&shared_outcome);
+}
+
+fn watch(tile: u32) -> u32 {
+    if (tile == 0u) {
 {% if kernel.carried %}
-            shared_prefix = {{ kernel.to_shared("carry_in()") }};
+        shared_prefix = {{ kernel.to_shared("carry_in()") }};
 {% endif %}
-        } else {
-            var post = read_post(prefix_after(tile - 1u));
-            var folds = false;
+        return FOUND;
+    }
+    var post = read_post(prefix_after(tile - 1u));
+    var folds = false;
 {% call wait("(post.ready | folds)", "given_up()") %}
             post = read_post(prefix_after(tile - 1u));
 {% if kernel.segmented %}
@@ -34,11 +40,8 @@ fn look(invocation: u32, tile: u32) -> u32 {
             }
 {% endif %}
 {% endcall %}
-            shared_prefix = {{ kernel.to_shared("post.item") }};
-            shared_outcome = select(select(LATE, FOUND, post.ready), FOLD, folds);
-        }
-    }
-    return workgroupUniformLoad(&shared_outcome);
+    shared_prefix = {{ kernel.to_shared("post.item") }};
+    return select(select(LATE, FOUND, post.ready), FOLD, folds);
 }
 
 fn prefix_found(tile: u32, found: bool) -> Prefix {

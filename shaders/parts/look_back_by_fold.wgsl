@@ -33,27 +33,29 @@ fn claim(invocation: u32, late: u32, impatient: bool) -> u32 {
 
 // The nearest of the BLOCK tiles before this one whose aggregate is not there, unless others help it all; or NO_TILE.
 fn late_before(invocation: u32, tile: u32, impatient: bool) -> u32 {
-    let at = tile - 1u - min(invocation, tile - 1u);
-    let claimed = ({{ peek("posts[claim_of(at)]") }} == claim_tag()) & !impatient;
-    let late = (invocation < min(tile, BLOCK)) & !read_post(aggregate_of(at)).ready & !claimed;
 {% if kernel.block_in_subgroup %}
     if (invocation < SUBGROUP_SIZE) {
-        let nearest = first_lane_where(invocation, late);
-        if (invocation == 0u) {
-            shared_late = select(NO_TILE, tile - 1u - nearest, nearest < BLOCK);
-        }
+        find_late(invocation, tile, impatient);
     }
 {% else %}
-    let nearest = first_lane_where(invocation, late);
+    find_late(invocation, tile, impatient);
+{% endif %}
+    let late = workgroupUniformLoad(&shared_late);
+    if (late == NO_TILE) {
+        return NO_TILE;
+    }
+    return claim(invocation, late, impatient);
+}
+
+fn find_late(invocation: u32, tile: u32, impatient: bool) {
+    let distance = min(min(invocation, BLOCK - 1u), tile - 1u);
+    let at = tile - 1u - distance;
+    let claimed = ({{ peek("posts[claim_of(at)]") }} == claim_tag()) & !impatient;
+    let late = !read_post(aggregate_of(at)).ready & !claimed;
+    let nearest = first_lane_where(invocation, (invocation < min(tile, BLOCK)) & late);
     if (invocation == 0u) {
         shared_late = select(NO_TILE, tile - 1u - nearest, nearest < BLOCK);
     }
-{% endif %}
-    let nearest_late = workgroupUniformLoad(&shared_late);
-    if (nearest_late == NO_TILE) {
-        return NO_TILE;
-    }
-    return claim(invocation, nearest_late, impatient);
 }
 {% endif %}
 
