@@ -47,6 +47,9 @@ fn main(
     let sums = scan_groups(lane, group, local{{ kernel.tile.rows - 1 }});
 
     // 3. Learn what comes before the tile in each column.
+{% if scheduler == "random" %}
+    idle(POSTS, tile, 0u, LONGEST_POST_DELAY);
+{% endif %}
     let prefix = learn_prefix(invocation, tile, sums.aggregate);
     if (!prefix.learned) {
         return;

@@ -41,7 +41,7 @@ fn main(
     let subgroup = invocation / SUBGROUP_SIZE;
 {% endif %}
 {% if scheduler == "random" %}
-    idle(LOADS, tile, invocation, LONGEST_DELAY);
+    idle(LOADS, tile, {{ "subgroup" if kernel.subgroups else "invocation" }}, LONGEST_DELAY);
 {% endif %}
 
 {% set tile_scanned %}
@@ -87,6 +87,9 @@ fn main(
 {% endif %}
 
     // 3. Learn what comes before the tile.
+{% if scheduler == "random" %}
+    idle(POSTS, tile, 0u, LONGEST_POST_DELAY);
+{% endif %}
 {% if kernel.helps %}
     if (loaded != tile) {
         post_late(invocation, loaded, aggregate);
@@ -106,7 +109,7 @@ fn main(
     }
 {% endif %}
 {% if scheduler == "random" %}
-    idle(STORES, tile, invocation, LONGEST_DELAY);
+    idle(STORES, tile, {{ "subgroup" if kernel.subgroups else "invocation" }}, LONGEST_DELAY);
 {% endif %}
 {% if kernel.moves %}
     move_tile(invocation, tile, pick(prefix.known, prefix.item, 0u), aggregate);

@@ -146,9 +146,6 @@ fn post_columns(invocation: u32, tile: u32, aggregate: Chunk) {
     }
 {% endif %}
     if (invocation < COLUMNS) {
-{% if kernel.scheduler == "random" %}
-        idle(POSTS, tile, invocation, LONGEST_POST_DELAY);
-{% endif %}
         write_chunk(post_of(tile, invocation, AGGREGATE), aggregate);
     }
 }

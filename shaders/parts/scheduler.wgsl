@@ -1,6 +1,7 @@
 {#- A test build: schedulers that gpuscan may meet, played by the workgroups themselves. No wait is without a bound, and
     none outlasts a run that was given up.
-    random: invocations idle before they load, before they post and before they store, for as long as chance has it
+    random: subgroups idle before they load and before they store, and workgroups before they post, for as long as chance
+            has it; all lanes of a subgroup as long, since lanes that were apart may not vote or shuffle
     serial: a workgroup takes its ticket when the one before has left; look-ahead, whose first waits, has to give up
     bursts: a workgroup goes on when all tickets of its burst are out, so that they begin together -#}
 // ----- Scheduler
@@ -12,13 +13,13 @@ const LONGEST_DELAY = {{ 64 if kernel.software else 1024 }}u;  // looks at the s
 const LONGEST_POST_DELAY = {{ 1024 if kernel.software else 4096 }}u;  // longer than a fallback waits
 
 // Idle, in one of four cases.
-fn idle(place: u32, tile: u32, invocation: u32, longest: u32) {
-    let seed = (params.epoch * 3u + place) * 747796405u + tile * WORKGROUP_SIZE + invocation;
+fn idle(place: u32, tile: u32, who: u32, longest: u32) {
+    let seed = (params.epoch * 3u + place) * 747796405u + tile * WORKGROUP_SIZE + who;
     let mixed = ((seed >> ((seed >> 28u) + 4u)) ^ seed) * 277803737u;
     let chance = ((mixed >> 22u) ^ mixed) * 2654435769u;
     let turns = select(0u, (chance >> 8u) % longest, chance >> 30u == 0u);
     for (var turn = 0u; turn < turns; turn++) {
-        if (given_up()) {
+        if ({{ "subgroupAny(given_up())" if kernel.subgroups else "given_up()" }}) {
             break;
         }
     }

@@ -84,9 +84,6 @@ fn post_aggregate(tile: u32, aggregate: Item) {
         return;  // a test build: this tile's post never comes
     }
 {% endif %}
-{% if kernel.scheduler == "random" %}
-    idle(POSTS, tile, 0u, LONGEST_POST_DELAY);
-{% endif %}
     write_post(aggregate_of(tile), aggregate);
 }
 
