@@ -146,6 +146,7 @@ def _describe(plan: ScanPlan, element: Element, op: str) -> dict[str, Any]:
         "operator": op,
         "element": element.fields[0].scalar.name,
         "element_bytes": element.storage_bytes,
+        "workgroups_beside": plan.workgroups_beside,
         "strategy": plan.strategy,
         "length": plan.length,
         "tile_size": plan.tile.tile_size,

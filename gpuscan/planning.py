@@ -161,7 +161,9 @@ class ScanPlan:
             items = self.tiles * self.tile.width * (4 if self.posts else 1)
             return 4 * (STATE_HEADER_WORDS + items * words)
         blocks = -(-self.tiles // self.tile.block)
-        posts = 3 * blocks if self.stages[-1].kernel.folds else blocks + 2 * -(-blocks // self.tile.block)
+        posts = blocks + 2 * -(-blocks // self.tile.block)
+        if self.stages[-1].kernel.folds:
+            posts = (3 if self.strategy == "fallback" else 2) * blocks
         items = 2 * self.tile.block * posts if self.posts else self.tiles
         return 4 * (STATE_HEADER_WORDS + items * words)
 
@@ -185,7 +187,7 @@ def plan_scan(
     Args:
         tile: a shape to use instead of the one for this adapter, element and length.
         withhold: leave out the post of every tile of this period; for tests.
-        many: whether one workgroup folds for all under lookback and fallback; left out, where tiles are many.
+        many: whether one workgroup folds for all under lookback and fallback; left out, where tiles are many on a GPU.
         scheduler: play one that delays workgroups ("random"), runs one at a time ("serial") or lets them begin in
             bursts ("bursts"); for tests.
         subgroups: False to do without subgroup operations where the adapter has them.
@@ -271,7 +273,7 @@ def plan_scan(
     if tile.per_row:
         tiles = length // work.row_length * -(-work.row_length // tile.tile_size)
     if strategy in ("lookback", "fallback") and not (tile.per_row or alone):
-        kernel = replace(kernel, many=tiles >= MANY_TILES if many is None else many)
+        kernel = replace(kernel, many=tiles >= MANY_TILES and not kernel.software if many is None else many)
     grid = grid_of(tiles, limit)
     stages = [Stage("scan", kernel, grid_of(tiles + 1, limit) if kernel.strategy == "lookahead" else grid)]
     if kernel.strategy == "three_dispatch":

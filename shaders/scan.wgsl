@@ -2,7 +2,7 @@
     in:  the source, the seeds where there are any, the tile state
     out: the destination
     strategy lookahead:      the prefix from the first workgroup, which folds all tiles' aggregates
-    strategy lookback:       the prefix by decoupled look-back (Merrill & Garland 2016)
+    strategy lookback:       the prefix by decoupled look-back (Merrill & Garland 2016); of many tiles, folded by one
     strategy fallback:       the same; a late tile is reduced by whoever waits (Smith, Levien & Owens 2025)
     strategy three_dispatch: the prefix was computed before, by reduce.wgsl and scan_totals.wgsl
     strategy alone:          nothing comes before a tile, which holds a whole row -#}
@@ -159,8 +159,17 @@ fn main(
     // Each turn but the last is for a late tile, whose aggregate is all that is wanted: no element is held meanwhile.
     var loaded = tile;
     loop {
-{{ tile_scanned | indent(4, true) }}        break;
+{{ tile_scanned | indent(4, true) }}
+{%- if kernel.software %}
+        loaded = NO_TILE;
+{% endif %}
+        break;
     }
+{% if kernel.software %}
+    if (loaded != NO_TILE && invocation == 0u) {  // the loop was left by force
+        report_timeout();
+    }
+{% endif %}
 {% else %}
 {{ tile_scanned -}}
 {% endif %}

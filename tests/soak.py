@@ -147,13 +147,13 @@ def in_vain(rng: Random, device: gs.Device) -> Case:
     """Posts that never come: who only waits gives up in time, and `"auto"` goes on by another path."""
     tile, withhold = one_of(rng, small_tiles(device)), int(one_of(rng, [2, 7, 64]))
     auto_waits = device.strategy("auto")[0] in ("lookback", "lookahead")
-    strategy = one_of(rng, ["lookback", "lookahead", *(["auto"] if auto_waits else [])])
+    strategy, many = one_of(rng, ["lookback", "lookahead", *(["auto"] if auto_waits else [])]), bool(rng.random() < 0.5)
     x = numbers(rng, "uint32", (length_of(rng, rng, 16, 2 * tile.tile_size + 1),))
 
     def call() -> Any:
-        return runner.run(device, posed(x), strategy, tile=tile, withhold=withhold)[0][0]
+        return runner.run(device, posed(x), strategy, tile=tile, withhold=withhold, many=many)[0][0]
 
-    note = f"every {withhold}th post withheld of {len(x)}, {strategy}, {tile}"
+    note = f"every {withhold}th post withheld of {len(x)}, {strategy}, {tile}, {many=}"
     return Case(note, call, np.cumsum(x, dtype=np.uint32), WAITING_SECONDS, gives_up=strategy != "auto")
 
 

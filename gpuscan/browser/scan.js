@@ -11,7 +11,7 @@
 // An element's bytes are as NumPy lays them out: complex64 is two floats, bool a byte; where the browser has no array of
 // the type (float16 in some, bfloat16 in all), pass its bits in a Uint16Array.
 
-const HEADER_WORDS = 4; // of the tile state: ticket, status, width, unused
+const HEADER_WORDS = 6; // of the tile state: ticket, status, width, and what only the shaders read
 const STATUS_WORD = 1;
 const EPOCH = 1; // each run begins with a cleared tile state, so they can share a tag
 
@@ -61,8 +61,9 @@ export class Scan {
       throw new RangeError(`${length} elements were passed to a plan for 1 to ${plan.length}`);
     }
     const tiles = Math.ceil(length / plan.tile_size);
-    const rows = Math.ceil(tiles / device.limits.maxComputeWorkgroupsPerDimension);
-    const grid = [Math.ceil(tiles / rows), rows, 1];
+    const workgroups = tiles + plan.workgroups_beside;
+    const rows = Math.ceil(workgroups / device.limits.maxComputeWorkgroupsPerDimension);
+    const grid = [Math.ceil(workgroups / rows), rows, 1];
     const params = device.createBuffer({ size: 32, usage: GPUBufferUsage.UNIFORM, mappedAtCreation: true });
     new Uint32Array(params.getMappedRange()).set([length, tiles, EPOCH, plan.spin_rounds, length, 0, 0, 1]);
     params.unmap();

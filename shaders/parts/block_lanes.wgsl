@@ -12,9 +12,9 @@ fn block_item(invocation: u32, item: Item, lane: u32) -> Item {
 // The first lane of the block where the condition holds; BLOCK or more where there is none.
 fn first_lane_where(invocation: u32, condition: bool) -> u32 {
 {% if kernel.tile.block == 32 %}
-    return countTrailingZeros(subgroupBallot(condition && invocation < BLOCK).x);
+    return countTrailingZeros(subgroupBallot(condition & (invocation < BLOCK)).x);
 {% else %}
-    return countTrailingZeros(subgroupBallot(condition && invocation < BLOCK).x | {{ 2 ** kernel.tile.block }}u);
+    return countTrailingZeros(subgroupBallot(condition & (invocation < BLOCK)).x | {{ 2 ** kernel.tile.block }}u);
 {% endif %}
 }
 

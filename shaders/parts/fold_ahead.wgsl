@@ -11,12 +11,18 @@
 {% from "parts/peek.wgsl" import peek with context %}
 // ----- Fold of the aggregates
 const SPINS_PER_ROUND = {{ kernel.spins_per_round }}u;
-const PATIENCE = max(1u, SPINS_PER_ROUND / 4u);  // looks in vain, for a round of a wait: each is slower than a poll
+const PATIENCE = max(1u, SPINS_PER_ROUND / {{ 8 if kernel.software else 2 }}u);  // looks in vain, for a round of a wait
 const GLANCE = 64u;  // looks in vain until it asks whether the run was given up
 
 var<workgroup> shared_place: u32;  // the block that the fold begins at, then the first tile that it has not seen
 {% if kernel.strategy != "lookahead" %}
+const STRIDE = 8u;  // blocks from one hint to the next
 var<workgroup> shared_seed: {{ kernel.shared_item }};
+
+// Where another fold may begin. All lanes store the same, so that none of them takes a path of its own.
+fn tell_frontier(block: u32) {
+    atomicStore(&state.frontier, (params.epoch << 16u) | min(block, 0xffffu));
+}
 {% endif %}
 
 fn read_aggregate(tile: u32) -> Post {
@@ -33,7 +39,14 @@ fn fold_ahead(invocation: u32, tile: u32, patience: u32, rest: u32) -> u32 {
     if (invocation == 0u) {
         let hint = {{ peek("frontier") }};
         let block = select(0u, hint & 0xffffu, (hint >> 16u) == params.epoch);
-        let seed = read_post(prefix_after(max(block * BLOCK, 1u) - 1u));
+        let at = prefix_after(max(block * BLOCK, 1u) - 1u);
+        var seed = read_post(at);
+        for (var look = 0u; look < GLANCE; look++) {  // the hint may be seen before it
+            if (seed.ready | (block == 0u)) {
+                break;
+            }
+            seed = read_post(at);
+        }
         shared_place = select(0u, block, seed.ready);
         shared_seed = {{ kernel.to_shared("seed.item") }};
     }
@@ -55,7 +68,7 @@ fn fold_ahead(invocation: u32, tile: u32, patience: u32, rest: u32) -> u32 {
         if ({{ post }}_ready > posted) {
             let sums = scan_block(invocation, {{ post }}.item);
             let before = pick(known, join(carry, sums), sums);
-            if (invocation >= posted && invocation < {{ post }}_ready) {
+            if ((invocation >= posted) & (invocation < {{ post }}_ready)) {
                 write_post(prefix_after(block * BLOCK + invocation), before);
             }
             posted = {{ post }}_ready;
@@ -104,6 +117,11 @@ fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u3
 {{ fold_block("post" ~ ahead) | indent(4, true) }}
         }
 {% endfor %}
+{% if kernel.strategy != "lookahead" %}
+        if (block / STRIDE != was / STRIDE) {
+            tell_frontier(block);
+        }
+{% endif %}
 {% if kernel.pauses %}
         if (pause(idle) == 0x70000001u) {
             idle += 2u;  // never so, but the compiler cannot tell, and keeps the pause
@@ -113,7 +131,7 @@ fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u3
     if (invocation == 0u) {
         shared_place = block * BLOCK + posted;
 {% if kernel.strategy != "lookahead" %}
-        atomicStore(&state.frontier, (params.epoch << 16u) | min(block, 0xffffu));
+        tell_frontier(block);
         atomicStore(&state.folding, 0u);
 {% endif %}
     }

@@ -2,14 +2,15 @@
     Whoever waits, and finds that nobody folds, folds all aggregates that are there, and posts the prefixes of the
     others too. It goes on beyond its own tile while aggregates come in, so that the fold seldom changes hands.
     Under lookback it rests on: workgroups that have started go on making progress, and no further than the bound of
-    the spins. Under fallback on nothing: who has waited helps a tile shortly before its own, and where none of those
-    is late, folds whether or not another does. Whom one helps the others leave alone for a while. -#}
+    the spins. Under fallback on nothing: who has waited helps a tile shortly before its own, and who has waited for
+    long folds whether or not another does. Whom one helps the others leave alone for a while. -#}
 {% include "parts/fold_ahead.wgsl" %}
 {% include "parts/look.wgsl" %}
 {% from "parts/peek.wgsl" import peek with context %}
 // ----- Look-back
-const REST = {{ 0 if kernel.software and kernel.strategy == "lookback" else 8 }}u;  // looks in vain, and who folds leaves
+const REST = {{ 0 if kernel.software else 8 }}u;  // looks in vain for tiles after its own, and who folds leaves
 {% if kernel.strategy == "fallback" %}
+const LOOKS = 8u;  // in vain for tiles before its own, and who folds helps
 const IMPATIENT = 8u;  // waits in vain, after which one does what another has begun
 
 var<workgroup> shared_late: u32;
@@ -79,7 +80,7 @@ fn share_look_back(invocation: u32, tile: u32, aggregate: Item) -> u32 {
             helped = late_before(invocation, tile, impatient);
         }
         if (outcome == FOLD || (impatient && helped == NO_TILE)) {
-            let ahead = fold_ahead(invocation, tile, REST, REST);
+            let ahead = fold_ahead(invocation, tile, LOOKS, REST);
             if (ahead < tile) {
                 helped = claim(invocation, ahead, impatient);
             }
@@ -99,7 +100,12 @@ fn share_look_back(invocation: u32, tile: u32, aggregate: Item) -> u32 {
     }
 {% if kernel.carry_out %}
     if (late == NO_TILE && tile == params.tiles - 1u) {  // what comes after the last tile is the next piece's carry
-        let ahead = fold_ahead(invocation, NO_TILE, {{ "REST" if kernel.strategy == "fallback" else "PATIENCE * params.spin_rounds" }}, 0u);
+{% if kernel.strategy == "fallback" %}
+        if (invocation == 0u) {
+            write_post(aggregate_of(tile), aggregate);  // none comes after it who would
+        }
+{% endif %}
+        let ahead = fold_ahead(invocation, NO_TILE, {{ "LOOKS" if kernel.strategy == "fallback" else "PATIENCE * params.spin_rounds" }}, REST);
         late = select(NO_TILE, ahead, ahead < params.tiles);
     }
 {% endif %}

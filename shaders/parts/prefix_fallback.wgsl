@@ -25,7 +25,7 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
     }
     // One call in a loop, since compilers inline all of the look-back wherever it is called.
     var late = NO_TILE;
-    loop {  // each turn posts one aggregate more: at most as many turns as tiles
+    loop {  // each turn posts an aggregate that was not there
         late = share_look_back(invocation, tile, aggregate);
         if (late == NO_TILE) {
             break;

@@ -1,8 +1,8 @@
-{#- A test build: schedulers that gpuscan may meet, played by the workgroups themselves. No wait is without a bound, and
-    none outlasts a run that was given up.
+{#- A test build: schedulers that gpuscan may meet, played by the workgroups themselves. No wait is without a bound.
     random: subgroups idle before they load and before they store, and workgroups before they post, for as long as chance
             has it; all lanes of a subgroup as long, since lanes that were apart may not vote or shuffle
-    serial: a workgroup takes its ticket when the one before has left; look-ahead, whose first waits, has to give up
+    serial: a workgroup takes its ticket when the one before has left; look-ahead, whose first waits, has to give up. Who
+            leaves without a result keeps the lock, and the others wait out its bound
     bursts: a workgroup goes on when all tickets of its burst are out, so that they begin together -#}
 // ----- Scheduler
 {% if kernel.scheduler == "random" %}
