@@ -11,7 +11,7 @@
 {% from "parts/peek.wgsl" import peek with context %}
 // ----- Fold of the aggregates
 const SPINS_PER_ROUND = {{ kernel.spins_per_round }}u;
-const PATIENCE = max(1u, SPINS_PER_ROUND / {{ 8 if kernel.software else 2 }}u);  // looks in vain, for a round of a wait
+const PATIENCE = max(1u, SPINS_PER_ROUND / {{ 4 if kernel.software else 2 }}u);  // looks in vain, for a round of a wait
 const GLANCE = 64u;  // looks in vain until it asks whether the run was given up
 
 var<workgroup> shared_place: u32;  // the block that the fold begins at, then the first tile that it has not seen

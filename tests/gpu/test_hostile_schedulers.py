@@ -37,9 +37,15 @@ def tiles_on(device: Device) -> list[TileShape]:
     return [TileShape(32, 0, 1, 4), *([TileShape(size, size, 2, 4)] if size else [])]
 
 
-def waiting_on(device: Device, scheduler: str) -> list[str]:
-    """The strategies whose tiles wait for each other, and which the scheduler lets come to an end."""
+def waiting_on(device: Device, scheduler: str, many: bool = False) -> list[str]:
+    """The strategies whose tiles wait for each other, and which the scheduler lets come to an end.
+
+    On CPU adapters, where the planner has none fold for all, a fold's turns are too few for look-back to outlast both
+    a scheduler of ours and one that takes the core away.
+    """
     barred = {"three_dispatch", WAITS_FOR_LATER if scheduler == "serial" else ""}
+    if many and device.capabilities.adapter_type == "CPU":
+        barred.add("lookback")
     return [strategy for strategy in strategies_on(device) if strategy not in barred]
 
 
@@ -63,7 +69,7 @@ def test_float_sums_have_the_bits_of_unhindered_ones(device: Device, scheduler: 
             problem = posed(x[:n])
             (wanted,) = runner.run(device, problem, "three_dispatch", tile=tile)
             np.testing.assert_allclose(wanted[0], np.cumsum(x[:n], dtype=np.float64), rtol=1e-3, atol=1e-3)
-            for strategy in waiting_on(device, scheduler):
+            for strategy in waiting_on(device, scheduler, many):
                 options = {"tile": tile, "many": many}
                 work = runner.work_of(device, problem)
                 plan = plan_scan(work, device.capabilities, strategy, "", scheduler=scheduler, **options)
