@@ -14,15 +14,15 @@ import numpy as np
 
 import gpuscan as gs
 from gpuscan.bench.buffers import place, release
+from gpuscan.bench.cases import ScanCase
 from gpuscan.bench.copying import VECTOR_BYTES, copy_recording
+from gpuscan.bench.scans import problem_of
 from gpuscan.bench.timing import GpuTimer
 from gpuscan.execution import Binding, Run, record
 from gpuscan.planning import plan_scan
-from gpuscan.problem import pose
 from gpuscan.runner import work_of
 
 PERIODS = (0, 64, 7, 2)  # 0: nothing is withheld
-OPTIONS: dict[str, Any] = {"exclusive": False, "reverse": False, "initial": None, "dtype": None, "before": None}
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def main() -> None:
 def measure(timer: GpuTimer, x: np.ndarray[Any, Any]) -> None:
     """Time every period on this array, check the last sum, and print a line each."""
     device = timer.device
-    work = work_of(device, pose(x, "add", axis=0, after=None, **OPTIONS))
+    work = work_of(device, problem_of(ScanCase("add", x.dtype, len(x)), [x]))
     buffers = [place(device, x), place(device, None, x.nbytes)]
     source, destination = ([Binding(buffer, 0, buffer.size)] for buffer in buffers)
     last = np.sum(x, dtype=np.uint32)

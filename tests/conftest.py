@@ -107,6 +107,16 @@ def device(adapter: wgpu.GPUAdapter) -> Device:
     return Device(adapter)
 
 
+@pytest.fixture
+def own_device(adapter: wgpu.GPUAdapter, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Device:
+    """A device that may come to distrust a strategy: what it learns is kept in a cache of its own."""
+    from gpuscan.device import Device
+
+    for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
+        monkeypatch.setenv(name, str(tmp_path))
+    return Device(adapter, unsafe=True)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Runs each test that asks for `adapter` or `device` once on every adapter."""
     if "adapter" in metafunc.fixturenames:

@@ -3,6 +3,7 @@
     of combination is always P(block) ⊕ K(tile): K is the Kogge-Stone scan of the block's aggregates, P folds the totals
     of the blocks before, left to right; so several may fold at a time, and post the same bits.
     Where no more is there it looks again, and leaves when it has seen nothing new for long enough. -#}
+{% from "parts/by_lanes.wgsl" import by_lanes with context %}
 {% include "parts/tile_state.wgsl" %}
 {% include "parts/block_lanes.wgsl" %}
 {% include "parts/carry_in.wgsl" %}
@@ -52,13 +53,7 @@ fn fold_ahead(invocation: u32, tile: u32, patience: u32, rest: u32) -> u32 {
     }
     let start = workgroupUniformLoad(&shared_place);
 {% endif %}
-{% if kernel.block_in_subgroup %}
-    if (invocation < SUBGROUP_SIZE) {
-        fold_by_lanes(invocation, start, tile, patience, rest);
-    }
-{% else %}
-    fold_by_lanes(invocation, start, tile, patience, rest);
-{% endif %}
+{{ by_lanes("fold_by_lanes(invocation, start, tile, patience, rest)") }}
     return workgroupUniformLoad(&shared_place);
 }
 

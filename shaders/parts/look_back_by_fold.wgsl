@@ -4,6 +4,7 @@
     Under lookback it rests on: workgroups that have started go on making progress, and no further than the bound of
     the spins. Under fallback on nothing: who has waited helps a tile shortly before its own, and who has waited for
     long folds whether or not another does. Whom one helps the others leave alone for a while. -#}
+{% from "parts/by_lanes.wgsl" import by_lanes with context %}
 {% include "parts/fold_ahead.wgsl" %}
 {% include "parts/look.wgsl" %}
 {% from "parts/peek.wgsl" import peek with context %}
@@ -34,13 +35,7 @@ fn claim(invocation: u32, late: u32, impatient: bool) -> u32 {
 
 // The nearest of the BLOCK tiles before this one whose aggregate is not there, unless others help it all; or NO_TILE.
 fn late_before(invocation: u32, tile: u32, impatient: bool) -> u32 {
-{% if kernel.block_in_subgroup %}
-    if (invocation < SUBGROUP_SIZE) {
-        find_late(invocation, tile, impatient);
-    }
-{% else %}
-    find_late(invocation, tile, impatient);
-{% endif %}
+{{ by_lanes("find_late(invocation, tile, impatient)") }}
     let late = workgroupUniformLoad(&shared_late);
     if (late == NO_TILE) {
         return NO_TILE;

@@ -1,4 +1,5 @@
 {#- What lookback and fallback share: tickets, the look-back, and its outcome for the whole workgroup. -#}
+{% from "parts/by_lanes.wgsl" import by_lanes with context %}
 {% if kernel.folds %}
 {% include "parts/look_back_by_fold.wgsl" %}
 {% else %}
@@ -13,13 +14,7 @@ var<workgroup> shared_prefix: {{ kernel.shared_item }};
 
 // One look back, by the lanes of a block; its outcome for the whole workgroup. Gives NO_TILE or the late tile.
 fn share_look_back(invocation: u32, tile: u32, aggregate: Item) -> u32 {
-{% if kernel.block_in_subgroup %}
-    if (invocation < SUBGROUP_SIZE) {
-        look_back_and_share(invocation, tile, aggregate);
-    }
-{% else %}
-    look_back_and_share(invocation, tile, aggregate);
-{% endif %}
+{{ by_lanes("look_back_and_share(invocation, tile, aggregate)") }}
     workgroupBarrier();
     return workgroupUniformLoad(&shared_late);
 }

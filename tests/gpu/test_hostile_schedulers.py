@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import wgpu
 
 import gpuscan as gs
 from gpuscan import runner
@@ -21,14 +20,6 @@ SCHEDULERS = ["random", "serial", "bursts"]
 SECONDS = 5.0  # within which a call has ended
 
 WAITS_FOR_LATER = "lookahead"  # its first workgroup waits for later ones, which "serial" does not let begin
-
-
-@pytest.fixture
-def own_device(adapter: wgpu.GPUAdapter, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Device:
-    """A device that may come to distrust a strategy: what it learns is kept in a cache of its own."""
-    for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
-        monkeypatch.setenv(name, str(tmp_path))
-    return Device(adapter, unsafe=True)
 
 
 def tiles_on(device: Device) -> list[TileShape]:

@@ -21,17 +21,8 @@ WAITING = ("lookahead", "lookback")  # strategies that have nothing else to do
 SECONDS = 2.0  # within which a wait in vain has ended
 
 
-@pytest.fixture
-def own_device(adapter: wgpu.GPUAdapter, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Device:
-    """A device that may come to distrust a strategy: what it learns is kept in a cache of its own."""
-    for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
-        monkeypatch.setenv(name, str(tmp_path))
-    return Device(adapter, unsafe=True)
-
-
-@pytest.mark.parametrize(
-    ("period", "many"), [(2, False), (7, False), (64, False), (7, True)]
-)  # many: one folds for all
+# Where `many`, one folds for all.
+@pytest.mark.parametrize(("period", "many"), [(2, False), (7, False), (64, False), (7, True)])
 def test_fallback_does_the_late_tiles_work_itself(device: Device, period: int, many: bool) -> None:
     """The bits are those of three_dispatch: a tile that is reduced by another has the same aggregate."""
     x = np.random.default_rng(0).standard_normal(60_000).astype(np.float32)
