@@ -520,9 +520,10 @@ def _subgroups(capabilities: Capabilities) -> str:
 def _progress(capabilities: Capabilities) -> str:
     earlier = "make progress" if capabilities.progress_earlier else "can stall"
     later = "start" if capabilities.progress_later else "do not all start"
+    order = "in the order of their numbers" if capabilities.starts_in_order else "in any order"
     return (
         f"started workgroups {earlier} while others wait; later workgroups {later} "
-        f"({capabilities.started_while_spinning} of {capabilities.litmus_workgroups})"
+        f"({capabilities.started_while_spinning} of {capabilities.litmus_workgroups}), {order}"
     )
 
 

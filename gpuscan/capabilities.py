@@ -35,6 +35,8 @@ class Capabilities:
         progress_later: litmus 2: workgroups not yet started do start while an earlier one spins (look-ahead).
         started_while_spinning: how many of the ``litmus_workgroups`` had started when litmus 2 ended.
         litmus_workgroups: workgroups in each litmus test.
+        starts_in_order: litmus 3: workgroups start in the order of their numbers: whoever waits for a lower one is not
+            in its way. Not tried, so False, on CPU adapters.
         spins_per_second: polls of an atomic that one waiting invocation makes in a second.
         loop_iterations: iterations that an invocation gets, of all its loops together, before the driver leaves every
             loop silently (llvmpipe: 65,535); 0 where no such end was seen.
@@ -65,6 +67,7 @@ class Capabilities:
     progress_later: bool
     started_while_spinning: int
     litmus_workgroups: int
+    starts_in_order: bool
     spins_per_second: float
     loop_iterations: int
     timestamps: bool

@@ -205,7 +205,7 @@ def scan_on_device(
     seeds = None
     if words is not None:
         held = device.asarray(words)
-        seeds = Binding(held.buffer, 0, padded(held.nbytes, ALIGNMENT), ours=True)
+        seeds = Binding(held.buffer, 0, padded(held.nbytes, ALIGNMENT))
     marks = None if problem.heads is None else mark(device, problem.heads)
     beside = {name: each for name, each in (("heads", marks), ("count", count)) if each is not None}
     placement = Placement(in_place=in_place)
@@ -232,7 +232,7 @@ def scan_on_device(
 
 
 def parts(arrays: Sequence[Array]) -> list[Binding]:
-    return [Binding(a.buffer, a.offset, padded(a.nbytes, ALIGNMENT), ours=a.ours) for a in arrays]
+    return [Binding(a.buffer, a.offset, padded(a.nbytes, ALIGNMENT)) for a in arrays]
 
 
 def record_pieces(
@@ -277,11 +277,11 @@ def record_pieces(
         at = problem.size - start - count if problem.reverse else start
 
         def stretch(array: Array, size: int, at: int = at, count: int = count) -> Binding:
-            return Binding(array.buffer, array.offset + at * size, padded(count * size, ALIGNMENT), ours=array.ours)
+            return Binding(array.buffer, array.offset + at * size, padded(count * size, ALIGNMENT))
 
         heads = {}
         if marks is not None:
-            heads["heads"] = Binding(marks.buffer, start // 8, padded(-(-count // 8)), ours=True)
+            heads["heads"] = Binding(marks.buffer, start // 8, padded(-(-count // 8)))
         encoder = device.wgpu_device.create_command_encoder()
         runs.append(
             record(
@@ -291,8 +291,8 @@ def record_pieces(
                 [stretch(a, f.storage_bytes) for a, f in zip(leaves, problem.source.fields, strict=True)],
                 [stretch(a, f.storage_bytes) for a, f in zip(targets, problem.destination.fields, strict=True)],
                 seeds,
-                Binding(carries[number % 2].buffer, ours=True),
-                Binding(carries[(number + 1) % 2].buffer, ours=True),
+                Binding(carries[number % 2].buffer),
+                Binding(carries[(number + 1) % 2].buffer),
                 Origin.at(start, problem.row_length),
                 beside=heads,
             )

@@ -48,6 +48,7 @@ ANY_BROWSER = Capabilities(
     lanes_in_order=False,
     progress_earlier=False,
     progress_later=False,
+    starts_in_order=False,
     started_while_spinning=0,
     litmus_workgroups=0,
     spins_per_second=1e7,

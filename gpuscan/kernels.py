@@ -154,6 +154,7 @@ class Kernel:
         spins_per_round, pauses: polls in a round of waiting, and divisions that pass the time between two polls.
         looks: posts that a lane reads at a time where it walks a column of tiles.
         many: tiles are so many that one folds for all under lookback and fallback, as under lookahead.
+        in_order: workgroups start in the order of their numbers, so that these say who has which tile, not tickets.
         withhold: leave out the post of every tile of this period (0: none); a test build.
         scheduler: play a hostile one (see shaders/parts/scheduler.wgsl); "" for the adapter's own; a test build.
     """
@@ -195,6 +196,7 @@ class Kernel:
     software: bool = False
     looks: int = 4
     many: bool = False
+    in_order: bool = False
 
     def __hash__(self) -> int:
         return self._hash

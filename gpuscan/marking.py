@@ -40,7 +40,7 @@ def mark(device: Device, heads: Heads) -> Array:
     by_keys = heads.offsets is None
     count = words if by_keys else len(given) - 1
     row = device.uniform(np.array([heads.length, count, heads.reverse, 0], np.uint32).tobytes())
-    parts = [row, *(Binding(a.buffer, a.offset, padded(a.nbytes, ALIGNMENT), ours=a.ours) for a in (source, marks))]
+    parts = [row, *(Binding(a.buffer, a.offset, padded(a.nbytes, ALIGNMENT)) for a in (source, marks))]
     encoder = device.wgpu_device.create_command_encoder()
     kind = {"scalar": scalar_of(source.dtype)} if by_keys else {}
     if not by_keys:

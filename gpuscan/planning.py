@@ -11,6 +11,7 @@ from gpuscan.columns import column_stages, column_tile
 from gpuscan.elements import Element
 from gpuscan.errors import GpuscanError
 from gpuscan.kernels import SPINS_PER_ROUND, STATE_HEADER_WORDS, ColumnTile, Kernel, TileShape
+from gpuscan.strategies import in_order
 from gpuscan.tiles import tile_shape
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 LOOKBACK_SECONDS = 0.5  # how long a tile waits for a post before look-back gives up
 LEAST_LOOKBACK_SPINS = 1 << 18  # polls, however slow they were when others kept the GPU busy during the probe
 FALLBACK_SPINS = 4  # polls before fallback reduces the late tile itself; a few, as Smith, Levien & Owens found
+FOLDED_FALLBACK_SPINS = 2  # the same of one word where another folds; measured on an H100
 MANY_TILES = 1024  # from here on it is faster that one folds for all than that each looks back; measured on an H100
 ACCESS_WORDS = 4  # 32-bit words in the widest load or store
 CPU_FALLBACK_SPINS = 256
@@ -251,6 +253,7 @@ def plan_scan(
         dawn=capabilities.enable_subgroups,
         withhold=withhold,
         scheduler=scheduler,
+        in_order=in_order(capabilities) and scheduler not in ("serial", "bursts"),  # which are played by tickets
         spins_per_round=spins_per_round,
         pauses=pauses,
         software=capabilities.adapter_type == "CPU",
@@ -274,6 +277,8 @@ def plan_scan(
         tiles = length // work.row_length * -(-work.row_length // tile.tile_size)
     if strategy in ("lookback", "fallback") and not (tile.per_row or alone):
         kernel = replace(kernel, many=tiles >= MANY_TILES and not kernel.software if many is None else many)
+        if kernel.many and strategy == "fallback" and not kernel.software:
+            kernel = replace(kernel, spins_per_round=FOLDED_FALLBACK_SPINS)
     grid = grid_of(tiles, limit)
     stages = [Stage("scan", kernel, grid_of(tiles + 1, limit) if kernel.strategy == "lookahead" else grid)]
     if kernel.strategy == "three_dispatch":

@@ -136,7 +136,7 @@ class Plan:
         if words is None:
             return None
         self._seed_array = self.device.asarray(words)
-        return Binding(self._seed_array.buffer, 0, padded(self._seed_array.nbytes, ALIGNMENT), ours=True)
+        return Binding(self._seed_array.buffer, 0, padded(self._seed_array.nbytes, ALIGNMENT))
 
     @cached_property
     def _beside(self) -> dict[str, Binding]:

@@ -2,7 +2,7 @@
 
 Features and limits are read from the device. What WebGPU does not tell is measured with four small shaders
 (`shaders/probe_*.wgsl`), all of them bounded: the real subgroup sizes and the order of lanes, the speed of polling,
-and two litmus tests of forward progress, which decide the strategies that are safe here.
+and litmus tests of forward progress, which decide the strategies that are safe here.
 """
 
 from __future__ import annotations
@@ -110,10 +110,13 @@ def probe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, *, refresh: boo
 
 
 def distrust(capabilities: Capabilities, strategy: str) -> Capabilities:
-    """Note, on disk too, that a strategy ran out of its bounds on this adapter: ``"auto"`` picks it no more."""
+    """Note, on disk too, that a strategy ran out of its bounds on this adapter: ``"auto"`` picks it no more.
+
+    That workgroups start in order may have been at fault as well, and is no longer built on.
+    """
     if strategy in capabilities.distrusted:
         return capabilities
-    noted = replace(capabilities, distrusted=(*capabilities.distrusted, strategy))
+    noted = replace(capabilities, distrusted=(*capabilities.distrusted, strategy), starts_in_order=False)
     with _lock:
         probe_cache.store(noted)
     return noted
@@ -169,12 +172,10 @@ def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str
     rate = max(polls, 1) / min(spin.gpu_seconds if timestamps else spin.wall_seconds for spin in spins)
 
     iterations_per_second = rate / (1 + litmus.extra_polls)
-    words = bench.run(
-        {
-            "chain": _bound(litmus.chain_seconds * iterations_per_second),
-            "later": _bound(litmus.later_seconds * iterations_per_second),
-        }
-    ).words
+    chain = _bound(litmus.chain_seconds * iterations_per_second)
+    words = bench.run({"chain": chain, "later": _bound(litmus.later_seconds * iterations_per_second)}).words
+    by_number = described["adapter_type"] != "CPU"  # whose threads start workgroups as they please
+    waited_by_number = bench.run({"order": chain}).words["waited_by_number"] if by_number else 0
 
     sizes = tuple(1 << bit for bit in range(32) if words["subgroup_sizes"] >> bit & 1)
     in_order = bool(sizes) and words["lanes_out_of_order"] == 0
@@ -186,6 +187,7 @@ def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str
         "progress_later": words["started_while_spinning"] == litmus.workgroups,
         "started_while_spinning": words["started_while_spinning"],
         "litmus_workgroups": litmus.workgroups,
+        "starts_in_order": by_number and waited_by_number == 0,
         "spins_per_second": rate,
         "loop_iterations": polls if polls < math.prod(_SPIN_BOUND) else 0,
         "timestamps": timestamps,

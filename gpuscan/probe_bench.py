@@ -24,6 +24,7 @@ _RESULTS = (
     "subgroup_sizes",
     "lanes_out_of_order",
     "never",
+    "waited_by_number",
 )
 _RESULT_BYTES = 4 * len(_RESULTS)
 _TICK_BYTES = 16  # of two timestamps
@@ -60,7 +61,7 @@ class ProbeBench:
             "extra_polls": litmus.extra_polls,
             "enable_subgroups": enable_subgroups,
         }
-        self._grids = {"chain": litmus.workgroups, "later": litmus.workgroups, "spin": 1, "subgroups": 4}
+        self._grids = {"spin": 1, "subgroups": 4} | dict.fromkeys(("chain", "order", "later"), litmus.workgroups)
         self._pipelines: dict[str, wgpu.GPUComputePipeline] = {}
         usage = webgpu().BufferUsage
         self._results = wgpu_device.create_buffer(

@@ -253,7 +253,7 @@ def run_plan(device: Device, problem: Problem, plan: ScanPlan) -> tuple[str, Row
         taken.append(buffer)
         if array is not None:
             upload(device.wgpu_device, array, buffer, pool=device.pool)
-        return Binding(buffer, 0, size, ours=True)
+        return Binding(buffer, 0, size)
 
     with device.lock:
         try:

@@ -57,7 +57,7 @@ class SmallScan:
                 source, destination, staging = buffers
                 device.wgpu_device.queue.write_buffer(source, 0, bytes_of(x))
                 encoder = device.wgpu_device.create_command_encoder()
-                read, stored = Binding(source, 0, self._read, True), Binding(destination, 0, self._stored, True)
+                read, stored = Binding(source, 0, self._read), Binding(destination, 0, self._stored)
                 ran = record(device, plan, encoder, [read], [stored])
                 if place:
                     encoder.copy_buffer_to_buffer(ran.state, 0, staging, 0, REPORT_BYTES)

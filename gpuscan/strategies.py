@@ -31,6 +31,10 @@ PUBLISHED_PROGRESS: Mapping[str, frozenset[str]] = {
     "Mesa": frozenset({"CPU"}),
 }
 
+# For whom it is published that workgroups start in the order of their numbers: CUB's scans take tiles by number. For
+# the others tickets say who has which tile, which costs a tile a way to memory and back before it loads.
+PUBLISHED_ORDER = frozenset({"NVIDIA"})
+
 # How many tiles look-back is faster for than look-ahead: a few times as many as run at once, so that most find their
 # prefix posted. Measured on an H100: 13.3 against 14.2 us at 2^21 elements, 17.0 against 19.7 at 2^22.
 FEW_TILES = range(256, 513)
@@ -82,6 +86,11 @@ def unsafe_reason(strategy: str, capabilities: Capabilities) -> str | None:
             "while the first one waited for all"
         )
     return None
+
+
+def in_order(capabilities: Capabilities) -> bool:
+    """Whether tiles go by workgroup number: workgroups were seen to start in that order, and it is published."""
+    return capabilities.starts_in_order and capabilities.vendor in PUBLISHED_ORDER
 
 
 def _objection(strategy: str, capabilities: Capabilities) -> str | None:

@@ -158,7 +158,7 @@ class Stream:
         self._seed_binding = None
         if self._seeds is not None:
             buffer = device.pool.take(self._seeds.nbytes, usage.STORAGE | usage.COPY_DST | usage.COPY_SRC)
-            self._seed_binding = Binding(buffer, 0, padded(self._seeds.nbytes, ALIGNMENT), ours=True)
+            self._seed_binding = Binding(buffer, 0, padded(self._seeds.nbytes, ALIGNMENT))
             upload(device.wgpu_device, self._seeds, buffer, pool=device.pool)
         lanes: list[Lane] = []
         under_way: deque[tuple[int, Lane]] = deque()
@@ -200,7 +200,7 @@ class Stream:
             heads = {}
             if piece.heads is not None and lane.heads is not None:
                 upload(device.wgpu_device, piece.heads, lane.heads)
-                heads["heads"] = Binding(lane.heads, ours=True)
+                heads["heads"] = Binding(lane.heads)
             encoder = device.wgpu_device.create_command_encoder()
             if not lane.mapped:
                 for staging, source, size in zip(lane.up, lane.sources, sizes, strict=True):
@@ -209,11 +209,11 @@ class Stream:
                 device,
                 plan,
                 encoder,
-                [Binding(b, 0, n, ours=True) for b, n in zip(lane.sources, sizes, strict=True)],
-                [Binding(b, 0, n, ours=True) for b, n in zip(lane.destinations, results, strict=True)],
+                [Binding(b, 0, n) for b, n in zip(lane.sources, sizes, strict=True)],
+                [Binding(b, 0, n) for b, n in zip(lane.destinations, results, strict=True)],
                 self._seed_binding,
-                Binding(self._carries[number % len(self._carries)], ours=True),
-                Binding(self._carries[(number + 1) % len(self._carries)], ours=True),
+                Binding(self._carries[number % len(self._carries)]),
+                Binding(self._carries[(number + 1) % len(self._carries)]),
                 Origin.at(piece.start, work.row_length),
                 beside=heads,
             )

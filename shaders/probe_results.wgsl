@@ -8,7 +8,8 @@ struct ProbeResults {
     subgroup_sizes: atomic<u32>,          // probe_subgroups: the sizes seen, or-ed together (each is a power of two)
     lanes_out_of_order: atomic<u32>,      // probe_subgroups: invocations whose lane is not where its index says
     never: atomic<u32>,                   // nobody writes it: what a wait that cannot end polls
-    posts: array<atomic<u32>, {{ workgroups }}>,  // probe_chain: one word a ticket
+    waited_by_number: atomic<u32>,        // probe_order: workgroups that did not see the post of the number before
+    posts: array<atomic<u32>, {{ workgroups }}>,  // probe_chain, probe_order: one word a ticket
 }
 
 @group(0) @binding(0) var<storage, read_write> results: ProbeResults;

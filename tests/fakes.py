@@ -60,6 +60,7 @@ def capabilities(**changes: Any) -> Capabilities:
         "lanes_in_order": True,
         "progress_earlier": True,
         "progress_later": True,
+        "starts_in_order": True,
         "started_while_spinning": 8192,
         "litmus_workgroups": 8192,
         "spins_per_second": 1.5e6,

@@ -57,6 +57,13 @@ def test_a_few_hundred_tiles_are_looked_back(tiles, strategy):
     assert choose_strategy(distrusted, tiles).strategy == "fallback"  # look-ahead rests on more than look-back
 
 
+def test_tiles_go_by_number_where_that_is_published():
+    """And where it was seen."""
+    assert strategies.in_order(capabilities())
+    assert not strategies.in_order(capabilities(starts_in_order=False))
+    assert not strategies.in_order(capabilities(vendor="AMD"))
+
+
 def test_unsafe():
     """What the probe saw fail is refused, and nothing else."""
     good = capabilities()

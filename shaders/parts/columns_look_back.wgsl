@@ -151,5 +151,5 @@ fn post_columns(invocation: u32, tile: u32, aggregate: Chunk) {
 }
 
 fn tile_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
-    return take_ticket(invocation, grid);
+    return ticket_of(invocation, workgroup, grid);
 }

@@ -35,8 +35,10 @@ fn watch(tile: u32) -> u32 {
             post = Post(post.ready || cut, pick(post.ready, post.item, neighbour.item));
 {% endif %}
 {% if kernel.strategy != "lookahead" %}
-            if ({{ peek("folding") }} != params.epoch) {
-                folds = atomicExchange(&state.folding, params.epoch) != params.epoch;
+            if ((spin & 1u) == 1u) {
+                if ({{ peek("folding") }} != params.epoch) {
+                    folds = atomicExchange(&state.folding, params.epoch) != params.epoch;
+                }
             }
 {% endif %}
 {% endcall %}

@@ -7,7 +7,7 @@
 
 // Ticket 0 looks ahead, and has no tile.
 fn tile_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
-    let ticket = take_ticket(invocation, grid);
+    let ticket = ticket_of(invocation, workgroup, grid);
     if (ticket == 0u) {
         let ahead = fold_ahead(invocation, NO_TILE, PATIENCE * params.spin_rounds, 0u);
         if (ahead < params.tiles && invocation == 0u) {

@@ -36,5 +36,5 @@ fn prefix_found(tile: u32, found: bool) -> Prefix {
 {% endif %}
 
 fn tile_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
-    return take_ticket(invocation, grid);
+    return ticket_of(invocation, workgroup, grid);
 }

@@ -5,7 +5,7 @@
 {% from "parts/posts.wgsl" import tag, write_word, see_word, strange, word_seen with context %}
 // ----- Tile state
 struct State {
-    ticket: atomic<u32>,  // tiles handed out so far
+    ticket: atomic<u32>,  // tiles handed out so far, where tickets hand them out
     status: atomic<u32>,  // the epoch of a run that gave up waiting
     width: atomic<u32>,  // the epoch of a run whose subgroups had another size than planned
     turns: atomic<u32>,  // the epoch of a run in which a loop of the operator did not end
@@ -105,11 +105,17 @@ fn given_up() -> bool {
 {% include "parts/scheduler.wgsl" %}
 {% endif %}
 
+{% if kernel.in_order %}
+// Workgroups start in the order of their numbers here, so a tile waits only on tiles that already run.
+fn ticket_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
+    return (workgroup.z * grid.y + workgroup.y) * grid.x + workgroup.x;
+}
+{% else %}
 var<workgroup> ticket: u32;
 
 // Tiles are handed out in the order in which workgroups start, so a tile waits only on tiles that already run.
 // The last ticket leaves the counter at zero for the next run.
-fn take_ticket(invocation: u32, grid: vec3<u32>) -> u32 {
+fn ticket_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
     if (invocation == 0u) {
 {% if kernel.scheduler == "serial" %}
         enter();
@@ -126,3 +132,4 @@ fn take_ticket(invocation: u32, grid: vec3<u32>) -> u32 {
     }
     return workgroupUniformLoad(&ticket);
 }
+{% endif %}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,36 @@ def test_nothing_grows(own_device: Device) -> None:
     assert late.bytes_reserved <= early.bytes_reserved * 1.25
     assert resident_late - resident_early < 16 << 20
     assert groups <= BIND_GROUPS_KEPT
+
+
+def test_bind_groups_of_a_callers_buffers(own_device: Device) -> None:
+    """They are made once, and go when a buffer does: they would keep its memory."""
+    device = own_device
+    gpu, usage = device.wgpu_device, wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
+    plan = device.plan(1000, np.uint32, strategy="fallback")  # one dispatch
+    before = len(device.bind_groups)
+
+    def run(source: wgpu.GPUBuffer, target: wgpu.GPUBuffer) -> int:
+        encoder = gpu.create_command_encoder()
+        plan.record(encoder, source, target)
+        gpu.queue.submit([encoder.finish()])
+        np.testing.assert_array_equal(np.frombuffer(gpu.queue.read_buffer(target), np.uint32), np.arange(1, 1001))
+        return len(device.bind_groups) - before
+
+    source = gpu.create_buffer_with_data(data=np.ones(1000, np.uint32), usage=usage)
+    targets = [gpu.create_buffer(size=4000, usage=usage) for _ in range(3)]
+    kept = [run(source, target) for target in targets]
+    if not device.capabilities.immediates:
+        assert kept == [0, 0, 0]  # each run's parameters lie in a buffer of their own
+        return
+    assert kept == [1, 2, 3]
+    assert [run(source, target) for target in targets] == [3, 3, 3]
+    gone = weakref.ref(targets[1])
+    del targets[1]
+    assert gone() is None
+    assert len(device.bind_groups) == before + 2
+    del source
+    assert len(device.bind_groups) == before
 
 
 def test_the_interpreter_ends_quietly(adapter: wgpu.GPUAdapter) -> None:

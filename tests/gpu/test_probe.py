@@ -14,6 +14,7 @@ import pytest
 from gpuscan import probe_cache
 from gpuscan.capabilities import Capabilities
 from gpuscan.probe import probe, wanted_features, wanted_limits
+from gpuscan.probe_bench import Litmus, ProbeBench
 
 
 @pytest.fixture(scope="module")
@@ -30,20 +31,21 @@ def found(adapter, wgpu_device) -> Capabilities:
     return probe(adapter, wgpu_device, refresh=True)
 
 
-# By implementation and backend: subgroup size, and the verdicts of litmus 1 and 2.
+# By implementation and backend: subgroup size, and the verdicts of litmus 1, 2 and 3.
 KNOWN = {
-    ("llvmpipe", "Vulkan"): (8, True, False),  # fixed shares of the grid for each thread
-    ("llvmpipe", "OpenGL"): (0, True, False),
-    ("SwiftShader", "Vulkan"): (4, False, False),  # what follows a barrier is a task that spinning can hold up
-    ("NVIDIA", "Vulkan"): (32, True, True),
+    ("llvmpipe", "Vulkan"): (8, True, False, False),  # fixed shares of the grid for each thread
+    ("llvmpipe", "OpenGL"): (0, True, False, False),
+    ("SwiftShader", "Vulkan"): (4, False, False, False),  # what follows a barrier is a task that spinning can hold up
+    ("NVIDIA", "Vulkan"): (32, True, True, True),
 }
+VERDICTS = ("progress_earlier", "progress_later", "starts_in_order")
 
 
 def test_verdicts(found):
     """Where the truth is known, the probe finds it."""
     known = [truth for (name, backend), truth in KNOWN.items() if name in found.name and backend == found.backend]
     if known:
-        assert (found.subgroup_size, found.progress_earlier, found.progress_later) == known[0]
+        assert (found.subgroup_size, *(getattr(found, name) for name in VERDICTS)) == known[0]
     assert found.progress_later == (found.started_while_spinning == found.litmus_workgroups)
     assert 0 < found.started_while_spinning <= found.litmus_workgroups
 
@@ -51,9 +53,20 @@ def test_verdicts(found):
 def test_verdicts_are_stable(adapter, wgpu_device, found):
     """A litmus test that depends on luck is none."""
     again = probe(adapter, wgpu_device, refresh=True)
-    for name in ("subgroup_sizes", "lanes_in_order", "progress_earlier", "progress_later", "timestamps"):
+    for name in ("subgroup_sizes", "lanes_in_order", *VERDICTS, "timestamps"):
         assert getattr(again, name) == getattr(found, name), name
     assert 0.02 < again.spins_per_second / found.spins_per_second < 50
+
+
+def test_the_chain_by_number_sees_who_waits_in_vain(wgpu_device, found):
+    """Its waits are bounded whatever the order; the first workgroup waits for none, and the others may all have to."""
+    litmus = Litmus(workgroups=64, workgroup_size=32, chain_seconds=0, later_seconds=0, extra_polls=0)
+    bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in found.features)
+    words = bench.run({"chain": (1, 60_000), "order": (1, 60_000)}).words
+    assert words["next_ticket"] == 64  # the chain of tickets leaves nothing that the other takes for its own
+    assert words["waited_by_number"] == 0 if found.starts_in_order else words["waited_by_number"] < 64
+    nobody = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in found.features)
+    assert 0 < nobody.run({"order": (1, 0)}).words["waited_by_number"] < 64  # who may not look sees nothing
 
 
 def test_loops_end_early_on_llvmpipe(found):

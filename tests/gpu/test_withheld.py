@@ -98,7 +98,13 @@ def test_auto_goes_on_by_another_path(own_device: Device) -> None:
         assert chosen in strategies_on(device)
 
 
-NVIDIA = {"adapter_type": "DiscreteGPU", "vendor": "NVIDIA", "progress_earlier": True, "progress_later": True}
+NVIDIA = {
+    "adapter_type": "DiscreteGPU",
+    "vendor": "NVIDIA",
+    "progress_earlier": True,
+    "progress_later": True,
+    "starts_in_order": True,
+}
 SHAPES = {"a few tiles": (2000,), "a few hundred": (40_000,), "thousands": (400_000,), "rows of several": (64, 20_000)}
 
 
@@ -115,4 +121,5 @@ def test_auto_comes_to_an_end_whatever_it_began_with(
     (got,) = runner.run(device, posed(x, axis=x.ndim - 1), "auto", tile=tile, withhold=2)
     assert_same(got, ufunc_scan("add", x, axis=x.ndim - 1).reshape(got.shape))
     assert "lookback" in device.capabilities.distrusted
+    assert not device.capabilities.starts_in_order  # which may have been at fault
     assert device.strategy("auto")[0] in ("fallback", "three_dispatch")

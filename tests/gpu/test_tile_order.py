@@ -1,0 +1,45 @@
+"""Who has which tile: by ticket or, where workgroups start in the order of their numbers, by number. Same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gpuscan import runner, strategies
+from gpuscan.device import Device
+from gpuscan.problem import Problem
+from tests.oracle import AFFINE, assert_same, posed, small_tiles, strategies_on, words
+from tests.strategies import numbers
+
+KINDS: dict[str, Callable[[np.random.Generator], Problem]] = {
+    "floats": lambda rng: posed(rng.standard_normal(50_001).astype(np.float32)),
+    "two words": lambda rng: posed(words(rng, 2, (30_007,)), AFFINE, exclusive=True, reverse=True),
+    "rows": lambda rng: posed(words(rng, 2, (7, 3001)), AFFINE, axis=1),
+    "columns": lambda rng: posed(numbers(rng, "uint32", (3, 2000, 33)), axis=1),
+    "segments": lambda rng: posed(numbers(rng, "int32", (30_000,)), segments=[0, 3, 3, 8_000, 8_001, 30_000]),
+}
+
+
+@pytest.mark.parametrize("many", [None, True])
+@pytest.mark.parametrize("by_number", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_bits_are_those_of_three_dispatch(
+    own_device: Device, kind: str, by_number: bool, many: bool | None
+) -> None:
+    """Fallback rests on neither, so it is right by number wherever workgroups start in any order."""
+    device = own_device
+    problem = KINDS[kind](np.random.default_rng(1))
+    waiting = [s for s in ("lookahead", "lookback", "fallback") if s in strategies_on(device)]
+    if by_number and not strategies.in_order(device.capabilities):
+        waiting = ["fallback"]
+    device.capabilities = replace(device.capabilities, starts_in_order=by_number, vendor="NVIDIA")
+    for tile in [None] if kind == "columns" else small_tiles(device):
+        wanted = runner.run(device, problem, "three_dispatch", tile=tile)
+        for strategy in waiting:
+            got = runner.run(device, problem, strategy, tile=tile, many=many)
+            for result, field in zip(got, wanted, strict=True):
+                assert_same(result, field, (strategy, tile))
+    assert device.capabilities.distrusted == ()
