@@ -16,7 +16,8 @@ import gpuscan as gs
 from gpuscan.bench.buffers import place, release
 from gpuscan.bench.copying import VECTOR_BYTES, copy_recording
 from gpuscan.bench.timing import GpuTimer
-from gpuscan.execution import REPORT_BYTES, Binding, Run, record
+from gpuscan.bind_groups import Binding
+from gpuscan.execution import REPORT_BYTES, Run, record
 from gpuscan.kernels import ColumnTile
 from gpuscan.planning import ScanPlan, plan_scan
 from gpuscan.problem import pose

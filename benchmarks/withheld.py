@@ -18,7 +18,8 @@ from gpuscan.bench.cases import ScanCase
 from gpuscan.bench.copying import VECTOR_BYTES, copy_recording
 from gpuscan.bench.scans import problem_of
 from gpuscan.bench.timing import GpuTimer
-from gpuscan.execution import Binding, Run, record
+from gpuscan.bind_groups import Binding
+from gpuscan.execution import Run, record
 from gpuscan.planning import plan_scan
 from gpuscan.runner import work_of
 

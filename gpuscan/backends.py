@@ -74,13 +74,6 @@ def implementation(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> str:
     return "wgpu-native " + ".".join(map(str, lib_version_info))
 
 
-def has_immediates(wgpu_device: wgpu.GPUDevice) -> bool:
-    """Whether shaders may have ``var<immediate>``."""
-    if package_of(wgpu_device) == "wgpudawn":
-        return int(wgpu_device.limits["max-immediate-size"]) > 0
-    return "immediates" in wgpu_device.features
-
-
 def timestamp_period(wgpu_device: wgpu.GPUDevice) -> float:
     """Nanoseconds a tick of a timestamp: 1 in WebGPU, while wgpu-native hands out the GPU's own ticks."""
     if package_of(wgpu_device) != "wgpu":

@@ -42,7 +42,6 @@ class Capabilities:
             loop silently (llvmpipe: 65,535); 0 where no such end was seen.
         timestamps: timestamp queries are there and gave times that agree with the clock on the wall.
         timestamp_period: nanoseconds a tick.
-        immediates: shaders may have ``var<immediate>``.
         native_int64: shaders may have 64-bit integers.
         int64_atomics: 64-bit atomics with every operation.
         float64: shaders may have 64-bit floats.
@@ -72,7 +71,6 @@ class Capabilities:
     loop_iterations: int
     timestamps: bool
     timestamp_period: float
-    immediates: bool
     native_int64: bool
     int64_atomics: bool
     float64: bool

@@ -14,8 +14,9 @@ import numpy as np
 
 from gpuscan.arrays import Array, empty
 from gpuscan.attempts import retry
+from gpuscan.bind_groups import Binding
 from gpuscan.errors import ProgressTimeoutError, StrategyError
-from gpuscan.execution import REPORT_BYTES, Binding, Origin, Run, record
+from gpuscan.execution import REPORT_BYTES, Origin, Run, record
 from gpuscan.faults import guarded
 from gpuscan.marking import mark
 from gpuscan.memory import ALIGNMENT

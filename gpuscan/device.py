@@ -16,8 +16,9 @@ import numpy as np
 
 from gpuscan.adapters import choose_adapter, find_adapters
 from gpuscan.backends import error_type, webgpu
+from gpuscan.bind_groups import BindGroups, Binding
 from gpuscan.errors import AdapterNotFoundError, StrategyError
-from gpuscan.execution import BindGroups, Binding, Run, TileState
+from gpuscan.execution import Run
 from gpuscan.faults import guarded
 from gpuscan.memory import Allocation, BufferPool, MemoryUsage, kept_bytes
 from gpuscan.probe import distrust, probe, wanted_features, wanted_limits
@@ -25,6 +26,7 @@ from gpuscan.profiling import Profile, Profiles
 from gpuscan.room import check_room
 from gpuscan.strategies import STRATEGIES, choose_strategy, unsafe_reason
 from gpuscan.templates import render, render_kernel
+from gpuscan.tile_state import TileState
 from gpuscan.user_wgsl import user_error
 
 if TYPE_CHECKING:
@@ -147,8 +149,6 @@ class Device:
             return found
 
     def _compile(self, kernel: Kernel) -> tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]:
-        from gpuscan.execution import PARAMS_BYTES
-
         check_room(kernel, self.capabilities)
         visible = webgpu().ShaderStage.COMPUTE
         entries: list[dict[str, Any]] = [
@@ -159,8 +159,7 @@ class Device:
             }
             for array in kernel.bindings
         ]
-        if not kernel.immediates:
-            entries.append({"binding": 0, "visibility": visible, "buffer": {"type": "uniform"}})
+        entries.append({"binding": 0, "visibility": visible, "buffer": {"type": "uniform", "has_dynamic_offset": True}})
         text = render_kernel(kernel)
         device = self.wgpu_device
         layout = device.create_bind_group_layout(entries=entries)
@@ -168,18 +167,16 @@ class Device:
             module = device.create_shader_module(label=kernel.stage, code=text)
             pipeline = device.create_compute_pipeline(
                 label=f"gpuscan {kernel.stage} {kernel.operator_name}",
-                layout=device.create_pipeline_layout(
-                    bind_group_layouts=[layout], immediate_size=PARAMS_BYTES if kernel.immediates else 0
-                ),
+                layout=device.create_pipeline_layout(bind_group_layouts=[layout]),
                 compute={"module": module, "entry_point": "main"},
             )
         except error_type(self.wgpu_device) as error:
             raise user_error(kernel.operator_name, str(error), text) from error
         return pipeline, layout
 
-    def uniform(self, params: bytes) -> Binding:
-        """A uniform buffer with these parameters, for adapters without immediates."""
-        return Binding(self.wgpu_device.create_buffer_with_data(data=params, usage=webgpu().BufferUsage.UNIFORM))
+    def uniform(self, numbers: bytes) -> Binding:
+        """A uniform buffer with these numbers, for one run of a stage beside a scan."""
+        return Binding(self.wgpu_device.create_buffer_with_data(data=numbers, usage=webgpu().BufferUsage.UNIFORM))
 
     def plan(
         self,

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import struct
-import threading
-import weakref
-from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuscan.backends import webgpu
+from gpuscan.bind_groups import Binding
 from gpuscan.errors import OperatorError
 from gpuscan.kernels import STATE_HEADER_WORDS, STATUS_WORD, TURNS_WORD, WIDTH_WORD
 from gpuscan.planning import grid_of
+from gpuscan.tile_state import PARAMS
 
 if TYPE_CHECKING:
     import wgpu
@@ -21,30 +20,7 @@ if TYPE_CHECKING:
     from gpuscan.device import Device
     from gpuscan.planning import ScanPlan, Stage
 
-# length, tiles, epoch, spin_rounds, row_length, first_row, row_offset, inner: see shaders/parts/header.wgsl
-PARAMS = struct.Struct("<8I")
-PARAMS_BYTES = PARAMS.size
-LAST_EPOCH = 0xFFFF  # epochs are 16 bits and begin at 1: see shaders/parts/tile_state.wgsl
-BIND_GROUPS_KEPT = 512
 LONGEST_ROW = 2**31  # that 32-bit indices within a piece need to know of
-
-
-class Binding(NamedTuple):
-    """A part of a buffer, as a shader sees it.
-
-    Attributes:
-        buffer, offset, size: the part, in bytes.
-    """
-
-    buffer: wgpu.GPUBuffer
-    offset: int = 0
-    size: int | None = None
-
-    def resource(self) -> dict[str, object]:
-        entry: dict[str, object] = {"buffer": self.buffer, "offset": self.offset}
-        if self.size is not None:
-            entry["size"] = self.size
-        return entry
 
 
 @dataclass(frozen=True)
@@ -71,136 +47,6 @@ class Origin:
             return cls(first_row, 0, LONGEST_ROW)
         # A piece is shorter than such a row, so at most one head lies in it: as far on as it is.
         return cls(first_row, max(1, LONGEST_ROW - (row_length - offset)), LONGEST_ROW)
-
-
-class TileState:
-    """The buffers that tiles tell each other through, kept from run to run.
-
-    Runs on one queue follow each other, so all of a device's runs share one buffer; each run's epoch tells its posts
-    from what earlier ones left, so nothing is cleared between runs. Plain totals lie in a buffer of their own, since
-    their words could look like posts.
-    """
-
-    def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
-        self._device = wgpu_device
-        self._posts: wgpu.GPUBuffer | None = None
-        self._totals: wgpu.GPUBuffer | None = None
-        self._epoch = 0
-        self._lock = threading.Lock()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the state holds on the device."""
-        return sum(buffer.size for buffer in (self._posts, self._totals) if buffer is not None)
-
-    def begin(self, plan: ScanPlan) -> tuple[wgpu.GPUBuffer, int]:
-        """The buffer and the epoch for one run of the plan."""
-        with self._lock:
-            if self._epoch == LAST_EPOCH:
-                self._posts = self._totals = None  # a new buffer is all zeros
-                self._epoch = 0
-            self._epoch += 1
-            buffer = self._posts if plan.posts else self._totals
-            if buffer is None or buffer.size < plan.state_bytes:
-                usage = webgpu().BufferUsage.STORAGE | webgpu().BufferUsage.COPY_SRC
-                size = max(plan.state_bytes, 2 * buffer.size if buffer else 1 << 16)
-                buffer = self._device.create_buffer(size=-(-size // 16) * 16, usage=usage)
-                if plan.posts:
-                    self._posts = buffer
-                else:
-                    self._totals = buffer
-            return buffer, self._epoch
-
-    def release(self) -> None:
-        """Let go of the buffers; recorded runs keep theirs until they are done."""
-        with self._lock:
-            self._posts = self._totals = None
-            self._epoch = 0
-
-
-class BindGroups:
-    """Bind groups, kept for later calls while their buffers live.
-
-    Making one costs more than a dispatch, and the more are made, the slower an H100 gets: 9.2 us for 2^16 elements at
-    first, 12.6 us after some ten thousand.
-
-    A group keeps its buffers' memory, so it goes when the first of them is let go of, whoever it belongs to.
-    """
-
-    def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
-        self._device = wgpu_device
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[Any, ...], tuple[Any, ...]] = OrderedDict()
-        self._keys: dict[int, set[tuple[Any, ...]]] = {}  # of the groups that a buffer is in, by the buffer's id
-        self._dropped: deque[int] = deque()  # ids of buffers that have died, whose groups are still kept
-
-    def group(
-        self, layout: wgpu.GPUBindGroupLayout, bound: Sequence[tuple[int, Binding]], keep: bool
-    ) -> wgpu.GPUBindGroup:
-        """The group of these bindings; kept, if asked for."""
-        if not keep:
-            return self._make(layout, bound)
-        key = (id(layout), *[(binding, id(part.buffer), part.offset, part.size) for binding, part in bound])
-        with self._lock:
-            self._collect()
-            found = self._kept.get(key)
-            if found is None:
-                found = (self._make(layout, bound), layout)
-                self._kept[key] = found
-                for _, part in bound:
-                    self._watch(part.buffer).add(key)
-                if len(self._kept) > BIND_GROUPS_KEPT:
-                    self._forget(next(iter(self._kept)))
-            else:
-                self._kept.move_to_end(key)
-            return found[0]
-
-    def _watch(self, buffer: wgpu.GPUBuffer) -> set[tuple[Any, ...]]:
-        """The keys of the groups that the buffer is in; when it dies they go."""
-        if id(buffer) not in self._keys:
-            self._keys[id(buffer)] = set()
-            weakref.finalize(buffer, _drop, weakref.ref(self), id(buffer)).atexit = False
-        return self._keys[id(buffer)]
-
-    def _forget(self, key: tuple[Any, ...]) -> None:
-        self._kept.pop(key, None)
-        for _, buffer, _, _ in key[1:]:
-            self._keys[buffer].discard(key)
-
-    def _collect(self) -> None:
-        """Let go of the groups of buffers that have died."""
-        while self._dropped:
-            buffer = self._dropped.popleft()
-            for key in list(self._keys[buffer]):
-                self._forget(key)
-            del self._keys[buffer]
-
-    def drop(self, buffer: int) -> None:
-        """The buffer of this id has died: now, or where this thread or another is at work here, at its next call."""
-        self._dropped.append(buffer)
-        if self._lock.acquire(blocking=False):
-            try:
-                self._collect()
-            finally:
-                self._lock.release()
-
-    def _make(self, layout: wgpu.GPUBindGroupLayout, bound: Sequence[tuple[int, Binding]]) -> wgpu.GPUBindGroup:
-        entries = [{"binding": binding, "resource": part.resource()} for binding, part in bound]
-        return self._device.create_bind_group(layout=layout, entries=entries)
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def clear(self) -> None:
-        with self._lock:
-            for key in list(self._kept):
-                self._forget(key)
-
-
-def _drop(groups: weakref.ref[BindGroups], buffer: int) -> None:
-    alive = groups()
-    if alive is not None:
-        alive.drop(buffer)
 
 
 class Run(NamedTuple):
@@ -273,14 +119,13 @@ def record(
         beside: what else the plan's kernels bind, by name: ``"heads"``, where segments begin, a bit for each element;
             ``"count"``, where the number of elements goes that a mask has picked.
     """
-    state, epoch = device.tile_state.begin(plan)
     place = (origin.row_length, origin.first_row, origin.row_offset) if origin else (plan.row_length, 0, 0)
-    params = PARAMS.pack(plan.length, plan.tiles, epoch, plan.spin_rounds, *place, plan.inner)
-    uniform = None
+    state, epoch, params, offset = device.tile_state.begin(plan, place)
     if length is not None:
-        uniform = record_length(device, plan, encoder, length, params)
-    elif not plan.stages[0].kernel.immediates:
-        uniform = device.uniform(params)
+        params = record_length(
+            device, plan, encoder, length, (plan.length, plan.tiles, epoch, plan.spin_rounds, *place)
+        )
+        offset = 0
     parts: dict[str, Sequence[Binding | None]] = {
         "source": sources,
         "destination": destinations,
@@ -298,17 +143,15 @@ def record(
     def dispatch(compute: wgpu.GPUComputePassEncoder, stage: Stage) -> None:
         kernel = stage.kernel
         pipeline, layout = device.pipeline(kernel)
-        bound: list[tuple[int, Binding]] = [(0, uniform)] if uniform else []
+        bound: list[tuple[int, Binding]] = [(0, params)]
         for binding, role, index in kernel.slots:
             part = parts[role][index]
             assert part is not None, role
             bound.append((binding, part))
         compute.set_pipeline(pipeline)
-        compute.set_bind_group(0, device.bind_groups.group(layout, bound, keep=uniform is None))
-        if uniform is None:
-            compute.set_immediates(0, params, 0, PARAMS_BYTES)
-        if length is not None and uniform is not None and stage.name in ("reduce", "scan"):
-            compute.dispatch_workgroups_indirect(uniform.buffer, 4 * GRID_WORD)
+        compute.set_bind_group(0, device.bind_groups.group(layout, bound, keep=length is None), [offset])
+        if length is not None and stage.name in ("reduce", "scan"):
+            compute.dispatch_workgroups_indirect(params.buffer, 4 * GRID_WORD)
         else:
             compute.dispatch_workgroups(*stage.grid)
 
@@ -374,13 +217,13 @@ CALL = struct.Struct("<16I")
 
 
 def record_length(
-    device: Device, plan: ScanPlan, encoder: wgpu.GPUCommandEncoder, length: Length, params: bytes
+    device: Device, plan: ScanPlan, encoder: wgpu.GPUCommandEncoder, length: Length, params: tuple[int, ...]
 ) -> Binding:
-    """Record the stage that makes parameters and grid of the length; gives the buffer that holds them."""
+    """Record the stage that makes parameters and grid of the length; gives the parameters, the grid after them."""
     usage = webgpu().BufferUsage
     alignment = device.capabilities.limits["min-storage-buffer-offset-alignment"]
     start = length.offset // alignment * alignment
-    words = [*PARAMS.unpack(params), (length.offset - start) // 4, *[0] * 7]
+    words = [*params, plan.inner, (length.offset - start) // 4, *[0] * 7]
     call = device.wgpu_device.create_buffer_with_data(
         data=CALL.pack(*words), usage=usage.STORAGE | usage.UNIFORM | usage.INDIRECT
     )
@@ -388,4 +231,4 @@ def record_length(
     bound = [Binding(length.buffer, start, length.offset + 4 - start), Binding(call)]
     values = {"tile_size": plan.tile.tile_size, "most_workgroups": most, "workgroups_beside": plan.workgroups_beside}
     record_beside(device, encoder, "length.wgsl", bound, 1, 1, **values)
-    return Binding(call)
+    return Binding(call, 0, PARAMS.size)

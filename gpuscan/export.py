@@ -24,7 +24,7 @@ STRATEGY = "three_dispatch"  # of whoever opens the page nothing is known
 CHECKED = 100_003  # elements at most in the page's check
 
 # What every WebGPU device has at least: https://www.w3.org/TR/webgpu/#limits. No subgroups, for their size is not known
-# before the shader is written; no immediates and no 64-bit types, which WebGPU does not have.
+# before the shader is written; no 64-bit types, which WebGPU does not have.
 ANY_BROWSER = Capabilities(
     summary="any browser with WebGPU",
     name="any",
@@ -55,7 +55,6 @@ ANY_BROWSER = Capabilities(
     loop_iterations=0,
     timestamps=False,
     timestamp_period=1.0,
-    immediates=False,
     native_int64=False,
     int64_atomics=False,
     float64=False,

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.arrays import Array
+from gpuscan.bind_groups import Binding
 from gpuscan.elements import scalar_of
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.execution import Binding, record_beside
+from gpuscan.execution import record_beside
 from gpuscan.memory import ALIGNMENT
 from gpuscan.transfer import padded
 

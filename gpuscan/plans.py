@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +10,10 @@ import numpy as np
 
 from gpuscan.arrays import Array
 from gpuscan.attempts import plan_for, retry
+from gpuscan.bind_groups import Binding
 from gpuscan.deferred import fits_whole, may_wait_in_vain, parts, settle
 from gpuscan.errors import GpuscanError, StrategyError
-from gpuscan.execution import Binding, Length, record
+from gpuscan.execution import Length, record
 from gpuscan.faults import guarded
 from gpuscan.marking import mark
 from gpuscan.memory import ALIGNMENT
@@ -63,7 +63,7 @@ class Plan:
         self._work = work_of(device, self._problem)
         self._plan = plan_for(device, self._work, strategy, placement=Placement())
         self.strategy, self.reason = self._plan.strategy, self._plan.reason
-        self._plans = {(self.strategy, Placement(), False): self._plan}
+        self._plans = {(self.strategy, Placement()): self._plan}
         for stage in self._plan.stages:
             device.pipeline(stage.kernel)
 
@@ -145,14 +145,12 @@ class Plan:
         self._marks = mark(self.device, self._problem.heads)
         return {"heads": parts([self._marks])[0]}
 
-    def _planned(self, strategy: str, placement: Placement, *, dynamic: bool = False) -> ScanPlan:
-        key = (strategy, placement, dynamic)
+    def _planned(self, strategy: str, placement: Placement) -> ScanPlan:
+        key = (strategy, placement)
         if key not in self._plans:
-            plan = plan_scan(self._work, self.device.capabilities, strategy, self.reason, placement=placement)
-            if dynamic:  # the parameters lie in a buffer that a stage before has written
-                stages = [replace(stage, kernel=replace(stage.kernel, immediates=False)) for stage in plan.stages]
-                plan = replace(plan, stages=tuple(stages))
-            self._plans[key] = plan
+            self._plans[key] = plan_scan(
+                self._work, self.device.capabilities, strategy, self.reason, placement=placement
+            )
         return self._plans[key]
 
     # ----- In a program of the user's own
@@ -188,7 +186,7 @@ class Plan:
             if problem.size == 0:
                 return  # nothing to write
             strategy = self._strategy_for(placement)
-            plan = self._planned(strategy, placement, dynamic=count is not None)
+            plan = self._planned(strategy, placement)
             sides = bound[: len(sources)], bound[len(sources) :], self._seeds
             run = record(device, plan, encoder, *sides, length=count, beside=self._beside)
             if plan.posts or plan.loops:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpuscan import probe_cache
-from gpuscan.backends import has_immediates, implementation
+from gpuscan.backends import implementation
 from gpuscan.capabilities import Capabilities
 from gpuscan.probe_bench import Litmus, ProbeBench
 
@@ -32,7 +32,6 @@ _WANTED_FEATURES = (
     "shader-f16",
     "shader-f64",
     "mappable-primary-buffers",
-    "immediates",
 )
 
 _WANTED_LIMITS = (
@@ -45,7 +44,6 @@ _WANTED_LIMITS = (
     "max-compute-workgroup-size-z",
     "max-compute-workgroup-storage-size",
     "max-compute-workgroups-per-dimension",
-    "max-immediate-size",
     "max-storage-buffer-binding-size",
     "max-storage-buffers-per-shader-stage",
     "max-uniform-buffer-binding-size",
@@ -138,7 +136,6 @@ def _describe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice) -> dict[str
         "implementation": implementation(adapter),
         "features": features,
         "limits": {str(limit): int(value) for limit, value in wgpu_device.limits.items()},
-        "immediates": has_immediates(wgpu_device),
         "native_int64": "shader-int64" in features,
         "int64_atomics": "shader-int64-atomic-all-ops" in features,
         "float64": "shader-f64" in features,

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.attempts import plan_for, retry
+from gpuscan.bind_groups import Binding
 from gpuscan.direct import run_as_it_lies
 from gpuscan.elements import Element, Field, words_of
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.execution import REPORT_BYTES, Binding, record
+from gpuscan.execution import REPORT_BYTES, record
 from gpuscan.faults import guarded
 from gpuscan.kernels import TileShape, stored_element
 from gpuscan.memory import ALIGNMENT

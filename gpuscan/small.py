@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.bind_groups import Binding
 from gpuscan.device import STRATEGY_VARIABLE, Device
-from gpuscan.execution import REPORT_BYTES, Binding, record
+from gpuscan.execution import REPORT_BYTES, record
 from gpuscan.faults import guarded
 from gpuscan.memory import ALIGNMENT, size_class
 from gpuscan.operators import Operator

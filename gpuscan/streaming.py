@@ -16,8 +16,9 @@ import numpy as np
 
 from gpuscan.attempts import plan_for, retry
 from gpuscan.backends import webgpu
+from gpuscan.bind_groups import Binding
 from gpuscan.errors import GpuscanError
-from gpuscan.execution import REPORT_BYTES, Binding, Origin, Run, record
+from gpuscan.execution import REPORT_BYTES, Origin, Run, record
 from gpuscan.kernels import TileShape
 from gpuscan.memory import ALIGNMENT
 from gpuscan.planning import ScanPlan, Work

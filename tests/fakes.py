@@ -67,7 +67,6 @@ def capabilities(**changes: Any) -> Capabilities:
         "loop_iterations": 0,
         "timestamps": True,
         "timestamp_period": 1.0,
-        "immediates": True,
         "native_int64": True,
         "int64_atomics": True,
         "float64": True,

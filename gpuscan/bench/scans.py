@@ -13,8 +13,9 @@ from gpuscan.bench.inputs import Inputs
 from gpuscan.bench.measuring import Contender, Unsupported
 from gpuscan.bench.results import OURS
 from gpuscan.bench.timing import GpuTimer
+from gpuscan.bind_groups import Binding
 from gpuscan.errors import ProgressTimeoutError
-from gpuscan.execution import REPORT_BYTES, Binding, record
+from gpuscan.execution import REPORT_BYTES, record
 from gpuscan.kernels import ColumnTile, TileShape
 from gpuscan.planning import ScanPlan, Work, plan_scan
 from gpuscan.problem import Problem, pose

@@ -24,8 +24,4 @@ struct Params {
     row_offset: u32,  // elements of that row before element 0
     inner: u32,  // rows that lie side by side; 1 where they lie one after the other
 }
-{% if kernel.immediates %}
-var<immediate> params: Params;
-{% else %}
 @group(0) @binding(0) var<uniform> params: Params;
-{% endif %}

@@ -73,7 +73,7 @@ def elements() -> Iterator[tuple[Any, Any]]:
 
 
 def kernels(dawn: Device, problem: Problem, shape: TileShape, form: dict[str, Any]) -> Iterator[Kernel]:
-    """The shaders of a problem by every strategy, as for GPUs and for CPUs, with immediates and a uniform buffer."""
+    """The shaders of a problem by every strategy, as for GPUs and for CPUs."""
     work = Work(
         source=problem.source,
         element=problem.element,
@@ -83,8 +83,8 @@ def kernels(dawn: Device, problem: Problem, shape: TileShape, form: dict[str, An
         **({"rows": 1, "row_length": 5000} | form),
     )
     for strategy in IMPLEMENTED:
-        for kind, immediates in (("CPU", True), ("DiscreteGPU", False)):
-            capabilities = replace(dawn.capabilities, adapter_type=kind, immediates=immediates)
+        for kind in ("CPU", "DiscreteGPU"):
+            capabilities = replace(dawn.capabilities, adapter_type=kind)
             plan = plan_scan(work, capabilities, strategy, "", tile=shape)
             yield from (stage.kernel for stage in plan.stages)
 

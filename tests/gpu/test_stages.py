@@ -11,9 +11,10 @@ import pytest
 import wgpu
 
 from gpuscan import reference
+from gpuscan.bind_groups import Binding
 from gpuscan.device import Device
 from gpuscan.elements import words_of
-from gpuscan.execution import Binding, Run, record
+from gpuscan.execution import Run, record
 from gpuscan.kernels import STATE_HEADER_WORDS, Kernel, TileShape
 from gpuscan.planning import ScanPlan, plan_scan
 from gpuscan.problem import Problem

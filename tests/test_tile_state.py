@@ -1,0 +1,82 @@
+"""Epochs and parameters of runs: no two runs that share a buffer have one epoch, and each finds its own parameters."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuscan.tile_state import EPOCH_WORD, KINDS_KEPT, LAST_EPOCH, MOST_AHEAD, TileState
+
+STRIDE = 64
+
+
+class FakeDevice:
+    """Buffers that are made, and what was written to them."""
+
+    limits = {"min-uniform-buffer-offset-alignment": STRIDE}  # noqa: RUF012
+
+    def create_buffer(self, size: int, usage: int) -> Any:
+        return SimpleNamespace(size=size)
+
+    def create_buffer_with_data(self, data: np.ndarray[Any, Any], usage: int) -> Any:
+        return SimpleNamespace(size=data.nbytes, words=data.reshape(-1).copy())
+
+
+def plan(length: int = 1000, posts: bool = True, state_bytes: int = 100) -> Any:
+    return SimpleNamespace(length=length, tiles=3, spin_rounds=7, inner=1, posts=posts, state_bytes=state_bytes)
+
+
+@pytest.fixture
+def state() -> TileState:
+    return TileState(FakeDevice())  # type: ignore[arg-type]
+
+
+def test_a_run_finds_its_parameters(state: TileState) -> None:
+    """Whatever other runs come between."""
+    rng = np.random.default_rng(0)
+    for _ in range(3000):
+        wanted = plan(length=int(rng.integers(1, 100)))
+        begun = state.begin(wanted, (wanted.length, 5, 6))
+        words = begun.params.buffer.words[begun.offset // 4 :][:8]
+        assert words.tolist() == [wanted.length, 3, begun.epoch, 7, wanted.length, 5, 6, 1]
+        assert begun.offset % STRIDE == 0
+
+
+def test_no_two_runs_on_a_buffer_have_one_epoch(state: TileState) -> None:
+    """Also where epochs begin anew, while some that were set aside before are not used up."""
+    seen: dict[int, set[int]] = defaultdict(set)
+    buffers = []  # kept, so that no two have one id
+    rng = np.random.default_rng(1)
+    for run in range(3 * LAST_EPOCH):
+        begun = state.begin(plan(length=int(rng.integers(1, 40)), posts=run % 5 > 0), (1, 0, 0))
+        if id(begun.state) not in seen:
+            buffers.append(begun.state)
+        assert 1 <= begun.epoch <= LAST_EPOCH
+        assert begun.epoch not in seen[id(begun.state)]
+        seen[id(begun.state)].add(begun.epoch)
+    assert len(buffers) >= 6  # each end of the epochs makes a buffer of either kind
+
+
+def test_runs_of_one_kind_are_written_ahead(state: TileState) -> None:
+    """One at first, since most arrays are scanned once; many later."""
+    made = [state.begin(plan(), (1, 0, 0)).params.buffer for _ in range(1 + 16 + 2 * MOST_AHEAD)]
+    sizes = [made[i].size // STRIDE for i in (0, 1, 16, 17, 17 + MOST_AHEAD)]
+    assert sizes == [1, 16, 16, MOST_AHEAD, MOST_AHEAD]
+    assert len({id(buffer) for buffer in made}) == 4
+    epochs = made[-1].words.reshape(MOST_AHEAD, -1)[:, EPOCH_WORD]
+    assert np.array_equal(np.diff(epochs), np.ones(MOST_AHEAD - 1))
+
+
+def test_memory_is_bounded_and_given_back(state: TileState) -> None:
+    for length in range(5000):
+        state.begin(plan(length=length), (1, 0, 0))
+    assert state.nbytes <= (1 << 16) + KINDS_KEPT * STRIDE
+    grown = state.begin(plan(state_bytes=1 << 20), (1, 0, 0)).state
+    assert grown.size == 1 << 20
+    state.release()
+    assert state.nbytes == 0
+    assert state.begin(plan(), (1, 0, 0)).epoch == 1
