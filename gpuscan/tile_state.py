@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PARAMS = struct.Struct("<8I")
 EPOCH_WORD = 2
 LAST_EPOCH = 0xFFFF  # epochs are 16 bits and begin at 1: see shaders/parts/tile_state.wgsl
-MOST_AHEAD, GROWTH = 256, 16  # runs whose parameters are written at once: 1 at first, then so many times as many
+MOST_AHEAD, GROWTH = 256, 16  # runs whose parameters are written at once: 1, 16, then 256
 KINDS_KEPT = 64  # of parameters
 
 
@@ -44,10 +44,10 @@ class Begun(NamedTuple):
 
 @dataclass
 class _Ahead:
-    """Parameters of runs that differ in the epoch alone."""
+    """Places for the parameters of runs."""
 
     params: Binding
-    first: int  # the epoch of the first of them
+    first: int  # the epoch of the first of them, where they are written ahead
     count: int
     used: int = 0
 
@@ -59,8 +59,10 @@ class TileState:
     from what earlier ones left, so nothing is cleared between runs. Plain totals lie in a buffer of their own, since
     their words could look like posts.
 
-    Parameters lie in uniform buffers, written for many runs ahead, whose epochs are set aside: a dispatch picks its own
-    by a dynamic offset. On an H100 `var<immediate>` costs every dispatch 1.8 us of the GPU's time.
+    Parameters lie in uniform buffers, where a dispatch picks its own by a dynamic offset. Those of a kind of run that
+    comes again are written for many runs ahead, whose epochs are set aside; nothing is ever written twice, for commands
+    may be submitted long after they were recorded. On an H100 `var<immediate>` costs every dispatch 1.8 us of the
+    GPU's time.
     """
 
     def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
@@ -68,7 +70,8 @@ class TileState:
         self._posts: wgpu.GPUBuffer | None = None
         self._totals: wgpu.GPUBuffer | None = None
         self._epoch = 0  # the last that is in use or set aside
-        self._ahead: OrderedDict[tuple[int, ...], _Ahead] = OrderedDict()
+        self._ahead: OrderedDict[tuple[int, ...], _Ahead | None] = OrderedDict()  # None: seen once
+        self._once: _Ahead | None = None  # those of kinds that were not seen before, each written as it comes
         self._stride = max(PARAMS.size, int(wgpu_device.limits["min-uniform-buffer-offset-alignment"]))
         self._lock = threading.Lock()
 
@@ -76,19 +79,23 @@ class TileState:
     def nbytes(self) -> int:
         """Bytes that the state holds on the device."""
         with self._lock:
-            buffers = [self._posts, self._totals, *(ahead.params.buffer for ahead in self._ahead.values())]
+            written = [each.params.buffer for each in (self._once, *self._ahead.values()) if each is not None]
+            buffers = [self._posts, self._totals, *written]
             return sum(buffer.size for buffer in buffers if buffer is not None)
 
     def begin(self, plan: ScanPlan, place: tuple[int, int, int]) -> Begun:
         """The buffers and the epoch for one run of the plan; place: length, first row and offset of its rows."""
         kind = (plan.length, plan.tiles, 0, plan.spin_rounds, *place, plan.inner)
         with self._lock:
-            ahead = self._ahead.get(kind)
-            if ahead is None or ahead.used == ahead.count:
-                ahead = self._write_ahead(kind, min(GROWTH * ahead.count, MOST_AHEAD) if ahead else 1)
-            offset, epoch = ahead.used * self._stride, ahead.first + ahead.used
-            ahead.used += 1
-            return Begun(self._buffer(plan), epoch, ahead.params, offset)
+            if kind not in self._ahead:
+                params, number, epoch = self._write_once(kind)
+            else:
+                ahead = self._ahead[kind]
+                if ahead is None or ahead.used == ahead.count:
+                    ahead = self._write_ahead(kind, min(GROWTH * ahead.count, MOST_AHEAD) if ahead else GROWTH)
+                params, number, epoch = ahead.params, ahead.used, ahead.first + ahead.used
+                ahead.used += 1
+            return Begun(self._buffer(plan), epoch, params, number * self._stride)
 
     def release(self) -> None:
         """Let go of the buffers; recorded runs keep theirs until they are done."""
@@ -98,25 +105,48 @@ class TileState:
     # ----- Called with the lock held
 
     def _start_over(self) -> None:
-        self._posts = self._totals = None  # a new buffer is all zeros
+        self._posts = self._totals = self._once = None  # a new buffer is all zeros
         self._epoch = 0
         self._ahead.clear()
 
-    def _write_ahead(self, kind: tuple[int, ...], count: int) -> _Ahead:
-        """Set epochs aside for so many runs, and write their parameters."""
+    def _set_aside(self, count: int) -> int:
+        """The first of so many epochs."""
         if self._epoch + count > LAST_EPOCH:
             self._start_over()
-        first = self._epoch + 1
+        self._epoch += count
+        return self._epoch - count + 1
+
+    def _write_once(self, kind: tuple[int, ...]) -> tuple[Binding, int, int]:
+        """Write the parameters of a first run of this kind: where they are, as which of how many, with what epoch."""
+        epoch = self._set_aside(1)
+        once = self._once
+        if once is None or once.used == once.count:
+            usage = webgpu().BufferUsage.UNIFORM | webgpu().BufferUsage.COPY_DST
+            buffer = self._device.create_buffer(size=MOST_AHEAD * self._stride, usage=usage)
+            once = self._once = _Ahead(Binding(buffer, 0, PARAMS.size), 0, MOST_AHEAD)
+        number = once.used
+        once.used += 1
+        words = PARAMS.pack(*kind[:EPOCH_WORD], epoch, *kind[EPOCH_WORD + 1 :])
+        self._device.queue.write_buffer(once.params.buffer, number * self._stride, words)
+        self._keep(kind, None)
+        return once.params, number, epoch
+
+    def _write_ahead(self, kind: tuple[int, ...], count: int) -> _Ahead:
+        """Set epochs aside for so many runs, and write their parameters."""
+        first = self._set_aside(count)
         words = np.zeros((count, self._stride // 4), np.uint32)
         words[:, : len(kind)] = kind
         words[:, EPOCH_WORD] = np.arange(first, first + count)
         buffer = self._device.create_buffer_with_data(data=words, usage=webgpu().BufferUsage.UNIFORM)
-        self._epoch += count
-        ahead = self._ahead[kind] = _Ahead(Binding(buffer, 0, PARAMS.size), first, count)
+        ahead = _Ahead(Binding(buffer, 0, PARAMS.size), first, count)
+        self._keep(kind, ahead)
+        return ahead
+
+    def _keep(self, kind: tuple[int, ...], ahead: _Ahead | None) -> None:
+        self._ahead[kind] = ahead
         self._ahead.move_to_end(kind)
         if len(self._ahead) > KINDS_KEPT:
             self._ahead.popitem(last=False)
-        return ahead
 
     def _buffer(self, plan: ScanPlan) -> wgpu.GPUBuffer:
         """The posts or the totals, as large as the plan wants them."""
