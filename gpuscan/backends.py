@@ -7,7 +7,6 @@
 
 - subgroups: wgpu-native's feature is ``subgroup`` and naga refuses the line ``enable subgroups;``; Dawn's feature is
   ``subgroups``, as WebGPU has it, and the line is needed (`Capabilities.enable_subgroups`).
-- ``var<immediate>``: a feature of wgpu-native's; part of WGSL in Dawn, where the limit is above zero.
 - 64-bit integers and floats: features of wgpu-native's; Dawn has none.
 - timestamps: wgpu-native gives the GPU's ticks, Dawn nanoseconds.
 - barriers in control flow that is not uniform: naga lets them pass, Tint refuses the shader.

@@ -67,7 +67,8 @@ class BindGroups:
                     self._forget(next(iter(self._kept)))
             else:
                 self._kept.move_to_end(key)
-            return found[0]
+        self._tidy()
+        return found[0]
 
     def _watch(self, buffer: wgpu.GPUBuffer) -> set[tuple[Any, ...]]:
         """The keys of the groups that the buffer is in; when it dies they go."""
@@ -90,9 +91,13 @@ class BindGroups:
             del self._keys[buffer]
 
     def drop(self, buffer: int) -> None:
-        """The buffer of this id has died: now, or where this thread or another is at work here, at its next call."""
+        """The buffer of this id has died. Whoever is at work here, this thread or another, collects it then."""
         self._dropped.append(buffer)
-        if self._lock.acquire(blocking=False):
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Collect what has died while nobody could; called without the lock."""
+        while self._dropped and self._lock.acquire(blocking=False):
             try:
                 self._collect()
             finally:
@@ -109,6 +114,7 @@ class BindGroups:
         with self._lock:
             for key in list(self._kept):
                 self._forget(key)
+        self._tidy()
 
 
 def _drop(groups: weakref.ref[BindGroups], buffer: int) -> None:

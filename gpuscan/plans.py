@@ -61,16 +61,26 @@ class Plan:
                 "at most. Use trailing axes of the element for fields of one dtype, or gpuscan.scan, which packs them"
             )
         self._work = work_of(device, self._problem)
-        self._plan = plan_for(device, self._work, strategy, placement=Placement())
-        self.strategy, self.reason = self._plan.strategy, self._plan.reason
-        self._plans = {(self.strategy, Placement()): self._plan}
+        self._make()
         for stage in self._plan.stages:
             device.pipeline(stage.kernel)
+
+    def _make(self) -> None:
+        """Plan by what is known of the device now."""
+        self._capabilities = self.device.capabilities
+        self._plan = plan_for(self.device, self._work, self._asked, placement=Placement())
+        self.strategy, self.reason = self._plan.strategy, self._plan.reason
+        self._plans = {(self.strategy, Placement()): self._plan}
+
+    def _keep_up(self) -> None:
+        """Plan anew where the device has come to distrust something since."""
+        if self.device.capabilities is not self._capabilities:
+            self._make()
 
     def __repr__(self) -> str:
         return f"gpuscan.Plan({self._op!r}, {self.dtype} {self.shape}, {self.strategy} on {self.device!r})"
 
-    @cached_property
+    @property
     def wgsl(self) -> dict[str, str]:
         return {stage.name: render_kernel(stage.kernel) for stage in self._plan.stages}
 
@@ -111,8 +121,9 @@ class Plan:
 
     def _run(self, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> Array:
         device = self.device
-        plan, again = self._plan, False
         with guarded(device), device.lock:
+            self._keep_up()
+            plan, again = self._plan, False
             owner = device.allocate(nbytes)
             result = Array(device, owner.buffer, shape, dtype, 0, owner)
             while True:
@@ -128,7 +139,8 @@ class Plan:
                     return scan(array, self._op, device=device, strategy=self._asked, **self._options)  # type: ignore[no-any-return]
                 retry(device, outcome, plan.strategy, self._asked)
                 again = True
-                plan = self._planned(device.strategy(self._asked)[0], Placement())
+                self._keep_up()
+                plan = self._plan
 
     @cached_property
     def _seeds(self) -> Binding | None:
@@ -179,6 +191,7 @@ class Plan:
         """
         device, problem = self.device, self._problem
         with guarded(device), device.lock:
+            self._keep_up()
             sources = self._places("src", src, problem.source.fields)
             destinations = self._places("dst", dst, problem.destination.fields)
             count = None if length is None else self._length(length)

@@ -1,6 +1,6 @@
 """The capability probe: what an adapter has, and what it does when tried out.
 
-Features and limits are read from the device. What WebGPU does not tell is measured with four small shaders
+Features and limits are read from the device. What WebGPU does not tell is measured with small shaders
 (`shaders/probe_*.wgsl`), all of them bounded: the real subgroup sizes and the order of lanes, the speed of polling,
 and litmus tests of forward progress, which decide the strategies that are safe here.
 """
@@ -172,7 +172,7 @@ def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str
     chain = _bound(litmus.chain_seconds * iterations_per_second)
     words = bench.run({"chain": chain, "later": _bound(litmus.later_seconds * iterations_per_second)}).words
     by_number = described["adapter_type"] != "CPU"  # whose threads start workgroups as they please
-    waited_by_number = bench.run({"order": chain}).words["waited_by_number"] if by_number else 0
+    found_by_number = bench.run({"order": chain}).words["found_by_number"] if by_number else 0
 
     sizes = tuple(1 << bit for bit in range(32) if words["subgroup_sizes"] >> bit & 1)
     in_order = bool(sizes) and words["lanes_out_of_order"] == 0
@@ -184,7 +184,7 @@ def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str
         "progress_later": words["started_while_spinning"] == litmus.workgroups,
         "started_while_spinning": words["started_while_spinning"],
         "litmus_workgroups": litmus.workgroups,
-        "starts_in_order": by_number and waited_by_number == 0,
+        "starts_in_order": found_by_number == litmus.workgroups,
         "spins_per_second": rate,
         "loop_iterations": polls if polls < math.prod(_SPIN_BOUND) else 0,
         "timestamps": timestamps,

@@ -25,6 +25,7 @@ _RESULTS = (
     "lanes_out_of_order",
     "never",
     "waited_by_number",
+    "found_by_number",
 )
 _RESULT_BYTES = 4 * len(_RESULTS)
 _TICK_BYTES = 16  # of two timestamps
@@ -36,7 +37,7 @@ class Litmus:
 
     workgroups: int
     workgroup_size: int
-    chain_seconds: float  # how long a ticket waits for the one before it; only a failing chain takes it
+    chain_seconds: float  # how long a workgroup waits for the one before it; only a failing chain takes it
     later_seconds: float  # how long the first workgroup waits for the later ones to start
     extra_polls: int  # further polls in each iteration of a wait
 

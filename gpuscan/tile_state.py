@@ -78,10 +78,9 @@ class TileState:
     @property
     def nbytes(self) -> int:
         """Bytes that the state holds on the device."""
-        with self._lock:
-            written = [each.params.buffer for each in (self._once, *self._ahead.values()) if each is not None]
-            buffers = [self._posts, self._totals, *written]
-            return sum(buffer.size for buffer in buffers if buffer is not None)
+        # Without the lock: a signal handler may ask while its thread is at work here.
+        written = [each.params.buffer for each in (self._once, *list(self._ahead.values())) if each is not None]
+        return sum(buffer.size for buffer in (self._posts, self._totals, *written) if buffer is not None)
 
     def begin(self, plan: ScanPlan, place: tuple[int, int, int]) -> Begun:
         """The buffers and the epoch for one run of the plan; place: length, first row and offset of its rows."""
@@ -91,6 +90,7 @@ class TileState:
                 params, number, epoch = self._write_once(kind)
             else:
                 ahead = self._ahead[kind]
+                self._ahead.move_to_end(kind)
                 if ahead is None or ahead.used == ahead.count:
                     ahead = self._write_ahead(kind, min(GROWTH * ahead.count, MOST_AHEAD) if ahead else GROWTH)
                 params, number, epoch = ahead.params, ahead.used, ahead.first + ahead.used
@@ -144,7 +144,6 @@ class TileState:
 
     def _keep(self, kind: tuple[int, ...], ahead: _Ahead | None) -> None:
         self._ahead[kind] = ahead
-        self._ahead.move_to_end(kind)
         if len(self._ahead) > KINDS_KEPT:
             self._ahead.popitem(last=False)
 

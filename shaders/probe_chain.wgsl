@@ -46,6 +46,11 @@ fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id
         if (posted < POSTED) {
             atomicAdd(&results.{{ in_vain }}, 1u);
         }
+{% if by_number is defined %}
+        if (posted == POSTED) {
+            atomicAdd(&results.found_by_number, 1u);
+        }
+{% endif %}
         var late = select(0u, LATE_POLLS, ticket % LATE_EVERY == LATE_EVERY / 2u);
         for (; late > 0u && atomicLoad(&results.never) == 0u; late--) {}
     }

@@ -9,6 +9,7 @@ struct ProbeResults {
     lanes_out_of_order: atomic<u32>,      // probe_subgroups: invocations whose lane is not where its index says
     never: atomic<u32>,                   // nobody writes it: what a wait that cannot end polls
     waited_by_number: atomic<u32>,        // probe_order: workgroups that did not see the post of the number before
+    found_by_number: atomic<u32>,         // probe_order: workgroups that did
     posts: array<atomic<u32>, {{ workgroups }}>,  // probe_chain, probe_order: one word a ticket
 }
 

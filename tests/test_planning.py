@@ -170,6 +170,32 @@ def test_subgroups_can_be_left_out() -> None:
     assert not plan.stages[0].kernel.subgroups
 
 
+def test_tiles_go_by_number_where_workgroups_start_in_order() -> None:
+    """Hostile schedulers that are played by tickets want these; elsewhere nobody promises the order."""
+    for strategy in ("lookahead", "lookback", "fallback"):
+        ordered, delayed = (
+            plan_scan(work(row_length=2**24), capabilities(), strategy, "", scheduler=s) for s in ("", "random")
+        )
+        assert ordered.stages[0].kernel.in_order
+        assert delayed.stages[0].kernel.in_order
+        assert "atomicAdd" not in render_kernel(ordered.stages[0].kernel)
+        for adapter, scheduler in (
+            (capabilities(vendor="AMD"), ""),
+            (capabilities(starts_in_order=False), ""),
+            (capabilities(), "serial"),
+            (capabilities(), "bursts"),
+        ):
+            by_ticket = plan_scan(work(row_length=2**24), adapter, strategy, "", scheduler=scheduler)
+            assert "atomicAdd(&state.ticket" in render_kernel(by_ticket.stages[0].kernel)
+
+
+def test_a_folded_fallback_looks_for_who_folds() -> None:
+    """Every second poll does, so one poll alone would never find that nobody folds."""
+    kernel = plan_scan(work(row_length=2**26), capabilities(), "fallback", "").stages[0].kernel
+    assert kernel.many
+    assert kernel.spins_per_round % 2 == 0
+
+
 def test_a_shape_that_is_passed_is_taken() -> None:
     tile = TileShape(64, 32, 3, 2)
     plan = plan_scan(work(row_length=10_000), capabilities(), "fallback", "", tile=tile)

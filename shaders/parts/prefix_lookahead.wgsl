@@ -1,5 +1,5 @@
-{#- The prefix by look-ahead: the workgroup of ticket 0 scans no tile, but folds all aggregates as they come; the
-    workgroup of ticket t + 1 scans tile t, and waits on one post.
+{#- The prefix by look-ahead: the workgroup of ticket or number 0 scans no tile, but folds all aggregates as they come;
+    that of t + 1 scans tile t, and waits on one post.
     Rests on: workgroups that have not started yet do start while an earlier one spins. -#}
 {% include "parts/fold_ahead.wgsl" %}
 {% include "parts/look.wgsl" %}

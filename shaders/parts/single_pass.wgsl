@@ -1,4 +1,4 @@
-{#- What lookback and fallback share: tickets, the look-back, and its outcome for the whole workgroup. -#}
+{#- What lookback and fallback share: who has which tile, the look-back, and its outcome for the whole workgroup. -#}
 {% from "parts/by_lanes.wgsl" import by_lanes with context %}
 {% if kernel.folds %}
 {% include "parts/look_back_by_fold.wgsl" %}

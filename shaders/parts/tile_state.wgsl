@@ -106,7 +106,8 @@ fn given_up() -> bool {
 {% endif %}
 
 {% if kernel.in_order %}
-// Workgroups start in the order of their numbers here, so a tile waits only on tiles that already run.
+// Workgroups were seen to start in the order of their numbers, so a tile waits on tiles that already run; fallback does
+// not rest on it.
 fn ticket_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
     return (workgroup.z * grid.y + workgroup.y) * grid.x + workgroup.x;
 }

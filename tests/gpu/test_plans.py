@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,26 @@ class Desk:
 def desk(device: Device) -> Desk:
     """The caller's side of every adapter in turn."""
     return Desk(device)
+
+
+def test_a_plan_keeps_up_with_what_the_device_has_learnt(own_device: Device) -> None:
+    """A strategy that gave up elsewhere is not tried again, and the order of workgroups not built on."""
+    device = own_device
+    device.capabilities = replace(
+        device.capabilities, vendor="NVIDIA", adapter_type="DiscreteGPU", starts_in_order=True
+    )
+    x = device.asarray(np.ones(100_000, np.uint32))
+    plan = device.plan(x.shape, x.dtype, strategy="fallback")
+    assert "atomicAdd" not in plan.wgsl["scan"]
+    np.testing.assert_array_equal(plan(x).numpy(), np.arange(1, 100_001))
+    device.distrust("lookahead")
+    np.testing.assert_array_equal(plan(x).numpy(), np.arange(1, 100_001))
+    assert "atomicAdd(&state.ticket" in plan.wgsl["scan"]
+    device.capabilities = replace(device.capabilities, distrusted=())
+    automatic = device.plan(x.shape, x.dtype)
+    device.distrust(automatic.strategy)
+    np.testing.assert_array_equal(automatic(x).numpy(), np.arange(1, 100_001))
+    assert automatic.strategy == device.strategy("auto")[0]
 
 
 def test_a_plan_runs_on_arrays_of_both_kinds(device: Device) -> None:
