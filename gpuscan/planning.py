@@ -260,33 +260,8 @@ def plan_scan(
     limit = capabilities.limits["max-compute-workgroups-per-dimension"]
     if isinstance(tile, ColumnTile):
         tiles, dispatches = column_stages(kernel, tile, work)
-        return ScanPlan(
-            strategy=strategy,
-            reason=reason,
-            tile=tile,
-            length=length,
-            tiles=tiles,
-            row_length=work.row_length,
-            stages=tuple(Stage(each.stage, each, grid_of(count, limit)) for each, count in dispatches),
-            spin_rounds=spin_rounds,
-            inner=work.inner,
-        )
-    tiles = max(1, -(-length // tile.tile_size))
-    if tile.per_row:
-        tiles = length // work.row_length * -(-work.row_length // tile.tile_size)
-    if strategy in ("lookback", "fallback") and not (tile.per_row or alone):
-        kernel = replace(kernel, many=tiles >= MANY_TILES and not kernel.software if many is None else many)
-        if kernel.many and strategy == "fallback" and not kernel.software:
-            kernel = replace(kernel, spins_per_round=FOLDED_FALLBACK_SPINS)
-    grid = grid_of(tiles, limit)
-    stages = [Stage("scan", kernel, grid_of(tiles + 1, limit) if kernel.strategy == "lookahead" else grid)]
-    if kernel.strategy == "three_dispatch":
-        if not tile.per_row:
-            totals = replace(kernel, stage="scan_totals", exclusive=False, initial=False)
-            stages.insert(0, Stage("scan_totals", totals, (1, 1, 1)))
-        stages.insert(0, Stage("reduce", replace(kernel, stage="reduce", exclusive=False), grid))
-    elif work.carry_out:
-        stages.append(Stage("carry", replace(kernel, stage="carry", exclusive=False, initial=False), (1, 1, 1)))
+    else:
+        tiles, dispatches = tile_stages(kernel, tile, work, length, many)
     return ScanPlan(
         strategy=strategy,
         reason=reason,
@@ -294,9 +269,31 @@ def plan_scan(
         length=length,
         tiles=tiles,
         row_length=work.row_length,
-        stages=tuple(stages),
+        stages=tuple(Stage(each.stage, each, grid_of(count, limit)) for each, count in dispatches),
         spin_rounds=spin_rounds,
+        inner=work.inner,
     )
+
+
+def tile_stages(
+    kernel: Kernel, tile: TileShape, work: Work, length: int, many: bool | None
+) -> tuple[int, list[tuple[Kernel, int]]]:
+    """The number of tiles, and the dispatches with their workgroups; `many` as in `plan_scan`."""
+    tiles = max(1, -(-length // tile.tile_size))
+    if tile.per_row:
+        tiles = length // work.row_length * -(-work.row_length // tile.tile_size)
+    if kernel.strategy in ("lookback", "fallback") and not tile.per_row:
+        kernel = replace(kernel, many=tiles >= MANY_TILES and not kernel.software if many is None else many)
+        if kernel.many and kernel.strategy == "fallback" and not kernel.software:
+            kernel = replace(kernel, spins_per_round=FOLDED_FALLBACK_SPINS)
+    dispatches = [(kernel, tiles + 1 if kernel.strategy == "lookahead" else tiles)]
+    if kernel.strategy == "three_dispatch":
+        if not tile.per_row:
+            dispatches.insert(0, (replace(kernel, stage="scan_totals", exclusive=False, initial=False), 1))
+        dispatches.insert(0, (replace(kernel, stage="reduce", exclusive=False), tiles))
+    elif work.carry_out:
+        dispatches.append((replace(kernel, stage="carry", exclusive=False, initial=False), 1))
+    return tiles, dispatches
 
 
 def spin_bounds(strategy: str, capabilities: Capabilities) -> tuple[int, int, int]:
