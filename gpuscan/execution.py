@@ -12,7 +12,7 @@ from gpuscan.bind_groups import Binding
 from gpuscan.errors import OperatorError
 from gpuscan.kernels import STATE_HEADER_WORDS, STATUS_WORD, TURNS_WORD, WIDTH_WORD
 from gpuscan.planning import grid_of
-from gpuscan.tile_state import PARAMS
+from gpuscan.tile_state import PARAMS, parameters
 
 if TYPE_CHECKING:
     import wgpu
@@ -122,9 +122,7 @@ def record(
     place = (origin.row_length, origin.first_row, origin.row_offset) if origin else (plan.row_length, 0, 0)
     state, epoch, params, offset = device.tile_state.begin(plan, place)
     if length is not None:
-        params = record_length(
-            device, plan, encoder, length, (plan.length, plan.tiles, epoch, plan.spin_rounds, *place)
-        )
+        params = record_length(device, plan, encoder, length, parameters(plan, place, epoch))
         offset = 0
     parts: dict[str, Sequence[Binding | None]] = {
         "source": sources,
@@ -223,7 +221,7 @@ def record_length(
     usage = webgpu().BufferUsage
     alignment = device.capabilities.limits["min-storage-buffer-offset-alignment"]
     start = length.offset // alignment * alignment
-    words = [*params, plan.inner, (length.offset - start) // 4, *[0] * 7]
+    words = [*params, (length.offset - start) // 4, *[0] * 7]
     call = device.wgpu_device.create_buffer_with_data(
         data=CALL.pack(*words), usage=usage.STORAGE | usage.UNIFORM | usage.INDIRECT
     )

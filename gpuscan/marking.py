@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.arrays import Array
-from gpuscan.bind_groups import Binding
 from gpuscan.elements import scalar_of
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.execution import record_beside
-from gpuscan.memory import ALIGNMENT
 from gpuscan.transfer import padded
 
 if TYPE_CHECKING:
@@ -34,14 +32,14 @@ def mark(device: Device, heads: Heads) -> Array:
     given = heads.keys if heads.offsets is None else heads.offsets.astype(np.uint32)
     if max(given.nbytes, 4 * words) > limit:
         return device.asarray(heads.words(0, heads.length))
-    from gpuscan.deferred import bindable
+    from gpuscan.deferred import bindable, parts
 
     source = bindable(device.asarray(given))
     marks = device.empty(words, np.uint32)
     by_keys = heads.offsets is None
     count = words if by_keys else len(given) - 1
     row = device.uniform(np.array([heads.length, count, heads.reverse, 0], np.uint32).tobytes())
-    parts = [row, *(Binding(a.buffer, a.offset, padded(a.nbytes, ALIGNMENT)) for a in (source, marks))]
+    bound = [row, *parts([source, marks])]
     encoder = device.wgpu_device.create_command_encoder()
     kind = {"scalar": scalar_of(source.dtype)} if by_keys else {}
     if not by_keys:
@@ -49,7 +47,7 @@ def mark(device: Device, heads: Heads) -> Array:
     name = "mark_keys.wgsl" if by_keys else "mark_segments.wgsl"
     invocations = -(-heads.length // KEYS) if by_keys else count
     workgroups = max(1, -(-invocations // WORKGROUP_SIZE))
-    record_beside(device, encoder, name, parts, workgroups, heads.length, workgroup_size=WORKGROUP_SIZE, **kind)
+    record_beside(device, encoder, name, bound, workgroups, heads.length, workgroup_size=WORKGROUP_SIZE, **kind)
     device.wgpu_device.queue.submit([encoder.finish()])
     return marks
 

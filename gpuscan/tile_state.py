@@ -26,6 +26,11 @@ MOST_AHEAD, GROWTH = 256, 16  # runs whose parameters are written at once: 1, 16
 KINDS_KEPT = 64  # of parameters
 
 
+def parameters(plan: ScanPlan, place: tuple[int, int, int], epoch: int) -> tuple[int, ...]:
+    """The numbers that `PARAMS` packs; place: length, first row and offset of the rows."""
+    return (plan.length, plan.tiles, epoch, plan.spin_rounds, *place, plan.inner)
+
+
 class Begun(NamedTuple):
     """What one run is given.
 
@@ -83,8 +88,8 @@ class TileState:
         return sum(buffer.size for buffer in (self._posts, self._totals, *written) if buffer is not None)
 
     def begin(self, plan: ScanPlan, place: tuple[int, int, int]) -> Begun:
-        """The buffers and the epoch for one run of the plan; place: length, first row and offset of its rows."""
-        kind = (plan.length, plan.tiles, 0, plan.spin_rounds, *place, plan.inner)
+        """The buffers and the epoch for one run of the plan; `place` as in `parameters`."""
+        kind = parameters(plan, place, epoch=0)
         with self._lock:
             if kind not in self._ahead:
                 params, number, epoch = self._write_once(kind)

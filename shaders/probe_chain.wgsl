@@ -1,4 +1,5 @@
-{% if by_number is not defined %}
+{% set by_number = by_number is defined %}
+{% if not by_number %}
 // Litmus 1, a chain of tickets: do workgroups that have started go on making progress while others spin?
 //
 // In:  results, zeroed; more workgroups than can run at once.
@@ -11,19 +12,19 @@
 // forward progress it follows Sorensen et al., "Portable Inter-workgroup Barrier Synchronisation for GPUs" (OOPSLA
 // 2016): the occupancy-bound model promises just this, that a workgroup which has once run is not starved for ever.
 {% include "probe_results.wgsl" %}
-{% set in_vain = "waited_in_vain" if by_number is not defined else "waited_by_number" %}
+{% set in_vain = "waited_by_number" if by_number else "waited_in_vain" %}
 
 // Now and then a workgroup is late with its post, so that the next ones have something to wait for.
 const LATE_EVERY: u32 = 64u;
 const LATE_POLLS: u32 = 128u;
-const POSTED: u32 = {{ 2 if by_number is defined else 1 }}u;
+const POSTED: u32 = {{ 2 if by_number else 1 }}u;
 
 var<workgroup> ticket: u32;
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) workgroup: vec3<u32>) {
     if (local_index == 0u) {
-{% if by_number is defined %}
+{% if by_number %}
         ticket = workgroup.x;
 {% else %}
         // Tickets, not workgroup ids: whoever holds an earlier ticket has started.
@@ -45,12 +46,11 @@ fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id
         // Leaving the loop is not success, having seen the post is.
         if (posted < POSTED) {
             atomicAdd(&results.{{ in_vain }}, 1u);
-        }
-{% if by_number is defined %}
-        if (posted == POSTED) {
+{% if by_number %}
+        } else {
             atomicAdd(&results.found_by_number, 1u);
-        }
 {% endif %}
+        }
         var late = select(0u, LATE_POLLS, ticket % LATE_EVERY == LATE_EVERY / 2u);
         for (; late > 0u && atomicLoad(&results.never) == 0u; late--) {}
     }

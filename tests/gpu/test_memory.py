@@ -21,12 +21,6 @@ from gpuscan.tile_state import GROWTH
 CALLS = 10_000
 
 
-@pytest.fixture
-def own_device(adapter: wgpu.GPUAdapter) -> Device:
-    """A device whose pool nobody else has used."""
-    return Device(adapter)
-
-
 def resident() -> int:
     """Bytes of this process in memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
