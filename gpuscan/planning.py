@@ -261,7 +261,7 @@ def plan_scan(
     if isinstance(tile, ColumnTile):
         tiles, dispatches = column_stages(kernel, tile, work)
     else:
-        tiles, dispatches = tile_stages(kernel, tile, work, length, many)
+        tiles, dispatches = tile_stages(kernel, tile, work, length, capabilities, many)
     return ScanPlan(
         strategy=strategy,
         reason=reason,
@@ -276,14 +276,15 @@ def plan_scan(
 
 
 def tile_stages(
-    kernel: Kernel, tile: TileShape, work: Work, length: int, many: bool | None
+    kernel: Kernel, tile: TileShape, work: Work, length: int, capabilities: Capabilities, many: bool | None
 ) -> tuple[int, list[tuple[Kernel, int]]]:
     """The number of tiles, and the dispatches with their workgroups; `many` as in `plan_scan`."""
     tiles = max(1, -(-length // tile.tile_size))
     if tile.per_row:
         tiles = length // work.row_length * -(-work.row_length // tile.tile_size)
     if kernel.strategy in ("lookback", "fallback") and not tile.per_row:
-        kernel = replace(kernel, many=tiles >= MANY_TILES and not kernel.software if many is None else many)
+        may_fold = not kernel.software and not capabilities.loop_iterations  # a fold is a loop over all tiles
+        kernel = replace(kernel, many=tiles >= MANY_TILES and may_fold if many is None else many)
         if kernel.many and kernel.strategy == "fallback" and not kernel.software:
             kernel = replace(kernel, spins_per_round=FOLDED_FALLBACK_SPINS)
     dispatches = [(kernel, tiles + 1 if kernel.strategy == "lookahead" else tiles)]

@@ -17,7 +17,7 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Chunk) -> Prefix {
         }
         storageBarrier();
     }
-    if (late != NO_TILE && invocation == 0u) {  // the loop was left by force
+    if (late != NO_TILE) {  // the loop was left by force, if only for some invocations
         report_timeout();
     }
     return Prefix(late == NO_TILE, tile >= chains_of_columns(), {{ kernel.from_shared("shared_prefix[invocation % COLUMNS]", "chunk_from_shared") }});

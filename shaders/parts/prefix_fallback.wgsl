@@ -36,7 +36,7 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
         }
         storageBarrier();
     }
-    if (late != NO_TILE && invocation == 0u) {  // the loop was left by force
+    if (late != NO_TILE) {  // the loop was left by force, if only for some invocations
         report_timeout();
     }
     return prefix_found(tile, late == NO_TILE);

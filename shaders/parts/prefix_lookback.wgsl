@@ -6,7 +6,7 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
         post_aggregate(tile, aggregate);
     }
     let learned = share_look_back(invocation, tile, aggregate) == NO_TILE;
-    if (!learned && invocation == 0u) {
+    if (!learned) {  // of any invocation: a driver may leave a loop by force for some of them
         report_timeout();
     }
     return prefix_found(tile, learned);
