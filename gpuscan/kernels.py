@@ -333,6 +333,11 @@ class Kernel:
         return self.stage == "reduce" or (self.strategy == "fallback" and not self.helps)
 
     @property
+    def from_the_end(self) -> bool:
+        """Whether the last tiles are scanned first: a GPU's cache still holds what the dispatch before read last."""
+        return self.stage == "scan" and self.strategy == "three_dispatch" and not self.software
+
+    @property
     def blocks_at_once(self) -> int:
         """Blocks of totals that scan_totals scans side by side, one to a subgroup."""
         return self.tile.subgroups_per_workgroup if self.block_in_subgroup else 1

@@ -37,9 +37,11 @@ fn main(@builtin(local_invocation_index) invocation: u32) {
     var carry = read_total(0u);
     var known = false;
 {% endif %}
+    var coming = read_total(group * BLOCK + lane);
     for (var first = 0u; first < blocks; first += GROUPS) {
         let tile = (first + group) * BLOCK + lane;
-        let sums = scan_block(lane, read_total(tile));
+        let sums = scan_block(lane, coming);
+        coming = read_total(tile + GROUPS * BLOCK);  // under way while this turn is folded
         if (lane == BLOCK - 1u) {
             block_totals[group] = {{ kernel.to_shared("sums") }};
         }

@@ -98,14 +98,14 @@ fn reduce_tile(tile: u32, invocation: u32) -> Item {
     let first = first_of(tile, invocation);
 {% if kernel.subgroups %}
     let lane = invocation % SUBGROUP_SIZE;
-    var carry = item_at(scan_lanes(lane, scan_chunk(load_chunk(first))[CHUNK - 1u]), SUBGROUP_SIZE - 1u);
-{% if kernel.tile.steps > 1 %}
-    for (var step = 1u; step < STEPS; step++) {
-        let local = scan_chunk(load_chunk(first + step * SUBGROUP_SIZE * CHUNK));
-        carry = join(carry, item_at(scan_lanes(lane, local[CHUNK - 1u]), SUBGROUP_SIZE - 1u));
-    }
-{% endif %}
-    return scan_subgroups(invocation, carry).aggregate;
+{% for step in range(kernel.tile.steps) %}
+    let loaded{{ step }} = load_chunk(first{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %});
+{% endfor %}
+{% for step in range(kernel.tile.steps) %}
+    let total{{ step }} = item_at(scan_lanes(lane, scan_chunk(loaded{{ step }})[CHUNK - 1u]), SUBGROUP_SIZE - 1u);
+    let carry{{ step }} = {{ "join(carry" ~ (step - 1) ~ ", total" ~ step ~ ")" if step else "total0" }};
+{% endfor %}
+    return scan_subgroups(invocation, carry{{ kernel.tile.steps - 1 }}).aggregate;
 {% else %}
     _ = scan_invocations(invocation, scan_chunk(load_chunk(first))[CHUNK - 1u]);
     let aggregate = {{ kernel.from_shared("scratch[WORKGROUP_SIZE - 1u]") }};
