@@ -17,7 +17,7 @@ const GLANCE = 64u;  // looks in vain until it asks whether the run was given up
 
 var<workgroup> shared_place: u32;  // the block that the fold begins at, then the first tile that it has not seen
 {% if kernel.strategy != "lookahead" %}
-const STRIDE = 8u;  // blocks from one hint to the next
+const STRIDE = 2u;  // blocks from one hint to the next
 var<workgroup> shared_seed: {{ kernel.shared_item }};
 
 // Where another fold may begin. All lanes store the same, so that none of them takes a path of its own.

@@ -9,7 +9,7 @@
 {% include "parts/look.wgsl" %}
 {% from "parts/peek.wgsl" import peek with context %}
 // ----- Look-back
-const REST = {{ 0 if kernel.software else 16 }}u;  // looks in vain for tiles after its own, and who folds leaves
+const REST = {{ 0 if kernel.software else 8 }}u;  // looks in vain for tiles after its own, and who folds leaves
 {% if kernel.strategy == "fallback" %}
 const LOOKS = {{ 8 if kernel.software else 32 }}u;  // in vain for tiles before its own, and who folds helps
 const IMPATIENT = 8u;  // waits in vain, after which one does what another has begun
