@@ -48,6 +48,18 @@ def load_lines(kernel: Kernel, first: str, previous: str = "") -> list[str]:
     return lines
 
 
+def word_lines(kernel: Kernel, first: str) -> list[str]:
+    """Statements that return the only field's chunk as it lies in storage, for `load_lines` to make elements of.
+
+    Args:
+        kernel: the shader that is written.
+        first: the place of the chunk's first element in storage.
+    """
+    (array,), (field,) = kernel.sources, kernel.source.fields
+    words = [_word(array, f"at + {i}u") for i in range(chunk_words(kernel, field))]
+    return [f"let at = {_at(kernel, field, first)};", f"return Loaded({', '.join(words)});"]
+
+
 def next_lines(kernel: Kernel, first: str) -> list[str]:
     """Statements that load what is held of the elements one after the chunk's, as ``next0``, ``next1``, ….
 
@@ -161,15 +173,21 @@ def result_lines(kernel: Kernel, at: str, result: str) -> list[str]:
 # ----- Loads
 
 
+def chunk_words(kernel: Kernel, field: Field) -> int:
+    """The words, or vectors of words, that a chunk of the field lies in."""
+    return kernel.tile.chunk * field.storage_bytes // 4 // kernel.field_width(field) + kernel.straddles(field)
+
+
 def _chunk(kernel: Kernel, array: BoundArray, field: Field, first: str, lines: list[str]) -> list[list[str]]:
     """Load a field's chunk; for each element in logical order, the expressions of its numbers."""
     width = kernel.field_width(field)
-    count = kernel.tile.chunk * field.storage_bytes // 4 // width
     straddles = kernel.straddles(field)
-    lines.append(f"let {array.name}_at = {_at(kernel, field, first)};")
+    if not kernel.keeps_storage:
+        lines.append(f"let {array.name}_at = {_at(kernel, field, first)};")
     words = []
-    for i in range(count + 1 if straddles else count):
-        lines.append(f"let {array.name}_{i} = {_word(array, f'{array.name}_at + {i}u')};")
+    for i in range(chunk_words(kernel, field)):
+        word = f"loaded[{i}]" if kernel.keeps_storage else _word(array, f"{array.name}_at + {i}u")
+        lines.append(f"let {array.name}_{i} = {word};")
         words += [f"{array.name}_{i}"] if width == 1 else [f"{array.name}_{i}.{c}" for c in "xyzw"[:width]]
     if straddles:
         lines.append(_shift_line(array.name, field))

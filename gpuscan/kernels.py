@@ -155,6 +155,8 @@ class Kernel:
         looks: posts that a lane reads at a time where it walks a column of tiles.
         many: tiles are so many that one folds for all under lookback and fallback, as under lookahead.
         in_order: workgroups start in the order of their numbers, so that these say who has which tile, not tickets.
+        rescans: chunks are scanned once for their totals, and again where they are stored; what is kept between is what
+            was loaded, since narrow numbers take up to four times the registers as soon as they are numbers.
         withhold: leave out the post of every tile of this period (0: none); a test build.
         scheduler: play a hostile one (see shaders/parts/scheduler.wgsl); "" for the adapter's own; a test build.
     """
@@ -196,6 +198,7 @@ class Kernel:
     looks: int = 4
     many: bool = False
     in_order: bool = False
+    rescans: bool = False
 
     def __hash__(self) -> int:
         return self._hash
@@ -331,6 +334,11 @@ class Kernel:
     @property
     def reduces(self) -> bool:
         return self.stage == "reduce" or (self.strategy == "fallback" and not self.helps)
+
+    @property
+    def keeps_storage(self) -> bool:
+        """Whether an invocation keeps its chunks as they lie in storage while its tile waits: see `rescans`."""
+        return self.rescans and self.stage == "scan" and self.subgroups
 
     @property
     def from_the_end(self) -> bool:
@@ -551,6 +559,14 @@ class Kernel:
 
     def load_lines(self, first: str, previous: str = "") -> list[str]:
         return chunk_access.load_lines(self, first, previous)
+
+    def word_lines(self, first: str) -> list[str]:
+        return chunk_access.word_lines(self, first)
+
+    @property
+    def chunk_words(self) -> int:
+        """Words, or vectors of words, in which the only field's chunk lies."""
+        return chunk_access.chunk_words(self, self.source.fields[0])
 
     def next_lines(self, first: str) -> list[str]:
         return chunk_access.next_lines(self, first)

@@ -324,6 +324,11 @@ class Code:
     loops: bool = False
 
     @property
+    def light(self) -> bool:
+        """Whether it is made of WGSL's own operations alone, so that it may be run twice where registers are few."""
+        return not (self.helpers or self.loops)
+
+    @property
     def key(self) -> Hashable:
         """What a cache of pipelines may tell codes apart by."""
         return self.source, self.helpers

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 GPU_WORKGROUP = 256  # invocations
 GPU_STEPS = (1, 2, 4, 6, 8, 12)  # steps that are built for; few, so that few pipelines are
 LOOKAHEAD_WORKGROUP, LOOKAHEAD_STEPS = 512, 4  # of single words, where look-ahead runs: it wants many small tiles
+LONG_STEPS, TOGETHER = 8, (128, 256)  # of 32-bit words, where their tiles are so many that all run together
 REGISTER_WORDS = 48  # of payload that one invocation keeps between load and store; measured on an H100
-WIDE_REGISTER_WORDS = 64  # of elements of 4 words and more, and of bytes
-LONG_REGISTER_WORDS = 24  # of 64-bit numbers
+WIDE_REGISTER_WORDS = 64  # of elements of 4 words and more in several arrays, and of bytes that are scanned once
+FEW_REGISTER_WORDS = 32  # of 64-bit numbers, of matrices in one array, and of what is kept as it lies in storage
 MASK_CHUNK = 16  # elements of a mask, whose bits are kept and not their sums
 MASK_STEPS = (1, 2, 4)
 MOVING_WORDS = 16 + 4  # of workgroup memory for an invocation: elements that are moved, and ranks of its chunks
@@ -25,8 +26,8 @@ LEAST_ROW = 128  # elements; rows that are shorter share tiles
 ROW_WORKGROUP = 512  # invocations, at most, of a tile that ends where a row does
 ROW_TILE = 2048, 256  # elements, at least, of tiles that end with rows: of several a row, of one; measured on an H100
 ROW_USE = 0.75  # of a tile's places, at least, must hold elements where tiles end with rows
-CPU_WORKGROUP = 64
-CPU_CHUNK_WORDS = 64
+CPU_WORKGROUP, CPU_WIDE_WORKGROUP = 64, 32  # the latter of items of 4 words and more
+CPU_CHUNK_WORDS = 64, 128  # of single words, of wider items; measured on lavapipe
 CPU_ROW_WORDS = 16, 4  # in a chunk, at least, of tiles that end with rows: of several a row, of one; measured
 
 
@@ -49,8 +50,11 @@ def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -
     held = words + (MOVING_WORDS if work.moves else 0)
     room = limits["max-compute-workgroup-storage-size"] // (4 * held) - 64
     if capabilities.adapter_type == "CPU" or not subgroup_size:
-        workgroup = CPU_WORKGROUP if capabilities.adapter_type == "CPU" else GPU_WORKGROUP
-        while chunk * 2 * words <= CPU_CHUNK_WORDS and chunk * workgroup * 2 <= work.length and not work.moves:
+        serial = CPU_WIDE_WORKGROUP if words >= 4 else CPU_WORKGROUP
+        workgroup = serial if capabilities.adapter_type == "CPU" else GPU_WORKGROUP
+        while (
+            chunk * 2 * words <= CPU_CHUNK_WORDS[words > 1] and chunk * workgroup * 2 <= work.length and not work.moves
+        ):
             chunk *= 2
         return TileShape(_power_below(min(workgroup, most, max(room, 32))), 0, 1, chunk)
     workgroup = _power_below(min(GPU_WORKGROUP, most, max(room, subgroup_size)))
@@ -60,13 +64,15 @@ def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -
         chunk * 2 * min(f.storage_bytes for f in work.source.fields) <= 16 and chunk * 2 * words <= REGISTER_WORDS // 3
     ):
         chunk *= 2
-    single = words == 1 and all(f.storage_bytes == 4 for f in work.source.fields)
-    if single and capabilities.progress_later:
+    stored = {f.storage_bytes for f in work.source.fields}
+    if capabilities.progress_later and words == 1 and (stored == {4} or (stored == {2} and work.rescans)):
         large = LOOKAHEAD_WORKGROUP * LOOKAHEAD_STEPS * chunk * TILES_WANTED <= work.length
-        most_steps, workgroup = LOOKAHEAD_STEPS, min(LOOKAHEAD_WORKGROUP, most) if large else workgroup
+        together = TOGETHER[0] <= work.length / (LOOKAHEAD_WORKGROUP * LONG_STEPS * chunk) <= TOGETHER[1]
+        most_steps = LONG_STEPS if together and stored == {4} else LOOKAHEAD_STEPS
+        workgroup = min(LOOKAHEAD_WORKGROUP, most) if large else workgroup
     steps = 1
     for candidate in MASK_STEPS if work.moves else GPU_STEPS:
-        fits = work.moves or candidate * chunk * words <= register_words(work, chunk)
+        fits = work.moves or candidate * kept_words(work, chunk) <= register_words(work, chunk)
         wanted = candidate == 1 or workgroup * candidate * chunk * TILES_WANTED <= work.length
         if fits and wanted and candidate <= most_steps:
             steps = candidate
@@ -90,7 +96,7 @@ def row_tile(work: Work, capabilities: Capabilities, subgroups: bool) -> TileSha
     if not width:
         sizes = [size for size in sizes if size <= (CPU_WORKGROUP if cpu else GPU_WORKGROUP)]
     narrowest = min(f.storage_bytes for f in (*work.source.fields, *work.destination.fields))
-    held = REGISTER_WORDS // 3 if width else CPU_CHUNK_WORDS
+    held = REGISTER_WORDS // 3 if width else CPU_CHUNK_WORDS[0]
     chunks = [least_chunk(work)]
     while chunks[-1] * 2 * words <= held and (not width or chunks[-1] * 2 * narrowest <= 16):
         chunks.append(chunks[-1] * 2)
@@ -100,7 +106,7 @@ def row_tile(work: Work, capabilities: Capabilities, subgroups: bool) -> TileSha
         for size in sizes
         for chunk in (chunks[-1:] if width else chunks)
         for steps in (GPU_STEPS if width else (1,))
-        if steps == 1 or steps * chunk * words <= register_words(work, chunk)
+        if steps == 1 or steps * kept_words(work, chunk) <= register_words(work, chunk)
     ]
     tiles = {shape: -(-length // shape.tile_size) for shape in shapes}
     shapes = [shape for shape in shapes if tiles[shape] <= shape.block]
@@ -120,10 +126,16 @@ def row_tile(work: Work, capabilities: Capabilities, subgroups: bool) -> TileSha
     return max(full, key=lambda shape: (tiles[shape] == 1, use[shape] if tiles[shape] == 1 else 0, shape.tile_size))
 
 
+def kept_words(work: Work, chunk: int) -> int:
+    """32-bit words of payload in which an invocation keeps such a chunk while its tile waits."""
+    return chunk * work.source.fields[0].storage_bytes // 4 if work.rescans else chunk * work.item_words
+
+
 def register_words(work: Work, chunk: int) -> int:
-    """32-bit words of payload that an invocation keeps of such elements."""
-    if any(f.scalar.bits == 64 and f.scalar.kind != "complex" for f in work.element.fields):
-        return LONG_REGISTER_WORDS
+    """The most 32-bit words of payload that an invocation keeps of such chunks."""
+    numbers64 = any(f.scalar.bits == 64 and f.scalar.kind != "complex" for f in work.element.fields)
+    if work.rescans or numbers64 or (chunk == 1 and work.item_words >= 4):
+        return FEW_REGISTER_WORDS
     return WIDE_REGISTER_WORDS if work.item_words >= 4 or chunk >= 16 else REGISTER_WORDS
 
 

@@ -44,26 +44,30 @@ fn main(
     idle(LOADS, tile, {{ "subgroup" if kernel.subgroups else "invocation" }}, LONGEST_DELAY);
 {% endif %}
 
+{% macro place(step) %}first{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %}{% endmacro %}
 {% set tile_scanned %}
     // 1. Load every chunk, so that all reads are under way together.
     let first = first_of({{ "loaded" if kernel.helps else "tile" }}, invocation);
 {% for step in range(kernel.tile.steps) %}
-{% set at = "first" if step == 0 else "first + " ~ step ~ "u * SUBGROUP_SIZE * CHUNK" %}
-    let loaded{{ step }} = load_chunk({{ at }});
+    let loaded{{ step }} = {{ "load" if kernel.keeps_storage else "load_chunk" }}({{ place(step) }});
 {% endfor %}
 
     // 2. Scan in registers.
 {% if kernel.subgroups %}
 {% for step in range(kernel.tile.steps) %}
-    let local{{ step }} = scan_chunk(loaded{{ step }});
+    let local{{ step }} = scan_chunk({{ "chunk_of(" ~ place(step) ~ ", loaded" ~ step ~ ")" if kernel.keeps_storage else "loaded" ~ step }});
     let lanes{{ step }} = scan_lanes(lane, local{{ step }}[CHUNK - 1u]);
 {% endfor %}
     let lead0 = item_up(lanes0, 1u);
+{% if not kernel.keeps_storage %}
     let chunk0 = join_chunk(lane > 0u, lead0, local0);
+{% endif %}
     let carry0 = item_at(lanes0, SUBGROUP_SIZE - 1u);
 {% for step in range(1, kernel.tile.steps) %}
     let lead{{ step }} = pick(lane > 0u, join(carry{{ step - 1 }}, item_up(lanes{{ step }}, 1u)), carry{{ step - 1 }});
+{% if not kernel.keeps_storage %}
     let chunk{{ step }} = join_chunk(true, lead{{ step }}, local{{ step }});
+{% endif %}
     let carry{{ step }} = join(carry{{ step - 1 }}, item_at(lanes{{ step }}, SUBGROUP_SIZE - 1u));
 {% endfor %}
     let sums = scan_subgroups(invocation, carry{{ kernel.tile.steps - 1 }});
@@ -131,7 +135,10 @@ fn main(
 {% endif %}
 {% endmacro %}
 {% for step in range(kernel.tile.steps) %}
-{% set at = "first" if step == 0 else "first + " ~ step ~ "u * SUBGROUP_SIZE * CHUNK" %}
+{% if kernel.keeps_storage %}
+    let scanned{{ step }} = scan_chunk(chunk_of({{ place(step) }}, again(loaded{{ step }})));
+    let chunk{{ step }} = join_chunk({{ "true" if step else "lane > 0u" }}, lead{{ step }}, scanned{{ step }});
+{% endif %}
 {% if kernel.exclusive %}
 {% set before = "lead" ~ step if kernel.subgroups else "lead" %}
     let shifted{{ step }} = Chunk(
@@ -148,9 +155,9 @@ fn main(
     result0[0] = lead;
 {% endif %}
 {% endif %}
-{{ store(at, "result" ~ step) -}}
+{{ store(place(step), "result" ~ step) -}}
 {% else %}
-{{ store(at, "join_chunk(known, lead, chunk" ~ step ~ ")") -}}
+{{ store(place(step), "join_chunk(known, lead, chunk" ~ step ~ ")") -}}
 {% endif %}
 {% endfor %}
 {% endif %}

@@ -151,10 +151,33 @@ def test_large_arrays_get_large_tiles_on_a_gpu() -> None:
     for adapter in (capabilities(progress_later=True), capabilities(progress_later=False)):
         tiles = [tile_shape(work(row_length=2**log), adapter) for log in (10, 16, 18, 20, 22, 25, 28)]
         sizes = [tile.tile_size for tile in tiles]
-        assert sizes == sorted(sizes)
+        assert sizes[:4] == sorted(sizes[:4])
         assert tiles[0].steps == 1
         assert sizes[-1] >= 8192
         assert (tiles[-1].subgroup_size, tiles[-1].chunk) == (32, 4)  # sixteen bytes a lane, neighbours side by side
+
+
+def test_tiles_are_longer_where_all_of_them_run_together() -> None:
+    adapter = capabilities(progress_later=True)
+    steps = {log: tile_shape(work(row_length=2**log), adapter).steps for log in (20, 21, 22, 23, 28)}
+    assert steps == {20: 4, 21: 8, 22: 8, 23: 4, 28: 4}
+
+
+def test_narrow_integers_are_kept_as_they_lie_in_storage() -> None:
+    for name, narrow in (("uint8", True), ("int16", True), ("float16", False), ("uint32", False)):
+        asked = work(name, row_length=2**25)
+        (kernel,) = (stage.kernel for stage in plan_scan(asked, capabilities(), "lookahead", "").stages)
+        assert kernel.keeps_storage == narrow
+        assert ("fn again(" in render_kernel(kernel)) == narrow
+        if narrow:
+            kept = kernel.tile.steps * kernel.tile.chunk * asked.source.fields[0].storage_bytes // 4
+            assert 16 <= kept <= 32  # words, however many the numbers would take
+    stages = plan_scan(work("uint8", row_length=2**25), capabilities(), "three_dispatch", "").stages
+    assert {stage.kernel.stage: stage.kernel.keeps_storage for stage in stages} == {
+        "reduce": False,
+        "scan_totals": False,
+        "scan": True,
+    }
 
 
 def test_software_adapters_get_long_chunks_and_no_subgroups() -> None:

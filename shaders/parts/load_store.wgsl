@@ -59,7 +59,36 @@ false
 is_head(index + {{ position }}u)
 {%- endif %}
 {% endmacro %}
+{% if kernel.keeps_storage %}
+alias Loaded = array<{{ kernel.sources[0].vector }}, {{ kernel.chunk_words }}>;  // a chunk as it lies in storage
+
+fn load(index: u32) -> Loaded {
+{% if kernel.reverse %}
+    let first = params.length - CHUNK - index;  // wraps below zero past the end, where nothing is kept
+{% else %}
+    let first = index;
+{% endif %}
+{% for line in kernel.word_lines("first") %}
+    {{ line }}
+{% endfor %}
+}
+
+// The same, but compilers cannot tell: else they would keep what they made of it before, for which registers are few.
+fn again(loaded: Loaded) -> Loaded {
+    let nothing = params.epoch >> 16u;
+    return Loaded({% for word in range(kernel.chunk_words) %}loaded[{{ word }}] ^ {{ kernel.sources[0].vector }}(nothing){{ ", " if not loop.last }}{% endfor %});
+}
+{% if kernel.reduces %}
+
 fn load_chunk(index: u32) -> Chunk {
+    return chunk_of(index, load(index));
+}
+{% endif %}
+
+fn chunk_of(index: u32, loaded: Loaded) -> Chunk {
+{% else %}
+fn load_chunk(index: u32) -> Chunk {
+{% endif %}
 {{ read_marks() }}
 {% if kernel.reverse %}
     let first = params.length - CHUNK - index;  // wraps below zero past the end, where nothing is kept
