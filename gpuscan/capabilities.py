@@ -37,6 +37,8 @@ class Capabilities:
         litmus_workgroups: workgroups in each litmus test.
         starts_in_order: litmus 3: workgroups start in the order of their numbers: whoever waits for a lower one is not
             in its way. Not tried, so False, on CPU adapters.
+        packs_halves: WGSL's packing of 16-bit floats is exact and rounds as NumPy does, so that its instructions may be
+            used. Not tried, so False, on CPU adapters.
         spins_per_second: polls of an atomic that one waiting invocation makes in a second.
         loop_iterations: iterations that an invocation gets, of all its loops together, before the driver leaves every
             loop silently (llvmpipe: 65,535); 0 where no such end was seen.
@@ -67,6 +69,7 @@ class Capabilities:
     started_while_spinning: int
     litmus_workgroups: int
     starts_in_order: bool
+    packs_halves: bool
     spins_per_second: float
     loop_iterations: int
     timestamps: bool

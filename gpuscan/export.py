@@ -49,6 +49,7 @@ ANY_BROWSER = Capabilities(
     progress_earlier=False,
     progress_later=False,
     starts_in_order=False,
+    packs_halves=False,
     started_while_spinning=0,
     litmus_workgroups=0,
     spins_per_second=1e7,

@@ -149,7 +149,7 @@ class Kernel:
             row's last); left out, all 0.
         tails: there is a value for each row that comes after its last element; else it is zero.
         width: 32-bit words that one load or store may take (4, 2 or 1).
-        native_int64, int64_atomics, dawn: what the device's shaders may use.
+        native_int64, int64_atomics, packs_halves, dawn: what the device's shaders may use.
         software: the adapter is the CPU.
         spins_per_round, pauses: polls in a round of waiting, and divisions that pass the time between two polls.
         looks: posts that a lane reads at a time where it walks a column of tiles.
@@ -189,6 +189,7 @@ class Kernel:
     width: int = 4
     native_int64: bool = False
     int64_atomics: bool = False
+    packs_halves: bool = False
     dawn: bool = False
     withhold: int = 0
     scheduler: str = ""

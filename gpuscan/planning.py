@@ -259,6 +259,7 @@ def plan_scan(
         width=min(placement.width, access_width(work, length)),
         native_int64=capabilities.native_int64,
         int64_atomics=capabilities.int64_atomics,
+        packs_halves=capabilities.packs_halves,
         dawn=capabilities.enable_subgroups,
         withhold=withhold,
         scheduler=scheduler,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gpuscan import probe_cache
 from gpuscan.backends import implementation
 from gpuscan.capabilities import Capabilities
-from gpuscan.probe_bench import Litmus, ProbeBench
+from gpuscan.probe_bench import HALVES, Litmus, ProbeBench
 
 if TYPE_CHECKING:
     import wgpu
@@ -171,8 +171,8 @@ def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str
     iterations_per_second = rate / (1 + litmus.extra_polls)
     chain = _bound(litmus.chain_seconds * iterations_per_second)
     words = bench.run({"chain": chain, "later": _bound(litmus.later_seconds * iterations_per_second)}).words
-    by_number = described["adapter_type"] != "CPU"  # whose threads start workgroups as they please
-    found_by_number = bench.run({"order": chain}).words["found_by_number"] if by_number else 0
+    if described["adapter_type"] != "CPU":  # whose threads start workgroups as they please, and which need no speed
+        words |= bench.run({"halves": (0, 0), "order": chain}).words
 
     sizes = tuple(1 << bit for bit in range(32) if words["subgroup_sizes"] >> bit & 1)
     in_order = bool(sizes) and words["lanes_out_of_order"] == 0
@@ -184,7 +184,8 @@ def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str
         "progress_later": words["started_while_spinning"] == litmus.workgroups,
         "started_while_spinning": words["started_while_spinning"],
         "litmus_workgroups": litmus.workgroups,
-        "starts_in_order": found_by_number == litmus.workgroups,
+        "starts_in_order": words["found_by_number"] == litmus.workgroups,
+        "packs_halves": words["halves_alike"] == HALVES,
         "spins_per_second": rate,
         "loop_iterations": polls if polls < math.prod(_SPIN_BOUND) else 0,
         "timestamps": timestamps,

@@ -26,8 +26,10 @@ _RESULTS = (
     "never",
     "waited_by_number",
     "found_by_number",
+    "halves_alike",
 )
 _RESULT_BYTES = 4 * len(_RESULTS)
+HALVES = 1 << 16  # 16-bit patterns
 _TICK_BYTES = 16  # of two timestamps
 
 
@@ -62,7 +64,8 @@ class ProbeBench:
             "extra_polls": litmus.extra_polls,
             "enable_subgroups": enable_subgroups,
         }
-        self._grids = {"spin": 1, "subgroups": 4} | dict.fromkeys(("chain", "order", "later"), litmus.workgroups)
+        self._grids = {"spin": 1, "subgroups": 4, "halves": -(-HALVES // litmus.workgroup_size)}
+        self._grids |= dict.fromkeys(("chain", "order", "later"), litmus.workgroups)
         self._pipelines: dict[str, wgpu.GPUComputePipeline] = {}
         usage = webgpu().BufferUsage
         self._results = wgpu_device.create_buffer(

@@ -10,6 +10,7 @@ struct ProbeResults {
     never: atomic<u32>,                   // nobody writes it: what a wait that cannot end polls
     waited_by_number: atomic<u32>,        // probe_order: workgroups that did not see the post of the number before
     found_by_number: atomic<u32>,         // probe_order: workgroups that did
+    halves_alike: atomic<u32>,            // probe_halves: patterns that WGSL's packing treats as NumPy does
     posts: array<atomic<u32>, {{ workgroups }}>,  // probe_chain, probe_order: one word a ticket
 }
 

@@ -61,6 +61,7 @@ def capabilities(**changes: Any) -> Capabilities:
         "progress_earlier": True,
         "progress_later": True,
         "starts_in_order": True,
+        "packs_halves": True,
         "started_while_spinning": 8192,
         "litmus_workgroups": 8192,
         "spins_per_second": 1.5e6,

@@ -9,6 +9,7 @@
 {% endif %}
 
 {% if kernel.float_conversions %}
+{% set conversions, packs_halves = kernel.float_conversions, kernel.packs_halves %}
 {% include "parts/small_floats.wgsl" %}
 {% endif %}
 {% if kernel.before %}

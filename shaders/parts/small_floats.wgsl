@@ -1,6 +1,19 @@
-{#- 16-bit floats by their bits, exact and rounded to nearest even: WGSL's own packing may flush or round otherwise.
-    Comes in: kernel.float_conversions, the names in use. -#}
-{% if "half_to_float" in kernel.float_conversions %}
+{#- 16-bit floats, exact and rounded to nearest even. By their bits, since WGSL's own packing may flush or round
+    otherwise, but for halves where the probe found that it does not.
+    Comes in: conversions, the names in use; packs_halves. -#}
+{% if packs_halves %}
+{% if "half_to_float" in conversions %}
+fn half_to_float(half: u32) -> f32 {
+    return unpack2x16float(half).x;
+}
+{% endif %}
+{% if "float_to_half" in conversions %}
+fn float_to_half(value: f32) -> u32 {
+    return pack2x16float(vec2<f32>(value, 0.0f));
+}
+{% endif %}
+{% else %}
+{% if "half_to_float" in conversions %}
 fn half_to_float(half: u32) -> f32 {
     let sign = (half & 0x8000u) << 16u;
     let rest = half & 0x7fffu;
@@ -9,7 +22,7 @@ fn half_to_float(half: u32) -> f32 {
     return bitcast<f32>(sign | select(normal, small, rest < 0x400u));
 }
 {% endif %}
-{% if "float_to_half" in kernel.float_conversions %}
+{% if "float_to_half" in conversions %}
 fn float_to_half(value: f32) -> u32 {
     let bits = bitcast<u32>(value);
     let sign = (bits >> 16u) & 0x8000u;
@@ -21,12 +34,13 @@ fn float_to_half(value: f32) -> u32 {
     return sign | select(finite, large, rest >= 0x477ff000u);
 }
 {% endif %}
-{% if "bfloat_to_float" in kernel.float_conversions %}
+{% endif %}
+{% if "bfloat_to_float" in conversions %}
 fn bfloat_to_float(bfloat: u32) -> f32 {
     return bitcast<f32>(bfloat << 16u);
 }
 {% endif %}
-{% if "float_to_bfloat" in kernel.float_conversions %}
+{% if "float_to_bfloat" in conversions %}
 fn float_to_bfloat(value: f32) -> u32 {
     let bits = bitcast<u32>(value);
     let rounded = (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;

@@ -17,6 +17,7 @@ from gpuscan.device import Device
 from gpuscan.elements import SCALARS, scalar_of
 from gpuscan.kernels import TileShape
 from gpuscan.operators import BUILTINS
+from gpuscan.probe_bench import HALVES, Litmus, ProbeBench
 from tests.laws import Law, any_bits, dtype_of, folded, whole
 from tests.oracle import assert_same, posed, small_tiles, strategies_on
 
@@ -101,12 +102,12 @@ def assert_equal(got: Array, wanted: Array, note: Any = "") -> None:
     np.testing.assert_array_equal(got, wanted, err_msg=str(note))
 
 
-def two_word_device(device: Device) -> Device:
-    """The same GPU as one without 64-bit integers."""
-    less = copy.copy(device)
-    less.capabilities = replace(device.capabilities, native_int64=False)
-    less.plans_kept = type(device.plans_kept)()
-    return less
+def changed(device: Device, **changes: Any) -> Device:
+    """The same GPU as one of other capabilities."""
+    other = copy.copy(device)
+    other.capabilities = replace(device.capabilities, **changes)
+    other.plans_kept = type(device.plans_kept)()
+    return other
 
 
 # ----- Every operator, every type
@@ -137,7 +138,7 @@ def test_every_operator_with_every_tail(device: Device, dtype: str) -> None:
 def test_64_bit_integers_as_two_words(device: Device, dtype: str) -> None:
     """Every operator, also on adapters that have 64-bit integers, and against theirs."""
     rng = np.random.default_rng(2)
-    less = two_word_device(device)
+    less = changed(device, native_int64=False)
     for name in filter(lambda name: takes(name, dtype), EXACT):
         x = draw(rng, name, dtype, LENGTH)
         problem = posed(x, name, reverse=True, exclusive=True)
@@ -262,6 +263,28 @@ def test_narrow_floats_are_combined_in_float32(device: Device) -> None:
     back = np.array([40_000, 40_000, -40_000], np.float16)
     assert_same(gs.scan(back, device=device), np.array([40_000, np.inf, 40_000], np.float16))
     assert_same(gs.scan(np.ones(999, dtype_of("bfloat16")), device=device), np.arange(1, 1000).astype("bfloat16"))
+
+
+def test_halves_by_instructions(device: Device) -> None:
+    """The same bits as by hand where the probe's test finds the instructions exact; else they are not taken.
+
+    All patterns, which nothing is added to, and sums of many of them.
+    """
+    litmus = Litmus(workgroups=1, workgroup_size=64, chain_seconds=0, later_seconds=0, extra_polls=0)
+    bench = ProbeBench(device.wgpu_device, litmus, enable_subgroups=device.capabilities.enable_subgroups)
+    exact = bench.run({"halves": (0, 0)}).words["halves_alike"] == HALVES
+    x = np.random.default_rng(12).permutation(HALVES).astype(np.uint16).view(np.float16)
+    for shape in ((HALVES, 1), (HALVES // 64, 64)):
+        by_hand, by_instructions = (
+            runner.run(changed(device, packs_halves=packs), posed(x.reshape(shape), axis=1), "three_dispatch")[0]
+            for packs in (False, True)
+        )
+        if exact:
+            assert_same(by_instructions, by_hand)
+    wanted = np.cumsum(x.reshape(shape), axis=1, dtype=np.float32).astype(np.float16)
+    assert_same(by_hand.reshape(shape), wanted)
+    same = (by_instructions == by_hand) | (np.isnan(by_instructions) & np.isnan(by_hand))
+    assert same.all() == exact
 
 
 @pytest.mark.parametrize("dtype", [*NARROW_FLOATS, "float32"])

@@ -14,7 +14,7 @@ import pytest
 from gpuscan import probe_cache
 from gpuscan.capabilities import Capabilities
 from gpuscan.probe import probe, wanted_features, wanted_limits
-from gpuscan.probe_bench import Litmus, ProbeBench
+from gpuscan.probe_bench import HALVES, Litmus, ProbeBench
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_verdicts(found):
 def test_verdicts_are_stable(adapter, wgpu_device, found):
     """A litmus test that depends on luck is none."""
     again = probe(adapter, wgpu_device, refresh=True)
-    for name in ("subgroup_sizes", "lanes_in_order", *VERDICTS, "timestamps"):
+    for name in ("subgroup_sizes", "lanes_in_order", *VERDICTS, "packs_halves", "timestamps"):
         assert getattr(again, name) == getattr(found, name), name
     assert 0.02 < again.spins_per_second / found.spins_per_second < 50
 
@@ -69,6 +69,19 @@ def test_the_chain_by_number_sees_who_waits_in_vain(wgpu_device, found):
     nobody = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in found.features)
     words = nobody.run({"order": (1, 0)}).words  # who may not look sees nothing
     assert (words["found_by_number"], words["waited_by_number"]) == (1, 63)
+
+
+def test_packing_of_halves_that_rounds_another_way_is_seen(wgpu_device, found):
+    """SwiftShader cuts bits off where NumPy rounds; llvmpipe and NVIDIA's GPUs do as NumPy does."""
+    litmus = Litmus(workgroups=1, workgroup_size=48, chain_seconds=0, later_seconds=0, extra_polls=0)
+    bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in found.features)
+    alike = bench.run({"halves": (0, 0)}).words["halves_alike"]
+    assert 1 << 11 < alike <= HALVES  # what a half can hold needs no rounding
+    if "SwiftShader" in found.name:
+        assert alike < HALVES
+    if "llvmpipe" in found.name or found.vendor == "NVIDIA":
+        assert alike == HALVES
+    assert found.packs_halves == (alike == HALVES and found.adapter_type != "CPU")
 
 
 def test_loops_end_early_on_llvmpipe(found):
