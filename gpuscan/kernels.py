@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpuscan import chunk_access, forms
 from gpuscan.elements import LEAF, Element, Field, Structure
+from gpuscan.numbers_wgsl import Text, wrapped
 
 if TYPE_CHECKING:
     from gpuscan.operators import Code
@@ -548,6 +549,8 @@ class Kernel:
 
     def mapped_result(self, item: str, position: int = 0) -> str:
         """What is stored for an item at this place of a chunk."""
+        if self.combine.loose and self.after:
+            item = self.in_range(item)
         if self.held is not None:
             numbers = [parts for _, parts in self.numbers_of(self.element, item)]
             held = (
@@ -555,6 +558,14 @@ class Kernel:
             )
             item = self.construct("Stored", self.stored, [*numbers, held])
         return f"after({item})" if self.after else item
+
+    def in_range(self, item: str) -> str:
+        """The element that a loose item stands for."""
+        numbers = [
+            [wrapped(Text(number), field.scalar).argument for number in parts]
+            for field, parts in self.numbers_of(self.element, item)
+        ]
+        return self.construct("Element", self.element, numbers)
 
     # ----- Loads and stores of a chunk
 

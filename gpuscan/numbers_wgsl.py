@@ -8,6 +8,7 @@ after its form and operation: ``f32_minimum``, ``wide_signed_less``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,6 +71,7 @@ BUILTIN = {
     "f64": _FLOAT,
 }
 SIGNLESS = frozenset({"add", "subtract", "multiply", "negative", "left_shift"})  # the same for both signs
+LOW_BITS = frozenset({"add", "subtract", "multiply", "negative", "invert", "bitwise_and", "bitwise_or", "bitwise_xor"})
 WRAPS = SIGNLESS | {"absolute", "invert", "floor_divide", "power"}  # may leave the range of a narrow integer
 
 
@@ -133,8 +135,19 @@ def _float_literal(value: Any, form: str) -> Text:
     return call("f32_from_bits", f"{number.view(np.uint32):#x}u")
 
 
-def spelled(node: Node, args: list[Text], native_int64: bool) -> Text:
-    """The expression of one node; `args` are the expressions of its arguments."""
+def low_bits_suffice(nodes: Sequence[Node]) -> bool:
+    """Whether an expression of these nodes, all of narrow integers, needs no more than the low bits of its arguments.
+
+    Then nothing need be brought into range before it is stored.
+    """
+    return all(
+        (node.op in LOW_BITS or not node.args) and node.scalar.kind in ("signed", "unsigned") and node.scalar.bits < 32
+        for node in nodes
+    )
+
+
+def spelled(node: Node, args: list[Text], native_int64: bool, loose: bool = False) -> Text:
+    """The expression of one node; `args` are the expressions of its arguments, `loose` leaves it out of its range."""
     if node.op == "select":
         return call("select", args[2], args[1], args[0])
     if node.op == "complex":
@@ -145,7 +158,7 @@ def spelled(node: Node, args: list[Text], native_int64: bool) -> Text:
     if node.op == "view":
         return _view(args[0], source, node.scalar, native_int64)
     text = _operation(node, form_of(source, native_int64), args)
-    return wrapped(text, node.scalar) if node.op in WRAPS else text
+    return wrapped(text, node.scalar) if node.op in WRAPS and not loose else text
 
 
 def _operation(node: Node, form: str, args: list[Text]) -> Text:

@@ -11,6 +11,8 @@ import numpy as np
 from gpuscan.elements import Element, Field
 from gpuscan.emission import emit, helpers_of
 from gpuscan.errors import OperatorError, UnsupportedDtypeError
+from gpuscan.expressions import reachable
+from gpuscan.numbers_wgsl import low_bits_suffice
 from gpuscan.tracing import trace_map, trace_operator
 from gpuscan.user_wgsl import check_source, contained, has_loops
 
@@ -315,6 +317,7 @@ class Code:
         result: the element that it returns.
         foreign: it is the user's WGSL, to be kept apart from ours.
         loops: it has loops whose turns are counted.
+        loose: its narrow integers are out of their range, takes such, and is right in their low bits.
     """
 
     source: str
@@ -322,6 +325,7 @@ class Code:
     result: Element
     foreign: bool = False
     loops: bool = False
+    loose: bool = False
 
     @property
     def light(self) -> bool:
@@ -348,8 +352,9 @@ def combine_code(operator: Operator, element: Element, native_int64: bool) -> Co
     traced = trace_operator(operator.function, element, operator.name)
     signature = "fn combine(a: Element, b: Element) -> Element"
     arguments = (("a", element), ("b", element))
-    source = emit(signature, arguments, traced.fields, element, "Element", native_int64)
-    return Code(source, helpers_of(source), element)
+    loose = low_bits_suffice(reachable([node for field in traced.fields for node in field]))
+    source = emit(signature, arguments, traced.fields, element, "Element", native_int64, loose)
+    return Code(source, helpers_of(source), element, loose=loose)
 
 
 def map_code(

@@ -12,7 +12,7 @@ from gpuscan.elements import Element
 from gpuscan.errors import GpuscanError
 from gpuscan.kernels import SPINS_PER_ROUND, STATE_HEADER_WORDS, ColumnTile, Kernel, TileShape
 from gpuscan.strategies import in_order
-from gpuscan.tiles import tile_shape
+from gpuscan.tiles import rescans, tile_shape
 
 if TYPE_CHECKING:
     from gpuscan.capabilities import Capabilities
@@ -22,7 +22,6 @@ LOOKBACK_SECONDS = 0.5  # how long a tile waits for a post before look-back give
 LEAST_LOOKBACK_SPINS = 1 << 18  # polls, however slow they were when others kept the GPU busy during the probe
 FALLBACK_SPINS = 4  # polls before fallback reduces the late tile itself; a few, as Smith, Levien & Owens found
 FOLDED_FALLBACK_SPINS = 2  # the same where one folds for all, whom every second poll looks for; measured on an H100
-RESCANNED_BYTES = 2  # of a number, at most, whose chunks are scanned twice; measured on an H100
 MANY_TILES = 1024  # from here on it is faster that one folds for all than that each looks back; measured on an H100
 ACCESS_WORDS = 4  # 32-bit words in the widest load or store
 CPU_FALLBACK_SPINS = 256
@@ -84,15 +83,6 @@ class Work:
     def segmented(self) -> bool:
         """Whether items carry a head flag."""
         return self.marked or (self.rows > 1 and self.inner == 1)
-
-    @property
-    def rescans(self) -> bool:
-        """Whether it is worth to scan a chunk twice, and to keep it as it lies in storage between: see `Kernel`."""
-        if self.moves or any(self.shifts) or len(self.source.fields) > 1:
-            return False
-        (field,) = self.source.fields
-        light = all(code.light for code in (self.combine, self.before) if code is not None)
-        return light and field.storage_bytes <= RESCANNED_BYTES and field.scalar.kind != "float"
 
 
 @dataclass(frozen=True)
@@ -263,7 +253,7 @@ def plan_scan(
         dawn=capabilities.enable_subgroups,
         withhold=withhold,
         scheduler=scheduler,
-        rescans=work.rescans,
+        rescans=rescans(work, capabilities),
         in_order=in_order(capabilities) and scheduler not in ("serial", "bursts"),  # which are played by tickets
         spins_per_round=spins_per_round,
         pauses=pauses,

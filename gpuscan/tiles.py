@@ -15,6 +15,7 @@ GPU_WORKGROUP = 256  # invocations
 GPU_STEPS = (1, 2, 4, 6, 8, 12)  # steps that are built for; few, so that few pipelines are
 LOOKAHEAD_WORKGROUP, LOOKAHEAD_STEPS = 512, 4  # of single words, where look-ahead runs: it wants many small tiles
 LONG_STEPS, TOGETHER = 8, (128, 256)  # of 32-bit words, where their tiles are so many that all run together
+RESCANNED_BYTES = 2  # of a number, at most, whose chunks are scanned twice; measured on an H100
 REGISTER_WORDS = 48  # of payload that one invocation keeps between load and store; measured on an H100
 WIDE_REGISTER_WORDS = 64  # of elements of 4 words and more in several arrays, and of bytes that are scanned once
 FEW_REGISTER_WORDS = 32  # of 64-bit numbers, of matrices in one array, and of what is kept as it lies in storage
@@ -65,14 +66,15 @@ def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -
     ):
         chunk *= 2
     stored = {f.storage_bytes for f in work.source.fields}
-    if capabilities.progress_later and words == 1 and (stored == {4} or (stored == {2} and work.rescans)):
+    alike = stored == {4} or (stored == {2} and rescans(work, capabilities))
+    if capabilities.progress_later and words == 1 and alike:
         large = LOOKAHEAD_WORKGROUP * LOOKAHEAD_STEPS * chunk * TILES_WANTED <= work.length
         together = TOGETHER[0] <= work.length / (LOOKAHEAD_WORKGROUP * LONG_STEPS * chunk) <= TOGETHER[1]
         most_steps = LONG_STEPS if together and stored == {4} else LOOKAHEAD_STEPS
         workgroup = min(LOOKAHEAD_WORKGROUP, most) if large else workgroup
     steps = 1
     for candidate in MASK_STEPS if work.moves else GPU_STEPS:
-        fits = work.moves or candidate * kept_words(work, chunk) <= register_words(work, chunk)
+        fits = work.moves or candidate <= steps_that_fit(work, chunk, capabilities)
         wanted = candidate == 1 or workgroup * candidate * chunk * TILES_WANTED <= work.length
         if fits and wanted and candidate <= most_steps:
             steps = candidate
@@ -106,7 +108,7 @@ def row_tile(work: Work, capabilities: Capabilities, subgroups: bool) -> TileSha
         for size in sizes
         for chunk in (chunks[-1:] if width else chunks)
         for steps in (GPU_STEPS if width else (1,))
-        if steps == 1 or steps * kept_words(work, chunk) <= register_words(work, chunk)
+        if steps <= steps_that_fit(work, chunk, capabilities)
     ]
     tiles = {shape: -(-length // shape.tile_size) for shape in shapes}
     shapes = [shape for shape in shapes if tiles[shape] <= shape.block]
@@ -126,17 +128,26 @@ def row_tile(work: Work, capabilities: Capabilities, subgroups: bool) -> TileSha
     return max(full, key=lambda shape: (tiles[shape] == 1, use[shape] if tiles[shape] == 1 else 0, shape.tile_size))
 
 
-def kept_words(work: Work, chunk: int) -> int:
-    """32-bit words of payload in which an invocation keeps such a chunk while its tile waits."""
-    return chunk * work.source.fields[0].storage_bytes // 4 if work.rescans else chunk * work.item_words
+def rescans(work: Work, capabilities: Capabilities) -> bool:
+    """Whether it is worth to scan a chunk twice, and to keep it as it lies in storage between: see `Kernel`."""
+    if work.moves or any(work.shifts) or len(work.source.fields) > 1:
+        return False
+    (field,) = work.source.fields
+    light = all(code.light for code in (work.combine, work.before) if code is not None)
+    cheap = field.scalar.kind != "float" or (field.scalar.name == "float16" and capabilities.packs_halves)
+    return light and cheap and field.storage_bytes <= RESCANNED_BYTES
 
 
-def register_words(work: Work, chunk: int) -> int:
-    """The most 32-bit words of payload that an invocation keeps of such chunks."""
+def steps_that_fit(work: Work, chunk: int, capabilities: Capabilities) -> int:
+    """The most steps of such chunks that an invocation has registers for while its tile waits."""
+    scanned_twice = rescans(work, capabilities)
+    stored = chunk * work.source.fields[0].storage_bytes // 4
     numbers64 = any(f.scalar.bits == 64 and f.scalar.kind != "complex" for f in work.element.fields)
-    if work.rescans or numbers64 or (chunk == 1 and work.item_words >= 4):
-        return FEW_REGISTER_WORDS
-    return WIDE_REGISTER_WORDS if work.item_words >= 4 or chunk >= 16 else REGISTER_WORDS
+    if scanned_twice or numbers64 or (chunk == 1 and work.item_words >= 4):
+        words = FEW_REGISTER_WORDS
+    else:
+        words = WIDE_REGISTER_WORDS if work.item_words >= 4 or chunk >= 16 else REGISTER_WORDS
+    return max(1, words // (stored if scanned_twice else chunk * work.item_words))
 
 
 def least_chunk(work: Work) -> int:

@@ -94,6 +94,10 @@ CASES: dict[str, Case] = {
         posed(x := bytes_of(rng, 12_345), before=lambda v: v ^ 85, after=lambda v: v.astype(np.uint32) * 3),
         np.add.accumulate(x ^ np.uint8(85), dtype=np.uint8).astype(np.uint32) * 3,
     ),
+    "signed bytes out of their range, mapped": lambda rng: (
+        posed(x := numbers(rng, "int8", (12_345,)), after=lambda v: v.astype(np.int32)),
+        np.add.accumulate(x, dtype=np.int8).astype(np.int32),
+    ),
 }
 
 
