@@ -64,7 +64,7 @@ def scan_arrays(problem: Problem, out: Sequence[Any] | None, device: Device | st
             return results  # by way of the CPU, which brings rows or fields together and cuts pieces anywhere
         same = [(a.buffer is b.buffer and a.offset == b.offset) for a, b in zip(leaves, results, strict=False)]
         stored_alike = problem.source.fields == problem.destination.fields
-        in_place = stored_alike and all(same)
+        in_place = stored_alike and all(same) and not problem.straddles
         if in_place and strategy == "fallback":
             raise StrategyError(
                 'strategy "fallback" was asked for with out= the input: it reads a late tile again, which may have '

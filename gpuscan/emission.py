@@ -23,11 +23,11 @@ LINE_WIDTH = 100  # characters of a `return` on one line
 
 def emit(
     signature: str, arguments: Sequence[tuple[str, Element]], fields: Sequence[Sequence[Node]], result: Element,
-    result_type: str, native_int64: bool, loose: bool = False,
+    result_type: str, native_int64: bool, wrap: bool = True,
 ) -> str:  # fmt: skip
     """The function `signature` whose arguments are named elements, returning the `fields` (nodes of each component).
 
-    `loose` leaves narrow integers out of their range.
+    `wrap` brings narrow integers into their range after each operation.
     """
     results = [node for field in fields for node in field]
     nodes = reachable(results)
@@ -41,7 +41,7 @@ def emit(
                 "the operator computes in float64, which asks for an adapter with 64-bit numbers; "
                 'write .astype(np.float32), or pass device="numpy"'
             )
-        text = _text(node, texts, arguments, native_int64, loose)
+        text = _text(node, texts, arguments, native_int64, wrap)
         leaf = node.op in ("input", "constant")
         if not leaf and (uses[node.index] > 1 or len(text.text) > INLINE_WIDTH) and not _is_return(node, uses, results):
             lines.append(f"let v{len(lines)} = {text.text};")
@@ -57,7 +57,7 @@ def _is_return(node: Node, uses: Counter[int], results: Sequence[Node]) -> bool:
 
 
 def _text(
-    node: Node, texts: dict[int, Text], arguments: Sequence[tuple[str, Element]], native_int64: bool, loose: bool
+    node: Node, texts: dict[int, Text], arguments: Sequence[tuple[str, Element]], native_int64: bool, wrap: bool
 ) -> Text:
     if node.op == "constant":
         return literal(node.value, node.scalar, native_int64)
@@ -65,7 +65,7 @@ def _text(
         argument, field, component = node.data
         name, element = arguments[argument]
         return Text(element.member(name, field) + (f"[{component}]" if element.fields[field].shape else ""))
-    return spelled(node, [texts[arg.index] for arg in node.args], native_int64, loose)
+    return spelled(node, [texts[arg.index] for arg in node.args], native_int64, wrap)
 
 
 def _constructed(

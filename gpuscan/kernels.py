@@ -151,7 +151,7 @@ class Kernel:
         tails: there is a value for each row that comes after its last element; else it is zero.
         width: 32-bit words that one load or store may take (4, 2 or 1).
         native_int64, int64_atomics, packs_halves, dawn: what the device's shaders may use.
-        software: the adapter is the CPU.
+        software, leaves_loops: the adapter is the CPU; its driver leaves long loops by force, or may.
         spins_per_round, pauses: polls in a round of waiting, and divisions that pass the time between two polls.
         looks: posts that a lane reads at a time where it walks a column of tiles.
         many: tiles are so many that one folds for all under lookback and fallback, as under lookahead.
@@ -197,6 +197,7 @@ class Kernel:
     spins_per_round: int = SPINS_PER_ROUND
     pauses: int = 0
     software: bool = False
+    leaves_loops: bool = False
     looks: int = 4
     many: bool = False
     in_order: bool = False
@@ -549,7 +550,7 @@ class Kernel:
 
     def mapped_result(self, item: str, position: int = 0) -> str:
         """What is stored for an item at this place of a chunk."""
-        if self.combine.loose and self.after:
+        if self.combine.wraps_late and self.after:
             item = self.in_range(item)
         if self.held is not None:
             numbers = [parts for _, parts in self.numbers_of(self.element, item)]
@@ -560,7 +561,7 @@ class Kernel:
         return f"after({item})" if self.after else item
 
     def in_range(self, item: str) -> str:
-        """The element that a loose item stands for."""
+        """The element that an item out of range stands for."""
         numbers = [
             [wrapped(Text(number), field.scalar).argument for number in parts]
             for field, parts in self.numbers_of(self.element, item)

@@ -146,8 +146,8 @@ def low_bits_suffice(nodes: Sequence[Node]) -> bool:
     )
 
 
-def spelled(node: Node, args: list[Text], native_int64: bool, loose: bool = False) -> Text:
-    """The expression of one node; `args` are the expressions of its arguments, `loose` leaves it out of its range."""
+def spelled(node: Node, args: list[Text], native_int64: bool, wrap: bool = True) -> Text:
+    """The expression of one node; `args` are the expressions of its arguments, `wrap` brings it into range."""
     if node.op == "select":
         return call("select", args[2], args[1], args[0])
     if node.op == "complex":
@@ -158,7 +158,7 @@ def spelled(node: Node, args: list[Text], native_int64: bool, loose: bool = Fals
     if node.op == "view":
         return _view(args[0], source, node.scalar, native_int64)
     text = _operation(node, form_of(source, native_int64), args)
-    return wrapped(text, node.scalar) if node.op in WRAPS and not loose else text
+    return wrapped(text, node.scalar) if node.op in WRAPS and wrap else text
 
 
 def _operation(node: Node, form: str, args: list[Text]) -> Text:

@@ -17,6 +17,7 @@ from gpuscan.tracing import trace_map, trace_operator
 from gpuscan.user_wgsl import check_source, contained, has_loops
 
 Function = Callable[[Any, Any], Any]
+LIGHT = 400  # characters of WGSL
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,7 +318,7 @@ class Code:
         result: the element that it returns.
         foreign: it is the user's WGSL, to be kept apart from ours.
         loops: it has loops whose turns are counted.
-        loose: its narrow integers are out of their range, takes such, and is right in their low bits.
+        wraps_late: its narrow integers may be out of their range, given and returned, and are right in their low bits.
     """
 
     source: str
@@ -325,12 +326,12 @@ class Code:
     result: Element
     foreign: bool = False
     loops: bool = False
-    loose: bool = False
+    wraps_late: bool = False
 
     @property
     def light(self) -> bool:
-        """Whether it is made of WGSL's own operations alone, so that it may be run twice where registers are few."""
-        return not (self.helpers or self.loops)
+        """Whether it is ours and short, of WGSL's own operations, so that it may run twice where registers are few."""
+        return not (self.helpers or self.foreign) and len(self.source) <= LIGHT
 
     @property
     def key(self) -> Hashable:
@@ -352,9 +353,9 @@ def combine_code(operator: Operator, element: Element, native_int64: bool) -> Co
     traced = trace_operator(operator.function, element, operator.name)
     signature = "fn combine(a: Element, b: Element) -> Element"
     arguments = (("a", element), ("b", element))
-    loose = low_bits_suffice(reachable([node for field in traced.fields for node in field]))
-    source = emit(signature, arguments, traced.fields, element, "Element", native_int64, loose)
-    return Code(source, helpers_of(source), element, loose=loose)
+    late = low_bits_suffice(reachable([node for field in traced.fields for node in field]))
+    source = emit(signature, arguments, traced.fields, element, "Element", native_int64, wrap=not late)
+    return Code(source, helpers_of(source), element, wraps_late=late)
 
 
 def map_code(

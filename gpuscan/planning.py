@@ -189,7 +189,8 @@ def plan_scan(
     Args:
         tile: a shape to use instead of the one for this adapter, element and length.
         withhold: leave out the post of every tile of this period; for tests.
-        many: whether one workgroup folds for all under lookback and fallback; left out, where tiles are many on a GPU.
+        many: whether one workgroup folds for all under lookback and fallback; left out, where tiles are many, on a GPU
+            whose driver leaves loops alone.
         scheduler: play one that delays workgroups ("random"), runs one at a time ("serial") or lets them begin in
             bursts ("bursts"); for tests.
         subgroups: False to do without subgroup operations where the adapter has them.
@@ -258,12 +259,13 @@ def plan_scan(
         spins_per_round=spins_per_round,
         pauses=pauses,
         software=capabilities.adapter_type == "CPU",
+        leaves_loops=capabilities.adapter_type == "CPU" or capabilities.loop_iterations > 0,
     )
     limit = capabilities.limits["max-compute-workgroups-per-dimension"]
     if isinstance(tile, ColumnTile):
         tiles, dispatches = column_stages(kernel, tile, work)
     else:
-        tiles, dispatches = tile_stages(kernel, tile, work, length, capabilities, many)
+        tiles, dispatches = tile_stages(kernel, tile, work, length, many)
     return ScanPlan(
         strategy=strategy,
         reason=reason,
@@ -278,15 +280,15 @@ def plan_scan(
 
 
 def tile_stages(
-    kernel: Kernel, tile: TileShape, work: Work, length: int, capabilities: Capabilities, many: bool | None
+    kernel: Kernel, tile: TileShape, work: Work, length: int, many: bool | None
 ) -> tuple[int, list[tuple[Kernel, int]]]:
     """The number of tiles, and the dispatches with their workgroups; `many` as in `plan_scan`."""
     tiles = max(1, -(-length // tile.tile_size))
     if tile.per_row:
         tiles = length // work.row_length * -(-work.row_length // tile.tile_size)
     if kernel.strategy in ("lookback", "fallback") and not tile.per_row:
-        may_fold = not kernel.software and not capabilities.loop_iterations  # a fold is a loop over all tiles
-        kernel = replace(kernel, many=tiles >= MANY_TILES and may_fold if many is None else many)
+        worth_it = tiles >= MANY_TILES and not kernel.leaves_loops  # a fold is a loop over all tiles
+        kernel = replace(kernel, many=worth_it if many is None else many)
         if kernel.many and kernel.strategy == "fallback" and not kernel.software:
             kernel = replace(kernel, spins_per_round=FOLDED_FALLBACK_SPINS)
     dispatches = [(kernel, tiles + 1 if kernel.strategy == "lookahead" else tiles)]

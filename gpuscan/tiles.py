@@ -15,7 +15,7 @@ GPU_WORKGROUP = 256  # invocations
 GPU_STEPS = (1, 2, 4, 6, 8, 12)  # steps that are built for; few, so that few pipelines are
 LOOKAHEAD_WORKGROUP, LOOKAHEAD_STEPS = 512, 4  # of single words, where look-ahead runs: it wants many small tiles
 LONG_STEPS, TOGETHER = 8, (128, 256)  # of 32-bit words, where their tiles are so many that all run together
-RESCANNED_BYTES = 2  # of a number, at most, whose chunks are scanned twice; measured on an H100
+RESCANNED_BYTES, RESCANNED_WORDS = 2, 2  # in storage and as an item, at most, of what is scanned twice
 REGISTER_WORDS = 48  # of payload that one invocation keeps between load and store; measured on an H100
 WIDE_REGISTER_WORDS = 64  # of elements of 4 words and more in several arrays, and of bytes that are scanned once
 FEW_REGISTER_WORDS = 32  # of 64-bit numbers, of matrices in one array, and of what is kept as it lies in storage
@@ -53,9 +53,8 @@ def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -
     if capabilities.adapter_type == "CPU" or not subgroup_size:
         serial = CPU_WIDE_WORKGROUP if words >= 4 else CPU_WORKGROUP
         workgroup = serial if capabilities.adapter_type == "CPU" else GPU_WORKGROUP
-        while (
-            chunk * 2 * words <= CPU_CHUNK_WORDS[words > 1] and chunk * workgroup * 2 <= work.length and not work.moves
-        ):
+        most_words = CPU_CHUNK_WORDS[words > 1 and capabilities.adapter_type == "CPU"]
+        while chunk * 2 * words <= most_words and chunk * workgroup * 2 <= work.length and not work.moves:
             chunk *= 2
         return TileShape(_power_below(min(workgroup, most, max(room, 32))), 0, 1, chunk)
     workgroup = _power_below(min(GPU_WORKGROUP, most, max(room, subgroup_size)))
@@ -135,19 +134,21 @@ def rescans(work: Work, capabilities: Capabilities) -> bool:
     (field,) = work.source.fields
     light = all(code.light for code in (work.combine, work.before) if code is not None)
     cheap = field.scalar.kind != "float" or (field.scalar.name == "float16" and capabilities.packs_halves)
-    return light and cheap and field.storage_bytes <= RESCANNED_BYTES
+    return light and cheap and field.storage_bytes <= RESCANNED_BYTES and work.item_words <= RESCANNED_WORDS
 
 
 def steps_that_fit(work: Work, chunk: int, capabilities: Capabilities) -> int:
     """The most steps of such chunks that an invocation has registers for while its tile waits."""
     scanned_twice = rescans(work, capabilities)
-    stored = chunk * work.source.fields[0].storage_bytes // 4
+    kept = chunk * work.item_words
+    if scanned_twice:  # the words in storage, and for what comes before a chunk those that an item has more than one
+        kept = chunk * work.source.fields[0].storage_bytes // 4 + work.item_words - 1
     numbers64 = any(f.scalar.bits == 64 and f.scalar.kind != "complex" for f in work.element.fields)
     if scanned_twice or numbers64 or (chunk == 1 and work.item_words >= 4):
         words = FEW_REGISTER_WORDS
     else:
         words = WIDE_REGISTER_WORDS if work.item_words >= 4 or chunk >= 16 else REGISTER_WORDS
-    return max(1, words // (stored if scanned_twice else chunk * work.item_words))
+    return max(1, words // kept)
 
 
 def least_chunk(work: Work) -> int:

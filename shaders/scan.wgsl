@@ -47,7 +47,7 @@ fn main(
 {% macro place(step) %}first{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %}{% endmacro %}
 {% set tile_scanned %}
     // 1. Load every chunk, so that all reads are under way together.
-    let first = first_of({{ "loaded" if kernel.helps else "tile" }}, invocation);
+    let first = first_of({{ "at_hand" if kernel.helps else "tile" }}, invocation);
 {% for step in range(kernel.tile.steps) %}
     let loaded{{ step }} = {{ "load" if kernel.keeps_storage else "load_chunk" }}({{ place(step) }});
 {% endfor %}
@@ -95,14 +95,14 @@ fn main(
     idle(POSTS, tile, 0u, LONGEST_POST_DELAY);
 {% endif %}
 {% if kernel.helps %}
-    if (loaded != tile) {
-        post_late(invocation, loaded, aggregate);
-        loaded = tile;
+    if (at_hand != tile) {
+        post_late(invocation, at_hand, aggregate);
+        at_hand = tile;
         continue;
     }
     let late = try_prefix(invocation, tile, aggregate);
     if (late != NO_TILE) {
-        loaded = late;
+        at_hand = late;
         continue;
     }
     let prefix = prefix_found(tile, true);
@@ -164,16 +164,16 @@ fn main(
 {% endset %}
 {% if kernel.helps %}
     // Each turn but the last is for a late tile, whose aggregate is all that is wanted: no element is held meanwhile.
-    var loaded = tile;
+    var at_hand = tile;
     loop {
 {{ tile_scanned | indent(4, true) }}
-{%- if kernel.software %}
-        loaded = NO_TILE;
+{%- if kernel.leaves_loops %}
+        at_hand = NO_TILE;
 {% endif %}
         break;
     }
-{% if kernel.software %}
-    if (loaded != NO_TILE && invocation == 0u) {  // the loop was left by force
+{% if kernel.leaves_loops %}
+    if (at_hand != NO_TILE) {  // the loop was left by force, if only for some invocations
         report_timeout();
     }
 {% endif %}

@@ -152,6 +152,7 @@ def test_large_arrays_get_large_tiles_on_a_gpu() -> None:
         tiles = [tile_shape(work(row_length=2**log), adapter) for log in (10, 16, 18, 20, 22, 25, 28)]
         sizes = [tile.tile_size for tile in tiles]
         assert sizes[:4] == sorted(sizes[:4])
+        assert sizes[-2] <= sizes[-1]
         assert tiles[0].steps == 1
         assert sizes[-1] >= 8192
         assert (tiles[-1].subgroup_size, tiles[-1].chunk) == (32, 4)  # sixteen bytes a lane, neighbours side by side
@@ -173,6 +174,9 @@ def test_narrow_integers_are_kept_as_they_lie_in_storage() -> None:
         if narrow:
             kept = kernel.tile.steps * kernel.tile.chunk * asked.source.fields[0].storage_bytes // 4
             assert 16 <= kept <= 32  # words, however many the numbers would take
+    for fields, steps in ((1, 8), (2, 8), (4, 4), (16, 1)):  # words come before a chunk
+        wide = replace(work(*["uint32"] * fields, row_length=2**25), source=work("uint8").source)
+        assert tile_shape(wide, capabilities()).steps == steps
     stages = plan_scan(work("uint8", row_length=2**25), capabilities(), "three_dispatch", "").stages
     assert {stage.kernel.stage: stage.kernel.keeps_storage for stage in stages} == {
         "reduce": False,
@@ -218,6 +222,16 @@ def test_a_folded_fallback_looks_for_who_folds() -> None:
     kernel = plan_scan(work(row_length=2**26), capabilities(), "fallback", "").stages[0].kernel
     assert kernel.many
     assert kernel.spins_per_round % 2 == 0
+
+
+def test_nobody_folds_where_loops_are_left_by_force() -> None:
+    """A fold is a loop over all tiles."""
+    for strategy in ("lookback", "fallback"):
+        folds = [
+            plan_scan(work(row_length=2**26), adapter, strategy, "").stages[0].kernel.many
+            for adapter in (capabilities(), capabilities(loop_iterations=65_533), software())
+        ]
+        assert folds == [True, False, False]
 
 
 def test_a_shape_that_is_passed_is_taken() -> None:

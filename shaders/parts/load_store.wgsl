@@ -75,7 +75,7 @@ fn load(index: u32) -> Loaded {
 
 // The same, but compilers cannot tell: else they would keep what they made of it before, for which registers are few.
 fn again(loaded: Loaded) -> Loaded {
-    let nothing = params.epoch >> 16u;
+    let nothing = params.epoch >> 16u;  // epochs have 16 bits
     return Loaded({% for word in range(kernel.chunk_words) %}loaded[{{ word }}] ^ {{ kernel.sources[0].vector }}(nothing){{ ", " if not loop.last }}{% endfor %});
 }
 {% if kernel.reduces %}

@@ -163,6 +163,10 @@ def test_in_place(device: Device) -> None:
     a = device.asarray(x)
     gs.scan(a[:40_000], out=a[10_000:])  # overlaps: the input is copied first
     assert_same(a[10_000:], ufunc_scan("add", x[:40_000]))
+    small = x[:1001].astype(np.uint8)  # ends within a word, which chunks share if it is read backwards
+    a = device.asarray(small)
+    gs.scan(a, out=a, reverse=True)
+    assert_same(a, np.add.accumulate(small[::-1], dtype=np.uint8)[::-1])
 
 
 def test_larger_than_a_binding(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ def test_tint_takes_every_element(dawn: Device, x: Any, op: Any, form: dict[str,
         compile_shader(dawn, kernel)
 
 
-@pytest.mark.parametrize("stage", ["chain", "later", "spin", "subgroups"])
+@pytest.mark.parametrize("stage", ["chain", "halves", "later", "order", "spin", "subgroups"])
 def test_tint_takes_the_probe(dawn: Device, stage: str) -> None:
     assert dawn.capabilities.spins_per_second > 0  # the device was opened through it
     values = {"workgroups": 64, "workgroup_size": 64, "extra_polls": 2, "rounds": 2, "polls": 2}

@@ -10,6 +10,7 @@ import pytest
 
 from gpuscan import runner, strategies
 from gpuscan.device import Device
+from gpuscan.planning import plan_scan
 from gpuscan.problem import Problem
 from tests.oracle import AFFINE, assert_same, posed, small_tiles, strategies_on, words
 from tests.strategies import numbers
@@ -43,3 +44,19 @@ def test_the_bits_are_those_of_three_dispatch(
             for result, field in zip(got, wanted, strict=True):
                 assert_same(result, field, (strategy, tile))
     assert device.capabilities.distrusted == ()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_last_tiles_first(own_device: Device, kind: str) -> None:
+    """Under three_dispatch a GPU's tiles go from the end, a software adapter's from the begin."""
+    device = own_device
+    problem = KINDS[kind](np.random.default_rng(1))
+    for tile in [None] if kind == "columns" else small_tiles(device):
+        results = []
+        for adapter_type, from_the_end in (("CPU", False), ("DiscreteGPU", True)):
+            device.capabilities = replace(device.capabilities, adapter_type=adapter_type)
+            plan = plan_scan(runner.work_of(device, problem), device.capabilities, "three_dispatch", "", tile=tile)
+            assert plan.stages[-1].kernel.from_the_end == from_the_end
+            results.append(runner.run(device, problem, "three_dispatch", tile=tile))
+        for forwards, backwards in zip(*results, strict=True):
+            assert_same(backwards, forwards, tile)
