@@ -38,8 +38,8 @@ def words_of(array: np.ndarray[Any, Any], field: Field) -> np.ndarray[Any, Any]:
     return np.ascontiguousarray(array).view(np.uint32).reshape(-1, field.words)
 
 
-def array_of(words: np.ndarray[Any, Any], field: Field, length: int) -> np.ndarray[Any, Any]:
-    """The inverse of `words_of`."""
+def array_of(words: np.ndarray[Any, Any], field: Field, length: int, in_range: bool) -> np.ndarray[Any, Any]:
+    """The inverse of `words_of`; `in_range` as in `unpacked`."""
     scalar = field.scalar
     compute = scalar.dtype
     if scalar.bits < 32:
@@ -49,7 +49,7 @@ def array_of(words: np.ndarray[Any, Any], field: Field, length: int) -> np.ndarr
     numbers = np.ascontiguousarray(words).view(compute).reshape(length, *field.shape)
     with np.errstate(all="ignore"):
         stored_form = numbers.astype(scalar.dtype)
-    if scalar.kind in ("signed", "unsigned"):  # a narrow integer never leaves its range
+    if scalar.kind in ("signed", "unsigned") and in_range:
         np.testing.assert_array_equal(stored_form, numbers)
     return stored_form
 
@@ -124,10 +124,11 @@ def run(
     return np.frombuffer(device.queue.read_buffer(buffers[-1]), np.uint32).reshape(length, words)
 
 
-def unpacked(rows: np.ndarray[Any, Any], element: Element) -> list[np.ndarray[Any, Any]]:
+def unpacked(rows: np.ndarray[Any, Any], element: Element, in_range: bool = True) -> list[np.ndarray[Any, Any]]:
+    """The arrays of the fields; `in_range`: no narrow integer may be out of its range, else its low bits count."""
     arrays, at = [], 0
     for field in element.fields:
-        arrays.append(array_of(rows[:, at : at + field.words], field, len(rows)))
+        arrays.append(array_of(rows[:, at : at + field.words], field, len(rows), in_range))
         at += field.words
     return arrays
 
@@ -175,4 +176,4 @@ def evaluate_combine(
         np.hstack([words_of(a.reshape(length, -1), f) for a, f in zip(side, element.fields, strict=True)])
         for side in (left, right)
     ]
-    return unpacked(run(device, source, rows, length, element.words), element)
+    return unpacked(run(device, source, rows, length, element.words), element, in_range=not code.wraps_late)
