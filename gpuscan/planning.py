@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 LOOKBACK_SECONDS = 0.5  # how long a tile waits for a post before look-back gives up
 LEAST_LOOKBACK_SPINS = 1 << 18  # polls, however slow they were when others kept the GPU busy during the probe
 FALLBACK_SPINS = 4  # polls before fallback reduces the late tile itself; a few, as Smith, Levien & Owens found
-FOLDED_FALLBACK_SPINS = 2  # the same where one folds for all, whom every second poll looks for; measured on an H100
+FOLDED_FALLBACK_SPINS = 2, 8  # the same where one folds for all, whom every second poll looks for: of single words,
+# of wider items, whose tiles take longer; measured on an H100
 MANY_TILES = 1024  # from here on it is faster that one folds for all than that each looks back; measured on an H100
 ACCESS_WORDS = 4  # 32-bit words in the widest load or store
 CPU_FALLBACK_SPINS = 256
@@ -290,7 +291,7 @@ def tile_stages(
         worth_it = tiles >= MANY_TILES and not kernel.leaves_loops  # a fold is a loop over all tiles
         kernel = replace(kernel, many=worth_it if many is None else many)
         if kernel.many and kernel.strategy == "fallback" and not kernel.software:
-            kernel = replace(kernel, spins_per_round=FOLDED_FALLBACK_SPINS)
+            kernel = replace(kernel, spins_per_round=FOLDED_FALLBACK_SPINS[kernel.item_words > 1])
     dispatches = [(kernel, tiles + 1 if kernel.strategy == "lookahead" else tiles)]
     if kernel.strategy == "three_dispatch":
         if not tile.per_row:

@@ -219,9 +219,13 @@ def test_tiles_go_by_number_where_workgroups_start_in_order() -> None:
 
 def test_a_folded_fallback_looks_for_who_folds() -> None:
     """Every second poll does, so one poll alone would never find that nobody folds."""
-    kernel = plan_scan(work(row_length=2**26), capabilities(), "fallback", "").stages[0].kernel
-    assert kernel.many
-    assert kernel.spins_per_round % 2 == 0
+    spins = []
+    for names in (["uint32"], ["float32"] * 4):
+        kernel = plan_scan(work(*names, row_length=2**26), capabilities(), "fallback", "").stages[0].kernel
+        assert kernel.many
+        assert kernel.spins_per_round % 2 == 0
+        spins.append(kernel.spins_per_round)
+    assert spins[0] < spins[1]  # tiles of wide items take longer, and are not late so soon
 
 
 def test_nobody_folds_where_loops_are_left_by_force() -> None:
