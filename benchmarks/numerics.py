@@ -12,6 +12,7 @@ result is better. "pairs" are the sums that `compensated` holds before it rounds
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ from gpuscan.bench.peers import cub
 from gpuscan.compensation import add_pairs, paired
 
 Array = np.ndarray[Any, Any]
+WIDTH = 120  # columns, where the table goes to a file
 Sums = Callable[[Array], Any]  # one array, or the high and the low parts
 
 BLOCK = 1 << 20  # elements whose exact sums are held at a time
@@ -151,7 +153,7 @@ def show(name: str, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         power = f"2^{row['elements'].bit_length() - 1}"
         table.add_row(row["distribution"], power, *(f"{row['errors'][label]:.1e}" for label in labels))
-    Console(highlight=False).print(table)
+    Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH).print(table)
 
 
 if __name__ == "__main__":

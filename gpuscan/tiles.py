@@ -28,7 +28,7 @@ ROW_WORKGROUP = 512  # invocations, at most, of a tile that ends where a row doe
 ROW_TILE = 2048, 256  # elements, at least, of tiles that end with rows: of several a row, of one; measured on an H100
 ROW_USE = 0.75  # of a tile's places, at least, must hold elements where tiles end with rows
 CPU_WORKGROUP, CPU_WIDE_WORKGROUP = 64, 32  # the latter of items of 4 words and more
-CPU_CHUNK_WORDS = 64, 128  # of single words, of wider items; measured on lavapipe
+CPU_CHUNK_WORDS = 64, 128  # of elements of a word, of wider ones; measured on lavapipe
 CPU_ROW_WORDS = 16, 4  # in a chunk, at least, of tiles that end with rows: of several a row, of one; measured
 
 
@@ -53,7 +53,7 @@ def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -
     if capabilities.adapter_type == "CPU" or not subgroup_size:
         serial = CPU_WIDE_WORKGROUP if words >= 4 else CPU_WORKGROUP
         workgroup = serial if capabilities.adapter_type == "CPU" else GPU_WORKGROUP
-        most_words = CPU_CHUNK_WORDS[words > 1 and capabilities.adapter_type == "CPU"]
+        most_words = CPU_CHUNK_WORDS[work.element.words > 1 and capabilities.adapter_type == "CPU"]
         while chunk * 2 * words <= most_words and chunk * workgroup * 2 <= work.length and not work.moves:
             chunk *= 2
         return TileShape(_power_below(min(workgroup, most, max(room, 32))), 0, 1, chunk)

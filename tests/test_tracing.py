@@ -83,8 +83,11 @@ def test_comparisons_between_commas_do_not_read_as_templates() -> None:
 
 
 def test_narrow_integers_wrap() -> None:
-    assert traced(lambda l, r: l + r, np.int8) == "return extractBits(a + b, 0u, 8u);"
-    assert traced(lambda l, r: l * r, np.uint16) == "return (a * b) & 0xffffu;"
+    """Each result, but where every operation needs the low bits of its arguments alone: those wait for the store."""
+    assert traced(lambda l, r: np.maximum(l + r, r), np.int8) == "return max(extractBits(a + b, 0u, 8u), b);"
+    assert traced(lambda l, r: np.minimum(l * r, r), np.uint16) == "return min((a * b) & 0xffffu, b);"
+    assert traced(lambda l, r: l + r, np.int8) == "return a + b;"
+    assert traced(lambda l, r: (l * r) ^ r, np.uint16) == "return (a * b) ^ b;"
     assert traced(lambda l, r: l & r, np.int8) == "return a & b;"
 
 
