@@ -21,7 +21,7 @@ from gpuscan.faults import guarded
 from gpuscan.marking import mark
 from gpuscan.memory import ALIGNMENT
 from gpuscan.packing import binds_too_many
-from gpuscan.planning import Placement, ScanPlan, plan_scan
+from gpuscan.planning import Placement, ScanPlan, plan_scan, straddling
 from gpuscan.runner import check_dtypes, planned, run, seed_words, work_of
 from gpuscan.strategies import PUBLISHED_PROGRESS
 from gpuscan.tiles import tile_shape
@@ -64,7 +64,7 @@ def scan_arrays(problem: Problem, out: Sequence[Any] | None, device: Device | st
             return results  # by way of the CPU, which brings rows or fields together and cuts pieces anywhere
         same = [(a.buffer is b.buffer and a.offset == b.offset) for a, b in zip(leaves, results, strict=False)]
         stored_alike = problem.source.fields == problem.destination.fields
-        in_place = stored_alike and all(same) and not problem.straddles
+        in_place = stored_alike and all(same) and not straddling(problem, problem.size)
         if in_place and strategy == "fallback":
             raise StrategyError(
                 'strategy "fallback" was asked for with out= the input: it reads a late tile again, which may have '

@@ -17,6 +17,7 @@ from gpuscan.tiles import rescans, tile_shape
 if TYPE_CHECKING:
     from gpuscan.capabilities import Capabilities
     from gpuscan.operators import Code
+    from gpuscan.problem import Problem
 
 LOOKBACK_SECONDS = 0.5  # how long a tile waits for a post before look-back gives up
 LEAST_LOOKBACK_SPINS = 1 << 18  # polls, however slow they were when others kept the GPU busy during the probe
@@ -326,7 +327,7 @@ def access_width(work: Work, length: int) -> int:
     return width
 
 
-def straddling(work: Work, length: int) -> tuple[int, ...]:
+def straddling(work: Work | Problem, length: int) -> tuple[int, ...]:
     """The sizes of elements whose arrays, read backwards, begin within a word."""
     fields = (*work.source.fields, *work.destination.fields)
     sizes = {field.storage_bytes for field in fields if length * field.storage_bytes % 4}

@@ -95,12 +95,6 @@ class Problem:
         """Whether the array is scanned as it lies, down its columns, without bringing rows together first."""
         return self.inner > 1 and column_chunk(self.source, self.destination, self.inner) > 0
 
-    @property
-    def straddles(self) -> bool:
-        """Whether an array is read backwards from within a word, so that chunks share words, which begin as zero."""
-        sizes = {field.storage_bytes for field in (*self.source.fields, *self.destination.fields)}
-        return self.reverse and self.inner == 1 and any(self.size * size % 4 for size in sizes)
-
     def by_rows(self, leaf: Leaf) -> Leaf:
         """A leaf as a contiguous array (rows, row_length, *element shape)."""
         trailing = leaf.shape[len(self.shape) :]

@@ -71,9 +71,9 @@ def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -
         together = TOGETHER[0] <= work.length / (LOOKAHEAD_WORKGROUP * LONG_STEPS * chunk) <= TOGETHER[1]
         most_steps = LONG_STEPS if together and stored == {4} else LOOKAHEAD_STEPS
         workgroup = min(LOOKAHEAD_WORKGROUP, most) if large else workgroup
-    steps = 1
+    steps, fit = 1, steps_that_fit(work, chunk, capabilities)
     for candidate in MASK_STEPS if work.moves else GPU_STEPS:
-        fits = work.moves or candidate <= steps_that_fit(work, chunk, capabilities)
+        fits = work.moves or candidate <= fit
         wanted = candidate == 1 or workgroup * candidate * chunk * TILES_WANTED <= work.length
         if fits and wanted and candidate <= most_steps:
             steps = candidate

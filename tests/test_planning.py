@@ -151,8 +151,9 @@ def test_large_arrays_get_large_tiles_on_a_gpu() -> None:
     for adapter in (capabilities(progress_later=True), capabilities(progress_later=False)):
         tiles = [tile_shape(work(row_length=2**log), adapter) for log in (10, 16, 18, 20, 22, 25, 28)]
         sizes = [tile.tile_size for tile in tiles]
-        assert sizes[:4] == sorted(sizes[:4])
-        assert sizes[-2] <= sizes[-1]
+        if adapter.progress_later:
+            del sizes[4]  # 2^22: its tiles all run together, and are longer
+        assert sizes == sorted(sizes)
         assert tiles[0].steps == 1
         assert sizes[-1] >= 8192
         assert (tiles[-1].subgroup_size, tiles[-1].chunk) == (32, 4)  # sixteen bytes a lane, neighbours side by side
