@@ -1,0 +1,99 @@
+"""How long shaders take to compile, from WGSL to pipeline: a line for each operator and element, and the longest.
+
+Run:  python benchmarks/compiling.py [--strategies lookahead,lookback] [--log 24] [--device SUBSTRING]
+
+The driver's cache on disk is left out where it can be (NVIDIA, Mesa). What a driver puts off until the first dispatch
+is not in it: llvmpipe puts off nearly all. What the probe found unsafe is compiled too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from typing import Any
+
+import numpy as np
+
+os.environ |= {"__GL_SHADER_DISK_CACHE": "0", "MESA_SHADER_CACHE_DISABLE": "true"}
+
+import gpuscan as gs
+from gpuscan.compensation import add_pairs
+from gpuscan.kernels import Kernel
+from gpuscan.planning import plan_scan
+from gpuscan.problem import pose
+from gpuscan.runner import work_of
+from gpuscan.templates import render_kernel
+
+DEFAULTS: dict[str, Any] = {"exclusive": False, "reverse": False, "initial": None, "dtype": None, "before": None}
+
+
+def affine(left: Any, right: Any) -> Any:
+    """The composition of maps ``x -> a x + b``."""
+    return left[0] * right[0], right[0] * left[1] + right[1]
+
+
+def add_fields(left: Any, right: Any) -> Any:
+    return tuple(a + b for a, b in zip(left, right, strict=True))
+
+
+def cases(n: int) -> list[tuple[str, Any, Any, int]]:
+    """Names, arrays of zeros of about so many words, operators, axes."""
+
+    def zeros(*shape: int, dtype: Any = np.float32) -> Any:
+        return np.broadcast_to(np.zeros((), dtype), shape)
+
+    single = [(np.uint32, "add"), (np.float32, "add"), (np.float32, "maximum"), (np.float32, "logaddexp")]
+    single += [(np.uint8, "add"), (np.int8, "add"), (np.int8, "maximum"), (np.bool_, "logical_xor")]
+    single += [(np.float16, "add"), (np.int64, "add"), (np.uint64, "multiply"), (np.float64, "multiply")]
+    single += [(np.complex64, "multiply")]
+    found = [(f"{np.dtype(dtype)} {op}", zeros(n, dtype=dtype), op, 0) for dtype, op in single]
+    found += [(f"{k} float32 add", (zeros(n // k),) * k, add_fields, 0) for k in (2, 4)]
+    found += [("linear recurrence", (zeros(n // 2),) * 2, affine, 0), ("compensated", (zeros(n),) * 2, add_pairs, 0)]
+    found += [(f"{k}x{k} float32 matmul", zeros(n // k**2, k, k), "matmul", 0) for k in (2, 3, 4)]
+    rows = [(np.uint8, "add"), (np.float32, "add"), (np.float32, "logaddexp")]
+    found += [(f"rows of 100 {np.dtype(dtype)} {op}", zeros(n // 100, 100, dtype=dtype), op, 1) for dtype, op in rows]
+    return found
+
+
+def seconds(device: gs.Device, kernel: Kernel) -> float:
+    text = render_kernel(kernel)
+    gpu = device.wgpu_device
+    begin = time.perf_counter()
+    module = gpu.create_shader_module(code=text)
+    gpu.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
+    return time.perf_counter() - begin
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--strategies", default="lookahead,lookback,fallback,three_dispatch")
+    parser.add_argument("--log", type=int, default=24, help="words in an array, a power of two")
+    parser.add_argument("--device")
+    arguments = parser.parse_args()
+    device = gs.Device(arguments.device, unsafe=True)
+    print(device, device.capabilities.driver)
+    strategies = arguments.strategies.split(",")
+    longest = dict.fromkeys(strategies, (0.0, ""))
+    for name, array, op, axis in cases(1 << arguments.log):
+        try:
+            work = work_of(device, pose(array, op, axis=axis, after=None, **DEFAULTS))
+        except gs.GpuscanError as error:  # no 64-bit floats
+            print(f"{name:28} {error}")
+            continue
+        taken = []
+        for strategy in strategies:
+            plan = plan_scan(work, device.capabilities, strategy, "benchmark")
+            total = sum(seconds(device, stage.kernel) for stage in plan.stages)
+            longest[strategy] = max(longest[strategy], (total, name))
+            taken.append(f"{strategy} {total:.2f} s")
+        print(
+            f"{name:28} {plan.tile.workgroup_size}x{plan.tile.steps}x{plan.tile.chunk:<3} {'  '.join(taken)}",
+            flush=True,
+        )
+    for strategy, (total, name) in longest.items():
+        print(f"longest, {strategy}: {total:.2f} s, {name}")
+
+
+if __name__ == "__main__":
+    main()
