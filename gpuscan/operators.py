@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
 
 from gpuscan.elements import Element, Field
-from gpuscan.emission import emit, helpers_of
+from gpuscan.emission import arithmetic_functions, emit, helpers_of
 from gpuscan.errors import OperatorError, UnsupportedDtypeError
 from gpuscan.expressions import reachable
 from gpuscan.numbers_wgsl import low_bits_suffice
@@ -17,7 +18,7 @@ from gpuscan.tracing import trace_map, trace_operator
 from gpuscan.user_wgsl import check_source, contained, has_loops
 
 Function = Callable[[Any, Any], Any]
-LIGHT = 400  # characters of WGSL
+LIGHT, LONG = 400, 1000  # characters of WGSL
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,6 +333,11 @@ class Code:
     def light(self) -> bool:
         """Whether it is ours and short, of WGSL's own operations, so that it may run twice where registers are few."""
         return not (self.helpers or self.foreign) and len(self.source) <= LIGHT
+
+    @cached_property
+    def long(self) -> bool:
+        """Whether shaders in which it stands many times take long to compile."""
+        return len(self.source) + sum(len(arithmetic_functions()[name]) for name in self.helpers) > LONG
 
     @property
     def key(self) -> Hashable:

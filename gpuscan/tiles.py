@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 GPU_WORKGROUP = 256  # invocations
 GPU_STEPS = (1, 2, 4, 6, 8, 12)  # steps that are built for; few, so that few pipelines are
-LOOKAHEAD_WORKGROUP, LOOKAHEAD_STEPS = 512, 4  # of single words, where look-ahead runs: it wants many small tiles
+WIDE_WORKGROUP, FEW_STEPS = 512, 4  # of several words, and of single ones where look-ahead runs: short shaders
+LEAST_STEPS = 2  # of operators whose code is long: their shaders are compiled within half the time of 4
+TILE_BYTES = 32 << 10  # of storage in such a tile; in smaller ones the fold of all tiles is late; measured on an H100
 LONG_STEPS, TOGETHER = 8, (128, 256)  # of 32-bit words, where their tiles are so many that all run together
 RESCANNED_BYTES, RESCANNED_WORDS = 2, 2  # in storage and as an item, at most, of what is scanned twice
 REGISTER_WORDS = 48  # of payload that one invocation keeps between load and store; measured on an H100
@@ -29,6 +31,7 @@ ROW_TILE = 2048, 256  # elements, at least, of tiles that end with rows: of seve
 ROW_USE = 0.75  # of a tile's places, at least, must hold elements where tiles end with rows
 CPU_WORKGROUP, CPU_WIDE_WORKGROUP = 64, 32  # the latter of items of 4 words and more
 CPU_CHUNK_WORDS = 64, 128  # of elements of a word, of wider ones; measured on lavapipe
+CPU_LONG_CHUNK = 32  # elements, at most, where the operator's code is long: compiled in half the time of 64, as fast
 CPU_ROW_WORDS = 16, 4  # in a chunk, at least, of tiles that end with rows: of several a row, of one; measured
 
 
@@ -54,30 +57,42 @@ def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -
         serial = CPU_WIDE_WORKGROUP if words >= 4 else CPU_WORKGROUP
         workgroup = serial if capabilities.adapter_type == "CPU" else GPU_WORKGROUP
         most_words = CPU_CHUNK_WORDS[work.element.words > 1 and capabilities.adapter_type == "CPU"]
+        if work.combine.long:
+            most_words = min(most_words, CPU_LONG_CHUNK * words)
         while chunk * 2 * words <= most_words and chunk * workgroup * 2 <= work.length and not work.moves:
             chunk *= 2
         return TileShape(_power_below(min(workgroup, most, max(room, 32))), 0, 1, chunk)
-    workgroup = _power_below(min(GPU_WORKGROUP, most, max(room, subgroup_size)))
-    workgroup = max(workgroup, subgroup_size)
-    most_steps = GPU_STEPS[-1]
     while (
         chunk * 2 * min(f.storage_bytes for f in work.source.fields) <= 16 and chunk * 2 * words <= REGISTER_WORDS // 3
     ):
         chunk *= 2
-    stored = {f.storage_bytes for f in work.source.fields}
-    alike = stored == {4} or (stored == {2} and rescans(work, capabilities))
-    if capabilities.progress_later and words == 1 and alike:
-        large = LOOKAHEAD_WORKGROUP * LOOKAHEAD_STEPS * chunk * TILES_WANTED <= work.length
-        together = TOGETHER[0] <= work.length / (LOOKAHEAD_WORKGROUP * LONG_STEPS * chunk) <= TOGETHER[1]
-        most_steps = LONG_STEPS if together and stored == {4} else LOOKAHEAD_STEPS
-        workgroup = min(LOOKAHEAD_WORKGROUP, most) if large else workgroup
-    steps, fit = 1, steps_that_fit(work, chunk, capabilities)
-    for candidate in MASK_STEPS if work.moves else GPU_STEPS:
-        fits = work.moves or candidate <= fit
-        wanted = candidate == 1 or workgroup * candidate * chunk * TILES_WANTED <= work.length
-        if fits and wanted and candidate <= most_steps:
-            steps = candidate
+    workgroup = _power_below(min(GPU_WORKGROUP, most, max(room, subgroup_size)))
+    workgroup = max(workgroup, subgroup_size)
+    wide = _power_below(min(WIDE_WORKGROUP, most, max(room, workgroup)))
+    workgroup, steps = lanes_and_steps(work, capabilities, chunk, workgroup, wide)
     return TileShape(workgroup, subgroup_size, steps, chunk)
+
+
+def lanes_and_steps(work: Work, capabilities: Capabilities, chunk: int, workgroup: int, wide: int) -> tuple[int, int]:
+    """A GPU's invocations in a workgroup, either of the two numbers, and the chunks that each of them takes."""
+    stored = [field.storage_bytes for field in work.source.fields]
+    alike = work.item_words == 1 and (set(stored) == {4} or (set(stored) == {2} and rescans(work, capabilities)))
+    fit = steps_that_fit(work, chunk, capabilities)
+    sizes: tuple[int, ...] = GPU_STEPS
+    if work.moves:
+        fit, sizes = MASK_STEPS[-1], MASK_STEPS
+    elif work.item_words > 1 or work.combine.long or (alike and capabilities.progress_later):
+        fit = min(fit, LEAST_STEPS if work.combine.long else FEW_STEPS)
+        lane_bytes = chunk * sum(stored)
+        large = wide * fit * chunk * TILES_WANTED <= work.length
+        if large and min(stored) > 1 and wide * fit * lane_bytes <= TILE_BYTES:
+            workgroup = wide
+        fit = max(1, min(fit, TILE_BYTES // (workgroup * lane_bytes)))
+        together = TOGETHER[0] <= work.length / (wide * LONG_STEPS * chunk) <= TOGETHER[1]
+        if together and alike and stored == [4] and not work.combine.long:
+            fit = LONG_STEPS
+    wanted = [size for size in sizes if workgroup * size * chunk * TILES_WANTED <= work.length]
+    return workgroup, max((size for size in wanted if size <= fit), default=1)
 
 
 def row_tile(work: Work, capabilities: Capabilities, subgroups: bool) -> TileShape | None:

@@ -16,10 +16,10 @@ from gpuscan.columns import REGISTER_WORDS, column_tile
 from gpuscan.elements import LEAF, SCALARS, Structure, element_of
 from gpuscan.errors import GpuscanError
 from gpuscan.kernels import ColumnTile, TileShape
-from gpuscan.operators import combine_code, operator
+from gpuscan.operators import BUILTINS, combine_code, operator
 from gpuscan.planning import LEAST_LOOKBACK_SPINS, LENGTH_LIMIT, Work, grid_of, plan_scan
 from gpuscan.templates import render_kernel
-from gpuscan.tiles import ROW_USE, least_chunk, tile_shape
+from gpuscan.tiles import CPU_LONG_CHUNK, FEW_STEPS, LEAST_STEPS, ROW_USE, TILE_BYTES, least_chunk, tile_shape
 from tests import fakes
 
 NEWEST = operator(lambda l, r: r, name="newest")
@@ -165,6 +165,36 @@ def test_tiles_are_longer_where_all_of_them_run_together() -> None:
     assert steps == {20: 4, 21: 8, 22: 8, 23: 4, 28: 4}
 
 
+def test_tiles_of_several_words_hold_as_many_bytes_in_few_steps() -> None:
+    """Fewer bytes, and whoever folds for all is late; more steps, and shaders take longer to compile."""
+    kinds: tuple[tuple[list[str], Any], ...] = (
+        (["int64"], None), (["complex64"], None), (["float32"] * 2, None), (["float32"] * 4, None),
+        (["float32"], [(2, 2)]), (["float32"], [(4, 4)]),
+    )  # fmt: skip
+    for adapter in (capabilities(progress_later=True), capabilities(progress_later=False)):
+        for names, shapes in kinds:
+            asked = work(*names, shapes=shapes, row_length=2**25)
+            tile = tile_shape(asked, adapter)
+            assert tile.tile_size * sum(field.storage_bytes for field in asked.source.fields) == TILE_BYTES
+            assert tile.steps <= FEW_STEPS
+        rows = tile_shape(work("float32", rows=2**18, row_length=100), adapter)  # items carry a head flag
+        assert rows.tile_size * 4 == TILE_BYTES
+
+
+def test_long_operators_stand_in_a_shader_few_times() -> None:
+    element = element_of([np.dtype(np.float32)], LEAF)
+    short, long = (combine_code(BUILTINS[name], element, native_int64=True) for name in ("maximum", "logaddexp"))
+    assert (short.long, long.long) == (False, True)
+    for adapter in (capabilities(progress_later=True), capabilities(progress_later=False)):
+        short_plan, long_plan = (
+            plan_scan(work(row_length=2**25, combine=code), adapter, "lookahead", "") for code in (short, long)
+        )
+        assert long_plan.tile.steps == LEAST_STEPS < short_plan.tile.steps
+        calls = [render_kernel(plan.stages[0].kernel).count("scan_block(") for plan in (short_plan, long_plan)]
+        assert calls == [3, 2], "the definition, and a call for each block that a fold reads at a time"
+    assert tile_shape(work(row_length=2**25, combine=long), software()).chunk == CPU_LONG_CHUNK
+
+
 def test_narrow_integers_are_kept_as_they_lie_in_storage() -> None:
     kinds = (("uint8", True), ("int16", True), ("float16", False), ("float16", True), ("uint32", False))
     for name, narrow in kinds:  # halves where the GPU's own conversions will do, and are cheap
@@ -175,7 +205,7 @@ def test_narrow_integers_are_kept_as_they_lie_in_storage() -> None:
         if narrow:
             kept = kernel.tile.steps * kernel.tile.chunk * asked.source.fields[0].storage_bytes // 4
             assert 16 <= kept <= 32  # words, however many the numbers would take
-    for fields, steps in ((1, 8), (2, 8), (4, 4), (16, 1)):  # words come before a chunk
+    for fields, steps in ((1, 8), (2, 4), (4, 4), (16, 1)):  # words come before a chunk
         wide = replace(work(*["uint32"] * fields, row_length=2**25), source=work("uint8").source)
         assert tile_shape(wide, capabilities()).steps == steps
     stages = plan_scan(work("uint8", row_length=2**25), capabilities(), "three_dispatch", "").stages
