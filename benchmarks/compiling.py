@@ -17,6 +17,8 @@ import numpy as np
 
 os.environ |= {"__GL_SHADER_DISK_CACHE": "0", "MESA_SHADER_CACHE_DISABLE": "true"}
 
+from wide import add_fields, affine
+
 import gpuscan as gs
 from gpuscan.compensation import add_pairs
 from gpuscan.kernels import Kernel
@@ -24,17 +26,6 @@ from gpuscan.planning import plan_scan
 from gpuscan.problem import pose
 from gpuscan.runner import work_of
 from gpuscan.templates import render_kernel
-
-DEFAULTS: dict[str, Any] = {"exclusive": False, "reverse": False, "initial": None, "dtype": None, "before": None}
-
-
-def affine(left: Any, right: Any) -> Any:
-    """The composition of maps ``x -> a x + b``."""
-    return left[0] * right[0], right[0] * left[1] + right[1]
-
-
-def add_fields(left: Any, right: Any) -> Any:
-    return tuple(a + b for a, b in zip(left, right, strict=True))
 
 
 def cases(n: int) -> list[tuple[str, Any, Any, int]]:
@@ -77,7 +68,7 @@ def main() -> None:
     longest = dict.fromkeys(strategies, (0.0, ""))
     for name, array, op, axis in cases(1 << arguments.log):
         try:
-            work = work_of(device, pose(array, op, axis=axis, after=None, **DEFAULTS))
+            work = work_of(device, pose(array, op, axis=axis))
         except gs.GpuscanError as error:  # no 64-bit floats
             print(f"{name:28} {error}")
             continue

@@ -112,8 +112,7 @@ def main() -> None:
 
 
 def posed(x: Any, **options: Any) -> Problem:
-    unused: dict[str, Any] = dict.fromkeys(("initial", "dtype", "before", "after"))
-    return pose(x, "add", axis=0, exclusive=False, reverse=False, **unused, **options)
+    return pose(x, "add", axis=0, **options)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ from gpuscan.problem import pose
 from gpuscan.runner import work_of
 
 STRATEGIES = ("lookahead", "lookback", "fallback", "three_dispatch")
-DEFAULTS: dict[str, Any] = {"exclusive": False, "reverse": False, "initial": None, "dtype": None, "before": None}
 
 
 def affine(left: Any, right: Any) -> Any:
@@ -45,7 +44,7 @@ def measure(
 ) -> None:
     """Time every strategy on these arrays and print a line for each."""
     device = timer.device
-    problem = pose(arrays[0] if len(arrays) == 1 else tuple(arrays), op, axis=axis, after=after, **DEFAULTS)
+    problem = pose(arrays[0] if len(arrays) == 1 else tuple(arrays), op, axis=axis, after=after)
     inner = prod(problem.shape[problem.axis + 1 :])
     work = replace(work_of(device, problem), inner=inner)
     sources = [place(device, array) for array in arrays]

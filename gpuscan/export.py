@@ -80,17 +80,7 @@ def export(folder: Path, op: str, dtype: Any, length: int, strategy: str = STRAT
     Raises:
         UnsupportedDtypeError: WebGPU has no such numbers, or one array is larger than every browser's binding.
     """
-    problem = pose(
-        np.broadcast_to(np.zeros((), dtype), (length,)),
-        op,
-        axis=None,
-        exclusive=False,
-        reverse=False,
-        initial=None,
-        dtype=None,
-        before=None,
-        after=None,
-    )
+    problem = pose(np.broadcast_to(np.zeros((), dtype), (length,)), op)
     check_element(problem.element, length)
     work = Work(
         source=problem.source,

@@ -100,17 +100,7 @@ def posed(x: Any, op: Any, axis: int | None, initial: Any, dtype: Any) -> Proble
         structure, leaves = spread(x)
         x = structure.unflatten([flat(leaf, operator.element_axes) for leaf in leaves])
         axis = 0
-    problem = pose(
-        x,
-        operator,
-        axis=axis,
-        exclusive=False,
-        reverse=False,
-        initial=initial,
-        dtype=dtype,
-        before=None,
-        after=None,
-    )
+    problem = pose(x, operator, axis=axis, initial=initial, dtype=dtype)
     if problem.row_length == 0 and problem.seeds is None:
         identity = operator.identity_for(problem.element)
         if identity is None:

@@ -29,8 +29,7 @@ def accumulate(problem: Problem) -> list[Array]:
     Example:
         >>> import numpy as np
         >>> from gpuscan.problem import pose
-        >>> options = dict(axis=None, exclusive=False, reverse=True, initial=None, dtype=None, before=None, after=None)
-        >>> accumulate(pose(np.array([3, 1, 4], np.int32), "add", **options))
+        >>> accumulate(pose(np.array([3, 1, 4], np.int32), "add", reverse=True))
         [array([[8, 5, 4]], dtype=int32)]
     """
     if problem.size == 0:

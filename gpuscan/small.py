@@ -130,17 +130,7 @@ def prepare(
     dtype: Any,
 ) -> SmallScan | None:
     """What `scan_small` keeps of a kind of scan: None where it has to go the long way."""
-    problem = pose(
-        x,
-        op,
-        axis=axis,
-        exclusive=exclusive,
-        reverse=reverse,
-        initial=None,
-        dtype=dtype,
-        before=None,
-        after=None,
-    )
+    problem = pose(x, op, axis=axis, exclusive=exclusive, reverse=reverse, dtype=dtype)
     check_dtypes(device, problem.source, problem.element, problem.destination)
     lone = len(problem.leaves) == len(problem.destination.fields) == 1 and x.dtype.names is None
     if not lone or problem.seeds is not None or problem.inner != 1 or binds_too_many(device, problem):

@@ -1,7 +1,6 @@
 """Tile shapes that `gpuscan tune` found faster here than the planner's own, and the file that keeps them.
 
-One JSON file an adapter, in the user's cache folder. A file that is damaged, unreadable, another adapter's, or of
-shapes that this device cannot run counts as absent; one that cannot be written is done without.
+One file an adapter (see cache_files.py). What has shapes that this device cannot run counts as absent.
 
 A tile's shape fixes the order of combination, so floats may differ in their last bits between a tuned device and one
 that is not. For each of them the bits stay the same from run to run and under every strategy.
@@ -9,17 +8,13 @@ that is not. For each of them the bits stay the same from run to run and under e
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from gpuscan import cache_files
 from gpuscan._version import __version__
 from gpuscan.kernels import TileShape
 
@@ -30,6 +25,7 @@ if TYPE_CHECKING:
 Tuned = Mapping[tuple[int, int], TileShape]  # (32-bit words of an item, elements) -> the fastest shape for them
 
 UNTUNED: Tuned = MappingProxyType({})
+FOLDER = "tuning"
 WORDS_TUNED = (1, 2, 4)
 MOST_STEPS, MOST_CHUNK_WORDS = 64, 256  # of a shape that is believed
 LEAST_WORKGROUP = 32  # invocations
@@ -53,37 +49,20 @@ def tile_for(tuned: Tuned, work: Work) -> TileShape | None:
 
 def load(capabilities: Capabilities) -> Tuned:
     """The shapes kept for this adapter; empty where there are none."""
-    key = _key(capabilities)
     try:
-        kept = json.loads(_path(key).read_text(encoding="utf-8"))
-        if kept["key"] != key:
-            return UNTUNED
-        return MappingProxyType(dict(_entry(row, capabilities) for row in kept["shapes"]))
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        shapes = cache_files.read(FOLDER, _key(capabilities))
+        return MappingProxyType(dict(_entry(row, capabilities) for row in shapes))
+    except (ValueError, TypeError):
         return UNTUNED
 
 
 def store(capabilities: Capabilities, tuned: Tuned) -> Path | None:
-    """Keep the shapes, whole or not at all; where they were written, or None where they could not be."""
-    key = _key(capabilities)
+    """Keep the shapes; where they were written, or None where they could not be."""
     rows = [
         [words, length, tile.workgroup_size, tile.subgroup_size, tile.steps, tile.chunk]
         for (words, length), tile in sorted(tuned.items(), key=lambda entry: entry[0])
     ]
-    text = json.dumps({"key": key, "shapes": rows}, indent=1)
-    with suppress(OSError):
-        path = _path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".tmp")
-        try:
-            with open(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.replace(temporary, path)
-            return path
-        except OSError:
-            os.unlink(temporary)
-            raise
-    return None
+    return cache_files.write(FOLDER, _key(capabilities), rows)
 
 
 def runs_on(tile: TileShape, words: int, capabilities: Capabilities) -> bool:
@@ -121,10 +100,3 @@ def _entry(row: list[Any], capabilities: Capabilities) -> tuple[tuple[int, int],
 def _key(capabilities: Capabilities) -> dict[str, Any]:
     names = ("summary", "name", "vendor", "driver", "backend", "adapter_type", "implementation", "subgroup_size")
     return {name: getattr(capabilities, name) for name in names} | {"gpuscan": __version__}
-
-
-def _path(key: dict[str, Any]) -> Path:
-    import platformdirs
-
-    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-    return Path(platformdirs.user_cache_dir("gpuscan")) / "tuning" / f"{digest}.json"

@@ -20,9 +20,8 @@ Array = np.ndarray[Any, Any]
 
 
 def posed(x: Any, op: Any = "add", **options: Any) -> Problem:
-    """The `Problem` of a scan whose other options are as `gpuscan.scan` has them."""
-    asked: dict[str, Any] = dict.fromkeys(("axis", "initial", "dtype", "before", "after"))
-    return pose(x, op, **(asked | {"exclusive": False, "reverse": False} | options))
+    """The `Problem` of a scan, of a sum where no operator is named."""
+    return pose(x, op, **options)
 
 
 def one_by_one(

@@ -104,7 +104,7 @@ def test_what_is_stored_is_loaded(folder):
     probe_cache.store(found)
     assert probe_cache.load(described(found)) == found
     [file] = folder.iterdir()
-    assert json.loads(file.read_text())["capabilities"]["name"] == "GeForce"
+    assert json.loads(file.read_text())["content"]["name"] == "GeForce"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_wrong_field_counts_as_damage(folder):
     probe_cache.store(found)
     [file] = folder.iterdir()
     data = json.loads(file.read_text())
-    data["capabilities"]["progress_earlier"] = "yes"
+    data["content"]["progress_earlier"] = "yes"
     file.write_text(json.dumps(data))
     assert probe_cache.load(described(found)) is None
 

@@ -114,13 +114,13 @@ def test_shapes_that_do_not_run_here_are_ignored(row: Any) -> None:
     path = tuning.store(GPU, TUNED)
     assert path is not None
     kept = json.loads(path.read_text())
-    kept["shapes"].append(row)
+    kept["content"].append(row)
     path.write_text(json.dumps(kept))
     assert tuning.load(GPU) == {}
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", '{"key": 1}', '{"key": {}, "shapes": []}', "\x00", "[" * 100_000]
+    "text", ["", "{", "[]", "null", '{"key": 1}', '{"key": {}, "content": []}', "\x00", "[" * 100_000]
 )
 def test_damaged_files_are_ignored(text: str) -> None:
     """Whatever they hold."""

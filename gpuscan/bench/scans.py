@@ -116,17 +116,8 @@ def problem_of(case: ScanCase, arrays: Sequence[np.ndarray[Any, Any]]) -> Proble
     """
     if case.rows == 1:
         arrays = [array.reshape(case.length, *case.element_shape) for array in arrays]
-    return pose(
-        arrays[0] if len(arrays) == 1 else tuple(arrays),
-        case.operator,
-        axis=0 if case.rows == 1 else 1,
-        exclusive=False,
-        reverse=False,
-        initial=None,
-        dtype=None,
-        before=None,
-        after=None,
-    )
+    x = arrays[0] if len(arrays) == 1 else tuple(arrays)
+    return pose(x, case.operator, axis=0 if case.rows == 1 else 1)
 
 
 def plan_of(device: Device, inputs: Inputs, strategy: str, tile: TileShape | None) -> ScanPlan:

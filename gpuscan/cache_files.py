@@ -1,0 +1,48 @@
+"""JSON files in the user's cache folder, one for each key; they only save time.
+
+A file that is damaged, unreadable or of another key counts as absent, and one that cannot be written is done without.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+
+def read(folder: str, key: dict[str, Any]) -> Any:
+    """What was written under the key, or None."""
+    try:
+        kept = json.loads(_path(folder, key).read_text(encoding="utf-8"))
+        return kept["content"] if kept["key"] == key else None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def write(folder: str, key: dict[str, Any], content: Any) -> Path | None:
+    """Keep it, whole or not at all: another process never reads half a file. Gives where it is, or None."""
+    text = json.dumps({"key": key, "content": content}, indent=1)
+    with suppress(OSError):
+        path = _path(folder, key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".tmp")
+        try:
+            with open(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(temporary, path)
+            return path
+        except OSError:
+            os.unlink(temporary)
+            raise
+    return None
+
+
+def _path(folder: str, key: dict[str, Any]) -> Path:
+    import platformdirs
+
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    return Path(platformdirs.user_cache_dir("gpuscan")) / folder / f"{digest}.json"
