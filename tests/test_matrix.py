@@ -118,6 +118,9 @@ def test_nan_and_tolerance() -> None:
     assert conformance._difference(nan, np.array([1.0, 2.0], np.float32), 0.5) is not None
     assert conformance._difference(nan + np.float32(1e-5), nan, 1e-4) is None
     assert conformance._difference(nan + np.float32(1e-3), nan, 1e-4) is not None
+    infinite = np.array([-np.inf, 2.0], np.float32)
+    assert conformance._difference(infinite, infinite.copy(), 1e-4) is None
+    assert conformance._difference(np.array([-9e9, 2.0], np.float32), infinite, 1e-4) is not None
 
 
 # ----- Columns
