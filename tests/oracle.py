@@ -86,6 +86,15 @@ def strategies_on(device: Device) -> list[str]:
     return [name for name in IMPLEMENTED if unsafe_reason(name, device.capabilities) is None]
 
 
+def strategies_in_turn(device: Device, turn: int) -> list[str]:
+    """One of the single passes that are safe here, at every turn the next, and three_dispatch.
+
+    Single passes take long to compile, and have all in common but how they wait.
+    """
+    *single_passes, three_dispatch = strategies_on(device)
+    return [single_passes[turn % len(single_passes)], three_dispatch]
+
+
 def small_tiles(device: Device) -> list[TileShape]:
     """Shapes of which a few thousand elements make several blocks of tiles, with subgroups and without."""
     size = device.capabilities.subgroup_size

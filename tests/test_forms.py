@@ -10,7 +10,7 @@ from gpuscan import runner
 from gpuscan.device import Device
 from gpuscan.elements import SCALARS, Scalar
 from gpuscan.forms import from_storage, from_words, to_storage, to_words
-from tests.oracle import Array, posed, small_tiles, strategies_on
+from tests.oracle import Array, posed, small_tiles, strategies_in_turn
 
 NEWEST = gs.operator(lambda l, r: r, name="newest")  # the scan that gives its input back
 OLDEST = gs.operator(lambda l, r: l, name="oldest")  # and that whose results have all come through tile state
@@ -47,29 +47,31 @@ def bits_of(array: Array) -> Array:
     return array.view(f"u{array.dtype.itemsize}")
 
 
-@pytest.mark.parametrize("name", SCALARS)
-def test_every_number_comes_through(device: Device, name: str) -> None:
+@pytest.mark.parametrize(("number", "name"), list(enumerate(SCALARS)))
+def test_every_number_comes_through(device: Device, number: int, name: str) -> None:
     scalar = SCALARS[name]
     x = patterns(scalar)
     if name == "float64" and not device.capabilities.float64:
         with pytest.raises(gs.UnsupportedDtypeError, match="float64"):
             gs.scan(x, NEWEST, device=device)
         return
-    strategy, tile = strategies_on(device)[0], small_tiles(device)[-1]
-    for reverse in (False, True):
-        (got,) = runner.run(device, posed(x, NEWEST, reverse=reverse), strategy, tile=tile)
+    strategies = strategies_in_turn(device, number)
+    for reverse, strategy in zip((False, True), strategies, strict=True):
+        (got,) = runner.run(device, posed(x, NEWEST, reverse=reverse), strategy, tile=small_tiles(device)[-1])
         assert_same_bits(got[0], x, scalar)
 
 
-@pytest.mark.parametrize("name", ["bool", "int8", "uint16", "float16", "int64", "complex64"])
-def test_every_number_comes_through_the_tile_state(device: Device, name: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "name"), list(enumerate(["bool", "int8", "uint16", "float16", "int64", "complex64"]))
+)
+def test_every_number_comes_through_the_tile_state(device: Device, number: int, name: str) -> None:
     """Row after row its first element, which has to get to the row's last tile."""
     scalar = SCALARS[name]
     heads = patterns(scalar)[:40]
     x = np.zeros((40, 1000), scalar.dtype)
     x[:, 0] = heads
     problem = posed(x, OLDEST, axis=1)
-    for strategy in strategies_on(device):
+    for strategy in strategies_in_turn(device, number):
         (got,) = runner.run(device, problem, strategy, tile=small_tiles(device)[0])
         assert_same_bits(got, np.broadcast_to(heads[:, np.newaxis], x.shape), scalar)
 

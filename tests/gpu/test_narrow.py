@@ -19,7 +19,17 @@ from gpuscan.device import Device
 from gpuscan.kernels import TileShape
 from gpuscan.planning import plan_scan
 from gpuscan.problem import Problem
-from tests.oracle import Array, assert_same, boundaries, one_by_one, poison, posed, small_tiles, strategies_on
+from tests.oracle import (
+    Array,
+    assert_same,
+    boundaries,
+    one_by_one,
+    poison,
+    posed,
+    small_tiles,
+    strategies_in_turn,
+    strategies_on,
+)
 from tests.strategies import numbers
 
 
@@ -32,12 +42,12 @@ def _affine(left: Any, right: Any) -> Any:
 AFFINE = operator(_affine, identity=1, name="affine in a byte")
 
 
-def tile_on(device: Device, chunk: int = 16, steps: int = 3) -> TileShape:
+def tile_on(device: Device, chunk: int = 16) -> TileShape:
     """Two subgroups of several steps, or no subgroups where there are none."""
     tile = small_tiles(device)[-1]
     if not tile.subgroup_size:
         return replace(tile, chunk=chunk)
-    return replace(tile, workgroup_size=2 * max(32, tile.subgroup_size), steps=steps, chunk=chunk)
+    return replace(tile, workgroup_size=2 * max(32, tile.subgroup_size), chunk=chunk)
 
 
 def bytes_of(rng: np.random.Generator, *shape: int) -> Array:
@@ -101,17 +111,17 @@ CASES: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_every_way_in_and_out(device: Device, case: str) -> None:
+@pytest.mark.parametrize(("number", "case"), list(enumerate(CASES)))
+def test_every_way_in_and_out(device: Device, number: int, case: str) -> None:
     problem, wanted = CASES[case](np.random.default_rng(1))
-    for strategy in strategies_on(device):
+    for strategy in strategies_in_turn(device, number):
         poison(device, wanted.nbytes)
         (got,) = runner.run(device, problem, strategy, tile=tile_on(device))
         assert_same(got.reshape(wanted.shape), wanted, strategy)
 
 
 def test_sizes_about_every_boundary(device: Device) -> None:
-    tile = tile_on(device, chunk=4, steps=2)
+    tile = tile_on(device, chunk=4)
     x = bytes_of(np.random.default_rng(2), boundaries(tile)[-1])
     wanted = by_hand(x)
     for length in boundaries(tile):

@@ -14,7 +14,18 @@ from gpuscan import reference, runner
 from gpuscan.device import Device
 from gpuscan.kernels import TileShape
 from gpuscan.tiles import LEAST_ROW
-from tests.oracle import AFFINE, FIRST, MATRICES, Array, assert_same, one_by_one, posed, strategies_on, words
+from tests.oracle import (
+    AFFINE,
+    FIRST,
+    MATRICES,
+    Array,
+    assert_same,
+    one_by_one,
+    posed,
+    strategies_in_turn,
+    strategies_on,
+    words,
+)
 
 
 def row_tiles(device: Device) -> list[TileShape]:
@@ -46,15 +57,15 @@ def options(rows: int, rng: np.random.Generator) -> list[dict[str, Any]]:
 
 
 def test_every_length_and_option(device: Device) -> None:
-    """A bundle, an operator that does not commute, against the fold one by one; strategies that the probe allows."""
+    """A bundle, an operator that does not commute, against the fold one by one; by one single pass in turn."""
     rng = np.random.default_rng(0)
-    for tile in row_tiles(device):
+    for turn, tile in enumerate(row_tiles(device)):
         for number, length in enumerate(lengths(tile)):
             x = words(rng, 2, (3, length))
             asked = options(3, rng)[number % 5]
             begin = {"initial": (1, 0)} if asked.get("exclusive") else {}  # the operator's identity
             wanted = one_by_one(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), x, axis=1, **(begin | asked))
-            for strategy in strategies_on(device):
+            for strategy in strategies_in_turn(device, number + turn):
                 results = runner.run(device, posed(x, AFFINE, axis=1, **asked), strategy, tile=tile)
                 for got, field in zip(results, wanted, strict=True):
                     assert_same(got, field, (tile, length, asked, strategy))
@@ -87,15 +98,17 @@ def test_pieces_are_whole_rows(device: Device, reverse: bool) -> None:
             assert_same(got, wanted, (strategy, rows))
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "bool", "float16", "int64", "complex64"])
-def test_elements(device: Device, dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "dtype"), list(enumerate(["uint8", "int16", "bool", "float16", "int64", "complex64"]))
+)
+def test_elements(device: Device, number: int, dtype: str) -> None:
     """Elements of other widths, packed ones among them; lengths that they share tiles at, and not."""
     op = "logical_xor" if dtype == "bool" else "add"
     rng = np.random.default_rng(3)
-    for length in (LEAST_ROW, LEAST_ROW + 1, 5 * LEAST_ROW + 4):
-        x = rng.integers(0, 2, (9, length)).astype(dtype)
+    for turn, length in enumerate((LEAST_ROW, LEAST_ROW + 1, 5 * LEAST_ROW + 4), number):
+        x = rng.integers(0, 2, (3, length)).astype(dtype)
         wanted = np.logical_xor.accumulate(x, axis=1) if dtype == "bool" else np.cumsum(x, axis=1, dtype=x.dtype)
-        for strategy in strategies_on(device):
+        for strategy in strategies_in_turn(device, turn):
             assert_same(gs.scan(x, op, axis=1, device=device, strategy=strategy), wanted, (length, strategy))
 
 
