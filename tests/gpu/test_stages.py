@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from gpuscan.reference_stages import (
     scan_totals,
 )
 from gpuscan.runner import work_of
-from tests.oracle import AFFINE, Array, assert_same, posed, strategies_on, words
+from tests.oracle import AFFINE, Array, assert_same, posed, small_tiles, strategies_on, words
 
 USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
 
@@ -147,13 +146,16 @@ def test_scan(device: Device) -> None:
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("strategy", ["lookback", "fallback"])
 def test_posts(device: Device, strategy: str, many: bool) -> None:
-    """Tiles post their aggregates, and a total and a prefix for each block or, by a fold, the prefix of each tile."""
+    """Tiles post their aggregates, and a total and a prefix for each block or, by a fold, the prefix of each tile.
+
+    As halves of words and as long words, by turns: each problem and each shape has either.
+    """
     if strategy not in strategies_on(device):
         assert not device.capabilities.progress_earlier
         return
-    forms = [False, True] if device.capabilities.int64_atomics else [False]  # of posts: halves of words, long words
-    for tile, long in product((shapes(device)[0], shapes(device)[-1]), forms):
-        for note, problem in problems(70, tile).items():
+    for turn, tile in enumerate(small_tiles(device), many):
+        for number, (note, problem) in enumerate(problems(70, tile).items(), turn):
+            long = device.capabilities.int64_atomics and number % 2 == 0
             plan = planned(device, problem, strategy, tile, many, int64_atomics=long)
             run, state, results = run_stages(device, problem, plan)
             join, sums = twin(problem, tile)

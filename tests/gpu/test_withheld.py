@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import replace
 
@@ -56,12 +57,11 @@ def test_helpers_let_go_of_their_own_tile(device: Device, period: int, many: boo
 
 
 @pytest.mark.parametrize(("strategy", "many"), [("lookahead", None), ("lookback", False), ("lookback", True)])
-@pytest.mark.parametrize("period", PERIODS)
-def test_who_only_waits_gives_up_in_time(own_device: Device, period: int, strategy: str, many: bool | None) -> None:
+def test_who_only_waits_gives_up_in_time(own_device: Device, strategy: str, many: bool | None) -> None:
     """It ends in an error that says what to do instead, and leaves the device in order."""
     device = own_device
     x = np.random.default_rng(2).integers(0, 2**32, 60_000, dtype=np.uint32)
-    for tile in small_tiles(device):
+    for period, tile in itertools.product(PERIODS, small_tiles(device)):
         with pytest.raises(gs.ProgressTimeoutError, match="three_dispatch"):
             runner.run(device, posed(x), strategy, tile=tile, withhold=period, many=many)  # compiles
         begin = time.perf_counter()
