@@ -24,7 +24,7 @@ from tests.laws import LAWS, Law, Leaves, dtype_of, folded
 from tests.oracle import boundaries, posed, small_tiles, strategies_on
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
-CASES = 2000 if NIGHTLY else 150  # on all adapters together
+CASES = 2000 if NIGHTLY else 90  # on all adapters together
 WIDEST = 16 if NIGHTLY else 6  # 32-bit words of an element: what takes time is the compilers of software adapters
 MOST = 3500  # elements in a case: several blocks of the small tiles
 
