@@ -16,7 +16,7 @@ GPU_STEPS = (1, 2, 4, 6, 8, 12)  # steps that are built for; few, so that few pi
 WIDE_WORKGROUP, FEW_STEPS = 512, 4  # of several words, and of single ones where look-ahead runs: short shaders
 LEAST_STEPS = 2  # of operators whose code is long: their shaders are compiled within half the time of 4
 TILE_BYTES = 32 << 10  # of storage in such a tile; in smaller ones the fold of all tiles is late; measured on an H100
-LONG_STEPS, TOGETHER = 8, (128, 256)  # of 32-bit words, where their tiles are so many that all run together
+LONG_STEPS, TOGETHER = 8, (128, 256)  # where tiles of so many steps are so many that all run together
 RESCANNED_BYTES, RESCANNED_WORDS = 2, 2  # in storage and as an item, at most, of what is scanned twice
 REGISTER_WORDS = 48  # of payload that one invocation keeps between load and store; measured on an H100
 WIDE_REGISTER_WORDS = 64  # of elements of 4 words and more in several arrays, and of bytes that are scanned once
@@ -82,15 +82,15 @@ def lanes_and_steps(work: Work, capabilities: Capabilities, chunk: int, workgrou
     if work.moves:
         fit, sizes = MASK_STEPS[-1], MASK_STEPS
     elif work.item_words > 1 or work.combine.long or (alike and capabilities.progress_later):
-        fit = min(fit, LEAST_STEPS if work.combine.long else FEW_STEPS)
         lane_bytes = chunk * sum(stored)
+        together = TOGETHER[0] <= work.length / (wide * LONG_STEPS * chunk) <= TOGETHER[1]
+        if together and fit >= LONG_STEPS and min(stored) > 2 and not work.combine.long:
+            return wide, LONG_STEPS
+        fit = min(fit, LEAST_STEPS if work.combine.long else FEW_STEPS)
         large = wide * fit * chunk * TILES_WANTED <= work.length
         if large and min(stored) > 1 and wide * fit * lane_bytes <= TILE_BYTES:
             workgroup = wide
         fit = max(1, min(fit, TILE_BYTES // (workgroup * lane_bytes)))
-        together = TOGETHER[0] <= work.length / (wide * LONG_STEPS * chunk) <= TOGETHER[1]
-        if together and alike and stored == [4] and not work.combine.long:
-            fit = LONG_STEPS
     wanted = [size for size in sizes if workgroup * size * chunk * TILES_WANTED <= work.length]
     return workgroup, max((size for size in wanted if size <= fit), default=1)
 

@@ -163,6 +163,10 @@ def test_tiles_are_longer_where_all_of_them_run_together() -> None:
     adapter = capabilities(progress_later=True)
     steps = {log: tile_shape(work(row_length=2**log), adapter).steps for log in (20, 21, 22, 23, 28)}
     assert steps == {20: 4, 21: 8, 22: 8, 23: 4, 28: 4}
+    matrices = {log: tile_shape(work(shapes=[(2, 2)], row_length=2**log), adapter).steps for log in (18, 19, 20, 21)}
+    assert matrices == {18: 4, 19: 8, 20: 8, 21: 4}
+    pairs = {log: tile_shape(work(*["float32"] * 2, row_length=2**log), adapter).steps for log in (19, 20, 21, 22)}
+    assert set(pairs.values()) == {4}, "registers have no room for more"
 
 
 def test_tiles_of_several_words_hold_as_many_bytes_in_few_steps() -> None:

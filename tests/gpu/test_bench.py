@@ -236,4 +236,4 @@ def test_tune_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     (path,) = tmp_path.rglob("tuning/*.json")
     assert json.loads(path.read_text())["key"]
     assert cli.run(["tune", "--reset"]) == 0
-    assert json.loads(path.read_text())["shapes"] == []
+    assert json.loads(path.read_text())["content"] == []
