@@ -19,7 +19,7 @@ from gpuscan.bench.session import Request
 from gpuscan.bench.suite import run_suite
 from gpuscan.bench.table import verdict
 from gpuscan.bench.timing import GpuTimer
-from gpuscan.kernels import TileShape
+from gpuscan.tile_shapes import TileShape
 
 
 def main() -> None:

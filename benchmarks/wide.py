@@ -18,10 +18,10 @@ from gpuscan.bench.copying import VECTOR_BYTES, copy_recording
 from gpuscan.bench.timing import GpuTimer
 from gpuscan.bind_groups import Binding
 from gpuscan.execution import REPORT_BYTES, Run, record
-from gpuscan.kernels import ColumnTile
 from gpuscan.planning import ScanPlan, plan_scan
 from gpuscan.problem import pose
 from gpuscan.runner import work_of
+from gpuscan.tile_shapes import ColumnTile
 
 STRATEGIES = ("lookahead", "lookback", "fallback", "three_dispatch")
 

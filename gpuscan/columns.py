@@ -6,7 +6,8 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpuscan.kernels import ColumnTile, Kernel
+from gpuscan.kernels import Kernel
+from gpuscan.tile_shapes import ColumnTile
 
 if TYPE_CHECKING:
     from gpuscan.capabilities import Capabilities

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from gpuscan.columns import column_stages, column_tile
 from gpuscan.elements import Element
 from gpuscan.errors import GpuscanError
-from gpuscan.kernels import SPINS_PER_ROUND, STATE_HEADER_WORDS, ColumnTile, Kernel, TileShape
+from gpuscan.kernels import SPINS_PER_ROUND, STATE_HEADER_WORDS, Kernel
 from gpuscan.strategies import in_order
+from gpuscan.tile_shapes import ColumnTile, TileShape
 from gpuscan.tiles import rescans, tile_shape
 
 if TYPE_CHECKING:

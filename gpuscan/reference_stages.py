@@ -15,8 +15,8 @@ import numpy as np
 
 from gpuscan.elements import Element, Field, Scalar
 from gpuscan.errors import OperatorError
-from gpuscan.kernels import TileShape
 from gpuscan.operators import Operator
+from gpuscan.tile_shapes import TileShape
 from gpuscan.user_code import defined_at, raised_at
 
 Array = np.ndarray[Any, Any]

@@ -17,12 +17,13 @@ from gpuscan.elements import Element, Field, words_of
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.execution import REPORT_BYTES, record
 from gpuscan.faults import guarded
-from gpuscan.kernels import TileShape, stored_element
+from gpuscan.kernels import stored_element
 from gpuscan.memory import ALIGNMENT
 from gpuscan.operators import Code, Operator, combine_code, map_code
 from gpuscan.packing import binds_too_many, packed, unpacked
 from gpuscan.planning import ScanPlan, Work
 from gpuscan.streaming import Piece, Stream
+from gpuscan.tile_shapes import TileShape
 from gpuscan.transfer import (
     Walk,
     bytes_of,

@@ -19,9 +19,9 @@ from gpuscan.backends import webgpu
 from gpuscan.bind_groups import Binding
 from gpuscan.errors import GpuscanError
 from gpuscan.execution import REPORT_BYTES, Origin, Run, record
-from gpuscan.kernels import TileShape
 from gpuscan.memory import ALIGNMENT
 from gpuscan.planning import ScanPlan, Work
+from gpuscan.tile_shapes import TileShape
 from gpuscan.tiles import tile_shape
 from gpuscan.transfer import Bytes, fill_mapped, map_for_reading, padded, read_mapped, upload
 

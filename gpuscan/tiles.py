@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gpuscan.kernels import TileShape
+from gpuscan.tile_shapes import TileShape
 
 if TYPE_CHECKING:
     from gpuscan.capabilities import Capabilities

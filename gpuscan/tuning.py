@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuscan import cache_files
 from gpuscan._version import __version__
-from gpuscan.kernels import TileShape
+from gpuscan.tile_shapes import TileShape
 
 if TYPE_CHECKING:
     from gpuscan.capabilities import Capabilities

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.kernels import TileShape
 from gpuscan.operators import Operator, operator, resolve
 from gpuscan.problem import Problem, pose
 from gpuscan.strategies import IMPLEMENTED, unsafe_reason
+from gpuscan.tile_shapes import TileShape
 
 if TYPE_CHECKING:
     from gpuscan.device import Device

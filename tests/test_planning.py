@@ -15,10 +15,10 @@ from gpuscan.capabilities import Capabilities
 from gpuscan.columns import REGISTER_WORDS, column_tile
 from gpuscan.elements import LEAF, SCALARS, Structure, element_of
 from gpuscan.errors import GpuscanError
-from gpuscan.kernels import ColumnTile, TileShape
 from gpuscan.operators import BUILTINS, combine_code, operator
 from gpuscan.planning import LEAST_LOOKBACK_SPINS, LENGTH_LIMIT, Work, grid_of, plan_scan
 from gpuscan.templates import render_kernel
+from gpuscan.tile_shapes import ColumnTile, TileShape
 from gpuscan.tiles import CPU_LONG_CHUNK, FEW_STEPS, LEAST_STEPS, ROW_USE, TILE_BYTES, least_chunk, tile_shape
 from tests import fakes
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from gpuscan import reference
 from gpuscan.errors import OperatorError
-from gpuscan.kernels import TileShape
 from gpuscan.reference_stages import Joiner, kogge_stone, last, left_to_right, reduce, scan_tile, scan_totals
+from gpuscan.tile_shapes import TileShape
 from tests.oracle import AFFINE, MATRICES, NO_IDENTITY, assert_same, one_by_one, posed, words
 
 SHAPES = [

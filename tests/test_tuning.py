@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpuscan import tuning
-from gpuscan.kernels import TileShape
+from gpuscan.tile_shapes import TileShape
 from tests.fakes import capabilities
 from tests.test_planning import work
 

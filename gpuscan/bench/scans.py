@@ -16,10 +16,10 @@ from gpuscan.bench.timing import GpuTimer
 from gpuscan.bind_groups import Binding
 from gpuscan.errors import ProgressTimeoutError
 from gpuscan.execution import REPORT_BYTES, record
-from gpuscan.kernels import ColumnTile, TileShape
 from gpuscan.planning import ScanPlan, Work, plan_scan
 from gpuscan.problem import Problem, pose
 from gpuscan.runner import check_dtypes, work_of
+from gpuscan.tile_shapes import ColumnTile, TileShape
 
 if TYPE_CHECKING:
     import wgpu

@@ -15,7 +15,7 @@ from gpuscan.bench.cases import ScanCase
 from gpuscan.bench.inputs import make_inputs
 from gpuscan.bench.scans import ScanSubject, work_for
 from gpuscan.bench.timing import GpuTimer
-from gpuscan.kernels import TileShape
+from gpuscan.tile_shapes import TileShape
 from gpuscan.tiles import least_chunk, tile_shape
 from gpuscan.tuning import Tuned, runs_on
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gpuscan.device import Device
-    from gpuscan.kernels import TileShape
+    from gpuscan.tile_shapes import TileShape
 
 GPU_SIZES = tuple(1 << exponent for exponent in (16, 18, 20, 22, 25, 28))
 CPU_SIZES = tuple(1 << exponent for exponent in (12, 16, 20, 22))

@@ -228,7 +228,7 @@ def test_a_run_that_gave_up_is_told_of(device: Device, monkeypatch: pytest.Monke
 
 def withheld(planned: Any) -> Any:
     """The planner of a test build whose every second tile posts nothing."""
-    from gpuscan.kernels import TileShape
+    from gpuscan.tile_shapes import TileShape
 
     return lambda *args, **options: planned(*args, **options, withhold=2, tile=TileShape(32, 0, 1, 4))
 

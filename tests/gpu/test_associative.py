@@ -18,8 +18,8 @@ import gpuscan as gs
 from gpuscan import runner
 from gpuscan.adapters import find_adapters
 from gpuscan.device import Device
-from gpuscan.kernels import TileShape
 from gpuscan.operators import Operator
+from gpuscan.tile_shapes import TileShape
 from tests.laws import LAWS, Law, Leaves, dtype_of, folded
 from tests.oracle import boundaries, posed, small_tiles, strategies_on
 

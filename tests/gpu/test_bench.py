@@ -24,7 +24,7 @@ from gpuscan.bench.search import candidates, search, tuned_from
 from gpuscan.bench.session import Request, run_request
 from gpuscan.bench.timing import TICKS, WALL, GpuTimer
 from gpuscan.device import Device
-from gpuscan.kernels import TileShape
+from gpuscan.tile_shapes import TileShape
 from gpuscan.tuning import runs_on
 from tests.oracle import small_tiles, strategies_on
 

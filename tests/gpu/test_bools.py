@@ -10,7 +10,7 @@ import pytest
 import gpuscan as gs
 from gpuscan import runner
 from gpuscan.device import Device
-from gpuscan.kernels import TileShape
+from gpuscan.tile_shapes import TileShape
 from tests.oracle import assert_same, posed, strategies_in_turn
 
 RUNS = 10  # a write that is lost is lost by chance

@@ -19,13 +19,14 @@ from gpuscan.backends import BACKEND_VARIABLE, _load, error_type, webgpu
 from gpuscan.conformance import check, suite
 from gpuscan.device import Device
 from gpuscan.errors import AdapterNotFoundError, OperatorError
-from gpuscan.kernels import Kernel, TileShape
+from gpuscan.kernels import Kernel
 from gpuscan.operators import combine_code, wgsl_operator
 from gpuscan.planning import Work, plan_scan
 from gpuscan.problem import Problem
 from gpuscan.runner import run
 from gpuscan.strategies import IMPLEMENTED, unsafe_reason
 from gpuscan.templates import render, render_kernel
+from gpuscan.tile_shapes import TileShape
 from tests.oracle import AFFINE, LATER, MATRICES, assert_same, posed
 
 SHAPES = [

@@ -15,10 +15,10 @@ import gpuscan as gs
 from gpuscan import reference, runner
 from gpuscan.device import Device
 from gpuscan.elements import SCALARS, scalar_of
-from gpuscan.kernels import TileShape
 from gpuscan.operators import BUILTINS
 from gpuscan.planning import plan_scan
 from gpuscan.probe_bench import HALVES, Litmus, ProbeBench
+from gpuscan.tile_shapes import TileShape
 from tests.laws import Law, any_bits, dtype_of, folded, whole
 from tests.oracle import assert_same, posed, small_tiles, strategies_on
 

@@ -11,9 +11,9 @@ import pytest
 import gpuscan as gs
 from gpuscan import runner
 from gpuscan.device import Device
-from gpuscan.kernels import TileShape
 from gpuscan.planning import plan_scan
 from gpuscan.problem import Problem
+from gpuscan.tile_shapes import TileShape
 from tests.oracle import AFFINE, assert_same, posed, small_tiles, strategies_on, ufunc_scan, words
 
 SCHEDULERS = ["random", "serial", "bursts"]

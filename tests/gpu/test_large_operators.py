@@ -12,8 +12,8 @@ import pytest
 import gpuscan as gs
 from gpuscan import runner
 from gpuscan.device import Device
-from gpuscan.kernels import TileShape
 from gpuscan.operators import Operator
+from gpuscan.tile_shapes import TileShape
 from tests import fakes
 from tests.laws import matrices
 from tests.oracle import MATRICES, assert_same, one_by_one, posed, strategies_on, words

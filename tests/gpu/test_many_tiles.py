@@ -9,9 +9,9 @@ import pytest
 
 from gpuscan import planning, runner
 from gpuscan.device import Device
-from gpuscan.kernels import TileShape
 from gpuscan.planning import plan_scan
 from gpuscan.problem import Problem
+from gpuscan.tile_shapes import TileShape
 from tests.oracle import AFFINE, MATRICES, Array, assert_same, boundaries, posed, small_tiles, strategies_on, words
 from tests.strategies import numbers
 

@@ -16,9 +16,9 @@ import pytest
 import gpuscan as gs
 from gpuscan import deferred, operator, planning, runner
 from gpuscan.device import Device
-from gpuscan.kernels import TileShape
 from gpuscan.planning import plan_scan
 from gpuscan.problem import Problem
+from gpuscan.tile_shapes import TileShape
 from tests.oracle import (
     Array,
     assert_same,

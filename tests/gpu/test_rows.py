@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from gpuscan import reference, runner
 from gpuscan.device import Device
-from gpuscan.kernels import TileShape
+from gpuscan.tile_shapes import TileShape
 from gpuscan.tiles import LEAST_ROW
 from tests.oracle import (
     AFFINE,

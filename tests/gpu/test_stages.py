@@ -14,7 +14,7 @@ from gpuscan.bind_groups import Binding
 from gpuscan.device import Device
 from gpuscan.elements import words_of
 from gpuscan.execution import Run, record
-from gpuscan.kernels import STATE_HEADER_WORDS, Kernel, TileShape
+from gpuscan.kernels import STATE_HEADER_WORDS, Kernel
 from gpuscan.planning import ScanPlan, plan_scan
 from gpuscan.problem import Problem
 from gpuscan.reference_stages import (
@@ -31,6 +31,7 @@ from gpuscan.reference_stages import (
     scan_totals,
 )
 from gpuscan.runner import work_of
+from gpuscan.tile_shapes import TileShape
 from tests.oracle import AFFINE, Array, assert_same, posed, small_tiles, strategies_on, words
 
 USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC

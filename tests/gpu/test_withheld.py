@@ -13,8 +13,8 @@ import wgpu
 import gpuscan as gs
 from gpuscan import planning, runner
 from gpuscan.device import Device
-from gpuscan.kernels import TileShape
 from gpuscan.planning import plan_scan
+from gpuscan.tile_shapes import TileShape
 from tests.oracle import AFFINE, assert_same, posed, small_tiles, strategies_on, ufunc_scan, words
 
 PERIODS = [2, 7, 64]
