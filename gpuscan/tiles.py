@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 GPU_WORKGROUP = 256  # invocations
 GPU_STEPS = (1, 2, 4, 6, 8, 12)  # steps that are built for; few, so that few pipelines are
 WIDE_WORKGROUP, FEW_STEPS = 512, 4  # of several words, and of single ones where look-ahead runs: short shaders
+WIDE_WORKGROUP_WORDS = 8  # of an item, at most, in a wide workgroup; and none of bytes; measured on an H100
 LEAST_STEPS = 2  # of operators whose code is long: their shaders are compiled within half the time of 4
-TILE_BYTES = 32 << 10  # of storage in such a tile; in smaller ones the fold of all tiles is late; measured on an H100
+TILE_BYTES = 32 << 10  # of storage in such a tile; of smaller ones the fold of all tiles is late; measured on an H100
 LONG_STEPS, TOGETHER = 8, (128, 256)  # where tiles of so many steps are so many that all run together
+LONG_TILE_BYTES = 64 << 10  # in such a tile, at most
 RESCANNED_BYTES, RESCANNED_WORDS = 2, 2  # in storage and as an item, at most, of what is scanned twice
 REGISTER_WORDS = 48  # of payload that one invocation keeps between load and store; measured on an H100
 WIDE_REGISTER_WORDS = 64  # of elements of 4 words and more in several arrays, and of bytes that are scanned once
@@ -31,7 +33,7 @@ ROW_TILE = 2048, 256  # elements, at least, of tiles that end with rows: of seve
 ROW_USE = 0.75  # of a tile's places, at least, must hold elements where tiles end with rows
 CPU_WORKGROUP, CPU_WIDE_WORKGROUP = 64, 32  # the latter of items of 4 words and more
 CPU_CHUNK_WORDS = 64, 128  # of elements of a word, of wider ones; measured on lavapipe
-CPU_LONG_CHUNK = 32  # elements, at most, where the operator's code is long: compiled in half the time of 64, as fast
+CPU_LONG_CHUNK = 32  # elements, at most, of long operators, but of rows' own tiles: compiled in half the time of 64
 CPU_ROW_WORDS = 16, 4  # in a chunk, at least, of tiles that end with rows: of several a row, of one; measured
 
 
@@ -68,31 +70,41 @@ def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -
         chunk *= 2
     workgroup = _power_below(min(GPU_WORKGROUP, most, max(room, subgroup_size)))
     workgroup = max(workgroup, subgroup_size)
-    wide = _power_below(min(WIDE_WORKGROUP, most, max(room, workgroup)))
+    wide = _power_below(min(WIDE_WORKGROUP, most, max(room - WIDE_WORKGROUP // subgroup_size, workgroup)))
     workgroup, steps = lanes_and_steps(work, capabilities, chunk, workgroup, wide)
     return TileShape(workgroup, subgroup_size, steps, chunk)
 
 
 def lanes_and_steps(work: Work, capabilities: Capabilities, chunk: int, workgroup: int, wide: int) -> tuple[int, int]:
     """A GPU's invocations in a workgroup, either of the two numbers, and the chunks that each of them takes."""
+
+    def fits_length(lanes: int, steps: int) -> bool:
+        return lanes * steps * chunk * TILES_WANTED <= work.length
+
     stored = [field.storage_bytes for field in work.source.fields]
+    lane_bytes = chunk * sum(stored)  # of a step
+    long = work.combine.long
     alike = work.item_words == 1 and (set(stored) == {4} or (set(stored) == {2} and rescans(work, capabilities)))
     fit = steps_that_fit(work, chunk, capabilities)
-    sizes: tuple[int, ...] = GPU_STEPS
-    if work.moves:
-        fit, sizes = MASK_STEPS[-1], MASK_STEPS
-    elif work.item_words > 1 or work.combine.long or (alike and capabilities.progress_later):
-        lane_bytes = chunk * sum(stored)
-        together = TOGETHER[0] <= work.length / (wide * LONG_STEPS * chunk) <= TOGETHER[1]
-        if together and fit >= LONG_STEPS and min(stored) > 2 and not work.combine.long:
-            return wide, LONG_STEPS
-        fit = min(fit, LEAST_STEPS if work.combine.long else FEW_STEPS)
-        large = wide * fit * chunk * TILES_WANTED <= work.length
-        if large and min(stored) > 1 and wide * fit * lane_bytes <= TILE_BYTES:
-            workgroup = wide
-        fit = max(1, min(fit, TILE_BYTES // (workgroup * lane_bytes)))
-    wanted = [size for size in sizes if workgroup * size * chunk * TILES_WANTED <= work.length]
-    return workgroup, max((size for size in wanted if size <= fit), default=1)
+    if work.moves or not (work.item_words > 1 or long or (alike and capabilities.progress_later)):
+        sizes = MASK_STEPS if work.moves else tuple(size for size in GPU_STEPS if size <= fit)
+        return workgroup, max((size for size in sizes if fits_length(workgroup, size)), default=1)
+    tiles = work.length / (wide * LONG_STEPS * chunk)
+    short = wide * LONG_STEPS * lane_bytes <= LONG_TILE_BYTES and not long
+    if TOGETHER[0] <= tiles <= TOGETHER[1] and short and fit >= LONG_STEPS and min(stored) > 2:
+        return wide, LONG_STEPS
+    widths = (workgroup,) if min(stored) == 1 or work.item_words > WIDE_WORKGROUP_WORDS else (workgroup, wide)
+    enough = min(stored) == 1 or wide * FEW_STEPS * lane_bytes >= TILE_BYTES
+    most = min(fit, LEAST_STEPS if long else FEW_STEPS if enough else fit)
+    shapes = [(lanes, steps) for lanes in widths for steps in GPU_STEPS if steps <= most and fits_length(lanes, steps)]
+
+    def preference(shape: tuple[int, int]) -> tuple[int, ...]:
+        """The smallest tile of enough bytes, in few steps; else the largest."""
+        lanes, steps = shape
+        size = lanes * steps * lane_bytes
+        return (0, size, max(0, steps - FEW_STEPS), lanes) if size >= TILE_BYTES else (1, -size, lanes)
+
+    return min(shapes, key=preference, default=(workgroup, 1))
 
 
 def row_tile(work: Work, capabilities: Capabilities, subgroups: bool) -> TileShape | None:

@@ -40,9 +40,9 @@ def nearest(tuned: Tuned, words: int, length: int) -> TileShape | None:
 
 
 def tile_for(tuned: Tuned, work: Work) -> TileShape | None:
-    """The shape tuned for this work, or None: only what was measured is tuned, whole words in one row."""
+    """The shape tuned for this work, or None: only what was measured is tuned, whole words in one row, short code."""
     fields = (*work.source.fields, *work.destination.fields)
-    if work.rows > 1 or any(field.storage_bytes % 4 for field in fields):
+    if work.rows > 1 or work.combine.long or any(field.storage_bytes % 4 for field in fields):
         return None
     return nearest(tuned, work.item_words, work.length)
 
@@ -51,7 +51,7 @@ def load(capabilities: Capabilities) -> Tuned:
     """The shapes kept for this adapter; empty where there are none."""
     try:
         shapes = cache_files.read(FOLDER, _key(capabilities))
-        return MappingProxyType(dict(_entry(row, capabilities) for row in shapes))
+        return MappingProxyType(dict(_entry(row, capabilities) for row in shapes or ()))
     except (ValueError, TypeError):
         return UNTUNED
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -48,6 +49,19 @@ def test_the_bits_are_those_of_three_dispatch(device: Device, number: int, kind:
     for turn, tile in enumerate(small_tiles(device), number):
         in_turn = waiting_on(device)[turn % len(waiting_on(device))]
         compare(device, KINDS[kind](np.random.default_rng(1)), tile, [in_turn])
+
+
+def test_a_fold_that_reads_one_block_at_a_time(device: Device) -> None:
+    """As it does for matrices, and for operators whose code is long."""
+    rng, tile = np.random.default_rng(6), small_tiles(device)[-1]
+    matrices = (rng.random((6001, 2, 2)) * 0.6).astype(np.float32)
+    for problem, shape in (
+        (posed(matrices, "matmul", axis=0), replace(tile, chunk=1)),
+        (posed(rng.standard_normal(20_001).astype(np.float32), "logaddexp"), tile),
+    ):
+        plan = plan_scan(runner.work_of(device, problem), device.capabilities, "lookback", "", tile=shape, many=True)
+        assert plan.stages[0].kernel.blocks_ahead == 1
+        compare(device, problem, shape, waiting_on(device))
 
 
 def test_sizes_about_every_boundary(device: Device) -> None:

@@ -41,7 +41,7 @@ def test_operators_that_do_not_commute(device: Device, number: int, shape: tuple
     for axis in {0, len(shape) - 1, len(shape) // 2}:
         if shape[axis] > 10_000:
             continue
-        op, fields = ((AFFINE, 2), (MATRICES, 4), (LATER, 2))[(number + axis) % 3]
+        op, fields = ((MATRICES, 4), (AFFINE, 2), (LATER, 2))[(number + axis) % 3]
         x = words(np.random.default_rng(0), fields, shape)
         wanted = [np.take(field, -1, axis) for field in one_by_one(op.function, x, axis=axis)]
         got = gs.reduce(x, op, axis=axis, device=device)

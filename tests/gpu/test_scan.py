@@ -79,7 +79,7 @@ def test_built_in_operators(device: Device, number: int, dtype: str, name: str) 
 def test_options(device: Device, rows: bool, exclusive: bool, reverse: bool, initial: bool) -> None:
     """Every combination of options, of one row and of many, whose lengths are no multiple of anything.
 
-    Of rows, each single pass takes every other combination, so that it has each pair of options.
+    Of rows, the single passes take the combinations in turn.
     """
     shape = (37, 211) if rows else 7919
     x = words(np.random.default_rng(2), 2, shape)

@@ -54,8 +54,8 @@ def keys_of(offsets: Array, dtype: Any = np.int32) -> Array:
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("exclusive", [False, True])
-def test_every_strategy(device: Device, exclusive: bool, reverse: bool) -> None:
-    """An operator that does not commute, short segments and long ones, with what each begins with."""
+def test_short_segments_and_long_ones(device: Device, exclusive: bool, reverse: bool) -> None:
+    """An operator that does not commute, with what each segment begins with."""
     rng, tile = np.random.default_rng(0), small_tiles(device)[-1]
     x = words(rng, 2, 9001)
     options: dict[str, Any] = {"exclusive": exclusive, "reverse": reverse, "initial": (3, 7)}
