@@ -23,7 +23,7 @@ TURNS_WORD = 3
 MOST_TURNS = 1 << 16  # of the loops of an operator's WGSL, in one combination
 MOST_SOFTWARE_TURNS = 50_000  # on CPU adapters, in all combinations of an invocation
 BLOCKS_AHEAD = 2  # that a fold reads at a time; 4 are 1 to 6 % slower on an H100
-LONG_BLOCKS_AHEAD = 1  # of matrices and of operators whose code is long, which stands there for each
+LONG_BLOCKS_AHEAD = 1  # of vectors, matrices and operators whose code is long, which stands there for each
 WIDE_WORDS = 3  # items from here on have their posts interleaved; measured on an H100
 
 
@@ -211,8 +211,8 @@ class Kernel:
     @property
     def blocks_ahead(self) -> int:
         """Blocks of aggregates that a fold reads at a time."""
-        matrices = self.item_words >= WIDE_WORDS and self.tile.chunk == 1
-        return LONG_BLOCKS_AHEAD if matrices or self.combine.long else BLOCKS_AHEAD
+        one_a_load = self.item_words >= WIDE_WORDS and self.tile.chunk == 1  # an element fills a lane's load
+        return LONG_BLOCKS_AHEAD if one_a_load or self.combine.long else BLOCKS_AHEAD
 
     @property
     def most_turns(self) -> int:

@@ -83,7 +83,7 @@ def lanes_and_steps(work: Work, capabilities: Capabilities, chunk: int, workgrou
 
     stored = [field.storage_bytes for field in work.source.fields]
     lane_bytes = chunk * sum(stored)  # of a step
-    long = work.combine.long
+    bytewise, long = min(stored) == 1, work.combine.long
     alike = work.item_words == 1 and (set(stored) == {4} or (set(stored) == {2} and rescans(work, capabilities)))
     fit = steps_that_fit(work, chunk, capabilities)
     if work.moves or not (work.item_words > 1 or long or (alike and capabilities.progress_later)):
@@ -93,10 +93,12 @@ def lanes_and_steps(work: Work, capabilities: Capabilities, chunk: int, workgrou
     short = wide * LONG_STEPS * lane_bytes <= LONG_TILE_BYTES and not long
     if TOGETHER[0] <= tiles <= TOGETHER[1] and short and fit >= LONG_STEPS and min(stored) > 2:
         return wide, LONG_STEPS
-    widths = (workgroup,) if min(stored) == 1 or work.item_words > WIDE_WORKGROUP_WORDS else (workgroup, wide)
-    enough = min(stored) == 1 or wide * FEW_STEPS * lane_bytes >= TILE_BYTES
-    most = min(fit, LEAST_STEPS if long else FEW_STEPS if enough else fit)
-    shapes = [(lanes, steps) for lanes in widths for steps in GPU_STEPS if steps <= most and fits_length(lanes, steps)]
+    widths = (workgroup,) if bytewise or work.item_words > WIDE_WORKGROUP_WORDS else (workgroup, wide)
+    if long:
+        fit = min(fit, LEAST_STEPS)
+    elif bytewise or wide * FEW_STEPS * lane_bytes >= TILE_BYTES:
+        fit = min(fit, FEW_STEPS)
+    shapes = [(lanes, steps) for lanes in widths for steps in GPU_STEPS if steps <= fit and fits_length(lanes, steps)]
 
     def preference(shape: tuple[int, int]) -> tuple[int, ...]:
         """The smallest tile of enough bytes, in few steps; else the largest."""
