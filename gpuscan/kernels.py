@@ -215,6 +215,24 @@ class Kernel:
         return LONG_BLOCKS_AHEAD if one_a_load or self.combine.long else BLOCKS_AHEAD
 
     @property
+    def reads_ahead(self) -> bool:
+        """Whether a fold reads the next block's aggregates while it scans one; else as many blocks as it scans.
+
+        Under fallback it makes way for those who help, whom it would slow down: a tenth of an H100's speed.
+        """
+        return self.blocks_ahead == 1 and self.strategy != "fallback"
+
+    @property
+    def rolled(self) -> bool:
+        """Whether scans over lanes are loops, so that the operator stands there once, not at each distance.
+
+        An H100 then compiles wide items and long operators in half the time and is as fast; and it is bytes whose
+        shaders have the most steps and the longest chunks.
+        """
+        bytewise = min(field.storage_bytes for field in self.source.fields) == 1
+        return self.item_words >= WIDE_WORDS or self.combine.long or bytewise
+
+    @property
     def most_turns(self) -> int:
         """Turns that an operator's loops may make: see parts/turns.wgsl."""
         return MOST_SOFTWARE_TURNS if self.software else MOST_TURNS

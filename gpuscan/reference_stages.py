@@ -271,18 +271,26 @@ def scan(join: Joiner, sums: TileSums, prefixes: Items, *, carried: bool = False
     lead = join.pick(lane > 0, join(steps_before, lanes_before), steps_before)
     lead = join.pick(step > 0, lead, lanes_before)
     led = (lane > 0) | (step > 0)
-    chunk = join.pick(led, join(lead, sums.local), sums.local)
+    if sums.shape.chunk == 1:
+        in_steps = join.pick(step > 0, join(steps_before, sums.lanes), sums.lanes)
+        chunk = tuple(array[np.newaxis] for array in in_steps)
+    else:
+        chunk = join.pick(led, join(lead, sums.local), sums.local)
 
     # From subgroup to array: the tile's prefix and the subgroups before this one.
     known = np.full(tile.shape, True) if carried else tile > 0
     subgroups_before = up(sums.subgroups)
     outer = join.pick(subgroup > 0, join(prefixes, subgroups_before), prefixes)
     outer = join.pick(known, outer, subgroups_before)
+    known = known | (subgroup > 0)
+    if sums.shape.single_lead:
+        chunk, outer = sums.local, join.pick(led, join.pick(known, join(outer, lead), lead), outer)
+        known, led = known | led, np.full(led.shape, False)
     if exclusive:
         shifted = first(chunk, -1)
         inner = join.pick(led, lead, tuple(array[0] for array in sums.local))
         chunk = stack([tuple(array[np.newaxis] for array in inner), shifted])
-    results = join.pick(known | (subgroup > 0), join(outer, chunk), chunk)
+    results = join.pick(known, join(outer, chunk), chunk)
     if exclusive:
         begin = join.pick(led, tuple(array[0] for array in results), outer)
         results = stack([tuple(array[np.newaxis] for array in begin), rest(results, 1)])

@@ -15,6 +15,8 @@ class TileShape:
         steps: chunks that one invocation takes, a subgroup's width apart; 1 without subgroups.
         chunk: neighbouring elements that one invocation takes in a step.
         per_row: tiles begin and end where rows do; a row is whole chunks, and no more tiles than a block has.
+        single_lead: all that comes before a chunk is joined first, and then with each element, which is joined once;
+            else what comes before it in the tile is, while the tile waits, and what comes before the tile at the end.
     """
 
     workgroup_size: int
@@ -22,6 +24,7 @@ class TileShape:
     steps: int
     chunk: int
     per_row: bool = False
+    single_lead: bool = False
 
     @property
     def tile_size(self) -> int:
@@ -58,6 +61,7 @@ class ColumnTile:
     steps = 1
     block = 1
     per_row = False
+    single_lead = False
 
     @property
     def workgroup_size(self) -> int:

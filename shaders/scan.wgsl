@@ -7,6 +7,7 @@
     strategy three_dispatch: the prefix was computed before, by reduce.wgsl and scan_totals.wgsl
     strategy alone:          nothing comes before a tile, which holds a whole row -#}
 {% set scheduler = kernel.scheduler if kernel.posts else "" %}
+{% from "parts/subgroup_scan.wgsl" import scan_steps with context %}
 {% include "parts/header.wgsl" %}
 {% include "parts/element.wgsl" %}
 {% include "parts/operator.wgsl" %}
@@ -54,22 +55,31 @@ fn main(
 
     // 2. Scan in registers.
 {% if kernel.subgroups %}
+{% call(step) scan_steps() %}{{ "chunk_of(" ~ place(step) ~ ", loaded" ~ step ~ ")" if kernel.keeps_storage else "loaded" ~ step }}{% endcall %}
+{% if kernel.tile.chunk == 1 %}
 {% for step in range(kernel.tile.steps) %}
-    let local{{ step }} = scan_chunk({{ "chunk_of(" ~ place(step) ~ ", loaded" ~ step ~ ")" if kernel.keeps_storage else "loaded" ~ step }});
-    let lanes{{ step }} = scan_lanes(lane, local{{ step }}[CHUNK - 1u]);
+    let sums{{ step }} = {{ "join(carry" ~ (step - 1) ~ ", lanes" ~ step ~ ")" if step else "lanes0" }};
+    let chunk{{ step }} = Chunk(sums{{ step }});
+    let carry{{ step }} = item_at(sums{{ step }}, SUBGROUP_SIZE - 1u);
+{% if kernel.exclusive %}
+    let lead{{ step }} = {{ "pick(lane > 0u, item_up(sums" ~ step ~ ", 1u), carry" ~ (step - 1) ~ ")" if step else "item_up(sums0, 1u)" }};
+{% endif %}
 {% endfor %}
+{% else %}
+{% set joins_now = not kernel.keeps_storage and not kernel.tile.single_lead %}
     let lead0 = item_up(lanes0, 1u);
-{% if not kernel.keeps_storage %}
+{% if joins_now %}
     let chunk0 = join_chunk(lane > 0u, lead0, local0);
 {% endif %}
     let carry0 = item_at(lanes0, SUBGROUP_SIZE - 1u);
 {% for step in range(1, kernel.tile.steps) %}
     let lead{{ step }} = pick(lane > 0u, join(carry{{ step - 1 }}, item_up(lanes{{ step }}, 1u)), carry{{ step - 1 }});
-{% if not kernel.keeps_storage %}
+{% if joins_now %}
     let chunk{{ step }} = join_chunk(true, lead{{ step }}, local{{ step }});
 {% endif %}
     let carry{{ step }} = join(carry{{ step - 1 }}, item_at(lanes{{ step }}, SUBGROUP_SIZE - 1u));
 {% endfor %}
+{% endif %}
     let sums = scan_subgroups(invocation, carry{{ kernel.tile.steps - 1 }});
     let aggregate = sums.aggregate;
     let tile_lead = sums.lead;
@@ -134,19 +144,26 @@ fn main(
     store_chunk({{ at }}, {{ chunk }});
 {% endif %}
 {% endmacro %}
+{% macro shifted(before, chunk) %}Chunk({{ before }}{% for position in range(kernel.tile.chunk - 1) %}, {{ chunk }}[{{ position }}]{% endfor %}){% endmacro %}
 {% for step in range(kernel.tile.steps) %}
 {% if kernel.keeps_storage %}
     let scanned{{ step }} = scan_chunk(chunk_of({{ place(step) }}, again(loaded{{ step }})));
     let chunk{{ step }} = join_chunk({{ "true" if step else "lane > 0u" }}, lead{{ step }}, scanned{{ step }});
 {% endif %}
+{% if kernel.tile.single_lead %}
+    let joined{{ step }} = pick(known, join(lead, lead{{ step }}), lead{{ step }});
+    let before{{ step }} = {{ "joined" ~ step if step else "pick(lane > 0u, joined0, lead)" }};
+{% set led = "true" if step else "known || lane > 0u" %}
 {% if kernel.exclusive %}
+    var result{{ step }} = join_chunk({{ led }}, before{{ step }}, {{ shifted("before" ~ step, "local" ~ step) }});
+    result{{ step }}[0] = before{{ step }};
+{% else %}
+    let result{{ step }} = join_chunk({{ led }}, before{{ step }}, local{{ step }});
+{% endif %}
+{{ store(place(step), "result" ~ step) -}}
+{% elif kernel.exclusive %}
 {% set before = "lead" ~ step if kernel.subgroups else "lead" %}
-    let shifted{{ step }} = Chunk(
-        {{ before }},
-{% for position in range(kernel.tile.chunk - 1) %}
-        chunk{{ step }}[{{ position }}],
-{% endfor %}
-    );
+    let shifted{{ step }} = {{ shifted(before, "chunk" ~ step) }};
     var result{{ step }} = join_chunk(known, lead, shifted{{ step }});
 {% if step == 0 %}
 {% if kernel.subgroups %}

@@ -195,9 +195,19 @@ def test_long_operators_stand_in_a_shader_few_times() -> None:
         short_plan, long_plan = (
             plan_scan(work(row_length=2**25, combine=code), adapter, "lookahead", "") for code in (short, long)
         )
-        assert long_plan.tile.steps == LEAST_STEPS < short_plan.tile.steps
-        calls = [render_kernel(plan.stages[0].kernel).count("scan_block(") for plan in (short_plan, long_plan)]
+        assert long_plan.tile == TileShape(512, 32, 4, 4, single_lead=True)
+        assert not short_plan.tile.single_lead
+        texts = [render_kernel(plan.stages[0].kernel) for plan in (short_plan, long_plan)]
+        calls = [text.count("scan_block(") for text in texts]
         assert calls == [3, 2], "the definition, and a call for each block that a fold reads at a time"
+        chunks, lanes = [[text.count(call) for text in texts] for call in ("join_chunk(", "join(item_up(")]
+        assert chunks == [1 + 2 * short_plan.tile.steps, 1 + 4], "the definition, and one or two calls for each step"
+        totals = short_plan.tile.subgroups_per_workgroup.bit_length() - 1
+        assert lanes == [5 + totals + 5, 4 + 1 + 5], (
+            "of lanes, totals and the block: in loops once, not at each distance"
+        )
+
+    assert tile_shape(work("float16", row_length=2**25, combine=long), capabilities()).steps == LEAST_STEPS
     assert tile_shape(work(row_length=2**25, combine=long), software()).chunk == CPU_LONG_CHUNK
 
 

@@ -2,16 +2,18 @@
     stage shares: left to right in a chunk, a Kogge-Stone tree over lanes, left to right over steps, a Kogge-Stone
     tree over subgroups. Without subgroups: left to right in a chunk, a Kogge-Stone tree over the workgroup. -#}
 {% from "parts/shared_scan.wgsl" import shared_scan with context %}
-{% from "parts/subgroup_scan.wgsl" import subgroup_scan with context %}
+{% from "parts/subgroup_scan.wgsl" import scan_steps, subgroup_scan with context %}
 {% include "parts/exchange.wgsl" %}
 // ----- Scan of a tile
 {% if kernel.subgroups %}
+{% if not kernel.rolled %}
 {{ subgroup_scan("scan_lanes", kernel.tile.subgroup_size) }}
+{% endif %}
 {% if kernel.tile.subgroups_per_workgroup > 1 %}
 const SUBGROUPS = {{ kernel.tile.subgroups_per_workgroup }}u;  // in a workgroup
 var<workgroup> subgroup_totals: array<{{ kernel.shared_item }}, {{ kernel.tile.subgroups_per_workgroup + 1 }}>;  // the last one takes what no one reads
 {% if kernel.totals_fit_subgroup %}
-{{ subgroup_scan("scan_totals", kernel.tile.subgroups_per_workgroup) }}
+{{ subgroup_scan("scan_totals", kernel.tile.subgroups_per_workgroup, kernel.rolled) }}
 {% else %}
 {{ shared_scan("scan_totals", kernel.tile.subgroups_per_workgroup) }}
 {% endif %}
@@ -101,8 +103,9 @@ fn reduce_tile(tile: u32, invocation: u32) -> Item {
 {% for step in range(kernel.tile.steps) %}
     let loaded{{ step }} = load_chunk(first{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %});
 {% endfor %}
+{% call(step) scan_steps() %}loaded{{ step }}{% endcall %}
 {% for step in range(kernel.tile.steps) %}
-    let total{{ step }} = item_at(scan_lanes(lane, scan_chunk(loaded{{ step }})[CHUNK - 1u]), SUBGROUP_SIZE - 1u);
+    let total{{ step }} = item_at(lanes{{ step }}, SUBGROUP_SIZE - 1u);
     let carry{{ step }} = {{ "join(carry" ~ (step - 1) ~ ", total" ~ step ~ ")" if step else "total0" }};
 {% endfor %}
     return scan_subgroups(invocation, carry{{ kernel.tile.steps - 1 }}).aggregate;

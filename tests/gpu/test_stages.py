@@ -38,13 +38,16 @@ USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
 
 
 def shapes(device: Device) -> list[TileShape]:
-    """Every number of steps, chunks of every access width, subgroup totals that fit a subgroup and that do not."""
+    """Every number of steps, chunks of every access width, subgroup totals that fit a subgroup and that do not.
+
+    And elements that are joined once, with all that comes before their chunk.
+    """
     size = device.capabilities.subgroup_size
     shapes = [TileShape(32, 0, 1, 1), TileShape(64, 0, 1, 8)]
     if size:
         workgroups = (max(32, size), min(size * size, 64), 128)
         shapes += [TileShape(w, size, s, c) for w, s, c in zip(workgroups, (1, 3, 2), (4, 1, 8), strict=True)]
-        shapes += [TileShape(max(32, size), size, 4, 4)]
+        shapes += [TileShape(max(32, size), size, 4, 4), TileShape(max(64, 2 * size), size, 2, 2, single_lead=True)]
     return shapes
 
 
