@@ -101,6 +101,11 @@ def small_tiles(device: Device) -> list[TileShape]:
     return [TileShape(32, 0, 1, 4), *([TileShape(max(32, size), size, 2, 4)] if size else [])]
 
 
+def several(device: Device, count: int) -> int:
+    """So many, or on a GPU, whose tiles are larger, 16 times as many: kernels for few elements are compiled sooner."""
+    return count if device.capabilities.adapter_type == "CPU" else 16 * count
+
+
 def boundaries(shape: TileShape) -> list[int]:
     """Lengths about the edges of chunk, subgroup, tile and block."""
     edges = {

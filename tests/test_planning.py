@@ -203,7 +203,7 @@ def test_long_operators_stand_in_a_shader_few_times() -> None:
         chunks, lanes = [[text.count(call) for text in texts] for call in ("join_chunk(", "join(item_up(")]
         assert chunks == [1 + 2 * short_plan.tile.steps, 1 + 4], "the definition, and one or two calls for each step"
         totals = short_plan.tile.subgroups_per_workgroup.bit_length() - 1
-        assert lanes == [5 + totals + 5, 4 + 1 + 5], (
+        assert lanes == [5 + totals + 5, 4 + 1 + 1], (
             "of lanes, totals and the block: in loops once, not at each distance"
         )
 

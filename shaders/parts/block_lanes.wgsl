@@ -4,7 +4,7 @@
 {% from "parts/subgroup_scan.wgsl" import subgroup_scan with context %}
 // ----- Lanes of a block
 {% if kernel.block_in_subgroup %}
-{{ subgroup_scan("scan_block", kernel.tile.block) }}
+{{ subgroup_scan("scan_block", kernel.tile.block, kernel.rolls_fold) }}
 fn block_item(invocation: u32, item: Item, lane: u32) -> Item {
     return item_at(item, lane);
 }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from gpuscan import reduction
 from gpuscan.device import Device
-from tests.oracle import AFFINE, LATER, MATRICES, assert_same, one_by_one, words
+from tests.oracle import AFFINE, LATER, MATRICES, assert_same, one_by_one, several, words
 from tests.strategies import arrays, numbers
 
 
@@ -77,9 +77,10 @@ def test_part_by_part(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["minimum", "maximum", "multiply", "bitwise_xor", "logical_or", "logaddexp"])
 def test_built_in_operators(device: Device, name: str) -> None:
     rng = np.random.default_rng(4)
-    x: Any = rng.integers(0, 100, (7, 101)).astype(np.float32 if name == "logaddexp" else np.int32)
+    shape = several(device, 7), 101
+    x: Any = rng.integers(0, 100, shape).astype(np.float32 if name == "logaddexp" else np.int32)
     if name == "logical_or":
-        x = rng.random((7, 101)) < 0.01
+        x = rng.random(shape) < 0.01
     ufunc: np.ufunc = getattr(np, name)
     wanted = ufunc.reduce(x, axis=1, dtype=x.dtype)
     np.testing.assert_allclose(gs.reduce(x, name, axis=1, device=device), wanted, rtol=1e-5)

@@ -22,6 +22,7 @@ from tests.oracle import (
     assert_same,
     one_by_one,
     posed,
+    several,
     strategies_in_turn,
     strategies_on,
     words,
@@ -106,7 +107,7 @@ def test_elements(device: Device, number: int, dtype: str) -> None:
     op = "logical_xor" if dtype == "bool" else "add"
     rng = np.random.default_rng(3)
     for turn, length in enumerate((LEAST_ROW, LEAST_ROW + 1, 5 * LEAST_ROW + 4), number):
-        x = rng.integers(0, 2, (3, length)).astype(dtype)
+        x = rng.integers(0, 2, (several(device, 3), length)).astype(dtype)
         wanted = np.logical_xor.accumulate(x, axis=1) if dtype == "bool" else np.cumsum(x, axis=1, dtype=x.dtype)
         for strategy in strategies_in_turn(device, turn):
             assert_same(gs.scan(x, op, axis=1, device=device, strategy=strategy), wanted, (length, strategy))
