@@ -91,13 +91,13 @@ def main() -> None:
     rng = np.random.default_rng(0)
     size = arguments.megabytes << 20
     if "bundles" in arguments.only:
-        for count in (2, 4):
+        for count in (2, 3, 4, 6):
             arrays = [rng.random(size // 4 // count, dtype=np.float32) for _ in range(count)]
             measure(timer, f"bundle of {count} float32, sums", arrays, add_fields, 0)
         arrays = [rng.random(size // 8, dtype=np.float32) for _ in range(2)]
         measure(timer, "bundle of 2 float32, linear recurrence", arrays, affine, 0)
     if "matrices" in arguments.only:
-        for k in (2, 4):
+        for k in (2, 3, 4):
             matrices = rng.random((size // 4 // k**2, k, k), dtype=np.float32)
             measure(timer, f"{k}x{k} float32 matrices", [matrices], "matmul", 0)
     if "recurrences" in arguments.only:

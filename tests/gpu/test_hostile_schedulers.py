@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,17 @@ def test_an_operator_that_does_not_commute(device: Device, scheduler: str) -> No
         got = hindered(device, posed(x, AFFINE, **options), strategy, scheduler, tile=tiles_on(device)[-1])
         for field, result in zip(wanted, got, strict=True):
             assert_same(result.reshape(x[0].shape), field, strategy)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_a_fold_of_matrices(device: Device, scheduler: str) -> None:
+    """Who folds them reads one block's aggregates while it scans another's, but under fallback."""
+    x = np.random.default_rng(6).integers(0, 2**32, (4_001, 2, 2), dtype=np.uint32)
+    wanted = gs.scan(x, "matmul", device="numpy")
+    options: dict[str, Any] = {"tile": replace(tiles_on(device)[-1], chunk=1), "many": True}
+    for strategy in waiting_on(device, scheduler, many=True):
+        (got,) = hindered(device, posed(x, "matmul"), strategy, scheduler, **options)
+        assert_same(got[0], wanted, strategy)
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)

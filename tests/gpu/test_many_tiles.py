@@ -52,7 +52,7 @@ def test_the_bits_are_those_of_three_dispatch(device: Device, number: int, kind:
 
 
 def test_a_fold_that_reads_one_block_at_a_time(device: Device) -> None:
-    """As it does for matrices, and for operators whose code is long."""
+    """As it does for matrices, and for operators whose code is long; look-back reads the next while it scans one."""
     rng, tile = np.random.default_rng(6), small_tiles(device)[-1]
     matrices = (rng.random((6001, 2, 2)) * 0.6).astype(np.float32)
     for problem, shape in (
@@ -61,6 +61,7 @@ def test_a_fold_that_reads_one_block_at_a_time(device: Device) -> None:
     ):
         plan = plan_scan(runner.work_of(device, problem), device.capabilities, "lookback", "", tile=shape, many=True)
         assert plan.stages[0].kernel.blocks_ahead == 1
+        assert plan.stages[0].kernel.reads_ahead
         compare(device, problem, shape, waiting_on(device))
 
 
