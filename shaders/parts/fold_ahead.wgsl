@@ -91,8 +91,8 @@ fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u3
     var block = start;  // whose aggregates are scanned
     var posted = 0u;  // of them, how many are in prefixes that are posted
     var idle = 0u;  // looks since the last that saw anything new
-    let place = min(invocation, BLOCK - 1u);
 {% if kernel.reads_ahead %}
+    let place = min(invocation, BLOCK - 1u);
     var post0 = read_aggregate(block * BLOCK + place);
 {% endif %}
     while (block * BLOCK + posted < params.tiles) {
@@ -102,7 +102,7 @@ fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u3
 {% if kernel.reads_ahead %}
         let next = read_aggregate((block + 1u) * BLOCK + place);  // under way while this block is scanned
 {% else %}
-        let first = block * BLOCK + place;
+        let first = block * BLOCK + min(invocation, BLOCK - 1u);
 {% for ahead in range(kernel.blocks_ahead) %}
         let post{{ ahead }} = read_aggregate(first + {{ ahead }}u * BLOCK);{{ "  // all are under way together" if ahead == 0 }}
 {% endfor %}

@@ -11,8 +11,8 @@
 // ----- Look-back
 const REST = {{ 0 if kernel.software else 8 }}u;  // looks in vain for tiles after its own, and who folds leaves
 {% if kernel.strategy == "fallback" %}
-const LOOKS = {{ 8 if kernel.software else 16 }}u;  // in vain for tiles before its own, and who folds helps
-const IMPATIENT = 16u;  // waits in vain, after which one does what another has begun
+const LOOKS = {{ 8 if kernel.software else 32 }}u;  // in vain for tiles before its own, and who folds helps
+const IMPATIENT = 8u;  // waits in vain, after which one does what another has begun
 
 var<workgroup> shared_late: u32;
 
