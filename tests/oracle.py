@@ -101,6 +101,12 @@ def small_tiles(device: Device) -> list[TileShape]:
     return [TileShape(32, 0, 1, 4), *([TileShape(max(32, size), size, 2, 4)] if size else [])]
 
 
+def tile_in_turn(device: Device, turn: int) -> TileShape:
+    """One of the small tiles, at every turn the next."""
+    tiles = small_tiles(device)
+    return tiles[turn % len(tiles)]
+
+
 def several(device: Device, count: int) -> int:
     """So many, or on a GPU, whose tiles are larger, 16 times as many: kernels for few elements are compiled sooner."""
     return count if device.capabilities.adapter_type == "CPU" else 16 * count

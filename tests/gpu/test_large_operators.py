@@ -61,11 +61,11 @@ def test_the_oracle_in_blocks_is_the_definition(length: int) -> None:
 def test_an_operator_that_does_not_commute_on_a_long_array(device: Device) -> None:
     """10^7 products of 2 x 2 matrices modulo 2^32 under every safe strategy: exact, so any wrong order shows.
 
-    Takes 5 to 8 s an adapter on one core.
+    Takes 5 to 8 s an adapter on one core. Of llvmpipe's two backends one does not do the single passes again.
     """
     x = words(np.random.default_rng(1), 4, LONG)
     wanted = in_blocks(MATRICES.function, x)
-    for strategy in strategies_on(device):
+    for strategy in ["three_dispatch"] if shares_compiler(device) else strategies_on(device):
         for result, field in zip(gs.scan(x, MATRICES, device=device, strategy=strategy), wanted, strict=True):
             np.testing.assert_array_equal(result, field, err_msg=strategy)
 

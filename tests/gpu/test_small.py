@@ -19,11 +19,11 @@ from tests.oracle import assert_same, poison, strategies_in_turn, ufunc_scan
 @pytest.mark.parametrize(
     ("number", "dtype"), list(enumerate(["uint32", "int64", "float32", "int16", "bool", "bfloat16"]))
 )
-@pytest.mark.parametrize("reverse", [False, True])
-def test_calls_after_the_first(device: Device, number: int, dtype: str, reverse: bool) -> None:
-    """Other contents, the same kind: buffers are full of what came before."""
+def test_calls_after_the_first(device: Device, number: int, dtype: str) -> None:
+    """Other contents, the same kind: buffers are full of what came before. Every second kind is read backwards."""
+    reverse = number % 2 == 1
     op = "logical_or" if dtype == "bool" else "add"
-    for strategy in ["auto", *strategies_in_turn(device, number + reverse)]:
+    for strategy in ["auto", *strategies_in_turn(device, number // 2)]:
         for seed in range(4):
             x = np.random.default_rng(seed).integers(0, 2, (3, 333)).astype(SCALARS[dtype].dtype)
             poison(device, *(size for _, size in classes(device, x)))

@@ -32,7 +32,7 @@ from gpuscan.reference_stages import (
 )
 from gpuscan.runner import work_of
 from gpuscan.tile_shapes import TileShape
-from tests.oracle import AFFINE, Array, assert_same, posed, small_tiles, strategies_on, words
+from tests.oracle import AFFINE, Array, assert_same, posed, strategies_on, tile_in_turn, words
 
 USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
 
@@ -157,33 +157,34 @@ def test_posts(device: Device, strategy: str, many: bool) -> None:
     if strategy not in strategies_on(device):
         assert not device.capabilities.progress_earlier
         return
-    for turn, tile in enumerate(small_tiles(device), many):
-        for number, (note, problem) in enumerate(problems(70, tile).items(), turn):
-            long = device.capabilities.int64_atomics and number % 2 == 0
-            plan = planned(device, problem, strategy, tile, many, int64_atomics=long)
-            run, state, results = run_stages(device, problem, plan)
-            join, sums = twin(problem, tile)
-            aggregates = reduce(sums)
-            prefixes, folded = scan_totals(join, tile.block, aggregates)
-            tiles, whole = run.plan.tiles, run.plan.tiles // tile.block
-            behind = -(-tiles // tile.block) * tile.block  # where the posts begin that come after the aggregates
-            posted = [(first(aggregates, -1), slice(tiles - 1))]  # the last tile is not full
-            if many and problem.rows == 1:  # what comes after a tile is the next one's; a head ends the wait for it
-                posted.append((rest(prefixes, 1), slice(behind, behind + tiles - 1)))
-            elif not many:
-                totals = last(scan_block(join, tile.block, aggregates))
-                before = behind + -(-behind // tile.block**2) * tile.block
-                posted.append((first(totals, whole), slice(behind, behind + whole)))
-                posted.append((first(folded, whole), slice(before + 1, before + 1 + whole)))  # nothing before block 0
+    turn = many + (strategy == "fallback")
+    tile = tile_in_turn(device, turn)
+    for number, (note, problem) in enumerate(problems(70, tile).items(), turn):
+        long = device.capabilities.int64_atomics and number % 2 == 0
+        plan = planned(device, problem, strategy, tile, many, int64_atomics=long)
+        run, state, results = run_stages(device, problem, plan)
+        join, sums = twin(problem, tile)
+        aggregates = reduce(sums)
+        prefixes, folded = scan_totals(join, tile.block, aggregates)
+        tiles, whole = run.plan.tiles, run.plan.tiles // tile.block
+        behind = -(-tiles // tile.block) * tile.block  # where the posts begin that come after the aggregates
+        posted = [(first(aggregates, -1), slice(tiles - 1))]  # the last tile is not full
+        if many and problem.rows == 1:  # what comes after a tile is the next one's; a head ends the wait for it
+            posted.append((rest(prefixes, 1), slice(behind, behind + tiles - 1)))
+        elif not many:
+            totals = last(scan_block(join, tile.block, aggregates))
+            before = behind + -(-behind // tile.block**2) * tile.block
+            posted.append((first(totals, whole), slice(behind, behind + whole)))
+            posted.append((first(folded, whole), slice(before + 1, before + 1 + whole)))  # nothing before block 0
 
-            epochs, payloads = posts(state, item_words(problem, aggregates).shape[1], plan.stages[0].kernel)
-            for items, at in posted:
-                np.testing.assert_array_equal(epochs[at], run.epoch)  # each word has the epoch, or was not posted
-                assert_same(payloads[at], item_words(problem, items), (tile, note, long))
+        epochs, payloads = posts(state, item_words(problem, aggregates).shape[1], plan.stages[0].kernel)
+        for items, at in posted:
+            np.testing.assert_array_equal(epochs[at], run.epoch)  # each word has the epoch, or was not posted
+            assert_same(payloads[at], item_words(problem, items), (tile, note, long))
 
-            stored = reference.store(problem, scan(join, sums, prefixes, exclusive=problem.exclusive))
-            for got, field in zip(results, stored, strict=True):
-                assert_same(reference.flattened(problem, got), field, (tile, note))
+        stored = reference.store(problem, scan(join, sums, prefixes, exclusive=problem.exclusive))
+        for got, field in zip(results, stored, strict=True):
+            assert_same(reference.flattened(problem, got), field, (tile, note))
 
 
 def posts(state: Array, width: int, kernel: Kernel) -> tuple[Array, Array]:
