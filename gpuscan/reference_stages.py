@@ -271,7 +271,7 @@ def scan(join: Joiner, sums: TileSums, prefixes: Items, *, carried: bool = False
     lead = join.pick(lane > 0, join(steps_before, lanes_before), steps_before)
     lead = join.pick(step > 0, lead, lanes_before)
     led = (lane > 0) | (step > 0)
-    if sums.shape.chunk == 1:
+    if sums.shape.chunk == 1:  # an element's own scan is that over the lanes
         in_steps = join.pick(step > 0, join(steps_before, sums.lanes), sums.lanes)
         chunk = tuple(array[np.newaxis] for array in in_steps)
     else:
@@ -283,7 +283,7 @@ def scan(join: Joiner, sums: TileSums, prefixes: Items, *, carried: bool = False
     outer = join.pick(subgroup > 0, join(prefixes, subgroups_before), prefixes)
     outer = join.pick(known, outer, subgroups_before)
     known = known | (subgroup > 0)
-    if sums.shape.single_lead:
+    if sums.shape.single_lead:  # all that comes before a chunk is outer, nothing is between
         chunk, outer = sums.local, join.pick(led, join.pick(known, join(outer, lead), lead), outer)
         known, led = known | led, np.full(led.shape, False)
     if exclusive:

@@ -56,7 +56,7 @@ fn main(
     // 2. Scan in registers.
 {% if kernel.subgroups %}
 {% call(step) scan_steps() %}{{ "chunk_of(" ~ place(step) ~ ", loaded" ~ step ~ ")" if kernel.keeps_storage else "loaded" ~ step }}{% endcall %}
-{% if kernel.tile.chunk == 1 %}
+{% if kernel.tile.chunk == 1 %}{# an element's own scan is that over the lanes #}
 {% for step in range(kernel.tile.steps) %}
     let sums{{ step }} = {{ "join(carry" ~ (step - 1) ~ ", lanes" ~ step ~ ")" if step else "lanes0" }};
     let chunk{{ step }} = Chunk(sums{{ step }});
@@ -150,7 +150,7 @@ fn main(
     let scanned{{ step }} = scan_chunk(chunk_of({{ place(step) }}, again(loaded{{ step }})));
     let chunk{{ step }} = join_chunk({{ "true" if step else "lane > 0u" }}, lead{{ step }}, scanned{{ step }});
 {% endif %}
-{% if kernel.tile.single_lead %}
+{% if kernel.tile.single_lead %}{# what comes before the chunk in its tile and before the tile, then the elements #}
     let joined{{ step }} = pick(known, join(lead, lead{{ step }}), lead{{ step }});
     let before{{ step }} = {{ "joined" ~ step if step else "pick(lane > 0u, joined0, lead)" }};
 {% set led = "true" if step else "known || lane > 0u" %}

@@ -1,7 +1,8 @@
-{#- The fold of the single-pass strategies: the lanes of a block read the aggregates in order, several blocks at a time,
-    and post the prefix of every tile, as far as the aggregates are there. Who folds is the strategy's to say. The order
-    of combination is always P(block) ⊕ K(tile): K is the Kogge-Stone scan of the block's aggregates, P folds the totals
-    of the blocks before, left to right; so several may fold at a time, and post the same bits.
+{#- The fold of the single-pass strategies: the lanes of a block read the aggregates in order, several blocks at a time
+    or one while they scan the one before, and post the prefix of every tile, as far as the aggregates are there. Who
+    folds is the strategy's to say. The order of combination is always P(block) ⊕ K(tile): K is the Kogge-Stone scan of
+    the block's aggregates, P folds the totals of the blocks before, left to right; so several may fold at a time, and
+    post the same bits.
     Where no more is there it looks again, and leaves when it has seen nothing new for long enough. -#}
 {% from "parts/by_lanes.wgsl" import by_lanes with context %}
 {% include "parts/tile_state.wgsl" %}
