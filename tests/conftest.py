@@ -3,6 +3,8 @@
 Environment:
     GPUSCAN_TEST_MIN_ADAPTERS: tests must have passed on at least so many adapters, or the run fails; 0 lets a
         machine without any adapter pass.
+    GPUSCAN_TEST_IN_TURN: 1 shares a test's cases among the software adapters beside the first: each case runs on
+        that one and on one of the others. GPUs run all.
     HYPOTHESIS_PROFILE: ``default`` or ``nightly`` (many more cases).
 """
 
@@ -12,6 +14,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,15 +79,18 @@ def opens(adapter: wgpu.GPUAdapter) -> bool:
     return True
 
 
-def adapter_parameters() -> list[Any]:
-    """One pytest parameter for each adapter; a skipped one where there is none and none is asked for."""
+def found_adapters() -> list[wgpu.GPUAdapter]:
+    """The adapters that open; the header names the others."""
     from gpuscan.adapters import find_adapters
 
+    return [adapter for adapter in find_adapters() if opens(adapter)]
+
+
+def adapter_parameters() -> list[Any]:
+    """One pytest parameter for each adapter; a skipped one where there is none and none is asked for."""
     parameters: list[Any] = []
     seen: dict[str, int] = {}
-    for adapter in find_adapters():
-        if not opens(adapter):
-            continue  # said in the header
+    for adapter in found_adapters():
         name = adapter_id(adapter)
         seen[name] = seen.get(name, 0) + 1
         parameters.append(pytest.param(adapter, id=name if seen[name] == 1 else f"{name}-{seen[name]}"))
@@ -126,14 +132,36 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 # ----- What was tested
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Notes the adapter of each test in its report, which travels from the workers."""
+def adapter_of(item: pytest.Item) -> wgpu.GPUAdapter | None:
+    """The adapter that a test runs on, if it needs one."""
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get("adapter")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Notes the adapter of each test in its report, which travels from the workers, and leaves out what has no turn."""
     for item in items:
-        callspec = getattr(item, "callspec", None)
-        if callspec is not None and "adapter" in callspec.params:
-            adapter = callspec.params["adapter"]
-            if adapter is not None:
-                item.user_properties.append(("adapter", f"{adapter_id(adapter)} ({adapter.summary})"))
+        if (adapter := adapter_of(item)) is not None:
+            item.user_properties.append(("adapter", f"{adapter_id(adapter)} ({adapter.summary})"))
+    if os.environ.get("GPUSCAN_TEST_IN_TURN") == "1":
+        software = [a.summary for a in found_adapters() if a.info["adapter_type"] == "CPU"]
+        asked = [(item.nodeid.partition("[")[0], getattr(adapter_of(item), "summary", None)) for item in items]
+        turns = has_turn(asked, software[1:])
+        config.hook.pytest_deselected(items=[item for item, turn in zip(items, turns, strict=True) if not turn])
+        items[:] = [item for item, turn in zip(items, turns, strict=True) if turn]
+
+
+def has_turn(asked: list[tuple[str, str | None]], others: list[str]) -> list[bool]:
+    """For each case of a test on an adapter, whether it runs.
+
+    All do but on the `others`, where every case runs on one of them, in turn; on all where cases are too few for that.
+    """
+    cases, seen, turns = Counter(asked), Counter[tuple[str, str | None]](), []
+    for case in asked:
+        few = case[1] not in others or cases[case] < len(others)
+        turns.append(few or seen[case] % len(others) == others.index(case[1]))
+        seen[case] += 1
+    return turns
 
 
 class AdapterReport:
