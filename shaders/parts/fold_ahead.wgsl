@@ -58,9 +58,14 @@ fn fold_ahead(invocation: u32, tile: u32, patience: u32, rest: u32) -> u32 {
     return workgroupUniformLoad(&shared_place);
 }
 
+{% macro count_ready(post) -%}
+let {{ post }}_ready = min(first_lane_where(invocation, (invocation < BLOCK) & !{{ post }}.ready), BLOCK);
+{%- endmacro %}
 {% macro fold_block(post) %}
         // Post the prefixes that the block's aggregates give as far as they are there; all: on to the next block.
-        let {{ post }}_ready = min(first_lane_where(invocation, (invocation < BLOCK) & !{{ post }}.ready), BLOCK);
+{% if not kernel.reads_ahead %}
+        {{ count_ready(post) }}
+{% endif %}
         if ({{ post }}_ready > posted) {
             let sums = scan_block(invocation, {{ post }}.item);
             let before = pick(known, join(carry, sums), sums);
@@ -93,15 +98,16 @@ fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u3
     var posted = 0u;  // of them, how many are in prefixes that are posted
     var idle = 0u;  // looks since the last that saw anything new
 {% if kernel.reads_ahead %}
-    let place = min(invocation, BLOCK - 1u);
-    var post0 = read_aggregate(block * BLOCK + place);
+    var post0 = Post(false, carry);  // of the block, as they were when it was read
 {% endif %}
     while (block * BLOCK + posted < params.tiles) {
         if (idle >= select(patience, rest, block * BLOCK + posted >= tile)) {
             break;
         }
 {% if kernel.reads_ahead %}
-        let next = read_aggregate((block + 1u) * BLOCK + place);  // under way while this block is scanned
+        {{ count_ready("post0") }}
+        // Under way while this block is scanned: the next one, or what is there of this one by then.
+        let next = read_aggregate((block + post0_ready / BLOCK) * BLOCK + min(invocation, BLOCK - 1u));
 {% else %}
         let first = block * BLOCK + min(invocation, BLOCK - 1u);
 {% for ahead in range(kernel.blocks_ahead) %}
@@ -132,11 +138,7 @@ fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u3
         }
 {% endif %}
 {% if kernel.reads_ahead %}
-        if (block == was) {
-            post0 = read_aggregate(block * BLOCK + place);
-        } else {
-            post0 = next;
-        }
+        post0 = next;
 {% endif %}
     }
     if (invocation == 0u) {
