@@ -22,6 +22,7 @@ from gpuscan.memory import ALIGNMENT
 from gpuscan.operators import Code, Operator, combine_code, map_code
 from gpuscan.packing import binds_too_many, packed, unpacked
 from gpuscan.planning import ScanPlan, Work
+from gpuscan.signs import without_signs
 from gpuscan.streaming import Piece, Stream
 from gpuscan.tile_shapes import TileShape
 from gpuscan.transfer import (
@@ -158,7 +159,7 @@ def _after(problem: Problem, native_int64: bool) -> Code:
 def work_of(device: Device, problem: Problem, *, carried: bool = False) -> Work:
     """The problem's part that decides its shaders."""
     native = device.capabilities.native_int64
-    return Work(
+    work = Work(
         source=problem.source,
         element=problem.element,
         destination=problem.destination,
@@ -179,6 +180,7 @@ def work_of(device: Device, problem: Problem, *, carried: bool = False) -> Work:
         ends=problem.ends,
         moves=problem.moves,
     )
+    return without_signs(work, lambda element: _combine(problem.operator, element, native))
 
 
 def planned(device: Device, problem: Problem, strategy: str, **options: Any) -> ScanPlan:
