@@ -10,6 +10,7 @@ import pytest
 
 from gpuscan import planning, runner
 from gpuscan.device import Device
+from gpuscan.kernels import Kernel
 from gpuscan.planning import plan_scan
 from gpuscan.problem import Problem
 from gpuscan.tile_shapes import TileShape
@@ -63,7 +64,7 @@ def test_the_bits_are_those_of_three_dispatch(device: Device, number: int, kind:
 
 
 def test_a_fold_that_reads_one_block_at_a_time(device: Device) -> None:
-    """As it does for matrices, and for operators whose code is long; look-back reads the next while it scans one."""
+    """As it does for matrices, and for operators whose code is long."""
     rng, tile = np.random.default_rng(6), small_tiles(device)[-1]
     matrices = (rng.random((6001, 2, 2)) * 0.6).astype(np.float32)
     for problem, shape in (
@@ -72,8 +73,20 @@ def test_a_fold_that_reads_one_block_at_a_time(device: Device) -> None:
     ):
         plan = plan_scan(runner.work_of(device, problem), device.capabilities, "lookback", "", tile=shape, many=True)
         assert plan.stages[0].kernel.blocks_ahead == 1
-        assert plan.stages[0].kernel.reads_ahead
         compare(device, problem, shape, waiting_on(device))
+
+
+def test_a_fold_that_reads_ahead(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As look-ahead's does, which no adapter on the CPU runs: here every one does, in a tile that no other test has."""
+    monkeypatch.setattr(Kernel, "reads_ahead", property(lambda kernel: kernel.blocks_ahead == 1))
+    tile = small_tiles(device)[-1]
+    shape = replace(tile, workgroup_size=2 * tile.workgroup_size, steps=1, chunk=1 if tile.subgroup_size else 3)
+    x = np.random.default_rng(7).standard_normal(9001).astype(np.float32)
+    problem = posed(x, "logaddexp")
+    for strategy in waiting_on(device):
+        plan = plan_scan(runner.work_of(device, problem), device.capabilities, strategy, "", tile=shape, many=True)
+        assert plan.stages[0].kernel.reads_ahead
+        compare(device, problem, shape, [strategy])
 
 
 def test_sizes_about_every_boundary(device: Device) -> None:
