@@ -51,13 +51,15 @@ def load_lines(kernel: Kernel, first: str, previous: str = "") -> list[str]:
 def word_lines(kernel: Kernel, first: str) -> list[str]:
     """Statements that return the only field's chunk as it lies in storage, for `load_lines` to make elements of.
 
+    Where chunks are staged it is not the invocation's own, but a lane's share of those of its subgroup.
+
     Args:
         kernel: the shader that is written.
         first: the place of the chunk's first element in storage.
     """
     (array,), (field,) = kernel.sources, kernel.source.fields
-    words = [_word(array, f"at + {i}u") for i in range(chunk_words(kernel, field))]
-    return [f"let at = {_at(kernel, field, first)};", f"return Loaded({', '.join(words)});"]
+    words = [_word(array, f"at + {_stride(kernel, i)}") for i in range(chunk_words(kernel, field))]
+    return [f"let at = {_shared_at(kernel, field, first)};", f"return Loaded({', '.join(words)});"]
 
 
 def next_lines(kernel: Kernel, first: str) -> list[str]:
@@ -97,15 +99,18 @@ def store_lines(kernel: Kernel, index: str) -> list[str]:
         values = [value for result in results for value in result[number][1]]
         words = forms.to_storage(field.scalar, kernel.native_int64, values)
         name = f"stored{number}"
-        lines.append(f"let {name}_at = {_at(kernel, field, first)};")
+        lines.append(f"let {name}_at = {_shared_at(kernel, field, first)};")
         lines.append(f"let {name}_end = {_end(kernel, field)};")
         if kernel.straddles(field):
             lines += _straddling_store(array, field, name, words)
             continue
-        for i in range(len(words) // width):
-            at = f"{name}_at + {i}u"
-            vector = words[i * width : (i + 1) * width]
-            text = vector[0] if width == 1 else f"vec{width}<u32>({', '.join(vector)})"
+        vectors = [words[i : i + width] for i in range(0, len(words), width)]
+        texts = [vector[0] if width == 1 else f"vec{width}<u32>({', '.join(vector)})" for vector in vectors]
+        if kernel.stages_chunks:
+            lines.append(f"let {name} = to_storage(invocation, Loaded({', '.join(texts)}));")
+            texts = [f"{name}[{i}]" for i in range(len(texts))]
+        for i, text in enumerate(texts):
+            at = f"{name}_at + {_stride(kernel, i)}"
             if kernel.exact and field.storage_bytes % 4:
                 lines += _exact_store(array, field, name, at, text)
                 continue
@@ -182,11 +187,11 @@ def _chunk(kernel: Kernel, array: BoundArray, field: Field, first: str, lines: l
     """Load a field's chunk; for each element in logical order, the expressions of its numbers."""
     width = kernel.field_width(field)
     straddles = kernel.straddles(field)
-    if not kernel.keeps_storage:
+    if not kernel.loads_apart:
         lines.append(f"let {array.name}_at = {_at(kernel, field, first)};")
     words = []
     for i in range(chunk_words(kernel, field)):
-        word = f"loaded[{i}]" if kernel.keeps_storage else _word(array, f"{array.name}_at + {i}u")
+        word = f"loaded[{i}]" if kernel.loads_apart else _word(array, f"{array.name}_at + {i}u")
         lines.append(f"let {array.name}_{i} = {word};")
         words += [f"{array.name}_{i}"] if width == 1 else [f"{array.name}_{i}.{c}" for c in "xyzw"[:width]]
     if straddles:
@@ -281,6 +286,19 @@ def _straddling_store(array: BoundArray, field: Field, name: str, words: list[st
 
 
 # ----- Places
+
+
+def _shared_at(kernel: Kernel, field: Field, first: str) -> str:
+    """The place of an invocation's first access to storage: its chunk's, or its lane's in what its subgroup shares."""
+    at = _at(kernel, field, first)
+    if not kernel.stages_chunks:
+        return at
+    place = "(SUBGROUP_SIZE - 1u - lane)" if kernel.backwards else "lane"
+    return f"({at}) - {place} * {chunk_words(kernel, field)}u + lane"
+
+
+def _stride(kernel: Kernel, access: int) -> str:
+    return f"{access}u * SUBGROUP_SIZE" if kernel.stages_chunks else f"{access}u"
 
 
 def _at(kernel: Kernel, field: Field, first: str) -> str:

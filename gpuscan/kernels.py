@@ -81,6 +81,8 @@ class Kernel:
         in_order: workgroups start in the order of their numbers, so that these say who has which tile, not tickets.
         rescans: chunks are scanned once for their totals, and again where they are stored; what is kept between is what
             was loaded, since narrow numbers take up to four times the registers as soon as they are numbers.
+        staged: elements that take several accesses to storage go through workgroup memory, so that lanes access
+            neighbours.
         withhold: leave out the post of every tile of this period (0: none); a test build.
         scheduler: play a hostile one (see shaders/parts/scheduler.wgsl); "" for the adapter's own; a test build.
     """
@@ -125,6 +127,7 @@ class Kernel:
     many: bool = False
     in_order: bool = False
     rescans: bool = False
+    staged: bool = False
 
     def __hash__(self) -> int:
         return self._hash
@@ -290,6 +293,16 @@ class Kernel:
     def keeps_storage(self) -> bool:
         """Whether an invocation keeps its chunks as they lie in storage while its tile waits: see `rescans`."""
         return self.rescans and self.stage == "scan" and self.subgroups
+
+    @property
+    def stages_chunks(self) -> bool:
+        """Whether chunks go through workgroup memory between storage and invocations: see parts/staging.wgsl."""
+        return self.staged and self.stage in ("scan", "reduce")
+
+    @property
+    def loads_apart(self) -> bool:
+        """Whether a chunk's words are loaded first, and made elements of later."""
+        return self.keeps_storage or self.stages_chunks
 
     @property
     def from_the_end(self) -> bool:
@@ -528,6 +541,12 @@ class Kernel:
     def chunk_words(self) -> int:
         """Words, or vectors of words, in which the only field's chunk lies."""
         return chunk_access.chunk_words(self, self.source.fields[0])
+
+    @property
+    def staged_vectors(self) -> int:
+        """Vectors of workgroup memory in which one step's chunks are staged: see parts/staging.wgsl."""
+        vectors = self.tile.workgroup_size * self.chunk_words
+        return vectors + (vectors // 8 if self.chunk_words % 2 == 0 else 0)
 
     def next_lines(self, first: str) -> list[str]:
         return chunk_access.next_lines(self, first)

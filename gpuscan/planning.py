@@ -11,6 +11,7 @@ from gpuscan.columns import column_stages, column_tile
 from gpuscan.elements import Element
 from gpuscan.errors import GpuscanError
 from gpuscan.kernels import SPINS_PER_ROUND, STATE_HEADER_WORDS, Kernel
+from gpuscan.staging import worth_staging
 from gpuscan.strategies import in_order
 from gpuscan.tile_shapes import ColumnTile, TileShape
 from gpuscan.tiles import rescans, tile_shape
@@ -264,6 +265,8 @@ def plan_scan(
         software=capabilities.adapter_type == "CPU",
         leaves_loops=capabilities.adapter_type == "CPU" or capabilities.loop_iterations > 0,
     )
+    if worth_staging(kernel, capabilities.limits["max-compute-workgroup-storage-size"]):
+        kernel = replace(kernel, staged=True)
     limit = capabilities.limits["max-compute-workgroups-per-dimension"]
     if isinstance(tile, ColumnTile):
         tiles, dispatches = column_stages(kernel, tile, work)

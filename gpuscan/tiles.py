@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 GPU_WORKGROUP = 256  # invocations
 GPU_STEPS = (1, 2, 4, 6, 8, 12)  # steps that are built for; few, so that few pipelines are
 WIDE_WORKGROUP, FEW_STEPS = 512, 4  # of several words, and of single ones where look-ahead runs: short shaders
-WIDE_WORKGROUP_WORDS = 8  # of an item, at most, in a wide workgroup; and none of bytes; measured on an H100
+WIDE_WORKGROUP_WORDS = 9  # of an item, at most, in a wide workgroup; and none of bytes; measured on an H100
 LEAST_STEPS, LONG_WORDS = 2, 16  # of long operators: steps, and else words of items that an invocation takes
 TILE_BYTES = 32 << 10  # of storage in such a tile; of smaller ones the fold of all tiles is late; measured on an H100
 LONG_STEPS, TOGETHER = 8, (128, 256)  # where tiles of so many steps are so many that all run together

@@ -45,17 +45,18 @@ fn main(
     idle(LOADS, tile, {{ "subgroup" if kernel.subgroups else "invocation" }}, LONGEST_DELAY);
 {% endif %}
 
+{% set for_staging = ", invocation" if kernel.stages_chunks else "" %}
 {% macro place(step) %}first{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %}{% endmacro %}
 {% set tile_scanned %}
     // 1. Load every chunk, so that all reads are under way together.
     let first = first_of({{ "at_hand" if kernel.helps else "tile" }}, invocation);
 {% for step in range(kernel.tile.steps) %}
-    let loaded{{ step }} = {{ "load" if kernel.keeps_storage else "load_chunk" }}({{ place(step) }});
+    let loaded{{ step }} = {{ "load" if kernel.loads_apart else "load_chunk" }}({{ place(step) }}{{ for_staging }});
 {% endfor %}
 
     // 2. Scan in registers.
 {% if kernel.subgroups %}
-{% call(step) scan_steps() %}{{ "chunk_of(" ~ place(step) ~ ", loaded" ~ step ~ ")" if kernel.keeps_storage else "loaded" ~ step }}{% endcall %}
+{% call(step) scan_steps() %}{{ "chunk_of(" ~ place(step) ~ ", loaded" ~ step ~ for_staging ~ ")" if kernel.loads_apart else "loaded" ~ step }}{% endcall %}
 {% if kernel.tile.chunk == 1 %}{# an element's own scan is that over the lanes #}
 {% for step in range(kernel.tile.steps) %}
     let sums{{ step }} = {{ "join(carry" ~ (step - 1) ~ ", lanes" ~ step ~ ")" if step else "lanes0" }};
@@ -115,12 +116,14 @@ fn main(
         at_hand = late;
         continue;
     }
-    let prefix = prefix_found(tile, true);
-{% else %}
-    let prefix = learn_prefix(invocation, tile, aggregate);
-    if (!prefix.learned) {
+    let prefix = prefix_found(tile);
+{% elif kernel.posts %}
+    if (!await_prefix(invocation, tile, aggregate)) {
         return;
     }
+    let prefix = prefix_found(tile);
+{% else %}
+    let prefix = learn_prefix(invocation, tile, aggregate);
 {% endif %}
 {% if scheduler == "random" %}
     idle(STORES, tile, {{ "subgroup" if kernel.subgroups else "invocation" }}, LONGEST_DELAY);
@@ -141,7 +144,7 @@ fn main(
         store_chunk({{ at }}, {{ chunk }});
     }
 {% else %}
-    store_chunk({{ at }}, {{ chunk }});
+    store_chunk({{ at }}, {{ chunk }}{{ for_staging }});
 {% endif %}
 {% endmacro %}
 {% macro shifted(before, chunk) %}Chunk({{ before }}{% for position in range(kernel.tile.chunk - 1) %}, {{ chunk }}[{{ position }}]{% endfor %}){% endmacro %}

@@ -63,6 +63,12 @@ def _later(left: tuple[Any, Any], right: tuple[Any, Any]) -> tuple[Any, Any]:
     return np.where(right[1] != 0, right[0], left[0]), left[1] | right[1]
 
 
+def maps_of_vectors(left: Array, right: Array) -> Array:
+    """Composition of ``x -> a x + b``, a in the first place of each vector and b in the others."""
+    gain = right[..., :1]
+    return np.concatenate([left[..., :1] * gain, left[..., 1:] * gain + right[..., 1:]], axis=-1)
+
+
 AFFINE = operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0), name="affine")
 MATRICES = operator(_matrices, name="matrices")  # 2 x 2, modulo 2^32; no identity is given
 LATER = operator(_later, name="later")  # the last valid value

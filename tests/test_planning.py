@@ -232,6 +232,34 @@ def test_narrow_integers_are_kept_as_they_lie_in_storage() -> None:
     }
 
 
+def test_elements_that_take_several_accesses_are_staged() -> None:
+    """Where lanes then access neighbours, in workgroup memory that is there."""
+
+    def staged(asked: Work, adapter: Capabilities, strategy: str = "lookahead", **options: Any) -> bool:
+        kernel = plan_scan(asked, adapter, strategy, "", **options).stages[-1].kernel
+        text = render_kernel(kernel)
+        assert kernel.stages_chunks == ("var<workgroup> stage:" in text)
+        return kernel.stages_chunks
+
+    for shape, wide in (((2,), False), ((2, 2), False), ((3,), True), ((3, 3), True), ((4, 4), True), ((8, 8), True)):
+        asked = work(shapes=[shape], row_length=2**20)
+        room = staged(asked, capabilities(limits=LIMITS | {"max-compute-workgroup-storage-size": 1 << 20}))
+        assert room == wide, shape
+    matrices = work(shapes=[(4, 4)], row_length=2**20)
+    assert staged(matrices, capabilities())
+    for strategy in ("lookback", "fallback", "three_dispatch"):
+        assert staged(matrices, capabilities(), strategy)
+    scarce = capabilities(limits=LIMITS | {"max-compute-workgroup-storage-size": 16384})
+    assert staged(matrices, scarce), "of a smaller workgroup"
+    assert not staged(matrices, scarce, tile=TileShape(256, 32, 2, 1))
+    assert not staged(matrices, capabilities(), subgroups=False)
+    assert not staged(matrices, software())
+    assert not staged(work("float32", "float32", shapes=[(4, 4), (4,)], row_length=2**20), capabilities())
+    rows = work(shapes=[(3,)], rows=2**10, row_length=2**10)
+    assert not staged(rows, capabilities(), "lookback"), "its tiles end where rows do"
+    assert not staged(work("uint8", shapes=[(5,)], row_length=2**20), capabilities()), "begins within a word"
+
+
 def test_software_adapters_get_long_chunks_and_no_subgroups() -> None:
     tile = tile_shape(work(row_length=2**22), software())
     assert tile.subgroup_size == 0

@@ -59,10 +59,17 @@ false
 is_head(index + {{ position }}u)
 {%- endif %}
 {% endmacro %}
-{% if kernel.keeps_storage %}
+{% set for_staging = ", invocation: u32" if kernel.stages_chunks else "" %}
+{% if kernel.loads_apart %}
 alias Loaded = array<{{ kernel.sources[0].vector }}, {{ kernel.chunk_words }}>;  // a chunk as it lies in storage
 
-fn load(index: u32) -> Loaded {
+{% if kernel.stages_chunks %}
+{% include "parts/staging.wgsl" %}
+{% endif %}
+fn load(index: u32{{ for_staging }}) -> Loaded {
+{% if kernel.stages_chunks %}
+    let lane = invocation % SUBGROUP_SIZE;
+{% endif %}
 {% if kernel.reverse %}
     let first = params.length - CHUNK - index;  // wraps below zero past the end, where nothing is kept
 {% else %}
@@ -73,6 +80,7 @@ fn load(index: u32) -> Loaded {
 {% endfor %}
 }
 
+{% if kernel.keeps_storage %}
 // The same, but compilers cannot tell: else they would keep what they made of it before, for which registers are few.
 fn again(loaded: Loaded) -> Loaded {
     let nothing = params.epoch >> 16u;  // epochs have 16 bits
@@ -84,8 +92,12 @@ fn load_chunk(index: u32) -> Chunk {
     return chunk_of(index, load(index));
 }
 {% endif %}
+{% endif %}
 
-fn chunk_of(index: u32, loaded: Loaded) -> Chunk {
+fn chunk_of(index: u32, {{ "shared_out" if kernel.stages_chunks else "loaded" }}: Loaded{{ for_staging }}) -> Chunk {
+{% if kernel.stages_chunks %}
+    let loaded = from_storage(invocation, shared_out);
+{% endif %}
 {% else %}
 fn load_chunk(index: u32) -> Chunk {
 {% endif %}
@@ -130,7 +142,10 @@ fn load_chunk(index: u32) -> Chunk {
 {% include "parts/moves.wgsl" %}
 {% elif kernel.destinations %}
 
-fn store_chunk(index: u32, chunk: Chunk) {
+fn store_chunk(index: u32, chunk: Chunk{{ for_staging }}) {
+{% if kernel.stages_chunks %}
+    let lane = invocation % SUBGROUP_SIZE;
+{% endif %}
 {% if kernel.exclusive %}
 {{ read_marks() }}
 {% endif %}

@@ -46,6 +46,6 @@ fn watch(tile: u32) -> u32 {
     return select(select(LATE, FOUND, post.ready), FOLD, folds);
 }
 
-fn prefix_found(tile: u32, found: bool) -> Prefix {
-    return Prefix(found, {{ "true" if kernel.carried else "tile > 0u" }}, {{ kernel.from_shared("shared_prefix") }});
+fn prefix_found(tile: u32) -> Prefix {
+    return Prefix({{ "true" if kernel.carried else "tile > 0u" }}, {{ kernel.from_shared("shared_prefix") }});
 }

@@ -4,5 +4,5 @@
 {% include "parts/prefix_result.wgsl" %}
 
 fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
-    return Prefix(true, false, aggregate);
+    return Prefix(false, aggregate);
 }

@@ -19,7 +19,8 @@ fn post_late(invocation: u32, tile: u32, aggregate: Item) {
 }
 {% else %}
 
-fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
+// Wait for what comes before the tile; false where the wait was given up.
+fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
     if (invocation == 0u) {
         post_aggregate(tile, aggregate);
     }
@@ -39,6 +40,6 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
     if (late != NO_TILE) {  // the loop was left by force, if only for some invocations
         report_timeout();
     }
-    return prefix_found(tile, late == NO_TILE);
+    return late == NO_TILE;
 }
 {% endif %}

@@ -17,7 +17,8 @@ fn tile_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
     return ticket - 1u;  // NO_TILE for ticket 0
 }
 
-fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
+// Wait for what comes before the tile; false where the wait was given up.
+fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
     if (invocation == 0u) {
         post_aggregate(tile, aggregate);
     }
@@ -25,5 +26,5 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
     if (outcome != FOUND && invocation == 0u) {
         report_timeout();
     }
-    return prefix_found(tile, outcome == FOUND);
+    return outcome == FOUND;
 }

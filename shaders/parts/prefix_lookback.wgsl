@@ -1,7 +1,8 @@
 {#- The prefix by look-back. A wait that outlasts its bound is reported, and the tile writes nothing. -#}
 {% include "parts/single_pass.wgsl" %}
 
-fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
+// Wait for what comes before the tile; false where the wait was given up.
+fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
     if (invocation == 0u) {
         post_aggregate(tile, aggregate);
     }
@@ -9,5 +10,5 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
     if (!learned) {  // of any invocation: a driver may leave a loop by force for some of them
         report_timeout();
     }
-    return prefix_found(tile, learned);
+    return learned;
 }

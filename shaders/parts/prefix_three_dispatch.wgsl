@@ -10,11 +10,11 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
     let position = tile % tiles_per_row();
     let lane = invocation{{ " % SUBGROUP_SIZE" if kernel.block_in_subgroup }};
     let sums = scan_block(lane, read_total(tile - position + lane));
-    return Prefix(true, position > 0u, block_item(lane, sums, max(position, 1u) - 1u));
+    return Prefix(position > 0u, block_item(lane, sums, max(position, 1u) - 1u));
 }
 {% else %}
 
 fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
-    return Prefix(true, {{ "true" if kernel.carried else "tile > 0u" }}, read_total(tile));
+    return Prefix({{ "true" if kernel.carried else "tile > 0u" }}, read_total(tile));
 }
 {% endif %}

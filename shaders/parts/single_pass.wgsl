@@ -30,8 +30,8 @@ fn look_back_and_share(invocation: u32, tile: u32, aggregate: Item) {
     }
 }
 
-fn prefix_found(tile: u32, found: bool) -> Prefix {
-    return Prefix(found, shared_known != 0u, {{ kernel.from_shared("shared_prefix") }});
+fn prefix_found(tile: u32) -> Prefix {
+    return Prefix(shared_known != 0u, {{ kernel.from_shared("shared_prefix") }});
 }
 {% endif %}
 

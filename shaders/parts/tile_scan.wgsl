@@ -100,10 +100,11 @@ fn reduce_tile(tile: u32, invocation: u32) -> Item {
     let first = first_of(tile, invocation);
 {% if kernel.subgroups %}
     let lane = invocation % SUBGROUP_SIZE;
+{% macro place(step) %}first{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %}{% endmacro %}
 {% for step in range(kernel.tile.steps) %}
-    let loaded{{ step }} = load_chunk(first{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %});
+    let loaded{{ step }} = {{ "load(" ~ place(step) ~ ", invocation)" if kernel.stages_chunks else "load_chunk(" ~ place(step) ~ ")" }};
 {% endfor %}
-{% call(step) scan_steps() %}loaded{{ step }}{% endcall %}
+{% call(step) scan_steps() %}{{ "chunk_of(" ~ place(step) ~ ", loaded" ~ step ~ ", invocation)" if kernel.stages_chunks else "loaded" ~ step }}{% endcall %}
 {% for step in range(kernel.tile.steps) %}
     let total{{ step }} = item_at(lanes{{ step }}, SUBGROUP_SIZE - 1u);
     let carry{{ step }} = {{ "join(carry" ~ (step - 1) ~ ", total" ~ step ~ ")" if step else "total0" }};

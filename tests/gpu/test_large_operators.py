@@ -16,7 +16,7 @@ from gpuscan.operators import Operator
 from gpuscan.tile_shapes import TileShape
 from tests import fakes
 from tests.laws import matrices
-from tests.oracle import MATRICES, assert_same, one_by_one, posed, strategies_on, words
+from tests.oracle import MATRICES, assert_same, maps_of_vectors, one_by_one, posed, strategies_on, words
 
 Array = np.ndarray[Any, Any]
 Bundle = tuple[Array, ...]
@@ -117,12 +117,6 @@ def test_matrices_beyond_64_bytes(device: Device) -> None:
 
 
 # ----- Vectors
-
-
-def maps_of_vectors(left: Array, right: Array) -> Array:
-    """Composition of ``x -> a x + b``, a in the first place of each vector and b in the others."""
-    gain = right[..., :1]
-    return np.concatenate([left[..., :1] * gain, left[..., 1:] * gain + right[..., 1:]], axis=-1)
 
 
 def vectors(width: int, dtype: str, length: int = 1500) -> Array:
