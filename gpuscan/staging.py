@@ -22,13 +22,8 @@ def worth_staging(kernel: Kernel, room: int) -> bool:
     tile = kernel.tile
     if not isinstance(tile, TileShape) or not tile.subgroup_size or tile.per_row:
         return False
-    if (
-        kernel.moves
-        or kernel.ends
-        or kernel.shifts
-        or len(kernel.source.fields) > 1
-        or len(kernel.destination.fields) > 1
-    ):
+    several = len(kernel.source.fields) > 1 or len(kernel.destination.fields) > 1
+    if several or kernel.moves or kernel.ends or kernel.shifts:
         return False
     source, destination = kernel.source.fields[0], kernel.destination.fields[0]
     if source.storage_bytes != destination.storage_bytes or source.storage_bytes % 4:
