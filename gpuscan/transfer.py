@@ -7,8 +7,8 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -74,9 +74,16 @@ def copy(into: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
         np.copyto(into, source, casting="unsafe")
         return
     edges = [count * i // shares for i in range(shares + 1)]
-    parts = [_copy_threads().submit(np.copyto, into[a:b], source[a:b], casting="unsafe") for a, b in pairwise(edges)]
-    for part in parts:
-        part.result()
+    parts: list[Future[None]] = []
+    try:
+        for a, b in pairwise(edges):
+            parts.append(_copy_threads().submit(np.copyto, into[a:b], source[a:b], casting="unsafe"))
+        for part in parts:
+            part.result()
+    finally:  # none goes on after an interrupt, for the memory may be unmapped then
+        while not all(part.done() for part in parts):
+            with suppress(KeyboardInterrupt):
+                wait(parts)
 
 
 # ----- An array as a scan walks it

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,26 @@ def test_copies_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         into = np.zeros(x.shape, np.uint16)
         copy(into, x)
         np.testing.assert_array_equal(into, x)
+
+
+def test_an_interrupted_copy_leaves_no_thread_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is unmapped next must not be written to any more: a process crashed over that."""
+    done: list[int] = []
+
+    def slow(into: Any, source: Any, casting: str) -> None:
+        time.sleep(0.1)
+        done.append(len(into))
+
+    def interrupted(future: Future[None]) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(transfer, "COPY_SHARE", 1000)
+    monkeypatch.setattr(transfer.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(transfer.np, "copyto", slow)
+    monkeypatch.setattr(transfer.Future, "result", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        copy(np.zeros(8000, np.uint8), random_bytes(8000))
+    assert done == [1000] * 8
 
 
 def test_what_lies_in_a_file(tmp_path: Path) -> None:
