@@ -3,8 +3,8 @@
 Environment:
     GPUSCAN_TEST_MIN_ADAPTERS: tests must have passed on at least so many adapters, or the run fails; 0 lets a
         machine without any adapter pass.
-    GPUSCAN_TEST_IN_TURN: 1 shares a test's cases among the software adapters beside the first: each case runs on
-        that one and on one of the others. GPUs run all.
+    GPUSCAN_TEST_IN_TURN: 1 shares a test's cases among the software adapters: each case runs on one of them, and
+        tests of fewer cases than there are of those on all. GPUs run all.
     HYPOTHESIS_PROFILE: ``default`` or ``nightly`` (many more cases).
 """
 
@@ -146,20 +146,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if os.environ.get("GPUSCAN_TEST_IN_TURN") == "1":
         software = [a.summary for a in found_adapters() if a.info["adapter_type"] == "CPU"]
         asked = [(item.nodeid.partition("[")[0], getattr(adapter_of(item), "summary", None)) for item in items]
-        turns = has_turn(asked, software[1:])
+        turns = has_turn(asked, software)
         config.hook.pytest_deselected(items=[item for item, turn in zip(items, turns, strict=True) if not turn])
         items[:] = [item for item, turn in zip(items, turns, strict=True) if turn]
 
 
-def has_turn(asked: list[tuple[str, str | None]], others: list[str]) -> list[bool]:
+def has_turn(asked: list[tuple[str, str | None]], sharing: list[str]) -> list[bool]:
     """For each case of a test on an adapter, whether it runs.
 
-    All do but on the `others`, where every case runs on one of them, in turn; on all where cases are too few for that.
+    All do but on those that are `sharing`: of these every case runs on one, in turn, so that every test runs on each;
+    and on all where cases are too few for that.
     """
     cases, seen, turns = Counter(asked), Counter[tuple[str, str | None]](), []
     for case in asked:
-        few = case[1] not in others or cases[case] < len(others)
-        turns.append(few or seen[case] % len(others) == others.index(case[1]))
+        few = case[1] not in sharing or cases[case] < len(sharing)
+        turns.append(few or seen[case] % len(sharing) == sharing.index(case[1]))
         seen[case] += 1
     return turns
 
