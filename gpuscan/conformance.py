@@ -115,12 +115,13 @@ def _bfloat16() -> Iterator[str]:
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 FLOATS = ("float16", *_bfloat16(), "float32", "float64")
-PAIR, FOUR, MATRIX = "(uint32, uint32)", "four uint32", "2×2 int32"
+PAIR, FOUR, MATRIX, WIDE = "(uint32, uint32)", "four uint32", "2×2 int32", "3×3 uint32"
 ELEMENTS: Mapping[str, tuple[tuple[str, ...], tuple[int, ...]]] = {
     **{name: ((name,), ()) for name in ("bool", *INTEGERS, *FLOATS, "complex64")},
     PAIR: (("uint32", "uint32"), ()),
     FOUR: (("uint32",) * 4, ()),
     MATRIX: (("int32",), (2, 2)),
+    WIDE: (("uint32",), (3, 3)),
 }
 
 
@@ -153,7 +154,7 @@ OPERATORS: Mapping[str, Tested] = {
     **{name: Tested(name, getattr(np, name), ("uint32",)) for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
     **{name: Tested(name, getattr(np, name), ("bool",)) for name in ("logical_and", "logical_or", "logical_xor")},
     "logaddexp": Tested("logaddexp", np.logaddexp, ("float32",), tolerance=1e-4),
-    "matmul": Tested("matmul", np.matmul, (MATRIX,)),
+    "matmul": Tested("matmul", np.matmul, (MATRIX, WIDE)),
     "affine, traced": Tested(
         operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0), name="affine"),
         lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]),
@@ -169,8 +170,9 @@ OPERATORS: Mapping[str, Tested] = {
 
 def default_operator(element: str) -> str:
     """The operator that an element type is tested with."""
-    if element in (PAIR, FOUR, MATRIX):
-        return {PAIR: "affine, traced", FOUR: "matrices, no identity", MATRIX: "matmul"}[element]
+    bundles = {PAIR: "affine, traced", FOUR: "matrices, no identity", MATRIX: "matmul", WIDE: "matmul"}
+    if element in bundles:
+        return bundles[element]
     return "logical_xor" if element == "bool" else "add"
 
 
@@ -285,7 +287,7 @@ def _identity(name: str, fields: Fields) -> Fields:
     if name == "affine, traced":
         return np.uint32(1), np.uint32(0)  # type: ignore[return-value]
     if name == "matmul":
-        return (np.eye(2, dtype=fields[0].dtype),)
+        return (np.eye(fields[0].shape[-1], dtype=fields[0].dtype),)
     special = {"logaddexp": -np.inf, "multiply": 1, "logical_and": True}
     if name in ("minimum", "maximum", "bitwise_and"):
         dtype = fields[0].dtype
