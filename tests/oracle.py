@@ -69,6 +69,14 @@ def maps_of_vectors(left: Array, right: Array) -> Array:
     return np.concatenate([left[..., :1] * gain, left[..., 1:] * gain + right[..., 1:]], axis=-1)
 
 
+def vectors(width: int, dtype: str, length: int = 1500) -> Array:
+    """Operands for `maps_of_vectors`, of all bit patterns."""
+    limits = np.iinfo(dtype)
+    x = np.random.default_rng(width).integers(limits.min, limits.max, (length, width), dtype=dtype, endpoint=True)
+    x[:, 0] |= 1  # an odd gain is never lost
+    return x
+
+
 AFFINE = operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0), name="affine")
 MATRICES = operator(_matrices, name="matrices")  # 2 x 2, modulo 2^32; no identity is given
 LATER = operator(_later, name="later")  # the last valid value

@@ -16,7 +16,7 @@ from gpuscan.operators import Operator
 from gpuscan.tile_shapes import TileShape
 from tests import fakes
 from tests.laws import matrices
-from tests.oracle import MATRICES, assert_same, maps_of_vectors, one_by_one, posed, strategies_on, words
+from tests.oracle import MATRICES, assert_same, maps_of_vectors, one_by_one, posed, strategies_on, vectors, words
 
 Array = np.ndarray[Any, Any]
 Bundle = tuple[Array, ...]
@@ -117,13 +117,6 @@ def test_matrices_beyond_64_bytes(device: Device) -> None:
 
 
 # ----- Vectors
-
-
-def vectors(width: int, dtype: str, length: int = 1500) -> Array:
-    limits = np.iinfo(dtype)
-    x = np.random.default_rng(width).integers(limits.min, limits.max, (length, width), dtype=dtype, endpoint=True)
-    x[:, 0] |= 1  # an odd gain is never lost
-    return x
 
 
 def of_vectors(width: int, identity: bool) -> Operator:

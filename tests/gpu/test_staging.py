@@ -28,16 +28,11 @@ from tests.oracle import (
     small_tiles,
     strategies_in_turn,
     strategies_on,
+    vectors,
 )
 
 MAPS = gs.operator(maps_of_vectors, name="maps of vectors", element_axes=1)
 OFFSETS = [0, 3, 3, 700, 701, 1501]
-
-
-def vectors(length: int, width: int) -> Array:
-    x = np.random.default_rng(width).integers(0, 2**32, (length, width), dtype=np.uint32)
-    x[:, 0] |= 1  # an odd gain is never lost
-    return x
 
 
 def by_hand(x: Array, **options: Any) -> Array:
@@ -64,7 +59,7 @@ CASES: dict[str, tuple[int, int, dict[str, Any]]] = {
 @pytest.mark.parametrize(("number", "case"), list(enumerate(CASES)))
 def test_every_way_in_and_out(device: Device, number: int, case: str) -> None:
     width, chunk, options = CASES[case]
-    x = vectors(1501, width)
+    x = vectors(width, "uint32", 1501)
     seed = (options["initial"],) if "initial" in options else None
     wanted = by_hand(x, **options | {"initial": seed})
     for strategy in strategies_in_turn(device, number):
@@ -75,7 +70,7 @@ def test_every_way_in_and_out(device: Device, number: int, case: str) -> None:
 
 def test_sizes_about_every_boundary(device: Device) -> None:
     tile = tile_on(device, 1)
-    x = vectors(boundaries(tile)[-1], 6)
+    x = vectors(6, "uint32", boundaries(tile)[-1])
     for reverse in (False, True):
         wanted = by_hand(x, reverse=reverse)
         for length in boundaries(tile):
@@ -89,10 +84,10 @@ def test_sizes_about_every_boundary(device: Device) -> None:
 @pytest.mark.parametrize("case", ["rows", "segments"])
 def test_rows_and_segments_that_share_tiles(device: Device, case: str) -> None:
     if case == "rows":
-        x = vectors(7 * 301, 5).reshape(7, 301, 5)
+        x = vectors(5, "uint32", 7 * 301).reshape(7, 301, 5)
         problem, wanted = posed(x, MAPS, axis=1), np.stack([by_hand(row) for row in x])
     else:
-        x = vectors(OFFSETS[-1], 5)
+        x = vectors(5, "uint32", OFFSETS[-1])
         problem = posed(x, MAPS, axis=0, segments=OFFSETS)
         wanted = np.concatenate([by_hand(x[a:b]) for a, b in pairwise(OFFSETS) if b > a])
     for strategy in strategies_in_turn(device, case == "rows"):
@@ -115,7 +110,7 @@ def test_matrices_in_place(device: Device) -> None:
 def test_these_are_staged(device: Device) -> None:
     """So that the tests above are known to run what they are there for."""
     for case, (width, chunk, options) in CASES.items():
-        work = runner.work_of(device, posed(vectors(1501, width), MAPS, axis=0, **options))
+        work = runner.work_of(device, posed(vectors(width, "uint32", 1501), MAPS, axis=0, **options))
         tile = tile_on(device, chunk)
         stages = plan_scan(work, device.capabilities, "three_dispatch", "", tile=tile).stages
         staged = {stage.kernel.stage: stage.kernel.stages_chunks for stage in stages}
