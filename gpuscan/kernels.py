@@ -76,6 +76,7 @@ class Kernel:
         native_int64, int64_atomics, packs_halves, dawn: what the device's shaders may use.
         software, leaves_loops: the adapter is the CPU; its driver leaves long loops by force, or may.
         spins_per_round, pauses: polls in a round of waiting, and divisions that pass the time between two polls.
+        first_spins: polls in the first round of a wait under fallback, where one folds for all.
         looks: posts that a lane reads at a time where it walks a column of tiles.
         many: tiles are so many that one folds for all under lookback and fallback, as under lookahead.
         in_order: workgroups start in the order of their numbers, so that these say who has which tile, not tickets.
@@ -121,6 +122,7 @@ class Kernel:
     scheduler: str = ""
     spins_per_round: int = SPINS_PER_ROUND
     pauses: int = 0
+    first_spins: int = SPINS_PER_ROUND
     software: bool = False
     leaves_loops: bool = False
     looks: int = 4

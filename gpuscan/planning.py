@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 LOOKBACK_SECONDS = 0.5  # how long a tile waits for a post before look-back gives up
 LEAST_LOOKBACK_SPINS = 1 << 18  # polls, however slow they were when others kept the GPU busy during the probe
 FALLBACK_SPINS = 4  # polls before fallback reduces the late tile itself; a few, as Smith, Levien & Owens found
-FOLDED_FALLBACK_SPINS = 2, 8  # the same where one folds for all, whom every second poll looks for: of single words,
-# of wider items, whose tiles take longer; measured on an H100
+FOLDED_FALLBACK_SPINS = 8  # the same where one folds for all; measured on an H100
+LONG_FALLBACK_SPINS = 32  # the same for long operators, whose tiles take their time
+FIRST_FALLBACK_SPINS = 1  # the same in the first round of a wait, for single words, whose tiles take as long as a load
 MANY_TILES = 1024  # from here on it is faster that one folds for all than that each looks back; measured on an H100
 ACCESS_WORDS = 4  # 32-bit words in the widest load or store
 CPU_FALLBACK_SPINS = 256
@@ -261,6 +262,7 @@ def plan_scan(
         rescans=rescans(work, capabilities),
         in_order=in_order(capabilities) and scheduler not in ("serial", "bursts"),  # which are played by tickets
         spins_per_round=spins_per_round,
+        first_spins=spins_per_round,
         pauses=pauses,
         software=capabilities.adapter_type == "CPU",
         leaves_loops=capabilities.adapter_type == "CPU" or capabilities.loop_iterations > 0,
@@ -296,7 +298,9 @@ def tile_stages(
         worth_it = tiles >= MANY_TILES and not kernel.leaves_loops  # a fold is a loop over all tiles
         kernel = replace(kernel, many=worth_it if many is None else many)
         if kernel.many and kernel.strategy == "fallback" and not kernel.software:
-            kernel = replace(kernel, spins_per_round=FOLDED_FALLBACK_SPINS[kernel.item_words > 1])
+            spins = LONG_FALLBACK_SPINS if kernel.combine.long else FOLDED_FALLBACK_SPINS
+            plain = kernel.item_words == 1 and not kernel.rescans and not kernel.combine.long
+            kernel = replace(kernel, spins_per_round=spins, first_spins=FIRST_FALLBACK_SPINS if plain else spins)
     dispatches = [(kernel, tiles + 1 if kernel.strategy == "lookahead" else tiles)]
     if kernel.strategy == "three_dispatch":
         if not tile.per_row:

@@ -292,15 +292,27 @@ def test_tiles_go_by_number_where_workgroups_start_in_order() -> None:
             assert "atomicAdd(&state.ticket" in render_kernel(by_ticket.stages[0].kernel)
 
 
-def test_a_folded_fallback_looks_for_who_folds() -> None:
-    """Every second poll does, so one poll alone would never find that nobody folds."""
-    spins = []
-    for names in (["uint32"], ["float32"] * 4):
-        kernel = plan_scan(work(*names, row_length=2**26), capabilities(), "fallback", "").stages[0].kernel
+def test_a_folded_fallback_helps_soon() -> None:
+    """Plain tiles after a poll, and less eagerly later; those that take longer are not late so soon."""
+    element = work().element
+    long = combine_code(BUILTINS["logaddexp"], element, native_int64=True)
+    uint8, four = work("uint8", row_length=2**28), work(*["float32"] * 4, row_length=2**28)
+    for what, spins in (
+        (work(row_length=2**28), (1, 8)),
+        (uint8, (8, 8)),
+        (four, (8, 8)),
+        (replace(work(row_length=2**28), combine=long), (32, 32)),
+    ):
+        kernel = plan_scan(what, capabilities(), "fallback", "").stages[0].kernel
         assert kernel.many
-        assert kernel.spins_per_round % 2 == 0
-        spins.append(kernel.spins_per_round)
-    assert spins[0] < spins[1]  # tiles of wide items take longer, and are not late so soon
+        assert (kernel.first_spins, kernel.spins_per_round) == spins, what
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_fallback_on_the_cpu_helps_no_sooner_at_first(many: bool) -> None:
+    software = capabilities(adapter_type="CPU")
+    kernel = plan_scan(work("uint32", row_length=2**20), software, "fallback", "", many=many).stages[0].kernel
+    assert kernel.first_spins == kernel.spins_per_round
 
 
 def test_nobody_folds_where_loops_are_left_by_force() -> None:

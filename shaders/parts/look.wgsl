@@ -10,14 +10,15 @@ const LATE = 2u;  // nothing, and the bound is over
 var<workgroup> shared_outcome: u32;
 var<workgroup> shared_prefix: {{ kernel.shared_item }};
 
-fn look(invocation: u32, tile: u32) -> u32 {
+// In rounds of so many spins.
+fn look(invocation: u32, tile: u32, spins: u32) -> u32 {
     if (invocation == 0u) {
-        shared_outcome = watch(tile);
+        shared_outcome = watch(tile, spins);
     }
     return workgroupUniformLoad(&shared_outcome);
 }
 
-fn watch(tile: u32) -> u32 {
+fn watch(tile: u32, spins: u32) -> u32 {
     if (tile == 0u) {
 {% if kernel.carried %}
         shared_prefix = {{ kernel.to_shared("carry_in()") }};
@@ -26,7 +27,7 @@ fn watch(tile: u32) -> u32 {
     }
     var post = read_post(prefix_after(tile - 1u));
     var folds = false;
-{% call wait("(post.ready | folds)", "given_up()") %}
+{% call wait("(post.ready | folds)", "given_up()", "spins") %}
             post = read_post(prefix_after(tile - 1u));
 {% if kernel.segmented %}
             // A head in the tile before cuts off everything before it.
@@ -35,10 +36,8 @@ fn watch(tile: u32) -> u32 {
             post = Post(post.ready || cut, pick(post.ready, post.item, neighbour.item));
 {% endif %}
 {% if kernel.strategy != "lookahead" %}
-            if ((spin & 1u) == 1u) {
-                if ({{ peek("folding") }} != params.epoch) {
-                    folds = atomicExchange(&state.folding, params.epoch) != params.epoch;
-                }
+            if ({{ peek("folding") }} != params.epoch) {
+                folds = atomicExchange(&state.folding, params.epoch) != params.epoch;
             }
 {% endif %}
 {% endcall %}

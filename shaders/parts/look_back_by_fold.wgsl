@@ -12,6 +12,7 @@
 const REST = {{ 0 if kernel.software else 8 }}u;  // looks in vain for tiles after its own, and who folds leaves
 {% if kernel.strategy == "fallback" %}
 const LOOKS = {{ 8 if kernel.software else 32 }}u;  // in vain for tiles before its own, and who folds helps
+const FIRST_SPINS = {{ kernel.first_spins }}u;  // of a wait's first round, before one helps for the first time
 const IMPATIENT = 8u;  // waits in vain, after which one does what another has begun
 
 var<workgroup> shared_late: u32;
@@ -62,7 +63,11 @@ fn share_look_back(invocation: u32, tile: u32, aggregate: Item) -> u32 {
     var waits = 0u;
 {% endif %}
     loop {
-        let outcome = look(invocation, tile);
+{% if kernel.strategy == "fallback" %}
+        let outcome = look(invocation, tile, select(SPINS_PER_ROUND, FIRST_SPINS, waits == 0u));
+{% else %}
+        let outcome = look(invocation, tile, SPINS_PER_ROUND);
+{% endif %}
         if (outcome == FOUND) {
             late = NO_TILE;
             break;

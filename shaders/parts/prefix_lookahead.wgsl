@@ -22,7 +22,7 @@ fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
     if (invocation == 0u) {
         post_aggregate(tile, aggregate);
     }
-    let outcome = look(invocation, tile);
+    let outcome = look(invocation, tile, SPINS_PER_ROUND);
     if (outcome != FOUND && invocation == 0u) {
         report_timeout();
     }
