@@ -15,14 +15,12 @@ import click
 
 from gpuscan._version import __version__
 from gpuscan.bench.recurrences import available as recurrences_available
-from gpuscan.strategies import IMPLEMENTED, STRATEGIES
+from gpuscan.strategies import STRATEGIES
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.console import RenderableType
 
     from gpuscan import Device
-    from gpuscan.capabilities import Capabilities
 
 WORK_FAILED, USAGE_WRONG, INTERRUPTED = 1, 2, 130
 
@@ -93,16 +91,17 @@ def commands() -> None:
 def probe(as_json: bool) -> None:
     """Show every adapter: what it has, what it was seen to do, and the strategy for it."""
     import gpuscan
+    from gpuscan.probe_report import panel, report
 
     found = gpuscan.devices()
     if as_json:
-        click.echo(json.dumps([_report(device) for device in found], indent=2))
+        click.echo(json.dumps([report(device) for device in found], indent=2))
     elif not found:
         click.echo("No GPU adapter found: gpuscan runs on NumPy. Install a driver, such as mesa-vulkan-drivers.")
     else:
         from rich.console import Console, Group
 
-        Console(highlight=False).print(Group(*(_panel(index, device) for index, device in enumerate(found))))
+        Console(highlight=False).print(Group(*(panel(index, device) for index, device in enumerate(found))))
 
 
 @commands.command()
@@ -274,7 +273,7 @@ def matrix(
 @click.option("--dtype", default="float32", show_default=True, callback=_dtype, help="The element type.")
 @click.option("--length", type=click.IntRange(min=1), default=1 << 20, show_default=True, help="The longest array.")
 @click.option(
-    "--strategy", type=click.Choice(IMPLEMENTED), default="three_dispatch", show_default=True, help="How tiles meet."
+    "--strategy", type=click.Choice(STRATEGIES), default="three_dispatch", show_default=True, help="How tiles meet."
 )
 def export(folder: Path, op: str, dtype: np.dtype[Any], length: int, strategy: str) -> None:
     """Write a scan as WGSL and an ES module for browsers into the folder OUT, with a page that checks itself."""
@@ -457,91 +456,6 @@ def _write(path: Path, array: np.ndarray[Any, Any]) -> None:
             np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
     except OSError as error:
         raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
-
-
-# ----- What `probe` shows
-
-
-def _element_types(capabilities: Capabilities) -> list[str]:
-    from gpuscan.elements import SCALARS
-
-    return [name for name in SCALARS if name != "float64" or capabilities.float64]
-
-
-def _report(device: Device) -> dict[str, Any]:
-    from gpuscan.strategies import choose_strategy
-
-    capabilities = device.capabilities
-    choice = choose_strategy(capabilities)
-    return capabilities.to_json() | {
-        "strategy": choice.strategy,
-        "reason": choice.reason,
-        "element_types": _element_types(capabilities),
-    }
-
-
-def _panel(index: int, device: Device) -> RenderableType:
-    from rich.panel import Panel
-    from rich.table import Table
-    from rich.text import Text
-
-    from gpuscan.strategies import choose_strategy
-
-    capabilities = device.capabilities
-    choice = choose_strategy(capabilities)
-    rows = {
-        "driver": f"{capabilities.driver or 'unknown'} ({capabilities.vendor})",
-        "backend": f"{capabilities.backend}, {capabilities.adapter_type}, {capabilities.implementation}",
-        "subgroups": _subgroups(capabilities),
-        "progress": _progress(capabilities),
-        "strategy": f"{choice.strategy}: {choice.reason}",
-        "elements": ", ".join(_element_types(capabilities)),
-        "64 bits": "native integers" if capabilities.native_int64 else "integers in two 32-bit words",
-        "limits": _limits(capabilities),
-        "timing": f"timestamps {'work' if capabilities.timestamps else 'do not work'}, "
-        f"{capabilities.spins_per_second / 1e6:.1f} million polls a second",
-    }
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in rows.items():
-        table.add_row(name, Text(value))
-    return Panel(table, title=Text(f"{index}: {capabilities.name}", "bold"), title_align="left")
-
-
-def _subgroups(capabilities: Capabilities) -> str:
-    if not capabilities.subgroup_sizes:
-        return "none: workgroup memory instead"
-    sizes = " or ".join(map(str, capabilities.subgroup_sizes))
-    order = "in order" if capabilities.lanes_in_order else "not in order"
-    return f"{sizes} lanes, {order}" + ("" if capabilities.subgroup_size else ": not used")
-
-
-def _progress(capabilities: Capabilities) -> str:
-    earlier = "make progress" if capabilities.progress_earlier else "can stall"
-    later = "start" if capabilities.progress_later else "do not all start"
-    order = "in the order of their numbers" if capabilities.starts_in_order else "in any order"
-    return (
-        f"started workgroups {earlier} while others wait; later workgroups {later} "
-        f"({capabilities.started_while_spinning} of {capabilities.litmus_workgroups}), {order}"
-    )
-
-
-def _limits(capabilities: Capabilities) -> str:
-    limits = capabilities.limits
-    return (
-        f"{_size(limits['max-buffer-size'])} a buffer, {_size(limits['max-storage-buffer-binding-size'])} a binding, "
-        f"{limits['max-storage-buffers-per-shader-stage']} storage buffers, "
-        f"{limits['max-compute-invocations-per-workgroup']} invocations and "
-        f"{_size(limits['max-compute-workgroup-storage-size'])} of memory a workgroup"
-    )
-
-
-def _size(count: int) -> str:
-    for exponent, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if count >= 1 << exponent:
-            return f"{count / (1 << exponent):.3g} {unit}"
-    return f"{count} B"
 
 
 # ----- Errors

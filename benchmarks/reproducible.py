@@ -11,7 +11,7 @@ import hashlib
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.strategies import IMPLEMENTED, unsafe_reason
+from gpuscan.strategies import STRATEGIES, unsafe_reason
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
     print(device, device.capabilities.driver)
     x = device.asarray(np.random.default_rng(0).standard_normal(1 << arguments.size).astype(np.float32))
     seen: set[str] = set()
-    for strategy in IMPLEMENTED:
+    for strategy in STRATEGIES:
         if reason := unsafe_reason(strategy, device.capabilities):
             print(f"{strategy:15} refused: {reason}")
             continue

@@ -17,7 +17,7 @@ import numpy as np
 
 from gpuscan.errors import StrategyError, UnsupportedDtypeError
 from gpuscan.operators import Operator, operator, wgsl_operator
-from gpuscan.strategies import IMPLEMENTED
+from gpuscan.strategies import STRATEGIES
 
 if TYPE_CHECKING:
     from gpuscan.device import Device
@@ -322,7 +322,7 @@ def suite(quick: bool = False) -> list[Case]:
     The full suite has each under every strategy, elements and operators in many layouts, and larger sizes. The quick
     one has each under ``"auto"``, and all but the operators under one other strategy, in turn.
     """
-    others = list(IMPLEMENTED)
+    others = list(STRATEGIES)
     cases: dict[Case, None] = {}
 
     def add(strategies: list[str], *feature: Any) -> None:

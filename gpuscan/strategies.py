@@ -9,7 +9,6 @@ from gpuscan.capabilities import Capabilities
 from gpuscan.errors import StrategyError
 
 STRATEGIES = ("lookahead", "lookback", "fallback", "three_dispatch")
-IMPLEMENTED = STRATEGIES
 
 # What "auto" takes for a large array: the first that is safe. On a GPU a scan is bound by memory, and the order is
 # that of traffic. A software adapter's workgroups are threads of the system, which may take the core away from one
@@ -63,8 +62,6 @@ def choose_strategy(capabilities: Capabilities, tiles: int | None = None) -> Cho
 def _first_safe(capabilities: Capabilities) -> Choice:
     passed_over: list[str] = []
     for strategy in PREFERENCE["CPU" if capabilities.adapter_type == "CPU" else "GPU"]:
-        if strategy not in IMPLEMENTED:
-            continue
         objection = _objection(strategy, capabilities)
         if objection is None:
             return Choice(strategy, "; ".join([*passed_over, _merit(strategy)]))

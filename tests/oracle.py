@@ -10,7 +10,7 @@ import numpy as np
 import gpuscan as gs
 from gpuscan.operators import Operator, operator, resolve
 from gpuscan.problem import Problem, pose
-from gpuscan.strategies import IMPLEMENTED, unsafe_reason
+from gpuscan.strategies import STRATEGIES, unsafe_reason
 from gpuscan.tile_shapes import TileShape
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def words(rng: np.random.Generator, fields: int, shape: Any) -> tuple[Array, ...
 
 def strategies_on(device: Device) -> list[str]:
     """The strategies that the probe found safe on this adapter."""
-    return [name for name in IMPLEMENTED if unsafe_reason(name, device.capabilities) is None]
+    return [name for name in STRATEGIES if unsafe_reason(name, device.capabilities) is None]
 
 
 def strategies_in_turn(device: Device, turn: int) -> list[str]:

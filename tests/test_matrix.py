@@ -16,7 +16,7 @@ from rich.console import Console
 from gpuscan import conformance, matrix
 from gpuscan.conformance import ELEMENTS, LAYOUTS, OPERATORS, Case, Outcome, suite
 from gpuscan.errors import GpuscanError, StrategyError
-from gpuscan.strategies import IMPLEMENTED
+from gpuscan.strategies import STRATEGIES
 from tests.fakes import capabilities
 from tests.oracle import assert_same, one_by_one
 
@@ -32,7 +32,7 @@ def test_every_feature_has_its_cases(quick: bool) -> None:
     cases = suite(quick)
     assert len(set(cases)) == len(cases)
     found = {kind: {case.features()[kind] for case in cases} for kind in cases[0].features()}
-    assert found["strategy"] == {"auto", *IMPLEMENTED}
+    assert found["strategy"] == {"auto", *STRATEGIES}
     assert found["element"] == set(ELEMENTS)
     assert found["operator"] == set(OPERATORS)
     assert found["layout"] == set(LAYOUTS)
@@ -40,7 +40,7 @@ def test_every_feature_has_its_cases(quick: bool) -> None:
 
 def test_the_full_suite_has_every_element_under_every_strategy_in_every_layout() -> None:
     cases = {(case.strategy, case.element, case.layout) for case in suite()}
-    assert len(cases) == (1 + len(IMPLEMENTED)) * len(ELEMENTS) * len(LAYOUTS)
+    assert len(cases) == (1 + len(STRATEGIES)) * len(ELEMENTS) * len(LAYOUTS)
 
 
 @pytest.mark.parametrize("name", OPERATORS)

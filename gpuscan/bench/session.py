@@ -17,7 +17,7 @@ from gpuscan.bench.results import Measurement
 from gpuscan.bench.scans import problem_of, scan_contenders
 from gpuscan.bench.suite import run_suite
 from gpuscan.bench.timing import GpuTimer
-from gpuscan.strategies import IMPLEMENTED, unsafe_reason
+from gpuscan.strategies import STRATEGIES, unsafe_reason
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,7 +93,7 @@ def takes(op: str, dtype: np.dtype[Any]) -> bool:
 
 def safe_strategies(device: Device) -> list[str]:
     """The strategies that the probe found safe on this adapter."""
-    return [name for name in IMPLEMENTED if unsafe_reason(name, device.capabilities) is None]
+    return [name for name in STRATEGIES if unsafe_reason(name, device.capabilities) is None]
 
 
 def run_request(device: Device, request: Request, console: Console) -> list[Measurement]:

@@ -24,7 +24,7 @@ from gpuscan import matrix
 from gpuscan.device import Device
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.export import export
-from gpuscan.strategies import IMPLEMENTED
+from gpuscan.strategies import STRATEGIES
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -117,7 +117,7 @@ def test_the_page_tells_a_wrong_result(tmp_path: Path) -> None:
 # ----- The files
 
 
-@pytest.mark.parametrize("strategy", IMPLEMENTED)
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_files_hold_a_plan_that_compiles(device: Device, tmp_path: Path, strategy: str) -> None:
     plan = export(tmp_path, "add", np.dtype(np.float32), 1 << 20, strategy)
     described = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))

@@ -24,7 +24,7 @@ from gpuscan.operators import combine_code, wgsl_operator
 from gpuscan.planning import Work, plan_scan
 from gpuscan.problem import Problem
 from gpuscan.runner import run
-from gpuscan.strategies import IMPLEMENTED, unsafe_reason
+from gpuscan.strategies import STRATEGIES, unsafe_reason
 from gpuscan.templates import render, render_kernel
 from gpuscan.tile_shapes import TileShape
 from tests.oracle import AFFINE, LATER, MATRICES, assert_same, posed
@@ -83,7 +83,7 @@ def kernels(dawn: Device, problem: Problem, shape: TileShape, form: dict[str, An
         combine=combine_code(problem.operator, problem.element, native_int64=False),
         **({"rows": 1, "row_length": 5000} | form),
     )
-    for strategy in IMPLEMENTED:
+    for strategy in STRATEGIES:
         for kind in ("CPU", "DiscreteGPU"):
             capabilities = replace(dawn.capabilities, adapter_type=kind)
             plan = plan_scan(work, capabilities, strategy, "", tile=shape)
@@ -135,7 +135,7 @@ def test_the_quick_suite_passes(dawn: Device) -> None:
     outcomes = [check(dawn, case) for case in suite(quick=True)]
     assert [str(outcome) for outcome in outcomes if outcome.verdict == "failed"] == []
     refused = {outcome.case.element for outcome in outcomes if outcome.verdict == "refused"}
-    safe = all(unsafe_reason(name, dawn.capabilities) is None for name in IMPLEMENTED)
+    safe = all(unsafe_reason(name, dawn.capabilities) is None for name in STRATEGIES)
     assert refused == {"float64"} or not safe
     assert sum(outcome.verdict == "passed" for outcome in outcomes) > 50
 
@@ -170,7 +170,7 @@ def test_loops_of_an_operator_are_counted(dawn: Device) -> None:
     x = np.arange(1, 3000, dtype=np.uint32) * np.uint32(6)
     gcd = wgsl_operator(text.format("p.y != 0u", "p = vec2u(p.y, p.x % p.y);"))
     endless = wgsl_operator(text.format("p.x < 0xffffffffu", "p.x = p.x | 1u;"))
-    for strategy in (name for name in IMPLEMENTED if unsafe_reason(name, dawn.capabilities) is None):
+    for strategy in (name for name in STRATEGIES if unsafe_reason(name, dawn.capabilities) is None):
         assert_same(run(dawn, posed(x, gcd), strategy)[0][0], np.gcd.accumulate(x))
         with pytest.raises(OperatorError, match="did not end"):
             run(dawn, posed(x, endless), strategy)
