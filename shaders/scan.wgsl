@@ -7,7 +7,7 @@
     strategy three_dispatch: the prefix was computed before, by reduce.wgsl and scan_totals.wgsl
     strategy alone:          nothing comes before a tile, which holds a whole row -#}
 {% set scheduler = kernel.scheduler if kernel.posts else "" %}
-{% from "parts/subgroup_scan.wgsl" import scan_steps with context %}
+{% from "parts/subgroup_scan.wgsl" import place, scan_steps with context %}
 {% include "parts/header.wgsl" %}
 {% include "parts/element.wgsl" %}
 {% include "parts/operator.wgsl" %}
@@ -46,7 +46,6 @@ fn main(
 {% endif %}
 
 {% set for_staging = ", invocation" if kernel.stages_chunks else "" %}
-{% macro place(step) %}first{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %}{% endmacro %}
 {% set tile_scanned %}
     // 1. Load every chunk, so that all reads are under way together.
     let first = first_of({{ "at_hand" if kernel.helps else "tile" }}, invocation);
@@ -96,7 +95,7 @@ fn main(
 
 {% if kernel.moves %}
 {% for step in range(kernel.tile.steps) %}
-    rank_chunk(first - tile * TILE_SIZE{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %}, loaded{{ step }}, join_chunk(led, tile_lead, chunk{{ step }}));
+    rank_chunk({{ place(step) }} - tile * TILE_SIZE, loaded{{ step }}, join_chunk(led, tile_lead, chunk{{ step }}));
 {% endfor %}
     workgroupBarrier();
 {% endif %}

@@ -20,6 +20,8 @@ fn {{ name }}(lane: u32, own: Item) -> Item {
 {% macro joined(item, distance) -%}
 pick(lane >= {{ distance }}, join(item_up({{ item }}, {{ distance }}), {{ item }}), {{ item }})
 {%- endmacro %}
+{#- Where an invocation's chunk of this step begins. -#}
+{% macro place(step) %}first{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %}{% endmacro %}
 {#- For every step, whose chunk the caller gives: `local0` and on, its scan, and `lanes0` and on, the scan of the totals
     over the subgroup's lanes. Rolled into one loop for all steps, so that none waits for another. -#}
 {% macro scan_steps() %}

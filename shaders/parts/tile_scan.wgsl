@@ -2,7 +2,7 @@
     stage shares: left to right in a chunk, a Kogge-Stone tree over lanes, left to right over steps, a Kogge-Stone
     tree over subgroups. Without subgroups: left to right in a chunk, a Kogge-Stone tree over the workgroup. -#}
 {% from "parts/shared_scan.wgsl" import shared_scan with context %}
-{% from "parts/subgroup_scan.wgsl" import scan_steps, subgroup_scan with context %}
+{% from "parts/subgroup_scan.wgsl" import place, scan_steps, subgroup_scan with context %}
 {% include "parts/exchange.wgsl" %}
 // ----- Scan of a tile
 {% if kernel.subgroups %}
@@ -100,7 +100,6 @@ fn reduce_tile(tile: u32, invocation: u32) -> Item {
     let first = first_of(tile, invocation);
 {% if kernel.subgroups %}
     let lane = invocation % SUBGROUP_SIZE;
-{% macro place(step) %}first{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %}{% endmacro %}
 {% for step in range(kernel.tile.steps) %}
     let loaded{{ step }} = {{ "load(" ~ place(step) ~ ", invocation)" if kernel.stages_chunks else "load_chunk(" ~ place(step) ~ ")" }};
 {% endfor %}
