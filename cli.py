@@ -210,13 +210,14 @@ def _profiled(device: Device | str | None) -> Iterator[None]:
 @_device_option
 @_strategy_option
 def shader(op: str, dtype: np.dtype[Any], length: int, device: Device | str | None, strategy: str) -> None:
-    """Print the WGSL that a scan would run, stage by stage."""
+    """Print the WGSL that a scan would run, stage by stage; of matmul, that of 2 x 2 matrices."""
     import gpuscan
 
     if device == "numpy":
         raise click.BadParameter("NumPy runs no shaders", param_hint="'--device'")
     chosen = device if isinstance(device, gpuscan.Device) else gpuscan.default_device()
-    plan = chosen.plan((length,), dtype, op, strategy=strategy)
+    element = (2, 2) if op == "matmul" else ()
+    plan = chosen.plan((length, *element), dtype, op, axis=0, strategy=strategy)
     click.echo(
         "\n".join(f"// ===== {stage} ({plan.strategy}, {op}, {dtype})\n\n{text}" for stage, text in plan.wgsl.items())
     )

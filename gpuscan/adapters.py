@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 from collections.abc import Iterator
@@ -60,9 +61,16 @@ def choose_adapter(wanted: str | int | wgpu.GPUAdapter | None = None) -> wgpu.GP
 
     Raises:
         AdapterNotFoundError: there is none such; the message lists those there are.
+        TypeError: `wanted` is none of these.
     """
-    if wanted is not None and not isinstance(wanted, (str, int)):
+    if hasattr(wanted, "summary"):  # an adapter
         return wanted
+    if hasattr(wanted, "__index__") and not isinstance(wanted, bool):
+        wanted = operator.index(wanted)  # type: ignore[arg-type]
+    elif not (wanted is None or isinstance(wanted, str)):
+        raise TypeError(
+            f"an adapter is a part of its summary, its number, or a wgpu adapter; got {type(wanted).__name__}"
+        )
     asked = "" if wanted is None else repr(wanted)
     if wanted is None and (name := os.environ.get(ADAPTER_VARIABLE, "").strip()):
         wanted, asked = name, f"{name!r} (from {ADAPTER_VARIABLE})"

@@ -130,7 +130,7 @@ def scan(
         arrays = scan_arrays(problem, None if out is None else structure.flatten(out), device, strategy)
         return structure.unflatten(arrays) if out is None else out
     chosen = resolve_device(device)
-    if problem.size == 0:
+    if problem.empty:
         shape = (problem.rows, problem.row_length)
         rows = [np.empty((*shape, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
     elif chosen is None:
@@ -140,12 +140,15 @@ def scan(
     else:
         from gpuscan.runner import run
 
-        columns = None
-        if outputs is None and problem.in_columns:
-            columns = [np.empty((*problem.shape, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
-        rows = run(chosen, problem, strategy, outputs=columns or outputs)
-        if columns is not None:
-            return bundle(problem, columns, x)
+        targets = outputs
+        swapped = outputs is not None and not all(output.dtype.isnative for output in outputs)
+        if swapped or (outputs is None and problem.in_columns):
+            targets = [np.empty((*problem.shape, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
+        rows = run(chosen, problem, strategy, outputs=targets)
+        if outputs is None and targets is not None:
+            return bundle(problem, targets, x)
+        if swapped and not rows:
+            rows = [problem.by_rows(target) for target in targets or ()]
     return deliver(problem, rows, outputs, out, x)
 
 
@@ -165,7 +168,8 @@ def scan_chunks(
     """The scan of a row that comes in chunks: ``scan(concatenate(chunks))``, chunk by chunk, with the same bits.
 
     A few chunks are under way at a time, so the row may be larger than memory. Results come once the GPU has a piece
-    full, or the chunks end: a chunk's may come after later chunks were taken.
+    full, or the chunks end: a chunk's may come after later chunks were taken. Chunks are copied as they come, so all
+    may be read into one array.
 
     Args:
         chunks: an iterable of 1-D arrays of any lengths, or of bundles, all of one dtype.
@@ -180,7 +184,7 @@ def scan_chunks(
         strategy: how tiles meet.
 
     Yields:
-        For each chunk an array of its length, or the bundle of them, in order.
+        For each chunk a NumPy array of its length, or the bundle of them, in order.
 
     Raises:
         ValueError: a chunk has several axes.
@@ -234,10 +238,10 @@ def check_out(out: Any, problem: Problem) -> list[np.ndarray[Any, Any]]:
         wanted = (*problem.shape, *field.shape)
         if array.shape != wanted:
             raise ValueError(f"out of shape {array.shape} was passed for a result of shape {wanted}")
-        if array.dtype != field.scalar.dtype:
+        if array.dtype.newbyteorder("=") != field.scalar.dtype:
             raise TypeError(
                 f"out of dtype {array.dtype} was passed for a result of dtype {field.scalar.dtype}. Pass "
-                f"dtype={array.dtype} to combine in it, or an out of the result's dtype"
+                f"dtype={array.dtype.newbyteorder('=')} to combine in it, or an out of the result's dtype"
             )
         if not array.flags.writeable:
             raise ValueError("out is read-only; pass an array that can be written")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from concurrent.futures import Future
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.backends import webgpu
+from gpuscan.borrowed import check_buffer
 from gpuscan.elements import scalar_of
+from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.faults import guarded
 from gpuscan.memory import ALIGNMENT, Allocation
 from gpuscan.transfer import download, padded
@@ -31,7 +34,7 @@ class Array:
 
     A slice along the first axis is a view: it shares the buffer, and what is written to one is seen in the other. The
     memory goes back to the device's pool when the array and all its views are gone; keep an array alive until the
-    commands that use its buffer are submitted.
+    commands of your own that use its buffer are submitted (`Plan.record` sees to that itself).
 
     Example:
         >>> import numpy as np
@@ -66,10 +69,15 @@ class Array:
             offset: where it begins, in bytes: a multiple of the size of its numbers.
 
         Raises:
-            ValueError: the array does not fit in the buffer, begins off its numbers' edge, or a usage is missing.
+            ValueError: the array does not fit in the buffer, begins off its numbers' edge, or a usage is missing; or
+                the buffer is another device's, or mapped.
+            TypeError: `buffer` is none.
             UnsupportedDtypeError: the dtype is no element's.
         """
         shape, dtype = checked_shape(shape), checked_dtype(dtype)
+        check_buffer(device.wgpu_device, buffer, "buffer")
+        if buffer.map_state != "unmapped":
+            raise ValueError("a mapped buffer was passed; unmap it before the GPU uses it")
         flags = webgpu().BufferUsage
         missing = [name for name in ("STORAGE", "COPY_SRC", "COPY_DST") if not buffer.usage & getattr(flags, name)]
         if missing:
@@ -79,9 +87,10 @@ class Array:
         if offset < 0 or offset % dtype.itemsize:
             raise ValueError(f"offset {offset} was passed; it must be a multiple of {dtype.itemsize} bytes, 0 or more")
         array = cls(device, buffer, shape, dtype, offset, None)
-        if offset + array.nbytes > buffer.size:
+        if padded(offset + array.nbytes) > buffer.size:
             raise ValueError(
-                f"an array of {array.nbytes} bytes from byte {offset} on was asked for; the buffer has {buffer.size}"
+                f"an array of {array.nbytes} bytes from byte {offset} on was asked for; it takes whole 4-byte words "
+                f"up to byte {padded(offset + array.nbytes)}, and the buffer has {buffer.size}. Make it larger"
             )
         return array
 
@@ -98,6 +107,11 @@ class Array:
     def ours(self) -> bool:
         """Whether the buffer is of the device's pool."""
         return self._owner is not None
+
+    def recorded(self) -> None:
+        """Keep the memory for commands that the caller may submit when the array is gone."""
+        if isinstance(self._owner, Allocation):
+            self._owner.recorded()
 
     @property
     def covers_buffer(self) -> bool:
@@ -207,7 +221,7 @@ class Array:
 
 def checked_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
     """A shape as a tuple of numbers of 0 or more."""
-    axes = tuple(int(n) for n in (shape if isinstance(shape, tuple | list) else (shape,)))
+    axes = tuple(operator.index(n) for n in (shape if isinstance(shape, tuple | list) else (shape,)))
     if any(n < 0 for n in axes):
         raise ValueError(f"shape {axes} was passed; lengths are 0 or more")
     return axes
@@ -216,6 +230,11 @@ def checked_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
 def checked_dtype(dtype: Any) -> np.dtype[Any]:
     """The dtype, if it is one that elements have, in native byte order."""
     given = np.dtype(dtype)
+    if given.names:
+        raise UnsupportedDtypeError(
+            f"an array of the structured dtype {given} was asked for on a device, where arrays hold numbers. Make one "
+            "of each field, x[name], and pass them as a bundle: a dict or a tuple of arrays"
+        )
     scalar_of(given)
     native: np.dtype[Any] = given if given.isnative else given.newbyteorder("=")
     return native

@@ -262,7 +262,7 @@ def _check_identity(law: _Law, elements: Arrays) -> None:
                 law.shown([array[wrong[0] : wrong[0] + 1] for array in arrays]) for arrays in (elements, result)
             )
             raise OperatorError(
-                f"the identity of {law.operator.name} is none:\n"
+                f"the identity of {law.operator.name} is not one:\n"
                 f"  a = {a}, identity = {law.shown([array[:1] for array in repeated])}\n"
                 f"  {text} = {found}"
             )

@@ -54,7 +54,8 @@ class Conveyor:
                 return False
             fields = problem.destination.fields
             results = [np.empty((problem.size, *f.shape), f.scalar.dtype) for f in fields]
-            chunk = Chunk([np.ascontiguousarray(leaf) for leaf in problem.leaves], results, problem.size)
+            # Copies, for whoever makes the chunks may fill one array again and again.
+            chunk = Chunk([np.array(leaf, order="C") for leaf in problem.leaves], results, problem.size)
             self.chunks.append(chunk)
             self._fresh.append((chunk, 0))
             self._waiting += chunk.length

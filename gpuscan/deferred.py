@@ -47,7 +47,7 @@ def scan_arrays(problem: Problem, out: Sequence[Any] | None, device: Device | st
     home = home_of(problem, device)
     check_dtypes(home, problem.source, problem.element, problem.destination)
     results = results_for(problem, home, out)
-    if problem.size == 0:
+    if problem.empty:
         return results
     with guarded(home), home.lock:
         leaves = [home.asarray(leaf) for leaf in problem.leaves]
@@ -103,7 +103,8 @@ def home_of(problem: Problem, device: Device | str | None) -> Device:
     leaves: Sequence[Any] = problem.leaves
     homes = {leaf.device for leaf in leaves if isinstance(leaf, Array)}
     home = homes.pop()
-    asked = home if device is None else resolve_device(device)
+    named = isinstance(device, str) and device.casefold() in home.capabilities.summary.casefold()
+    asked = home if device is None or named else resolve_device(device)
     if homes or asked is not home:
         others = ", ".join(repr(other) for other in (*homes, asked) if other is not home)
         raise ValueError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -21,7 +21,7 @@ from gpuscan.errors import AdapterNotFoundError, StrategyError
 from gpuscan.execution import Run
 from gpuscan.faults import guarded
 from gpuscan.memory import Allocation, BufferPool, MemoryUsage, kept_bytes
-from gpuscan.probe import distrust, probe, wanted_features, wanted_limits
+from gpuscan.probe import checked_limits, distrust, probe, wanted_features, wanted_limits
 from gpuscan.profiling import Profile, Profiles
 from gpuscan.room import check_room
 from gpuscan.strategies import STRATEGIES, choose_strategy, unsafe_reason
@@ -50,13 +50,15 @@ class Device:
     are safe on it.
 
     Args:
-        adapter: a part of an adapter's summary, its number in `gpuscan.devices()`, or a wgpu adapter. Left out:
-            ``$GPUSCAN_ADAPTER``, else the best there is.
+        adapter: a part of an adapter's summary, its number in `gpuscan.devices()`, a wgpu adapter, or a device, whose
+            adapter is meant. Left out: ``$GPUSCAN_ADAPTER``, else the best there is.
         unsafe: let a call ask for a strategy that the probe found unsafe here.
-        required_limits: WebGPU limits to ask for, over the adapter's best.
+        required_limits: WebGPU limits to ask for, in place of the adapter's best.
 
     Raises:
         AdapterNotFoundError: no adapter answers to the request.
+        TypeError: `adapter` or `required_limits` is nothing of the kind.
+        ValueError: a limit is none of WebGPU's, or more than the adapter has.
 
     Example:
         >>> import gpuscan as gs
@@ -67,14 +69,15 @@ class Device:
 
     def __init__(
         self,
-        adapter: str | int | wgpu.GPUAdapter | None = None,
+        adapter: str | int | wgpu.GPUAdapter | Device | None = None,
         *,
         unsafe: bool = False,
-        required_limits: dict[str, int] | None = None,
+        required_limits: Mapping[str, int] | None = None,
     ) -> None:
-        self._adapter = choose_adapter(adapter)
+        chosen = adapter._adapter if isinstance(adapter, Device) else choose_adapter(adapter)
+        self._adapter: wgpu.GPUAdapter = chosen
         self.unsafe = unsafe
-        limits = wanted_limits(self._adapter) | (required_limits or {})
+        limits = wanted_limits(self._adapter) | checked_limits(self._adapter, required_limits or {})
         self.wgpu_device: wgpu.GPUDevice = self._adapter.request_device_sync(
             required_features=wanted_features(self._adapter), required_limits=limits
         )
@@ -211,9 +214,10 @@ class Device:
             >>> plan(np.array([1, 2, 3, 4], np.uint32))
             array([ 1,  3,  6, 10], dtype=uint32)
         """
+        from gpuscan.arrays import checked_shape
         from gpuscan.plans import Plan
 
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        shape = checked_shape(shape)
         options: dict[str, Any] = {
             "axis": axis,
             "exclusive": exclusive,

@@ -139,7 +139,7 @@ class Structure:
         """The leaves of a value that nests as this structure says."""
         if self.kind == "leaf":
             return [value]
-        if self.kind in ("tuple", "named"):
+        if self.kind in ("tuple", "named") or isinstance(value, (tuple, list)):
             parts: Sequence[Any] = value
         else:
             parts = [value[key] for key in self.keys]
@@ -148,7 +148,7 @@ class Structure:
         return [leaf for child, part in zip(self.children, parts, strict=True) for leaf in child.flatten(part)]
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
-        """The inverse of `flatten`; a ``"record"`` comes back as a dict of its fields."""
+        """The inverse of `flatten`; a ``"record"`` comes back as `Fields`."""
         if self.kind == "leaf":
             (leaf,) = leaves
             return leaf
@@ -161,7 +161,21 @@ class Structure:
             return tuple(parts)
         if self.factory is not None:
             return self.factory(*parts)
-        return dict(zip(self.keys, parts, strict=True))
+        return (Fields if self.kind == "record" else dict)(zip(self.keys, parts, strict=True))
+
+
+class Fields(dict[str, Any]):
+    """The fields of a structured array by name, and by position as NumPy's own elements have them.
+
+    Example:
+        >>> Fields(gain=2, shift=3)[1]
+        3
+    """
+
+    def __missing__(self, key: Any) -> Any:
+        if isinstance(key, int):
+            return tuple(self.values())[key]
+        raise KeyError(f"{key!r}: there are the fields {', '.join(self)}")
 
 
 LEAF = Structure()

@@ -59,9 +59,19 @@ class Allocation:
     def __init__(self, pool: BufferPool, buffer: wgpu.GPUBuffer, nbytes: int) -> None:
         self.buffer = buffer
         self.nbytes = nbytes  # as asked for
-        # The finaliser may run inside any call of this thread, so it takes no lock. At interpreter exit there is
+        self._pool = pool
+        # A finaliser may run inside any call of this thread, so it takes no lock. At interpreter exit there is
         # nothing to give back to.
-        weakref.finalize(self, pool.dropped.append, buffer).atexit = False
+        self._finalizer = weakref.finalize(self, pool.dropped.append, buffer)
+        self._finalizer.atexit = False
+
+    def recorded(self) -> None:
+        """Let the buffer go for good with the allocation, and not to others: commands of a caller's use it.
+
+        They may be submitted when the allocation is long gone, and keep the memory until then.
+        """
+        if self._finalizer.detach():
+            weakref.finalize(self, self._pool.forgotten.append, self.buffer.size).atexit = False
 
 
 class BufferPool:
@@ -82,6 +92,7 @@ class BufferPool:
         self._reserved = 0
         self._allocations = 0
         self.dropped: deque[wgpu.GPUBuffer] = deque()  # of allocations that have died, not yet given back
+        self.forgotten: deque[int] = deque()  # bytes of those that a caller's commands may still use
 
     def take(self, nbytes: int, usage: int) -> wgpu.GPUBuffer:
         """A buffer of at least `nbytes` whose contents are left over from earlier use.
@@ -158,6 +169,11 @@ class BufferPool:
         """Take back what dead allocations held."""
         while self.dropped:
             self.give(self.dropped.popleft())
+        while self.forgotten:
+            nbytes = self.forgotten.popleft()
+            self._in_use -= nbytes
+            self._reserved -= nbytes
+            self._allocations -= 1
 
     def _take(self, kind: tuple[int, int]) -> wgpu.GPUBuffer:
         """A buffer of this usage and size class."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from gpuscan.arrays import Array
 from gpuscan.attempts import plan_for, retry
 from gpuscan.bind_groups import Binding
+from gpuscan.borrowed import check_buffer, check_encoder
 from gpuscan.deferred import fits_whole, may_wait_in_vain, parts, settle
 from gpuscan.errors import GpuscanError, StrategyError
 from gpuscan.execution import Length, record
@@ -49,8 +51,9 @@ class Plan:
         self.shape = shape
         self.dtype = np.dtype(dtype)
         self._op = op
-        self._options = options
+        self._options = options = {name: copied(option) for name, option in options.items()}
         self._asked = strategy
+        self._held: list[Array] = []  # that runs read beside the caller's
         stand_in = np.broadcast_to(np.zeros((), self.dtype), shape)
         self._problem = pose(stand_in, op, **options)
         check_dtypes(device, self._problem.source, self._problem.element, self._problem.destination)
@@ -96,7 +99,7 @@ class Plan:
             array = np.asarray(array)
         if array.shape != self.shape:
             raise ValueError(f"an array of shape {array.shape} was passed to a plan for shape {self.shape}")
-        if array.dtype != self.dtype:
+        if array.dtype.newbyteorder("=") != self.dtype.newbyteorder("="):
             raise TypeError(f"an array of dtype {array.dtype} was passed to a plan for dtype {self.dtype}")
         if isinstance(array, Array) and out is None and array.device is self.device:
             result = self._result
@@ -147,15 +150,17 @@ class Plan:
         words = seed_words(self._problem)
         if words is None:
             return None
-        self._seed_array = self.device.asarray(words)
-        return Binding(self._seed_array.buffer, 0, padded(self._seed_array.nbytes, ALIGNMENT))
+        seeds = self.device.asarray(words)
+        self._held.append(seeds)
+        return Binding(seeds.buffer, 0, padded(seeds.nbytes, ALIGNMENT))
 
     @cached_property
     def _beside(self) -> dict[str, Binding]:
         if self._problem.heads is None:
             return {}
-        self._marks = mark(self.device, self._problem.heads)
-        return {"heads": parts([self._marks])[0]}
+        marks = mark(self.device, self._problem.heads)
+        self._held.append(marks)
+        return {"heads": parts([marks])[0]}
 
     def _planned(self, strategy: str, placement: Placement) -> ScanPlan:
         key = (strategy, placement)
@@ -176,32 +181,35 @@ class Plan:
 
         Args:
             encoder: of ``device.wgpu_device``, with no pass open.
-            src: where the array lies: a wgpu buffer of usage STORAGE, ``(buffer, offset)``, or a `gpuscan.Array` (keep
-                it alive until the submission); of a bundle, one for each field. Offsets are multiples of the limit
-                "min-storage-buffer-offset-alignment".
+            src: where the array lies: a wgpu buffer of usage STORAGE, ``(buffer, offset)``, or a `gpuscan.Array`; of a
+                bundle, one for each field. Offsets are multiples of the limit "min-storage-buffer-offset-alignment".
             dst: where to write, in the same forms. It may be `src`, but must not overlap it otherwise.
             length: where the number of elements lies that are to be scanned, a 32-bit word: a buffer, ``(buffer,
                 offset)`` or an array. More than the plan's shape has are not. For 1-D plans.
 
         Raises:
-            ValueError: a place is too small, off the alignment, or overlaps; or the plan cannot take its length from
-                the GPU.
+            ValueError: a place is too small, off the alignment, of another device, without the usage, or overlaps; or
+                the plan cannot take its length from the GPU.
+            TypeError: a place or the encoder is none, or an array has another dtype than the plan's.
             StrategyError: the strategy that was asked for cannot scan in place.
             GpuscanError: the array is larger than the device binds.
         """
         device, problem = self.device, self._problem
+        check_encoder(device.wgpu_device, encoder)
         with guarded(device), device.lock:
             self._keep_up()
             sources = self._places("src", src, problem.source.fields)
             destinations = self._places("dst", dst, problem.destination.fields)
             count = None if length is None else self._length(length)
             placement, bound = self._placement(sources, destinations, dynamic=count is not None)
-            if problem.size == 0:
+            if problem.empty:
                 return  # nothing to write
             strategy = self._strategy_for(placement)
             plan = self._planned(strategy, placement)
             sides = bound[: len(sources)], bound[len(sources) :], self._seeds
             run = record(device, plan, encoder, *sides, length=count, beside=self._beside)
+            for array in (*arrays_in((src, dst, length)), *self._held):
+                array.recorded()
             if plan.posts or plan.loops:
                 device.unchecked.append(run)
 
@@ -220,15 +228,20 @@ class Plan:
 
     def _places(self, name: str, given: Any, fields: Sequence[Field]) -> list[Place]:
         """Buffer and offset of each field's array, checked."""
-        values = [given] if len(fields) == 1 else list(given)
+        values = [given] if len(fields) == 1 else list(given.values() if isinstance(given, dict) else given)
+        if len(values) != len(fields):
+            raise ValueError(f"{name} has {len(values)} places; the plan wants {len(fields)}, one for each field")
         capabilities = self.device.capabilities
         alignment = capabilities.limits["min-storage-buffer-offset-alignment"]
         limit = capabilities.limits["max-storage-buffer-binding-size"]
         places = []
         for value, field in zip(values, fields, strict=True):
-            buffer, offset = place_of(value)
+            buffer, offset = place_of(value, name)
+            check_buffer(self.device.wgpu_device, buffer, name)
+            if isinstance(value, Array) and value.dtype != field.scalar.dtype:
+                raise TypeError(f"{name} is an array of dtype {value.dtype}; the plan has {field.scalar.dtype} there")
             nbytes = self._problem.size * field.storage_bytes
-            if offset % alignment:
+            if offset < 0 or offset % alignment:
                 raise ValueError(
                     f"{name} begins at byte {offset}; {capabilities.summary} binds at multiples of {alignment}. Move it"
                 )
@@ -254,8 +267,9 @@ class Plan:
                 "elements; it is for 1-D plans, and reversed ones of 32-bit elements or wider. Record a plan of the "
                 "length itself"
             )
-        buffer, offset = place_of(given)
-        if offset % 4 or offset + 4 > buffer.size:
+        buffer, offset = place_of(given, "length")
+        check_buffer(self.device.wgpu_device, buffer, "length")
+        if offset < 0 or offset % 4 or offset + 4 > buffer.size:
             raise ValueError(f"length= is a 32-bit word at byte {offset} of a buffer of {buffer.size}: it lies off it")
         return Length(buffer, offset)
 
@@ -291,17 +305,42 @@ class Plan:
         shared = not in_place and any(a.buffer is b.buffer for a in before for b in after)
         if shared and any(overlap(a, b) for a in before for b in after):
             raise ValueError("dst overlaps src in one buffer; they must be the same or lie apart")
+        if any(overlap(a, b) for number, a in enumerate(after) for b in after[:number]):
+            raise ValueError("two fields of dst overlap in one buffer; they must lie apart")
         return Placement(width=width, exact=exact, shared=shared, in_place=in_place), bindings
 
 
-def place_of(value: Any) -> Place:
+def place_of(value: Any, name: str) -> Place:
     """The buffer and offset of a buffer, a pair of both, or an array."""
     if isinstance(value, Array):
         return value.buffer, value.offset
     if isinstance(value, tuple):
-        buffer, offset = value
-        return buffer, int(offset)
+        if len(value) != 2 or not hasattr(value[1], "__index__"):
+            raise TypeError(f"{name} {value!r} was passed; a place in a buffer is (buffer, offset in bytes)")
+        return value[0], operator.index(value[1])
     return value, 0
+
+
+def arrays_in(places: Any) -> Iterator[Array]:
+    """The arrays among places, however they nest."""
+    if isinstance(places, Array):
+        yield places
+    elif isinstance(places, (tuple, list, dict)):
+        for place in places.values() if isinstance(places, dict) else places:
+            yield from arrays_in(place)
+
+
+def copied(option: Any) -> Any:
+    """An option of a plan as it is now, whatever the caller does with its arrays later."""
+    if isinstance(option, Array):
+        return option.numpy()
+    if isinstance(option, tuple) and hasattr(option, "_fields"):
+        return type(option)(*map(copied, option))
+    if isinstance(option, (tuple, list)):
+        return type(option)(map(copied, option))
+    if isinstance(option, dict):
+        return {key: copied(value) for key, value in option.items()}
+    return option.copy() if isinstance(option, np.ndarray) else option
 
 
 def overlap(a: Binding, b: Binding) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,30 @@ def wanted_features(adapter: wgpu.GPUAdapter) -> list[str]:
 def wanted_limits(adapter: wgpu.GPUAdapter) -> dict[str, int]:
     """The limits to ask the adapter for: its best of each that bears on a scan."""
     return {name: int(adapter.limits[name]) for name in _WANTED_LIMITS if name in adapter.limits}
+
+
+def checked_limits(adapter: wgpu.GPUAdapter, required: Mapping[str, int]) -> dict[str, int]:
+    """The limits that a user asks for, if the adapter has them.
+
+    Raises:
+        TypeError: they are no mapping of names to integers.
+        ValueError: a name is none of WebGPU's, or a limit lies beyond the adapter's.
+    """
+    if not isinstance(required, Mapping):
+        raise TypeError(f"required_limits is a dict of WebGPU's names and integers; got {type(required).__name__}")
+    for name, limit in required.items():
+        if name not in adapter.limits:
+            raise ValueError(f"the limit {name!r} was asked for; there are {', '.join(sorted(adapter.limits))}")
+        if not hasattr(limit, "__index__"):
+            raise TypeError(f"the limit {name} is an integer; got {limit!r}")
+        best = int(adapter.limits[name])
+        least = name.startswith("min-")  # of which less is better
+        if limit < 0 or (limit < best if least else limit > best):
+            raise ValueError(
+                f"the limit {name} of {limit} was asked for; {adapter.summary} has {best}. Ask for "
+                f"{'more' if least or limit < 0 else 'less'}"
+            )
+    return {name: int(limit) for name, limit in required.items()}
 
 
 def probe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, *, refresh: bool = False) -> Capabilities:

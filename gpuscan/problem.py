@@ -81,6 +81,11 @@ class Problem:
         return self.rows * self.row_length
 
     @property
+    def empty(self) -> bool:
+        """Whether there is nothing to compute: no elements, or elements without numbers."""
+        return self.size == 0 or self.element.storage_bytes == 0
+
+    @property
     def segmented(self) -> bool:
         """Whether the scan restarts anywhere."""
         return self.rows > 1 or self.heads is not None
@@ -132,6 +137,9 @@ def pose(
         TypeError, OperatorError, UnsupportedDtypeError: the operator and the element type do not go together.
     """
     operator = resolve(op)
+    for name, function in (("before", before), ("after", after)):
+        if function is not None and not callable(function):
+            raise TypeError(f"{name} is a function of an element; got {function!r}")
     structure, leaves = spread(x)
     if dtype is not None:
         leaves, before = with_dtype(leaves, structure, np.dtype(dtype), before)
@@ -334,6 +342,11 @@ def as_scalars(given: Leaf, scalar: Scalar, what: str) -> Leaf:
         TypeError: the kind or a value would be lost.
     """
     cast = None
+    if given.dtype.kind in "OSU":  # Python integers beyond 64 bits, text
+        raise TypeError(
+            f"{what} {given.tolist()!r} was passed for elements of dtype {scalar.dtype}, which cannot hold it. Pass "
+            "numbers that fit the element's dtype"
+        )
     if _RANKS[scalar_of(given.dtype).kind] <= _RANKS[scalar.kind]:
         cast = given.astype(scalar.dtype)
         if scalar.kind in ("signed", "unsigned") and not np.array_equal(cast, given):

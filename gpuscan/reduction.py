@@ -76,7 +76,7 @@ def reduce(
         results: list[Any] = list(reduce_on_device(home, problem))
     else:
         home = resolve_device(device)
-        if home is None or problem.size == 0:
+        if home is None or problem.empty:
             results = list(reduce_on_cpu(problem))
         else:
             results = [array.numpy() for array in reduce_on_device(home, problem)]

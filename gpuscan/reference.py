@@ -32,7 +32,7 @@ def accumulate(problem: Problem) -> list[Array]:
         >>> accumulate(pose(np.array([3, 1, 4], np.int32), "add", reverse=True))
         [array([[8, 5, 4]], dtype=int32)]
     """
-    if problem.size == 0:
+    if problem.empty:
         return _outputs(problem)
     with np.errstate(all="ignore"):
         if problem.heads is None and problem.operator.kinds is not None and not problem.operator.element_axes:

@@ -118,6 +118,11 @@ class Joiner:
             raise
         except Exception as error:
             place = raised_at(error.__traceback__) or defined_at(operator.function)
+            if isinstance(error, ValueError) and "truth value" in str(error):
+                raise OperatorError(
+                    f"{operator.name} asks Python for the truth of an array (if, while, and, or, not, min, max); write "
+                    f"np.where(condition, a, b), & | ~, np.minimum, np.maximum{place}"
+                ) from error
             raise OperatorError(f"{operator.name} raised {type(error).__name__}: {error}{place}") from error
         try:
             leaves = element.structure.flatten(value)

@@ -106,7 +106,8 @@ def run(
             results = run_as_it_lies(device, problem, strategy, outputs, **options)
             return [] if outputs is not None else [problem.by_rows(result) for result in results]
         largest = max(problem.source.storage_bytes, problem.destination.storage_bytes) * problem.size
-        if piece_bytes is not None or largest > SINGLE_PASS_BYTES:
+        most = min(SINGLE_PASS_BYTES, device.wgpu_device.limits["max-storage-buffer-binding-size"])
+        if piece_bytes is not None or largest > most:
             return run_pieces(device, problem, strategy, outputs, piece_bytes, options)
         return run_whole(device, problem, strategy, options)
 

@@ -46,7 +46,7 @@ class Heads:
         keys = keys[::-1] if self.reverse else keys
         before = max(start, 1)
         stretch = keys[before - 1 : start + count]
-        np.not_equal(stretch[1:], stretch[:-1], out=flags[before - start :])
+        flags[before - start :] = stretch[1:] != stretch[:-1]
         flags[: before - start] = True
         return flags
 

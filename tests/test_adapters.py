@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from gpuscan import adapters
@@ -56,12 +57,27 @@ def test_a_driver_listed_twice_counts_once_but_two_cards_stay_two(listed):
 
 @pytest.mark.parametrize(
     ("wanted", "meant"),
-    [(None, GEFORCE), ("LLVMPIPE", LAVAPIPE), ("opengl", LLVMPIPE), (0, GEFORCE), (2, LLVMPIPE), (LLVMPIPE, LLVMPIPE)],
+    [
+        (None, GEFORCE),
+        ("LLVMPIPE", LAVAPIPE),
+        ("opengl", LLVMPIPE),
+        (0, GEFORCE),
+        (np.int64(2), LLVMPIPE),
+        (LLVMPIPE, LLVMPIPE),
+    ],
 )
 def test_choose(listed, wanted, meant):
     """By part of the summary in any case, by number, or the adapter itself."""
     listed(LLVMPIPE, LAVAPIPE, GEFORCE)
     assert adapters.choose_adapter(wanted) is meant
+
+
+@pytest.mark.parametrize("wanted", [1.5, object(), True, b"llvmpipe"])
+def test_what_is_no_adapter(listed, wanted):
+    """A TypeError says what is."""
+    listed(LAVAPIPE)
+    with pytest.raises(TypeError, match=f"its number, or a wgpu adapter; got {type(wanted).__name__}"):
+        adapters.choose_adapter(wanted)
 
 
 def test_the_variable_names_the_default_but_does_not_overrule(listed, monkeypatch):

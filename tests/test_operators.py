@@ -265,7 +265,7 @@ def test_averages_are_not_associative() -> None:
 
 
 def test_a_wrong_identity_is_found() -> None:
-    with pytest.raises(OperatorError, match=r"the identity of total is none:\n  a = .*identity = 1"):
+    with pytest.raises(OperatorError, match=r"the identity of total is not one:\n  a = .*identity = 1"):
         check_associative(operator(lambda l, r: l + r, identity=1, name="total"), np.int32)
 
 

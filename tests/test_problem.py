@@ -234,6 +234,18 @@ def test_python_numbers_are_initial_values_of_every_dtype_that_holds_them() -> N
         assert_same(seeds, np.array([number], dtype))
 
 
+@pytest.mark.parametrize("initial", [2**64, -(2**63) - 1, "1", None.__class__])
+def test_what_is_no_number_of_the_element_is_no_initial_value(initial: Any) -> None:
+    with pytest.raises(TypeError, match=r"initial .* cannot hold it"):
+        posed(np.zeros(3, np.uint64), initial=initial)
+
+
+@pytest.mark.parametrize("name", ["before", "after"])
+def test_maps_are_functions(name: str) -> None:
+    with pytest.raises(TypeError, match=f"{name} is a function of an element; got 3"):
+        posed(np.zeros(3, np.uint64), **{name: 3})
+
+
 # ----- dtype
 
 

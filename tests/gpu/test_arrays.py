@@ -82,6 +82,36 @@ def test_a_callers_buffer(device: Device) -> None:
         gs.Array.from_buffer(device, bare, 16, np.float32)
 
 
+def test_buffers_that_cannot_be_used_are_refused(device: Device) -> None:
+    """Those of 7 bytes too: the GPU reads whole words."""
+    gpu = device.wgpu_device
+    mapped = gpu.create_buffer(size=16, usage=USAGE, mapped_at_creation=True)
+    for error, match, buffer, count in (
+        (ValueError, "whole 4-byte words up to byte 8", gpu.create_buffer(size=7, usage=USAGE), 7),
+        (ValueError, "another device", Device(device).wgpu_device.create_buffer(size=16, usage=USAGE), 4),
+        (ValueError, "unmap it", mapped, 4),
+        (TypeError, "buffer was NoneType", None, 4),
+        (TypeError, "buffer was ndarray", np.zeros(4, np.uint8), 4),
+    ):
+        with pytest.raises(error, match=match):
+            gs.Array.from_buffer(device, buffer, count, np.uint8)
+    mapped.unmap()
+    assert gs.Array.from_buffer(device, mapped, 4, np.uint8).numpy().shape == (4,)
+    with pytest.raises(gs.UnsupportedDtypeError, match="a bundle"):
+        device.asarray(np.zeros(3, [("a", np.int32)]))
+    with pytest.raises(TypeError):
+        device.empty(1.5, np.int32)
+
+
+def test_an_adapters_name_means_the_arrays_own_device(own_device: Device) -> None:
+    """Also where the process has another device on that adapter."""
+    x = np.arange(5, dtype=np.int32)
+    name = own_device.capabilities.summary
+    assert_same(gs.scan(own_device.asarray(x), device=name).numpy(), x.cumsum(dtype=np.int32))
+    with pytest.raises(ValueError, match="was passed together with NumPy"):
+        gs.scan(own_device.asarray(x), device="numpy")
+
+
 def test_read_async(device: Device) -> None:
     """The future holds the array as it was when it was asked for."""
     x = np.arange(300_000, dtype=np.uint32)

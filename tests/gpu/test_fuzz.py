@@ -453,7 +453,7 @@ def test_plans_of_nothing(device: Device) -> None:
         plan = device.plan(shape, dtype, axis=axis)
         assert plan(np.zeros(shape, dtype)).shape == shape
         assert plan(device.asarray(np.zeros(shape, dtype))).shape == shape
-        source, target = (device.asarray(np.full(4, 7, np.uint32)) for _ in range(2))
+        source, target = (device.asarray(np.full(4, 7, dtype)) for _ in range(2))
         encoder = device.wgpu_device.create_command_encoder()
         plan.record(encoder, source, target)
         device.wgpu_device.queue.submit([encoder.finish()])

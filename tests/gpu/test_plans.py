@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import runpy
 from dataclasses import replace
 from pathlib import Path
@@ -182,6 +183,107 @@ def test_several_plans_in_one_encoder(desk: Desk) -> None:
     assert_same(parts[1], twice)
     assert_same(parts[3], ufunc_scan("maximum", twice[::-1])[::-1])
     assert_same(desk.read(first).view(np.uint32), ufunc_scan("add", x))
+
+
+def test_what_was_recorded_outlives_plan_and_arrays(desk: Desk) -> None:
+    """Seeds, marks and the caller's arrays are not handed out again, nor destroyed, before the commands ran."""
+    device, n = desk.device, 1000
+    x = np.arange(n, dtype=np.int32)
+    keys = x // 7
+    encoder = desk.gpu.create_command_encoder()
+    results = []
+    for options in ({"initial": 5}, {"keys": keys, "initial": 3}, {"segments": [0, 10, n], "exclusive": True}):
+        result = device.empty(n, np.int32)
+        device.plan(n, np.int32, **options).record(encoder, device.asarray(x), result)
+        results.append((result, options))
+    gc.collect()
+    decoys = [device.asarray(np.full(words, 99, np.int32)) for words in (1, 4, 32, 100, n, n)]
+    device.memory_cleanup()
+    desk.gpu.queue.submit([encoder.finish()])
+    for result, options in results:
+        assert_same(result.numpy(), gs.scan(x, device="numpy", **options), options)
+    del decoys
+
+
+def test_what_was_recorded_is_counted_until_it_goes(own_device: Device) -> None:
+    device, n = own_device, 1000
+    encoder = device.wgpu_device.create_command_encoder()
+    a, b = device.asarray(np.ones(n, np.int32)), device.empty(n, np.int32)
+    device.plan(n, np.int32).record(encoder, a, b)
+    assert device.memory_usage().allocations == 2
+    device.wgpu_device.queue.submit([encoder.finish()])
+    assert_same(b.numpy(), np.arange(1, n + 1, dtype=np.int32))
+    del a, b
+    gc.collect()
+    device.memory_cleanup()
+    assert device.memory_usage() == gs.MemoryUsage(0, 0, 0)
+
+
+def test_a_plan_is_not_changed_with_the_callers_arrays(device: Device) -> None:
+    ones = np.ones((3, 4), np.int32)
+    keys, segments, initial = np.array([0, 0, 1, 1]), np.array([0, 2, 4]), np.array([10, 20, 30], np.int32)
+    plans = [
+        device.plan(4, np.int32, keys=keys),
+        device.plan(4, np.int32, segments=segments),
+        device.plan((3, 4), np.int32, axis=1, initial=initial),
+    ]
+    for option in (keys, segments, initial):
+        option[:] = 0
+    begun = np.cumsum([[11, 1, 1, 1], [21, 1, 1, 1], [31, 1, 1, 1]], axis=1, dtype=np.int32)
+    for plan, wanted in zip(plans, ([1, 2, 1, 2], [1, 2, 1, 2], begun), strict=True):
+        x = ones if plan.shape == (3, 4) else ones[0]
+        assert_same(plan(x), np.asarray(wanted, np.int32))
+        assert_same(plan(device.asarray(x)).numpy(), np.asarray(wanted, np.int32))
+
+
+def test_shapes_and_byte_orders_that_numpy_takes(device: Device) -> None:
+    plan = device.plan(np.int64(3), "<i4")
+    assert_same(plan(np.ones(3, ">i4")), np.arange(1, 4, dtype=np.int32))
+    assert_same(device.plan([3], ">i4")(np.ones(3, "<i4")), np.arange(1, 4, dtype=np.int32))
+    with pytest.raises(TypeError):
+        device.plan(3.0, np.int32)
+
+
+@pytest.mark.parametrize(
+    ("error", "match", "places"),
+    [
+        (ValueError, "STORAGE", lambda d, s: (s, d.gpu.create_buffer(size=4000, usage=wgpu.BufferUsage.COPY_DST))),
+        (ValueError, "STORAGE", lambda d, s: (s, s, d.gpu.create_buffer(size=4, usage=wgpu.BufferUsage.COPY_DST))),
+        (ValueError, "begins at byte -256", lambda d, s: ((s, -256), s)),
+        (ValueError, "byte -4", lambda d, s: (s, s, (s, -4))),
+        (ValueError, "another device", lambda d, s: (s, Device(d.device).asarray(np.zeros(1000, np.int32)))),
+        (TypeError, "offset in bytes", lambda d, s: ((s, 0.5), s)),
+        (TypeError, "src was ndarray", lambda d, s: (np.zeros(1000, np.int32), s)),
+        (TypeError, "dst was NoneType", lambda d, s: (s, None)),
+        (TypeError, "length was int", lambda d, s: (s, s, 5)),
+        (TypeError, "dtype float32", lambda d, s: (d.device.empty(1000, np.float32), s)),
+    ],
+)
+def test_what_is_refused_leaves_the_encoder_in_order(desk: Desk, error: Any, match: str, places: Any) -> None:
+    x = np.arange(1000, dtype=np.int32)
+    plan, source, result = desk.device.plan(1000, np.int32), desk.holding(x), desk.marked(4000)
+    encoder = desk.gpu.create_command_encoder()
+    src, dst, *length = places(desk, source)
+    with pytest.raises(error, match=match):
+        plan.record(encoder, src, dst, **({"length": length[0]} if length else {}))
+    plan.record(encoder, source, result)
+    desk.gpu.queue.submit([encoder.finish()])
+    assert_same(desk.read(result).view(np.int32), x.cumsum(dtype=np.int32))
+
+
+def test_encoders_of_others_are_refused(desk: Desk) -> None:
+    plan, buffer = desk.device.plan(4, np.int32), desk.marked(16)
+    with pytest.raises(TypeError, match="encoder was NoneType"):
+        plan.record(None, buffer, buffer)
+    with pytest.raises(ValueError, match="another device"):
+        plan.record(Device(desk.device).wgpu_device.create_command_encoder(), buffer, buffer)
+
+
+def test_fields_of_a_result_lie_apart(desk: Desk) -> None:
+    plan = desk.device.plan(4, [("a", np.int32), ("b", np.int32)], lambda l, r: (l["a"] + r["a"], l["b"] + r["b"]))
+    source, one = desk.marked(16), desk.marked(16)
+    with pytest.raises(ValueError, match="two fields of dst overlap"):
+        plan.record(desk.gpu.create_command_encoder(), (source, source), (one, one))
 
 
 def test_record_refuses_what_it_cannot_do(desk: Desk) -> None:

@@ -7,12 +7,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import platformdirs
 import pytest
+import wgpu
 
+import gpuscan as gs
 from gpuscan import probe_cache
 from gpuscan.capabilities import Capabilities
+from gpuscan.device import Device
 from gpuscan.probe import probe, wanted_features, wanted_limits
 from gpuscan.probe_bench import HALVES, Litmus, ProbeBench
 
@@ -140,3 +145,35 @@ def test_starting_up_is_quick(adapter, tmp_path: Path):
     start = time.perf_counter()
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True)
     assert time.perf_counter() - start < 5
+
+
+LIMITS = [
+    (ValueError, "there are .*max-buffer-size", {"max-buffers": 1}),
+    (ValueError, "Ask for less", {"max-buffer-size": 1 << 62}),
+    (ValueError, "Ask for more", {"max-buffer-size": -1}),
+    (ValueError, "Ask for more", {"min-storage-buffer-offset-alignment": 1}),
+    (TypeError, "is an integer", {"max-buffer-size": "1"}),
+    (TypeError, "a dict of", ["max-buffer-size"]),
+]
+
+
+@pytest.mark.parametrize(("error", "match", "limits"), LIMITS)
+def test_limits_that_there_are_not(adapter: wgpu.GPUAdapter, error: Any, match: str, limits: Any) -> None:
+    with pytest.raises(error, match=match):
+        Device(adapter, required_limits=limits)
+
+
+def test_small_limits_are_kept_to(adapter: wgpu.GPUAdapter) -> None:
+    """Arrays larger than a binding are scanned in pieces, small ones too."""
+    small = Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
+    assert small.capabilities.limits["max-storage-buffer-binding-size"] == 1 << 20
+    x = np.arange(400_000, dtype=np.int32)
+    wanted = x.cumsum(dtype=np.int32)
+    plan = small.plan(len(x), np.int32)
+    for got in (gs.scan(x, device=small), plan(x), gs.scan(small.asarray(x)).numpy()):
+        np.testing.assert_array_equal(got, wanted)
+    columns = x.reshape(1000, 400)
+    for axis in (0, 1):
+        got = gs.scan(columns, axis=axis, reverse=True, device=small)
+        np.testing.assert_array_equal(got, np.flip(np.flip(columns, axis).cumsum(axis, dtype=np.int32), axis))
+    assert gs.reduce(x, device=small) == wanted[-1]

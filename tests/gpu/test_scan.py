@@ -271,3 +271,29 @@ def test_the_device_goes_on_after_an_error(device: Device) -> None:
     np.testing.assert_array_equal(x, before)
     assert_same(gs.scan(x, device=device), ufunc_scan("add", x))
     assert device.pool.usage().bytes_in_use == 0
+
+
+@pytest.mark.parametrize("shape", [(100,), (10, 40)])
+def test_out_of_another_byte_order(device: Device, shape: tuple[int, ...]) -> None:
+    """Also where it is the input, and down columns."""
+    x = np.arange(np.prod(shape), dtype=">i4").reshape(shape)
+    wanted = x.cumsum(0)
+    for where in ("numpy", device):
+        swapped = x.copy()
+        assert gs.scan(swapped, axis=0, out=swapped, device=where) is swapped
+        assert swapped.dtype == ">i4"
+        np.testing.assert_array_equal(swapped, wanted)
+
+
+def test_matrices_without_entries(device: Device) -> None:
+    """As NumPy's product of them: nothing to compute."""
+    x = np.ones((3, 0, 0), np.float32)
+    for where in ("numpy", device):
+        assert gs.scan(x, "matmul", axis=0, device=where).shape == (3, 0, 0)
+        assert gs.reduce(x, "matmul", axis=0, device=where).shape == (0, 0)
+
+
+def test_control_flow_is_refused_alike(device: Device) -> None:
+    for where in ("numpy", device):
+        with pytest.raises(gs.OperatorError, match=r"write np\.where"):
+            gs.scan(np.arange(5), lambda l, r: l if l > r else r, device=where)

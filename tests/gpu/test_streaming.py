@@ -147,6 +147,19 @@ def test_chunks_have_the_bits_of_their_concatenation(device: Device) -> None:
     assert device.memory_usage().bytes_in_use == 0
 
 
+def test_chunks_may_be_read_into_one_array(device: Device) -> None:
+    """As by `readinto`: what was taken is not looked at again."""
+
+    def chunks() -> Any:
+        buffer = np.empty(300, np.int32)
+        for number in range(40):
+            buffer[:] = number
+            yield buffer
+
+    wanted = np.repeat(np.arange(40, dtype=np.int32), 300).cumsum(dtype=np.int32)
+    assert_same(np.concatenate(list(gs.scan_chunks(chunks(), device=device))), wanted)
+
+
 def test_chunks_in_many_pieces(device: Device) -> None:
     """Longer than what settles the tile's shape, so that the end is not known when the scan begins."""
     x = np.random.default_rng(4).integers(0, 2**32, 700_000, dtype=np.uint32)

@@ -120,3 +120,27 @@ def test_initial_and_wrong_out(where: Any) -> None:
     assert got[0] == np.array([(unit["gain"], unit["shift"])], MAP)[0]
     with pytest.raises(TypeError, match="out must be a structured array with the fields"):
         gs.scan(x, composed, out=np.zeros(50, NESTED), device=where)
+
+
+PAIRS = np.array([(1, 2.0), (3, 4.0), (5, 6.0)], [("count", np.int32), ("scale", np.float32)])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda l, r: (l["count"] + r["count"], l["scale"] * r["scale"]),
+        lambda l, r: (l[0] + r[0], l[1] * r[1]),
+        lambda l, r: {"count": l[0] + r[0], "scale": l["scale"] * r[-1]},
+    ],
+)
+def test_fields_by_name_and_by_position(where: Any, function: Any) -> None:
+    """As NumPy's own elements have them; a tuple stands for an element."""
+    assert gs.scan(PAIRS, function, device=where).tolist() == [(1, 2.0), (4, 8.0), (9, 48.0)]
+    assert gs.scan(PAIRS, function, initial=(10, 0.5), device=where).tolist() == [(11, 1.0), (14, 4.0), (19, 24.0)]
+    op = gs.operator(function, identity=(0, 1.0))
+    assert gs.scan(PAIRS, op, exclusive=True, device=where).tolist() == [(0, 1.0), (1, 2.0), (4, 8.0)]
+
+
+def test_a_field_that_is_not_there(where: Any) -> None:
+    with pytest.raises(gs.OperatorError, match="there are the fields count, scale"):
+        gs.scan(PAIRS, lambda l, r: (l["size"] + r[0], l[1]), device=where)
