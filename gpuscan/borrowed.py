@@ -1,0 +1,45 @@
+"""Buffers and encoders that callers made on a device of gpuscan's, checked before anything is recorded with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpuscan.backends import webgpu
+
+if TYPE_CHECKING:
+    import wgpu
+
+
+def check_buffer(wgpu_device: wgpu.GPUDevice, buffer: Any, name: str) -> None:
+    """See that it is a buffer of the device that shaders can bind.
+
+    Raises:
+        TypeError: it is no buffer.
+        ValueError: it is another device's, or has not the usage STORAGE.
+    """
+    if not (hasattr(buffer, "usage") and hasattr(buffer, "size")):
+        raise TypeError(
+            f"{name} was {type(buffer).__name__}; it must be a wgpu buffer of device.wgpu_device, or a gpuscan.Array"
+        )
+    _check_device(wgpu_device, buffer, name)
+    if not buffer.usage & webgpu().BufferUsage.STORAGE:
+        raise ValueError(f"{name} was a buffer without the usage STORAGE; create it with that as well")
+
+
+def check_encoder(wgpu_device: wgpu.GPUDevice, encoder: Any) -> None:
+    """See that it is a command encoder of the device.
+
+    Raises:
+        TypeError: it is none.
+        ValueError: it is another device's.
+    """
+    if not hasattr(encoder, "begin_compute_pass"):
+        raise TypeError(
+            f"encoder was {type(encoder).__name__}; it must be one of device.wgpu_device.create_command_encoder()"
+        )
+    _check_device(wgpu_device, encoder, "encoder")
+
+
+def _check_device(wgpu_device: wgpu.GPUDevice, thing: Any, name: str) -> None:
+    if getattr(thing, "_device", wgpu_device) is not wgpu_device:
+        raise ValueError(f"{name} is of another device; make it on the plan's or array's own, device.wgpu_device")
