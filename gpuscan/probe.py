@@ -8,6 +8,7 @@ and litmus tests of forward progress, which decide the strategies that are safe 
 from __future__ import annotations
 
 import math
+import re
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -93,7 +94,7 @@ def wanted_limits(adapter: wgpu.GPUAdapter) -> dict[str, int]:
 
 
 def checked_limits(adapter: wgpu.GPUAdapter, required: Mapping[str, int]) -> dict[str, int]:
-    """The limits that a user asks for, if the adapter has them.
+    """The limits that a user asks for, by wgpu's names, if the adapter has them; WebGPU's ``maxBufferSize`` will do.
 
     Raises:
         TypeError: they are no mapping of names to integers.
@@ -101,9 +102,11 @@ def checked_limits(adapter: wgpu.GPUAdapter, required: Mapping[str, int]) -> dic
     """
     if not isinstance(required, Mapping):
         raise TypeError(f"required_limits is a dict of WebGPU's names and integers; got {type(required).__name__}")
-    for name, limit in required.items():
+    limits = {}
+    for given, limit in required.items():
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])|_", "-", str(given)).lower()
         if name not in adapter.limits:
-            raise ValueError(f"the limit {name!r} was asked for; there are {', '.join(sorted(adapter.limits))}")
+            raise ValueError(f"the limit {given!r} was asked for; there are {', '.join(sorted(adapter.limits))}")
         if not hasattr(limit, "__index__"):
             raise TypeError(f"the limit {name} is an integer; got {limit!r}")
         best = int(adapter.limits[name])
@@ -113,7 +116,8 @@ def checked_limits(adapter: wgpu.GPUAdapter, required: Mapping[str, int]) -> dic
                 f"the limit {name} of {limit} was asked for; {adapter.summary} has {best}. Ask for "
                 f"{'more' if least or limit < 0 else 'less'}"
             )
-    return {name: int(limit) for name, limit in required.items()}
+        limits[name] = int(limit)
+    return limits
 
 
 def probe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, *, refresh: bool = False) -> Capabilities:

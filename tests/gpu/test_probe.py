@@ -18,7 +18,7 @@ import gpuscan as gs
 from gpuscan import probe_cache
 from gpuscan.capabilities import Capabilities
 from gpuscan.device import Device
-from gpuscan.probe import probe, wanted_features, wanted_limits
+from gpuscan.probe import checked_limits, probe, wanted_features, wanted_limits
 from gpuscan.probe_bench import HALVES, Litmus, ProbeBench
 
 
@@ -161,6 +161,11 @@ LIMITS = [
 def test_limits_that_there_are_not(adapter: wgpu.GPUAdapter, error: Any, match: str, limits: Any) -> None:
     with pytest.raises(error, match=match):
         Device(adapter, required_limits=limits)
+
+
+@pytest.mark.parametrize("name", ["max-buffer-size", "max_buffer_size", "maxBufferSize"])
+def test_limits_by_every_name(adapter: wgpu.GPUAdapter, name: str) -> None:
+    assert checked_limits(adapter, {name: np.int64(1 << 20)}) == {"max-buffer-size": 1 << 20}
 
 
 def test_small_limits_are_kept_to(adapter: wgpu.GPUAdapter) -> None:
