@@ -188,7 +188,8 @@ def scan_chunks(
 
     Raises:
         ValueError: a chunk has several axes.
-        TypeError: a chunk has another dtype than the first one.
+        TypeError: a chunk has another dtype than the first one. This and what the iterable itself raises comes after
+            the results of the chunks before.
         GpuscanError: as `scan` does.
 
     Example:

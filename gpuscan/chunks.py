@@ -142,12 +142,17 @@ def scan_in_chunks(
     too_many = binds_too_many(device, as_given)
     opening = packed(device, as_given) if too_many else as_given
 
+    failures: list[Exception] = []
+
     def problems() -> Iterator[Problem]:
         yield opening
-        for number, chunk in enumerate(iterator, 2):
-            problem = posed(chunk, op, options)
-            check_alike(number, problem, as_given)
-            yield packed(device, problem) if too_many else problem
+        try:
+            for number, chunk in enumerate(iterator, 2):
+                problem = posed(chunk, op, options)
+                check_alike(number, problem, as_given)
+                yield packed(device, problem) if too_many else problem
+        except Exception as error:  # told when the results of what came before it are out
+            failures.append(error)
 
     def in_form(chunk: Chunk) -> Any:
         results = unpacked(as_given, chunk.results) if too_many else chunk.results
@@ -169,6 +174,8 @@ def scan_in_chunks(
                 yield in_form(chunk)
     for chunk in conveyor.finished():
         yield in_form(chunk)
+    if failures:
+        raise failures[0]
 
 
 def scan_on_cpu(chunks: Iterable[Any], op: Any, options: dict[str, Any]) -> Iterator[Any]:
@@ -176,16 +183,18 @@ def scan_on_cpu(chunks: Iterable[Any], op: Any, options: dict[str, Any]) -> Iter
     from gpuscan import reference
 
     first: Problem | None = None
+    seeds: tuple[np.ndarray[Any, Any], ...] | None = None
     for number, chunk in enumerate(chunks, 1):
         problem = posed(chunk, op, options)
         first = first or problem
         check_alike(number, problem, first)
+        if seeds is not None:
+            problem = replace(problem, initial=True, seeds=seeds)
         plain = replace(problem, after=None, destination=problem.element)
         rows = [row[0] for row in reference.accumulate(plain)]
         yield assembled(problem.destination.structure, mapped_by_after(problem, rows), 1)
         if problem.size:
-            carry = after_last(plain, [row[-1] for row in rows])
-            options = options | {"initial": problem.element.structure.unflatten(carry)}
+            seeds = as_seeds(after_last(plain, [row[-1] for row in rows]))
 
 
 def check_alike(number: int, problem: Problem, first: Problem) -> None:
@@ -218,9 +227,14 @@ def after_last(problem: Problem, carry: list[Any]) -> list[Any]:
         shape=(1,),
         exclusive=False,
         initial=True,
-        seeds=tuple(np.asarray(value)[np.newaxis] for value in carry),
+        seeds=as_seeds(carry),
     )
     return [row[0, -1] for row in reference.accumulate(again)]
+
+
+def as_seeds(carry: list[Any]) -> tuple[np.ndarray[Any, Any], ...]:
+    """The fields of one element as the seed of one row."""
+    return tuple(np.asarray(value)[np.newaxis] for value in carry)
 
 
 def posed(chunk: Any, op: Any, options: dict[str, Any]) -> Problem:

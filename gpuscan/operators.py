@@ -46,6 +46,16 @@ class Operator:
     element_axes: int = 0
     kinds: frozenset[str] | None = None
 
+    def __call__(self, left: Any, right: Any) -> Any:
+        """``f(left, right)`` on NumPy arrays or numbers: what the operator was made of.
+
+        Raises:
+            OperatorError: it is WGSL alone.
+        """
+        if self.function is None:
+            raise OperatorError(f"operator {self.name!r} is WGSL alone, not for Python to call. Scan with it on a GPU")
+        return self.function(left, right)
+
     def identity_for(self, element: Element) -> list[np.ndarray[Any, Any]] | None:
         """The identity, one array of each field's shape in its storage dtype; None where the operator has none.
 

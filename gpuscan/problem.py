@@ -145,7 +145,7 @@ def pose(
         leaves, before = with_dtype(leaves, structure, np.dtype(dtype), before)
     leaves = [leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("=")) for leaf in leaves]
     shape, trailing = common_shape(leaves, operator, own_axes(x))
-    axis = resolve_axis(axis, shape)
+    axis = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
     heads = heads_of(segments, keys, shape, reverse)
     source = element_of([leaf.dtype for leaf in leaves], structure, trailing)
     element = source if before is None else trace_map(before, source, "before").element
@@ -273,27 +273,29 @@ def common_shape(
     return shapes[0], [leaf.shape[at:] for leaf, at in zip(leaves, split, strict=True)]
 
 
-def resolve_axis(axis: int | None, shape: tuple[int, ...]) -> int:
-    """The axis counted from 0; for 1-D arrays it may be left out."""
+def resolve_axis(axis: int | None, shape: tuple[int, ...], own: int = 0) -> int:
+    """The axis counted from 0; for 1-D arrays it may be left out. The element has `own` axes more, not counted."""
     if not shape:
         raise ValueError(
             "an array of shape () was passed, which has no axis to scan along; it takes at least one axis. Pass "
             "x[np.newaxis] to scan a single element"
         )
     choices = ", ".join(map(str, range(len(shape))))
+    beside = f" beside the element's own {own}" if own else ""
     if axis is None:
         if len(shape) == 1:
             return 0
         raise ValueError(
-            f"an array of shape {shape} was passed without axis=; pass one of {choices}, or a negative axis counted "
-            "from the end, or x.reshape(-1) to scan all elements as one row"
+            f"an array of shape {shape}{beside} was passed without axis=; pass one of {choices}, or a negative axis "
+            "counted from the end of these, or x.reshape(-1) to scan all elements as one row"
         )
     if isinstance(axis, bool) or not hasattr(axis, "__index__"):
         raise TypeError(f"axis must be an integer, got {axis!r}")
     index = axis.__index__()
     if not -len(shape) <= index < len(shape):
         raise np.exceptions.AxisError(
-            f"axis {index} was asked for, but an array of shape {shape} has the axes {choices} (or {-len(shape)} to -1)"
+            f"axis {index} was asked for, but an array of shape {shape}{beside} has the axes {choices} (or "
+            f"{-len(shape)} to -1)"
         )
     return index % len(shape)
 

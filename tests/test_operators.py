@@ -55,6 +55,14 @@ def test_operator_is_a_decorator() -> None:
 
     assert isinstance(total, Operator)
     assert total.name == "total"
+    assert total(2, 3) == 5  # and still what it decorates
+
+
+def test_operators_are_called_as_what_they_are_made_of() -> None:
+    assert BUILTINS["maximum"](np.arange(3), np.array([2, 0, 5])).tolist() == [2, 1, 5]
+    wgsl = wgsl_operator("fn combine(a: Element, b: Element) -> Element { return a; }")
+    with pytest.raises(OperatorError, match="'combine' is WGSL alone"):
+        wgsl(1, 2)
 
 
 @pytest.mark.parametrize("op", ["sum", "", np.subtract, 3, None, np.sin])

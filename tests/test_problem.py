@@ -138,6 +138,14 @@ def test_an_axis_that_is_not_there_names_those_that_are() -> None:
             resolve_axis(axis, (2, 3, 4))
 
 
+def test_the_elements_own_axes_are_named_where_they_are_not_counted() -> None:
+    x = np.ones((3, 4, 2, 2), np.float32)
+    with pytest.raises(np.exceptions.AxisError, match=r"axis -3 .* shape \(3, 4\) beside the element's own 2"):
+        posed(x, "matmul", axis=-3)
+    with pytest.raises(ValueError, match=r"shape \(3, 4\) beside the element's own 2 .*one of 0, 1"):
+        posed(x, "matmul")
+
+
 @pytest.mark.parametrize("axis", [True, 1.0, "0", (0,)])
 def test_an_axis_is_an_integer(axis: Any) -> None:
     with pytest.raises(TypeError, match="axis must be an integer"):

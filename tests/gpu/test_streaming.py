@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -191,9 +192,27 @@ def test_chunks_that_do_not_fit(where: str | None) -> None:
     assert list(gs.scan_chunks([], device=where)) == []
     with pytest.raises(ValueError, match="stretches of one row"):
         list(gs.scan_chunks([np.ones((2, 2), np.float32)], device=where))
-    if where is None:
-        with pytest.raises(TypeError, match="chunk 2 has the elements int32"):
-            list(gs.scan_chunks([ones, ones.astype(np.int32)], device=where))
+    with pytest.raises(TypeError, match="chunk 2 has the elements int32"):
+        list(gs.scan_chunks([ones, ones.astype(np.int32)], device=where))
+
+
+@pytest.mark.parametrize("wrong", ["raises", "another dtype", "two axes"])
+def test_results_come_before_what_went_wrong(device: Device, wrong: str) -> None:
+    """Of all chunks that came before it, as on NumPy."""
+
+    def chunks() -> Any:
+        yield np.ones(3, np.float32)
+        yield np.ones(4, np.float32)
+        if wrong == "raises":
+            raise LookupError("no more")
+        yield np.ones(3, np.int32) if wrong == "another dtype" else np.ones((2, 2), np.float32)
+
+    for where in ("numpy", device):
+        results = gs.scan_chunks(chunks(), device=where)
+        assert [part.tolist() for part in itertools.islice(results, 2)] == [[1, 2, 3], [4, 5, 6, 7]]
+        with pytest.raises((LookupError, TypeError, ValueError), match=r"no more|chunk 3 has|stretches of one row"):
+            next(results)
+    assert device.memory_usage().bytes_in_use == 0
 
 
 def test_chunks_on_numpy() -> None:
