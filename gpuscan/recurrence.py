@@ -97,8 +97,8 @@ def linear_recurrence_vjp(
         reverse: as it was passed to `linear_recurrence`.
 
     Returns:
-        ``(grad_a, grad_b, grad_initial)``; the last is None without `initial`, else it has the shape of the arrays
-        without the axis.
+        ``(grad_a, grad_b, grad_initial)``; the last is None without `initial`, else it has the shape of `initial`:
+        where that was broadcast, the sum over what it was broadcast to.
 
     Raises:
         ValueError: the shapes differ, or the axis is out of range.
@@ -169,7 +169,9 @@ def gradients(
         grad_a, grad_b = scan_arrays(problem, None, None, "auto")
     else:
         grad_a, grad_b = _gradient_arrays(problem, start, resolve_device(device))
-    return grad_a, grad_b, None if start is None else _gradient_of_start(a, grad_b, axis, reverse)
+    if start is None:
+        return grad_a, grad_b, None
+    return grad_a, grad_b, _summed_to(_gradient_of_start(a, grad_b, axis, reverse), np.shape(initial))
 
 
 def _gradient_arrays(
@@ -213,6 +215,14 @@ def _gradient_of_start(a: Any, grad_b: Any, axis: int, reverse: bool) -> np.ndar
     place = -1 if reverse else 0
     first: np.ndarray[Any, Any] = np.take(np.asarray(a), place, axis) * np.take(np.asarray(grad_b), place, axis)
     return first
+
+
+def _summed_to(gradient: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """The gradient of an array of this shape that was broadcast."""
+    lead = gradient.ndim - len(shape)
+    axes = [i for i in range(gradient.ndim) if i < lead or shape[i - lead] == 1 != gradient.shape[i]]
+    summed: np.ndarray[Any, Any] = gradient.sum(axis=tuple(axes), keepdims=True, dtype=gradient.dtype)
+    return summed.reshape(shape)
 
 
 def _arrays(one: str, x: Any, other: str, y: Any) -> tuple[Any, Any]:

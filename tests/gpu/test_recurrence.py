@@ -158,8 +158,9 @@ def test_the_device_that_is_no_gpu() -> None:
         h = gs.linear_recurrence(a, b, reverse=reverse, initial=2, device="numpy")
         close(h, loop(a, b, 1, 2, reverse), "float32")
         grads = gradients(a, h, grad_h, axis=1, initial=2, reverse=reverse, device="numpy")
-        for result, wanted in zip(grads, loop_gradients(a, h, grad_h, 1, 2, reverse), strict=True):
-            close(result, wanted, "float32")
+        *wanted, of_copies = loop_gradients(a, h, grad_h, 1, 2, reverse)
+        for result, each in zip(grads, (*wanted, of_copies.sum()), strict=True):
+            close(result, each, "float32")
 
 
 def test_empty(device: Device) -> None:
@@ -185,3 +186,23 @@ def test_errors(device: Device) -> None:
         gs.linear_recurrence_vjp(a, a, a[0])
     with pytest.raises(TypeError, match="all must agree"):
         gs.linear_recurrence_vjp(a, a, a.astype(np.float16))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (1, 1), (2, 1), (1, 3), (2, 3)])
+def test_the_gradient_of_what_was_broadcast(device: Device, shape: tuple[int, ...]) -> None:
+    """It has the shape of `initial`: the sum of the gradients of its copies, by small steps too."""
+    rng = np.random.default_rng(6)
+    a, b, grad_h = (rng.integers(-3, 4, (2, 5, 3)).astype(np.float32) for _ in range(3))
+    initial = rng.integers(-3, 4, shape).astype(np.float32)
+    for reverse in (False, True):
+        h = gs.linear_recurrence(a, b, axis=1, initial=initial, reverse=reverse, device="numpy")
+        wide = np.broadcast_to(initial, (2, 3))
+        _, _, copies = gradients(a, h, grad_h, axis=1, initial=wide, reverse=reverse, device=device)
+        _, _, found = gradients(a, h, grad_h, axis=1, initial=initial, reverse=reverse, device=device)
+        assert found.shape == shape
+        assert found.sum() == copies.sum()
+        for place in np.ndindex(shape):
+            moved = initial.copy()
+            moved[place] += 1
+            there = gs.linear_recurrence(a, b, axis=1, initial=moved, reverse=reverse, device="numpy")
+            assert found[place] == ((there - h) * grad_h).sum()  # exact: the states are linear, and all are integers
