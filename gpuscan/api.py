@@ -140,15 +140,13 @@ def scan(
     else:
         from gpuscan.runner import run
 
-        targets = outputs
         swapped = outputs is not None and not all(output.dtype.isnative for output in outputs)
-        if swapped or (outputs is None and problem.in_columns):
+        targets = None if swapped else outputs
+        if outputs is None and problem.in_columns:
             targets = [np.empty((*problem.shape, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
         rows = run(chosen, problem, strategy, outputs=targets)
         if outputs is None and targets is not None:
             return bundle(problem, targets, x)
-        if swapped and not rows:
-            rows = [problem.by_rows(target) for target in targets or ()]
     return deliver(problem, rows, outputs, out, x)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.backends import webgpu
 from gpuscan.borrowed import check_buffer
 from gpuscan.elements import scalar_of
 from gpuscan.errors import UnsupportedDtypeError
@@ -75,15 +74,9 @@ class Array:
             UnsupportedDtypeError: the dtype is no element's.
         """
         shape, dtype = checked_shape(shape), checked_dtype(dtype)
-        check_buffer(device.wgpu_device, buffer, "buffer")
+        check_buffer(device.wgpu_device, buffer, "buffer", ("STORAGE", "COPY_SRC", "COPY_DST"))
         if buffer.map_state != "unmapped":
             raise ValueError("a mapped buffer was passed; unmap it before the GPU uses it")
-        flags = webgpu().BufferUsage
-        missing = [name for name in ("STORAGE", "COPY_SRC", "COPY_DST") if not buffer.usage & getattr(flags, name)]
-        if missing:
-            raise ValueError(
-                f"a buffer without the usage {', '.join(missing)} was passed; create it with those as well"
-            )
         if offset < 0 or offset % dtype.itemsize:
             raise ValueError(f"offset {offset} was passed; it must be a multiple of {dtype.itemsize} bytes, 0 or more")
         array = cls(device, buffer, shape, dtype, offset, None)

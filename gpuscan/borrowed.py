@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.backends import webgpu
@@ -10,20 +11,22 @@ if TYPE_CHECKING:
     import wgpu
 
 
-def check_buffer(wgpu_device: wgpu.GPUDevice, buffer: Any, name: str) -> None:
-    """See that it is a buffer of the device that shaders can bind.
+def check_buffer(wgpu_device: wgpu.GPUDevice, buffer: Any, name: str, usages: Sequence[str] = ("STORAGE",)) -> None:
+    """See that it is a buffer of the device with these usages; with STORAGE shaders can bind it.
 
     Raises:
         TypeError: it is no buffer.
-        ValueError: it is another device's, or has not the usage STORAGE.
+        ValueError: it is another device's, or a usage is missing.
     """
     if not (hasattr(buffer, "usage") and hasattr(buffer, "size")):
         raise TypeError(
             f"{name} was {type(buffer).__name__}; it must be a wgpu buffer of device.wgpu_device, or a gpuscan.Array"
         )
     _check_device(wgpu_device, buffer, name)
-    if not buffer.usage & webgpu().BufferUsage.STORAGE:
-        raise ValueError(f"{name} was a buffer without the usage STORAGE; create it with that as well")
+    flags = webgpu().BufferUsage
+    missing = [usage for usage in usages if not buffer.usage & getattr(flags, usage)]
+    if missing:
+        raise ValueError(f"{name} was a buffer without the usage {', '.join(missing)}; create it with those as well")
 
 
 def check_encoder(wgpu_device: wgpu.GPUDevice, encoder: Any) -> None:

@@ -99,7 +99,7 @@ class Plan:
             array = np.asarray(array)
         if array.shape != self.shape:
             raise ValueError(f"an array of shape {array.shape} was passed to a plan for shape {self.shape}")
-        if array.dtype.newbyteorder("=") != self.dtype.newbyteorder("="):
+        if array.dtype != self.dtype and array.dtype.newbyteorder("=") != self.dtype.newbyteorder("="):
             raise TypeError(f"an array of dtype {array.dtype} was passed to a plan for dtype {self.dtype}")
         if isinstance(array, Array) and out is None and array.device is self.device:
             result = self._result
