@@ -30,10 +30,8 @@ class _LinearRecurrence(torch.autograd.Function):
         a, h, initial = ctx.saved_tensors
         start = None if initial is None else _array(initial)
         grads = _gradients(_array(a), _array(h), _array(grad_h), ctx.axis, start, ctx.reverse)
-        grad_a, grad_b, grad_start = (None if grad is None else _tensor(grad, a) for grad in grads)
-        if grad_start is not None:
-            grad_start = grad_start.sum_to_size(initial.shape)
-        return grad_a, grad_b, grad_start, None, None
+        grad_a, grad_b, grad_initial = (None if grad is None else _tensor(grad, a) for grad in grads)
+        return grad_a, grad_b, grad_initial, None, None
 
 
 def linear_recurrence(a: Any, b: Any, *, axis: int = -1, initial: Any = None, reverse: bool = False) -> Any:
