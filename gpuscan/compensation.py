@@ -7,7 +7,6 @@ Nothing of the kernels knows of it: the pairs are a bundle, made and taken apart
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +61,6 @@ def _refuse(found: str) -> OperatorError:
     )
 
 
-@lru_cache(maxsize=64)  # kernels are kept by their functions
 def paired(before: Map | None) -> Map:
     """`before`, then a pair of what it gives."""
 
@@ -75,7 +73,6 @@ def paired(before: Map | None) -> Map:
     return load
 
 
-@lru_cache(maxsize=64)
 def summed(after: Map | None) -> Map:
     """The sum of a pair, then `after`."""
 

@@ -12,6 +12,7 @@ import numpy as np
 from gpuscan.elements import Element, Field, Structure, element_of
 from gpuscan.errors import GpuscanError
 from gpuscan.traced import Traced
+from gpuscan.tracing import traced
 
 if TYPE_CHECKING:
     from gpuscan.device import Device
@@ -40,8 +41,6 @@ def packed(device: Device, problem: Problem) -> Problem:
         leaves=tuple(pack_arrays(problem.source, problem.leaves, len(problem.shape))),
         source=packed_element(problem.source),
         destination=packed_element(problem.destination),
-        before=unpack_before(problem.source, problem.before),
-        after=pack_after(problem.element, problem.destination, problem.after),
     )
     if binds_too_many(device, whole):
         raise GpuscanError(
@@ -49,7 +48,11 @@ def packed(device: Device, problem: Problem) -> Problem:
             f"{len(whole.source.fields)} and {len(whole.destination.fields)} widths; {device.capabilities.summary} "
             f"binds {device.capabilities.limits[STORAGE_LIMIT]} buffers at most. Pass fields of fewer widths"
         )
-    return whole
+    return replace(
+        whole,
+        before=traced(unpack_before(problem.source, problem.before), whole.source, "before"),
+        after=traced(pack_after(problem.element, problem.destination, problem.after), problem.element, "after"),
+    )
 
 
 def unpacked(problem: Problem, results: Sequence[np.ndarray[Any, Any]]) -> Arrays:
@@ -105,7 +108,6 @@ def pack_arrays(element: Element, arrays: Sequence[Any], axes: int) -> Arrays:
 # ----- The maps between the two forms
 
 
-@lru_cache(maxsize=256)
 def unpack_before(source: Element, before: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
     """What the user's map gives, or the element, of packed fields."""
 
@@ -120,7 +122,6 @@ def unpack_before(source: Element, before: Callable[[Any], Any] | None) -> Calla
     return unpack
 
 
-@lru_cache(maxsize=256)
 def pack_after(element: Element, destination: Element, after: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
     """The result, or what the user's map makes of it, as packed fields."""
 

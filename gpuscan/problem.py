@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -12,11 +11,11 @@ import numpy as np
 
 from gpuscan.arrays import Array
 from gpuscan.columns import column_chunk
-from gpuscan.elements import LEAF, Element, Scalar, Structure, element_of, scalar_of
+from gpuscan.elements import LEAF, Element, Field, Scalar, Structure, element_of, scalar_of
 from gpuscan.operators import Operator, resolve
 from gpuscan.records import own_axes
 from gpuscan.segments import Heads, heads_of
-from gpuscan.tracing import trace_map
+from gpuscan.tracing import structure_of, traced
 
 Leaf = np.ndarray[Any, Any]
 
@@ -36,7 +35,7 @@ class Problem:
         exclusive, reverse: as asked.
         seeds: for each field, one value a row (rows, *element shape): `initial`, or an identity; None without.
         initial: whether the seeds are combined with the first elements, or only stand before them.
-        before, after: functions to fuse, or None.
+        before, after: functions to fuse, or None; the user's are a `gpuscan.tracing.Map`.
         shifts: for each source field, whether its element is the one before (-1) or after (1) in the scan's order;
             see `gpuscan.kernels.Kernel`. Of one that comes after, `seeds` are what follows a row's last element.
         heads: where the one row there is restarts, each time with the seed; None where it does not.
@@ -148,9 +147,15 @@ def pose(
     axis = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
     heads = heads_of(segments, keys, shape, reverse)
     source = element_of([leaf.dtype for leaf in leaves], structure, trailing)
-    element = source if before is None else trace_map(before, source, "before").element
+    element = source
+    if before is not None:
+        before = traced(before, source, "before")
+        element = before.element
     operator.check(element)
-    destination = element if after is None else trace_map(after, element, "after").element
+    destination = element
+    if after is not None:
+        after = traced(after, element, "after")
+        destination = after.element
     seeds = None
     rows_shape = tuple(s for i, s in enumerate(shape) if i != axis)
     if initial is not None:
@@ -198,30 +203,37 @@ def with_dtype(
         return leaves, None
     narrower = all(leaf.dtype.itemsize * 8 < scalar.bits and leaf.dtype.isnative for leaf in leaves)
     if structure.kind == "leaf" and narrower:
-        return leaves, cast_to(dtype)
+        return leaves, lambda value: value.astype(dtype)
     return [leaf.astype(dtype, copy=False) for leaf in leaves], None
 
 
-@cache
-def cast_to(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
-    """The map of a value to `dtype`: one function for each, so that its code is found again."""
-    return lambda value: value.astype(dtype)
-
-
-@lru_cache(maxsize=256)
 def cast_after(before: Callable[[Any], Any], dtype: np.dtype[Any]) -> Callable[[Any], Any]:
     """`before`, and then a conversion to `dtype` of all that it gives."""
 
     def mapped(value: Any) -> Any:
-        result = before(value)
-        if isinstance(result, tuple):
-            parts = [part.astype(dtype) for part in result]
-            return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
-        if isinstance(result, dict):
-            return {key: part.astype(dtype) for key, part in result.items()}
-        return result.astype(dtype)
+        structure, leaves = structure_of(before(value))
+        return structure.unflatten([leaf.astype(dtype) if hasattr(leaf, "astype") else leaf for leaf in leaves])
 
     return mapped
+
+
+def unrounded(problem: Problem) -> Problem:
+    """The same, whose results are what was combined: not mapped by `after`, and 16-bit floats as float32."""
+    if problem.after is None and not any(rounds(field) for field in problem.element.fields):
+        return problem
+    structure, fields = problem.element.structure, problem.element.fields
+
+    def in_full(value: Any) -> Any:
+        leaves = zip(structure.flatten(value), fields, strict=True)
+        return structure.unflatten([leaf.astype(np.float32) if rounds(field) else leaf for leaf, field in leaves])
+
+    after = traced(in_full, problem.element, "after")
+    return replace(problem, after=after, destination=after.element)
+
+
+def rounds(field: Field) -> bool:
+    """Whether the field's numbers are combined in more bits than they are stored in, and rounded."""
+    return field.scalar.kind == "float" and field.scalar.bits == 16
 
 
 def spread(x: Any) -> tuple[Structure, list[Leaf]]:
@@ -237,7 +249,8 @@ def spread(x: Any) -> tuple[Structure, list[Leaf]]:
     array = np.asarray(x)
     if array.dtype.names:
         return _gather("record", array.dtype.names, [array[name] for name in array.dtype.names])
-    scalar_of(array.dtype)
+    if array.dtype != np.complex128:  # which cannot be an element, but can be converted to one by `dtype`
+        scalar_of(array.dtype)
     return LEAF, [array]
 
 
@@ -306,8 +319,7 @@ def initial_rows(initial: Any, element: Element, rows_shape: tuple[int, ...]) ->
     rows = int(np.prod(rows_shape, dtype=np.int64))
     seeds = []
     for value, f in zip(values, element.fields, strict=True):
-        given = np.asarray(value, np.complex64 if isinstance(value, complex) else None)
-        cast = as_scalars(given, f.scalar, "initial")
+        cast = as_scalars(np.asarray(value), f.scalar, "initial")
         try:
             wide = np.broadcast_to(cast, (*rows_shape, *f.shape))
         except ValueError:
@@ -349,6 +361,8 @@ def as_scalars(given: Leaf, scalar: Scalar, what: str) -> Leaf:
             f"{what} {given.tolist()!r} was passed for elements of dtype {scalar.dtype}, which cannot hold it. Pass "
             "numbers that fit the element's dtype"
         )
+    if given.dtype == np.complex128:  # what Python's complex numbers become
+        given = given.astype(np.complex64)
     if _RANKS[scalar_of(given.dtype).kind] <= _RANKS[scalar.kind]:
         cast = given.astype(scalar.dtype)
         if scalar.kind in ("signed", "unsigned") and not np.array_equal(cast, given):

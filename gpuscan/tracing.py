@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,10 +36,44 @@ def trace_operator(function: Callable[..., Any], element: Element, name: str) ->
     return Result(tuple(fields), element)
 
 
+@dataclass(frozen=True)
+class Map:
+    """A function of one element, as it was when it was traced: what it closes over may change from call to call.
+
+    Attributes:
+        function: the user's.
+        nodes: the graph, and which of its nodes are the result. Maps are equal where these are, so that kernels are
+            found again.
+        element: what it gives.
+    """
+
+    function: Callable[[Any], Any] = field(compare=False)
+    nodes: tuple[Any, ...] = field(repr=False)
+    element: Element
+
+    def __call__(self, value: Any) -> Any:
+        return self.function(value)
+
+
+def traced(function: Callable[[Any], Any], element: Element, name: str) -> Map:
+    """The function as a `Map` of elements.
+
+    Raises:
+        OperatorError: it cannot be traced; the message has the line of the user's code.
+    """
+    graph, value = _call_twice(function, [element], name)
+    result = _mapped(graph, value, function, name)
+    places = tuple(node.index for nodes in result.fields for node in nodes)
+    return Map(function, (*graph.described(), places), result.element)
+
+
 def trace_map(function: Callable[..., Any], element: Element, name: str) -> Result:
     """The graph of ``function(x)``; the element that it returns may be another one."""
-    graph, value = _call_twice(function, [element], name)
-    structure, leaves = _structure_of(value)
+    return _mapped(*_call_twice(function, [element], name), function, name)
+
+
+def _mapped(graph: Graph, value: Any, function: Callable[..., Any], name: str) -> Result:
+    structure, leaves = structure_of(value)
     for position, leaf in enumerate(leaves):
         if isinstance(leaf, np.generic):
             leaves[position] = leaf = constant(graph, leaf, known_scalar(np.asarray(leaf).dtype))
@@ -172,7 +206,7 @@ def _field_nodes(graph: Graph, leaf: Any, field: Field, function: Callable[..., 
     return tuple(leaf.nodes.ravel())
 
 
-def _structure_of(value: Any) -> tuple[Structure, list[Any]]:
+def structure_of(value: Any) -> tuple[Structure, list[Any]]:
     """The structure of what a map returned, and its leaves."""
     factory: Callable[..., Any] | None = None
     if isinstance(value, Mapping):
@@ -184,6 +218,6 @@ def _structure_of(value: Any) -> tuple[Structure, list[Any]]:
         factory = type(value) if named else None
     else:
         return LEAF, [value]
-    children = [_structure_of(part) for part in parts]
+    children = [structure_of(part) for part in parts]
     leaves = [leaf for _, found in children for leaf in found]
     return Structure(kind, keys, tuple(child for child, _ in children), factory), leaves

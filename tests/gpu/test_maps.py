@@ -222,6 +222,55 @@ def test_dtype_after_before(device: Device) -> None:
     pair = gs.scan(x, AFFINE, before=lambda v: (v | 1, v), dtype=np.uint32, device=device)
     wanted = one_by_one(AFFINE.function, ((x | 1).astype(np.uint32), x.astype(np.uint32)))
     assert_bundle(pair, wanted)
+    x = np.ones(5, np.float32)
+    for where in (device, "numpy"):
+        nested = gs.scan(
+            x,
+            lambda l, r: (l[0] + r[0], {"a": l[1]["a"] * r[1]["a"]}),
+            before=lambda v: [v * 2, {"a": v}],
+            dtype=np.int32,
+            device=where,
+        )
+        assert_same(nested[0], np.arange(2, 11, 2, dtype=np.int32))
+        assert_same(nested[1]["a"], np.ones(5, np.int32))
+        with pytest.raises(gs.OperatorError, match=r"before returns 1 in field 1, which has no dtype"):
+            gs.scan(x, AFFINE, before=lambda v: (v, 1), dtype=np.int32, device=where)
+
+
+# ----- What a map is at the time
+
+
+@dataclass
+class Scaled:
+    """A function with a state; as a dataclass, without a hash."""
+
+    by: float
+
+    def __call__(self, value: Any) -> Any:
+        return value * value.dtype.type(self.by)
+
+
+@pytest.mark.parametrize("name", ["before", "after"])
+def test_maps_follow_what_they_close_over(device: Device, name: str) -> None:
+    """As functions that combine do, from call to call: in scans of every kind, chunks, and plans made anew."""
+    x = np.ones(300, np.float32)
+    many = (x,) * 9  # more fields than a shader binds on some adapters
+    scaled = Scaled(2.0)
+    of_fields = {name: lambda fields: tuple(scaled(field) for field in fields)}
+    for by in (2.0, 3.0, 2.0):
+        scaled.by = by
+        maps = {name: scaled}
+        wanted = x.cumsum() * np.float32(by)
+        for where in (device, "numpy"):
+            assert_same(gs.scan(x, device=where, **maps), wanted)
+            assert_same(np.concatenate(list(gs.scan_chunks([x[:7], x[7:]], device=where, **maps))), wanted)
+        assert_same(gs.scan(x, dtype=np.int32, device=device, **maps), wanted.astype(np.int32))
+        assert_same(gs.scan(x, compensated=True, device=device, **maps), wanted)
+        assert_same(gs.scan(device.asarray(x), **maps), wanted)
+        assert_same(device.plan(300, np.float32, **maps)(x), wanted)
+        for field in gs.scan(many, lambda l, r: tuple(a + b for a, b in zip(l, r, strict=True)), device=device,
+                             **of_fields):  # fmt: skip
+            assert_same(field, wanted)
 
 
 # ----- What a map may not be
