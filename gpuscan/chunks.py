@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan.api import bundle
 from gpuscan.packing import binds_too_many, packed, unpacked
 from gpuscan.planning import LENGTH_LIMIT, Work
-from gpuscan.problem import Problem, pose
-from gpuscan.records import assembled
+from gpuscan.problem import Problem, pose, unrounded
 from gpuscan.runner import check_dtypes, seed_words, work_of
 from gpuscan.streaming import Piece, Stream
 from gpuscan.tiles import tile_shape
@@ -156,7 +156,7 @@ def scan_in_chunks(
 
     def in_form(chunk: Chunk) -> Any:
         results = unpacked(as_given, chunk.results) if too_many else chunk.results
-        return assembled(as_given.destination.structure, results, 1)
+        return bundle(as_given, results, first)
 
     waiting: deque[Chunk] = deque()
     conveyor = Conveyor(problems(), waiting)
@@ -190,9 +190,9 @@ def scan_on_cpu(chunks: Iterable[Any], op: Any, options: dict[str, Any]) -> Iter
         check_alike(number, problem, first)
         if seeds is not None:
             problem = replace(problem, initial=True, seeds=seeds)
-        plain = replace(problem, after=None, destination=problem.element)
+        plain = unrounded(replace(problem, after=None, destination=problem.element))
         rows = [row[0] for row in reference.accumulate(plain)]
-        yield assembled(problem.destination.structure, mapped_by_after(problem, rows), 1)
+        yield bundle(problem, stored(problem, rows), chunk)
         if problem.size:
             seeds = as_seeds(after_last(plain, [row[-1] for row in rows]))
 
@@ -202,16 +202,16 @@ def check_alike(number: int, problem: Problem, first: Problem) -> None:
     if problem.source != first.source:
         raise TypeError(
             f"chunk {number} has the elements {described(problem)}, the first one {described(first)}; all "
-            "chunks must be alike. Pass dtype=..."
+            "chunks must be alike. Convert them to one dtype, such as np.result_type of all"
         )
 
 
-def mapped_by_after(problem: Problem, rows: Leaves) -> Leaves:
-    if problem.after is None:
-        return rows
-    structure = problem.destination.structure
-    mapped = structure.flatten(problem.after(problem.element.structure.unflatten(rows)))
-    return [np.asarray(a).astype(f.scalar.dtype) for a, f in zip(mapped, problem.destination.fields, strict=True)]
+def stored(problem: Problem, rows: Leaves) -> Leaves:
+    """The results of what was combined: mapped by `after`, and rounded."""
+    with np.errstate(all="ignore"):
+        if problem.after is not None:
+            rows = problem.destination.structure.flatten(problem.after(problem.element.structure.unflatten(rows)))
+        return [np.asarray(a).astype(f.scalar.dtype) for a, f in zip(rows, problem.destination.fields, strict=True)]
 
 
 def after_last(problem: Problem, carry: list[Any]) -> list[Any]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.api import bundle
 from gpuscan.problem import Problem, pose
-from gpuscan.records import assembled
 from gpuscan.runner import Progress, watched
 
 STREAMED_BYTES = 64 << 20  # arrays larger than this are scanned from file to file
@@ -48,7 +48,7 @@ def scan_to_file(array: np.ndarray[Any, Any], path: Path, op: Any, progress: Pro
     asked |= {name: options.get(name, False) for name in ("exclusive", "reverse")}
     problem = pose(array, op, **asked)
     with written_beside(path) as partial:
-        result = np.lib.format.open_memmap(partial, "w+", result_dtype(problem), array.shape)
+        result = np.lib.format.open_memmap(partial, "w+", result_dtype(problem, array), array.shape)
         if hasattr(os, "posix_fallocate"):  # a full disk is an error here, and a signal where a page is written
             with open(partial, "r+b") as file:
                 os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
@@ -58,8 +58,8 @@ def scan_to_file(array: np.ndarray[Any, Any], path: Path, op: Any, progress: Pro
         del result
 
 
-def result_dtype(problem: Problem) -> np.dtype[Any]:
+def result_dtype(problem: Problem, array: np.ndarray[Any, Any]) -> np.dtype[Any]:
     """The dtype of the result as one array: structured where the input is."""
     leaves = [np.empty((0, *field.shape), field.scalar.dtype) for field in problem.destination.fields]
-    dtype: np.dtype[Any] = assembled(problem.destination.structure, leaves, 1).dtype
+    dtype: np.dtype[Any] = bundle(problem, leaves, array).dtype
     return dtype

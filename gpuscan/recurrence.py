@@ -11,6 +11,7 @@ from gpuscan.arrays import Array
 from gpuscan.elements import LEAF, Structure, element_of
 from gpuscan.operators import operator
 from gpuscan.problem import Problem, as_scalars, resolve_axis
+from gpuscan.reference_stages import compute_dtype
 
 if TYPE_CHECKING:
     from gpuscan.device import Device
@@ -171,7 +172,10 @@ def gradients(
         grad_a, grad_b = _gradient_arrays(problem, start, resolve_device(device))
     if start is None:
         return grad_a, grad_b, None
-    return grad_a, grad_b, _summed_to(_gradient_of_start(a, grad_b, axis, reverse), np.shape(initial))
+    scalar = problem.source.fields[0].scalar
+    with np.errstate(all="ignore"):
+        grads = _gradient_of_start(a, grad_b, axis, reverse, compute_dtype(scalar))
+        return grad_a, grad_b, _summed_to(grads, np.shape(initial)).astype(scalar.dtype, copy=False)
 
 
 def _gradient_arrays(
@@ -185,19 +189,21 @@ def _gradient_arrays(
 
         run(device, problem, outputs=results)
         return results
-    a, grad_h, h = problem.leaves
+    wide = compute_dtype(problem.source.fields[0].scalar)
+    a, grad_h, h = (leaf.astype(wide, copy=False) for leaf in problem.leaves)
     axis, step = problem.axis, 1 if problem.reverse else -1  # where the next gate lies
     here, neighbour = _overlap(problem, step)
     gates = np.zeros_like(a)
     gates[here] = a[neighbour]
-    results[1][...] = linear_recurrence(gates, grad_h, axis=axis, reverse=problem.reverse, device="numpy")
+    grad_b = linear_recurrence(gates, grad_h, axis=axis, reverse=problem.reverse, device="numpy")
     states = np.zeros_like(h)
     states[neighbour] = h[here]
     if start is not None:
         first = [slice(None)] * h.ndim
         first[axis] = slice(0, 1) if step > 0 else slice(-1, None)
         states[tuple(first)] = np.expand_dims(start, axis)
-    results[0][...] = results[1] * states
+    with np.errstate(all="ignore"):
+        results[0][...], results[1][...] = grad_b * states, grad_b
     return results
 
 
@@ -208,13 +214,13 @@ def _overlap(problem: Problem, step: int) -> tuple[tuple[slice, ...], tuple[slic
     return tuple(here), tuple(there)
 
 
-def _gradient_of_start(a: Any, grad_b: Any, axis: int, reverse: bool) -> np.ndarray[Any, Any]:
+def _gradient_of_start(a: Any, grad_b: Any, axis: int, reverse: bool, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """``a[0] * grad_b[0]``, at the axis's end of a reversed recurrence; zero where there is no state."""
     if a.shape[axis] == 0:
-        return np.zeros([n for i, n in enumerate(a.shape) if i != axis], a.dtype)
+        return np.zeros([n for i, n in enumerate(a.shape) if i != axis], dtype)
     place = -1 if reverse else 0
-    first: np.ndarray[Any, Any] = np.take(np.asarray(a), place, axis) * np.take(np.asarray(grad_b), place, axis)
-    return first
+    gate, gradient = (np.take(np.asarray(array), place, axis).astype(dtype) for array in (a, grad_b))
+    return np.asarray(gate * gradient)
 
 
 def _summed_to(gradient: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:

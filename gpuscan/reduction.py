@@ -13,7 +13,7 @@ from gpuscan.arrays import Array
 from gpuscan.errors import GpuscanError
 from gpuscan.operators import resolve
 from gpuscan.packing import binds_too_many, packed, unpacked
-from gpuscan.problem import Problem, pose, spread
+from gpuscan.problem import Problem, pose, spread, unrounded
 from gpuscan.records import assembled, own_axes
 from gpuscan.transfer import release_pages
 
@@ -124,7 +124,7 @@ def flat(leaf: Any, element_axes: int) -> Any:
 def in_form_of(x: Any, results: Sequence[Any]) -> Any:
     """The results as the bundle that the input is."""
     structure, _ = spread(x)
-    form = assembled(structure, results, results[0].ndim - own_axes(x)[0])
+    form = assembled(structure, results, results[0].ndim - own_axes(x)[0], x)
     return form[()] if isinstance(form, np.ndarray) else form
 
 
@@ -162,18 +162,20 @@ def reduce_on_device(device: Device, problem: Problem) -> list[Array]:
         return [device.asarray(result) for result in reduce_on_cpu(problem)]
     most = part_length(device, problem)
     whole = most >= problem.row_length
+    carrying = problem if whole else unrounded(problem)  # for parts that others follow
+    most = most if whole else part_length(device, carrying)
     leaves: list[Any] = list(problem.leaves)
     if not whole and problem.axis > 0:  # only along the first axis are parts of an array on a device views
         leaves = [np.asarray(leaf) for leaf in leaves]
     results: list[Array] = []
     for start in range(0, problem.row_length, most):
         stop = min(start + most, problem.row_length)
-        part = problem
+        part = problem if stop == problem.row_length else carrying
         if not whole:
             place = (slice(None),) * problem.axis + (slice(start, stop),)
             parts = [leaf[start:stop] if isinstance(leaf, Array) else leaf[place] for leaf in leaves]
             shape = tuple(stop - start if i == problem.axis else n for i, n in enumerate(problem.shape))
-            part = replace(problem, leaves=tuple(parts), shape=shape)  # type: ignore[arg-type]
+            part = replace(part, leaves=tuple(parts), shape=shape)  # type: ignore[arg-type]
         if results:
             part = replace(part, seeds=tuple(result.numpy() for result in results), initial=True)
         results = reduce_part(device, part)

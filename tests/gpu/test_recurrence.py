@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from gpuscan.device import Device
 from gpuscan.recurrence import gradients
+from tests.laws import dtype_of
 from tests.oracle import assert_same
 
 Array = np.ndarray[Any, Any]
@@ -186,6 +187,33 @@ def test_errors(device: Device) -> None:
         gs.linear_recurrence_vjp(a, a, a[0])
     with pytest.raises(TypeError, match="all must agree"):
         gs.linear_recurrence_vjp(a, a, a.astype(np.float16))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_16_bit_gradients_are_rounded_once(device: Device, dtype: str) -> None:
+    """The sum over what was broadcast, and products of what is beyond float16."""
+    ones = np.ones((5120, 2, 1), dtype_of(dtype))
+    a = np.full(18, 2, dtype_of(dtype))
+    h, grad_h = np.full(18, 2.0**-14).astype(a.dtype), np.zeros(18, a.dtype)
+    grad_h[-1] = 1
+    for where in (device, "numpy"):
+        found = gradients(ones, ones, ones, axis=2, initial=ones[0, :, 0], reverse=False, device=where)[2]
+        assert_same(found, np.full(2, 5120, a.dtype))
+        grad_a, _, _ = gradients(a, h, grad_h, axis=0, initial=None, reverse=False, device=where)
+        assert_same(grad_a, np.array([0, *(2.0 ** (2 - i) for i in range(17))]).astype(a.dtype))
+
+
+@pytest.mark.parametrize("initial", [1 + 1j, [1 + 1j, 2j], np.array([1j])])
+def test_complex_starts(device: Device, initial: Any) -> None:
+    """Python's and NumPy's complex numbers, which have 128 bits."""
+    a = np.full((2, 3), 1 + 1j, np.complex64)
+    h = gs.linear_recurrence(a, a, initial=initial, device=device)
+    assert_same(h[:, 0], a[:, 0] * np.broadcast_to(np.asarray(initial), (1, 2))[0].astype(np.complex64) + a[:, 0])
+    for where in (device, "numpy"):
+        grad_initial = gradients(a, h, a, axis=1, initial=initial, reverse=False, device=where)[2]
+        assert grad_initial.shape == np.shape(initial)
+        each = a[0, 0] + a[0, 0] ** 2 + a[0, 0] ** 3
+        assert_same(grad_initial.sum(), (each * a[0, 0] * 2).astype(np.complex64))
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (1, 1), (2, 1), (1, 3), (2, 3)])

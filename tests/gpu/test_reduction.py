@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from gpuscan import reduction
 from gpuscan.device import Device
+from tests.laws import dtype_of
 from tests.oracle import AFFINE, LATER, MATRICES, assert_same, one_by_one, several, words
 from tests.strategies import arrays, numbers
 
@@ -72,6 +73,20 @@ def test_part_by_part(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     table = numbers(np.random.default_rng(3), "uint32", (5000, 40))
     for axis in (0, 1):
         assert_same(gs.reduce(table, axis=axis, device=device), np.add.reduce(table, axis, np.uint32))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_16_bit_floats_are_rounded_once(device: Device, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    """Not where one part ends and the next one begins."""
+    monkeypatch.setattr(reduction, "PART_BYTES", 1 << 12)
+    x = np.full(1 << 15, 60, dtype_of(dtype))  # half of them add up to more than float16 holds
+    x[1 << 14 :] = -60
+    x[-1] = -59
+    for array in (x, device.asarray(x)):
+        assert np.asarray(gs.reduce(array, device=device if array is x else None)) == 1
+    ones = np.ones((5120, 3), dtype_of(dtype))
+    assert_same(gs.reduce(ones, axis=0, device=device), np.full(3, 5120, dtype_of(dtype)))
+    assert_same(gs.reduce(ones.T, axis=1, device=device), np.full(3, 5120, dtype_of(dtype)))
 
 
 @pytest.mark.parametrize("name", ["minimum", "maximum", "multiply", "bitwise_xor", "logical_or", "logaddexp"])

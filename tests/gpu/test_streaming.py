@@ -23,6 +23,7 @@ from gpuscan.device import Device
 from gpuscan.execution import LONGEST_ROW, Origin
 from gpuscan.problem import Problem
 from gpuscan.transfer import Walk
+from tests.laws import dtype_of
 from tests.oracle import AFFINE, NO_IDENTITY, assert_same, posed, small_tiles, strategies_in_turn, ufunc_scan, words
 
 CHUNK_OPTIONS = {"axis": None, "reverse": False, "dtype": None, "before": None, "after": None}
@@ -194,6 +195,24 @@ def test_chunks_that_do_not_fit(where: str | None) -> None:
         list(gs.scan_chunks([np.ones((2, 2), np.float32)], device=where))
     with pytest.raises(TypeError, match="chunk 2 has the elements int32"):
         list(gs.scan_chunks([ones, ones.astype(np.int32)], device=where))
+    with pytest.raises(gs.OperatorError, match="no operator named 'sum'"):
+        gs.scan_chunks([], "sum", device=where)
+    with pytest.raises(gs.StrategyError, match="strategy 'fast' was asked for"):
+        gs.scan_chunks([ones], device=where, strategy="fast")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_chunks_carry_what_is_not_rounded(device: Device, dtype: str) -> None:
+    """Numbers that neither type holds come before the third chunk."""
+    x = np.array([60_000, 3, 60_000, 1, -60_000, -60_000, 5], dtype_of(dtype))
+    bytes_ = np.full(700, 255, np.uint8)
+    for where in (device, "numpy"):
+        for options in ({}, {"exclusive": True}, {"after": lambda v: v.astype(np.float32) * 2}):
+            got = list(gs.scan_chunks([x[:2], x[2:4], x[4:]], device=where, **options))  # type: ignore[arg-type]
+            assert_same(np.concatenate(got), gs.scan(x, device=where, **options), options)
+        maps = {"before": lambda v: v.astype(np.float16), "after": lambda v: v.astype(np.float32)}
+        got = list(gs.scan_chunks([bytes_[:300], bytes_[300:]], device=where, **maps))
+        assert_same(np.concatenate(got), (np.arange(1, 701) * 255).astype(np.float32))
 
 
 @pytest.mark.parametrize("wrong", ["raises", "another dtype", "two axes"])
