@@ -6,6 +6,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from gpuscan.adapters import ADAPTER_VARIABLE
 from gpuscan.arrays import Array
 from gpuscan.errors import AdapterNotFoundError, StrategyError
+from gpuscan.operators import resolve
 from gpuscan.problem import Problem, fields_of, pose, spread
 from gpuscan.records import assembled, own_axes
 from gpuscan.strategies import STRATEGIES
@@ -121,8 +123,7 @@ def scan(
     problem = pose(x, op, axis=axis, exclusive=exclusive, reverse=reverse, segments=segments, keys=keys, **options)
     on_device = any(isinstance(leaf, Array) for leaf in problem.leaves)
     outputs = None if out is None or on_device else check_out(out, problem)
-    if strategy != "auto" and strategy not in STRATEGIES:
-        raise StrategyError(f"strategy {strategy!r} was asked for; there are auto, {', '.join(STRATEGIES)}")
+    check_strategy(strategy)
     if on_device:
         from gpuscan.deferred import scan_arrays
 
@@ -140,6 +141,8 @@ def scan(
     else:
         from gpuscan.runner import run
 
+        if outputs is not None:
+            problem = replace(problem, leaves=tuple(apart(leaf, outputs) for leaf in problem.leaves))
         swapped = outputs is not None and not all(output.dtype.isnative for output in outputs)
         targets = None if swapped else outputs
         if outputs is None and problem.in_columns:
@@ -208,6 +211,8 @@ def scan_chunks(
         "before": before,
         "after": after,
     }
+    resolve(op)
+    check_strategy(strategy)
     chosen = resolve_device(device)
     if compensated:
         from gpuscan.compensation import lifted_chunks
@@ -216,6 +221,12 @@ def scan_chunks(
     if chosen is None:
         return scan_on_cpu(chunks, op, options)
     return scan_in_chunks(chunks, op, chosen, strategy, options)
+
+
+def check_strategy(strategy: str) -> None:
+    """Raise StrategyError where there is no such strategy."""
+    if strategy != "auto" and strategy not in STRATEGIES:
+        raise StrategyError(f"strategy {strategy!r} was asked for; there are auto, {', '.join(STRATEGIES)}")
 
 
 def check_out(out: Any, problem: Problem) -> list[np.ndarray[Any, Any]]:
@@ -247,6 +258,18 @@ def check_out(out: Any, problem: Problem) -> list[np.ndarray[Any, Any]]:
     return arrays
 
 
+def apart(leaf: np.ndarray[Any, Any], outputs: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """The array, or a copy where results would be written over what is not read yet.
+
+    Large arrays are scanned piece by piece: an element may be replaced by its own result alone.
+    """
+    for output in outputs:
+        same = leaf.__array_interface__["data"] == output.__array_interface__["data"] and leaf.strides == output.strides
+        if not same and np.may_share_memory(leaf, output):
+            return leaf.copy()
+    return leaf
+
+
 def deliver(
     problem: Problem, rows: list[np.ndarray[Any, Any]], outputs: list[np.ndarray[Any, Any]] | None, out: Any, x: Any
 ) -> Any:
@@ -263,7 +286,9 @@ def deliver(
 
 def bundle(problem: Problem, results: list[np.ndarray[Any, Any]], x: Any) -> Any:
     """The arrays of a result in the form of the user's input."""
-    return assembled(problem.destination.structure, results, results[0].ndim - own_axes(x)[0])
+    structure = problem.destination.structure
+    like = x if structure == problem.source.structure else None
+    return assembled(structure, results, results[0].ndim - own_axes(x)[0], like)
 
 
 # ----- Which device

@@ -31,24 +31,34 @@ def _axes_of(dtype: np.dtype[Any]) -> list[int]:
     return [len(shape) + axes for axes in inner]
 
 
-def assembled(structure: Structure, leaves: Sequence[Any], axes: int) -> Any:
+def assembled(structure: Structure, leaves: Sequence[Any], axes: int, like: Any = None) -> Any:
     """The arrays as the structure nests them, structured ones where it has records.
 
     Args:
         structure: how they nest.
         leaves: an array for each leaf, depth first.
         axes: leading axes of all leaves; what follows belongs to the element.
+        like: what a structured array of the same fields is to have the memory layout of: that, or what it lies in.
     """
     if structure.kind == "leaf":
         return leaves[0]
     parts, start = [], 0
-    for child in structure.children:
-        parts.append(assembled(child, leaves[start : start + child.leaf_count], axes))
+    for place, (key, child) in enumerate(zip(structure.keys, structure.children, strict=True)):
+        inside = like.get(key) if isinstance(like, dict) else like[place] if isinstance(like, tuple) else None
+        parts.append(assembled(child, leaves[start : start + child.leaf_count], axes, inside))
         start += child.leaf_count
     if structure.kind != "record":
         return replace(structure, children=(LEAF,) * len(parts)).unflatten(parts)
     types = [(name, part.dtype, part.shape[axes:]) for name, part in zip(structure.keys, parts, strict=True)]
-    record = np.empty(parts[0].shape[:axes], types)
+    record = np.empty(parts[0].shape[:axes], laid_out(np.dtype(types), like))
     for name, part in zip(structure.keys, parts, strict=True):
         record[name] = part
     return record
+
+
+def laid_out(packed: np.dtype[Any], like: Any) -> np.dtype[Any]:
+    """The dtype of `like`, which may be aligned, where its fields are those of the packed one."""
+    from numpy.lib.recfunctions import repack_fields  # which takes a while to import
+
+    dtype = getattr(like, "dtype", packed)
+    return dtype if dtype.names and repack_fields(dtype, recurse=True) == packed else packed

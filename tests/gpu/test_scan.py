@@ -195,6 +195,21 @@ def test_in_place(device: Device) -> None:
     assert_same(x, wanted)
 
 
+def test_out_over_the_input_in_another_order(device: Device) -> None:
+    """Arrays of several pieces, whose results would be written over what is not read yet."""
+    base = np.arange(1_800_000, dtype=np.int32) % 7
+    x, wanted = base.copy(), ufunc_scan("add", base)
+    assert_same(gs.scan(x, out=x[::-1], device=device), wanted)
+    x = np.concatenate([base, base[:900_000]])
+    assert_same(gs.scan(x[:1_800_000], out=x[900_000:], device=device), wanted)
+    x = base.reshape(1500, 1200)[:1200].copy()
+    wanted = ufunc_scan("add", x, axis=1)
+    assert_same(gs.scan(x, axis=1, out=x.T, device=device), wanted)
+    keys = base.copy()
+    gs.scan(base, keys=keys, out=keys, device=device)
+    assert_same(keys, base)  # neighbouring keys differ
+
+
 def test_bundles_come_back_as_they_were(device: Device) -> None:
     x, valid = words(np.random.default_rng(11), 2, 500)
     wanted = one_by_one(LATER.function, (x, valid))

@@ -100,6 +100,30 @@ def test_reductions_and_chunks(where: Any, function: Any, make: Any) -> None:
     np.testing.assert_array_equal(np.concatenate(chunks), accumulated(function, x[:2].reshape(-1)))
 
 
+def test_aligned_fields_stay_aligned(where: Any) -> None:
+    """In scans, reductions, chunks and compactions, and inside a tuple."""
+    dtype = np.dtype([("n", np.int8), ("x", np.float32)], align=True)
+    x = np.zeros(300, dtype)
+    x["n"], x["x"] = 1, 2
+
+    def sums(left: Any, right: Any) -> Any:
+        return {"n": left["n"] + right["n"], "x": left["x"] + right["x"]}
+
+    def both(left: Any, right: Any) -> Any:
+        return left[0] + right[0], sums(left[1], right[1])
+
+    wanted = accumulated(sums, x)
+    found = [gs.scan(x, sums, device=where), np.concatenate(list(gs.scan_chunks([x], sums, device=where)))]
+    found.append(gs.scan((x["n"], x), both, device=where)[1])
+    for got in found:
+        assert got.dtype == dtype
+        np.testing.assert_array_equal(got, wanted)
+    assert gs.reduce(x, sums, device=where).dtype == dtype
+    assert gs.compact(x, np.arange(300) < 5).dtype == dtype
+    swapped = gs.scan(x, sums, after=lambda v: {"x": v["n"], "n": v["x"]}, device=where)
+    assert [swapped[name].dtype for name in ("x", "n")] == [np.int8, np.float32]
+
+
 def test_a_tuple_of_structured_arrays(where: Any) -> None:
     """Comes back as one."""
     x = (maps(80), np.arange(80, dtype=np.uint8))
