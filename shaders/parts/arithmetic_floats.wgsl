@@ -44,7 +44,9 @@ fn {{ float }}_signbit(x: {{ float }}) -> bool {
 {% if float ~ "_copysign" in helpers %}
 
 fn {{ float }}_copysign(x: {{ float }}, sign: {{ float }}) -> {{ float }} {
-    return bitcast<{{ float }}>({{ float }}_magnitude(x) | (bitcast<{{ uint }}>(sign) & {{ sign }}{{ u }}));
+    // Not the magnitude with a sign beside it, which llvmpipe folds wrongly under a select.
+    let bits = bitcast<{{ uint }}>(x);
+    return bitcast<{{ float }}>(bits ^ ((bits ^ bitcast<{{ uint }}>(sign)) & {{ sign }}{{ u }}));
 }
 {% endif %}
 {% if float ~ "_sign" in helpers %}

@@ -13,7 +13,7 @@ import gpuscan as gs
 from gpuscan.device import Device
 from tests.gpu.evaluate import evaluate_map, has_int64, open_device
 from tests.gpu.numbers import check_floats, float_pairs, pairs_of, same_floats
-from tests.oracle import strategies_on
+from tests.oracle import assert_same, strategies_on
 
 
 def exact_float_operations(x: Any) -> dict[str, Any]:
@@ -173,6 +173,20 @@ def test_limits_of_functions(adapter: wgpu.GPUAdapter) -> None:
             good &= (np.signbit(results[name]) == np.signbit(value)) | (value != 0) | np.isnan(value)
         wrong = np.flatnonzero(~good)
         assert not len(wrong), f"{name}: {[(a[i], b[i], results[name][i], value[i]) for i in wrong[:6]]}"
+
+
+@pytest.mark.parametrize("shape", [(6,), (3, 6), (4, 8), (300, 16)])
+def test_signs_under_a_choice(device: Device, shape: tuple[int, ...]) -> None:
+    """What is made of a magnitude and a sign beside the number itself, in scans that load single elements."""
+    x = np.random.default_rng(3).normal(0, 4, shape).astype(np.float32)
+
+    def chosen(v: Any) -> Any:
+        return np.where(v > 5, v, np.copysign(np.abs(v) * 2, v))
+
+    for axis in range(len(shape)):
+        last = {"op": lambda l, r: r, "axis": axis, "device": device}
+        assert_same(gs.scan(x, before=chosen, **last), chosen(x))
+        np.testing.assert_allclose(gs.scan(x, before=np.tanh, **last), np.tanh(x), rtol=4e-6, atol=4e-7)
 
 
 # ----- 16-bit floats: combined in float32, rounded when stored
