@@ -48,6 +48,12 @@ def check_associative(op: Any, dtype: Any, samples: int = 1000, seed: int = 0, *
     """
     operator = resolve(op)
     element = _element(dtype, shape)
+    for field in element.fields:
+        if len(field.shape) < operator.element_axes:
+            raise OperatorError(
+                f"{operator.name} combines elements of {operator.element_axes} axes of their own; elements of shape "
+                f"{field.shape} were asked for. Pass shape=..., such as {(2,) * operator.element_axes}"
+            )
     operator.check(element)
     if samples < 1:
         raise ValueError(f"samples must be at least 1, got {samples}")

@@ -99,6 +99,8 @@ def scan_small(
     """
     if not isinstance(op, (str, np.ufunc, Operator)) or not x.flags.c_contiguous or x.nbytes % 4 or x.size == 0:
         return None
+    if axis is not None and type(axis) is not int:  # 1.0 and True are equal to 1, and refused
+        return None
     asked = os.environ.get(STRATEGY_VARIABLE) if strategy == "auto" else None
     key = (op, x.dtype, x.shape, axis, exclusive, reverse, dtype, strategy, asked)
     kept = device.small_scans

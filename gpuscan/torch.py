@@ -28,8 +28,8 @@ class _LinearRecurrence(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_h: Any) -> Any:
         a, h, initial = ctx.saved_tensors
-        start = None if initial is None else _array(initial)
-        grads = _gradients(_array(a), _array(h), _array(grad_h), ctx.axis, start, ctx.reverse)
+        start = None if initial is None else _array(initial.conj())
+        grads = _gradients(_array(a.conj()), _array(h.conj()), _array(grad_h), ctx.axis, start, ctx.reverse)
         grad_a, grad_b, grad_initial = (None if grad is None else _tensor(grad, a) for grad in grads)
         return grad_a, grad_b, grad_initial, None, None
 
@@ -98,7 +98,7 @@ def _gradients(a: Any, h: Any, grad_h: Any, axis: int, initial: Any, reverse: bo
 
 def _array(tensor: Any) -> Any:
     """The tensor's memory as an array; bfloat16, which NumPy does not know, by its bits."""
-    tensor = tensor.detach()
+    tensor = tensor.detach().resolve_conj().resolve_neg()
     if tensor.dtype == torch.bfloat16:
         import ml_dtypes
 

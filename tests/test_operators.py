@@ -267,6 +267,13 @@ def test_counterexamples_of_bundles_have_their_shape() -> None:
         check_associative(lambda l, r: {"x": l["x"] - r["x"], "y": l["y"]}, {"x": np.int32, "y": np.float32})
 
 
+def test_elements_with_axes_of_their_own_are_asked_for() -> None:
+    product = operator(lambda l, r: l @ r, element_axes=2)
+    with pytest.raises(OperatorError, match=r"2 axes of their own; .* shape \(\) .*Pass shape=..., such as \(2, 2\)"):
+        check_associative(product, np.float32)
+    check_associative(product, np.float32, shape=(2, 2))
+
+
 def test_averages_are_not_associative() -> None:
     with pytest.raises(OperatorError, match="is not associative on float32"):
         check_associative(lambda l, r: (l + r) * np.float32(0.5), np.float32)

@@ -125,6 +125,10 @@ def test_errors(device: Device) -> None:
         gs.scan(x, strategy="sideways", device=device)
     with pytest.raises(ValueError, match="axis 3"):
         gs.scan(x, axis=3, device=device)
+    gs.scan(x, axis=0, device=device)
+    for axis in (False, 0.0):  # equal to an axis for which a scan is prepared
+        with pytest.raises(TypeError, match="axis must be an integer"):
+            gs.scan(x, axis=axis, device=device)
     with pytest.raises(gs.OperatorError, match="nonsense"):
         gs.scan(x, "nonsense", device=device)
     with pytest.raises(TypeError):
