@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuscan import Device
 
 WORK_FAILED, USAGE_WRONG, INTERRUPTED = 1, 2, 130
+MOST_BITS = 40  # of a number of elements to measure
 
 
 # ----- Options
@@ -296,11 +297,12 @@ def _benched(context: click.Context, parameter: click.Parameter, value: str) -> 
 
 def _count(context: click.Context, parameter: click.Parameter, value: str) -> int:
     base, power, exponent = value.partition("^")
-    try:
-        count = int(base) ** int(exponent) if power else int(base)
-    except ValueError:
-        count = 0
-    if not 0 < count < 1 << 40:
+    count = 0
+    with suppress(ValueError):
+        number, times = int(base), int(exponent) if power else 1
+        if number > 0 and times >= 0:
+            count = number ** min(times, MOST_BITS)  # of anything but 1 that is too many already
+    if not 0 < count < 1 << MOST_BITS:
         raise click.BadParameter(f"{value!r} is not a number of elements, such as 100000 or 2^20")
     return count
 

@@ -335,6 +335,13 @@ def test_cub_source_is_beside_its_module() -> None:
     [
         (["--sizes", "2^x"], "not a number of elements"),
         (["--sizes", "0"], "not a number of elements"),
+        (["--sizes", "10^100000000"], "not a number of elements"),
+        (["--sizes", "1000,7^999999999"], "not a number of elements"),
+        (["--sizes", "2^40"], "not a number of elements"),
+        (["--sizes", "2^-3"], "not a number of elements"),
+        (["--sizes=-2^2"], "not a number of elements"),
+        (["--sizes", "0^-1"], "not a number of elements"),
+        (["--sizes", "0^0"], "not a number of elements"),
         (["--op", "nonsense"], "nonsense"),
         (["--dtype", "float33"], "float33"),
         (["--peers", "scipy"], "not one of"),
