@@ -476,7 +476,8 @@ def run(arguments: Sequence[str]) -> int:
             warnings.showwarning = _show_warning
             with commands.make_context("gpuscan", list(arguments) or ["--help"]) as context:
                 commands.invoke(context)
-            sys.stdout.flush()
+            if sys.stdout is not None:  # as it is where it was closed before the start
+                sys.stdout.flush()
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
@@ -504,6 +505,8 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 def _leave_stdout() -> None:
     """What is left in the buffer of standard output has nowhere to go: keep Python from trying at its exit."""
+    if sys.stdout is None:
+        return
     with suppress(OSError, ValueError):
         descriptor = sys.stdout.fileno()
         os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

@@ -284,6 +284,39 @@ def test_a_reader_that_leaves(arguments):
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="closed by a POSIX shell")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("scan in.npy out.npy --axis 0", 0),
+        ("probe", 0),
+        ("probe --json", 0),
+        ("--help", 0),
+        ("scan in.npy no/out.npy", 2),
+    ],
+)
+def test_a_closed_standard_output(files, arguments, code):
+    """What is printed goes nowhere, and the work is done all the same."""
+    done = python(
+        "-c", f"import os; os.close(1); os.execl({sys.executable!r}, 'python', '-m', 'gpuscan', *{arguments.split()})"
+    )
+    assert (done.returncode, done.stderr == "") == (code, code == 0)
+    assert "NoneType" not in done.stderr
+    assert Path("out.npy").exists() == (arguments == "scan in.npy out.npy --axis 0")
+
+
+def test_a_failing_disk_where_standard_output_is_closed(files, capsys, monkeypatch):
+    """The error of the work is what is told."""
+
+    def shader(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(gpuscan, "default_device", shader)
+    monkeypatch.setattr(sys, "stdout", None)
+    assert cli.run(["shader"]) == 1
+    assert "No space left" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_full_disk_behind_standard_output():
     """One line, though Python would add its own at exit."""
