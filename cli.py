@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import signal
 import sys
+import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
     from gpuscan import Device
 
-WORK_FAILED, USAGE_WRONG, INTERRUPTED = 1, 2, 130
+WORK_FAILED, USAGE_WRONG, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 MOST_BITS = 40  # of a number of elements to measure
 
 
@@ -464,13 +467,29 @@ def _write(path: Path, array: np.ndarray[Any, Any]) -> None:
 # ----- Errors
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which unwinds the work as Ctrl-C does, so that no half-written file is left."""
+
+
+_terminated = -math.inf  # when
+
+
+def _terminate(*_: Any) -> None:
+    global _terminated
+    before, _terminated = _terminated, time.monotonic()
+    if _terminated - before > 1:  # coreutils' `timeout` sends two at once, and the work is unwound once
+        raise _Terminated
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and end the process with its exit code."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command; give its exit code: 0 done, 1 the work failed, 2 the command line is wrong, 130 interrupted."""
+    """Run a command; give its exit code: 0 done, 1 the work failed, 2 a wrong command line, 130 and 143 stopped."""
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
@@ -482,6 +501,8 @@ def run(arguments: Sequence[str]) -> int:
         return done.exit_code
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
+    except _Terminated:
+        return _fail("terminated", TERMINATED)
     except (KeyboardInterrupt, click.Abort):
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader has seen enough

@@ -273,6 +273,46 @@ def test_interrupted_from_the_keyboard(files):
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "gpuscan: interrupted\n")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
+@pytest.mark.parametrize(("name", "exit_code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_streamed_scan_that_is_stopped(files, name, exit_code):
+    """What lies beside OUT.npy is taken away, also where SIGTERM comes twice, as from `timeout`; OUT.npy stays."""
+    np.save("in.npy", np.ones(4 << 20, np.uint32))
+    Path("out.npy").write_bytes(b"old")
+    code = (
+        "import os, signal\n"
+        "from gpuscan import cli, files\n"
+        "files.STREAMED_BYTES = 1 << 20\n"
+        "def stop(done):\n"
+        "    assert len(os.listdir()) == 3\n"
+        f"    os.kill(os.getpid(), signal.{name})\n"
+        "unlink = cli.Path.unlink\n"
+        "def unlink_late(path, **options):\n"
+        f"    signal.{name} == signal.SIGTERM and os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    unlink(path, **options)\n"
+        "cli.Path.unlink = unlink_late\n"
+        "cli._progress_bar = lambda total: cli.nullcontext(stop)\n"
+        "cli.main(['scan', 'in.npy', 'out.npy'])\n"
+    )
+    done = python("-c", code)
+    told = {"SIGINT": "interrupted", "SIGTERM": "terminated"}[name]
+    assert (done.returncode, done.stdout, done.stderr) == (exit_code, "", f"gpuscan: {told}\n")
+    assert sorted(os.listdir()) == ["in.npy", "out.npy"]
+    assert Path("out.npy").read_bytes() == b"old"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
+def test_sigterm_stays_the_callers_own_in_the_library():
+    """Only the command line's process catches it."""
+    code = (
+        "import gpuscan, signal\n"
+        "from gpuscan import cli\n"
+        "cli.run(['--version'])\n"
+        "print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)\n"
+    )
+    assert python("-c", code).stdout.endswith("True\n")
+
+
 @pytest.mark.skipif(os.name != "posix", reason="POSIX pipes")
 @pytest.mark.parametrize("arguments", [["probe"], ["probe", "--json"], ["--help"]])
 def test_a_reader_that_leaves(arguments):
