@@ -13,6 +13,7 @@ import numpy as np
 
 from gpuscan.adapters import ADAPTER_VARIABLE
 from gpuscan.arrays import Array
+from gpuscan.backends import BACKEND_VARIABLE, webgpu
 from gpuscan.errors import AdapterNotFoundError, StrategyError
 from gpuscan.operators import resolve
 from gpuscan.problem import Problem, fields_of, pose, spread
@@ -300,7 +301,7 @@ def resolve_device(device: Device | str | None) -> Device | None:
     """The device that a call means; None stands for NumPy.
 
     Raises:
-        AdapterNotFoundError: no adapter answers to the request.
+        AdapterNotFoundError: no adapter answers to the request, or $GPUSCAN_BACKEND names no implementation here.
         TypeError: `device` is neither a device nor a string.
     """
     from gpuscan.device import Device, default_device, open_device
@@ -319,6 +320,8 @@ def resolve_device(device: Device | str | None) -> Device | None:
     except AdapterNotFoundError as error:
         if asked:
             raise
+        if os.environ.get(BACKEND_VARIABLE, "").strip():
+            webgpu()  # one that there is not is an error too, not a machine without adapters
         if not _warned.is_set():
             _warned.set()
             warnings.warn(f"{error}; until then gpuscan runs on NumPy", RuntimeWarning, stacklevel=3)

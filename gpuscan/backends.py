@@ -45,7 +45,7 @@ def _load(backend: str) -> ModuleType:
     if backend not in BACKENDS:
         raise AdapterNotFoundError(
             f"the WebGPU implementation {backend!r} was asked for (from {BACKEND_VARIABLE}); "
-            f"there are {', '.join(BACKENDS)}"
+            f"there are {', '.join(BACKENDS)}. Set the variable to one of these, or unset it"
         )
     try:
         return importlib.import_module(BACKENDS[backend])

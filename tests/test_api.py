@@ -301,3 +301,21 @@ def test_an_adapter_that_was_asked_for_is_never_replaced(monkeypatch: pytest.Mon
     monkeypatch.setenv("GPUSCAN_ADAPTER", "GeForce")
     with pytest.raises(gs.AdapterNotFoundError, match=r"GeForce.*GPUSCAN_ADAPTER"):
         gs.scan(X)
+
+
+@pytest.mark.parametrize("found", [None, []])
+@pytest.mark.usefixtures("no_adapters")
+def test_an_implementation_that_there_is_not_is_an_error(monkeypatch: pytest.MonkeyPatch, found: Any) -> None:
+    """Whether adapters were looked for before or not."""
+    monkeypatch.setattr(adapters, "_found", found)
+    monkeypatch.setenv("GPUSCAN_BACKEND", "foo")
+    for call in (lambda: gs.scan(X), lambda: gs.scan(X, initial=1), lambda: list(gs.scan_chunks([X]))):
+        with pytest.raises(gs.AdapterNotFoundError, match=r"'foo'.*GPUSCAN_BACKEND.*wgpu, dawn.*unset"):
+            call()
+
+
+@pytest.mark.usefixtures("no_adapters")
+def test_an_implementation_without_adapters_leaves_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSCAN_BACKEND", "wgpu")
+    with pytest.warns(RuntimeWarning, match="NumPy"):
+        assert_same(gs.scan(X), np.array([3, 4, 8, 9, 14], np.int32))

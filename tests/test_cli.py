@@ -385,6 +385,17 @@ def test_without_an_adapter(files, capsys, monkeypatch):
     assert fails(capsys, "shader")[0] == 1
 
 
+def test_an_implementation_that_there_is_not(files):
+    """One line that says which there are, and no file."""
+    code = "import os; os.environ['GPUSCAN_BACKEND'] = 'foo'; from gpuscan import cli; cli.main()"
+    for arguments in (["scan", "in.npy", "out.npy", "--axis", "0"], ["probe"], ["shader"]):
+        done = python("-c", code, *arguments)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert "'foo'" in done.stderr
+        assert "wgpu, dawn" in done.stderr
+    assert os.listdir() == ["in.npy"]
+
+
 # ----- gpuscan probe
 
 
