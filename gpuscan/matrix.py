@@ -158,7 +158,7 @@ def read(path: Path) -> list[Column]:
         if data["format"] != FORMAT:
             raise ValueError(f"its format is {data['format']!r}, not {FORMAT!r}")
         return [_column(column) for column in data["columns"]]
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise GpuscanError(f"{path} is no file that `gpuscan matrix --json` wrote: {error}") from error
 
 

@@ -158,7 +158,15 @@ def test_files_come_back(column: matrix.Column, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"format": "other", "columns": []}', '{"format": "gpuscan matrix 1", "columns": [{}]}']
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"format": "other", "columns": []}',
+        '{"format": "gpuscan matrix 1", "columns": [{}]}',
+        '{"format": "gpuscan matrix 1", "columns": [{"cells": {"op": {"add": {"passed": 1e400}}}}]}',
+    ],
 )
 def test_foreign_files_are_our_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "runs.json"
