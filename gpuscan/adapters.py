@@ -73,6 +73,11 @@ def choose_adapter(wanted: str | int | wgpu.GPUAdapter | None = None) -> wgpu.GP
         )
     asked = "" if wanted is None else repr(wanted)
     if wanted is None and (name := os.environ.get(ADAPTER_VARIABLE, "").strip()):
+        if name == "numpy":
+            raise AdapterNotFoundError(
+                f"a GPU adapter was asked for, while {ADAPTER_VARIABLE}=numpy asks for no GPU; unset the variable, or "
+                "name an adapter"
+            )
         wanted, asked = name, f"{name!r} (from {ADAPTER_VARIABLE})"
 
     adapters = find_adapters()

@@ -110,6 +110,20 @@ def test_the_variable_is_named_where_it_is_wrong(listed, monkeypatch):
         adapters.choose_adapter()
 
 
+@pytest.mark.parametrize("found", [[], [LAVAPIPE]])
+def test_the_variable_that_asks_for_no_gpu(listed, monkeypatch, found):
+    """Whoever wants one all the same is told so, and of no driver."""
+    listed(*found)
+    monkeypatch.setenv(adapters.ADAPTER_VARIABLE, "numpy")
+    with pytest.raises(
+        AdapterNotFoundError, match="GPUSCAN_ADAPTER=numpy asks for no GPU; unset the variable"
+    ) as error:
+        adapters.choose_adapter()
+    assert "install" not in str(error.value)
+    if found:
+        assert adapters.choose_adapter("llvm") is LAVAPIPE
+
+
 def test_no_adapter_at_all(listed):
     """The message says what to install."""
     listed()
