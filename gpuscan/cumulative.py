@@ -77,7 +77,7 @@ def promoted(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _cumulative(x: Any, op: str, start: int, axis: int | None, dtype: Any, include_initial: bool) -> Any:
     x = x if isinstance(x, Array) else np.asarray(x)
-    dtype = promoted(x.dtype) if dtype is None else np.dtype(dtype)
+    dtype = promoted(x.dtype) if dtype is None else np.dtype(dtype).newbyteorder("=")
     axis = resolve_axis(axis, x.shape)
     if not include_initial:
         return scan(x, op, axis=axis, dtype=dtype)

@@ -65,6 +65,19 @@ def test_numpy_arrays(on: Device) -> None:
     assert on.pool.usage().bytes_in_use == 0
 
 
+@pytest.mark.parametrize("include", [False, True])
+def test_results_are_native(on: Device, include: bool) -> None:
+    """Whatever the byte order that is asked for, or that of `x`."""
+    x = np.arange(3)
+    for got in (
+        gs.cumulative_sum(x, dtype=">i4", include_initial=include),
+        gs.cumulative_sum(on.asarray(x), dtype=">i4", include_initial=include).numpy(),
+        gs.cumulative_sum(x.astype(">i4"), dtype="int32", include_initial=include),
+    ):
+        assert got.dtype.isnative
+        assert_same(got, np.array([0, 0, 1, 3][not include :], np.int32))
+
+
 ERRORS: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "no axis": (np.ones((2, 2)), {}, ValueError, "without axis="),
     "axis": (np.ones(2), {"axis": 1}, ValueError, "axis 1 was asked for"),
