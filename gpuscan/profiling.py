@@ -25,8 +25,9 @@ class Span:
             scan's ``"mark_segments"``, ``"mark_keys"`` or ``"gather"``.
         strategy: of the plan that it belongs to; ``""`` beside the scan.
         elements: that the dispatch works on.
-        gpu_seconds: how long it took; None where the adapter has no timestamps.
-        begin: GPU time at which it began, in seconds from an unknown origin; None without timestamps.
+        gpu_seconds: how long it took; None where the adapter has no timestamps, and until a recorded encoder is
+            submitted.
+        begin: GPU time at which it began, in seconds from an unknown origin; None where `gpu_seconds` is.
     """
 
     stage: str
@@ -73,16 +74,26 @@ class Batch:
     def spans(self) -> list[Span]:
         """The stages' spans; waits for the GPU."""
         with self._lock:
-            if self._spans is None:
-                self._spans = self._read()
-            return self._spans
+            if self._spans is not None:
+                return self._spans
+            ticks = self._ticks()
+            spans = self._timed(ticks)
+            if self._queries is None or None not in ticks:
+                self._spans = spans
+            return spans
 
-    def _read(self) -> list[Span]:
-        ticks = [None] * 2 * len(self._stages)
+    def _ticks(self) -> Sequence[int | None]:
+        """The timestamps; None without, and while the encoder that writes them is not submitted."""
+        count = 2 * len(self._stages)
         if self._queries is not None:
             self._readable.map_sync(webgpu().MapMode.READ)
-            ticks = list(struct.unpack(f"<{len(ticks)}Q", self._readable.read_mapped(copy=True)))
+            ticks = struct.unpack(f"<{count}Q", self._readable.read_mapped(copy=True))
             self._readable.unmap()
+            if any(ticks):  # buffers begin as zeros
+                return ticks
+        return [None] * count
+
+    def _timed(self, ticks: Sequence[int | None]) -> list[Span]:
         tick = self._device.capabilities.timestamp_period * 1e-9
         spans = []
         for stage, begin, end in zip(self._stages, ticks[::2], ticks[1::2], strict=True):
@@ -105,7 +116,7 @@ class Profile:
 
     @property
     def gpu_seconds(self) -> float | None:
-        """The spans' time together; None where the adapter has no timestamps."""
+        """The spans' time together; None where one has none."""
         seconds = [span.gpu_seconds for span in self.spans]
         return None if None in seconds else sum(s for s in seconds if s is not None)
 

@@ -62,6 +62,22 @@ def test_recorded_and_streamed_scans_have_spans(device: Device) -> None:
     assert sum(span.elements for span in profile.spans if span.stage == "scan") == 1000 + (3 << 20)
 
 
+def test_a_profile_read_before_the_submission_is_read_again_after(device: Device) -> None:
+    x = device.asarray(np.ones(300_000, np.uint32))
+    y = device.empty(300_000, np.uint32)
+    with device.profile() as profile:
+        encoder = device.wgpu_device.create_command_encoder()
+        device.plan(300_000, np.uint32).record(encoder, x, y)
+    stages = [span.stage for span in profile.spans]
+    assert profile.gpu_seconds is None
+    assert {span.begin for span in profile.spans} == {None}
+    device.wgpu_device.queue.submit([encoder.finish()])
+    assert profile.gpu_seconds is not None
+    assert profile.gpu_seconds > 0
+    assert [span.stage for span in profile.spans] == stages
+    assert profile.spans[0] is profile.spans[0]  # kept now
+
+
 def test_without_timestamps(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "capabilities", replace(device.capabilities, timestamps=False))
     with device.profile() as profile:
