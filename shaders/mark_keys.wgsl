@@ -52,6 +52,8 @@ fn differ(a: Key, b: Key) -> bool {
     return floats_differ(a[1], b[1], a[0], b[0]);
 {% elif scalar.kind == "float" %}
     return floats_differ(a[0], b[0], 0u, 0u);
+{% elif scalar.kind == "bool" %}
+    return (a[0] != 0u) != (b[0] != 0u);  // any byte but 0 is true
 {% else %}
     return {% for word in range(key_words) %}a[{{ word }}] != b[{{ word }}]{{ " || " if not loop.last }}{% endfor %};
 {% endif %}

@@ -103,6 +103,7 @@ def test_any_segments(device: Device, data: st.DataObject, dtype: str) -> None:
 
 KEYS: dict[str, Any] = {
     "bool": np.array([0, 0, 1, 1, 1, 0, 1] * 30, bool),
+    "bool of any bytes": np.array([0, 0, 1, 2, 255, 0, 128] * 30, np.uint8).view(bool),
     "int8": np.repeat(np.arange(-30, 30, dtype=np.int8), 3),
     "uint16": np.repeat(np.array([0, 65535, 1, 256], np.uint16), 50),
     "int64": np.repeat(np.array([1, 2**32 + 1, 2**40, 2**40 + 1], np.int64), 41),
