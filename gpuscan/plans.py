@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.device import Device
-    from gpuscan.elements import Field
+    from gpuscan.elements import Element, Structure
 
 Place = tuple[Any, int]  # a wgpu buffer, and where in it, in bytes
 
@@ -182,14 +182,15 @@ class Plan:
         Args:
             encoder: of ``device.wgpu_device``, with no pass open.
             src: where the array lies: a wgpu buffer of usage STORAGE, ``(buffer, offset)``, or a `gpuscan.Array`; of a
-                bundle, one for each field. Offsets are multiples of the limit "min-storage-buffer-offset-alignment".
+                bundle, a dict, tuple or list of one for each field. Offsets are multiples of the limit
+                "min-storage-buffer-offset-alignment".
             dst: where to write, in the same forms. It may be `src`, but must not overlap it otherwise.
             length: where the number of elements lies that are to be scanned, a 32-bit word: a buffer, ``(buffer,
                 offset)`` or an array. More than the plan's shape has are not. For 1-D plans.
 
         Raises:
-            ValueError: a place is too small, off the alignment, of another device, without the usage, or overlaps; or
-                the plan cannot take its length from the GPU.
+            ValueError: a place is too small, off the alignment, of another device, without the usage, or overlaps;
+                a bundle has other fields than the plan's; or the plan cannot take its length from the GPU.
             TypeError: a place or the encoder is none, or an array has another dtype than the plan's.
             StrategyError: the strategy that was asked for cannot scan in place.
             GpuscanError: the array is larger than the device binds.
@@ -198,8 +199,8 @@ class Plan:
         check_encoder(device.wgpu_device, encoder)
         with guarded(device), device.lock:
             self._keep_up()
-            sources = self._places("src", src, problem.source.fields)
-            destinations = self._places("dst", dst, problem.destination.fields)
+            sources = self._places("src", src, problem.source)
+            destinations = self._places("dst", dst, problem.destination)
             count = None if length is None else self._length(length)
             placement, bound = self._placement(sources, destinations, dynamic=count is not None)
             if problem.empty:
@@ -226,16 +227,13 @@ class Plan:
         may_fail = plan.posts and chosen != "fallback" and may_wait_in_vain(self.device, plan)
         return "three_dispatch" if placement.in_place or may_fail else chosen
 
-    def _places(self, name: str, given: Any, fields: Sequence[Field]) -> list[Place]:
+    def _places(self, name: str, given: Any, element: Element) -> list[Place]:
         """Buffer and offset of each field's array, checked."""
-        values = [given] if len(fields) == 1 else list(given.values() if isinstance(given, dict) else given)
-        if len(values) != len(fields):
-            raise ValueError(f"{name} has {len(values)} places; the plan wants {len(fields)}, one for each field")
         capabilities = self.device.capabilities
         alignment = capabilities.limits["min-storage-buffer-offset-alignment"]
         limit = capabilities.limits["max-storage-buffer-binding-size"]
         places = []
-        for value, field in zip(values, fields, strict=True):
+        for value, field in zip(by_field(name, given, element), element.fields, strict=True):
             buffer, offset = place_of(value, name)
             check_buffer(self.device.wgpu_device, buffer, name)
             if isinstance(value, Array) and value.dtype != field.scalar.dtype:
@@ -308,6 +306,42 @@ class Plan:
         if any(overlap(a, b) for number, a in enumerate(after) for b in after[:number]):
             raise ValueError("two fields of dst overlap in one buffer; they must lie apart")
         return Placement(width=width, exact=exact, shared=shared, in_place=in_place), bindings
+
+
+def by_field(name: str, given: Any, element: Element) -> list[Any]:
+    """What was given for each field of a bundle, by its keys where that is a dict, else in order.
+
+    Raises:
+        TypeError: it is no bundle.
+        ValueError: it has other fields.
+    """
+    count = len(element.fields)
+    if isinstance(given, (tuple, list)) and len(given) == count > 1:
+        return list(given)
+    return [given] if count == 1 and not isinstance(given, dict) else nested(name, given, element.structure)
+
+
+def nested(name: str, given: Any, structure: Structure) -> list[Any]:
+    """The leaves of what nests as the structure does; a place may be a pair, so that what is a leaf is not opened."""
+    if structure.kind == "leaf":
+        return [given]
+    keys = ", ".join(map(repr, structure.keys))
+    if isinstance(given, dict):
+        if set(given) != set(structure.keys):
+            raise ValueError(
+                f"{name} has the keys {', '.join(map(repr, given))}; the plan takes one place for each of {keys}"
+            )
+        parts = [given[key] for key in structure.keys]
+    elif isinstance(given, (tuple, list)):
+        if len(given) != len(structure.keys):
+            raise ValueError(f"{name} has {len(given)} places; the plan takes one for each of the fields {keys}")
+        parts = list(given)
+    else:
+        raise TypeError(
+            f"{name} was {type(given).__name__}; the plan takes a dict, tuple or list with a place for each of the "
+            f"fields {keys}"
+        )
+    return [leaf for child, part in zip(structure.children, parts, strict=True) for leaf in nested(name, part, child)]
 
 
 def place_of(value: Any, name: str) -> Place:

@@ -279,6 +279,46 @@ def test_encoders_of_others_are_refused(desk: Desk) -> None:
         plan.record(Device(desk.device).wgpu_device.create_command_encoder(), buffer, buffer)
 
 
+def test_fields_go_by_their_keys(desk: Desk) -> None:
+    """In whatever order a dict has them; lists and tuples go by position."""
+    dtype = np.dtype([("a", np.float32), ("b", np.float32)])
+    plan = desk.device.plan(4, dtype, lambda l, r: {"a": l["a"] + r["a"], "b": l["b"] * r["b"]})
+    a, b = desk.holding(np.arange(4, dtype=np.float32)), desk.holding(np.full(4, 2, np.float32))
+    for src in ({"a": a, "b": b}, {"b": b, "a": (a, 0)}, [a, b], (a, b)):
+        for swapped in (False, True):
+            sums, products = desk.marked(16), desk.marked(16)
+            dst = {"b": products, "a": sums} if swapped else {"a": sums, "b": products}
+            desk.run((plan, src, dst, {}))
+            assert_same(desk.read(sums).view(np.float32), np.float32([0, 1, 3, 6]))
+            assert_same(desk.read(products).view(np.float32), np.float32([2, 4, 8, 16]))
+
+
+def test_fields_that_the_plan_does_not_have(desk: Desk) -> None:
+    dtype = np.dtype([("a", np.float32), ("b", np.float32)])
+    plan = desk.device.plan(4, dtype, lambda l, r: (l["a"] + r["a"], l["b"] + r["b"]))
+    one, other = desk.marked(16), desk.marked(16)
+    encoder, right = desk.gpu.create_command_encoder(), (one, other)
+    cases: list[tuple[Any, Any, str]] = [
+        ({"q": one, "z": other}, ValueError, "has the keys 'q', 'z'; .* 'a', 'b'"),
+        ({"a": one}, ValueError, "has the keys 'a'; .* 'a', 'b'"),
+        ({"a": one, "b": other, "c": one}, ValueError, ".*'c'; .* 'a', 'b'"),
+        ((one,), ValueError, "has 1 places; .* 'a', 'b'"),
+        (one, TypeError, "was GPUBuffer; .* 'a', 'b'"),
+        (desk.device.empty((2, 4), np.float32), TypeError, "was Array; .* 'a', 'b'"),
+    ]
+    for wrong, error, message in cases:
+        with pytest.raises(error, match=f"src {message}"):
+            plan.record(encoder, wrong, right)
+        with pytest.raises(error, match=f"dst {message}"):
+            plan.record(encoder, right, wrong)
+    single = desk.device.plan(4, [("a", np.float32)], lambda l, r: (l["a"] + r["a"],))
+    single.record(encoder, {"a": one}, other)
+    with pytest.raises(ValueError, match="src has the keys 'q'"):
+        single.record(encoder, {"q": one}, other)
+    with pytest.raises(TypeError, match="src was dict"):
+        desk.device.plan(4, np.float32).record(encoder, {"a": one}, other)
+
+
 def test_fields_of_a_result_lie_apart(desk: Desk) -> None:
     plan = desk.device.plan(4, [("a", np.int32), ("b", np.int32)], lambda l, r: (l["a"] + r["a"], l["b"] + r["b"]))
     source, one = desk.marked(16), desk.marked(16)
