@@ -248,6 +248,11 @@ class Plan:
                     f"{name} has {nbytes} bytes; {capabilities.summary} binds at most {limit}. Record it in pieces, or "
                     "pass the array to gpuscan.scan, which does"
                 )
+            if isinstance(value, Array) and value.nbytes < nbytes:
+                raise ValueError(
+                    f"{name} is an array of {value.nbytes} bytes; the plan for shape {self.shape} needs {nbytes}. Pass "
+                    "one that holds the whole shape, also with length="
+                )
             if offset + padded(nbytes) > buffer.size:
                 raise ValueError(
                     f"{name} needs {padded(nbytes)} bytes, whole words, from byte {offset} on; its buffer has "
@@ -266,6 +271,8 @@ class Plan:
                 "length itself"
             )
         buffer, offset = place_of(given, "length")
+        if isinstance(given, Array) and given.nbytes < 4:
+            raise ValueError(f"length= is a 32-bit word; an array of {given.nbytes} bytes was passed. Pass a uint32")
         check_buffer(self.device.wgpu_device, buffer, "length")
         if offset < 0 or offset % 4 or offset + 4 > buffer.size:
             raise ValueError(f"length= is a 32-bit word at byte {offset} of a buffer of {buffer.size}: it lies off it")

@@ -352,6 +352,30 @@ def test_record_refuses_what_it_cannot_do(desk: Desk) -> None:
             device.plan(1000, np.uint32, strategy="fallback").record(encoder, source, source)
 
 
+def test_arrays_that_are_too_short(desk: Desk) -> None:
+    """However large the buffer is that they lie in: nothing past an array's end is read or written."""
+    device, n = desk.device, 1000
+    plan, whole = device.plan(n, np.float32), device.asarray(np.ones(n, np.float32))
+    large = device.asarray(np.full(2 * n, 5, np.float32))
+    encoder = desk.gpu.create_command_encoder()
+    length = device.asarray(np.array([10, 10], np.uint32))
+    for options in ({}, {"length": length}):
+        with pytest.raises(ValueError, match=r"dst is an array of 40 bytes; .* needs 4000"):
+            plan.record(encoder, whole, large[:10], **options)
+        with pytest.raises(ValueError, match=r"src is an array of 3996 bytes; .* needs 4000"):
+            plan.record(encoder, large[: n - 1], whole, **options)
+    with pytest.raises(ValueError, match=r"length= .* 2 bytes"):
+        plan.record(encoder, whole, large, length=device.asarray(np.ones(1, np.uint16)))
+    with pytest.raises(ValueError, match=r"length= .* 0 bytes"):
+        plan.record(encoder, whole, large, length=length[:0])
+    plan.record(encoder, whole, large)  # a longer one is written as far as the plan goes
+    desk.gpu.queue.submit([encoder.finish()])
+    assert_same(large.numpy(), np.append(np.arange(1, n + 1), np.full(n, 5)).astype(np.float32))
+    vectors = device.plan(5, [("v", np.float32, (2,))], lambda l, r: (l["v"] + r["v"],))
+    with pytest.raises(ValueError, match=r"src is an array of 32 bytes; .* needs 40"):
+        vectors.record(desk.gpu.create_command_encoder(), large[:8].reshape(4, 2), large)
+
+
 def test_the_example(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setenv("GPUSCAN_ADAPTER", adapter.summary)
     runpy.run_path(str(EXAMPLE), run_name="__main__")
