@@ -298,7 +298,8 @@ class Device:
     def flush(self) -> None:
         """See to it that all calls so far are on their way to the GPU. They are: every call submits what it records."""
         with guarded(self):
-            self.wgpu_device.queue.submit([])
+            # Of a lost device wgpu-native ends the process in `submit`; to finish an encoder raises.
+            self.wgpu_device.queue.submit([self.wgpu_device.create_command_encoder().finish()])
 
     def synchronize(self) -> None:
         """Wait until the GPU has done all that was submitted.

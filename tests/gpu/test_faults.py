@@ -124,6 +124,14 @@ def test_a_destroyed_device_is_told_from_other_errors(own_device: Device) -> Non
         gs.scan(X, device=device)
 
 
+def test_flush_on_a_destroyed_device(own_device: Device) -> None:
+    own_device.flush()
+    own_device.wgpu_device.destroy()
+    for _ in range(2):
+        with pytest.raises(gs.DeviceLostError):
+            own_device.flush()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_after_a_fork(adapter: wgpu.GPUAdapter) -> None:
     """A clear error in the child, at once; the parent goes on."""
