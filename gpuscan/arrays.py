@@ -188,10 +188,10 @@ class Array:
     def copy(self) -> Array:
         """A copy on the device."""
         start, pad = self._aligned()
-        fresh = self.device.allocate(padded(pad + self.nbytes))
-        copied = Array(self.device, fresh.buffer, self.shape, self.dtype, pad, fresh)
-        if self.nbytes:
-            with guarded(self.device), self.device.lock:
+        with guarded(self.device), self.device.lock:
+            fresh = self.device.allocate(padded(pad + self.nbytes))
+            copied = Array(self.device, fresh.buffer, self.shape, self.dtype, pad, fresh)
+            if self.nbytes:
                 encoder = self.device.wgpu_device.create_command_encoder()
                 encoder.copy_buffer_to_buffer(self.buffer, start, fresh.buffer, 0, padded(pad + self.nbytes))
                 self.device.wgpu_device.queue.submit([encoder.finish()])

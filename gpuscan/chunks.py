@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.api import bundle
+from gpuscan.faults import guarded_steps
 from gpuscan.packing import binds_too_many, packed, unpacked
 from gpuscan.planning import LENGTH_LIMIT, Work
 from gpuscan.problem import Problem, pose, unrounded
@@ -169,7 +170,7 @@ def scan_in_chunks(
 
     stream = Stream(device, work, strategy, seeds=seed_words(opening), piece_bytes=piece_bytes)
     with closing(stream.run(conveyor.pieces(stream.piece_length))) as landed:  # also when the caller has seen enough
-        for _ in landed:
+        for _ in guarded_steps(device, landed):
             for chunk in conveyor.finished():
                 yield in_form(chunk)
     for chunk in conveyor.finished():

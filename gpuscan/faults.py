@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 from gpuscan.backends import error_type
 from gpuscan.errors import DeviceLostError, DeviceMemoryError, GpuscanError
@@ -11,7 +12,10 @@ from gpuscan.errors import DeviceLostError, DeviceMemoryError, GpuscanError
 if TYPE_CHECKING:
     from gpuscan.device import Device
 
+T = TypeVar("T")
+
 _LOST = ("lost", "parent device")  # how wgpu-native and Dawn put it
+_DESTROYED = "get_token"  # what the package wgpu misses when it maps a buffer of a device that was destroyed
 
 
 class guarded:  # noqa: N801
@@ -42,6 +46,9 @@ class guarded:  # noqa: N801
         if error is None or isinstance(error, GpuscanError):
             return
         device = self._device
+        if isinstance(error, AttributeError) and _DESTROYED in str(error):
+            device.lost = True
+            raise lost_error(device) from error
         if not isinstance(error, (error_type(device.wgpu_device), RuntimeError)):
             return
         if isinstance(error, MemoryError):
@@ -53,6 +60,17 @@ class guarded:  # noqa: N801
         if any(word in str(error).lower() for word in _LOST):
             device.lost = True
             raise lost_error(device) from error
+
+
+def guarded_steps(device: Device, steps: Iterator[T]) -> Iterator[T]:
+    """The same steps, each of them guarded; what the caller does between them is not."""
+    end = object()
+    while True:
+        with guarded(device):
+            step = next(steps, end)
+        if step is end:
+            return
+        yield step  # type: ignore[misc]
 
 
 def lost_error(device: Device) -> DeviceLostError:

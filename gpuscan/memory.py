@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections import OrderedDict, deque
@@ -83,6 +84,7 @@ class BufferPool:
 
     def __init__(self, wgpu_device: wgpu.GPUDevice, kept_bytes: int = KEPT_BYTES) -> None:
         self._device = wgpu_device
+        self._process = os.getpid()
         self._kept_bytes = kept_bytes
         self._lock = threading.RLock()
         self._free: OrderedDict[int, wgpu.GPUBuffer] = OrderedDict()  # by id, the longest unused first
@@ -145,7 +147,11 @@ class BufferPool:
             self._in_use -= buffer.size
             self._allocations -= 1
             self._reserved -= buffer.size
-        buffer.destroy()
+        self._end(buffer)
+
+    def _end(self, buffer: wgpu.GPUBuffer) -> None:
+        if os.getpid() == self._process:  # a forked process would wait here for threads that it does not have
+            buffer.destroy()
 
     def lend(self, nbytes: int, usage: int) -> Allocation:
         """A buffer that comes back by itself."""
@@ -221,4 +227,4 @@ class BufferPool:
             del self._by_class[(buffer.usage, buffer.size)]
         self._free_bytes -= buffer.size
         self._reserved -= buffer.size
-        buffer.destroy()
+        self._end(buffer)

@@ -64,9 +64,10 @@ class Plan:
                 "at most. Use trailing axes of the element for fields of one dtype, or gpuscan.scan, which packs them"
             )
         self._work = work_of(device, self._problem)
-        self._make()
-        for stage in self._plan.stages:
-            device.pipeline(stage.kernel)
+        with guarded(device):
+            self._make()
+            for stage in self._plan.stages:
+                device.pipeline(stage.kernel)
 
     def _make(self) -> None:
         """Plan by what is known of the device now."""

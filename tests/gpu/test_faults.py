@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,50 @@ def test_a_destroyed_device_is_told_from_other_errors(own_device: Device) -> Non
         gs.scan(X, device=device)
 
 
+def megabytes(count: int) -> Iterator[np.ndarray[Any, Any]]:
+    return (np.ones(1 << 18, np.uint32) for _ in range(count))
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_everything_says_that_a_destroyed_device_is_lost(own_device: Device, lost: bool) -> None:
+    """Whether an earlier call has found that out or this one does; large arrays, and chunks of which some came."""
+    device = own_device
+    held, large = device.asarray(X), np.ones(2 << 20, np.uint32)
+    assert sum(map(len, gs.scan_chunks(megabytes(9), device=device))) == 9 << 18
+    gs.scan(large, device=device)
+    begun = gs.scan_chunks(megabytes(90), device=device)
+    next(begun)
+    device.wgpu_device.destroy()
+    calls: list[Callable[[], Any]] = [
+        lambda: gs.scan(large, device=device),
+        lambda: list(gs.scan_chunks(megabytes(9), device=device)),
+        lambda: list(gs.scan_chunks([X], device=device)),
+        lambda: list(gs.scan_chunks([X], device=device, compensated=True, dtype=np.float32)),
+        lambda: list(begun),
+        held.copy,
+        held.read_async,
+        lambda: device.plan(77, np.int32, "maximum"),
+    ]
+    for call in calls:
+        device.lost = lost
+        with pytest.raises(gs.DeviceLostError, match="was lost"):
+            call()
+        assert device.lost
+
+
+def test_chunks_that_raise_what_a_lost_device_might(own_device: Device) -> None:
+    """What the caller's own code raises is not taken for the device's words."""
+
+    def broken() -> Iterator[np.ndarray[Any, Any]]:
+        yield X
+        raise RuntimeError("the cable is lost")
+
+    with pytest.raises(RuntimeError, match="cable") as caught:
+        list(gs.scan_chunks(broken(), device=own_device))
+    assert not isinstance(caught.value, gs.GpuscanError)
+    assert not own_device.lost
+
+
 def test_flush_on_a_destroyed_device(own_device: Device) -> None:
     own_device.flush()
     own_device.wgpu_device.destroy()
@@ -141,9 +186,25 @@ import numpy as np, gpuscan as gs
 device = gs.Device({adapter.summary!r})
 x = device.asarray(np.ones(100, np.uint32))
 gs.scan(np.ones(1 << 21, np.uint32), device=device)
+chunks = lambda: gs.scan_chunks((np.ones(1 << 18, np.uint32) for _ in range(40)), device=device)
+begun, left = chunks(), chunks()
+next(begun), next(left)
 child = os.fork()
 if child == 0:
-    for call in (lambda: gs.scan(x), lambda: gs.scan(np.ones(9, "f4"), device=device), x.numpy, device.synchronize):
+    left.close()
+    calls = (
+        lambda: gs.scan(x),
+        lambda: gs.scan(np.ones(9, "f4"), device=device),
+        lambda: list(chunks()),
+        lambda: list(begun),
+        lambda: device.plan(77, np.int32, "maximum"),
+        x.numpy,
+        x.copy,
+        x.read_async,
+        device.synchronize,
+        device.flush,
+    )
+    for call in calls:
         try:
             call()
         except gs.DeviceLostError as error:
@@ -151,7 +212,8 @@ if child == 0:
         else:
             os._exit(1)
     os._exit(0)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), gs.scan(x).numpy()[-1])
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+print(status, gs.scan(x).numpy()[-1], sum(map(len, begun)) == 39 << 18)
 """
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(Path(gs.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
@@ -164,4 +226,4 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), gs.scan(x).numpy()[-1]
         timeout=60,
         check=False,
     )
-    assert (done.returncode, done.stdout.split()) == (0, ["0", "100"]), done.stderr
+    assert (done.returncode, done.stdout.split()) == (0, ["0", "100", "True"]), done.stderr
