@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpuscan.backends import webgpu
 from gpuscan.errors import AdapterNotFoundError
+from gpuscan.faults import forked_error
 
 if TYPE_CHECKING:
     import wgpu
@@ -29,6 +31,7 @@ _HELP = (
 
 _lock = threading.Lock()
 _found: list[wgpu.GPUAdapter] | None = None
+_user: int | None = None  # the process that came to use WebGPU: this one, or one that it was forked from
 
 
 def find_adapters() -> list[wgpu.GPUAdapter]:
@@ -38,16 +41,22 @@ def find_adapters() -> list[wgpu.GPUAdapter]:
     among equals the adapter that offers more of the features gpuscan can use. An adapter that a backend lists twice
     stands once; discrete GPUs all stay, for two cards of one model cannot be told from one listed twice.
 
+    Raises:
+        DeviceLostError: the process that this one was forked from has used a GPU.
+
     Example:
         >>> isinstance(find_adapters(), list)
         True
     """
-    global _found
+    global _found, _user
+    _check_process()
     with _lock:
         if _found is None:
             with _quiet_display_loader():
                 listed = webgpu().gpu.enumerate_adapters_sync()
             _found = _without_duplicates(sorted(filter(_can_compute, listed), key=_rank))
+            if _found:
+                _user = os.getpid()
         return list(_found)
 
 
@@ -62,8 +71,12 @@ def choose_adapter(wanted: str | int | wgpu.GPUAdapter | None = None) -> wgpu.GP
     Raises:
         AdapterNotFoundError: there is none such; the message lists those there are.
         TypeError: `wanted` is none of these.
+        DeviceLostError: the process that this one was forked from has used a GPU.
     """
+    global _user
     if hasattr(wanted, "summary"):  # an adapter
+        _check_process()
+        _user = os.getpid()
         return wanted
     if hasattr(wanted, "__index__") and not isinstance(wanted, bool):
         wanted = operator.index(wanted)  # type: ignore[arg-type]
@@ -96,6 +109,24 @@ def choose_adapter(wanted: str | int | wgpu.GPUAdapter | None = None) -> wgpu.GP
             "number, or install the driver of the one that is missing"
         )
     return matching[0]
+
+
+def _check_process() -> None:
+    """Raise DeviceLostError in a process that was forked from a user of WebGPU: what it opened would hang."""
+    if _user not in (None, os.getpid()):
+        raise forked_error("the GPU was used", _user)
+
+
+def _note_instance() -> None:
+    """In a forked process: see whether the one before used the package wgpu by itself, without gpuscan."""
+    global _user
+    used = getattr(sys.modules.get("wgpu.backends.wgpu_native._helpers"), "_the_instance", None) is not None
+    if used and _found is None and _user is None:
+        _user = os.getppid()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_instance)
 
 
 def _question(asked: str) -> str:

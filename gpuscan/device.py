@@ -59,6 +59,7 @@ class Device:
         AdapterNotFoundError: no adapter answers to the request.
         TypeError: `adapter` or `required_limits` is nothing of the kind.
         ValueError: a limit is none of WebGPU's, or more than the adapter has.
+        DeviceLostError: the process was forked from one that has used a GPU.
 
     Example:
         >>> import gpuscan as gs
@@ -74,7 +75,7 @@ class Device:
         unsafe: bool = False,
         required_limits: Mapping[str, int] | None = None,
     ) -> None:
-        chosen = adapter._adapter if isinstance(adapter, Device) else choose_adapter(adapter)
+        chosen = choose_adapter(adapter._adapter if isinstance(adapter, Device) else adapter)
         self._adapter: wgpu.GPUAdapter = chosen
         self.unsafe = unsafe
         limits = wanted_limits(self._adapter) | checked_limits(self._adapter, required_limits or {})

@@ -34,11 +34,7 @@ class guarded:  # noqa: N801
     def __enter__(self) -> None:
         device = self._device
         if os.getpid() != device.process:
-            raise DeviceLostError(
-                f"{device.capabilities.summary} was opened by process {device.process}, and this is process "
-                f"{os.getpid()}, forked from it: GPU drivers do not survive a fork. Start workers by "
-                'multiprocessing.get_context("spawn"), or open devices only after the fork'
-            )
+            raise forked_error(f"{device.capabilities.summary} was opened", device.process)
         if device.lost:
             raise lost_error(device)
 
@@ -71,6 +67,13 @@ def guarded_steps(device: Device, steps: Iterator[T]) -> Iterator[T]:
         if step is end:
             return
         yield step  # type: ignore[misc]
+
+
+def forked_error(what: str, process: int) -> DeviceLostError:
+    return DeviceLostError(
+        f"{what} by process {process}, and this is process {os.getpid()}, forked from it: GPU drivers do not survive "
+        'a fork. Start workers by multiprocessing.get_context("spawn"), or use the GPU in the workers only'
+    )
 
 
 def lost_error(device: Device) -> DeviceLostError:

@@ -29,6 +29,7 @@ def listed(monkeypatch: pytest.MonkeyPatch):
 
     def listed(*found: FakeAdapter) -> None:
         monkeypatch.setattr(adapters, "_found", None)
+        monkeypatch.setattr(adapters, "_user", None)
         monkeypatch.setattr(wgpu.gpu, "enumerate_adapters_sync", lambda: list(found))
 
     monkeypatch.delenv(adapters.ADAPTER_VARIABLE, raising=False)
@@ -138,3 +139,19 @@ def test_finding_adapters_is_silent():
     environment = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("None\n", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_where_there_is_no_adapter_a_fork_changes_nothing(listed):
+    """Nothing was used that could be lost: whoever falls back to NumPy does so in the child as well."""
+    listed()
+    adapters.find_adapters()
+    child = os.fork()
+    if child == 0:
+        try:
+            adapters.choose_adapter()
+        except AdapterNotFoundError:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

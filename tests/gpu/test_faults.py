@@ -177,6 +177,21 @@ def test_flush_on_a_destroyed_device(own_device: Device) -> None:
             own_device.flush()
 
 
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    """The code, run by a Python of its own."""
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(Path(gs.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    }
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_after_a_fork(adapter: wgpu.GPUAdapter) -> None:
     """A clear error in the child, at once; the parent goes on."""
@@ -215,15 +230,47 @@ if child == 0:
 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 print(status, gs.scan(x).numpy()[-1], sum(map(len, begun)) == 39 << 18)
 """
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(Path(gs.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    }
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = python(code)
     assert (done.returncode, done.stdout.split()) == (0, ["0", "100", "True"]), done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize(
+    "used",
+    [
+        "gs.scan(gs.Device(name).asarray(np.ones(100, 'f4'))).device",
+        "gs.Device(next(a for a in wgpu.gpu.enumerate_adapters_sync() if a.summary == name))",
+        "next(a for a in wgpu.gpu.enumerate_adapters_sync() if a.summary == name).request_device_sync()",
+    ],
+)
+def test_devices_are_not_opened_after_a_fork(adapter: wgpu.GPUAdapter, used: str) -> None:
+    """Where the parent has used the GPU, through gpuscan or not; a child of one that has not opens its own."""
+    code = f"""
+import os, signal
+import numpy as np, wgpu, gpuscan as gs
+name = {adapter.summary!r}
+def in_child(act):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        os._exit(act())
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def scans():
+    return int(gs.scan(np.ones(9, "f4"), device=gs.Device(name))[-1])
+def refused():
+    ours = isinstance(held, gs.Device)
+    kept = [lambda: gs.Device(held), lambda: gs.Device(held._adapter)] if ours else []
+    for call in (lambda: gs.Device(name), gs.devices, gs.default_device, lambda: gs.scan(np.ones(9, "f4")), *kept):
+        try:
+            call()
+        except gs.DeviceLostError as error:
+            assert "spawn" in str(error)
+        else:
+            return 1
+    return int(gs.scan(np.ones(7, "f4"), device="numpy")[-1])
+print(in_child(scans))
+held = {used}
+print(in_child(refused), in_child(lambda: in_child(refused)), scans())
+"""
+    done = python(code)
+    assert (done.returncode, done.stdout.split()) == (0, ["9", "7", "7", "9"]), done.stderr
