@@ -70,13 +70,16 @@ class Array:
         Raises:
             ValueError: the array does not fit in the buffer, begins off its numbers' edge, or a usage is missing; or
                 the buffer is another device's, or mapped.
-            TypeError: `buffer` is none.
+            TypeError: `buffer` is none, or `offset` no whole number.
             UnsupportedDtypeError: the dtype is no element's.
         """
         shape, dtype = checked_shape(shape), checked_dtype(dtype)
         check_buffer(device.wgpu_device, buffer, "buffer", ("STORAGE", "COPY_SRC", "COPY_DST"))
         if buffer.map_state != "unmapped":
             raise ValueError("a mapped buffer was passed; unmap it before the GPU uses it")
+        if not hasattr(offset, "__index__"):
+            raise TypeError(f"offset {offset!r} was passed; it is a whole number of bytes, such as {dtype.itemsize}")
+        offset = operator.index(offset)
         if offset < 0 or offset % dtype.itemsize:
             raise ValueError(f"offset {offset} was passed; it must be a multiple of {dtype.itemsize} bytes, 0 or more")
         array = cls(device, buffer, shape, dtype, offset, None)

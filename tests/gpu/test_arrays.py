@@ -77,6 +77,10 @@ def test_a_callers_buffer(device: Device) -> None:
         gs.Array.from_buffer(device, buffer, 101, np.float32)
     with pytest.raises(ValueError, match="multiple of 4"):
         gs.Array.from_buffer(device, buffer, 10, np.float32, offset=2)
+    for offset in (4.0, np.float32(4), "4", None):
+        with pytest.raises(TypeError, match="a whole number of bytes"):
+            gs.Array.from_buffer(device, buffer, 10, np.float32, offset=offset)  # type: ignore[arg-type]
+    assert_same(gs.Array.from_buffer(device, buffer, 10, np.float32, offset=np.int64(4)), x[1:11])  # type: ignore[arg-type]
     bare = device.wgpu_device.create_buffer(size=64, usage=wgpu.BufferUsage.STORAGE)
     with pytest.raises(ValueError, match="COPY_SRC, COPY_DST"):
         gs.Array.from_buffer(device, bare, 16, np.float32)
