@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.borrowed import check_buffer
+from gpuscan.borrowed import check_buffer, check_state
 from gpuscan.elements import scalar_of
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.faults import guarded
@@ -69,14 +69,13 @@ class Array:
 
         Raises:
             ValueError: the array does not fit in the buffer, begins off its numbers' edge, or a usage is missing; or
-                the buffer is another device's, or mapped.
+                the buffer is another device's, mapped, or was destroyed. The last two are checked at each use as well.
             TypeError: `buffer` is none, or `offset` no whole number.
             UnsupportedDtypeError: the dtype is no element's.
         """
         shape, dtype = checked_shape(shape), checked_dtype(dtype)
         check_buffer(device.wgpu_device, buffer, "buffer", ("STORAGE", "COPY_SRC", "COPY_DST"))
-        if buffer.map_state != "unmapped":
-            raise ValueError("a mapped buffer was passed; unmap it before the GPU uses it")
+        check_state(device, buffer, "buffer")
         if not hasattr(offset, "__index__"):
             raise TypeError(f"offset {offset!r} was passed; it is a whole number of bytes, such as {dtype.itemsize}")
         offset = operator.index(offset)
@@ -103,6 +102,15 @@ class Array:
     def ours(self) -> bool:
         """Whether the buffer is of the device's pool."""
         return self._owner is not None
+
+    def check(self) -> None:
+        """See that the buffer can be used, before commands with it are submitted: a caller may have taken it away.
+
+        Raises:
+            ValueError: it is mapped, or was destroyed.
+        """
+        if self._owner is None:
+            check_state(self.device, self.buffer, "the buffer of an array")
 
     def recorded(self) -> None:
         """Keep the memory for commands that the caller may submit when the array is gone."""
@@ -166,10 +174,12 @@ class Array:
         Raises:
             ProgressTimeoutError: a scan since the last check gave up waiting, so the contents may be wrong.
             DeviceLostError: the GPU went away.
+            ValueError: the array lies in a caller's buffer, which is mapped or was destroyed.
         """
         result = np.empty(self.shape, self.dtype)
         if result.nbytes:
             with guarded(self.device):
+                self.check()
                 self._read_into(result)
         self.device.check()
         return result
@@ -195,6 +205,7 @@ class Array:
             fresh = self.device.allocate(padded(pad + self.nbytes))
             copied = Array(self.device, fresh.buffer, self.shape, self.dtype, pad, fresh)
             if self.nbytes:
+                self.check()
                 encoder = self.device.wgpu_device.create_command_encoder()
                 encoder.copy_buffer_to_buffer(self.buffer, start, fresh.buffer, 0, padded(pad + self.nbytes))
                 self.device.wgpu_device.queue.submit([encoder.finish()])

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.backends import webgpu
+from gpuscan.faults import guarded
 
 if TYPE_CHECKING:
     import wgpu
+
+    from gpuscan.device import Device
 
 
 def check_buffer(wgpu_device: wgpu.GPUDevice, buffer: Any, name: str, usages: Sequence[str] = ("STORAGE",)) -> None:
@@ -27,6 +30,24 @@ def check_buffer(wgpu_device: wgpu.GPUDevice, buffer: Any, name: str, usages: Se
     missing = [usage for usage in usages if not buffer.usage & getattr(flags, usage)]
     if missing:
         raise ValueError(f"{name} was a buffer without the usage {', '.join(missing)}; create it with those as well")
+
+
+def check_state(device: Device, buffer: wgpu.GPUBuffer, name: str) -> None:
+    """See that a caller's buffer is neither mapped nor destroyed, before commands that use it are submitted.
+
+    wgpu-native ends the process in a submission of such. That a buffer was destroyed shows nowhere but where a bind
+    group is made of it; Dawn tells at the submission.
+
+    Raises:
+        ValueError: it is.
+    """
+    if buffer.map_state != "unmapped":
+        raise ValueError(f"{name} was passed in the state {buffer.map_state!r}; unmap it before the GPU uses it")
+    if buffer.size < 4:  # too small to bind, and of an array without elements
+        return
+    entry = {"binding": 0, "resource": {"buffer": buffer, "offset": 0, "size": 4}}
+    with guarded(device):
+        device.wgpu_device.create_bind_group(layout=device.lone_layout, entries=[entry])
 
 
 def check_encoder(wgpu_device: wgpu.GPUDevice, encoder: Any) -> None:

@@ -178,6 +178,12 @@ class Device:
             raise user_error(kernel.operator_name, str(error), text) from error
         return pipeline, layout
 
+    @cached_property
+    def lone_layout(self) -> wgpu.GPUBindGroupLayout:
+        """The layout of one buffer, as `check_state` binds it."""
+        entry = {"binding": 0, "visibility": webgpu().ShaderStage.COMPUTE, "buffer": {"type": "read-only-storage"}}
+        return self.wgpu_device.create_bind_group_layout(entries=[entry])
+
     def uniform(self, numbers: bytes) -> Binding:
         """A uniform buffer with these numbers, for one run of a stage beside a scan."""
         return Binding(self.wgpu_device.create_buffer_with_data(data=numbers, usage=webgpu().BufferUsage.UNIFORM))
@@ -260,6 +266,7 @@ class Device:
         Raises:
             UnsupportedDtypeError: the dtype is no element's.
             DeviceMemoryError: there is no room.
+            ValueError: the array lies in a caller's buffer, which is mapped or was destroyed.
 
         Example:
             >>> import numpy as np
@@ -271,6 +278,7 @@ class Device:
         from gpuscan.transfer import upload
 
         if isinstance(x, Array) and x.device is self:
+            x.check()
             return x
         given = np.asarray(x)
         array = empty(self, given.shape, given.dtype)

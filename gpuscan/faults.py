@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LOST = ("lost", "parent device")  # how wgpu-native and Dawn put it
+_BUFFER_GONE = ("has been destroyed", "while destroyed")  # the same two, of a buffer
 _DESTROYED = "get_token"  # what the package wgpu misses when it maps a buffer of a device that was destroyed
 
 
@@ -24,6 +25,7 @@ class guarded:  # noqa: N801
     Raises:
         DeviceLostError: the GPU went away, or the device was opened by another process.
         DeviceMemoryError: the GPU has no room.
+        ValueError: the caller has destroyed a buffer.
     """
 
     __slots__ = ("_device",)
@@ -52,6 +54,11 @@ class guarded:  # noqa: N801
             raise DeviceMemoryError(
                 f"{device.capabilities.summary} ran out of memory ({error}); what was free was given back to it. Let "
                 "go of arrays, or scan in chunks with gpuscan.scan_chunks"
+            ) from error
+        if any(words in str(error) for words in _BUFFER_GONE):
+            raise ValueError(
+                f"a buffer that was destroyed was passed to {device.capabilities.summary}; keep a buffer until nothing "
+                "uses the arrays and plans that it was passed to"
             ) from error
         if any(word in str(error).lower() for word in _LOST):
             device.lost = True

@@ -126,6 +126,7 @@ class Plan:
     def _run(self, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> Array:
         device = self.device
         with guarded(device), device.lock:
+            array.check()
             self._keep_up()
             plan, again = self._plan, False
             owner = device.allocate(nbytes)
@@ -191,6 +192,7 @@ class Plan:
 
         Raises:
             ValueError: a place is too small, off the alignment, of another device, without the usage, or overlaps;
+                an array's buffer was destroyed or is mapped (a bare one may be, until the commands are submitted);
                 a bundle has other fields than the plan's; or the plan cannot take its length from the GPU.
             TypeError: a place or the encoder is none, or an array has another dtype than the plan's.
             StrategyError: the strategy that was asked for cannot scan in place.
@@ -239,6 +241,8 @@ class Plan:
             check_buffer(self.device.wgpu_device, buffer, name)
             if isinstance(value, Array) and value.dtype != field.scalar.dtype:
                 raise TypeError(f"{name} is an array of dtype {value.dtype}; the plan has {field.scalar.dtype} there")
+            if isinstance(value, Array):
+                value.check()
             nbytes = self._problem.size * field.storage_bytes
             if offset < 0 or offset % alignment:
                 raise ValueError(
@@ -272,8 +276,12 @@ class Plan:
                 "length itself"
             )
         buffer, offset = place_of(given, "length")
-        if isinstance(given, Array) and given.nbytes < 4:
-            raise ValueError(f"length= is a 32-bit word; an array of {given.nbytes} bytes was passed. Pass a uint32")
+        if isinstance(given, Array):
+            given.check()
+            if given.nbytes < 4:
+                raise ValueError(
+                    f"length= is a 32-bit word; an array of {given.nbytes} bytes was passed. Pass a uint32"
+                )
         check_buffer(self.device.wgpu_device, buffer, "length")
         if offset < 0 or offset % 4 or offset + 4 > buffer.size:
             raise ValueError(f"length= is a 32-bit word at byte {offset} of a buffer of {buffer.size}: it lies off it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,67 @@ def test_buffers_that_cannot_be_used_are_refused(device: Device) -> None:
         device.asarray(np.zeros(3, [("a", np.int32)]))
     with pytest.raises(TypeError):
         device.empty(1.5, np.int32)
+
+
+def uses_of(a: gs.Array) -> list[Callable[[], Any]]:
+    """What submits commands with the array's buffer."""
+    device, n = a.device, len(a)
+    plan, there = device.plan(n, a.dtype), device.asarray(np.ones(n, a.dtype))
+    plan(a), gs.scan(a, "maximum")
+    encoder = device.wgpu_device.create_command_encoder()
+    return [
+        a.numpy,
+        a.copy,
+        a[1:].numpy,
+        lambda: a.read_async().result(),
+        lambda: gs.scan(a, "maximum"),
+        lambda: gs.scan((a, there), lambda l, r: (l[0] + r[0], l[1] + r[1])),
+        lambda: gs.reduce(a),
+        lambda: gs.compact(a, np.ones(n, bool)),
+        lambda: plan(a),
+        lambda: plan.record(encoder, a, there),
+        lambda: plan.record(encoder, there, a),
+        lambda: plan.record(encoder, there, there, length=a),
+    ]
+
+
+def test_a_buffer_that_its_owner_has_mapped(device: Device) -> None:
+    """wgpu-native would end the process. Unmapped, it can be used again."""
+    x = np.arange(64, dtype=np.uint32)
+    mappable = device.capabilities.mappable_storage
+    buffer = device.wgpu_device.create_buffer(
+        size=x.nbytes, usage=USAGE | (wgpu.BufferUsage.MAP_READ if mappable else 0)
+    )
+    device.wgpu_device.queue.write_buffer(buffer, 0, x)
+    a = gs.Array.from_buffer(device, buffer, 64, np.uint32)
+    uses = uses_of(a)
+    if mappable:
+        buffer.map_sync(wgpu.MapMode.READ)
+    else:  # as it were
+        buffer._map_state = "mapped"
+    for use in uses:
+        with pytest.raises(ValueError, match="'mapped'; unmap it"):
+            use()
+    if mappable:
+        buffer.unmap()
+    else:
+        buffer._map_state = "unmapped"
+    for use in uses:
+        use()
+    assert_same(gs.scan(a), ufunc_scan("add", x))
+
+
+def test_a_buffer_that_its_owner_has_destroyed(device: Device) -> None:
+    """wgpu-native would end the process; the device goes on."""
+    buffer = device.wgpu_device.create_buffer(size=256, usage=USAGE)
+    a = gs.Array.from_buffer(device, buffer, 64, np.uint32)
+    uses = uses_of(a)
+    buffer.destroy()
+    for use in (*uses, lambda: gs.Array.from_buffer(device, buffer, 64, np.uint32)):
+        with pytest.raises(ValueError, match="was destroyed"):
+            use()
+    assert_same(gs.scan(np.ones(9, np.int32), device=device), np.arange(1, 10, dtype=np.int32))
+    assert not device.lost
 
 
 def test_an_adapters_name_means_the_arrays_own_device(own_device: Device) -> None:
