@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from gpuscan.backends import webgpu
+from gpuscan.backends import error_type, webgpu
 from gpuscan.faults import guarded
 
 if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.device import Device
+
+_ENCODER_STATES = {  # as wgpu-native and Dawn put it
+    "Encoding must not have ended": "is finished",
+    "is already finished": "is finished",
+    "Encoder is locked": "has an open pass, and cannot be used any more",
+}
 
 
 def check_buffer(wgpu_device: wgpu.GPUDevice, buffer: Any, name: str, usages: Sequence[str] = ("STORAGE",)) -> None:
@@ -62,6 +69,22 @@ def check_encoder(wgpu_device: wgpu.GPUDevice, encoder: Any) -> None:
             f"encoder was {type(encoder).__name__}; it must be one of device.wgpu_device.create_command_encoder()"
         )
     _check_device(wgpu_device, encoder, "encoder")
+
+
+@contextmanager
+def recording(wgpu_device: wgpu.GPUDevice) -> Iterator[None]:
+    """Record into a caller's encoder. What state that is in shows only in what WebGPU makes of the commands.
+
+    Raises:
+        ValueError: it is finished, or a pass is open in it; Dawn tells of the pass where the encoder is finished.
+    """
+    try:
+        yield
+    except error_type(wgpu_device) as error:
+        for words, found in _ENCODER_STATES.items():
+            if words in str(error):
+                raise ValueError(f"the encoder {found}; record between passes, before it is finished") from error
+        raise
 
 
 def _check_device(wgpu_device: wgpu.GPUDevice, thing: Any, name: str) -> None:

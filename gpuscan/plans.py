@@ -12,7 +12,7 @@ import numpy as np
 from gpuscan.arrays import Array
 from gpuscan.attempts import plan_for, retry
 from gpuscan.bind_groups import Binding
-from gpuscan.borrowed import check_buffer, check_encoder
+from gpuscan.borrowed import check_buffer, check_encoder, recording
 from gpuscan.deferred import fits_whole, may_wait_in_vain, parts, settle
 from gpuscan.errors import GpuscanError, StrategyError
 from gpuscan.execution import Length, record
@@ -193,7 +193,8 @@ class Plan:
         Raises:
             ValueError: a place is too small, off the alignment, of another device, without the usage, or overlaps;
                 an array's buffer was destroyed or is mapped (a bare one may be, until the commands are submitted);
-                a bundle has other fields than the plan's; or the plan cannot take its length from the GPU.
+                a bundle has other fields than the plan's; the plan cannot take its length from the GPU; or the encoder
+                is finished or has an open pass, which Dawn tells only where it is finished.
             TypeError: a place or the encoder is none, or an array has another dtype than the plan's.
             StrategyError: the strategy that was asked for cannot scan in place.
             GpuscanError: the array is larger than the device binds.
@@ -211,7 +212,9 @@ class Plan:
             strategy = self._strategy_for(placement)
             plan = self._planned(strategy, placement)
             sides = bound[: len(sources)], bound[len(sources) :], self._seeds
-            run = record(device, plan, encoder, *sides, length=count, beside=self._beside)
+            beside = self._beside
+            with recording(device.wgpu_device):
+                run = record(device, plan, encoder, *sides, length=count, beside=beside)
             for array in (*arrays_in((src, dst, length)), *self._held):
                 array.recorded()
             if plan.posts or plan.loops:

@@ -279,6 +279,24 @@ def test_encoders_of_others_are_refused(desk: Desk) -> None:
         plan.record(Device(desk.device).wgpu_device.create_command_encoder(), buffer, buffer)
 
 
+def test_encoders_that_cannot_be_recorded_into(desk: Desk) -> None:
+    """They are told from a device that was lost, and the plan can be recorded into another."""
+    x = np.arange(4, dtype=np.int32)
+    source, target, length = desk.holding(x), desk.marked(16), desk.holding(np.uint32([4]))
+    for dtype, options in ((np.int32, {}), (np.int32, {"length": length}), (np.uint8, {})):
+        plan = desk.device.plan(4, dtype)
+        finished, busy = desk.gpu.create_command_encoder(), desk.gpu.create_command_encoder()
+        finished.finish()
+        with pytest.raises(ValueError, match="encoder is finished; record between passes"):
+            plan.record(finished, source, target, **options)
+        opened = busy.begin_compute_pass()
+        with pytest.raises(ValueError, match="encoder has an open pass"):
+            plan.record(busy, source, target, **options)
+        opened.end()
+    desk.run((desk.device.plan(4, np.int32), source, target, {}))
+    assert_same(desk.read(target).view(np.int32), x.cumsum(dtype=np.int32))
+
+
 def test_fields_go_by_their_keys(desk: Desk) -> None:
     """In whatever order a dict has them; lists and tuples go by position."""
     dtype = np.dtype([("a", np.float32), ("b", np.float32)])
