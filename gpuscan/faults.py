@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LOST = ("lost", "parent device")  # how wgpu-native and Dawn put it
+_LOST = ("lost", "parent device", "destroyed before mapping")  # how wgpu-native and Dawn put it
 _BUFFER_GONE = ("has been destroyed", "while destroyed")  # the same two, of a buffer
 _DESTROYED = "get_token"  # what the package wgpu misses when it maps a buffer of a device that was destroyed
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpuscan as gs
 from gpuscan.api import scan
 from gpuscan.backends import BACKEND_VARIABLE, _load, error_type, webgpu
 from gpuscan.conformance import check, suite
@@ -174,6 +175,17 @@ def test_loops_of_an_operator_are_counted(dawn: Device) -> None:
         assert_same(run(dawn, posed(x, gcd), strategy)[0][0], np.gcd.accumulate(x))
         with pytest.raises(OperatorError, match="did not end"):
             run(dawn, posed(x, endless), strategy)
+
+
+def test_a_device_destroyed_while_buffers_are_being_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(BACKEND_VARIABLE, "dawn")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/")
+    own = Device(webgpu().gpu.enumerate_adapters_sync()[0])  # one that no device was made of yet
+    results = gs.scan_chunks((np.ones(1 << 18, np.uint32) for _ in range(90)), device=own)
+    next(results)
+    own.wgpu_device.destroy()
+    with pytest.raises(gs.DeviceLostError):
+        list(results)
 
 
 def test_compensated_sums(dawn: Device) -> None:
