@@ -13,12 +13,13 @@ from gpuscan.arrays import Array
 from gpuscan.attempts import plan_for, retry
 from gpuscan.bind_groups import Binding
 from gpuscan.borrowed import check_buffer, check_encoder, recording
+from gpuscan.compaction import Picked
 from gpuscan.deferred import fits_whole, may_wait_in_vain, parts, settle
 from gpuscan.errors import GpuscanError, StrategyError
 from gpuscan.execution import Length, record
 from gpuscan.faults import guarded
 from gpuscan.marking import mark
-from gpuscan.memory import ALIGNMENT
+from gpuscan.memory import ALIGNMENT, Allocation
 from gpuscan.packing import STORAGE_LIMIT, binds_too_many
 from gpuscan.planning import Placement, ScanPlan, plan_scan
 from gpuscan.problem import pose
@@ -256,7 +257,7 @@ class Plan:
                     f"{name} has {nbytes} bytes; {capabilities.summary} binds at most {limit}. Record it in pieces, or "
                     "pass the array to gpuscan.scan, which does"
                 )
-            if isinstance(value, Array) and value.nbytes < nbytes:
+            if isinstance(value, Array) and extent(value) < nbytes:
                 raise ValueError(
                     f"{name} is an array of {value.nbytes} bytes; the plan for shape {self.shape} needs {nbytes}. Pass "
                     "one that holds the whole shape, also with length="
@@ -372,6 +373,13 @@ def place_of(value: Any, name: str) -> Place:
             raise TypeError(f"{name} {value!r} was passed; a place in a buffer is (buffer, offset in bytes)")
         return value[0], operator.index(value[1])
     return value, 0
+
+
+def extent(array: Array) -> int:
+    """The bytes that are the array's; of one whose length only the GPU knows, those of the longest it can be."""
+    if isinstance(array, Picked) and isinstance(array._owner, Allocation):
+        return array._owner.nbytes
+    return int(array.nbytes)
 
 
 def arrays_in(places: Any) -> Iterator[Array]:
