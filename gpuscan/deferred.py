@@ -127,6 +127,7 @@ def results_for(problem: Problem, home: Device, out: Sequence[Any] | None) -> li
             raise ValueError(f"out of shape {array.shape} was passed for a result of shape {wanted}")
         if array.dtype != field.scalar.dtype:
             raise TypeError(f"out of dtype {array.dtype} was passed for a result of dtype {field.scalar.dtype}")
+        array.check()
     return list(out)
 
 

@@ -127,6 +127,7 @@ def uses_of(a: gs.Array) -> list[Callable[[], Any]]:
         lambda: plan.record(encoder, a, there),
         lambda: plan.record(encoder, there, a),
         lambda: plan.record(encoder, there, there, length=a),
+        lambda: gs.scan(there, out=a),
     ]
 
 
@@ -153,6 +154,7 @@ def test_a_buffer_that_its_owner_has_mapped(device: Device) -> None:
         buffer._map_state = "unmapped"
     for use in uses:
         use()
+    device.wgpu_device.queue.write_buffer(buffer, 0, x)
     assert_same(gs.scan(a), ufunc_scan("add", x))
 
 
