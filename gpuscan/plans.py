@@ -57,6 +57,8 @@ class Plan:
         self._held: list[Array] = []  # that runs read beside the caller's
         stand_in = np.broadcast_to(np.zeros((), self.dtype), shape)
         self._problem = pose(stand_in, op, **options)
+        # Maps as they were traced: a call that goes by `scan` gives what the others give.
+        self._options |= {"before": self._problem.before, "after": self._problem.after}
         check_dtypes(device, self._problem.source, self._problem.element, self._problem.destination)
         if binds_too_many(device, self._problem):
             raise GpuscanError(
@@ -122,7 +124,7 @@ class Plan:
         stored = problem.size * field.storage_bytes
         if max(stored, problem.size * problem.source.storage_bytes) > limit:
             return None
-        return (*problem.shape, *field.shape), field.scalar.dtype, padded(stored, ALIGNMENT)
+        return (*problem.shape, *field.shape), field.scalar.dtype, stored
 
     def _run(self, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> Array:
         device = self.device
@@ -336,7 +338,8 @@ def by_field(name: str, given: Any, element: Element) -> list[Any]:
         ValueError: it has other fields.
     """
     count = len(element.fields)
-    if isinstance(given, (tuple, list)) and len(given) == count > 1:
+    in_order = isinstance(given, (tuple, list)) and len(given) == count
+    if in_order and element.structure.kind != "leaf":
         return list(given)
     return [given] if count == 1 and not isinstance(given, dict) else nested(name, given, element.structure)
 

@@ -42,33 +42,44 @@ class Map:
 
     Attributes:
         function: the user's.
+        source: what it takes.
         nodes: the graph, and which of its nodes are the result. Maps are equal where these are, so that kernels are
             found again.
-        element: what it gives.
+        result: the same, to make shaders of.
     """
 
     function: Callable[[Any], Any] = field(compare=False)
+    source: Element
     nodes: tuple[Any, ...] = field(repr=False)
-    element: Element
+    result: Result = field(compare=False, repr=False)
+
+    @property
+    def element(self) -> Element:
+        """What it gives."""
+        return self.result.element
 
     def __call__(self, value: Any) -> Any:
         return self.function(value)
 
 
 def traced(function: Callable[[Any], Any], element: Element, name: str) -> Map:
-    """The function as a `Map` of elements.
+    """The function as a `Map` of elements; a `Map` of them as it is.
 
     Raises:
         OperatorError: it cannot be traced; the message has the line of the user's code.
     """
+    if isinstance(function, Map) and function.source == element:
+        return function
     graph, value = _call_twice(function, [element], name)
     result = _mapped(graph, value, function, name)
     places = tuple(node.index for nodes in result.fields for node in nodes)
-    return Map(function, (*graph.described(), places), result.element)
+    return Map(function, element, (*graph.described(), places, result.element), result)
 
 
 def trace_map(function: Callable[..., Any], element: Element, name: str) -> Result:
     """The graph of ``function(x)``; the element that it returns may be another one."""
+    if isinstance(function, Map) and function.source == element:
+        return function.result
     return _mapped(*_call_twice(function, [element], name), function, name)
 
 

@@ -273,6 +273,30 @@ def test_maps_follow_what_they_close_over(device: Device, name: str) -> None:
             assert_same(field, wanted)
 
 
+def test_a_map_that_changes_while_it_is_used(device: Device) -> None:
+    """As by another thread: its shader is that of what was traced, and no other function is given it."""
+    calls = 0
+
+    def restless(v: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return v * np.float32(2.25 if calls <= 2 else 7)  # traced twice, and never asked again
+
+    x = np.ones(50, np.float32)
+    for before in (restless, lambda v: v * np.float32(2.25)):
+        assert_same(gs.scan(x, before=before, device=device), x.cumsum() * np.float32(2.25))
+
+
+def test_a_plan_stays_as_it_was_made(device: Device) -> None:
+    scaled = Scaled(2.0)
+    x = np.ones(100, np.float32)
+    plan = device.plan(100, np.float32, before=scaled, after=lambda v: scaled(v))
+    wanted = x.cumsum() * 4
+    scaled.by = 5.0
+    for result in (plan(x), plan(device.asarray(x)), plan(device.asarray(x), out=device.empty(100, np.float32))):
+        assert_same(result, wanted)
+
+
 # ----- What a map may not be
 
 

@@ -330,7 +330,8 @@ def test_fields_that_the_plan_does_not_have(desk: Desk) -> None:
         with pytest.raises(error, match=f"dst {message}"):
             plan.record(encoder, right, wrong)
     single = desk.device.plan(4, [("a", np.float32)], lambda l, r: (l["a"] + r["a"],))
-    single.record(encoder, {"a": one}, other)
+    for src in ({"a": one}, [one], (one,), one, (one, 0)):
+        single.record(encoder, src, other)
     with pytest.raises(ValueError, match="src has the keys 'q'"):
         single.record(encoder, {"q": one}, other)
     with pytest.raises(TypeError, match="src was dict"):
