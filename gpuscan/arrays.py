@@ -13,7 +13,7 @@ from gpuscan.borrowed import check_buffer, check_state
 from gpuscan.elements import scalar_of
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.faults import guarded
-from gpuscan.memory import ALIGNMENT, Allocation
+from gpuscan.memory import Allocation
 from gpuscan.transfer import download, padded
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Array:
         """See that the buffer can be used, before commands with it are submitted: a caller may have taken it away.
 
         Raises:
-            ValueError: it is mapped, or was destroyed.
+            ValueError: it is mapped, or was destroyed, which Dawn tells at the submission.
         """
         if self._owner is None:
             check_state(self.device, self.buffer, "the buffer of an array")
@@ -120,7 +120,7 @@ class Array:
     @property
     def covers_buffer(self) -> bool:
         """Whether all that the buffer was allocated for is this array's."""
-        return isinstance(self._owner, Allocation) and self._owner.nbytes <= padded(self.nbytes, ALIGNMENT)
+        return isinstance(self._owner, Allocation) and self._owner.nbytes == self.nbytes
 
     def astype(self, dtype: Any, copy: bool = True) -> Array:
         """The array in another dtype, converted by NumPy on the CPU."""
@@ -202,7 +202,7 @@ class Array:
         """A copy on the device."""
         start, pad = self._aligned()
         with guarded(self.device), self.device.lock:
-            fresh = self.device.allocate(padded(pad + self.nbytes))
+            fresh = self.device.allocate(pad + self.nbytes)
             copied = Array(self.device, fresh.buffer, self.shape, self.dtype, pad, fresh)
             if self.nbytes:
                 self.check()
@@ -251,5 +251,5 @@ def empty(device: Device, shape: int | tuple[int, ...], dtype: Any) -> Array:
     """An array of this shape whose contents are left over from earlier use."""
     axes, kind = checked_shape(shape), checked_dtype(dtype)
     with guarded(device):
-        owner = device.allocate(padded(prod(axes) * kind.itemsize, ALIGNMENT))
+        owner = device.allocate(prod(axes) * kind.itemsize)
     return Array(device, owner.buffer, axes, kind, 0, owner)

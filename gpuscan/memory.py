@@ -154,7 +154,7 @@ class BufferPool:
             buffer.destroy()
 
     def lend(self, nbytes: int, usage: int) -> Allocation:
-        """A buffer that comes back by itself."""
+        """A buffer of so many bytes, and of whole vectors, that comes back by itself."""
         return Allocation(self, self.take(nbytes, usage), nbytes)
 
     def cleanup(self) -> None:

@@ -225,6 +225,27 @@ def test_options_and_bundles(device: Device) -> None:
     assert_same(gs.scan(rows[:0], axis=1), x[0][:0])
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32"])
+def test_the_rest_of_a_vector_is_left_alone(device: Device, dtype: str) -> None:
+    """Views that end in the vector, of four words, in which their array ends; in place too, and down columns."""
+    for length, end in ((7, 3), (7, 6), (260, 257), (3000, 2999), (16, 15)):
+        x = numbers(dtype, length)
+        wanted = x.copy()
+        wanted[:end] = ufunc_scan("add", x[:end])
+        for target in (device.asarray(x), gs.scan(device.asarray(x), lambda l, r: r)):
+            gs.scan(device.asarray(x[:end]), out=target[:end])
+            assert_same(target, wanted, (length, end))
+        target = device.asarray(x)
+        gs.scan(target[:end], out=target[:end])
+        assert_same(target, wanted, (length, end, "in place"))
+        if end % 3 == 0:
+            target, whole = device.asarray(x), target
+            table = target[:end].reshape(-1, 3)
+            gs.scan(table, axis=0, out=table)
+            assert_same(target[:end].reshape(-1, 3), ufunc_scan("add", x[:end].reshape(-1, 3), axis=0))
+            assert_same(target[end:], whole[end:])
+
+
 def test_views_are_scanned_where_they_lie(device: Device) -> None:
     """Whatever the offset; and nothing beside the target is written."""
     for dtype in ("uint8", "uint16", "uint32"):
