@@ -139,18 +139,23 @@ def pick_in_parts(device: Device, leaves: list[Any], mask: Any) -> list[Any]:
 def pick(device: Device, leaves: list[Array], mask: Array) -> list[Picked]:
     """What the mask picks of each array, on the device."""
     count = device.asarray(np.zeros(1, np.uint32))
-    if not len(mask) or not all(entry_bytes(leaf) for leaf in leaves):
+    moved = [leaf for leaf in leaves if len(mask) and entry_bytes(leaf)]
+    if not moved:
         count = device.asarray(np.array([np.count_nonzero(mask.numpy())], np.uint32))
-        return [Picked(device, leaf, leaf.dtype, leaf.shape[1:], count) for leaf in leaves]
+    rooms = iter(rooms_of(device, moved, mask, count) if moved else ())
+    found = [next(rooms) if len(mask) and entry_bytes(leaf) else leaf for leaf in leaves]
+    return [Picked(device, room, leaf.dtype, leaf.shape[1:], count) for room, leaf in zip(found, leaves, strict=True)]
+
+
+def rooms_of(device: Device, leaves: list[Array], mask: Array, count: Array) -> list[Array]:
+    """What the mask picks of arrays whose entries have bytes, in memory as long as they; their number in `count`."""
     sizes = [entry_bytes(leaf) for leaf in leaves]
     bound = 2 * len(leaves) + 4 <= device.capabilities.limits[STORAGE_LIMIT]
     if bound and all(size in MOVED_BYTES for size in sizes) and sum(-(-size // 4) for size in sizes) <= MOVED_WORDS:
-        rooms = scatter(device, [words_of(leaf) for leaf in leaves], mask, count)
-    else:
-        indices = device.asarray(np.arange(len(mask), dtype=np.uint32))
-        (picked,) = scatter(device, [words_of(indices)], mask, count)
-        rooms = [gather(device, leaf, picked, count) for leaf in leaves]
-    return [Picked(device, room, leaf.dtype, leaf.shape[1:], count) for room, leaf in zip(rooms, leaves, strict=True)]
+        return scatter(device, [words_of(leaf) for leaf in leaves], mask, count)
+    indices = device.asarray(np.arange(len(mask), dtype=np.uint32))
+    (picked,) = scatter(device, [words_of(indices)], mask, count)
+    return [gather(device, leaf, picked, count) for leaf in leaves]
 
 
 def words_of(leaf: Array) -> Array:

@@ -115,6 +115,17 @@ def test_bundles(on: Device) -> None:
     same_bits(gs.compact(record, mask), record[mask])
 
 
+def test_entries_without_bytes(on: Device) -> None:
+    """Alone, and beside others in a bundle."""
+    mask = np.array([False, True, True])
+    x = {"none": np.zeros((3, 0), np.float32), "some": np.array([10, 20, 30], np.int32)}
+    for bundle in (x, {name: on.asarray(leaf) for name, leaf in x.items()}):
+        got = gs.compact(bundle, mask)
+        assert got["none"].shape == (2, 0)
+        same_bits(got["some"], x["some"][mask])
+    assert gs.compact(x["none"], mask).shape == (2, 0)
+
+
 def test_in_parts(on: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrays larger than a binding are picked from part by part."""
     monkeypatch.setattr(compaction, "most_entries", lambda *_: 1024)
