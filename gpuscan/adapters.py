@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from gpuscan.backends import webgpu
+from gpuscan.backends import module_of, package_of, webgpu
 from gpuscan.errors import AdapterNotFoundError
 from gpuscan.faults import forked_error
 
@@ -109,6 +109,16 @@ def choose_adapter(wanted: str | int | wgpu.GPUAdapter | None = None) -> wgpu.GP
             "number, or install the driver of the one that is missing"
         )
     return matching[0]
+
+
+def fresh(adapter: wgpu.GPUAdapter) -> wgpu.GPUAdapter:
+    """The adapter to open a device on. One of Dawn's is spent by its first device, so it is looked up again."""
+    if package_of(adapter) != "wgpudawn":
+        return adapter
+    alike = [known for known in _found or () if known.summary == adapter.summary]
+    place = alike.index(adapter) if adapter in alike else 0
+    again = [found for found in module_of(adapter).gpu.enumerate_adapters_sync() if found.summary == adapter.summary]
+    return again[place] if place < len(again) else adapter
 
 
 def _check_process() -> None:

@@ -11,6 +11,7 @@
 - timestamps: wgpu-native gives the GPU's ticks, Dawn nanoseconds.
 - barriers in control flow that is not uniform: naga lets them pass, Tint refuses the shader.
 - OpenGL: wgpu-native only.
+- adapters: one of Dawn's is spent by the first device that is made of it (`gpuscan.adapters.fresh`).
 """
 
 from __future__ import annotations
@@ -61,11 +62,16 @@ def package_of(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> str:
     return type(thing).__module__.partition(".")[0]
 
 
+def module_of(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> Any:
+    """The same, imported."""
+    return importlib.import_module(package_of(thing))
+
+
 def implementation(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> str:
     """Who carries WebGPU out, with version, such as ``"wgpu-native 29.0.1.1"``."""
     package = package_of(thing)
     if package == "wgpudawn":
-        return f"Dawn (wgpudawn {importlib.import_module(package).__version__})"
+        return f"Dawn (wgpudawn {module_of(thing).__version__})"
     if package != "wgpu":
         return package
     from wgpu.backends.wgpu_native import lib_version_info
@@ -84,4 +90,4 @@ def timestamp_period(wgpu_device: wgpu.GPUDevice) -> float:
 
 def error_type(wgpu_device: wgpu.GPUDevice) -> type[Exception]:
     """What the device raises where WebGPU finds something wrong (a shader that does not compile, for one)."""
-    return importlib.import_module(package_of(wgpu_device)).GPUError  # type: ignore[no-any-return]
+    return module_of(wgpu_device).GPUError  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.adapters import choose_adapter, find_adapters
+from gpuscan.adapters import choose_adapter, find_adapters, fresh
 from gpuscan.backends import error_type, webgpu
 from gpuscan.bind_groups import BindGroups, Binding
 from gpuscan.errors import AdapterNotFoundError, StrategyError
@@ -79,7 +79,7 @@ class Device:
         self._adapter: wgpu.GPUAdapter = chosen
         self.unsafe = unsafe
         limits = wanted_limits(self._adapter) | checked_limits(self._adapter, required_limits or {})
-        self.wgpu_device: wgpu.GPUDevice = self._adapter.request_device_sync(
+        self.wgpu_device: wgpu.GPUDevice = fresh(self._adapter).request_device_sync(
             required_features=wanted_features(self._adapter), required_limits=limits
         )
         self.capabilities: Capabilities = probe(self._adapter, self.wgpu_device)

@@ -188,6 +188,16 @@ def test_a_device_destroyed_while_buffers_are_being_mapped(monkeypatch: pytest.M
         list(results)
 
 
+def test_an_adapter_is_opened_again(dawn: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of Dawn's gives a single device; it is looked up again for the next."""
+    monkeypatch.setenv(BACKEND_VARIABLE, "dawn")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/")
+    x = np.ones(5, np.int32)
+    for again in (Device(dawn), Device(dawn)):
+        assert again.capabilities.summary == dawn.capabilities.summary
+        assert_same(gs.scan(x, device=again), np.arange(1, 6, dtype=np.int32))
+
+
 def test_compensated_sums(dawn: Device) -> None:
     x = np.random.default_rng(1).integers(2**22, 2**23, 3000).astype(np.float32)
     wanted = np.cumsum(x, dtype=np.float64).astype(np.float32)
