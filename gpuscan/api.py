@@ -144,6 +144,8 @@ def scan(
 
         if outputs is not None:
             problem = replace(problem, leaves=tuple(apart(leaf, outputs) for leaf in problem.leaves))
+            if problem.heads is not None and isinstance(problem.heads.keys, np.ndarray):
+                problem = replace(problem, heads=replace(problem.heads, keys=apart(problem.heads.keys, outputs)))
         swapped = outputs is not None and not all(output.dtype.isnative for output in outputs)
         targets = None if swapped else outputs
         if outputs is None and problem.in_columns:

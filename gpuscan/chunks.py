@@ -209,10 +209,13 @@ def check_alike(number: int, problem: Problem, first: Problem) -> None:
 
 def stored(problem: Problem, rows: Leaves) -> Leaves:
     """The results of what was combined: mapped by `after`, and rounded."""
+    from gpuscan.reference import filled
+
     with np.errstate(all="ignore"):
         if problem.after is not None:
             rows = problem.destination.structure.flatten(problem.after(problem.element.structure.unflatten(rows)))
-        return [np.asarray(a).astype(f.scalar.dtype) for a, f in zip(rows, problem.destination.fields, strict=True)]
+        fields = zip(rows, problem.destination.fields, strict=True)
+        return [filled(row, field.scalar.dtype, (problem.row_length, *field.shape)) for row, field in fields]
 
 
 def after_last(problem: Problem, carry: list[Any]) -> list[Any]:

@@ -15,7 +15,7 @@ import numpy as np
 from gpuscan.arrays import Array, empty
 from gpuscan.attempts import retry
 from gpuscan.bind_groups import Binding
-from gpuscan.errors import ProgressTimeoutError, StrategyError
+from gpuscan.errors import GpuscanError, ProgressTimeoutError, StrategyError
 from gpuscan.execution import REPORT_BYTES, Origin, Run, record
 from gpuscan.faults import guarded
 from gpuscan.marking import mark
@@ -263,6 +263,12 @@ def record_pieces(
     if marks is not None:
         unit = math.lcm(unit, 8 * alignment)
     length = limit // (unit * max(f.storage_bytes for f in fields)) * unit
+    if length == 0:
+        raise GpuscanError(
+            f"a scan of {problem.rows} rows of {problem.row_length} elements was asked for; its smallest piece does "
+            f"not fit the {limit} bytes that {capabilities.summary} binds. Scan fewer rows at a time, or pass "
+            'device="numpy"'
+        )
     carries = [device.allocate(4 * work.item_words) for _ in range(2)]
     runs = []
     for number, start in enumerate(range(0, problem.size, length)):

@@ -117,7 +117,7 @@ class Operator:
 
     def _advice(self, kind: str) -> str:
         assert self.kinds is not None
-        if kind == "bool":
+        if kind == "bool" and "signed" in self.kinds:
             return 'pass dtype=np.int32 (or another number) to count in; "logical_or" and "logical_and" stay bool'
         if self.kinds == {"bool"}:
             return 'it combines bool; pass dtype=bool, or "bitwise_and" and its like for integers'

@@ -249,7 +249,7 @@ def spread(x: Any) -> tuple[Structure, list[Leaf]]:
     array = np.asarray(x)
     if array.dtype.names:
         return _gather("record", array.dtype.names, [array[name] for name in array.dtype.names])
-    if array.dtype != np.complex128:  # which cannot be an element, but can be converted to one by `dtype`
+    if array.dtype.newbyteorder("=") != np.complex128:  # which is no element, but `dtype` may convert it to one
         scalar_of(array.dtype)
     return LEAF, [array]
 
@@ -361,7 +361,7 @@ def as_scalars(given: Leaf, scalar: Scalar, what: str) -> Leaf:
             f"{what} {given.tolist()!r} was passed for elements of dtype {scalar.dtype}, which cannot hold it. Pass "
             "numbers that fit the element's dtype"
         )
-    if given.dtype == np.complex128:  # what Python's complex numbers become
+    if given.dtype.newbyteorder("=") == np.complex128:  # what Python's complex numbers become
         given = given.astype(np.complex64)
     if _RANKS[scalar_of(given.dtype).kind] <= _RANKS[scalar.kind]:
         cast = given.astype(scalar.dtype)

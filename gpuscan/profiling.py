@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.backends import webgpu
+from gpuscan.faults import guarded
 
 if TYPE_CHECKING:
     import wgpu
@@ -86,9 +87,10 @@ class Batch:
         """The timestamps; None without, and while the encoder that writes them is not submitted."""
         count = 2 * len(self._stages)
         if self._queries is not None:
-            self._readable.map_sync(webgpu().MapMode.READ)
-            ticks = struct.unpack(f"<{count}Q", self._readable.read_mapped(copy=True))
-            self._readable.unmap()
+            with guarded(self._device):
+                self._readable.map_sync(webgpu().MapMode.READ)
+                ticks = struct.unpack(f"<{count}Q", self._readable.read_mapped(copy=True))
+                self._readable.unmap()
             if any(ticks):  # buffers begin as zeros
                 return ticks
         return [None] * count

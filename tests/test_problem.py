@@ -234,6 +234,7 @@ def test_python_numbers_are_initial_values_of_every_dtype_that_holds_them() -> N
     for number, dtype in [
         (1j, np.complex64),
         (np.complex128(1j), np.complex64),
+        (np.array(1j, ">c16"), np.complex64),
         (1.5, np.complex64),
         (2, np.float16),
         (True, np.int8),

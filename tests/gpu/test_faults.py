@@ -134,6 +134,8 @@ def test_everything_says_that_a_destroyed_device_is_lost(own_device: Device, los
     """Whether an earlier call has found that out or this one does; large arrays, and chunks of which some came."""
     device = own_device
     held, large = device.asarray(X), np.ones(2 << 20, np.uint32)
+    with device.profile() as profile:
+        gs.scan(held)
     assert sum(map(len, gs.scan_chunks(megabytes(9), device=device))) == 9 << 18
     gs.scan(large, device=device)
     begun = gs.scan_chunks(megabytes(90), device=device)
@@ -149,6 +151,8 @@ def test_everything_says_that_a_destroyed_device_is_lost(own_device: Device, los
         held.read_async,
         lambda: device.plan(77, np.int32, "maximum"),
     ]
+    if device.capabilities.timestamps:
+        calls.append(lambda: profile.spans)
     for call in calls:
         device.lost = lost
         with pytest.raises(gs.DeviceLostError, match="was lost"):

@@ -182,3 +182,14 @@ def test_small_limits_are_kept_to(adapter: wgpu.GPUAdapter) -> None:
         got = gs.scan(columns, axis=axis, reverse=True, device=small)
         np.testing.assert_array_equal(got, np.flip(np.flip(columns, axis).cumsum(axis, dtype=np.int32), axis))
     assert gs.reduce(x, device=small) == wanted[-1]
+
+
+def test_limits_too_small_for_a_piece(adapter: wgpu.GPUAdapter) -> None:
+    small = Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 16})
+    x = np.ones(70_001, np.int32)
+    for array in (x, small.asarray(x)):
+        if small.capabilities.adapter_type == "CPU":
+            with pytest.raises(gs.GpuscanError, match="smallest piece"):
+                gs.scan(array, device=small)
+        else:  # whose pieces are smaller
+            np.testing.assert_array_equal(gs.scan(array, device=small), x.cumsum())

@@ -239,6 +239,8 @@ def test_chunks_on_numpy() -> None:
     for options in ({}, {"exclusive": True}, {"initial": 7}, {"after": lambda v: v * 2}):
         got = gs.scan_chunks(cut(x, 5), device="numpy", **options)  # type: ignore[arg-type]
         assert_same(np.concatenate(list(got)), gs.scan(x, device="numpy", **options), options)
+    for result in gs.scan_chunks(cut(x, 5), device="numpy", after=lambda v: (v, np.float32(3))):
+        assert_same(result[1], np.full(len(result[0]), 3, np.float32))
 
 
 # ----- Files
