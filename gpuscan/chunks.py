@@ -193,9 +193,9 @@ def scan_on_cpu(chunks: Iterable[Any], op: Any, options: dict[str, Any]) -> Iter
             problem = replace(problem, initial=True, seeds=seeds)
         plain = unrounded(replace(problem, after=None, destination=problem.element))
         rows = [row[0] for row in reference.accumulate(plain)]
-        yield bundle(problem, stored(problem, rows), chunk)
-        if problem.size:
+        if problem.size:  # before the caller can write to the chunk, or to its results
             seeds = as_seeds(after_last(plain, [row[-1] for row in rows]))
+        yield bundle(problem, stored(problem, rows), chunk)
 
 
 def check_alike(number: int, problem: Problem, first: Problem) -> None:
@@ -209,13 +209,13 @@ def check_alike(number: int, problem: Problem, first: Problem) -> None:
 
 def stored(problem: Problem, rows: Leaves) -> Leaves:
     """The results of what was combined: mapped by `after`, and rounded."""
-    from gpuscan.reference import filled
+    from gpuscan import reference
 
     with np.errstate(all="ignore"):
         if problem.after is not None:
-            rows = problem.destination.structure.flatten(problem.after(problem.element.structure.unflatten(rows)))
+            rows = reference.mapped_by_after(problem, rows)
         fields = zip(rows, problem.destination.fields, strict=True)
-        return [filled(row, field.scalar.dtype, (problem.row_length, *field.shape)) for row, field in fields]
+        return [reference.filled(row, field.scalar.dtype, (problem.row_length, *field.shape)) for row, field in fields]
 
 
 def after_last(problem: Problem, carry: list[Any]) -> list[Any]:
@@ -238,7 +238,7 @@ def after_last(problem: Problem, carry: list[Any]) -> list[Any]:
 
 def as_seeds(carry: list[Any]) -> tuple[np.ndarray[Any, Any], ...]:
     """The fields of one element as the seed of one row."""
-    return tuple(np.asarray(value)[np.newaxis] for value in carry)
+    return tuple(np.array(value)[np.newaxis] for value in carry)
 
 
 def posed(chunk: Any, op: Any, options: dict[str, Any]) -> Problem:

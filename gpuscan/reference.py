@@ -163,9 +163,16 @@ def to_storage(problem: Problem, wide: Sequence[Array]) -> list[Array]:
     """The destination's arrays: elements in compute form, mapped by `after`, rounded."""
     axes = wide[0].shape[: wide[0].ndim - len(problem.element.fields[0].shape)]
     if problem.after is not None:
-        wide = problem.destination.structure.flatten(problem.after(problem.element.structure.unflatten(wide)))
+        wide = mapped_by_after(problem, wide)
     fields = problem.destination.fields
     return [filled(a, f.scalar.dtype, axes + f.shape) for a, f in zip(wide, fields, strict=True)]
+
+
+def mapped_by_after(problem: Problem, wide: Sequence[Array]) -> list[Array]:
+    """What `after` gives: an array for each field, though it may give one for several."""
+    assert problem.after is not None
+    value = problem.after(problem.element.structure.unflatten(wide))
+    return [np.array(leaf) for leaf in problem.destination.structure.flatten(value)]
 
 
 def filled(values: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:

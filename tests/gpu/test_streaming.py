@@ -239,6 +239,21 @@ def test_chunks_on_numpy() -> None:
     for options in ({}, {"exclusive": True}, {"initial": 7}, {"after": lambda v: v * 2}):
         got = gs.scan_chunks(cut(x, 5), device="numpy", **options)  # type: ignore[arg-type]
         assert_same(np.concatenate(list(got)), gs.scan(x, device="numpy", **options), options)
+    chunk = np.zeros(5, np.int32)
+
+    def filled_again() -> Iterator[np.ndarray[Any, Any]]:
+        for _ in range(3):
+            chunk[:] = 1
+            yield chunk
+
+    for options in ({}, {"exclusive": True}, {"after": lambda v: v}, {"after": lambda v: (v, v)}):
+        for number, result in enumerate(gs.scan_chunks(filled_again(), device="numpy", **options)):  # type: ignore[arg-type]
+            for field in result if isinstance(result, tuple) else [result]:
+                assert_same(field, np.arange(5, dtype=np.int32) + number * 5 + ("exclusive" not in options), options)
+                field[:] = 99  # the caller's to write to, as the chunk is
+            chunk[:] = 50
+    both = gs.scan(x, device="numpy", after=lambda v: (v, v))
+    assert not np.shares_memory(*both)
     for result in gs.scan_chunks(cut(x, 5), device="numpy", after=lambda v: (v, np.float32(3))):
         assert_same(result[1], np.full(len(result[0]), 3, np.float32))
 
