@@ -29,6 +29,8 @@ _HELP = (
     'Fedora: dnf install mesa-vulkan-drivers), or ask for device="numpy"'
 )
 
+NUMPY = "numpy"  # the device that is no GPU
+
 _lock = threading.Lock()
 _found: list[wgpu.GPUAdapter] | None = None
 _user: int | None = None  # the process that came to use WebGPU: this one, or one that it was forked from
@@ -86,7 +88,7 @@ def choose_adapter(wanted: str | int | wgpu.GPUAdapter | None = None) -> wgpu.GP
         )
     asked = "" if wanted is None else repr(wanted)
     if wanted is None and (name := os.environ.get(ADAPTER_VARIABLE, "").strip()):
-        if name == "numpy":
+        if name == NUMPY:
             raise AdapterNotFoundError(
                 f"a GPU adapter was asked for, while {ADAPTER_VARIABLE}=numpy asks for no GPU; unset the variable, or "
                 "name an adapter"

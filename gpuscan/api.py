@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.adapters import ADAPTER_VARIABLE
+from gpuscan.adapters import ADAPTER_VARIABLE, NUMPY
 from gpuscan.arrays import Array
 from gpuscan.backends import BACKEND_VARIABLE, webgpu
-from gpuscan.errors import AdapterNotFoundError, StrategyError
+from gpuscan.errors import AdapterNotFoundError
 from gpuscan.operators import resolve
 from gpuscan.problem import Problem, fields_of, pose, spread
 from gpuscan.records import assembled, own_axes
-from gpuscan.strategies import STRATEGIES
+from gpuscan.strategies import check_strategy
 
 if TYPE_CHECKING:
     from gpuscan.device import Device
-
-NUMPY = "numpy"  # the device that is no GPU
 
 SMALL_BYTES = 64 << 10  # NumPy arrays up to this size go by gpuscan.small, where they can
 
@@ -224,12 +222,6 @@ def scan_chunks(
     if chosen is None:
         return scan_on_cpu(chunks, op, options)
     return scan_in_chunks(chunks, op, chosen, strategy, options)
-
-
-def check_strategy(strategy: str) -> None:
-    """Raise StrategyError where there is no such strategy."""
-    if strategy != "auto" and strategy not in STRATEGIES:
-        raise StrategyError(f"strategy {strategy!r} was asked for; there are auto, {', '.join(STRATEGIES)}")
 
 
 def check_out(out: Any, problem: Problem) -> list[np.ndarray[Any, Any]]:

@@ -24,7 +24,7 @@ from gpuscan.memory import Allocation, BufferPool, MemoryUsage, kept_bytes
 from gpuscan.probe import checked_limits, distrust, probe, wanted_features, wanted_limits
 from gpuscan.profiling import Profile, Profiles
 from gpuscan.room import check_room
-from gpuscan.strategies import STRATEGIES, choose_strategy, unsafe_reason
+from gpuscan.strategies import check_strategy, choose_strategy, unsafe_reason
 from gpuscan.templates import render, render_kernel
 from gpuscan.tile_state import TileState
 from gpuscan.user_wgsl import user_error
@@ -118,8 +118,7 @@ class Device:
         if asked == "auto":
             choice = choose_strategy(self.capabilities, tiles)
             return choice.strategy, choice.reason
-        if asked not in STRATEGIES:
-            raise StrategyError(f"strategy {asked!r} was asked for; there are auto, {', '.join(STRATEGIES)}")
+        check_strategy(asked)
         reason = unsafe_reason(asked, self.capabilities)
         if reason and not self.unsafe:
             raise StrategyError(

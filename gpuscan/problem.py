@@ -11,11 +11,11 @@ import numpy as np
 
 from gpuscan.arrays import Array
 from gpuscan.columns import column_chunk
-from gpuscan.elements import LEAF, Element, Field, Scalar, Structure, element_of, scalar_of
+from gpuscan.elements import LEAF, Element, Scalar, Structure, element_of, scalar_of
 from gpuscan.operators import Operator, resolve
 from gpuscan.records import own_axes
 from gpuscan.segments import Heads, heads_of
-from gpuscan.tracing import structure_of, traced
+from gpuscan.tracing import ROUNDED_WHEN_STORED, structure_of, traced
 
 Leaf = np.ndarray[Any, Any]
 
@@ -219,21 +219,17 @@ def cast_after(before: Callable[[Any], Any], dtype: np.dtype[Any]) -> Callable[[
 
 def unrounded(problem: Problem) -> Problem:
     """The same, whose results are what was combined: not mapped by `after`, and 16-bit floats as float32."""
-    if problem.after is None and not any(rounds(field) for field in problem.element.fields):
+    structure = problem.element.structure
+    rounded = [field.scalar.name in ROUNDED_WHEN_STORED for field in problem.element.fields]
+    if problem.after is None and not any(rounded):
         return problem
-    structure, fields = problem.element.structure, problem.element.fields
 
     def in_full(value: Any) -> Any:
-        leaves = zip(structure.flatten(value), fields, strict=True)
-        return structure.unflatten([leaf.astype(np.float32) if rounds(field) else leaf for leaf, field in leaves])
+        leaves = zip(structure.flatten(value), rounded, strict=True)
+        return structure.unflatten([leaf.astype(np.float32) if wide else leaf for leaf, wide in leaves])
 
     after = traced(in_full, problem.element, "after")
     return replace(problem, after=after, destination=after.element)
-
-
-def rounds(field: Field) -> bool:
-    """Whether the field's numbers are combined in more bits than they are stored in, and rounded."""
-    return field.scalar.kind == "float" and field.scalar.bits == 16
 
 
 def spread(x: Any) -> tuple[Structure, list[Leaf]]:

@@ -43,6 +43,12 @@ FEW_TILES = range(256, 513)
 _NEEDS_PROGRESS = frozenset({"lookahead", "lookback"})
 
 
+def check_strategy(strategy: str) -> None:
+    """Raise StrategyError where there is no such strategy."""
+    if strategy != "auto" and strategy not in STRATEGIES:
+        raise StrategyError(f"strategy {strategy!r} was asked for; there are auto, {', '.join(STRATEGIES)}")
+
+
 @dataclass(frozen=True)
 class Choice:
     """A strategy, and why this one."""
