@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+BLOCK = 32  # tiles whose aggregates are scanned together, at most
+
 
 @dataclass(frozen=True)
 class TileShape:
@@ -34,7 +36,7 @@ class TileShape:
     @property
     def block(self) -> int:
         """Tiles whose aggregates are scanned together."""
-        return min(32, self.workgroup_size)
+        return min(BLOCK, self.workgroup_size)
 
     @property
     def subgroups_per_workgroup(self) -> int:

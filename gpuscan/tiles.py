@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gpuscan.tile_shapes import TileShape
+from gpuscan.tile_shapes import BLOCK, TileShape
 
 if TYPE_CHECKING:
     from gpuscan.capabilities import Capabilities
@@ -16,6 +16,7 @@ GPU_STEPS = (1, 2, 4, 6, 8, 12)  # steps that are built for; few, so that few pi
 WIDE_WORKGROUP, FEW_STEPS = 512, 4  # of several words, and of single ones where look-ahead runs: short shaders
 WIDE_WORKGROUP_WORDS = 9  # of an item, at most, in a wide workgroup; and none of bytes; measured on an H100
 LEAST_STEPS, LONG_WORDS = 2, 16  # of long operators: steps, and else words of items that an invocation takes
+WIDEST_WORDS = 64  # of an item, from which on a full workgroup brings more than staging does; measured on an H100
 TILE_BYTES = 32 << 10  # of storage in such a tile; of smaller ones the fold of all tiles is late; measured on an H100
 LONG_STEPS, TOGETHER = 8, (128, 256)  # where tiles of so many steps are so many that all run together
 LONG_TILE_BYTES = 64 << 10  # in such a tile, at most
@@ -68,6 +69,8 @@ def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -
         chunk * 2 * min(f.storage_bytes for f in work.source.fields) <= 16 and chunk * 2 * words <= REGISTER_WORDS // 3
     ):
         chunk *= 2
+    if subgroup_size >= BLOCK and words >= WIDEST_WORDS and not work.moves:
+        room = max(room, GPU_WORKGROUP)  # few items lie in workgroup memory, since no scan goes through it
     workgroup = _power_below(min(GPU_WORKGROUP, most, max(room, subgroup_size)))
     workgroup = max(workgroup, subgroup_size)
     wide = _power_below(min(WIDE_WORKGROUP, most, max(room - WIDE_WORKGROUP // subgroup_size, workgroup)))

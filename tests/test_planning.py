@@ -17,9 +17,20 @@ from gpuscan.elements import LEAF, SCALARS, Structure, element_of
 from gpuscan.errors import GpuscanError
 from gpuscan.operators import BUILTINS, combine_code, operator
 from gpuscan.planning import LEAST_LOOKBACK_SPINS, LENGTH_LIMIT, Work, grid_of, plan_scan
+from gpuscan.room import workgroup_bytes
 from gpuscan.templates import render_kernel
 from gpuscan.tile_shapes import ColumnTile, TileShape
-from gpuscan.tiles import CPU_LONG_CHUNK, FEW_STEPS, LEAST_STEPS, ROW_USE, TILE_BYTES, least_chunk, tile_shape
+from gpuscan.tiles import (
+    CPU_LONG_CHUNK,
+    FEW_STEPS,
+    GPU_WORKGROUP,
+    LEAST_STEPS,
+    ROW_USE,
+    TILE_BYTES,
+    WIDEST_WORDS,
+    least_chunk,
+    tile_shape,
+)
 from tests import fakes
 
 NEWEST = operator(lambda l, r: r, name="newest")
@@ -94,8 +105,9 @@ def test_a_tile_fits_the_adapter_and_the_element(asked: Work, adapter: Capabilit
         assert tile.steps == 1
     for field in (*asked.source.fields, *asked.destination.fields):
         assert tile.chunk * field.storage_bytes % 4 == 0, "a chunk fills whole words of storage"
-    scratch = 4 * asked.item_words * (size + 2 * tile.subgroups_per_workgroup + 1)
-    assert scratch <= adapter.limits["max-compute-workgroup-storage-size"]
+    scratch = 0 if tile.subgroup_size >= tile.block and asked.item_words >= WIDEST_WORDS else size
+    items = scratch + 2 * tile.subgroups_per_workgroup + 1
+    assert 4 * asked.item_words * items <= adapter.limits["max-compute-workgroup-storage-size"]
 
 
 @given(WORKS, ADAPTERS)
@@ -258,6 +270,20 @@ def test_elements_that_take_several_accesses_are_staged() -> None:
     rows = work(shapes=[(3,)], rows=2**10, row_length=2**10)
     assert not staged(rows, capabilities(), "lookback"), "its tiles end where rows do"
     assert not staged(work("uint8", shapes=[(5,)], row_length=2**20), capabilities()), "begins within a word"
+
+
+def test_the_widest_elements_get_full_workgroups() -> None:
+    """Since only totals of subgroups lie in workgroup memory, where subgroups are as wide as blocks."""
+    asked = work(shapes=[(8, 8)], row_length=2**20)
+    for room in (16384, 49152):
+        adapter = capabilities(limits=LIMITS | {"max-compute-workgroup-storage-size": room})
+        assert tile_shape(asked, adapter).workgroup_size == GPU_WORKGROUP
+        for strategy in ("lookahead", "three_dispatch"):
+            for stage in plan_scan(asked, adapter, strategy, "").stages:
+                assert workgroup_bytes(stage.kernel) <= room
+    assert tile_shape(asked, capabilities(subgroup_size=16)).workgroup_size < GPU_WORKGROUP, "scans go through it"
+    narrower = work(shapes=[(6, 6)], row_length=2**20)
+    assert tile_shape(narrower, capabilities()).workgroup_size < GPU_WORKGROUP, "a smaller one is staged"
 
 
 def test_software_adapters_get_long_chunks_and_no_subgroups() -> None:

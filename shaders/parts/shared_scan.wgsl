@@ -5,16 +5,25 @@ fn {{ name }}(invocation: u32, own: Item) -> Item {
     var item = own;
     scratch[invocation] = {{ kernel.to_shared("item") }};
     workgroupBarrier();
+{% if kernel.wide %}
+    for (var distance = 1u; distance < {{ size }}u; distance *= 2u) {
+{{ joined_through_scratch("distance", size) | indent(4, true) }}
+    }
+{% else %}
 {% set ns = namespace(distance=1) %}
 {% for _ in range(20) %}{% if ns.distance < size %}
-    if ((invocation >= {{ ns.distance }}u) & (invocation < {{ size }}u)) {
-        item = join({{ kernel.from_shared("scratch[invocation - " ~ ns.distance ~ "u]") }}, item);
+{{ joined_through_scratch(ns.distance ~ "u", size) }}
+{% set ns.distance = ns.distance * 2 %}
+{% endif %}{% endfor %}
+{% endif %}
+    return item;
+}
+{% endmacro %}
+{% macro joined_through_scratch(distance, size) %}
+    if ((invocation >= {{ distance }}) & (invocation < {{ size }}u)) {
+        item = join({{ kernel.from_shared("scratch[invocation - " ~ distance ~ "]") }}, item);
     }
     workgroupBarrier();
     scratch[invocation] = {{ kernel.to_shared("item") }};
     workgroupBarrier();
-{% set ns.distance = ns.distance * 2 %}
-{% endif %}{% endfor %}
-    return item;
-}
-{% endmacro %}
+{%- endmacro %}

@@ -81,7 +81,14 @@ fn scan_subgroups(invocation: u32, total: Item) -> SubgroupSums {
     let subgroup = invocation / SUBGROUP_SIZE;
     subgroup_totals[select(SUBGROUPS, subgroup, lane == 0u)] = {{ kernel.to_shared("total") }};
     workgroupBarrier();
-{% if kernel.totals_fit_subgroup %}
+{% if kernel.totals_fit_subgroup and kernel.rolled %}
+    if (subgroup == 0u) {  // the others would do the same, and have more to do than it takes to wait
+        let sums = scan_totals(lane, {{ kernel.from_shared("subgroup_totals[min(lane, SUBGROUPS - 1u)]") }});
+        subgroup_totals[min(lane, SUBGROUPS)] = {{ kernel.to_shared("sums") }};
+    }
+    workgroupBarrier();
+    return SubgroupSums({{ kernel.from_shared("subgroup_totals[max(subgroup, 1u) - 1u]") }}, {{ kernel.from_shared("subgroup_totals[SUBGROUPS - 1u]") }});
+{% elif kernel.totals_fit_subgroup %}
     let sums = scan_totals(lane, {{ kernel.from_shared("subgroup_totals[min(lane, SUBGROUPS - 1u)]") }});
     return SubgroupSums(item_at(sums, max(subgroup, 1u) - 1u), item_at(sums, SUBGROUPS - 1u));
 {% else %}
