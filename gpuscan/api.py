@@ -16,7 +16,7 @@ from gpuscan.arrays import Array
 from gpuscan.backends import BACKEND_VARIABLE, webgpu
 from gpuscan.errors import AdapterNotFoundError
 from gpuscan.operators import resolve
-from gpuscan.problem import Problem, fields_of, pose, spread
+from gpuscan.problem import Problem, as_flag, fields_of, pose, spread
 from gpuscan.records import assembled, own_axes
 from gpuscan.strategies import check_strategy
 
@@ -104,7 +104,7 @@ def scan(
     if (
         type(x) is np.ndarray
         and x.nbytes <= SMALL_BYTES
-        and not compensated
+        and compensated is False
         and not any(option is not None for option in (initial, segments, keys, out, before, after))
     ):
         home = resolve_device(device)
@@ -115,7 +115,7 @@ def scan(
             if small is not None:
                 return small
     options = {"initial": initial, "dtype": dtype, "before": before, "after": after}
-    if compensated:
+    if as_flag("compensated", compensated):
         from gpuscan.compensation import lifted
 
         x, op, options = lifted(x, op, options)
@@ -205,7 +205,7 @@ def scan_chunks(
 
     options: dict[str, Any] = {
         "axis": None,
-        "exclusive": exclusive,
+        "exclusive": as_flag("exclusive", exclusive),
         "reverse": False,
         "initial": initial,
         "dtype": dtype,
@@ -215,7 +215,7 @@ def scan_chunks(
     resolve(op)
     check_strategy(strategy)
     chosen = resolve_device(device)
-    if compensated:
+    if as_flag("compensated", compensated):
         from gpuscan.compensation import lifted_chunks
 
         return lifted_chunks(chunks, op, options, chosen, strategy)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.borrowed import check_buffer, check_state
-from gpuscan.elements import scalar_of
+from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.faults import guarded
 from gpuscan.memory import Allocation
@@ -49,7 +49,7 @@ class Array:
         self.device = device
         self.buffer = buffer
         self.shape = shape
-        self.dtype = np.dtype(dtype)
+        self.dtype = dtype_from(dtype)
         self.offset = offset
         self.nbytes = prod(shape) * self.dtype.itemsize
         self._owner = owner  # the allocation, or None for a caller's buffer: it lives as long as a view does
@@ -124,7 +124,7 @@ class Array:
 
     def astype(self, dtype: Any, copy: bool = True) -> Array:
         """The array in another dtype, converted by NumPy on the CPU."""
-        if not copy and np.dtype(dtype) == self.dtype:
+        if not copy and dtype_from(dtype) == self.dtype:
             return self
         return self.device.asarray(self.numpy().astype(dtype))
 
@@ -236,7 +236,7 @@ def checked_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
 
 def checked_dtype(dtype: Any) -> np.dtype[Any]:
     """The dtype, if it is one that elements have, in native byte order."""
-    given = np.dtype(dtype)
+    given = dtype_from(dtype)
     if given.names:
         raise UnsupportedDtypeError(
             f"an array of the structured dtype {given} was asked for on a device, where arrays hold numbers. Make one "

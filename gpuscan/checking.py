@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.elements import Element, Scalar, Structure, element_of
+from gpuscan.elements import Element, Scalar, Structure, dtype_from, element_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators import Operator, resolve
+from gpuscan.reference_stages import Joiner
 
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -55,8 +56,11 @@ def check_associative(op: Any, dtype: Any, samples: int = 1000, seed: int = 0, *
                 f"{field.shape} were asked for. Pass shape=..., such as {(2,) * operator.element_axes}"
             )
     operator.check(element)
-    if samples < 1:
-        raise ValueError(f"samples must be at least 1, got {samples}")
+    for name, number, least in (("samples", samples, 1), ("seed", seed, 0)):
+        if not isinstance(number, (int, np.integer)):
+            raise TypeError(f"{name} is a number, got {number!r}")
+        if number < least:
+            raise ValueError(f"{name} must be at least {least}, got {number}")
     law = _Law(operator, element)
     generator = np.random.default_rng(seed)
     triple = [_sample(generator, element, samples) for _ in range(3)]
@@ -74,13 +78,14 @@ def _element(dtype: Any, shape: tuple[int, ...]) -> Element:
 
 
 def _described(dtype: Any) -> tuple[Structure, list[np.dtype[Any]], list[tuple[int, ...]]]:
+    keys: tuple[Any, ...]
     if isinstance(dtype, (tuple, list)) and not isinstance(dtype, str):
         kind, keys, parts = "tuple", tuple(range(len(dtype))), list(dtype)
         kind = "named" if hasattr(dtype, "_fields") else kind
     elif isinstance(dtype, Mapping):
         kind, keys, parts = "dict", tuple(dtype), list(dtype.values())
     else:
-        plain = np.dtype(dtype)
+        plain = dtype_from(dtype)
         if plain.names is None:
             base, shape = plain.subdtype or (plain, ())
             return Structure(), [base], [tuple(shape)]
@@ -100,22 +105,10 @@ class _Law:
 
     def combine(self, left: Sequence[Any], right: Sequence[Any]) -> Arrays:
         """The operator on field arrays."""
-        structure, fields = self.element.structure, self.element.fields
         if self.operator.function is None:
             return self._combine_on_device(left, right)
-        try:
-            value = self.operator.function(structure.unflatten(left), structure.unflatten(right))
-            leaves = structure.flatten(value)
-        except OperatorError:
-            raise
-        except Exception as error:
-            raise OperatorError(
-                f"{self.operator.name} on NumPy arrays raised {type(error).__name__}: {error}"
-            ) from error
-        return [
-            np.broadcast_to(np.asarray(leaf).astype(field.scalar.dtype), np.shape(like))
-            for leaf, field, like in zip(leaves, fields, left, strict=True)
-        ]
+        joined = Joiner(self.operator, self.element).combine(tuple(left), tuple(right))
+        return [leaf.astype(field.scalar.dtype) for leaf, field in zip(joined, self.element.fields, strict=True)]
 
     def _combine_on_device(self, left: Sequence[Any], right: Sequence[Any]) -> Arrays:
         """A WGSL operator has no Python function: scan pairs with it."""

@@ -199,7 +199,13 @@ def scan_on_cpu(chunks: Iterable[Any], op: Any, options: dict[str, Any]) -> Iter
 
 
 def check_alike(number: int, problem: Problem, first: Problem) -> None:
-    """Raise TypeError where a chunk has other elements than the first one."""
+    """Raise TypeError where a chunk has other fields, or other elements, than the first one."""
+    found, wanted = ([*leaf.structure.paths()] for leaf in (problem.source, first.source))
+    if found != wanted:
+        raise TypeError(
+            f"chunk {number} is {shown(found)}, the first one {shown(wanted)}; all chunks must have the "
+            "same fields in the same order"
+        )
     if problem.source != first.source:
         raise TypeError(
             f"chunk {number} has the elements {described(problem)}, the first one {described(first)}; all "
@@ -254,6 +260,11 @@ def posed(chunk: Any, op: Any, options: dict[str, Any]) -> Problem:
             "arrays with gpuscan.scan, which takes memory-mapped files of any size"
         )
     return problem
+
+
+def shown(paths: list[tuple[Any, ...]]) -> str:
+    fields = ", ".join(".".join(map(str, path)) for path in paths)
+    return f"a bundle of the fields {fields}" if paths != [()] else "one array"
 
 
 def described(problem: Problem) -> str:

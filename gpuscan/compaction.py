@@ -48,7 +48,7 @@ class Picked(Array):
         return (int(self.count.numpy()[0]), *self._trailing)
 
     @cached_property
-    def nbytes(self) -> int:
+    def nbytes(self) -> int:  # type: ignore[override]
         return prod(self.shape) * int(self.dtype.itemsize)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan.elements import dtype_from
 from gpuscan.errors import OperatorError
 from gpuscan.operators import BUILTINS, operator, resolve
 from gpuscan.problem import spread, with_dtype
@@ -93,8 +94,8 @@ def lifted(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, Any, dict[str
         raise _refuse(f"the operator {resolve(op).name!r}")
     dtype, before, initial = options.get("dtype"), options.get("before"), options.get("initial")
     if dtype is not None:
-        if np.dtype(dtype) != FLOAT32:
-            raise _refuse(f"dtype={np.dtype(dtype)}")
+        if dtype_from(dtype) != FLOAT32:
+            raise _refuse(f"dtype={dtype_from(dtype)}")
         structure, leaves = spread(x)
         leaves, before = with_dtype(leaves, structure, FLOAT32, before)
         x = structure.unflatten(leaves)

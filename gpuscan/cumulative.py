@@ -9,8 +9,8 @@ import numpy as np
 
 from gpuscan.api import scan
 from gpuscan.arrays import Array, empty
-from gpuscan.elements import scalar_of
-from gpuscan.problem import resolve_axis
+from gpuscan.elements import dtype_from, scalar_of
+from gpuscan.problem import as_flag, resolve_axis
 
 
 def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
@@ -77,9 +77,9 @@ def promoted(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _cumulative(x: Any, op: str, start: int, axis: int | None, dtype: Any, include_initial: bool) -> Any:
     x = x if isinstance(x, Array) else np.asarray(x)
-    dtype = promoted(x.dtype) if dtype is None else np.dtype(dtype).newbyteorder("=")
+    dtype = promoted(x.dtype) if dtype is None else dtype_from(dtype).newbyteorder("=")
     axis = resolve_axis(axis, x.shape)
-    if not include_initial:
+    if not as_flag("include_initial", include_initial):
         return scan(x, op, axis=axis, dtype=dtype)
     shape = tuple(n + 1 if i == axis else n for i, n in enumerate(x.shape))
     if isinstance(x, Array):

@@ -221,7 +221,9 @@ class Device:
             array([ 1,  3,  6, 10], dtype=uint32)
         """
         from gpuscan.arrays import checked_shape
+        from gpuscan.elements import dtype_from
         from gpuscan.plans import Plan
+        from gpuscan.problem import as_flag
 
         shape = checked_shape(shape)
         options: dict[str, Any] = {
@@ -235,7 +237,8 @@ class Device:
             "before": before,
             "after": after,
         }
-        if compensated:
+        dtype = dtype_from(dtype)
+        if as_flag("compensated", compensated):
             from gpuscan.compensation import lifted
 
             _, op, options = lifted(np.broadcast_to(np.zeros((), dtype), shape), op, options)

@@ -26,6 +26,26 @@ from gpuscan.errors import UnsupportedDtypeError
 BFLOAT16_NAME = "bfloat16"  # the dtype of the optional package ml_dtypes, known by its name
 
 
+def dtype_from(dtype: Any) -> np.dtype[Any]:
+    """What a caller gave as the dtype of one array.
+
+    Raises:
+        TypeError: it is none: the message says what to pass.
+    """
+    if isinstance(dtype, np.dtype):
+        return dtype
+    try:
+        if dtype is None or isinstance(dtype, tuple):  # of which NumPy makes float64, and leaves out all but the first
+            raise TypeError("it is no dtype of one array")
+        found: np.dtype[Any] = np.dtype(dtype)
+    except (TypeError, ValueError, SyntaxError) as error:
+        raise TypeError(
+            f"dtype {dtype!r} was passed: {error}. Pass a NumPy dtype such as np.float32, or for elements of several "
+            'fields a structured one: np.dtype([("a", np.float32), ("b", np.float32)])'
+        ) from error
+    return found
+
+
 @dataclass(frozen=True)
 class Scalar:
     """One machine number.

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuscan.arrays import Array
 from gpuscan.columns import column_chunk
-from gpuscan.elements import LEAF, Element, Scalar, Structure, element_of, scalar_of
+from gpuscan.elements import LEAF, Element, Scalar, Structure, dtype_from, element_of, scalar_of
 from gpuscan.operators import Operator, resolve
 from gpuscan.records import own_axes
 from gpuscan.segments import Heads, heads_of
@@ -136,12 +136,13 @@ def pose(
         TypeError, OperatorError, UnsupportedDtypeError: the operator and the element type do not go together.
     """
     operator = resolve(op)
+    exclusive, reverse = as_flag("exclusive", exclusive), as_flag("reverse", reverse)
     for name, function in (("before", before), ("after", after)):
         if function is not None and not callable(function):
             raise TypeError(f"{name} is a function of an element; got {function!r}")
     structure, leaves = spread(x)
     if dtype is not None:
-        leaves, before = with_dtype(leaves, structure, np.dtype(dtype), before)
+        leaves, before = with_dtype(leaves, structure, dtype_from(dtype), before)
     leaves = [leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("=")) for leaf in leaves]
     shape, trailing = common_shape(leaves, operator, own_axes(x))
     axis = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
@@ -187,6 +188,17 @@ def pose(
         after=after,
         heads=heads,
     )
+
+
+def as_flag(name: str, value: Any) -> bool:
+    """What a caller gave for an option that is on or off.
+
+    Raises:
+        TypeError: it is neither: a word, an array.
+    """
+    if isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in (0, 1)):
+        return bool(value)
+    raise TypeError(f"{name}={value!r} was passed; pass {name}=True or {name}=False")
 
 
 def with_dtype(

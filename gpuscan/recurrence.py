@@ -10,7 +10,7 @@ from gpuscan.api import resolve_device, scan
 from gpuscan.arrays import Array
 from gpuscan.elements import LEAF, Structure, element_of
 from gpuscan.operators import operator
-from gpuscan.problem import Problem, as_scalars, resolve_axis
+from gpuscan.problem import Problem, as_flag, as_scalars, resolve_axis
 from gpuscan.reference_stages import compute_dtype
 
 if TYPE_CHECKING:
@@ -130,6 +130,7 @@ def gradients(
     device: Device | str | None = None,
 ) -> tuple[Any, Any, Any]:
     """The same on a device of choice."""
+    reverse = as_flag("reverse", reverse)
     a, h = _arrays("a", a, "h", h)
     a, grad_h = _arrays("a", a, "grad_h", grad_h)
     if len({a.dtype, h.dtype, grad_h.dtype}) > 1:

@@ -101,6 +101,8 @@ def scan_small(
         return None
     if axis is not None and type(axis) is not int:  # 1.0 and True are equal to 1, and refused
         return None
+    if type(exclusive) is not bool or type(reverse) is not bool:  # the same, and what is neither on nor off
+        return None
     asked = os.environ.get(STRATEGY_VARIABLE) if strategy == "auto" else None
     key = (op, x.dtype, x.shape, axis, exclusive, reverse, dtype, strategy, asked)
     kept = device.small_scans

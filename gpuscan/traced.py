@@ -109,7 +109,10 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         return index
 
     def __iter__(self) -> Any:
-        raise operator_error("a traced array is not iterated over; index its trailing axis: x[..., 0], x[..., 1]")
+        raise operator_error(
+            "a traced array is not iterated over; index its trailing axis: x[..., 0], x[..., 1], and where a "
+            "value decides, write np.where(condition, a, b)"
+        )
 
     def __len__(self) -> int:
         raise operator_error("a traced array has no len(); write x.shape[-1] for its trailing axis")
@@ -128,7 +131,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     def _number(self, *_: Any) -> Any:
         raise operator_error(
             "the operator turns a value that is known only on the GPU into a Python number (int, float, math.*); "
-            "write .astype(np.int32), np.exp, np.sqrt and their like"
+            "write .astype(np.int32), np.exp, np.sqrt and their like, and np.where(condition, a, b) where it decides"
         )
 
     __int__ = __float__ = __complex__ = __index__ = __round__ = item = tolist = _number

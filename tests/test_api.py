@@ -242,6 +242,37 @@ def test_initial_of_another_kind() -> None:
     assert_says(message(TypeError, X, initial=1.5), "initial", "1.5", "int32")
 
 
+@pytest.mark.parametrize("value", ["no", None, 2, 0.0, np.array([True, False]), [True]], ids=repr)
+def test_options_that_are_neither_on_nor_off(value: Any) -> None:
+    calls: dict[str, Any] = {
+        "exclusive": lambda **flag: scan(X, **flag),
+        "reverse": lambda **flag: scan(X, **flag),
+        "compensated": lambda **flag: scan(X.astype(np.float32), **flag),
+        "include_initial": lambda **flag: gs.cumulative_sum(X, **flag),
+    }
+    for name, call in calls.items():
+        with pytest.raises(TypeError) as caught:
+            call(**{name: value})
+        assert_says(str(caught.value), f"{name}={value!r}", f"{name}=True")
+    with pytest.raises(TypeError, match="exclusive="):
+        gs.scan_chunks([X], exclusive=value, device="numpy")
+    floats = X.astype(np.float32)
+    with pytest.raises(TypeError, match="reverse="):
+        gs.linear_recurrence_vjp(floats, floats, floats, reverse=value)
+
+
+def test_options_that_are_on_as_numpy_has_it() -> None:
+    for on in (1, np.True_):
+        assert_same(scan(X, exclusive=on), scan(X, exclusive=True))
+
+
+@pytest.mark.parametrize("dtype", ["no such", (np.int32, np.float32), {"a": np.int32}, [np.int32]], ids=repr)
+def test_dtypes_that_are_none(dtype: Any) -> None:
+    assert_says(message(TypeError, X, dtype=dtype), repr(dtype), "np.float32", "structured")
+    with pytest.raises(TypeError, match="structured"):
+        gs.cumulative_sum(X, dtype=dtype)
+
+
 def test_devices_that_are_none() -> None:
     assert_says(message(TypeError, device=3.5), "device", "gpuscan.Device", "float")
     text = message(gs.AdapterNotFoundError, device="no such adapter")

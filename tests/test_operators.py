@@ -284,6 +284,24 @@ def test_a_wrong_identity_is_found() -> None:
         check_associative(operator(lambda l, r: l + r, identity=1, name="total"), np.int32)
 
 
+@pytest.mark.parametrize(
+    ("op", "options", "error", "said"),
+    [
+        (lambda l, r: l if l > r else r, {}, OperatorError, r"write np\.where\(condition"),
+        (lambda l, r: (l, r), {}, OperatorError, r"shape \(2, 1000\).*both must be one"),
+        (lambda l, r: l + 0.5 * r, {}, OperatorError, "gives float64 .*whose elements are int32"),
+        ("add", {"samples": "a"}, TypeError, "samples is a number, got 'a'"),
+        ("add", {"samples": 0}, ValueError, "samples must be at least 1"),
+        ("add", {"seed": 0.5}, TypeError, r"seed is a number, got 0\.5"),
+        ("add", {"seed": -1}, ValueError, "seed must be at least 0"),
+        ("add", {"dtype": None}, TypeError, "dtype None was passed"),
+    ],
+)
+def test_what_check_associative_cannot_try(op: Any, options: Any, error: Any, said: str) -> None:
+    with pytest.raises(error, match=said):
+        check_associative(op, **({"dtype": np.int32} | options))
+
+
 def test_check_associative_is_the_same_every_time() -> None:
     messages = []
     for _ in range(2):
