@@ -88,12 +88,13 @@ def scan_arrays(problem: Problem, out: Sequence[Any] | None, device: Device | st
 def in_pieces(device: Device, problem: Problem) -> bool:
     """Whether pieces of whole blocks can be bound where they lie.
 
-    Rows must lie one after the other, and a piece that is read backwards begin where a binding may.
+    Rows must lie one after the other, a piece that is read backwards begin where a binding may, and no element take
+    anything from a neighbour, which may be another piece's.
     """
     alignment = device.capabilities.limits["min-storage-buffer-offset-alignment"]
     fields = (*problem.source.fields, *problem.destination.fields)
     aligned = all(problem.size * field.storage_bytes % alignment == 0 for field in fields)
-    return not problem.in_columns and (aligned or not problem.reverse)
+    return not problem.in_columns and not any(problem.shifts) and (aligned or not problem.reverse)
 
 
 def home_of(problem: Problem, device: Device | str | None) -> Device:

@@ -19,7 +19,7 @@ from gpuscan.backends import error_type, webgpu
 from gpuscan.bind_groups import BindGroups, Binding
 from gpuscan.errors import AdapterNotFoundError, StrategyError
 from gpuscan.execution import Run
-from gpuscan.faults import guarded
+from gpuscan.faults import guarded, lost_while_compiling
 from gpuscan.memory import Allocation, BufferPool, MemoryUsage, kept_bytes
 from gpuscan.probe import checked_limits, distrust, probe, wanted_features, wanted_limits
 from gpuscan.profiling import Profile, Profiles
@@ -174,6 +174,8 @@ class Device:
                 compute={"module": module, "entry_point": "main"},
             )
         except error_type(self.wgpu_device) as error:
+            if lost_while_compiling(str(error)):
+                raise
             raise user_error(kernel.operator_name, str(error), text) from error
         return pipeline, layout
 

@@ -103,7 +103,7 @@ def parts_of(device: Device, problem: Problem, shape: tuple[int, int, int]) -> I
     if length > most:
         raise GpuscanError(
             f"a row of {length} elements was passed; {device.capabilities.summary} takes {most} of them at a time. "
-            'Pass device="numpy"'
+            'Cut the row, or compute on NumPy: device="numpy", or GPUSCAN_ADAPTER=numpy in the environment'
         )
     wide = most // length >= inner
     columns = inner if wide else max(1, most // length)

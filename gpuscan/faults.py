@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LOST = ("lost", "parent device", "destroyed before mapping")  # how wgpu-native and Dawn put it
+_LOST_WHILE_COMPILING = ("device is lost", "device] is lost")  # the same; errors of a compiler quote a user's text
 _BUFFER_GONE = ("has been destroyed", "while destroyed")  # the same two, of a buffer
 _DESTROYED = "get_token"  # what the package wgpu misses when it maps a buffer of a device that was destroyed
 
@@ -74,6 +75,11 @@ def guarded_steps(device: Device, steps: Iterator[T]) -> Iterator[T]:
         if step is end:
             return
         yield step  # type: ignore[misc]
+
+
+def lost_while_compiling(message: str) -> bool:
+    """Whether an error of WebGPU is none of the shader that was to be compiled."""
+    return any(words in message.lower() for words in _LOST_WHILE_COMPILING)
 
 
 def forked_error(what: str, process: int) -> DeviceLostError:

@@ -125,6 +125,21 @@ def test_a_destroyed_device_is_told_from_other_errors(own_device: Device) -> Non
         gs.scan(X, device=device)
 
 
+def test_a_device_that_is_lost_while_it_compiles(own_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No fault of the operator."""
+    gpu = own_device.wgpu_device
+    compile_pipeline = gpu.create_compute_pipeline
+
+    def lost(**options: Any) -> Any:
+        gpu.destroy()
+        return compile_pipeline(**options)
+
+    monkeypatch.setattr(gpu, "create_compute_pipeline", lost)
+    with pytest.raises(gs.DeviceLostError, match="was lost"):
+        gs.scan(X, "maximum", device=own_device)
+    assert own_device.lost
+
+
 def megabytes(count: int) -> Iterator[np.ndarray[Any, Any]]:
     return (np.ones(1 << 18, np.uint32) for _ in range(count))
 

@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+import wgpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -234,3 +235,22 @@ def test_the_gradient_of_what_was_broadcast(device: Device, shape: tuple[int, ..
             moved[place] += 1
             there = gs.linear_recurrence(a, b, axis=1, initial=moved, reverse=reverse, device="numpy")
             assert found[place] == ((there - h) * grad_h).sum()  # exact: the states are linear, and all are integers
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("shape", [(300, 4000), (301, 4001)])
+def test_gradients_of_arrays_larger_than_a_binding(
+    adapter: wgpu.GPUAdapter, shape: tuple[int, int], reverse: bool
+) -> None:
+    """Gates and states come from neighbours, of which none may lie beyond what is bound."""
+    small = Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 22})
+    a, b, grad_h = drawn(shape, "float32")
+    h = gs.linear_recurrence(a, b, reverse=reverse, device=small)
+    wanted = loop_gradients(a, h, grad_h, -1, None, reverse)[:2]
+    for arrays in ((a, h, grad_h), tuple(map(small.asarray, (a, h, grad_h)))):
+        got = gradients(*arrays, axis=-1, initial=None, reverse=reverse, device=small)[:2]
+        for result, expected in zip(got, wanted, strict=True):
+            close(result, expected, "float32", (shape, reverse))
+    row = tuple(small.asarray(x.reshape(-1)) for x in (a, h, grad_h))
+    with pytest.raises(gs.GpuscanError, match="Cut the row"):
+        gs.linear_recurrence_vjp(*row, reverse=reverse)
