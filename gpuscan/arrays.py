@@ -14,7 +14,7 @@ from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.faults import guarded
 from gpuscan.memory import Allocation
-from gpuscan.transfer import download, padded
+from gpuscan.transfer import begun, download, padded
 
 if TYPE_CHECKING:
     import wgpu
@@ -196,7 +196,7 @@ class Array:
             ready: Future[np.ndarray[Any, Any]] = Future()
             ready.set_result(np.empty(self.shape, self.dtype))
             return ready
-        return self.device.readers.submit(self.copy().numpy)
+        return begun(self.device.readers, self.copy().numpy)
 
     def copy(self) -> Array:
         """A copy on the device."""

@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from gpuscan.memory import BufferPool
 
+T = TypeVar("T")
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 COPY_THREADS = 8  # at most; one thread does not fill the bus
@@ -77,13 +79,26 @@ def copy(into: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
     parts: list[Future[None]] = []
     try:
         for a, b in pairwise(edges):
-            parts.append(_copy_threads().submit(np.copyto, into[a:b], source[a:b], casting="unsafe"))
+            parts.append(begun(_copy_threads(), partial(np.copyto, into[a:b], source[a:b], casting="unsafe")))
         for part in parts:
             part.result()
     finally:  # none goes on after an interrupt, for the memory may be unmapped then
         while not all(part.done() for part in parts):
             with suppress(KeyboardInterrupt):
                 wait(parts)
+
+
+def begun(threads: ThreadPoolExecutor, call: Callable[[], T]) -> Future[T]:
+    """A call that other threads make; this one does where they take no more, since the main thread has ended."""
+    try:
+        return threads.submit(call)
+    except RuntimeError:
+        made: Future[T] = Future()
+        try:
+            made.set_result(call())
+        except Exception as error:
+            made.set_exception(error)
+        return made
 
 
 # ----- An array as a scan walks it

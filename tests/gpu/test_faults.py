@@ -211,6 +211,24 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_after_the_main_thread_has_ended(adapter: wgpu.GPUAdapter) -> None:
+    """Threads that go on, and functions that run at the end, when Python's own pools take nothing more."""
+    code = f"""
+import atexit, threading
+import numpy as np, gpuscan as gs
+device = gs.Device({adapter.summary!r})
+x = np.ones(9_000_000, np.uint32)
+def work():
+    threading.main_thread().join()
+    held = device.asarray(x)
+    print(gs.scan(x, device=device)[-1], held.numpy().sum(), held.read_async().result().sum())
+atexit.register(lambda: print(gs.scan(x, device=device)[-1]))
+threading.Thread(target=work).start()
+"""
+    done = python(code)
+    assert done.stdout.split() == ["9000000"] * 4, done.stderr
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_after_a_fork(adapter: wgpu.GPUAdapter) -> None:
     """A clear error in the child, at once; the parent goes on."""
