@@ -75,7 +75,8 @@ def run_as_it_lies(device: Device, problem: Problem, strategy: str, outputs: Arr
             )
         sources = [place(device, leaf) for leaf in part.leaves]
         targets = [device.empty((*part.shape, *f.shape), f.scalar.dtype) for f in fields]
-        scan_on_device(device, part, strategy, sources, targets, in_place=False, **options)
+        with device.lock:
+            scan_on_device(device, part, strategy, sources, targets, in_place=False, **options)
         for result, target in zip(written, targets, strict=True):
             if len(parts) > 1:
                 view = result.reshape(*shape, *result.shape[len(problem.shape) :])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import struct
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gpuscan.backends import webgpu
 from gpuscan.faults import guarded
+from gpuscan.transfer import download
 
 if TYPE_CHECKING:
     import wgpu
@@ -46,13 +47,11 @@ class Batch:
         self._device, self._stages, self._strategy, self._elements = device, stages, strategy, elements
         self._queries: wgpu.GPUQuerySet | None = None
         self._spans: list[Span] | None = None
-        self._lock = threading.Lock()
         if device.capabilities.timestamps:
             count = 2 * len(stages)
             wgpu_device = device.wgpu_device
             self._queries = wgpu_device.create_query_set(type="timestamp", count=count)
             self._resolved = wgpu_device.create_buffer(size=8 * count, usage=usage.QUERY_RESOLVE | usage.COPY_SRC)
-            self._readable = wgpu_device.create_buffer(size=8 * count, usage=usage.MAP_READ | usage.COPY_DST)
 
     def writes(self, stage: str) -> dict[str, Any] | None:
         """WebGPU's `timestampWrites` of the pass that the stage has to itself."""
@@ -66,34 +65,33 @@ class Batch:
         }
 
     def resolve(self, encoder: wgpu.GPUCommandEncoder) -> None:
-        """Record, behind the stages, the copy of their timestamps."""
+        """Record, behind the stages, that their timestamps go to a buffer.
+
+        No buffer that is ever mapped: the encoder may be a caller's, who submits it at any time, and wgpu-native ends
+        the process in a submission that uses a mapped one.
+        """
         if self._queries is not None:
-            count = 2 * len(self._stages)
-            encoder.resolve_query_set(self._queries, 0, count, self._resolved, 0)
-            encoder.copy_buffer_to_buffer(self._resolved, 0, self._readable, 0, 8 * count)
+            encoder.resolve_query_set(self._queries, 0, 2 * len(self._stages), self._resolved, 0)
 
     def spans(self) -> list[Span]:
         """The stages' spans; waits for the GPU."""
-        with self._lock:
-            if self._spans is not None:
-                return self._spans
-            ticks = self._ticks()
-            spans = self._timed(ticks)
-            if self._queries is None or None not in ticks:
+        if self._spans is not None:
+            return self._spans
+        with guarded(self._device), self._device.lock:  # whoever records holds it until the run is submitted
+            if self._spans is None:
+                ticks = self._ticks()
+                spans = self._timed(ticks)
+                if self._queries is not None and None in ticks:
+                    return spans  # to be read again
                 self._spans = spans
-            return spans
+            return self._spans
 
     def _ticks(self) -> Sequence[int | None]:
         """The timestamps; None without, and while the encoder that writes them is not submitted."""
-        count = 2 * len(self._stages)
+        ticks = np.zeros(2 * len(self._stages), np.uint64)
         if self._queries is not None:
-            with guarded(self._device):
-                self._readable.map_sync(webgpu().MapMode.READ)
-                ticks = struct.unpack(f"<{count}Q", self._readable.read_mapped(copy=True))
-                self._readable.unmap()
-            if any(ticks):  # buffers begin as zeros
-                return ticks
-        return [None] * count
+            download(self._device.wgpu_device, self._device.pool, self._resolved, 0, ticks)
+        return ticks.tolist() if ticks.any() else [None] * len(ticks)  # buffers begin as zeros
 
     def _timed(self, ticks: Sequence[int | None]) -> list[Span]:
         tick = self._device.capabilities.timestamp_period * 1e-9

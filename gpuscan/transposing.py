@@ -95,8 +95,9 @@ def transpose(device: Device, source: Array, result: Array, element_bytes: int, 
     row = np.array([rows, columns, element_bytes // unit, source.nbytes // unit], np.uint32)
     bound = [device.uniform(row.tobytes()), *parts([source, result])]
     workgroups = -(-source.nbytes // (4 * WORKGROUP_SIZE))
-    encoder = device.wgpu_device.create_command_encoder()
     length = source.nbytes // element_bytes
     values = {"workgroup_size": WORKGROUP_SIZE, "unit": unit}
-    record_beside(device, encoder, "transpose.wgsl", bound, workgroups, length, **values)
-    device.wgpu_device.queue.submit([encoder.finish()])
+    with device.lock:
+        encoder = device.wgpu_device.create_command_encoder()
+        record_beside(device, encoder, "transpose.wgsl", bound, workgroups, length, **values)
+        device.wgpu_device.queue.submit([encoder.finish()])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 import gpuscan as gs
 from gpuscan import cli, files
 from gpuscan.device import Device
+from gpuscan.profiling import Profile
 
 
 def test_spans_of_each_stage(device: Device) -> None:
@@ -76,6 +80,65 @@ def test_a_profile_read_before_the_submission_is_read_again_after(device: Device
     assert profile.gpu_seconds > 0
     assert [span.stage for span in profile.spans] == stages
     assert profile.spans[0] is profile.spans[0]  # kept now
+
+
+def while_another_thread(work: Callable[[], object], reads: Callable[[], object], times: int) -> None:
+    """Call `reads` so often while another thread does its work again and again."""
+    stop = threading.Event()
+
+    def go_on() -> None:
+        while not stop.is_set():
+            work()
+
+    with ThreadPoolExecutor(1) as pool:
+        going = pool.submit(go_on)
+        try:
+            for _ in range(times):
+                reads()
+        finally:
+            stop.set()
+        going.result()
+
+
+def test_a_profile_is_read_while_another_thread_scans(device: Device) -> None:
+    """What has been recorded is submitted before its timestamps are read, so there are none without a time."""
+    x = np.ones(3000, np.int32)
+    y = device.asarray(x)
+
+    def profiled() -> None:
+        with device.profile() as profile:
+            gs.scan(x, device=device)
+            for _ in range(3):
+                assert profile.gpu_seconds is not None
+
+    def scans() -> None:
+        gs.scan(y)
+        gs.compact(y, x > 0)
+        gs.scan(x.reshape(100, 30), axis=0, device=device)
+
+    while_another_thread(scans, profiled, 60)
+
+
+def test_a_profile_is_read_while_another_thread_submits_what_it_recorded(device: Device) -> None:
+    """wgpu-native ends the process in a submission that uses a buffer which is mapped just then."""
+    x, y = device.asarray(np.ones(3000, np.uint32)), device.empty(3000, np.uint32)
+    plan = device.plan(3000, np.uint32)
+
+    def records() -> None:
+        encoder = device.wgpu_device.create_command_encoder()
+        plan.record(encoder, x, y)
+        device.wgpu_device.queue.submit([encoder.finish()])
+
+    def profiled() -> None:
+        with device.profile() as profile:
+            gs.scan(x)
+            for _ in range(3):
+                assert {span.stage for span in profile.spans} <= {"reduce", "scan_totals", "scan"}
+        profiles.append(profile)
+
+    profiles: list[Profile] = []
+    while_another_thread(records, profiled, 60)
+    assert None not in [profile.gpu_seconds for profile in profiles]
 
 
 def test_without_timestamps(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
