@@ -70,9 +70,16 @@ class Array:
         Raises:
             ValueError: the array does not fit in the buffer, begins off its numbers' edge, or a usage is missing; or
                 the buffer is another device's, mapped, or was destroyed. The last two are checked at each use as well.
-            TypeError: `buffer` is none, or `offset` no whole number.
+            TypeError: `device` or `buffer` is none, or `offset` no whole number.
             UnsupportedDtypeError: the dtype is no element's.
         """
+        from gpuscan.device import Device
+
+        if not isinstance(device, Device):
+            raise TypeError(
+                f"device was {type(device).__name__}; an array over a buffer needs the gpuscan.Device whose "
+                "device.wgpu_device made the buffer. Pass one of gpuscan.Device(...), or gpuscan.default_device()"
+            )
         shape, dtype = checked_shape(shape), checked_dtype(dtype)
         check_buffer(device.wgpu_device, buffer, "buffer", ("STORAGE", "COPY_SRC", "COPY_DST"))
         check_state(device, buffer, "buffer")

@@ -87,6 +87,13 @@ def test_a_callers_buffer(device: Device) -> None:
         gs.Array.from_buffer(device, bare, 16, np.float32)
 
 
+def test_a_callers_buffer_needs_a_device(device: Device) -> None:
+    buffer = device.wgpu_device.create_buffer(size=16, usage=USAGE)
+    for given in (None, "SwiftShader", "numpy", 0, device.wgpu_device):
+        with pytest.raises(TypeError, match=rf"device was {type(given).__name__}; .* gpuscan\.Device whose"):
+            gs.Array.from_buffer(given, buffer, 4, np.float32)  # type: ignore[arg-type]
+
+
 def test_buffers_that_cannot_be_used_are_refused(device: Device) -> None:
     """Those of 7 bytes too: the GPU reads whole words."""
     gpu = device.wgpu_device
