@@ -5,11 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Never
 
 MOST_LANES = 1024  # of a subgroup that is believed
 MOST_SPINS = 1e13  # polls a second that are believed
+
+
+class Limits(dict[str, int]):
+    """A dict that is read only; unlike a view of one it can be copied and pickled. `dict(limits)` can be changed."""
+
+    def _refuse(self, *_: object, **__: object) -> Never:
+        raise TypeError("limits are what a device was made with, and read-only; change a copy: dict(limits)")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[type[Limits], tuple[dict[str, int]]]:
+        return Limits, (dict(self),)
 
 
 @dataclass(frozen=True)
@@ -82,7 +94,7 @@ class Capabilities:
     distrusted: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "limits", MappingProxyType(dict(self.limits)))
+        object.__setattr__(self, "limits", Limits(self.limits))
 
     @property
     def enable_subgroups(self) -> bool:

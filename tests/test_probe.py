@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from dataclasses import fields, replace
+import pickle
+from collections.abc import Callable
+from dataclasses import asdict, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,10 @@ from gpuscan.capabilities import Capabilities
 from tests.fakes import FakeAdapter, capabilities
 
 # ----- The record
+
+
+def through_pickle(found: Capabilities, protocol: int) -> Capabilities:
+    return pickle.loads(pickle.dumps(found, protocol))  # type: ignore[no-any-return]
 
 
 def test_json_and_back():
@@ -31,6 +39,42 @@ def test_capabilities_are_frozen_and_can_be_a_key():
     with pytest.raises(TypeError):
         found.limits["max-buffer-size"] = 1  # type: ignore[index]
     assert len({found, capabilities()}) == 1
+
+
+CHANGES: list[Callable[[Any], Any]] = [
+    lambda limits: limits.__setitem__("max-buffer-size", 1),
+    lambda limits: limits.__delitem__("max-buffer-size"),
+    lambda limits: limits.__ior__({"max-buffer-size": 1}),
+    lambda limits: limits.update({"max-buffer-size": 1}),
+    lambda limits: limits.setdefault("new", 1),
+    lambda limits: limits.pop("max-buffer-size"),
+    lambda limits: limits.popitem(),
+    lambda limits: limits.clear(),
+]
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, replace, *(partial(through_pickle, protocol=p) for p in range(6))]
+)
+def test_capabilities_can_be_copied_and_pickled(copied: Callable[[Capabilities], Capabilities]) -> None:
+    """The copies are equal and frozen as well."""
+    found = capabilities()
+    twin = copied(found)
+    assert twin == found
+    assert hash(twin) == hash(found)
+    for change in CHANGES:
+        with pytest.raises(TypeError, match="read-only"):
+            change(twin.limits)
+    assert twin.limits == found.limits
+
+
+def test_capabilities_as_a_dict():
+    """Its limits are those that were found, and go into JSON."""
+    found = capabilities()
+    as_dict = asdict(found)
+    assert Capabilities(**as_dict) == found
+    assert dict(as_dict["limits"]) == dict(found.limits)
+    assert json.loads(json.dumps(as_dict["limits"])) == dict(found.limits)
 
 
 WRONG: dict[str, list[Any]] = {
