@@ -21,7 +21,7 @@ from gpuscan.errors import AdapterNotFoundError, StrategyError
 from gpuscan.execution import Run
 from gpuscan.faults import guarded, lost_while_compiling
 from gpuscan.memory import Allocation, BufferPool, MemoryUsage, kept_bytes
-from gpuscan.probe import checked_limits, distrust, probe, wanted_features, wanted_limits
+from gpuscan.probe import checked_limits, distrust, limits_within, probe, wanted_features, wanted_limits
 from gpuscan.profiling import Profile, Profiles
 from gpuscan.room import check_room
 from gpuscan.strategies import check_strategy, choose_strategy, unsafe_reason
@@ -78,7 +78,7 @@ class Device:
         chosen = choose_adapter(adapter._adapter if isinstance(adapter, Device) else adapter)
         self._adapter: wgpu.GPUAdapter = chosen
         self.unsafe = unsafe
-        limits = wanted_limits(self._adapter) | checked_limits(self._adapter, required_limits or {})
+        limits = limits_within(wanted_limits(self._adapter) | checked_limits(self._adapter, required_limits or {}))
         self.wgpu_device: wgpu.GPUDevice = fresh(self._adapter).request_device_sync(
             required_features=wanted_features(self._adapter), required_limits=limits
         )

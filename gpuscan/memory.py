@@ -106,7 +106,8 @@ class BufferPool:
         if nbytes > most:
             raise DeviceMemoryError(
                 f"a buffer of {nbytes} bytes was asked for; the device's largest has {most}. Scan the array in chunks "
-                "with gpuscan.scan_chunks, or pass NumPy arrays, which are scanned piece by piece"
+                "with gpuscan.scan_chunks, or as a NumPy array, which gpuscan.scan takes piece by piece; or pass "
+                'device="numpy", or open the device with a larger limit "max-buffer-size"'
             )
         size = min(size_class(nbytes), most)
         with self._lock:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gpuscan import probe_cache
 from gpuscan.backends import implementation
 from gpuscan.capabilities import Capabilities
+from gpuscan.memory import ALIGNMENT
 from gpuscan.probe_bench import HALVES, Litmus, ProbeBench
 
 if TYPE_CHECKING:
@@ -118,6 +119,12 @@ def checked_limits(adapter: wgpu.GPUAdapter, required: Mapping[str, int]) -> dic
             )
         limits[name] = int(limit)
     return limits
+
+
+def limits_within(limits: Mapping[str, int]) -> dict[str, int]:
+    """The limits, with no larger binding than a buffer can be: pieces of large arrays go by what can be bound."""
+    binding = "max-storage-buffer-binding-size"
+    return {**limits, binding: min(limits[binding], limits["max-buffer-size"] // ALIGNMENT * ALIGNMENT)}
 
 
 def probe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, *, refresh: bool = False) -> Capabilities:

@@ -67,6 +67,7 @@ def report_progress(done: int) -> None:
 
 
 SINGLE_PASS_BYTES = 4 << 20  # arrays up to this are scanned by one submission; larger ones in overlapping pieces
+BESIDE_BYTES = 256  # of the report, and of gaps between results, that a submission reads back in one buffer with them
 PLANS_KEPT = 512
 
 
@@ -106,7 +107,10 @@ def run(
             results = run_as_it_lies(device, problem, strategy, outputs, **options)
             return [] if outputs is not None else [problem.by_rows(result) for result in results]
         largest = max(problem.source.storage_bytes, problem.destination.storage_bytes) * problem.size
-        most = min(SINGLE_PASS_BYTES, device.wgpu_device.limits["max-storage-buffer-binding-size"])
+        limits = device.capabilities.limits
+        most = min(
+            SINGLE_PASS_BYTES, limits["max-storage-buffer-binding-size"], limits["max-buffer-size"] - BESIDE_BYTES
+        )
         if piece_bytes is not None or largest > most:
             return run_pieces(device, problem, strategy, outputs, piece_bytes, options)
         return run_whole(device, problem, strategy, options)

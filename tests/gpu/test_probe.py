@@ -184,6 +184,22 @@ def test_small_limits_are_kept_to(adapter: wgpu.GPUAdapter) -> None:
     assert gs.reduce(x, device=small) == wanted[-1]
 
 
+def test_small_buffers_take_arrays_in_pieces(adapter: wgpu.GPUAdapter) -> None:
+    """NumPy arrays of any length, also where one buffer would hold the array and not the run's report as well."""
+    small = Device(adapter, required_limits={"max-buffer-size": 1 << 20})
+    assert small.capabilities.limits["max-storage-buffer-binding-size"] == 1 << 20
+    for n in (1 << 18, 1 << 21):
+        x = np.arange(n, dtype=np.int32)
+        wanted = x.cumsum(dtype=np.int32)
+        np.testing.assert_array_equal(gs.scan(x, device=small), wanted)
+        np.testing.assert_array_equal(np.concatenate(list(gs.scan_chunks([x[:7], x[7:]], device=small))), wanted)
+        assert gs.reduce(x, device=small) == wanted[-1]
+        columns = x.reshape(-1, 64)
+        np.testing.assert_array_equal(gs.scan(columns, axis=0, device=small), columns.cumsum(0, dtype=np.int32))
+    with pytest.raises(gs.DeviceMemoryError, match="larger limit"):
+        small.asarray(x)
+
+
 def test_limits_too_small_for_a_piece(adapter: wgpu.GPUAdapter) -> None:
     small = Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 16})
     x = np.ones(70_001, np.int32)
