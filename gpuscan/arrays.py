@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from concurrent.futures import Future
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
@@ -206,7 +206,7 @@ class Array:
         return begun(self.device.readers, self.copy().numpy)
 
     def copy(self) -> Array:
-        """A copy on the device."""
+        """A copy on the device; `copy.copy` and `copy.deepcopy` give one too."""
         start, pad = self._aligned()
         with guarded(self.device), self.device.lock:
             fresh = self.device.allocate(pad + self.nbytes)
@@ -217,6 +217,15 @@ class Array:
                 encoder.copy_buffer_to_buffer(self.buffer, start, fresh.buffer, 0, padded(pad + self.nbytes))
                 self.device.wgpu_device.queue.submit([encoder.finish()])
         return copied
+
+    def __copy__(self) -> Array:
+        return self.copy()
+
+    def __deepcopy__(self, memo: object) -> Array:
+        return self.copy()
+
+    def __reduce__(self) -> Never:
+        raise TypeError("a gpuscan.Array lies in a GPU's memory and cannot be pickled. Pickle array.numpy()")
 
     def _aligned(self) -> tuple[int, int]:
         """The multiple of four bytes at or before the begin, which copies need, and how far before."""

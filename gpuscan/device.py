@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
@@ -100,6 +100,12 @@ class Device:
 
     def __repr__(self) -> str:
         return f"gpuscan.Device({self.capabilities.summary!r})"
+
+    def __reduce__(self) -> Never:
+        raise TypeError(
+            "a gpuscan.Device is this process's own and cannot be pickled or copied. Open one where it is needed, "
+            "gpuscan.Device(device.capabilities.summary), and pass arrays on as NumPy's, array.numpy()"
+        )
 
     # ----- Strategy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
@@ -86,6 +86,12 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"gpuscan.Plan({self._op!r}, {self.dtype} {self.shape}, {self.strategy} on {self.device!r})"
+
+    def __reduce__(self) -> Never:
+        raise TypeError(
+            "a gpuscan.Plan is compiled for a device of this process and cannot be pickled or copied. Make one where "
+            "it is needed, device.plan(...), and pass arrays on as NumPy's, array.numpy()"
+        )
 
     @property
     def wgsl(self) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import time
 from collections.abc import Callable
 from typing import Any
@@ -176,6 +178,43 @@ def test_a_buffer_that_its_owner_has_destroyed(device: Device) -> None:
             use()
     assert_same(gs.scan(np.ones(9, np.int32), device=device), np.arange(1, 10, dtype=np.int32))
     assert not device.lost
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_copies_lie_on_the_device(device: Device, copied: Callable[[Any], Any]) -> None:
+    x = np.arange(10, dtype=np.uint8)
+    whole = device.asarray(x)
+    for a, wanted in ((whole, x), (whole[3:], x[3:]), (whole.reshape(2, 5), x.reshape(2, 5)), (whole[:0], x[:0])):
+        twin = copied(a)
+        assert type(twin) is gs.Array
+        assert twin.device is device
+        assert twin.buffer is not a.buffer
+        assert_same(twin, wanted)
+    picked = gs.compact(whole, x % 2 == 0)
+    assert_same(copied(picked), x[::2])
+    before = copied(whole)
+    gs.scan(whole, out=whole)
+    assert_same(before, x)
+
+
+def test_a_deep_copy_keeps_what_is_the_same(device: Device) -> None:
+    a = device.asarray(np.ones(3, np.float32))
+    first, second = copy.deepcopy([a, a])
+    assert first is second
+    assert first is not a
+
+
+def test_what_lives_on_a_device_is_not_pickled(device: Device) -> None:
+    a = device.asarray(np.ones(3, np.float32))
+    plan = device.plan(3, np.float32)
+    for thing in (a, a[1:], gs.compact(a, np.ones(3, bool)), device, plan, [a]):
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            with pytest.raises(TypeError, match=r"cannot be pickled.*array\.numpy\(\)"):
+                pickle.dumps(thing, protocol)
+    for thing in (device, plan):
+        for copied in (copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match="cannot be pickled or copied"):
+                copied(thing)
 
 
 def test_an_adapters_name_means_the_arrays_own_device(own_device: Device) -> None:
