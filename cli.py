@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 WORK_FAILED, USAGE_WRONG, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 MOST_BITS = 40  # of a number of elements to measure
+PRINTED = Path("-")  # a target that is standard output
 
 
 # ----- Options
@@ -72,6 +73,24 @@ def _device(context: click.Context, parameter: click.Parameter, value: str | Non
         raise click.BadParameter(str(error)) from error
 
 
+class _Target(click.Path):
+    """A file to write: a regular one, or none yet, in a folder that is there. Gives its resolved path, or `PRINTED`."""
+
+    def __init__(self, allow_dash: bool = False) -> None:
+        super().__init__(dir_okay=False, allow_dash=allow_dash, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        given = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if self.allow_dash and value == "-":
+            return PRINTED
+        if given.exists() and not given.is_file():  # a pipe, a device, …: a rename onto it would be the end of it
+            self.fail(f"{given} is not a regular file", param, ctx)
+        path = given.resolve()  # through a link: the file is replaced, not the link
+        if not path.parent.is_dir():
+            self.fail(f"there is no folder {path.parent}", param, ctx)
+        return path
+
+
 _op_option = click.option("--op", default="add", show_default=True, callback=_operator, help="The operator's name.")
 _device_option = click.option(
     "--device", callback=_device, help="A part of an adapter's name, its number in `gpuscan probe`, or numpy."
@@ -110,7 +129,7 @@ def probe(as_json: bool) -> None:
 
 @commands.command()
 @click.argument("source", metavar="IN.npy", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("target", metavar="OUT.npy", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("target", metavar="OUT.npy", type=_Target())
 @_op_option
 @click.option("--axis", type=int, help="The axis to scan along; needed unless there is only one.")
 @click.option("--exclusive", is_flag=True, help="Leave each element out of its own result.")
@@ -134,14 +153,11 @@ def scan(
     profile: bool,
 ) -> None:
     """Scan the array in IN.npy and write the result to OUT.npy, which may be the same file."""
+    import numpy as np
+
     import gpuscan
     from gpuscan import files
 
-    target = target.resolve()  # through a link: the file is replaced, not the link
-    if target.exists() and not target.is_file():
-        raise click.BadParameter(f"{target} is not a regular file", param_hint="'OUT.npy'")
-    if not target.parent.is_dir():
-        raise click.BadParameter(f"there is no folder {target.parent}", param_hint="'OUT.npy'")
     if dtype is not None and dtype.kind == "V":
         raise click.BadParameter(f".npy files cannot hold {dtype}; write float32", param_hint="'--dtype'")
     if profile and device == "numpy":
@@ -170,7 +186,8 @@ def scan(
     except (TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from error  # the options do not go with this array
     del array
-    _write(target, result)
+    with _written(target) as partial, open(partial, "xb") as file:
+        np.lib.format.write_array(file, np.asanyarray(result), allow_pickle=False)
 
 
 @contextmanager
@@ -232,17 +249,15 @@ def shader(op: str, dtype: np.dtype[Any], length: int, device: Device | str | No
 @click.option("--quick", is_flag=True, help="Fewer cases: under a minute on a software adapter.")
 @_device_option
 @click.option("--merge", is_flag=True, help="Run nothing: put the runs in FILES, written by --json, into one table.")
-@click.option(
-    "--json", "json_path", metavar="FILE", type=click.Path(allow_dash=True), help="Write the runs; - to print."
-)
-@click.option("--markdown", metavar="FILE", type=click.Path(allow_dash=True), help="Write the table; - to print.")
+@click.option("--json", "json_path", metavar="FILE", type=_Target(allow_dash=True), help="Write the runs; - to print.")
+@click.option("--markdown", metavar="FILE", type=_Target(allow_dash=True), help="Write the table; - to print.")
 def matrix(
     files: tuple[Path, ...],
     quick: bool,
     device: Device | str | None,
     merge: bool,
-    json_path: str | None,
-    markdown: str | None,
+    json_path: Path | None,
+    markdown: Path | None,
 ) -> None:
     """Run the conformance suite on every adapter, or on one, and show what passed. Exit code 1 if anything failed."""
     import gpuscan
@@ -259,9 +274,8 @@ def matrix(
         columns = matrices.run_all(chosen, quick)
     for path, text in ((json_path, matrices.to_json), (markdown, matrices.markdown)):
         if path is not None:
-            with click.open_file(path, "w", encoding="utf-8", atomic=path != "-") as file:
-                file.write(text(columns))
-    if "-" not in (json_path, markdown):
+            _write_text(path, text(columns))
+    if PRINTED not in (json_path, markdown):
         from rich.console import Console
 
         Console(highlight=False).print(matrices.table(columns))
@@ -284,7 +298,13 @@ def export(folder: Path, op: str, dtype: np.dtype[Any], length: int, strategy: s
     """Write a scan as WGSL and an ES module for browsers into the folder OUT, with a page that checks itself."""
     from gpuscan.export import export as write
 
-    plan = write(folder, op, dtype, length, strategy)
+    lowest = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
+    if not lowest.is_dir():
+        raise click.BadParameter(f"{lowest} is not a folder", param_hint="'OUT'")
+    try:
+        plan = write(folder, op, dtype, length, strategy)
+    except OSError as error:
+        raise click.ClickException(f"{folder} cannot be written: {error.strerror}") from error
     stages = ", ".join(f"{stage.name}.wgsl" for stage in plan.stages)
     click.echo(f"{folder}: {stages}, scan.js to import, index.html to open from: python -m http.server -d {folder}")
 
@@ -355,16 +375,14 @@ _NO_RECURRENCES = not recurrences_available()
     help="Measure other libraries as well: all of cub,cupy,torch,jax,triton,accelerated-scan,numpy, or those named.",
 )
 @_device_option
-@click.option(
-    "--json", "json_path", metavar="FILE", type=click.Path(allow_dash=True), help="Write figures; - to print."
-)
-@click.option("--plot", metavar="FILE.png", type=click.Path(dir_okay=False, path_type=Path), help="Draw the figures.")
+@click.option("--json", "json_path", metavar="FILE", type=_Target(allow_dash=True), help="Write figures; - to print.")
+@click.option("--plot", metavar="FILE.png", type=_Target(), help="Draw the figures.")
 def bench(
     batch: int | None,
     sequence: int | None,
     channels: int | None,
     device: Device | str | None,
-    json_path: str | None,
+    json_path: Path | None,
     plot: Path | None,
     **asked: Any,
 ) -> None:
@@ -388,22 +406,19 @@ def bench(
         raise click.BadParameter("a GPU adapter is measured; NumPy is one of --peers", param_hint="'--device'")
     if plot is not None:
         need_matplotlib()
-    for path in (plot, json_path):
-        if path not in (None, "-") and not Path(path).resolve().parent.is_dir():
-            raise click.UsageError(f"there is no folder for {path}")
     chosen = device if isinstance(device, gpuscan.Device) else gpuscan.default_device()
     request = Request(recurrence=recurrence, **asked)
     if not request.cases(chosen):
         raise click.UsageError("none of the operators takes any of the dtypes")
     measurements = run_request(chosen, request, Console(stderr=True))
     if json_path is not None:
-        with click.open_file(json_path, "w", encoding="utf-8", atomic=json_path != "-") as file:
-            file.write(json.dumps(report(chosen, measurements, sys.argv[2:]), indent=1) + "\n")
-    if json_path != "-":
+        _write_text(json_path, json.dumps(report(chosen, measurements, sys.argv[2:]), indent=1) + "\n")
+    if json_path != PRINTED:
         click.echo(f"{chosen.capabilities.summary}, {chosen.capabilities.driver}")
         Console(highlight=False).print(*tables(measurements), sep="\n")
     if plot is not None:
-        save_plot(plot, measurements, chosen.capabilities.name)
+        with _written(plot) as partial:
+            save_plot(partial, measurements, chosen.capabilities.name)
     if wrong := failures(measurements):
         raise click.ClickException("wrong: " + "; ".join(f"{m.name}, {m.case.series}, {m.case.size}" for m in wrong))
 
@@ -451,17 +466,25 @@ def _read(path: Path) -> np.ndarray[Any, Any]:
         raise click.ClickException(f"{path} is not an array that can be read: {error}") from error
 
 
-def _write(path: Path, array: np.ndarray[Any, Any]) -> None:
-    """Write beside the file and rename: it is there whole or not at all."""
-    import numpy as np
-
+@contextmanager
+def _written(path: Path) -> Iterator[Path]:
+    """A path to write to, beside the file that it becomes at the end: that is there whole or not at all."""
     from gpuscan.files import written_beside
 
     try:
-        with written_beside(path) as partial, open(partial, "xb") as file:
-            np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
+        with written_beside(path) as partial:
+            yield partial
     except OSError as error:
         raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _write_text(path: Path, text: str) -> None:
+    if path == PRINTED:
+        with click.open_file("-", "w", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        with _written(path) as partial, open(partial, "x", encoding="utf-8") as file:
+            file.write(text)
 
 
 # ----- Errors

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import gpuscan
-from gpuscan import cli
+from gpuscan import cli, matrix
 from gpuscan.adapters import find_adapters
 from gpuscan.strategies import STRATEGIES
 
@@ -174,6 +174,48 @@ def test_a_device_file_is_not_replaced(files, capsys):
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
 
 
+WRITERS = {
+    "bench --json": ("bench", "--sizes", "1000", "--json"),
+    "bench --plot": ("bench", "--sizes", "1000", "--plot"),
+    "matrix --json": ("matrix", "--quick", "--json"),
+    "matrix --markdown": ("matrix", "--quick", "--markdown"),
+}
+
+
+@pytest.mark.parametrize("arguments", WRITERS.values(), ids=WRITERS.keys())
+@pytest.mark.parametrize("kind", ["a pipe", "a folder", "no folder"])
+def test_a_target_is_looked_at_before_the_work(files, capsys, monkeypatch, arguments, kind):
+    """Exit code 2, and what is there stays as it is."""
+
+    def work(*_, **__):
+        raise AssertionError("the work began")
+
+    monkeypatch.setattr("gpuscan.bench.session.run_request", work)
+    monkeypatch.setattr("gpuscan.matrix.run_all", work)
+    monkeypatch.setattr("gpuscan.bench.plot.need_matplotlib", lambda: None)
+    if kind == "a pipe":
+        if os.name != "posix":
+            pytest.skip("POSIX pipes")
+        os.mkfifo("target")
+    elif kind == "a folder":
+        Path("target").mkdir()
+    before = sorted(os.listdir())
+    code, err = fails(capsys, *arguments, "no/target" if kind == "no folder" else "target")
+    message = {"a pipe": "is not a regular file", "a folder": "is a directory", "no folder": "there is no folder"}[kind]
+    assert (code, message in err) == (2, True)
+    assert sorted(os.listdir()) == before
+    assert kind != "a pipe" or stat.S_ISFIFO(os.stat("target").st_mode)
+
+
+def test_an_export_into_what_is_no_folder(files, capsys):
+    """Exit code 2 where a file is in the way, and 1 where one cannot be written."""
+    code, err = fails(capsys, "export", "in.npy/web")
+    assert (code, "in.npy is not a folder" in err) == (2, True)
+    Path("web/scan.js").mkdir(parents=True)
+    code, err = fails(capsys, "export", "web")
+    assert (code, "web cannot be written: " in err) == (1, True)
+
+
 def header(text: bytes) -> bytes:
     """A .npy file's beginning with this header."""
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
@@ -238,6 +280,22 @@ def test_a_result_that_cannot_be_written(files, capsys, monkeypatch, failure):
     assert failure.strerror in err
     assert os.listdir() == ["in.npy"]
     assert Path("in.npy").read_bytes() == before
+
+
+@pytest.mark.parametrize("option", ["--json", "--markdown"])
+def test_a_matrix_that_cannot_be_written(files, capsys, monkeypatch, option):
+    """The old file stays, and nothing lies beside it."""
+
+    def rename(*_):
+        raise OSError(28, "No space left on device")
+
+    Path("runs.json").write_text(matrix.to_json([]), encoding="utf-8")
+    Path("old").write_text("old", encoding="utf-8")
+    monkeypatch.setattr(os, "replace", rename)
+    code, err = fails(capsys, "matrix", "--merge", "runs.json", option, "old")
+    assert (code, "old cannot be written: No space left on device" in err) == (1, True)
+    assert Path("old").read_text(encoding="utf-8") == "old"
+    assert sorted(os.listdir()) == ["in.npy", "old", "runs.json"]
 
 
 @pytest.mark.parametrize(
