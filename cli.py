@@ -182,7 +182,7 @@ def scan(
     except gpuscan.GpuscanError:
         raise
     except OSError as error:
-        raise click.ClickException(f"{target} cannot be written: {error.strerror}") from error
+        raise click.ClickException(f"{target} cannot be written: {error.strerror or error}") from error
     except (TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from error  # the options do not go with this array
     del array
@@ -304,7 +304,7 @@ def export(folder: Path, op: str, dtype: np.dtype[Any], length: int, strategy: s
     try:
         plan = write(folder, op, dtype, length, strategy)
     except OSError as error:
-        raise click.ClickException(f"{folder} cannot be written: {error.strerror}") from error
+        raise click.ClickException(f"{folder} cannot be written: {error.strerror or error}") from error
     stages = ", ".join(f"{stage.name}.wgsl" for stage in plan.stages)
     click.echo(f"{folder}: {stages}, scan.js to import, index.html to open from: python -m http.server -d {folder}")
 
@@ -461,7 +461,7 @@ def _read(path: Path) -> np.ndarray[Any, Any]:
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except OSError as error:
-        raise click.ClickException(f"{path} cannot be read: {error.strerror}") from error
+        raise click.ClickException(f"{path} cannot be read: {error.strerror or error}") from error
     except Exception as error:  # a damaged header makes NumPy raise nearly anything: SyntaxError, OverflowError, …
         raise click.ClickException(f"{path} is not an array that can be read: {error}") from error
 
@@ -475,7 +475,7 @@ def _written(path: Path) -> Iterator[Path]:
         with written_beside(path) as partial:
             yield partial
     except OSError as error:
-        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
+        raise click.ClickException(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _write_text(path: Path, text: str) -> None:
