@@ -175,7 +175,7 @@ class Device:
         try:
             module = device.create_shader_module(label=kernel.stage, code=text)
             pipeline = device.create_compute_pipeline(
-                label=f"gpuscan {kernel.stage} {kernel.operator_name}",
+                label=f"gpuscan {kernel.stage} {kernel.operator_label}",
                 layout=device.create_pipeline_layout(bind_group_layouts=[layout]),
                 compute={"module": module, "entry_point": "main"},
             )

@@ -11,6 +11,7 @@ from gpuscan import chunk_access, forms
 from gpuscan.elements import LEAF, Element, Field, Structure
 from gpuscan.numbers_wgsl import Text, wrapped
 from gpuscan.tile_shapes import ColumnTile, TileShape
+from gpuscan.user_wgsl import label
 
 if TYPE_CHECKING:
     from gpuscan.operators import Code
@@ -146,6 +147,11 @@ class Kernel:
     def template(self) -> str:
         """The template of the stage."""
         return f"columns_{self.stage}.wgsl" if self.in_columns else f"{self.stage}.wgsl"
+
+    @property
+    def operator_label(self) -> str:
+        """The operator's name for comments and labels."""
+        return label(self.operator_name)
 
     @property
     def in_columns(self) -> bool:

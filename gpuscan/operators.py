@@ -254,6 +254,7 @@ def operator(
         An `Operator` for the ``op`` of `gpuscan.scan` and its like.
 
     Raises:
+        TypeError: the name is no str.
         OperatorError: the function is none. What it cannot be traced for is said when it is first used.
 
     Example:
@@ -265,6 +266,7 @@ def operator(
         >>> affine.function((np.float32(2), np.float32(1)), (np.float32(3), np.float32(5)))
         (np.float32(6.0), np.float32(8.0))
     """
+    check_name(name)
     if function is None:
         return lambda decorated: operator(decorated, identity=identity, name=name, element_axes=element_axes)
     if not callable(function) or isinstance(function, (Operator, np.ufunc)):
@@ -295,6 +297,7 @@ def wgsl_operator(
         An `Operator`. It has no Python function, so ``device="numpy"`` does not run it.
 
     Raises:
+        TypeError: the name is no str.
         OperatorError: `source` has no ``combine`` or declares what an operator may not. What the compiler says is
             raised when the operator is first used, with the line numbers of `source`.
 
@@ -304,10 +307,17 @@ def wgsl_operator(
         >>> total.name
         'combine'
     """
+    check_name(name)
     name = name or "combine"
     check_source(name, source, helpers)
     check_axes(element_axes)
     return Operator(name, None, wgsl=source, helpers=helpers, identity=identity, element_axes=element_axes)
+
+
+def check_name(name: Any) -> None:
+    """Raise TypeError where it is no name, nor left out."""
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"an operator's name must be a str, got {name!r}")
 
 
 def check_axes(element_axes: Any) -> None:

@@ -76,16 +76,17 @@ def check_source(name: str, source: str, helpers: str) -> None:
 _PARTS = ("source", "helpers")
 
 
-def _label(name: str) -> str:
-    return re.sub(r"\s+", " ", name)
+def label(name: str) -> str:
+    """An operator's name in one line of ASCII, for comments and labels: it may hold anything."""
+    return ascii(name)[1:-1]
 
 
 def _marker(part: str, name: str) -> str:
-    return f"// ---- {part} of operator {_label(name)}: line 1 follows"
+    return f"// ---- {part} of operator {label(name)}: line 1 follows"
 
 
 def _end(name: str) -> str:
-    return f"// ---- end of operator {_label(name)}"
+    return f"// ---- end of operator {label(name)}".rstrip()  # as rendered lines are
 
 
 def contained(name: str, source: str, helpers: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -56,6 +57,14 @@ def test_operator_is_a_decorator() -> None:
     assert isinstance(total, Operator)
     assert total.name == "total"
     assert total(2, 3) == 5  # and still what it decorates
+
+
+@pytest.mark.parametrize("name", [3, 0, b"sum", ["sum"]])
+def test_a_name_is_text(name: Any) -> None:
+    with pytest.raises(TypeError, match=f"got {re.escape(repr(name))}"):
+        operator(lambda left, right: left + right, name=name)
+    with pytest.raises(TypeError, match=f"got {re.escape(repr(name))}"):
+        wgsl_operator(SUM, name=name)
 
 
 def test_operators_are_called_as_what_they_are_made_of() -> None:

@@ -3,7 +3,7 @@
 {% set helpers = kernel.helpers %}
 {% include "parts/arithmetic.wgsl" %}
 
-// ----- Operator: {{ kernel.operator_name }}
+// ----- Operator: {{ kernel.operator_label }}
 {{ kernel.combine.source }}
 {% if kernel.combine.loops %}
 {% include "parts/turns.wgsl" %}

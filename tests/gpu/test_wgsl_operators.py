@@ -158,6 +158,32 @@ def test_compile_errors_are_the_users_lines(device: Device, source: str, helpers
     assert_same(gs.scan(x, returning("a + b"), device=device), np.cumsum(x))
 
 
+ODD_NAMES = [
+    "sum\nfn combine(a: f32, b: f32) -> f32 { return 7.0; }",
+    "sum\rfn",
+    "sum\u2028fn",
+    "sum\x85fn",
+    "sum\0",
+    "\ud800",
+    "größe",
+    "sum ",
+    " ",
+    "\\",
+    "*/ /*",
+]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
+def test_names_may_hold_anything(device: Device, name: str) -> None:
+    """They stand in comments and labels only; a compile error still finds the user's lines."""
+    x = np.arange(1000, dtype=np.float32)
+    written, traced = returning("a + b", name=name), gs.operator(lambda left, right: left + right, name=name)
+    for op in (written, traced):
+        assert_same(gs.scan(x, op, device=device), np.cumsum(x), op.name)
+    with pytest.raises(gs.OperatorError, match="at line 2 of its source"):
+        gs.scan(x, returning("a + nothing", name=name), device=device)
+
+
 def test_numpy_does_not_run_wgsl() -> None:
     with pytest.raises(gs.OperatorError, match=r"affine.*WGSL"):
         gs.scan(words(np.random.default_rng(4), 2, 10), PAIR, device="numpy")
