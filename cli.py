@@ -18,6 +18,7 @@ import click
 
 from gpuscan._version import __version__
 from gpuscan.bench.recurrences import available as recurrences_available
+from gpuscan.planning import LENGTH_LIMIT
 from gpuscan.strategies import STRATEGIES
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class _Target(click.Path):
         return path
 
 
+_LENGTH = click.IntRange(1, LENGTH_LIMIT - 1)
 _op_option = click.option("--op", default="add", show_default=True, callback=_operator, help="The operator's name.")
 _device_option = click.option(
     "--device", callback=_device, help="A part of an adapter's name, its number in `gpuscan probe`, or numpy."
@@ -227,7 +229,7 @@ def _profiled(device: Device | str | None) -> Iterator[None]:
 @commands.command()
 @_op_option
 @click.option("--dtype", default="float32", show_default=True, callback=_dtype, help="The element type.")
-@click.option("--length", type=click.IntRange(min=1), default=1 << 20, show_default=True, help="Elements to scan.")
+@click.option("--length", type=_LENGTH, default=1 << 20, show_default=True, help="Elements to scan.")
 @_device_option
 @_strategy_option
 def shader(op: str, dtype: np.dtype[Any], length: int, device: Device | str | None, strategy: str) -> None:
@@ -290,7 +292,7 @@ def matrix(
 @click.argument("folder", metavar="OUT", type=click.Path(file_okay=False, path_type=Path))
 @_op_option
 @click.option("--dtype", default="float32", show_default=True, callback=_dtype, help="The element type.")
-@click.option("--length", type=click.IntRange(min=1), default=1 << 20, show_default=True, help="The longest array.")
+@click.option("--length", type=_LENGTH, default=1 << 20, show_default=True, help="The longest array.")
 @click.option(
     "--strategy", type=click.Choice(STRATEGIES), default="three_dispatch", show_default=True, help="How tiles meet."
 )

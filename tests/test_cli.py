@@ -167,6 +167,14 @@ def test_a_wrong_command(capsys, arguments):
     assert fails(capsys, *arguments)[0] == 2
 
 
+@pytest.mark.parametrize("arguments", [["shader"], ["export", "web"]])
+@pytest.mark.parametrize("length", ["2147483648", "9223372036854775807", "99999999999999999999"])
+def test_a_length_beyond_every_shader(files, capsys, arguments, length):
+    """The message says what is the most."""
+    code, err = fails(capsys, *arguments, "--length", length)
+    assert (code, "1<=x<=2147483647" in err) == (2, True)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="a device file")
 def test_a_device_file_is_not_replaced(files, capsys):
     """A rename onto it would be the end of it."""
