@@ -165,6 +165,11 @@ def scan(
     if profile and device == "numpy":
         raise click.BadParameter("NumPy runs nothing on a GPU", param_hint="'--profile'")
     array = _read(source)
+    if array.dtype.names is not None:
+        raise click.ClickException(
+            f"{source} holds records of the fields {', '.join(array.dtype.names)}, and the operators that go by a name "
+            "combine single numbers. Scan it in Python, by gpuscan.scan with a function that combines each field"
+        )
     options: dict[str, Any] = {
         "axis": axis,
         "exclusive": exclusive,

@@ -265,6 +265,14 @@ def test_an_array_of_strings(files, capsys):
     assert fails(capsys, "scan", "words.npy", "out.npy")[0] == 1
 
 
+def test_an_array_of_records(files, capsys):
+    """The command line takes no functions, and says who does."""
+    np.save("records.npy", np.zeros(3, [("a", "i4"), ("b", "f4")]))
+    code, err = fails(capsys, "scan", "records.npy", "out.npy")
+    assert (code, "records of the fields a, b" in err, "by gpuscan.scan with a function" in err) == (1, True, True)
+    assert sorted(os.listdir()) == ["in.npy", "records.npy"]
+
+
 def test_an_unsafe_strategy(files, capsys, monkeypatch):
     """The probe's verdict holds here as well."""
     monkeypatch.setattr("gpuscan.device.unsafe_reason", lambda *_: "it stalled")
