@@ -107,7 +107,7 @@ def run(
             results = run_as_it_lies(device, problem, strategy, outputs, **options)
             return [] if outputs is not None else [problem.by_rows(result) for result in results]
         largest = max(problem.source.storage_bytes, problem.destination.storage_bytes) * problem.size
-        limits = device.capabilities.limits
+        limits = device.wgpu_device.limits
         most = min(
             SINGLE_PASS_BYTES, limits["max-storage-buffer-binding-size"], limits["max-buffer-size"] - BESIDE_BYTES
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,6 +94,13 @@ def words(rng: np.random.Generator, fields: int, shape: Any) -> tuple[Array, ...
 
 
 # ----- Devices
+
+
+def with_capabilities(device: Device, **changes: Any) -> Device:
+    """The same GPU, as one of which the probe found something else."""
+    other = object.__new__(type(device))
+    vars(other).update(vars(device), capabilities=replace(device.capabilities, **changes))
+    return other
 
 
 def strategies_on(device: Device) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,7 +19,7 @@ from gpuscan.planning import plan_scan
 from gpuscan.probe_bench import HALVES, Litmus, ProbeBench
 from gpuscan.tile_shapes import TileShape
 from tests.laws import Law, any_bits, dtype_of, folded, whole
-from tests.oracle import assert_same, posed, small_tiles, strategies_on
+from tests.oracle import assert_same, posed, small_tiles, strategies_on, with_capabilities
 
 Array = np.ndarray[Any, Any]
 
@@ -105,8 +104,7 @@ def assert_equal(got: Array, wanted: Array, note: Any = "") -> None:
 
 def changed(device: Device, **changes: Any) -> Device:
     """The same GPU as one of other capabilities."""
-    other = copy.copy(device)
-    other.capabilities = replace(device.capabilities, **changes)
+    other = with_capabilities(device, **changes)
     other.plans_kept = type(device.plans_kept)()
     return other
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +29,7 @@ from tests.oracle import (
     strategies_on,
     tile_in_turn,
     ufunc_scan,
+    with_capabilities,
     words,
 )
 from tests.strategies import SPECIAL_FLOATS, numbers, scans, shapes
@@ -257,9 +256,7 @@ def test_dtype_is_what_is_combined_in(device: Device) -> None:
 
 def refused(device: Device, **changes: Any) -> Device:
     """The same GPU, of which the probe found less."""
-    less = copy.copy(device)
-    less.capabilities = replace(device.capabilities, **changes)
-    return less
+    return with_capabilities(device, **changes)
 
 
 def test_an_unsafe_strategy_is_refused_unless_the_device_allows_it(device: Device) -> None:
