@@ -14,6 +14,7 @@ from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.faults import guarded
 from gpuscan.memory import Allocation
+from gpuscan.submission import submit
 from gpuscan.transfer import begun, download, padded
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ class Array:
                 self.check()
                 encoder = self.device.wgpu_device.create_command_encoder()
                 encoder.copy_buffer_to_buffer(self.buffer, start, fresh.buffer, 0, padded(pad + self.nbytes))
-                self.device.wgpu_device.queue.submit([encoder.finish()])
+                submit(self.device.wgpu_device, encoder.finish())
         return copied
 
     def __copy__(self) -> Array:

@@ -17,6 +17,7 @@ from gpuscan.operators import resolve
 from gpuscan.packing import STORAGE_LIMIT
 from gpuscan.problem import Problem, spread
 from gpuscan.reduction import in_form_of
+from gpuscan.submission import submit
 
 if TYPE_CHECKING:
     from gpuscan.device import Device
@@ -213,5 +214,5 @@ def gather(device: Device, leaf: Array, indices: Array, count: Array) -> Array:
         workgroups = -(-words // GATHER_WORKGROUP)
         values = {"workgroup_size": GATHER_WORKGROUP, "unit": unit}
         record_beside(device, encoder, "gather.wgsl", bound, workgroups, len(leaf), **values)
-        device.wgpu_device.queue.submit([encoder.finish()])
+        submit(device.wgpu_device, encoder.finish())
     return room

@@ -24,6 +24,7 @@ from gpuscan.packing import binds_too_many
 from gpuscan.planning import Placement, ScanPlan, plan_scan, straddling
 from gpuscan.runner import check_dtypes, planned, run, seed_words, work_of
 from gpuscan.strategies import PUBLISHED_PROGRESS
+from gpuscan.submission import submit
 from gpuscan.tiles import tile_shape
 from gpuscan.transfer import download, padded, upload
 from gpuscan.transposing import scan_transposed
@@ -165,7 +166,7 @@ def copy_over(source: Array, target: Array) -> None:
         return
     encoder = device.wgpu_device.create_command_encoder()
     encoder.copy_buffer_to_buffer(source.buffer, source.offset, target.buffer, target.offset, source.nbytes)
-    device.wgpu_device.queue.submit([encoder.finish()])
+    submit(device.wgpu_device, encoder.finish())
 
 
 def put(device: Device, content: np.ndarray[Any, Any], target: Array) -> None:
@@ -225,7 +226,7 @@ def scan_on_device(
             runs = [
                 record(device, plan, encoder, *bound, beside=dict(zip(beside, parts([*beside.values()]), strict=True)))
             ]
-            device.wgpu_device.queue.submit([encoder.finish()])
+            submit(device.wgpu_device, encoder.finish())
         outcome = settle(device, runs)
         if outcome == "done":
             return
@@ -307,7 +308,7 @@ def record_pieces(
                 beside=heads,
             )
         )
-        device.wgpu_device.queue.submit([encoder.finish()])
+        submit(device.wgpu_device, encoder.finish())
     return runs
 
 

@@ -25,8 +25,10 @@ from gpuscan.probe import checked_limits, distrust, limits_within, probe, wanted
 from gpuscan.profiling import Profile, Profiles
 from gpuscan.room import check_room
 from gpuscan.strategies import check_strategy, choose_strategy, unsafe_reason
+from gpuscan.submission import submit
 from gpuscan.templates import render, render_kernel
 from gpuscan.tile_state import TileState
+from gpuscan.transfer import map_for_reading, upload
 from gpuscan.user_wgsl import user_error
 
 if TYPE_CHECKING:
@@ -285,7 +287,6 @@ class Device:
             array([1.5, 2.5], dtype=float32)
         """
         from gpuscan.arrays import Array, empty
-        from gpuscan.transfer import upload
 
         if isinstance(x, Array) and x.device is self:
             x.check()
@@ -318,7 +319,7 @@ class Device:
         """See to it that all calls so far are on their way to the GPU. They are: every call submits what it records."""
         with guarded(self):
             # Of a lost device wgpu-native ends the process in `submit`; to finish an encoder raises.
-            self.wgpu_device.queue.submit([self.wgpu_device.create_command_encoder().finish()])
+            submit(self.wgpu_device, self.wgpu_device.create_command_encoder().finish())
 
     def synchronize(self) -> None:
         """Wait until the GPU has done all that was submitted.
@@ -331,8 +332,8 @@ class Device:
             fence = self.pool.take(16, webgpu().BufferUsage.MAP_READ | webgpu().BufferUsage.COPY_DST)
             encoder = self.wgpu_device.create_command_encoder()
             encoder.clear_buffer(fence)  # a buffer that no submission uses may be mapped while the GPU is at work
-            self.wgpu_device.queue.submit([encoder.finish()])
-            fence.map_sync(webgpu().MapMode.READ, 0, 4)
+            submit(self.wgpu_device, encoder.finish())
+            map_for_reading(fence, 4).sync_wait()
             fence.unmap()
             self.pool.give(fence)
         self.check()

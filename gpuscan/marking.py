@@ -10,6 +10,7 @@ from gpuscan.arrays import Array
 from gpuscan.elements import scalar_of
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.execution import record_beside
+from gpuscan.submission import submit
 from gpuscan.transfer import padded
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def mark(device: Device, heads: Heads) -> Array:
     invocations = -(-heads.length // KEYS) if by_keys else count
     workgroups = max(1, -(-invocations // WORKGROUP_SIZE))
     record_beside(device, encoder, name, bound, workgroups, heads.length, workgroup_size=WORKGROUP_SIZE, **kind)
-    device.wgpu_device.queue.submit([encoder.finish()])
+    submit(device.wgpu_device, encoder.finish())
     return marks
 
 

@@ -24,6 +24,7 @@ from gpuscan.packing import STORAGE_LIMIT, binds_too_many
 from gpuscan.planning import Placement, ScanPlan, plan_scan
 from gpuscan.problem import pose
 from gpuscan.runner import check_dtypes, seed_words, work_of
+from gpuscan.submission import submit
 from gpuscan.templates import render_kernel
 from gpuscan.transfer import padded
 
@@ -143,7 +144,7 @@ class Plan:
             while True:
                 encoder = device.wgpu_device.create_command_encoder()
                 run = record(device, plan, encoder, parts([array]), parts([result]), self._seeds, beside=self._beside)
-                device.wgpu_device.queue.submit([encoder.finish()])
+                submit(device.wgpu_device, encoder.finish())
                 outcome = settle(device, [run])
                 if outcome == "done":
                     return result

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.backends import timestamp_period, webgpu
+from gpuscan.submission import submit
 from gpuscan.templates import render
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class ProbeBench:
         commands = encoder.finish()
 
         start = time.perf_counter()
-        self._device.queue.submit([commands])
+        submit(self._device, commands)
         self._readback.map_sync("READ")
         wall_seconds = time.perf_counter() - start
         data = self._readback.read_mapped(copy=True)

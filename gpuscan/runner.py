@@ -24,6 +24,7 @@ from gpuscan.packing import binds_too_many, packed, unpacked
 from gpuscan.planning import ScanPlan, Work
 from gpuscan.signs import without_signs
 from gpuscan.streaming import Piece, Stream
+from gpuscan.submission import submit
 from gpuscan.tile_shapes import TileShape
 from gpuscan.transfer import (
     Walk,
@@ -278,7 +279,7 @@ def run_plan(device: Device, problem: Problem, plan: ScanPlan) -> tuple[str, Row
                     encoder.copy_buffer_to_buffer(ran.state, 0, staging, 0, REPORT_BYTES)
                 for binding, row, place in zip(destinations, rows, places, strict=False):
                     encoder.copy_buffer_to_buffer(binding.buffer, 0, staging, place, padded(row.nbytes))
-                device.wgpu_device.queue.submit([encoder.finish()])
+                submit(device.wgpu_device, encoder.finish())
                 map_for_reading(staging, places[-1]).sync_wait()
                 read = read_mapped(staging, places[-1])
                 report = read[:REPORT_BYTES].view(np.uint32).tolist()

@@ -20,6 +20,7 @@ from gpuscan.operators import Operator
 from gpuscan.packing import binds_too_many
 from gpuscan.problem import Problem, pose
 from gpuscan.runner import check_dtypes, planned
+from gpuscan.submission import submit
 from gpuscan.transfer import bytes_of, map_for_reading, padded, read_mapped
 
 KEPT = 256  # kinds of scans a device keeps prepared
@@ -63,7 +64,7 @@ class SmallScan:
                 if place:
                     encoder.copy_buffer_to_buffer(ran.state, 0, staging, 0, REPORT_BYTES)
                 encoder.copy_buffer_to_buffer(destination, 0, staging, place, self._stored)
-                device.wgpu_device.queue.submit([encoder.finish()])
+                submit(device.wgpu_device, encoder.finish())
                 map_for_reading(staging, place + self._stored).sync_wait()
                 content = read_mapped(staging, place + self._stored)
                 failed = False

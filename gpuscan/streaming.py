@@ -21,6 +21,7 @@ from gpuscan.errors import GpuscanError
 from gpuscan.execution import REPORT_BYTES, Origin, Run, record
 from gpuscan.memory import ALIGNMENT
 from gpuscan.planning import ScanPlan, Work
+from gpuscan.submission import submit
 from gpuscan.tile_shapes import TileShape
 from gpuscan.tiles import tile_shape
 from gpuscan.transfer import Bytes, fill_mapped, map_for_reading, padded, read_mapped, upload
@@ -222,7 +223,7 @@ class Stream:
                 for staging, result, size in zip(lane.down, lane.destinations, results, strict=True):
                     encoder.copy_buffer_to_buffer(result, 0, staging, 0, size)
             encoder.copy_buffer_to_buffer(lane.run.state, 0, lane.report, 0, REPORT_BYTES)
-            device.wgpu_device.queue.submit([encoder.finish()])
+            submit(device.wgpu_device, encoder.finish())
         lane.piece = piece
         lane.map_results()
         lane.map_for_filling()

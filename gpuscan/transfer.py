@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from gpuscan.backends import webgpu
+from gpuscan.submission import submit
 
 if TYPE_CHECKING:
     import wgpu
@@ -278,7 +279,7 @@ def upload(
             staging.unmap()
             encoder = device.create_command_encoder()
             encoder.copy_buffer_to_buffer(staging, 0, buffer, offset + start, padded(piece.nbytes))
-            device.queue.submit([encoder.finish()])
+            submit(device, encoder.finish())
 
 
 def download(
@@ -297,7 +298,7 @@ def download(
                 staging, piece = free.popleft(), data[starts[0] : starts[0] + size]
                 encoder = device.create_command_encoder()
                 encoder.copy_buffer_to_buffer(buffer, offset + starts.popleft(), staging, 0, padded(piece.nbytes))
-                device.queue.submit([encoder.finish()])
+                submit(device, encoder.finish())
                 mapped = map_for_reading(staging, padded(piece.nbytes))
                 under_way.append((staging, piece, mapped))
             staging, piece, mapped = under_way.popleft()

@@ -15,6 +15,7 @@ import numpy as np
 
 from gpuscan.arrays import Array, empty
 from gpuscan.execution import record_beside
+from gpuscan.submission import submit
 
 if TYPE_CHECKING:
     from gpuscan.device import Device
@@ -100,4 +101,4 @@ def transpose(device: Device, source: Array, result: Array, element_bytes: int, 
     with device.lock:
         encoder = device.wgpu_device.create_command_encoder()
         record_beside(device, encoder, "transpose.wgsl", bound, workgroups, length, **values)
-        device.wgpu_device.queue.submit([encoder.finish()])
+        submit(device.wgpu_device, encoder.finish())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -91,6 +92,74 @@ def test_an_interrupted_call(own_device: Device, monkeypatch: pytest.MonkeyPatch
                 gs.scan(x, device=device)
         assert device.memory_usage().bytes_in_use == 0
         assert_same(gs.scan(x, device=device), ufunc_scan("add", x))
+
+
+def test_an_interrupt_in_a_callback_of_a_submission(own_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a callback raises is dropped; the interrupt comes nevertheless, after the submission."""
+    device, queue = own_device, own_device.wgpu_device.queue
+    submit, held, mask = queue.submit, device.asarray(X), device.asarray(X % 2 == 1)
+    plan = device.plan(len(X), np.uint32, "add")
+    dropped: list[BaseException] = []
+
+    def called_back(buffers: Any) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt as error:
+            dropped.append(error)
+        submit(buffers)
+
+    calls: list[Callable[[], Any]] = [
+        lambda: gs.scan(X, device=device),
+        lambda: gs.scan(np.ones(9 << 18, np.uint32), device=device),
+        lambda: list(gs.scan_chunks(megabytes(3), device=device)),
+        lambda: gs.scan(held),
+        lambda: plan(held),
+        lambda: gs.compact(held, mask),
+        lambda: gs.scan(held, keys=held),
+        held.copy,
+        held.numpy,
+        device.flush,
+        device.synchronize,
+    ]
+    for call in calls:
+        handler = signal.getsignal(signal.SIGINT)
+        with monkeypatch.context() as patched:
+            patched.setattr(queue, "submit", called_back)
+            with pytest.raises(KeyboardInterrupt):
+                call()
+        assert not dropped
+        assert signal.getsignal(signal.SIGINT) is handler
+    assert_same(gs.scan(X, device=device), ufunc_scan("add", X))
+
+
+def test_an_interrupt_while_a_buffer_is_mapped(adapter: wgpu.GPUAdapter) -> None:
+    """Ctrl-C in wgpu's own callback, on the thread of the call, which waited for ever for that buffer."""
+    code = f"""
+import signal, sys, threading
+import numpy as np, gpuscan as gs
+from wgpu.backends.wgpu_native import _poller
+device = gs.Device({adapter.summary!r})
+x = np.ones(3 << 20, np.uint32)
+done, pending = _poller.PollToken.set_done, True
+def interrupted(token):
+    global pending
+    by = sys._getframe(1).f_code.co_name
+    if pending and by == "buffer_map_callback" and threading.current_thread() is threading.main_thread():
+        pending = False
+        signal.raise_signal(signal.SIGINT)
+    done(token)
+_poller.PollToken.set_done = interrupted
+try:
+    for _ in range(20):
+        if pending:
+            gs.scan(x, device=device)
+    print("raised" if pending else "lost")  # where no callback came on this thread, nothing could be lost
+except KeyboardInterrupt:
+    print("raised")
+print(gs.scan(x, device=device)[-1])
+"""
+    done = python(code)
+    assert (done.returncode, done.stdout.split()) == (0, ["raised", str(3 << 20)]), done.stderr
 
 
 def failing(error: BaseException) -> Any:
