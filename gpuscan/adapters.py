@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from gpuscan.backends import module_of, package_of, webgpu
+from gpuscan.backends import BACKENDS, module_of, package_of, webgpu
 from gpuscan.errors import AdapterNotFoundError
 from gpuscan.faults import forked_error
 
@@ -137,8 +137,21 @@ def _note_instance() -> None:
         _user = os.getppid()
 
 
+def _release_nothing() -> None:
+    """In a process forked from a user of WebGPU: let go of objects without the driver, which would wait for threads."""
+    if _user is None:
+        return
+    for package in BACKENDS.values():
+        classes = sys.modules.get(f"{package}._classes")
+        for name in ("GPUObjectBase", "GPUAdapter"):  # those with a __del__ that releases
+            kind = getattr(classes, name, None)
+            if kind is not None:
+                kind.__del__ = lambda _: None
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_note_instance)
+    os.register_at_fork(after_in_child=_release_nothing)
 
 
 def _question(asked: str) -> str:

@@ -380,3 +380,34 @@ print(in_child(refused), in_child(lambda: in_child(refused)), scans())
 """
     done = python(code)
     assert (done.returncode, done.stdout.split()) == (0, ["9", "7", "7", "9"]), done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_releases_nothing(adapter: wgpu.GPUAdapter) -> None:
+    """Garbage of the process before: to release a buffer waits for locks that a thread may have held at the fork."""
+    code = f"""
+import gc, os, signal
+import numpy as np, wgpu, gpuscan as gs
+gc.disable()
+device = gs.Device({adapter.summary!r})
+held = device.asarray(np.ones(100, np.uint32))
+begun = gs.scan_chunks((np.ones(1 << 18, np.uint32) for _ in range(9)), device=device)
+next(begun)
+begun.close()
+def after_fork():
+    global device, held, begun
+    released = []
+    ours = [thing for thing in gc.get_objects() if isinstance(thing, (wgpu.GPUObjectBase, wgpu.GPUAdapter))]
+    for kind in set(map(type, ours)):
+        kind._release = lambda thing: released.append(1)
+    del device, held, begun, ours
+    gc.collect()
+    return min(len(released), 9)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    os._exit(after_fork())
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), after_fork() > 0)
+"""
+    done = python(code)
+    assert (done.returncode, done.stdout.split()) == (0, ["0", "True"]), done.stderr
