@@ -97,7 +97,7 @@ def main() -> None:
         arrays = [rng.random(size // 8, dtype=np.float32) for _ in range(2)]
         measure(timer, "bundle of 2 float32, linear recurrence", arrays, affine, 0)
     if "matrices" in arguments.only:
-        for k in (2, 3, 4):
+        for k in (2, 3, 4, 8):
             matrices = rng.random((size // 4 // k**2, k, k), dtype=np.float32)
             measure(timer, f"{k}x{k} float32 matrices", [matrices], "matmul", 0)
     if "recurrences" in arguments.only:
