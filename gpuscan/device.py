@@ -28,7 +28,7 @@ from gpuscan.strategies import check_strategy, choose_strategy, unsafe_reason
 from gpuscan.submission import submit
 from gpuscan.templates import render, render_kernel
 from gpuscan.tile_state import TileState
-from gpuscan.transfer import map_for_reading, upload
+from gpuscan.transfer import map_for_reading, staging_ring, upload
 from gpuscan.user_wgsl import user_error
 
 if TYPE_CHECKING:
@@ -328,14 +328,13 @@ class Device:
             ProgressTimeoutError: a scan of arrays on the device gave up waiting since the last check.
             DeviceLostError: the GPU went away.
         """
-        with guarded(self), self.lock:
-            fence = self.pool.take(16, webgpu().BufferUsage.MAP_READ | webgpu().BufferUsage.COPY_DST)
+        usage = self.usage.MAP_READ | self.usage.COPY_DST
+        with guarded(self), self.lock, staging_ring(self.pool, usage, 16, 1) as (fence,):
             encoder = self.wgpu_device.create_command_encoder()
             encoder.clear_buffer(fence)  # a buffer that no submission uses may be mapped while the GPU is at work
             submit(self.wgpu_device, encoder.finish())
             map_for_reading(fence, 4).sync_wait()
             fence.unmap()
-            self.pool.give(fence)
         self.check()
 
     def check(self) -> None:

@@ -69,15 +69,19 @@ class Lane:
         up = usage.STORAGE | usage.MAP_WRITE if self.mapped else usage.STORAGE | usage.COPY_DST
         down = usage.STORAGE | usage.COPY_DST | (usage.MAP_READ if self.mapped else usage.COPY_SRC)
         self._taken: list[wgpu.GPUBuffer] = []
-        self.sources = [self._take(size, up) for size in sizes]
-        self.destinations = [self._take(size, down) for size in results]
-        self.report = self._take(REPORT_BYTES, usage.MAP_READ | usage.COPY_DST)
-        self.heads = self._take(padded(-(-length // 8)), usage.STORAGE | usage.COPY_DST) if work.marked else None
-        if self.mapped:
-            self.up, self.down = self.sources, self.destinations
-        else:
-            self.up = [self._take(size, usage.MAP_WRITE | usage.COPY_SRC) for size in sizes]
-            self.down = [self._take(size, usage.MAP_READ | usage.COPY_DST) for size in results]
+        try:
+            self.sources = [self._take(size, up) for size in sizes]
+            self.destinations = [self._take(size, down) for size in results]
+            self.report = self._take(REPORT_BYTES, usage.MAP_READ | usage.COPY_DST)
+            self.heads = self._take(padded(-(-length // 8)), usage.STORAGE | usage.COPY_DST) if work.marked else None
+            if self.mapped:
+                self.up, self.down = self.sources, self.destinations
+            else:
+                self.up = [self._take(size, usage.MAP_WRITE | usage.COPY_SRC) for size in sizes]
+                self.down = [self._take(size, usage.MAP_READ | usage.COPY_DST) for size in results]
+        except BaseException:
+            self.close(clean=False)
+            raise
         self.writable: list[Any] = []  # promises of `up`, mapped again as soon as the GPU is done with it
         self.readable: list[Any] = []
         self.piece: Piece | None = None
@@ -156,16 +160,18 @@ class Stream:
         device = self._device
         usage = webgpu().BufferUsage
         carry_usage = usage.STORAGE | usage.COPY_SRC
-        self._carries = [device.pool.take(4 * self._work.item_words, carry_usage) for _ in range(LANES + 2)]
-        self._seed_binding = None
-        if self._seeds is not None:
-            buffer = device.pool.take(self._seeds.nbytes, usage.STORAGE | usage.COPY_DST | usage.COPY_SRC)
-            self._seed_binding = Binding(buffer, 0, padded(self._seeds.nbytes, ALIGNMENT))
-            upload(device.wgpu_device, self._seeds, buffer, pool=device.pool)
+        self._carries: list[wgpu.GPUBuffer] = []
+        self._seed_binding: Binding | None = None
         lanes: list[Lane] = []
         under_way: deque[tuple[int, Lane]] = deque()
         clean = False
         try:
+            while len(self._carries) < LANES + 2:
+                self._carries.append(device.pool.take(4 * self._work.item_words, carry_usage))
+            if self._seeds is not None:
+                buffer = device.pool.take(self._seeds.nbytes, usage.STORAGE | usage.COPY_DST | usage.COPY_SRC)
+                self._seed_binding = Binding(buffer, 0, padded(self._seeds.nbytes, ALIGNMENT))
+                upload(device.wgpu_device, self._seeds, buffer, pool=device.pool)
             for number, piece in enumerate(pieces):
                 if len(under_way) == LANES:
                     yield self._land(under_way)

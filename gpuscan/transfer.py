@@ -237,8 +237,10 @@ def read_mapped(buffer: wgpu.GPUBuffer, size: int, offset: int = 0) -> Bytes:
 @contextmanager
 def staging_ring(pool: BufferPool, usage: int, size: int, depth: int) -> Iterator[list[wgpu.GPUBuffer]]:
     """Staging buffers for the length of a transfer; given up where it ends in an error, for they may be mapped."""
-    buffers = [pool.take(size, usage) for _ in range(depth)]
+    buffers: list[wgpu.GPUBuffer] = []
     try:
+        while len(buffers) < depth:
+            buffers.append(pool.take(size, usage))
         yield buffers
     except BaseException:
         for buffer in buffers:

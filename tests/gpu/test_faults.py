@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 import wgpu
 
 import gpuscan as gs
+from gpuscan import transfer
 from gpuscan.device import Device
 from tests.oracle import assert_same, ufunc_scan
 
@@ -53,6 +56,48 @@ def test_out_of_memory_then_room_again(own_device: Device, monkeypatch: pytest.M
 
     monkeypatch.setattr(device.wgpu_device, "create_buffer", full_once)
     assert_same(gs.scan(X[:50], device=device), ufunc_scan("add", X[:50]))
+
+
+@pytest.mark.parametrize("error", [wgpu.GPUOutOfMemoryError, KeyboardInterrupt])
+def test_nothing_stays_in_use_where_buffers_are_not_all_taken(
+    own_device: Device, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    """Whichever buffer of a piece, or of a ring of staging buffers, is the one that there is no room for."""
+    monkeypatch.setattr(transfer, "STAGING_PIECE", 4 << 20)
+    device = own_device
+    create, x, rows = device.wgpu_device.create_buffer, np.ones(3 << 20, np.uint32), np.ones((4, 3 << 18), np.uint32)
+    calls: list[Callable[[], Any]] = [
+        lambda: gs.scan(x, device=device),
+        lambda: gs.scan(rows, axis=1, initial=np.arange(4, dtype=np.uint32), device=device),
+        lambda: device.asarray(x).numpy(),
+    ]
+    for call in calls:
+        call()
+        for left in itertools.count():
+            device.memory_cleanup()
+            made = 0
+
+            def full(left: int = left, **options: Any) -> Any:
+                nonlocal made
+                made += 1
+                if made > left:
+                    raise error("no room")
+                return create(**options)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(device.wgpu_device, "create_buffer", full)
+                with suppress(gs.DeviceMemoryError, KeyboardInterrupt):
+                    call()
+            assert (left, device.memory_usage().allocations) == (left, 0)
+            if made <= left:
+                break
+
+
+def test_an_interrupted_synchronize_keeps_nothing(own_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_device.wgpu_device.queue, "submit", failing(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        own_device.synchronize()
+    assert own_device.memory_usage().allocations == 0
 
 
 def test_an_array_larger_than_any_buffer(device: Device) -> None:
