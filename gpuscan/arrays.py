@@ -50,7 +50,7 @@ class Array:
         self.device = device
         self.buffer = buffer
         self.shape = shape
-        self.dtype = dtype_from(dtype)
+        self.dtype = np.dtype(dtype)
         self.offset = offset
         self.nbytes = prod(shape) * self.dtype.itemsize
         self._owner = owner  # the allocation, or None for a caller's buffer: it lives as long as a view does

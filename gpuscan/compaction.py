@@ -49,7 +49,7 @@ class Picked(Array):
         return (int(self.count.numpy()[0]), *self._trailing)
 
     @cached_property
-    def nbytes(self) -> int:  # type: ignore[override]
+    def nbytes(self) -> int:
         return prod(self.shape) * int(self.dtype.itemsize)
 
 

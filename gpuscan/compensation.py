@@ -94,8 +94,8 @@ def lifted(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, Any, dict[str
         raise _refuse(f"the operator {resolve(op).name!r}")
     dtype, before, initial = options.get("dtype"), options.get("before"), options.get("initial")
     if dtype is not None:
-        if dtype_from(dtype) != FLOAT32:
-            raise _refuse(f"dtype={dtype_from(dtype)}")
+        if (asked := dtype_from(dtype)) != FLOAT32:
+            raise _refuse(f"dtype={asked}")
         structure, leaves = spread(x)
         leaves, before = with_dtype(leaves, structure, FLOAT32, before)
         x = structure.unflatten(leaves)

@@ -47,11 +47,17 @@ class Plan:
     """
 
     def __init__(
-        self, device: Device, shape: tuple[int, ...], dtype: Any, op: Any, strategy: str, options: dict[str, Any]
+        self,
+        device: Device,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        op: Any,
+        strategy: str,
+        options: dict[str, Any],
     ) -> None:
         self.device = device
         self.shape = shape
-        self.dtype = np.dtype(dtype)
+        self.dtype = dtype
         self._op = op
         self._options = options = {name: copied(option) for name, option in options.items()}
         self._asked = strategy

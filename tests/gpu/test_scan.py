@@ -254,14 +254,9 @@ def test_dtype_is_what_is_combined_in(device: Device) -> None:
 # ----- What an adapter refuses
 
 
-def refused(device: Device, **changes: Any) -> Device:
-    """The same GPU, of which the probe found less."""
-    return with_capabilities(device, **changes)
-
-
 def test_an_unsafe_strategy_is_refused_unless_the_device_allows_it(device: Device) -> None:
     x = np.arange(1000, dtype=np.uint32)
-    less = refused(device, progress_earlier=False)
+    less = with_capabilities(device, progress_earlier=False)
     with pytest.raises(gs.StrategyError, match=r"'lookback' was asked for.*no progress.*auto.*unsafe=True"):
         gs.scan(x, device=less, strategy="lookback")
     assert_same(gs.scan(x, device=less), ufunc_scan("add", x))
@@ -271,7 +266,7 @@ def test_an_unsafe_strategy_is_refused_unless_the_device_allows_it(device: Devic
 
 
 def test_float64_where_there_is_none_names_what_to_pass(device: Device) -> None:
-    less = refused(device, float64=False)
+    less = with_capabilities(device, float64=False)
     with pytest.raises(gs.UnsupportedDtypeError, match=r"float64.*dtype=np\.float32.*device=\"numpy\""):
         gs.scan(np.ones(5), device=less)
     assert_same(gs.scan(np.ones(5), dtype=np.float32, device=less), np.arange(1, 6, dtype=np.float32))
