@@ -26,7 +26,8 @@ MOST_SOFTWARE_TURNS = 50_000  # on CPU adapters, in all combinations of an invoc
 BLOCKS_AHEAD = 2  # that a fold reads at a time; 4 are 1 to 6 % slower on an H100
 LONG_BLOCKS_AHEAD = 1  # of vectors, matrices and operators whose code is long, which stands there for each
 WIDE_WORDS = 3  # of an item, from which on it is wide; measured on an H100
-MATRIX_WORDS = 16  # of an item, at most, whose scan over a block stands at each distance, for speed
+UNROLLED_WORDS = 16  # of an item, at most, whose scan over a block stands at each distance, for speed
+UNROLLED_WORDS_AHEAD = 9  # the same under look-ahead, where 16 take long to compile
 
 
 def stored_element(element: Element, held: Field) -> Element:
@@ -258,10 +259,11 @@ class Kernel:
     def rolls_fold(self) -> bool:
         """Whether the scan over the lanes of a block is one too: not of wide items, where it is what tiles wait for.
 
-        Of the widest it is: an H100 takes 5 % more for 5x5 matrices, 10 % less for 6x6 and 40 % less for 8x8, and
-        compiles them in 0.5 to 0.7 of the time.
+        Of the widest it is: an H100 compiles 4x4 matrices under look-ahead in 0.7 of the time and is 5 % slower, as for
+        5x5; for 6x6 and 8x8 it is 10 and 40 % faster. Where the fold changes hands, 4x4 would be 10 % slower.
         """
-        return (self.combine.long and not self.wide) or self.item_words > MATRIX_WORDS
+        most = UNROLLED_WORDS_AHEAD if self.strategy == "lookahead" else UNROLLED_WORDS
+        return (self.combine.long and not self.wide) or self.item_words > most
 
     @property
     def most_turns(self) -> int:
