@@ -8,7 +8,9 @@ Float results are equal to the GPU's bit for bit, so that a wrong stage is found
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ from gpuscan.elements import Element, Field, Scalar
 from gpuscan.errors import OperatorError
 from gpuscan.operators import Operator
 from gpuscan.tile_shapes import TileShape
+from gpuscan.traced import UntracedUfuncError
+from gpuscan.tracing import trace_operator
 from gpuscan.user_code import defined_at, raised_at
 
 Array = np.ndarray[Any, Any]
@@ -97,7 +101,8 @@ class Joiner:
         """The operator's function, called once with all the left and all the right operands.
 
         Raises:
-            OperatorError: it has no Python function, raises, or gives something else than elements.
+            OperatorError: it has no Python function, raises, gives something else than elements, or cannot be traced:
+                what it does with an array would not be what it does with each element.
         """
         operator, element = self.operator, self.element
         if operator.function is None:
@@ -105,6 +110,8 @@ class Joiner:
                 f"operator {operator.name!r} was asked for on NumPy, but it is WGSL alone. Give it as a Python "
                 "function, or run it on a GPU"
             )
+        if operator.kinds is None:
+            _check_elementwise(operator, element)
         shapes = [field.shape for field in element.fields]
         axes = [array.shape[: array.ndim - len(s)] for array, s in zip((*a, *b), shapes * 2, strict=True)]
         lanes = np.broadcast_shapes(*axes)
@@ -118,11 +125,6 @@ class Joiner:
             raise
         except Exception as error:
             place = raised_at(error.__traceback__) or defined_at(operator.function)
-            if isinstance(error, ValueError) and "truth value" in str(error):
-                raise OperatorError(
-                    f"{operator.name} asks Python for the truth of an array (if, while, and, or, not, min, max); write "
-                    f"np.where(condition, a, b), & | ~, np.minimum, np.maximum{place}"
-                ) from error
             raise OperatorError(f"{operator.name} raised {type(error).__name__}: {error}{place}") from error
         try:
             leaves = element.structure.flatten(value)
@@ -150,6 +152,14 @@ class Joiner:
                 f"operator {self.operator.name!r} gives shape {array.shape} in field {field.name} for operands of "
                 f"shape {lanes + field.shape}; both must be one"
             ) from None
+
+
+@lru_cache(maxsize=256)
+def _check_elementwise(operator: Operator, element: Element) -> None:
+    """Refuse, as a GPU does, code that means another thing for arrays than for each element: ``l[0]``, ``r.sum()``."""
+    assert operator.function is not None
+    with suppress(UntracedUfuncError):  # np.gcd and its like, which only GPUs have not
+        trace_operator(operator.function, element, operator.name)
 
 
 def left_to_right(join: Joiner, items: Items, carry: Items | None = None) -> Items:

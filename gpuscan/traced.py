@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.elements import Scalar, scalar_of
-from gpuscan.errors import UnsupportedDtypeError
+from gpuscan.errors import OperatorError, UnsupportedDtypeError
 from gpuscan.expressions import BOOL, COMPLEX64, FLOAT32, Graph, Node
 from gpuscan.ufuncs import KNOWN, NoSuchForm, build
 from gpuscan.user_code import operator_error
@@ -264,6 +264,10 @@ def check_float64(name: str, dtypes: Sequence[Any], results: Sequence[Any], trac
         )
 
 
+class UntracedUfuncError(OperatorError):
+    """A ufunc that works on each element for itself, so that arrays may be passed to it, but not traced values."""
+
+
 def call_ufunc(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[Traced, ...]:
     """The results of ``ufunc(*inputs)``, by NumPy's own promotion."""
     if ufunc in MULTIPLE:
@@ -272,7 +276,8 @@ def call_ufunc(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[Traced, ...]:
         return (ARRAY_FUNCTIONS[np.matmul](*inputs),)
     name = ufunc.__name__
     if name not in KNOWN:
-        raise operator_error(f"np.{name} is not traced; known ufuncs are {', '.join(sorted(KNOWN))}")
+        error = operator_error(f"np.{name} is not traced; known ufuncs are {', '.join(sorted(KNOWN))}")
+        raise UntracedUfuncError(str(error)) if ufunc.signature is None else error
     traced = [value for value in inputs if isinstance(value, Traced)]
     graph = traced[0].graph
     if any(each.graph is not graph for each in traced):

@@ -15,6 +15,7 @@ from gpuscan import reference
 from gpuscan.errors import OperatorError
 from gpuscan.reference_stages import Joiner, kogge_stone, last, left_to_right, reduce, scan_tile, scan_totals
 from gpuscan.tile_shapes import TileShape
+from gpuscan.tracing import trace_operator
 from tests.oracle import AFFINE, MATRICES, NO_IDENTITY, assert_same, one_by_one, posed, words
 
 SHAPES = [
@@ -218,14 +219,42 @@ def test_results_of_another_dtype_are_refused() -> None:
 
 
 def test_results_of_another_shape_are_refused() -> None:
-    message = failing(lambda l, r: np.concatenate([l, r]))
+    vectors = gs.operator(lambda l, r: (l + r)[..., :1], name="first", element_axes=1)
+    message = failing(vectors, np.ones((100, 2), np.float32))
     assert "shape" in message
 
 
 def test_results_with_other_fields_are_refused() -> None:
     x = (np.ones(100, np.float32), np.ones(100, np.float32))
     message = failing(lambda l, r: (l[0] + r[0],), x)
-    assert "expected 2 fields, got 1" in message
+    assert "returns 1 fields" in message
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        lambda l, r: l[0] + r,
+        lambda l, r: l + r[::-1],
+        lambda l, r: l + r.sum(),
+        lambda l, r: np.maximum(l, np.max(r)),
+        lambda l, r: np.cumsum(l) + r,
+        lambda l, r: l + len(r),
+        lambda l, r: np.concatenate([l, r]),
+        lambda l, r: np.array([a + b for a, b in zip(l, r, strict=True)]),
+    ],
+)
+def test_what_means_another_thing_for_an_array_is_refused_as_on_a_gpu(op: Any) -> None:
+    x = np.ones(100, np.float32)
+    message = failing(op, x)
+    with pytest.raises(OperatorError) as traced:
+        trace_operator(op, posed(x, op).element, "the operator")
+    assert message == str(traced.value)
+
+
+def test_ufuncs_that_only_gpus_lack_are_taken() -> None:
+    x = np.array([12, 18, 30, 7], np.int32)
+    (got,) = reference.accumulate(posed(x, lambda l, r: np.gcd(l, r)))
+    assert got.tolist() == [np.gcd.accumulate(x).tolist()]
 
 
 def test_the_input_is_not_written() -> None:
