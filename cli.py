@@ -75,7 +75,7 @@ def _device(context: click.Context, parameter: click.Parameter, value: str | Non
 
 
 class _Target(click.Path):
-    """A file to write: a regular one, or none yet, in a folder that is there. Gives its resolved path, or `PRINTED`."""
+    """A file to write: a regular one, or none yet, in a writable folder. Gives its resolved path, or `PRINTED`."""
 
     def __init__(self, allow_dash: bool = False) -> None:
         super().__init__(dir_okay=False, allow_dash=allow_dash, path_type=Path)
@@ -89,6 +89,8 @@ class _Target(click.Path):
         path = given.resolve()  # through a link: the file is replaced, not the link
         if not path.parent.is_dir():
             self.fail(f"there is no folder {path.parent}", param, ctx)
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            self.fail(f"nothing may be written in the folder {path.parent}", param, ctx)
         return path
 
 

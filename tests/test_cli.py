@@ -191,7 +191,7 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("arguments", WRITERS.values(), ids=WRITERS.keys())
-@pytest.mark.parametrize("kind", ["a pipe", "a folder", "no folder"])
+@pytest.mark.parametrize("kind", ["a pipe", "a folder", "no folder", "a folder for others"])
 def test_a_target_is_looked_at_before_the_work(files, capsys, monkeypatch, arguments, kind):
     """Exit code 2, and what is there stays as it is."""
 
@@ -207,9 +207,16 @@ def test_a_target_is_looked_at_before_the_work(files, capsys, monkeypatch, argum
         os.mkfifo("target")
     elif kind == "a folder":
         Path("target").mkdir()
+    elif kind == "a folder for others":  # asked of the system, which refuses root nothing
+        monkeypatch.setattr("os.access", lambda path, mode: not mode & os.W_OK or Path(path) != Path.cwd())
     before = sorted(os.listdir())
     code, err = fails(capsys, *arguments, "no/target" if kind == "no folder" else "target")
-    message = {"a pipe": "is not a regular file", "a folder": "is a directory", "no folder": "there is no folder"}[kind]
+    message = {
+        "a pipe": "is not a regular file",
+        "a folder": "is a directory",
+        "no folder": "there is no folder",
+        "a folder for others": "nothing may be written in the folder",
+    }[kind]
     assert (code, message in err) == (2, True)
     assert sorted(os.listdir()) == before
     assert kind != "a pipe" or stat.S_ISFIFO(os.stat("target").st_mode)
