@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning import LOOKBACK_SECONDS, ScanPlan, Work, plan_scan
+from gpuscan.tuning import tile_on
 
 if TYPE_CHECKING:
     from gpuscan.device import Device
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 def plan_for(device: Device, work: Work, strategy: str, **options: Any) -> ScanPlan:
     """The plan of this work by the strategy that is asked for; what ``"auto"`` takes, the number of tiles decides."""
     chosen, reason = device.strategy(strategy)
+    if options.get("tile") is None and work.inner == 1:
+        options["tile"] = tile_on(device, work, options.get("subgroups", True))
     plan = plan_scan(work, device.capabilities, chosen, reason, **options)
     better, why = device.strategy(strategy, plan.tiles)
     if plan.strategy == chosen != better:

@@ -18,8 +18,8 @@ from gpuscan.planning import LENGTH_LIMIT, Work
 from gpuscan.problem import Problem, pose, unrounded
 from gpuscan.runner import check_dtypes, seed_words, work_of
 from gpuscan.streaming import Piece, Stream
-from gpuscan.tiles import tile_shape
 from gpuscan.transfer import Bytes, bytes_of, copy
+from gpuscan.tuning import tile_on
 
 if TYPE_CHECKING:
     from gpuscan.device import Device
@@ -273,11 +273,11 @@ def described(problem: Problem) -> str:
 
 def settled_length(work: Work, device: Device) -> int:
     """The least length from which on the tile's shape is that of the longest array."""
-    wanted = tile_shape(work, device.capabilities)
+    wanted = tile_on(device, work)
     low, high = 1, work.row_length
     while low < high:
         middle = (low + high) // 2
-        if tile_shape(replace(work, row_length=middle), device.capabilities) == wanted:
+        if tile_on(device, replace(work, row_length=middle)) == wanted:
             high = middle
         else:
             low = middle + 1

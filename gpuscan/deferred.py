@@ -25,9 +25,9 @@ from gpuscan.planning import Placement, ScanPlan, plan_scan, straddling
 from gpuscan.runner import check_dtypes, planned, run, seed_words, work_of
 from gpuscan.strategies import PUBLISHED_PROGRESS
 from gpuscan.submission import submit
-from gpuscan.tiles import tile_shape
 from gpuscan.transfer import download, padded, upload
 from gpuscan.transposing import scan_transposed
+from gpuscan.tuning import tile_on
 
 if TYPE_CHECKING:
     from gpuscan.device import Device
@@ -260,7 +260,7 @@ def record_pieces(
     fields = (*problem.source.fields, *problem.destination.fields)
     work = work_of(device, problem)
     chosen, reason = device.strategy(strategy)
-    tile = tile_shape(work, capabilities, subgroups)
+    tile = tile_on(device, work, subgroups)
     unit = math.lcm(problem.row_length, alignment) if tile.per_row else tile.tile_size * tile.block
     if marks is not None:
         unit = math.lcm(unit, 8 * alignment)

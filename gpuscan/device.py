@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
+from gpuscan import tuning
 from gpuscan.adapters import choose_adapter, find_adapters, fresh
 from gpuscan.backends import error_type, webgpu
 from gpuscan.bind_groups import BindGroups, Binding
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from gpuscan.planning import ScanPlan
     from gpuscan.plans import Plan
     from gpuscan.small import SmallScan
+    from gpuscan.tuning import Tuned
 
 STRATEGY_VARIABLE = "GPUSCAN_STRATEGY"
 PIPELINES_KEPT = 512
@@ -85,6 +87,7 @@ class Device:
             required_features=wanted_features(self._adapter), required_limits=limits
         )
         self.capabilities: Capabilities = probe(self._adapter, self.wgpu_device)
+        self.tuned: Tuned = tuning.load(self.capabilities)
         self.process = os.getpid()
         self.usage = webgpu().BufferUsage  # flags of buffers
         self.lost = False

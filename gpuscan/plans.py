@@ -184,7 +184,7 @@ class Plan:
         key = (strategy, placement)
         if key not in self._plans:
             self._plans[key] = plan_scan(
-                self._work, self.device.capabilities, strategy, self.reason, placement=placement
+                self._work, self.device.capabilities, strategy, self.reason, tile=self._plan.tile, placement=placement
             )
         return self._plans[key]
 

@@ -23,8 +23,8 @@ from gpuscan.memory import ALIGNMENT
 from gpuscan.planning import ScanPlan, Work
 from gpuscan.submission import submit
 from gpuscan.tile_shapes import TileShape
-from gpuscan.tiles import tile_shape
 from gpuscan.transfer import Bytes, fill_mapped, map_for_reading, padded, read_mapped, upload
+from gpuscan.tuning import tile_on
 
 if TYPE_CHECKING:
     import wgpu
@@ -138,7 +138,7 @@ class Stream:
         self._options: dict[str, Any] = {"tile": tile, "withhold": withhold, "many": many, "scheduler": scheduler}
         self._plans: dict[tuple[bool, bool, int], ScanPlan] = {}
         capabilities = device.capabilities
-        shapes = [tile] if tile else [tile_shape(work, capabilities, subgroups) for subgroups in (True, False)]
+        shapes = [tile] if tile else [tile_on(device, work, subgroups) for subgroups in (True, False)]
         self.unit = math.lcm(*(work.row_length if s.per_row else s.tile_size * s.block for s in shapes))
         widest = max(f.storage_bytes for f in (*work.source.fields, *work.destination.fields))
         whole = max(work.source.storage_bytes, work.destination.storage_bytes)

@@ -17,16 +17,18 @@ from typing import TYPE_CHECKING, Any
 from gpuscan import cache_files
 from gpuscan._version import __version__
 from gpuscan.tile_shapes import TileShape
+from gpuscan.tiles import tile_shape
 
 if TYPE_CHECKING:
     from gpuscan.capabilities import Capabilities
+    from gpuscan.device import Device
     from gpuscan.planning import Work
 
 Tuned = Mapping[tuple[int, int], TileShape]  # (32-bit words of an item, elements) -> the fastest shape for them
 
 UNTUNED: Tuned = MappingProxyType({})
 FOLDER = "tuning"
-WORDS_TUNED = (1, 2, 4)
+FIELDS_TUNED = MappingProxyType({1: 1, 2: 2, 4: 1})  # words of an item -> arrays that it is read from
 MOST_STEPS, MOST_CHUNK_WORDS = 64, 256  # of a shape that is believed
 LEAST_WORKGROUP = 32  # invocations
 
@@ -39,12 +41,20 @@ def nearest(tuned: Tuned, words: int, length: int) -> TileShape | None:
     return tuned[words, min(lengths, key=lambda at: abs(math.log2(at / length)))]
 
 
-def tile_for(tuned: Tuned, work: Work) -> TileShape | None:
+def tile_for(tuned: Tuned, work: Work, subgroups: bool = True) -> TileShape | None:
     """The shape tuned for this work, or None: only what was measured is tuned, whole words in one row, short code."""
     fields = (*work.source.fields, *work.destination.fields)
     if work.rows > 1 or work.combine.long or any(field.storage_bytes % 4 for field in fields):
         return None
-    return nearest(tuned, work.item_words, work.length)
+    if work.marked or work.moves or any(work.shifts) or len(work.source.fields) != FIELDS_TUNED.get(work.item_words):
+        return None
+    found = nearest(tuned, work.item_words, work.length)
+    return None if found is None or (found.subgroup_size and not subgroups) else found
+
+
+def tile_on(device: Device, work: Work, subgroups: bool = True) -> TileShape:
+    """The shape tuned for this work on the device, or where there is none, the planner's own."""
+    return tile_for(device.tuned, work, subgroups) or tile_shape(work, device.capabilities, subgroups)
 
 
 def load(capabilities: Capabilities) -> Tuned:
@@ -92,7 +102,7 @@ def _entry(row: list[Any], capabilities: Capabilities) -> tuple[tuple[int, int],
     if any(type(number) is not int for number in row):
         raise TypeError(f"expected integers, found {row!r}")
     tile = TileShape(workgroup_size, subgroup_size, steps, chunk)
-    if words not in WORDS_TUNED or length < 1 or not runs_on(tile, words, capabilities):
+    if words not in FIELDS_TUNED or length < 1 or not runs_on(tile, words, capabilities):
         raise ValueError(f"{row!r} is no shape for {capabilities.summary}")
     return (words, length), tile
 

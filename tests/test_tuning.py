@@ -52,14 +52,24 @@ def test_nearest(words: int, length: int, found: TileShape | None) -> None:
 
 
 def test_only_what_was_measured_is_tuned() -> None:
-    """Whole words, one row."""
+    """Whole words, one row, from as many arrays."""
     assert tuning.tile_for(TUNED, work(row_length=1 << 18)) == SHORT
     assert tuning.tile_for(TUNED, work(row_length=0)) is None
     assert tuning.tile_for(TUNED, work("int16", row_length=1 << 18)) is None
     assert tuning.tile_for(TUNED, work("float32", "int16", row_length=1 << 18)) is None
     assert tuning.tile_for(TUNED, work(rows=1 << 9, row_length=1 << 9)) is None
-    assert tuning.tile_for(TUNED, work("uint64", row_length=1 << 20)) == SHORT
+    assert tuning.tile_for(TUNED, work("float32", "float32", row_length=1 << 20)) == SHORT
+    assert tuning.tile_for(TUNED, work("uint64", row_length=1 << 20)) is None
+    for option in ({"marked": True}, {"moves": True}, {"shifts": (1,)}):
+        assert tuning.tile_for(TUNED, work(row_length=1 << 18, **option)) is None
     assert tuning.tile_for(tuning.UNTUNED, work(row_length=1 << 18)) is None
+
+
+def test_lanes_need_subgroups() -> None:
+    """A compiler may give a shader another size than the probe saw; then none are counted on."""
+    serial = TileShape(64, 0, 1, 64)
+    assert tuning.tile_for(TUNED, work(row_length=1 << 18), subgroups=False) is None
+    assert tuning.tile_for({(1, 1 << 18): serial}, work(row_length=1 << 18), subgroups=False) == serial
 
 
 def test_written_and_read() -> None:

@@ -20,6 +20,7 @@ from gpuscan.planning import ScanPlan, Work, plan_scan
 from gpuscan.problem import Problem, pose
 from gpuscan.runner import check_dtypes, work_of
 from gpuscan.tile_shapes import ColumnTile, TileShape
+from gpuscan.tuning import tile_on
 
 if TYPE_CHECKING:
     import wgpu
@@ -123,7 +124,8 @@ def problem_of(case: ScanCase, arrays: Sequence[np.ndarray[Any, Any]]) -> Proble
 def plan_of(device: Device, inputs: Inputs, strategy: str, tile: TileShape | None) -> ScanPlan:
     """The case's plan by a strategy, with a tile of the caller's or the planner's."""
     chosen, reason = device.strategy(strategy)
-    return plan_scan(work_for(device, inputs), device.capabilities, chosen, reason, tile=tile)
+    work = work_for(device, inputs)
+    return plan_scan(work, device.capabilities, chosen, reason, tile=tile or tile_on(device, work))
 
 
 def tile_text(tile: TileShape | ColumnTile) -> str:

@@ -345,7 +345,7 @@ def test_larger_than_a_binding(device: Device, monkeypatch: pytest.MonkeyPatch) 
     unit = 4 * (1 << 15)
     small = replace(device.capabilities, limits=limits | {"max-storage-buffer-binding-size": unit})
     monkeypatch.setattr(device, "capabilities", small)
-    monkeypatch.setattr(deferred, "tile_shape", lambda *_: tile_for(device))
+    monkeypatch.setattr(deferred, "tile_on", lambda *_: tile_for(device))
     monkeypatch.setattr(device, "plans_kept", type(device.plans_kept)())
     for axis, shape in ((0, (-1,)), (1, (3, -1))):
         got = gs.scan(a.reshape(*shape), axis=axis).numpy()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan import deferred, operator, planning, runner
+from gpuscan import operator, planning, runner, tuning
 from gpuscan.device import Device
 from gpuscan.planning import plan_scan
 from gpuscan.problem import Problem
@@ -139,7 +139,7 @@ def test_rows_that_end_where_tiles_do(device: Device) -> None:
 
 
 def test_reductions(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (planning, deferred):
+    for module in (planning, tuning):
         monkeypatch.setattr(module, "tile_shape", lambda *_: tile_on(device, chunk=4))
     x = bytes_of(np.random.default_rng(4), 5, 3004)
     assert_same(gs.reduce(x, AFFINE, axis=1, device=device), by_hand(x, axis=1)[:, -1])
