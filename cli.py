@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from gpuscan import Device
+    from gpuscan.profiling import Profile
 
-WORK_FAILED, USAGE_WRONG, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+WORK_FAILED, USAGE_WRONG, INTERRUPTED, SIGNALLED = 1, 2, 130, 128  # the last and the signal's number
 MOST_BITS = 40  # of a number of elements to measure
 PRINTED = Path("-")  # a target that is standard output
 
@@ -82,7 +83,9 @@ class _Target(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         given = Path(os.fsdecode(super().convert(value, param, ctx)))
-        if self.allow_dash and value == "-":
+        if value == "-":
+            if not self.allow_dash:
+                self.fail("an array is written to a file; one of this name is ./-", param, ctx)
             return PRINTED
         if given.exists() and not given.is_file():  # a pipe, a device, …: a rename onto it would be the end of it
             self.fail(f"{given} is not a regular file", param, ctx)
@@ -181,22 +184,26 @@ def scan(
         "device": device,
         "strategy": strategy,
     }
+    streamed = array.nbytes > files.STREAMED_BYTES and device != "numpy"
     try:
-        with _profiled(device) if profile else nullcontext():
-            if array.nbytes > files.STREAMED_BYTES and device != "numpy":
+        with _profiling(device) if profile else nullcontext() as profiled:
+            if streamed:
                 with _progress_bar(array.nbytes) as progress:
                     files.scan_to_file(array, target, op, progress, **options)
-                return
-            result = gpuscan.scan(array, op, **options)
+            else:
+                result = gpuscan.scan(array, op, **options)
     except gpuscan.GpuscanError:
         raise
     except OSError as error:
         raise click.ClickException(f"{target} cannot be written: {error.strerror or error}") from error
     except (TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from error  # the options do not go with this array
-    del array
-    with _written(target) as partial, open(partial, "xb") as file:
-        np.lib.format.write_array(file, np.asanyarray(result), allow_pickle=False)
+    if not streamed:
+        del array  # the file may be the same
+        with _written(target) as partial, open(partial, "wb") as file:
+            np.lib.format.write_array(file, np.asanyarray(result), allow_pickle=False)
+    if profiled is not None:
+        _print_profile(profiled)
 
 
 @contextmanager
@@ -212,17 +219,18 @@ def _progress_bar(total: int) -> Iterator[Callable[[int], None]]:
         yield lambda done: progress.update(task, completed=done)
 
 
-@contextmanager
-def _profiled(device: Device | str | None) -> Iterator[None]:
-    """Print, at the end, how long each stage took on the GPU."""
-    from rich.console import Console
-    from rich.table import Table
-
+def _profiling(device: Device | str | None) -> AbstractContextManager[Profile]:
     import gpuscan
 
     chosen = device if isinstance(device, gpuscan.Device) else gpuscan.default_device()
-    with chosen.profile() as profile:
-        yield
+    return chosen.profile()
+
+
+def _print_profile(profile: Profile) -> None:
+    """How long each stage took on the GPU."""
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table("stage", "strategy", "dispatches", "elements", "GPU time")
     spans = profile.spans
     for stage, strategy in dict.fromkeys((span.stage, span.strategy) for span in spans):
@@ -274,6 +282,8 @@ def matrix(
 
     if merge != bool(files) or device == "numpy":
         raise click.UsageError("FILES go with --merge, and --device names a GPU adapter")
+    if json_path == markdown == PRINTED:
+        raise click.UsageError("--json and --markdown cannot both be printed; write one to a file")
     if merge:
         columns = matrices.merge(column for path in files for column in matrices.read(path))
     else:
@@ -492,7 +502,7 @@ def _write_text(path: Path, text: str) -> None:
         with click.open_file("-", "w", encoding="utf-8") as file:
             file.write(text)
     else:
-        with _written(path) as partial, open(partial, "x", encoding="utf-8") as file:
+        with _written(path) as partial, open(partial, "w", encoding="utf-8") as file:
             file.write(text)
 
 
@@ -500,23 +510,25 @@ def _write_text(path: Path, text: str) -> None:
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM, which unwinds the work as Ctrl-C does, so that no half-written file is left."""
+    """SIGTERM or SIGHUP, which unwind the work as Ctrl-C does, so that no half-written file is left."""
 
 
 _terminated = -math.inf  # when
 
 
-def _terminate(*_: Any) -> None:
+def _terminate(number: int, _: Any) -> None:
     global _terminated
     before, _terminated = _terminated, time.monotonic()
     if _terminated - before > 1:  # coreutils' `timeout` sends two at once, and the work is unwound once
-        raise _Terminated
+        raise _Terminated(number)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and end the process with its exit code."""
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _terminate)
+    for name in ("SIGTERM", "SIGHUP"):  # the latter where there are terminals to lose
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _terminate)
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -533,8 +545,8 @@ def run(arguments: Sequence[str]) -> int:
         return done.exit_code
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
-    except _Terminated:
-        return _fail("terminated", TERMINATED)
+    except _Terminated as stopped:
+        return _fail("terminated", SIGNALLED + stopped.args[0])
     except (KeyboardInterrupt, click.Abort):
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader has seen enough

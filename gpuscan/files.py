@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,10 +20,17 @@ STREAMED_BYTES = 64 << 20  # arrays larger than this are scanned from file to fi
 
 @contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
-    """A path to write to; at the end its file becomes `path`, which is so there whole or not at all."""
+    """The path of an empty file to write; at the end it becomes `path`, which is so there whole or not at all.
+
+    Where there was a file before, its permissions stay, and nobody else may read what is written meanwhile.
+    """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    replaces = path.exists()
     try:
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if replaces else 0o666))
         yield partial
+        if replaces:
+            shutil.copymode(path, partial)
         os.replace(partial, path)
     finally:
         with suppress(OSError):

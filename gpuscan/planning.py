@@ -343,6 +343,15 @@ def straddling(work: Work | Problem, length: int) -> tuple[int, ...]:
 
 
 def grid_of(tiles: int, limit: int) -> tuple[int, int, int]:
-    """The smallest nearly even grid of at least so many workgroups with no side over the limit."""
+    """The smallest nearly even grid of at least so many workgroups with no side over the limit.
+
+    Raises:
+        GpuscanError: there is none.
+    """
     rows = -(-tiles // limit)
+    if rows > limit:
+        raise GpuscanError(
+            f"{tiles} workgroups were asked for; the device dispatches {limit} by {limit}. Open it with a larger limit "
+            '"max-compute-workgroups-per-dimension", or scan in chunks with gpuscan.scan_chunks'
+        )
     return (-(-tiles // max(1, rows)), rows, 1)

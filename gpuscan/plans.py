@@ -297,10 +297,10 @@ class Plan:
         buffer, offset = place_of(given, "length")
         if isinstance(given, Array):
             given.check()
+            if given.dtype not in (np.uint32, np.int32):
+                raise TypeError(f"length= is a 32-bit word; an array of {given.dtype} was passed. Pass a uint32")
             if given.nbytes < 4:
-                raise ValueError(
-                    f"length= is a 32-bit word; an array of {given.nbytes} bytes was passed. Pass a uint32"
-                )
+                raise ValueError("length= is a 32-bit word; an array of 0 bytes was passed. Pass a uint32")
         check_buffer(self.device.wgpu_device, buffer, "length")
         if offset < 0 or offset % 4 or offset + 4 > buffer.size:
             raise ValueError(f"length= is a 32-bit word at byte {offset} of a buffer of {buffer.size}: it lies off it")

@@ -187,12 +187,16 @@ def release_pages(array: np.ndarray[Any, Any]) -> None:
 
 
 def _shared_map(array: Any) -> mmap.mmap | None:
-    """The mapping behind an array whose pages the file backs: one that was mapped copy-on-write keeps its pages."""
+    """The mapping behind a `np.memmap` whose pages the file backs.
+
+    Private ones keep their pages, which are nowhere else; a bare `mmap.mmap` does not tell whether it is one.
+    """
+    shared = False
     while array is not None:
-        if isinstance(array, np.memmap) and array.mode == "c":
-            return None
+        if isinstance(array, np.memmap):
+            shared = array.mode != "c"
         if isinstance(array, mmap.mmap):
-            return array if hasattr(array, "madvise") else None
+            return array if shared and hasattr(array, "madvise") else None
         array = getattr(array, "base", None)
     return None
 

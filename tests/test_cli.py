@@ -129,12 +129,41 @@ def test_scan_writes_through_a_link_and_leaves_the_usual_permissions(files, caps
     assert stat.S_IMODE(os.stat("real.npy").st_mode) == stat.S_IMODE(os.stat("in.npy").st_mode)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="POSIX permissions")
+@pytest.mark.parametrize("streamed", [False, True])
+def test_scan_keeps_the_permissions_of_a_file_that_it_replaces(files, capsys, monkeypatch, streamed):
+    """Nobody else may read it meanwhile."""
+    Path("in.npy").chmod(0o600)
+    monkeypatch.setattr("gpuscan.files.STREAMED_BYTES", 0 if streamed else 1 << 40)
+    seen = []
+    replace = os.replace
+    monkeypatch.setattr("os.replace", lambda a, b: (seen.append(stat.S_IMODE(os.stat(a).st_mode)), replace(a, b)))
+    assert run(capsys, "scan", "in.npy", "in.npy", "--axis", "0")[0] == 0
+    assert seen == [0o600]
+    assert stat.S_IMODE(os.stat("in.npy").st_mode) == 0o600
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_profile_that_cannot_be_printed_costs_no_result(files, capsys, monkeypatch, streamed):
+    """What is said is not that OUT.npy cannot be written."""
+    monkeypatch.setattr("gpuscan.files.STREAMED_BYTES", 0 if streamed else 1 << 40)
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cli, "_print_profile", full)
+    code, err = fails(capsys, "scan", "in.npy", "out.npy", "--axis", "0", "--profile")
+    assert (code, "cannot be written" in err) == (1, False)
+    np.testing.assert_array_equal(np.load("out.npy"), np.cumsum(ARRAY, axis=0, dtype=ARRAY.dtype))
+
+
 # ----- Errors
 
 BAD_LINES = {
     "no such file": (["nope.npy", "out.npy"], "'nope.npy' does not exist"),
     "a folder to read": ([".", "out.npy"], "is a directory"),
     "a folder to write": (["in.npy", "."], "is a directory"),
+    "an array to print": (["in.npy", "-"], "is ./-"),
     "no folder to write in": (["in.npy", "no/out.npy"], "there is no folder"),
     "one file": (["in.npy"], "Missing argument 'OUT.npy'"),
     "unknown option": (["in.npy", "out.npy", "--fast"], "--fast"),
@@ -362,7 +391,7 @@ def test_interrupted_from_the_keyboard(files):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
-@pytest.mark.parametrize(("name", "exit_code"), [("SIGINT", 130), ("SIGTERM", 143)])
+@pytest.mark.parametrize(("name", "exit_code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
 def test_a_streamed_scan_that_is_stopped(files, name, exit_code):
     """What lies beside OUT.npy is taken away, also where SIGTERM comes twice, as from `timeout`; OUT.npy stays."""
     np.save("in.npy", np.ones(4 << 20, np.uint32))
@@ -383,7 +412,7 @@ def test_a_streamed_scan_that_is_stopped(files, name, exit_code):
         "cli.main(['scan', 'in.npy', 'out.npy'])\n"
     )
     done = python("-c", code)
-    told = {"SIGINT": "interrupted", "SIGTERM": "terminated"}[name]
+    told = "interrupted" if name == "SIGINT" else "terminated"
     assert (done.returncode, done.stdout, done.stderr) == (exit_code, "", f"gpuscan: {told}\n")
     assert sorted(os.listdir()) == ["in.npy", "out.npy"]
     assert Path("out.npy").read_bytes() == b"old"

@@ -370,6 +370,11 @@ def test_a_grid_covers_the_tiles(tiles: int, limit: int) -> None:
     assert x * y - tiles < y, "and hardly more"
 
 
+def test_a_grid_that_no_device_dispatches() -> None:
+    with pytest.raises(GpuscanError, match="65 workgroups were asked for; the device dispatches 8 by 8"):
+        grid_of(65, 8)
+
+
 @pytest.mark.parametrize(
     ("strategy", "stages"),
     [("three_dispatch", ["reduce", "scan_totals", "scan"]), ("lookback", ["scan"]), ("fallback", ["scan"])],

@@ -362,6 +362,9 @@ def test_record_refuses_what_it_cannot_do(desk: Desk) -> None:
     wide = desk.marked(4000 + least)
     with pytest.raises(ValueError, match="overlaps"):
         plan.record(encoder, wide, (wide, least))
+    for count in (np.float32, np.int64, np.uint8):
+        with pytest.raises(TypeError, match=f"{np.dtype(count)} was passed"):
+            plan.record(encoder, source, target, length=device.asarray(np.ones(4, count)))
     with pytest.raises(ValueError, match="several rows"):
         device.plan((10, 100), np.uint32, axis=1).record(encoder, source, target, length=source)
     with pytest.raises(ValueError, match="end within a 32-bit word"):
@@ -383,8 +386,6 @@ def test_arrays_that_are_too_short(desk: Desk) -> None:
             plan.record(encoder, whole, large[:10], **options)
         with pytest.raises(ValueError, match=r"src is an array of 3996 bytes; .* needs 4000"):
             plan.record(encoder, large[: n - 1], whole, **options)
-    with pytest.raises(ValueError, match=r"length= .* 2 bytes"):
-        plan.record(encoder, whole, large, length=device.asarray(np.ones(1, np.uint16)))
     with pytest.raises(ValueError, match=r"length= .* 0 bytes"):
         plan.record(encoder, whole, large, length=length[:0])
     plan.record(encoder, whole, large)  # a longer one is written as far as the plan goes

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import mmap
 import os
 import signal
 import subprocess
@@ -288,6 +290,25 @@ def test_copy_on_write_pages_are_kept(device: Device, tmp_path: Path) -> None:
     got = gs.scan(private, device=device)
     assert got[-1] == len(x) + 99
     assert private[5] == 100
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MAP_PRIVATE"), reason="POSIX maps")
+@pytest.mark.parametrize("shape", [(2 << 20,), (64, 1000)])
+def test_pages_that_no_file_holds_are_kept(device: Device, shape: tuple[int, ...]) -> None:
+    """Of a bare map nobody can tell whether it is shared; what lies in a private one is nowhere else."""
+
+    def mapped() -> Any:
+        pages = mmap.mmap(-1, 4 * math.prod(shape), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        return np.ndarray(shape, np.uint32, buffer=pages)
+
+    x, out = mapped(), mapped()
+    x[...], out[...] = 1, 7
+    expected = np.cumsum(x, axis=0, dtype=np.uint32)
+    got = gs.scan(x, axis=0, out=out, device=device)
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(out, expected)
+    assert gs.reduce(x, axis=0, device=device).sum() == x.size
+    assert (x == 1).all()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
