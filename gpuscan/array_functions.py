@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gpuscan.elements import compute_dtype, scalar_of
 from gpuscan.expressions import BOOL, Node
 from gpuscan.traced import (
     ARRAY_FUNCTIONS,
@@ -16,7 +17,6 @@ from gpuscan.traced import (
     call_ufunc,
     check_float64,
     constant,
-    constant_like,
     dtype_or_type,
     elementwise,
     known_scalar,
@@ -91,7 +91,8 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, /, *, min: Any = None, ma
 @traced_form(np.full_like)
 def full_like(a: Traced, fill_value: Any, dtype: Any = None) -> Traced:
     like = a if dtype is None else a.astype(dtype)
-    value = fill_value if isinstance(fill_value, Traced) else constant_like(like, fill_value)
+    scalar = like.scalar if dtype is None else scalar_of(compute_dtype(like.scalar))  # a 16-bit dtype asks for rounding
+    value = fill_value if isinstance(fill_value, Traced) else constant(a.graph, fill_value, scalar)
     nodes = np.broadcast_to(value.astype(like.dtype).nodes, like.shape).copy()
     return Traced(a.graph, nodes, like.scalar)
 

@@ -112,6 +112,11 @@ SCALARS: Mapping[str, Scalar] = {
 }
 
 
+def compute_dtype(scalar: Scalar) -> np.dtype[Any]:
+    """What a number is combined in: 16-bit floats in float32, everything else in its own dtype."""
+    return np.dtype(np.float32) if scalar.kind == "float" and scalar.bits == 16 else scalar.dtype
+
+
 @cache
 def scalar_of(dtype: np.dtype[Any]) -> Scalar:
     """The `Scalar` of a NumPy dtype (byte order aside).

@@ -4,7 +4,7 @@ Vectors and matrices are arrays of nodes (`tracing.Traced`), so a node is always
 is the name of the NumPy ufunc that it computes (``add``, ``floor_divide``, …), or one of
 
 - ``input``: a number of an argument; `Node.data` is ``(argument, field, component)``;
-- ``constant``: `Node.data` is the number's bytes;
+- ``constant``: `Node.data` is the number's bytes, in the dtype that it is combined in;
 - ``select``: ``(condition, if_true, if_false)``;
 - ``cast``: conversion of the value to `Node.scalar`, as ``astype`` does it;
 - ``view``: the same bits read as `Node.scalar`;
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.elements import Scalar, scalar_of
+from gpuscan.elements import Scalar, compute_dtype, scalar_of
 
 BOOL = scalar_of(np.dtype(bool))
 FLOAT32 = scalar_of(np.dtype(np.float32))
@@ -43,8 +43,8 @@ class Node:
 
     @property
     def value(self) -> Any:
-        """The number of a constant, as a NumPy scalar."""
-        return np.frombuffer(self.data, self.scalar.dtype)[0]
+        """The number of a constant, as a NumPy scalar; of a 16-bit float it is a float32."""
+        return np.frombuffer(self.data, compute_dtype(self.scalar))[0]
 
 
 class Graph:
@@ -71,9 +71,9 @@ class Graph:
         return self._node("input", (), scalar, (argument, field, component))
 
     def constant(self, value: Any, scalar: Scalar) -> Node:
-        """A number as a constant; `value` is converted as ``astype`` would."""
+        """A number as a constant; `value` is converted as ``astype`` would, to what the type is combined in."""
         with np.errstate(all="ignore"):
-            return self._node("constant", (), scalar, np.asarray(value).astype(scalar.dtype).tobytes())
+            return self._node("constant", (), scalar, np.asarray(value).astype(compute_dtype(scalar)).tobytes())
 
     def apply(self, op: str, args: Sequence[Node], scalar: Scalar) -> Node:
         """The ufunc `op` of `args`, which have the types of its loop; NumPy itself computes it on constants."""
@@ -86,7 +86,8 @@ class Graph:
         if node.scalar == scalar:
             return node
         if node.is_constant:
-            return self.constant(node.value, scalar)
+            with np.errstate(all="ignore"):
+                return self.constant(np.asarray(node.value).astype(scalar.dtype), scalar)
         if scalar == COMPLEX64:
             return self.complex(self.cast(node, FLOAT32), self.constant(0, FLOAT32))
         if node.scalar == COMPLEX64:
@@ -98,7 +99,9 @@ class Graph:
         if node.scalar == scalar:
             return node
         if node.is_constant:
-            return self._node("constant", (), scalar, node.data)
+            with np.errstate(all="ignore"):
+                stored = np.asarray(node.value).astype(node.scalar.dtype)
+            return self.constant(stored.view(scalar.dtype), scalar)
         return self._node("view", (node,), scalar)
 
     def parts(self, node: Node) -> tuple[Node, Node]:

@@ -8,10 +8,9 @@ import numpy as np
 
 from gpuscan.api import resolve_device, scan
 from gpuscan.arrays import Array
-from gpuscan.elements import LEAF, Structure, element_of
+from gpuscan.elements import LEAF, Structure, compute_dtype, element_of
 from gpuscan.operators import operator
 from gpuscan.problem import Problem, as_flag, as_scalars, resolve_axis
-from gpuscan.reference_stages import compute_dtype
 
 if TYPE_CHECKING:
     from gpuscan.device import Device

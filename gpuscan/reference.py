@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.elements import compute_dtype
 from gpuscan.problem import Problem
-from gpuscan.reference_stages import Array, Items, Joiner, compute_dtype, last, reduce, scan, scan_tile, scan_totals
+from gpuscan.reference_stages import Array, Items, Joiner, last, reduce, scan, scan_tile, scan_totals
 from gpuscan.tile_shapes import TileShape
 
 WORKGROUP = 64  # invocations in a tile of `accumulate`

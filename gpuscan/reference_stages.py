@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.elements import Element, Field, Scalar
+from gpuscan.elements import Element, Field, compute_dtype
 from gpuscan.errors import OperatorError
 from gpuscan.operators import Operator
 from gpuscan.tile_shapes import TileShape
@@ -25,11 +25,6 @@ from gpuscan.user_code import defined_at, raised_at
 
 Array = np.ndarray[Any, Any]
 Items = tuple[Array, ...]  # one array for each field, in compute form; then the head flags, where there are rows
-
-
-def compute_dtype(scalar: Scalar) -> np.dtype[Any]:
-    """What a number is combined in: 16-bit floats in float32, everything else in its own dtype."""
-    return np.dtype(np.float32) if scalar.kind == "float" and scalar.bits == 16 else scalar.dtype
 
 
 # ----- Items

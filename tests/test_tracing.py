@@ -150,6 +150,22 @@ def test_16_bit_floats_may_come_back_as_float32() -> None:
     assert traced(lambda l, r: l + np.float32(0.5) * r, np.float16) == "return a + 0.5f * b;"
 
 
+def test_python_numbers_beside_16_bit_floats_are_float32() -> None:
+    """As these are combined. What NumPy has rounded stays so, and so does what an astype rounds."""
+    assert traced(lambda l, r: l * 0.1 + r, np.float16) == "return a * 0.1f + b;"
+    assert traced(lambda l, r: l * np.float16(0.1) + r, np.float16) == "return a * 0.099975586f + b;"
+    rounded = np.float32(np.float16(0.1))
+    for function in (
+        lambda l, r: l + np.full_like(r, 0.1).astype(np.float16).astype(np.float32),
+        lambda l, r: l + np.full_like(r, 0.1, dtype=np.float16).astype(np.float32),
+    ):
+        assert traced(function, np.float32) == f"return a + {rounded!s}f;"
+    bits = traced(lambda l, r: l + np.full_like(r, 0.1, dtype=np.float16).view(np.uint16), np.uint32)
+    assert bits == f"return a + {np.float16(0.1).view(np.uint16)}u;"
+    back = traced(lambda l, r: l + np.full_like(r, 0x3C01, dtype=np.uint16).view(np.float16), np.float32)
+    assert back == f"return a + {np.float32(np.uint16(0x3C01).view(np.float16))!s}f;"
+
+
 def test_tracing_is_deep() -> None:
     def chain(l: Any, r: Any) -> Any:
         for _ in range(3000):

@@ -220,6 +220,17 @@ def test_16_bit_floats_are_rounded_once(adapter: wgpu.GPUAdapter, name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_numbers_beside_16_bit_floats_are_not_rounded(device: Device, name: str) -> None:
+    """Python's and gpuscan's own, which are combined in float32 as all the rest is."""
+    dtype = np.dtype(np.float16 if name == "float16" else ml_dtypes.bfloat16)
+    x = np.array([1000, 0.3, -7, 0.5], dtype)
+    for function in (lambda v: v * 0.1, lambda v: v + 2049, np.deg2rad, np.rad2deg, lambda v: np.logaddexp2(v, v)):
+        maps = {"before": function, "after": lambda v: v.astype(np.float32)}
+        result = gs.scan(x, lambda l, r: r, device=device, **maps)
+        np.testing.assert_allclose(result, function(x.astype(np.float32)), rtol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_astype_of_16_bit_floats_rounds(adapter: wgpu.GPUAdapter, name: str) -> None:
     """To even, subnormals, overflow and NaN included; so does a bit cast."""
     dtype = np.dtype(np.float16 if name == "float16" else ml_dtypes.bfloat16)
