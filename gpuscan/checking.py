@@ -21,7 +21,8 @@ def check_associative(op: Any, dtype: Any, samples: int = 1000, seed: int = 0, *
     """Looks for a, b and c with ``op(op(a, b), c) != op(a, op(b, c))``.
 
     Random elements are tried, small numbers more often than large ones. Integers and bool must agree exactly; floats
-    to a tolerance that scales with the larger of the two results (the sum of floats is associative up to rounding).
+    to a tolerance that scales with the larger of the two results (the sum of floats is associative up to rounding), of
+    an element with axes of its own with its largest number.
     An operator with an identity is held to ``op(identity, a) == a == op(a, identity)`` as well. That nothing is found
     proves nothing; what is found is a counterexample, the smallest that could be made of it.
 
@@ -152,8 +153,10 @@ def _agree(scalar: Scalar, one: np.ndarray[Any, Any], other: np.ndarray[Any, Any
         return np.asarray(one == other)
     wide = np.complex128 if scalar.kind == "complex" else np.float64
     one, other = one.astype(wide), other.astype(wide)
-    # Cancellation leaves errors of the size of what was cancelled, so the scale is at least one.
-    scale = np.maximum(1.0, np.maximum(np.abs(one), np.abs(other)))
+    # Cancellation leaves errors of the size of what was cancelled, so the scale is at least one, and that of the
+    # largest number of an element with axes of its own: each may be a sum of products of all.
+    size = np.maximum(np.abs(one), np.abs(other))
+    scale = np.fmax.reduce(size, axis=tuple(range(1, size.ndim)), keepdims=True, initial=1.0)
     close = np.abs(one - other) <= TOLERANCE[scalar.name] * scale
     return np.asarray(close | (one == other) | (np.isnan(one) & np.isnan(other)))
 

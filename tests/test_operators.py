@@ -239,12 +239,22 @@ ELEMENTS = ("bool", "int8", "uint16", "int32", "uint64", "float16", "float32", "
 def test_the_built_in_operators_are_associative(name: str) -> None:
     shape = (2, 2) if name == "matmul" else ()
     for dtype in ELEMENTS:
-        if np.dtype(dtype).name not in ("float16",) or name not in ("matmul", "multiply"):
-            try:
-                resolve(name).check(of(dtype, shape))
-            except UnsupportedDtypeError:
-                continue
-            check_associative(name, dtype, shape=shape)
+        try:
+            resolve(name).check(of(dtype, shape))
+        except UnsupportedDtypeError:
+            continue
+        check_associative(name, dtype, shape=shape)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.complex64])
+@pytest.mark.parametrize("size", [2, 8])
+def test_matrix_products_are_associative_up_to_rounding(size: int, dtype: Any) -> None:
+    """Each entry is rounded as what it was summed of, of whatever size it is itself; wrong ones are still found."""
+    for seed in range(3):
+        check_associative("matmul", dtype, shape=(size, size), seed=seed)
+    for wrong in (lambda l, r: np.swapaxes(l, -1, -2) @ r, lambda l, r: l @ r + l, lambda l, r: l - r):
+        with pytest.raises(OperatorError, match="is not associative on"):
+            check_associative(operator(wrong, element_axes=2), dtype, shape=(size, size))
 
 
 def test_affine_maps_are_associative() -> None:
