@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import index as as_index
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ Arrays = list[np.ndarray[Any, Any]]
 TOLERANCE = {"float16": 2.0**-7, "bfloat16": 2.0**-4, "float32": 2.0**-17, "float64": 2.0**-44, "complex64": 2.0**-17}
 
 
-def check_associative(op: Any, dtype: Any, samples: int = 1000, seed: int = 0, *, shape: tuple[int, ...] = ()) -> None:
+def check_associative(
+    op: Any, dtype: Any, samples: int = 1000, seed: int = 0, *, shape: int | Sequence[int] = ()
+) -> None:
     """Looks for a, b and c with ``op(op(a, b), c) != op(a, op(b, c))``.
 
     Random elements are tried, small numbers more often than large ones. Integers and bool must agree exactly; floats
@@ -31,10 +34,12 @@ def check_associative(op: Any, dtype: Any, samples: int = 1000, seed: int = 0, *
         dtype: the element's dtype; a tuple or dict of dtypes, or a structured dtype, for a bundle.
         samples: how many triples to try.
         seed: of the random numbers.
-        shape: the trailing axes that belong to the element, such as ``(2, 2)`` for ``"matmul"``.
+        shape: the trailing axes that belong to the element, such as ``(2, 2)`` for ``"matmul"``; a number
+            for one axis.
 
     Raises:
         OperatorError: the operator is not associative, its identity is none, or it cannot combine such elements.
+        TypeError, ValueError: `samples`, `seed` or `shape` are no such numbers.
 
     Example:
         >>> import numpy as np
@@ -49,7 +54,7 @@ def check_associative(op: Any, dtype: Any, samples: int = 1000, seed: int = 0, *
           op(a, op(b, c)) = 1
     """
     operator = resolve(op)
-    element = _element(dtype, shape)
+    element = _element(dtype, _sizes(shape))
     for field in element.fields:
         if len(field.shape) < operator.element_axes:
             raise OperatorError(
@@ -58,7 +63,7 @@ def check_associative(op: Any, dtype: Any, samples: int = 1000, seed: int = 0, *
             )
     operator.check(element)
     for name, number, least in (("samples", samples, 1), ("seed", seed, 0)):
-        if not isinstance(number, (int, np.integer)):
+        if not isinstance(number, (int, np.integer)) or isinstance(number, bool):
             raise TypeError(f"{name} is a number, got {number!r}")
         if number < least:
             raise ValueError(f"{name} must be at least {least}, got {number}")
@@ -70,6 +75,17 @@ def check_associative(op: Any, dtype: Any, samples: int = 1000, seed: int = 0, *
         if len(wrong):
             raise OperatorError(law.described(_smallest(law, triple, wrong)))
         _check_identity(law, triple[0])
+
+
+def _sizes(shape: Any) -> tuple[int, ...]:
+    """The axes that a caller gave, or one axis of a size."""
+    try:
+        sizes = tuple(as_index(size) for size in (shape if isinstance(shape, Iterable) else (shape,)))
+    except TypeError:
+        raise TypeError(f"shape is a tuple of sizes, such as (2, 2), got {shape!r}") from None
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"the sizes in shape must be at least 0, got {shape!r}")
+    return sizes
 
 
 def _element(dtype: Any, shape: tuple[int, ...]) -> Element:
@@ -165,12 +181,13 @@ def _agree(scalar: Scalar, one: np.ndarray[Any, Any], other: np.ndarray[Any, Any
 
 
 def _sample(generator: np.random.Generator, element: Element, count: int) -> Arrays:
-    return [
-        np.stack([_numbers(generator, field.scalar, count) for _ in range(field.count)], axis=-1).reshape(
-            count, *field.shape
-        )
-        for field in element.fields
-    ]
+    samples = []
+    for field in element.fields:
+        numbers = np.empty((count, field.count), field.scalar.dtype)
+        for component in range(field.count):
+            numbers[:, component] = _numbers(generator, field.scalar, count)
+        samples.append(numbers.reshape(count, *field.shape))
+    return samples
 
 
 def _numbers(generator: np.random.Generator, scalar: Scalar, count: int) -> np.ndarray[Any, Any]:

@@ -293,6 +293,18 @@ def test_elements_with_axes_of_their_own_are_asked_for() -> None:
     check_associative(product, np.float32, shape=(2, 2))
 
 
+@pytest.mark.parametrize("shape", [[2, 2], np.array([2, 2]), (0, 0)])
+def test_shapes_of_elements(shape: Any) -> None:
+    """As a list as well; of elements without entries nothing is wrong."""
+    check_associative("matmul", np.float32, shape=shape)
+
+
+@pytest.mark.parametrize("shape", [3, np.int64(3), (0,)])
+def test_shapes_of_vectors(shape: Any) -> None:
+    check_associative(operator(lambda l, r: l + r, element_axes=1), np.int32, shape=shape)
+    check_associative("add", np.int32, shape=shape)
+
+
 def test_averages_are_not_associative() -> None:
     with pytest.raises(OperatorError, match="is not associative on float32"):
         check_associative(lambda l, r: (l + r) * np.float32(0.5), np.float32)
@@ -315,6 +327,11 @@ def test_a_wrong_identity_is_found() -> None:
         ("add", {"seed": 0.5}, TypeError, r"seed is a number, got 0\.5"),
         ("add", {"seed": -1}, ValueError, "seed must be at least 0"),
         ("add", {"dtype": None}, TypeError, "dtype None was passed"),
+        ("add", {"samples": True}, TypeError, "samples is a number, got True"),
+        ("matmul", {"shape": 2}, OperatorError, r"elements of shape \(2,\) were asked for"),
+        ("matmul", {"shape": (2, 2.5)}, TypeError, r"shape is a tuple of sizes, such as \(2, 2\), got \(2, 2\.5\)"),
+        ("matmul", {"shape": "22"}, TypeError, "shape is a tuple of sizes"),
+        ("matmul", {"shape": (2, -2)}, ValueError, "must be at least 0"),
     ],
 )
 def test_what_check_associative_cannot_try(op: Any, options: Any, error: Any, said: str) -> None:
