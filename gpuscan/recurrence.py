@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuscan.api import resolve_device, scan
 from gpuscan.arrays import Array
-from gpuscan.elements import LEAF, Structure, compute_dtype, element_of
+from gpuscan.elements import LEAF, Structure, compute_dtype, dtype_from, element_of
 from gpuscan.operators import operator
 from gpuscan.problem import Problem, as_flag, as_scalars, resolve_axis
 
@@ -75,7 +75,7 @@ def linear_recurrence(
     if dtype is None and a.dtype != b.dtype:
         raise TypeError(f"a of dtype {a.dtype} and b of dtype {b.dtype} were passed; pass dtype=... to combine in one")
     if initial is not None:
-        initial = (np.ones((), a.dtype if dtype is None else dtype), initial)
+        initial = (np.ones((), a.dtype if dtype is None else dtype_from(dtype)), initial)
     return scan((a, b), affine, axis=axis, initial=initial, reverse=reverse, dtype=dtype, after=_second, device=device)
 
 

@@ -178,6 +178,9 @@ def test_errors(device: Device) -> None:
         gs.linear_recurrence(a, np.ones((3, 5), np.float32), device=device)
     with pytest.raises(TypeError, match=r"a of dtype float32 and b of dtype float16.*dtype="):
         gs.linear_recurrence(a, a.astype(np.float16), device=device)
+    for initial in (None, 1.0):
+        with pytest.raises(TypeError, match="dtype 'zz' was passed"):
+            gs.linear_recurrence(a, a, axis=0, dtype="zz", initial=initial, device=device)
     with pytest.raises(ValueError, match="axis 2 was asked for"):
         gs.linear_recurrence(a, a, axis=2, device=device)
     with pytest.raises(ValueError, match=r"initial of shape \(7,\).*\(3,\)"):
