@@ -107,7 +107,7 @@ def _array(tensor: Any) -> Any:
 
 
 def _tensor(array: Any, like: Any) -> Any:
-    array = np.ascontiguousarray(array)
+    array = np.asarray(array, order="C")  # of ascontiguousarray a number would have an axis
     if like.dtype == torch.bfloat16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array.reshape(array.shape))
+    return torch.from_numpy(array)

@@ -89,6 +89,19 @@ def test_gradcheck(leaves: Any, reverse: bool) -> None:
     assert torch.autograd.gradcheck(call, (a, b, initial))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_number_as_initial(dtype: str) -> None:
+    """Its gradient is a number too, without an axis."""
+    import gpuscan.torch
+
+    a, b = torch.full((5,), 0.5, dtype=getattr(torch, dtype)), torch.ones(5, dtype=getattr(torch, dtype))
+    initial = torch.ones((), dtype=a.dtype, requires_grad=True)
+    gpuscan.torch.linear_recurrence(a, b, initial=initial).sum().backward()
+    assert initial.grad.shape == ()
+    assert float(initial.grad) == 0.96875
+    assert gpuscan.torch._tensor(gpuscan.torch._array(initial), initial).shape == ()
+
+
 def test_a_model_trains(leaves: Any) -> None:
     """A tensor that is no leaf, of strange strides, in a step of descent."""
     import gpuscan.torch
