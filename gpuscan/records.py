@@ -32,7 +32,7 @@ def _axes_of(dtype: np.dtype[Any]) -> list[int]:
 
 
 def assembled(structure: Structure, leaves: Sequence[Any], axes: int, like: Any = None) -> Any:
-    """The arrays as the structure nests them, structured ones where it has records.
+    """The arrays as the structure nests them, structured ones where it has records; without axes, NumPy's elements.
 
     Args:
         structure: how they nest.
@@ -53,7 +53,7 @@ def assembled(structure: Structure, leaves: Sequence[Any], axes: int, like: Any 
     record = np.empty(parts[0].shape[:axes], laid_out(np.dtype(types), like))
     for name, part in zip(structure.keys, parts, strict=True):
         record[name] = part
-    return record
+    return record if record.ndim else record[()]
 
 
 def laid_out(packed: np.dtype[Any], like: Any) -> np.dtype[Any]:

@@ -94,12 +94,8 @@ def posed(x: Any, op: Any, axis: int | None, initial: Any, dtype: Any) -> Proble
         ValueError: the axis has length 0, and there is nothing that it would reduce to.
     """
     operator = resolve(op)
-    if axis is None and any(own_axes(x)) and not isinstance(x, (tuple, dict)):
-        x, axis = np.reshape(x, -1), 0
-    elif axis is None:
-        structure, leaves = spread(x)
-        x = structure.unflatten([flat(leaf, operator.element_axes) for leaf in leaves])
-        axis = 0
+    if axis is None:
+        x, axis = flat(x, operator.element_axes), 0
     problem = pose(x, operator, axis=axis, initial=initial, dtype=dtype)
     if problem.row_length == 0 and problem.seeds is None:
         identity = operator.identity_for(problem.element)
@@ -114,18 +110,24 @@ def posed(x: Any, op: Any, axis: int | None, initial: Any, dtype: Any) -> Proble
     return replace(problem, ends=True)
 
 
-def flat(leaf: Any, element_axes: int) -> Any:
-    """All elements as one row."""
-    element = leaf.shape[leaf.ndim - element_axes :]
-    count = int(np.prod(leaf.shape[: leaf.ndim - element_axes], dtype=np.int64))
-    return leaf.reshape((count, *element))
+def flat(x: Any, element_axes: int) -> Any:
+    """All elements as one row, in the same bundle; structured arrays stay such."""
+    if isinstance(x, dict):
+        return {key: flat(part, element_axes) for key, part in x.items()}
+    if isinstance(x, tuple):
+        parts = [flat(part, element_axes) for part in x]
+        return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
+    array = x if isinstance(x, Array) else np.asarray(x)
+    axes = max(0, element_axes - min(own_axes(array), default=0))  # others of the element's lie inside its fields
+    element = array.shape[array.ndim - axes :]
+    count = int(np.prod(array.shape[: array.ndim - axes], dtype=np.int64))
+    return array.reshape((count, *element))
 
 
 def in_form_of(x: Any, results: Sequence[Any]) -> Any:
     """The results as the bundle that the input is."""
     structure, _ = spread(x)
-    form = assembled(structure, results, results[0].ndim - own_axes(x)[0], x)
-    return form[()] if isinstance(form, np.ndarray) else form
+    return assembled(structure, results, results[0].ndim - own_axes(x)[0], x)
 
 
 # ----- On the CPU

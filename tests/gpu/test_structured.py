@@ -136,6 +136,42 @@ def test_a_tuple_of_structured_arrays(where: Any) -> None:
     np.testing.assert_array_equal(got[1], np.cumsum(x[1], dtype=np.uint8))
 
 
+def test_reductions_of_all_elements(where: Any) -> None:
+    """Of structured arrays alone and in bundles: fields go by position as well, and come back as elements."""
+    x, codes = maps(6, 35), np.arange(210, dtype=np.uint8).reshape(6, 35)
+    wanted = accumulated(composed, x.reshape(-1))[-1]
+
+    def both(left: Any, right: Any) -> Any:
+        return composed(left[0], right[0]), left[1] + right[1]
+
+    def named(left: Any, right: Any) -> Any:
+        return {"map": composed(left["map"], right["map"]), "code": left["code"] + right["code"]}
+
+    pair = gs.reduce((x, codes), both, device=where)
+    fields = gs.reduce({"map": x, "code": codes}, named, device=where)
+    for record, code in (pair, (fields["map"], fields["code"])):
+        assert isinstance(record, np.void)
+        assert record == wanted
+        assert code == np.sum(codes, dtype=np.uint8)
+    sums = gs.reduce(PAIRS.reshape(1, 3), lambda l, r: (l[0] + r[0], l[1] * r[1]), device=where)
+    assert isinstance(sums, np.void)
+    assert sums.tolist() == (9, 48.0)
+    nested = gs.reduce(moments(6, 35), pooled, device=where)
+    assert nested == accumulated(pooled, moments(6, 35).reshape(-1))[-1]
+
+
+def test_vectors_of_records(where: Any) -> None:
+    """An operator's axes may lie before those of the fields."""
+    x = np.zeros((4, 5, 2), PAIRS.dtype)
+    x["count"], x["scale"] = np.arange(40).reshape(x.shape), 1
+
+    def sums(left: Any, right: Any) -> Any:
+        return {"count": left["count"] + right["count"], "scale": left["scale"] * right["scale"]}
+
+    result = gs.reduce(x, gs.operator(sums, element_axes=1), device=where)
+    assert result["count"].tolist() == x["count"].sum(axis=(0, 1)).tolist()
+
+
 def test_initial_and_wrong_out(where: Any) -> None:
     x = maps(50)
     unit = {"gain": np.eye(2, dtype=np.int16), "shift": np.zeros(2, np.int64)}
