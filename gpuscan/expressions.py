@@ -13,7 +13,7 @@ is the name of the NumPy ufunc that it computes (``add``, ``floor_divide``, …)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -121,6 +121,20 @@ class Graph:
         if if_true is if_false:
             return if_true
         return self._node("select", (condition, if_true, if_false), if_true.scalar)
+
+
+def widened(nodes: Iterable[Node]) -> bool:
+    """Whether one of these 16-bit floats is computed from arguments, which NumPy has in float32, without a cast."""
+    seen = set()
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if node.op == "input":
+            return True
+        if node.index not in seen and node.op not in ("cast", "view"):
+            seen.add(node.index)
+            waiting.extend(arg for arg in node.args if arg.scalar == node.scalar)
+    return False
 
 
 def reachable(results: Sequence[Node]) -> list[Node]:

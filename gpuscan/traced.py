@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.errors import OperatorError, UnsupportedDtypeError
-from gpuscan.expressions import BOOL, COMPLEX64, FLOAT32, Graph, Node
+from gpuscan.expressions import BOOL, COMPLEX64, FLOAT32, Graph, Node, widened
 from gpuscan.ufuncs import KNOWN, NoSuchForm, build
 from gpuscan.user_code import operator_error
 
@@ -69,6 +69,11 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
     def view(self, dtype: Any) -> Traced:
         scalar = known_scalar(dtype)
+        if self.scalar.kind == "float" and self.scalar.bits == 16 and widened(self.nodes.flat):
+            raise operator_error(
+                f".view({scalar.name}) of {self.scalar.name}, which is combined as float32, rounded when stored; "
+                "write .astype(np.float32).view(np.uint32)"
+            )
         if scalar.bits != self.scalar.bits or "complex" in (scalar.kind, self.scalar.kind):
             raise operator_error(
                 f".view({scalar.name}) of {self.scalar.name} changes the shape; only types of one size are bit casts"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -249,6 +250,19 @@ def test_what_means_another_thing_for_an_array_is_refused_as_on_a_gpu(op: Any) -
     with pytest.raises(OperatorError) as traced:
         trace_operator(op, posed(x, op).element, "the operator")
     assert message == str(traced.value)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_bits_of_16_bit_floats_are_refused_as_on_a_gpu(dtype: Any) -> None:
+    """NumPy has them in float32, where a view of 16 bits fails, or has another shape."""
+    x = np.ones(3, dtype)
+    for maps in ({"before": lambda v: v.view(np.uint16)}, {"after": lambda v: v.view(np.uint16)}):
+        with pytest.raises(OperatorError, match=r"write \.astype\(np\.float32\)\.view\(np\.uint32\)"):
+            gs.scan(x, "maximum", device="numpy", **maps)
+    with pytest.raises(OperatorError, match=r"write \.astype\(np\.float32\)\.view\(np\.uint32\)"):
+        gs.scan(x, lambda l, r: np.where(l.view(np.uint16) > 0, l, r), device="numpy")
+    bits = gs.scan(x, "maximum", device="numpy", after=lambda v: v.astype(np.float32).view(np.uint32))
+    np.testing.assert_array_equal(bits, np.ones(3, np.float32).view(np.uint32))
 
 
 def test_ufuncs_that_only_gpus_lack_are_taken() -> None:

@@ -7,6 +7,7 @@ import math
 from collections import namedtuple
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -164,6 +165,21 @@ def test_python_numbers_beside_16_bit_floats_are_float32() -> None:
     assert bits == f"return a + {np.float16(0.1).view(np.uint16)}u;"
     back = traced(lambda l, r: l + np.full_like(r, 0x3C01, dtype=np.uint16).view(np.float16), np.float32)
     assert back == f"return a + {np.float32(np.uint16(0x3C01).view(np.float16))!s}f;"
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_bits_of_16_bit_floats(dtype: Any) -> None:
+    """There are none of arguments, which are combined in 32 bits; there are of what a cast has rounded."""
+    for function in (
+        lambda l, r: l.view(np.uint16).astype(np.float32),
+        lambda l, r: (np.maximum(l, 0) + r).view(np.int16).astype(np.float32),
+        lambda l, r: l.view(np.uint32).astype(np.float32),
+    ):
+        assert "write .astype(np.float32).view(np.uint32)" in refused(function, dtype)
+    body = traced(lambda l, r: (l.astype(np.float32) + r).view(np.uint32).astype(np.float32), dtype)
+    assert body == "return f32(bitcast<u32>(a + b));"
+    rounded = traced(lambda l, r: ((l + r).astype(dtype) * 2).view(np.uint16).astype(np.float32), np.float32)
+    assert f"f32_to_{np.dtype(dtype).name}_bits" in rounded
 
 
 def test_tracing_is_deep() -> None:
