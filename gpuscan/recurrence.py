@@ -63,7 +63,8 @@ def linear_recurrence(
         ValueError: the shapes differ, or the axis is out of range; the message names both sides.
         TypeError: the dtypes differ and none is passed.
 
-    A scan of affine maps under composition (Blelloch 1990, section 1.4), in one pass over `a` and `b`.
+    A scan of affine maps under composition (Blelloch 1990, section 1.4), in one pass over `a` and `b`. Products of
+    gates are formed on their own: where one overflows, states may be NaN (``inf * 0``) though the recurrence is finite.
 
     Example:
         >>> import numpy as np
