@@ -169,6 +169,9 @@ def scan_chunks(
 ) -> Iterator[Any]:
     """The scan of a row that comes in chunks: ``scan(concatenate(chunks))``, chunk by chunk, with the same bits.
 
+    (With ``device="numpy"`` the same bits of floats are those of named operators, but for ``"matmul"``: Python
+    functions and products of matrices are combined there in an order that follows the chunks.)
+
     A few chunks are under way at a time, so the row may be larger than memory. Results come once the GPU has a piece
     full, or the chunks end: a chunk's may come after later chunks were taken. Chunks are copied as they come, so all
     may be read into one array.
