@@ -163,9 +163,7 @@ def scan_in_chunks(
     conveyor = Conveyor(problems(), waiting)
     work = replace(work_of(device, opening), rows=1, row_length=LENGTH_LIMIT - 1)
     enough = settled_length(work, device)
-    if conveyor.await_elements(enough):
-        work = replace(work, row_length=LENGTH_LIMIT - 1)
-    elif conveyor.arrived:
+    if not conveyor.await_elements(enough) and conveyor.arrived:
         work = replace(work, row_length=conveyor.arrived)
 
     stream = Stream(device, work, strategy, seeds=seed_words(opening), piece_bytes=piece_bytes)

@@ -71,8 +71,3 @@ def to_storage(scalar: Scalar, native_int64: bool, values: Sequence[str]) -> lis
             parts.append(f"({bits} << {place * scalar.bits}u)" if place else bits)
         words.append(" | ".join(parts))
     return words
-
-
-def pick(scalar: Scalar, condition: str, yes: str, no: str) -> str:
-    """`yes` where the condition holds, else `no`, without a branch."""
-    return f"select({no}, {yes}, {condition})"

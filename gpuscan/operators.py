@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, overload
@@ -358,11 +358,6 @@ class Code:
     def long(self) -> bool:
         """Whether shaders in which it stands many times take long to compile."""
         return len(self.source) + sum(len(arithmetic_functions()[name]) for name in self.helpers) > LONG
-
-    @property
-    def key(self) -> Hashable:
-        """What a cache of pipelines may tell codes apart by."""
-        return self.source, self.helpers
 
 
 def combine_code(operator: Operator, element: Element, native_int64: bool) -> Code:

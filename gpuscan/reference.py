@@ -111,11 +111,6 @@ def flattened(problem: Problem, rows: Array) -> Array:
     return flat[::-1] if problem.reverse else flat
 
 
-def segmented(problem: Problem) -> bool:
-    """Whether items carry a head flag: there are several rows, or segments."""
-    return problem.rows > 1 or problem.heads is not None
-
-
 def load(problem: Problem, leaves: Sequence[Array], start: int = 0) -> Items:
     """Items from storage: mapped by `before`, heads combined with `initial`, and flagged where there are several.
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpuscan import strategies
 from gpuscan.errors import StrategyError
-from gpuscan.strategies import STRATEGIES, choose_strategy, unsafe_reason
+from gpuscan.strategies import STRATEGIES, check_strategy, choose_strategy, unsafe_reason
 from tests.fakes import capabilities
 
 
@@ -78,7 +78,7 @@ def test_unsafe():
 def test_unknown_strategy():
     """The message lists those there are."""
     with pytest.raises(StrategyError, match=r"'quick'.*auto, lookahead, lookback, fallback, three_dispatch"):
-        unsafe_reason("quick", capabilities())
+        check_strategy("quick")
 
 
 def test_the_tables_name_strategies():
