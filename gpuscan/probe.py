@@ -122,9 +122,12 @@ def checked_limits(adapter: wgpu.GPUAdapter, required: Mapping[str, int]) -> dic
 
 
 def limits_within(limits: Mapping[str, int]) -> dict[str, int]:
-    """The limits, with no larger binding than a buffer can be: pieces of large arrays go by what can be bound."""
+    """The limits, with no larger binding than a buffer can be: pieces of large arrays go by what can be bound.
+
+    Arrays are bound up to the end of their last 16 bytes, so whole ones count.
+    """
     binding = "max-storage-buffer-binding-size"
-    return {**limits, binding: min(limits[binding], limits["max-buffer-size"] // ALIGNMENT * ALIGNMENT)}
+    return {**limits, binding: min(limits[binding], limits["max-buffer-size"]) // ALIGNMENT * ALIGNMENT}
 
 
 def probe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, *, refresh: bool = False) -> Capabilities:

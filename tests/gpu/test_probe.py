@@ -200,6 +200,18 @@ def test_small_buffers_take_arrays_in_pieces(adapter: wgpu.GPUAdapter) -> None:
         small.asarray(x)
 
 
+def test_limits_that_end_within_a_vector(adapter: wgpu.GPUAdapter) -> None:
+    """An array in the last 12 bytes below a limit that is no multiple of 16 is bound up to the end of those 16."""
+    small = Device(adapter, required_limits={"max-storage-buffer-binding-size": (1 << 20) - 4})
+    x = np.arange((1 << 18) - 1, dtype=np.int32)
+    wanted = x.cumsum(dtype=np.int32)
+    np.testing.assert_array_equal(gs.scan(x, device=small), wanted)
+    np.testing.assert_array_equal(gs.scan(small.asarray(x)).numpy(), wanted)
+    assert gs.reduce(x, device=small) == wanted[-1]
+    columns = x.reshape(-1, 3)
+    np.testing.assert_array_equal(gs.scan(columns, axis=0, device=small), columns.cumsum(0, dtype=np.int32))
+
+
 def test_limits_too_small_for_a_piece(adapter: wgpu.GPUAdapter) -> None:
     small = Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 16})
     x = np.ones(70_001, np.int32)
