@@ -12,6 +12,7 @@ import numpy as np
 from gpuscan.api import resolve_device
 from gpuscan.arrays import Array
 from gpuscan.elements import Structure, element_of
+from gpuscan.errors import GpuscanError
 from gpuscan.execution import record_beside
 from gpuscan.operators import resolve
 from gpuscan.packing import STORAGE_LIMIT
@@ -71,6 +72,7 @@ def compact(x: Any, mask: Any) -> Any:
     Raises:
         ValueError: mask and array have not the same length, or the mask has several axes.
         TypeError: the mask is not bool.
+        GpuscanError: one entry alone is larger than the device binds.
 
     Example:
         >>> import numpy as np
@@ -120,15 +122,25 @@ def entry_bytes(leaf: Any) -> int:
 
 
 def most_entries(device: Device, leaves: list[Any]) -> int:
-    """How many entries can be picked from at a time."""
+    """How many entries can be picked from at a time.
+
+    Raises:
+        GpuscanError: one entry alone is larger than a binding.
+    """
     widest = max(4, *(entry_bytes(leaf) for leaf in leaves))
     limit = int(device.capabilities.limits["max-storage-buffer-binding-size"])
-    return limit // widest // 32 * 32
+    if widest > limit and len(leaves[0]):
+        raise GpuscanError(
+            f"entries of {widest} bytes were passed; {device.capabilities.summary} binds at most {limit}. Pick with "
+            "NumPy: x[mask], or GPUSCAN_ADAPTER=numpy in the environment"
+        )
+    most = max(1, limit // widest)
+    return most if most < 32 else most // 32 * 32
 
 
 def pick_in_parts(device: Device, leaves: list[Any], mask: Any) -> list[Any]:
     """The results in NumPy, of arrays that may be larger than a binding."""
-    most, length = max(32, most_entries(device, leaves)), len(mask)
+    most, length = most_entries(device, leaves), len(mask)
     parts: list[list[Any]] = []
     for start in range(0, max(1, length), most):
         stop = min(start + most, length)

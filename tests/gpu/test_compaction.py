@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -15,6 +15,9 @@ from gpuscan import compaction
 from gpuscan.device import Device
 from gpuscan.elements import SCALARS
 from tests.oracle import assert_same, poison, ufunc_scan
+
+if TYPE_CHECKING:
+    import wgpu
 
 
 @pytest.fixture
@@ -136,6 +139,26 @@ def test_in_parts(on: Device, monkeypatch: pytest.MonkeyPatch) -> None:
         got = gs.compact(on.asarray(x), on.asarray(mask))
         assert isinstance(got, gs.Array)
         same_bits(got, x[mask])
+
+
+@pytest.mark.parametrize("width", [7_000, 20_000, 1 << 18])
+def test_wide_entries(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """Of which fewer than 32 fit a binding, and as few as one."""
+    small = Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
+    monkeypatch.setattr("gpuscan.compaction.resolve_device", lambda _: small)
+    x = entries("float32", (40, width))
+    mask = np.arange(40) % 3 == 0
+    same_bits(gs.compact(x, mask), x[mask])
+    same_bits(gs.compact(small.asarray(x), mask), x[mask])
+
+
+def test_entries_wider_than_a_binding(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
+    monkeypatch.setattr("gpuscan.compaction.resolve_device", lambda _: small)
+    x = np.ones((2, (1 << 18) + 1), np.float32)
+    for array in (x, small.asarray(x)):
+        with pytest.raises(gs.GpuscanError, match="entries of 1048580 bytes were passed"):
+            gs.compact(array, np.ones(2, bool))
 
 
 def test_without_an_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
