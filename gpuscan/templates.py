@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,7 @@ def render(template: str, **variables: Any) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
-@cache
+@lru_cache(maxsize=512)  # functions that are made anew at each call are kernels of their own
 def render_kernel(kernel: Kernel) -> str:
     """The WGSL of one kernel."""
     text = render(kernel.template, kernel=kernel)
