@@ -11,8 +11,10 @@ from gpuscan.backends import webgpu
 from gpuscan.bind_groups import Binding
 from gpuscan.errors import OperatorError
 from gpuscan.kernels import STATE_HEADER_WORDS, STATUS_WORD, TURNS_WORD, WIDTH_WORD
+from gpuscan.memory import ALIGNMENT
 from gpuscan.planning import grid_of
 from gpuscan.tile_state import PARAMS, parameters
+from gpuscan.transfer import padded
 
 if TYPE_CHECKING:
     import wgpu
@@ -127,7 +129,7 @@ def record(
     parts: dict[str, Sequence[Binding | None]] = {
         "source": sources,
         "destination": destinations,
-        "state": (Binding(state),),
+        "state": (Binding(state, 0, padded(plan.state_bytes, ALIGNMENT)),),
         "seeds": (seeds,),
         "carries": (carries,),
         "carry_out": (carry_out,),

@@ -12,6 +12,7 @@ import numpy as np
 
 from gpuscan.backends import webgpu
 from gpuscan.bind_groups import Binding
+from gpuscan.errors import GpuscanError
 
 if TYPE_CHECKING:
     import wgpu
@@ -29,6 +30,10 @@ KINDS_KEPT = 64  # of parameters
 def parameters(plan: ScanPlan, place: tuple[int, int, int], epoch: int) -> tuple[int, ...]:
     """The numbers that `PARAMS` packs; place: length, first row and offset of the rows."""
     return (plan.length, plan.tiles, epoch, plan.spin_rounds, *place, plan.inner)
+
+
+class TileStateSizeError(GpuscanError):
+    """What tiles would tell each other does not fit a binding; nothing was submitted."""
 
 
 class Begun(NamedTuple):
@@ -77,6 +82,7 @@ class TileState:
         self._epoch = 0  # the last that is in use or set aside
         self._ahead: OrderedDict[tuple[int, ...], _Ahead | None] = OrderedDict()  # None: seen once
         self._once: _Ahead | None = None  # those of kinds that were not seen before, each written as it comes
+        self._most = int(wgpu_device.limits["max-storage-buffer-binding-size"])
         self._stride = max(PARAMS.size, int(wgpu_device.limits["min-uniform-buffer-offset-alignment"]))
         self._lock = threading.Lock()
 
@@ -88,7 +94,17 @@ class TileState:
         return sum(buffer.size for buffer in (self._posts, self._totals, *written) if buffer is not None)
 
     def begin(self, plan: ScanPlan, place: tuple[int, int, int]) -> Begun:
-        """The buffers and the epoch for one run of the plan; `place` as in `parameters`."""
+        """The buffers and the epoch for one run of the plan; `place` as in `parameters`.
+
+        Raises:
+            TileStateSizeError: the plan's posts or totals are larger than a binding.
+        """
+        if plan.state_bytes > self._most:
+            raise TileStateSizeError(
+                f"a scan of {plan.length} elements was asked for, whose {plan.tiles} tiles leave each other "
+                f"{plan.state_bytes} bytes; the device binds at most {self._most}. Scan fewer rows at a time, or pass "
+                'device="numpy"'
+            )
         kind = parameters(plan, place, epoch=0)
         with self._lock:
             if kind not in self._ahead:
@@ -157,7 +173,7 @@ class TileState:
         buffer = self._posts if plan.posts else self._totals
         if buffer is None or buffer.size < plan.state_bytes:
             usage = webgpu().BufferUsage.STORAGE | webgpu().BufferUsage.COPY_SRC
-            size = max(plan.state_bytes, 2 * buffer.size if buffer else 1 << 16)
+            size = max(plan.state_bytes, min(2 * buffer.size if buffer else 1 << 16, self._most))
             buffer = self._device.create_buffer(size=-(-size // 16) * 16, usage=usage)
             if plan.posts:
                 self._posts = buffer

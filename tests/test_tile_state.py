@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuscan.tile_state import EPOCH_WORD, KINDS_KEPT, LAST_EPOCH, MOST_AHEAD, TileState
+from gpuscan.tile_state import EPOCH_WORD, KINDS_KEPT, LAST_EPOCH, MOST_AHEAD, TileState, TileStateSizeError
 
 STRIDE = 64
+MOST = 1 << 21
 
 
 class FakeDevice:
     """Buffers that are made, and what was written to them."""
 
-    limits = {"min-uniform-buffer-offset-alignment": STRIDE}  # noqa: RUF012
+    limits = {"min-uniform-buffer-offset-alignment": STRIDE, "max-storage-buffer-binding-size": MOST}  # noqa: RUF012
 
     def __init__(self) -> None:
         self.queue = SimpleNamespace(write_buffer=self.write)
@@ -89,3 +90,15 @@ def test_memory_is_bounded_and_given_back(state: TileState) -> None:
     state.release()
     assert state.nbytes == 0
     assert state.begin(plan(), (1, 0, 0)).epoch == 1
+
+
+def test_buffers_grow_up_to_what_can_be_bound(state: TileState) -> None:
+    """Twofold, or as far as that goes; what does not fit is refused, and later runs are as before."""
+    sizes = [1 << 19, (1 << 19) + 4, (1 << 20) + 4, MOST]
+    assert [state.begin(plan(state_bytes=n), (1, 0, 0)).state.size for n in sizes] == [1 << 19, 1 << 20, MOST, MOST]
+    before = state.begin(plan(), (1, 0, 0))
+    with pytest.raises(TileStateSizeError, match=f"{MOST + 4} bytes; the device binds at most {MOST}"):
+        state.begin(plan(state_bytes=MOST + 4), (1, 0, 0))
+    after = state.begin(plan(), (1, 0, 0))
+    assert after.state is before.state
+    assert after.epoch == before.epoch + 1

@@ -212,6 +212,16 @@ def test_limits_that_end_within_a_vector(adapter: wgpu.GPUAdapter) -> None:
     np.testing.assert_array_equal(gs.scan(columns, axis=0, device=small), columns.cumsum(0, dtype=np.int32))
 
 
+def test_the_tile_state_grows_within_the_limits(adapter: wgpu.GPUAdapter) -> None:
+    """Each scan's posts fit a binding; twice those of the scan before do not."""
+    small = Device(adapter, unsafe=True, required_limits={"max-storage-buffer-binding-size": 1 << 20})
+    for length in (26_000, 28_000, 1000):
+        x = np.arange(5 * length, dtype=np.int32).reshape(5, length)
+        for strategy in ("fallback", "three_dispatch"):
+            got = gs.scan(x, axis=0, device=small, strategy=strategy)
+            np.testing.assert_array_equal(got, x.cumsum(0, dtype=np.int32))
+
+
 def test_limits_too_small_for_a_piece(adapter: wgpu.GPUAdapter) -> None:
     small = Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 16})
     x = np.ones(70_001, np.int32)
