@@ -60,7 +60,7 @@ def column_stages(kernel: Kernel, tile: ColumnTile, work: Work) -> tuple[int, li
     chains = work.rows // work.inner * -(-work.inner // tile.width)
     tiles = chains * -(-work.row_length // tile.height)
     stages = [(kernel, tiles)]
-    if kernel.strategy == "three_dispatch" and tiles > chains:
+    if kernel.strategy == "three_dispatch":
         totals = replace(kernel, stage="scan_totals", exclusive=False, initial=False)
         reduce = replace(kernel, stage="reduce", exclusive=False)
         stages = [(reduce, tiles), (totals, -(-chains * tile.columns // tile.workgroup_size)), *stages]

@@ -53,7 +53,7 @@ class Kernel:
 
     Attributes:
         stage: ``"scan"``, ``"reduce"``, ``"scan_totals"`` or ``"carry"``: the template of that name.
-        strategy: how a tile learns its prefix; ``"alone"`` where it has none, since it holds a whole row.
+        strategy: how a tile learns its prefix; ``"alone"`` where it has none, since it holds whole rows.
         source, element, destination: what is loaded, combined, and stored.
         combine, before, after: the operator's code and the maps fused into load and store.
         tile: the tile's shape.

@@ -164,6 +164,8 @@ class ScanPlan:
     def state_bytes(self) -> int:
         """Size of the tile state."""
         words = self.stages[-1].kernel.item_words
+        if self.stages[-1].kernel.strategy == "alone":
+            return 4 * (STATE_HEADER_WORDS + words)  # of which only the header is used
         if isinstance(self.tile, ColumnTile):
             items = self.tiles * self.tile.width * (4 if self.posts else 1)
             return 4 * (STATE_HEADER_WORDS + items * words)
@@ -221,6 +223,8 @@ def plan_scan(
     alone = tile.per_row and work.row_length <= tile.tile_size  # then no tile waits for another
     if alone:
         reason = f"{reason}; a tile holds a whole row, so none waits for another"
+    elif isinstance(tile, ColumnTile) and work.row_length <= tile.height:
+        alone, reason = True, f"{reason}; a tile holds whole columns, so none waits for another"
     elif length <= tile.tile_size and not (isinstance(tile, ColumnTile) or work.carried or work.carry_out):
         alone, reason = True, f"{reason}; one tile holds all, and waits for none"
     if tile.per_row:

@@ -151,6 +151,20 @@ def test_a_tile_that_holds_a_row_stands_alone() -> None:
         assert not plan.posts
 
 
+def test_tiles_that_hold_columns_stand_alone() -> None:
+    """What they would tell each other is more than the array holds."""
+    for strategy in ("lookahead", "lookback", "fallback", "three_dispatch"):
+        for length in (1, 2, 8):
+            asked = work(rows=1 << 22, row_length=length, inner=1 << 22)
+            plan = plan_scan(asked, capabilities(), strategy, "")
+            assert [stage.kernel.strategy for stage in plan.stages] == ["alone"]
+            assert not plan.posts
+            assert plan.state_bytes < 64
+        assert plan_scan(work(rows=64, row_length=10_000, inner=64), capabilities(), strategy, "").posts == (
+            strategy != "three_dispatch"
+        )
+
+
 def test_chunks_fill_whole_words() -> None:
     chunks = {name: least_chunk(work(name)) for name in ("int8", "float16", "uint32", "int64", "bool")}
     assert chunks == {"int8": 4, "float16": 2, "uint32": 1, "int64": 1, "bool": 4}
@@ -393,7 +407,8 @@ def test_a_plan_is_a_pure_function(asked: Work, adapter: Capabilities, strategy:
     plan, again = (plan_scan(asked, adapter, strategy, "") for _ in range(2))
     assert plan == again
     assert [hash(stage.kernel) for stage in plan.stages] == [hash(stage.kernel) for stage in again.stages]
-    items = 2 * plan.tiles if plan.posts else plan.tiles
+    alone = plan.stages[-1].kernel.strategy == "alone"
+    items = 1 if alone else 2 * plan.tiles if plan.posts else plan.tiles
     assert plan.state_bytes >= 4 * items * plan.stages[-1].kernel.item_words
 
 

@@ -222,6 +222,20 @@ def test_the_tile_state_grows_within_the_limits(adapter: wgpu.GPUAdapter) -> Non
             np.testing.assert_array_equal(got, x.cumsum(0, dtype=np.int32))
 
 
+@pytest.mark.parametrize("length", [1, 4])
+def test_short_columns_as_large_as_a_binding(adapter: wgpu.GPUAdapter, length: int) -> None:
+    """Of which a tile holds all rows, and shares nothing."""
+    small = Device(adapter, unsafe=True, required_limits={"max-storage-buffer-binding-size": 1 << 20})
+    x = np.random.default_rng(0).integers(0, 99, (length, (1 << 18) // length), dtype=np.int32)
+    wanted = x.cumsum(0, dtype=np.int32)
+    for strategy in ("three_dispatch", "lookback", "fallback"):
+        np.testing.assert_array_equal(gs.scan(x, axis=0, device=small, strategy=strategy), wanted)
+        np.testing.assert_array_equal(gs.scan(small.asarray(x), axis=0, strategy=strategy).numpy(), wanted)
+        got = gs.scan(x, axis=0, reverse=True, exclusive=True, device=small, strategy=strategy)
+        np.testing.assert_array_equal(got[:-1], x[::-1].cumsum(0, dtype=np.int32)[::-1][1:])
+    np.testing.assert_array_equal(gs.reduce(x, axis=0, device=small), wanted[-1])
+
+
 def test_limits_too_small_for_a_piece(adapter: wgpu.GPUAdapter) -> None:
     small = Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 16})
     x = np.ones(70_001, np.int32)
