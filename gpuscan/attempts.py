@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.errors import ProgressTimeoutError
+from gpuscan.kernels import STATE_HEADER_WORDS
 from gpuscan.planning import LOOKBACK_SECONDS, ScanPlan, Work, plan_scan
 from gpuscan.tuning import tile_on
 
@@ -21,7 +22,26 @@ def plan_for(device: Device, work: Work, strategy: str, **options: Any) -> ScanP
     better, why = device.strategy(strategy, plan.tiles)
     if plan.strategy == chosen != better:
         plan = plan_scan(work, device.capabilities, better, why, **options)
-    return plan
+    return fitting(device, work, plan, **options)
+
+
+def fitting(device: Device, work: Work, plan: ScanPlan, **options: Any) -> ScanPlan:
+    """The plan, or that of ``three_dispatch``, of the same bits, where its posts are larger than a binding."""
+    limit = device.capabilities.limits["max-storage-buffer-binding-size"]
+    if not plan.posts or plan.state_bytes <= limit:
+        return plan
+    reason = f"{plan.reason}; but its posts of {plan.state_bytes} bytes are more than the {limit} that can be bound"
+    return plan_scan(work, device.capabilities, "three_dispatch", reason, **options)
+
+
+def fits_beside(device: Device, work: Work, **options: Any) -> bool:
+    """Whether what is bound beside the arrays can be: the tiles' totals, which posts are larger than, and the seeds."""
+    limit = device.capabilities.limits["max-storage-buffer-binding-size"]
+    # A tile has one total a column at most, and its last columns may be half out of the array.
+    if 4 * (STATE_HEADER_WORDS + 2 * work.length * work.item_words) <= limit:
+        return True
+    seeds = 4 * work.element.words * work.rows if work.initial or work.exclusive else 0
+    return max(seeds, plan_scan(work, device.capabilities, "three_dispatch", "", **options).state_bytes) <= limit
 
 
 def retry(device: Device, outcome: str, failed: str, asked: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.arrays import Array, empty
-from gpuscan.attempts import retry
+from gpuscan.attempts import fits_beside, retry
 from gpuscan.bind_groups import Binding
 from gpuscan.errors import GpuscanError, ProgressTimeoutError, StrategyError
 from gpuscan.execution import REPORT_BYTES, Origin, Run, record
@@ -53,7 +53,9 @@ def scan_arrays(problem: Problem, out: Sequence[Any] | None, device: Device | st
     with guarded(home), home.lock:
         leaves = [home.asarray(leaf) for leaf in problem.leaves]
         limit = home.capabilities.limits["max-storage-buffer-binding-size"]
-        too_long = max(array.nbytes for array in (*leaves, *results)) > limit
+        too_long = max(array.nbytes for array in (*leaves, *results)) > limit or (
+            problem.in_columns and not fits_beside(home, work_of(home, problem))
+        )
         scattered = problem.inner != 1 and not problem.in_columns
         packed = binds_too_many(home, problem)
         if scattered and not too_long and not packed:

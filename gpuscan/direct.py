@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan.attempts import fits_beside
 from gpuscan.columns import column_tile
 from gpuscan.errors import GpuscanError
 from gpuscan.planning import LENGTH_LIMIT
@@ -18,6 +19,7 @@ from gpuscan.transfer import is_mapped_file, release_pages
 if TYPE_CHECKING:
     from gpuscan.device import Device
     from gpuscan.problem import Problem
+    from gpuscan.tile_shapes import ColumnTile, TileShape
 
 PART_BYTES = 512 << 20  # of the largest field's share of a part
 MAPPED_PART_BYTES = 16 << 20  # the same where the arrays lie in files, which may be larger than memory
@@ -57,7 +59,7 @@ def run_as_it_lies(device: Device, problem: Problem, strategy: str, outputs: Arr
     shape_of = column_tile if problem.in_columns else tile_shape
     options.setdefault("tile", shape_of(work_of(device, problem), device.capabilities))
     seeds = [seed.reshape(outer, inner, *seed.shape[1:]) for seed in problem.seeds or ()]
-    parts = list(parts_of(device, problem, shape))
+    parts = list(parts_of(device, problem, shape, options["tile"]))
     done = 0
     written = results
     if len(parts) > 1:
@@ -93,8 +95,15 @@ def run_as_it_lies(device: Device, problem: Problem, strategy: str, outputs: Arr
     return results
 
 
-def parts_of(device: Device, problem: Problem, shape: tuple[int, int, int]) -> Iterator[tuple[slice, slice]]:
-    """The outer arrays and columns of each part: as many as a binding, 32-bit indices and `PART_BYTES` allow."""
+def parts_of(
+    device: Device, problem: Problem, shape: tuple[int, int, int], tile: TileShape | ColumnTile
+) -> Iterator[tuple[slice, slice]]:
+    """The outer arrays and columns of each part: as many as a binding, 32-bit indices and `PART_BYTES` allow.
+
+    A binding holds each of the part's arrays, and what its tiles tell each other.
+    """
+    from gpuscan.runner import work_of
+
     outer, length, inner = shape
     fields = (*problem.source.fields, *problem.destination.fields)
     wanted = MAPPED_PART_BYTES if any(map(is_mapped_file, problem.leaves)) else PART_BYTES
@@ -106,10 +115,16 @@ def parts_of(device: Device, problem: Problem, shape: tuple[int, int, int]) -> I
             f"a row of {length} elements was passed; {device.capabilities.summary} takes {most} of them at a time. "
             'Cut the row, or compute on NumPy: device="numpy", or GPUSCAN_ADAPTER=numpy in the environment'
         )
-    wide = most // length >= inner
-    columns = inner if wide else max(1, most // length)
-    columns = columns if wide or columns < 4 else columns // 4 * 4  # packed numbers fill whole words
-    together = max(1, most // (length * inner)) if wide else 1
+    work = work_of(device, problem)
+    while True:
+        wide = most // length >= inner
+        columns = inner if wide else max(1, most // length)
+        columns = columns if wide or columns < 4 else columns // 4 * 4  # packed numbers fill whole words
+        together = min(outer, max(1, most // (length * inner))) if wide else 1
+        part = replace(work, rows=together * columns, inner=columns if problem.in_columns else 1)
+        if (together == 1 and columns <= 4) or fits_beside(device, part, tile=tile):
+            break
+        most = together * columns // 2 * length
     for first in range(0, outer, together):
         for column in range(0, inner, columns):
             yield slice(first, min(first + together, outer)), slice(column, min(column + columns, inner))

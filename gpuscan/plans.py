@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 
 from gpuscan.arrays import Array
-from gpuscan.attempts import plan_for, retry
+from gpuscan.attempts import fitting, plan_for, retry
 from gpuscan.bind_groups import Binding
 from gpuscan.borrowed import check_buffer, check_encoder, recording
 from gpuscan.compaction import Picked
@@ -183,9 +183,9 @@ class Plan:
     def _planned(self, strategy: str, placement: Placement) -> ScanPlan:
         key = (strategy, placement)
         if key not in self._plans:
-            self._plans[key] = plan_scan(
-                self._work, self.device.capabilities, strategy, self.reason, tile=self._plan.tile, placement=placement
-            )
+            options: dict[str, Any] = {"tile": self._plan.tile, "placement": placement}
+            plan = plan_scan(self._work, self.device.capabilities, strategy, self.reason, **options)
+            self._plans[key] = fitting(self.device, self._work, plan, **options)
         return self._plans[key]
 
     # ----- In a program of the user's own

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpuscan.api import resolve_device
 from gpuscan.arrays import Array
+from gpuscan.attempts import fits_beside
 from gpuscan.errors import GpuscanError
 from gpuscan.operators import resolve
 from gpuscan.packing import binds_too_many, packed, unpacked
@@ -193,6 +194,8 @@ def part_length(device: Device, problem: Problem) -> int:
     Raises:
         GpuscanError: the results alone are larger than a binding.
     """
+    from gpuscan.runner import work_of
+
     fields = (*problem.source.fields, *problem.destination.fields)
     across = problem.rows * max(field.storage_bytes for field in fields)
     limit = device.capabilities.limits["max-storage-buffer-binding-size"]
@@ -201,8 +204,26 @@ def part_length(device: Device, problem: Problem) -> int:
             f"{problem.rows} reductions were asked for, whose results are {across} bytes; "
             f"{device.capabilities.summary} binds at most {limit}. Reduce fewer rows at a time"
         )
-    most = max(1, min(limit, PART_BYTES) // across)
-    return most if most < PART_STEP or most >= problem.row_length else most // PART_STEP * PART_STEP
+    length = problem.row_length
+
+    def stepped(most: int) -> int:
+        return most if most < PART_STEP or most >= length else most // PART_STEP * PART_STEP
+
+    def fits(most: int) -> bool:
+        """Whether what is bound beside each part can be, the last too: what came before is the next one's seeds."""
+        part = replace(work, initial=most < length or work.initial)
+        return all(fits_beside(device, replace(part, row_length=n)) for n in {most, length % most or most})
+
+    work = work_of(device, problem)
+    most = min(length, stepped(max(1, min(limit, PART_BYTES) // across)))
+    while not fits(most):
+        if most == 1:
+            raise GpuscanError(
+                f"{problem.rows} reductions were asked for; {device.capabilities.summary} binds at most {limit} bytes, "
+                "too few for what is kept of each while the next elements are reduced. Reduce fewer rows at a time"
+            )
+        most = stepped(most // 2)
+    return most
 
 
 def reduce_part(device: Device, problem: Problem) -> list[Array]:

@@ -236,6 +236,31 @@ def test_short_columns_as_large_as_a_binding(adapter: wgpu.GPUAdapter, length: i
     np.testing.assert_array_equal(gs.reduce(x, axis=0, device=small), wanted[-1])
 
 
+@pytest.mark.parametrize(
+    ("dtype", "shape", "op"),
+    [("int32", (2, 1 << 17), "add"), ("int8", (2, 1 << 19), "add"), ("float32", (20, 40, 8, 8), "matmul")],
+)
+def test_columns_whose_tiles_share_more_than_a_binding(
+    adapter: wgpu.GPUAdapter, dtype: str, shape: tuple[int, ...], op: str
+) -> None:
+    """Posts take up to four times as much as the array, and totals or seeds of packed numbers too: the array is cut."""
+    most = max(1 << 16, np.dtype(dtype).itemsize * int(np.prod(shape)))
+    small = Device(adapter, unsafe=True, required_limits={"max-storage-buffer-binding-size": most})
+    x = np.random.default_rng(0).integers(0, 3, shape).astype(dtype)
+    wanted = gs.scan(x, op, axis=0, device="numpy")
+    for strategy in ("three_dispatch", "lookback", "fallback", "auto"):
+        np.testing.assert_allclose(gs.scan(x, op, axis=0, device=small, strategy=strategy), wanted, rtol=1e-5)
+        got = gs.scan(small.asarray(x), op, axis=0, strategy=strategy).numpy()
+        np.testing.assert_allclose(got, wanted, rtol=1e-5)
+    if dtype == "int8":
+        np.testing.assert_array_equal(gs.scan(x, op, axis=0, exclusive=True, device=small)[1:], wanted[:-1])
+        with pytest.raises(gs.GpuscanError, match="Reduce fewer rows at a time"):
+            gs.reduce(x, op, axis=0, device=small)
+        x, wanted = x[:, : 1 << 18], wanted[:, : 1 << 18]
+    np.testing.assert_allclose(gs.reduce(x, op, axis=0, device=small), wanted[-1], rtol=1e-5)
+    np.testing.assert_array_equal(gs.scan(np.ones(9, np.int32), device=small), np.arange(1, 10))
+
+
 def test_limits_too_small_for_a_piece(adapter: wgpu.GPUAdapter) -> None:
     small = Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 16})
     x = np.ones(70_001, np.int32)
