@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from gpuscan.capabilities import Capabilities
 from gpuscan.columns import REGISTER_WORDS, column_tile
 from gpuscan.elements import LEAF, SCALARS, Structure, element_of
-from gpuscan.errors import GpuscanError
+from gpuscan.errors import GpuscanError, UnsupportedDtypeError
 from gpuscan.operators import BUILTINS, combine_code, operator
 from gpuscan.planning import LEAST_LOOKBACK_SPINS, LENGTH_LIMIT, Work, grid_of, plan_scan
-from gpuscan.room import workgroup_bytes
+from gpuscan.room import check_room, workgroup_bytes
 from gpuscan.templates import render_kernel
 from gpuscan.tile_shapes import ColumnTile, TileShape
 from gpuscan.tiles import (
@@ -298,6 +298,19 @@ def test_the_widest_elements_get_full_workgroups() -> None:
     assert tile_shape(asked, capabilities(subgroup_size=16)).workgroup_size < GPU_WORKGROUP, "scans go through it"
     narrower = work(shapes=[(6, 6)], row_length=2**20)
     assert tile_shape(narrower, capabilities()).workgroup_size < GPU_WORKGROUP, "a smaller one is staged"
+
+
+@pytest.mark.parametrize(("words", "subgroup_size", "room"), [(50, 4, 65536), (120, 0, 16384)])
+def test_elements_that_leave_no_room_to_wait(words: int, subgroup_size: int, room: int) -> None:
+    """A tile's scan fits workgroup memory, but not with the prefix that it waits for: an error that says so."""
+    adapter = capabilities(
+        limits=LIMITS | {"max-compute-workgroup-storage-size": room}, subgroup_size=subgroup_size, subgroup_sizes=()
+    )
+    asked = work(shapes=[(words,)], rows=64, row_length=2**14)
+    (stage,) = plan_scan(asked, adapter, "fallback", "", many=True).stages
+    assert workgroup_bytes(stage.kernel) <= room
+    with pytest.raises(UnsupportedDtypeError, match="Pass smaller elements"):
+        check_room(stage.kernel, adapter)
 
 
 def test_software_adapters_get_long_chunks_and_no_subgroups() -> None:
