@@ -20,6 +20,7 @@ class FakeAdapter:
     backend: str = "Vulkan"
     features: frozenset[str] = frozenset()
     invocations: int = 1024
+    storage_buffers: int = 8
     about: dict[str, Any] = field(default_factory=lambda: dict(NVIDIA))
 
     @property
@@ -32,7 +33,7 @@ class FakeAdapter:
         """The limits that decide whether it can compute."""
         return {
             "max-compute-invocations-per-workgroup": self.invocations,
-            "max-storage-buffers-per-shader-stage": 8,
+            "max-storage-buffers-per-shader-stage": self.storage_buffers,
             "max-buffer-size": 1 << 30,
             "max-texture-dimension-1d": 16384,
         }

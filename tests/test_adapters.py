@@ -20,6 +20,7 @@ IRIS = FakeAdapter("Iris", "IntegratedGPU", "Vulkan")
 IRIS_OPENGL = FakeAdapter("Iris", "IntegratedGPU", "OpenGL")
 GEFORCE = FakeAdapter("GeForce RTX", "DiscreteGPU", "Vulkan")
 OLD_OPENGL = FakeAdapter("Old", "IntegratedGPU", "OpenGL", invocations=0)
+MOBILE = FakeAdapter("Mobile", "IntegratedGPU", "OpenGL", storage_buffers=4)
 
 
 @pytest.fixture
@@ -155,3 +156,8 @@ def test_where_there_is_no_adapter_a_fork_changes_nothing(listed):
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_adapters_below_the_minimum_of_webgpu_are_left_out(listed):
+    listed(MOBILE, LLVMPIPE)
+    assert adapters.find_adapters() == [LLVMPIPE]
