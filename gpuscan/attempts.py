@@ -12,9 +12,14 @@ from gpuscan.tuning import tile_on
 if TYPE_CHECKING:
     from gpuscan.device import Device
 
+KERNELS_KEPT = 1024
+
 
 def plan_for(device: Device, work: Work, strategy: str, **options: Any) -> ScanPlan:
-    """The plan of this work by the strategy that is asked for; what ``"auto"`` takes, the number of tiles decides."""
+    """The plan of this work by the strategy that is asked for; what ``"auto"`` takes, the number of tiles decides.
+
+    Where subgroups were seen to have another size than planned, it goes without.
+    """
     chosen, reason = device.strategy(strategy)
     if options.get("tile") is None and work.inner == 1:
         options["tile"] = tile_on(device, work, options.get("subgroups", True))
@@ -22,7 +27,10 @@ def plan_for(device: Device, work: Work, strategy: str, **options: Any) -> ScanP
     better, why = device.strategy(strategy, plan.tiles)
     if plan.strategy == chosen != better:
         plan = plan_scan(work, device.capabilities, better, why, **options)
-    return fitting(device, work, plan, **options)
+    plan = fitting(device, work, plan, **options)
+    if unfit(device, plan):
+        return plan_for(device, work, strategy, **options | {"subgroups": False, "tile": None})
+    return plan
 
 
 def fitting(device: Device, work: Work, plan: ScanPlan, **options: Any) -> ScanPlan:
@@ -44,6 +52,25 @@ def fits_beside(device: Device, work: Work, **options: Any) -> bool:
     return max(seeds, plan_scan(work, device.capabilities, "three_dispatch", "", **options).state_bytes) <= limit
 
 
+def unfit(device: Device, plan: ScanPlan) -> bool:
+    """Whether a run has shown subgroups of another size than the plan's."""
+    return bool(device.misfits) and not device.misfits.isdisjoint(stage.kernel for stage in plan.stages)
+
+
+def note_size(device: Device, plan: ScanPlan, *, differed: bool) -> None:
+    """Keep what a run has shown of the size of subgroups."""
+    kept = device.misfits if differed else device.proven
+    if len(kept) > KERNELS_KEPT:
+        kept.clear()
+    kept.update(stage.kernel for stage in plan.stages if stage.kernel.subgroups)
+
+
+def note_timeout(device: Device) -> None:
+    """Note that a run gave up: its report lies where those did that nobody has read, and may hide that one did too."""
+    runs = (*device.unchecked, *device.recorded)
+    device.hidden = device.hidden or any(each.plan.posts and each.plan.strategy != "fallback" for each in runs)
+
+
 def retry(device: Device, outcome: str, failed: str, asked: str) -> None:
     """Note that a strategy gave up, so that ``"auto"`` goes on with another.
 
@@ -51,7 +78,8 @@ def retry(device: Device, outcome: str, failed: str, asked: str) -> None:
         ProgressTimeoutError: it was asked for by name.
     """
     if outcome != "timeout":
-        return  # the compiler gave this shader another subgroup size than the probe saw: go on without subgroups
+        return  # the compiler gave this shader another subgroup size than the probe saw: `plan_for` goes without
+    note_timeout(device)
     device.distrust(failed)
     if asked != "auto":
         raise ProgressTimeoutError(

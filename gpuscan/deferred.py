@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.arrays import Array, empty
-from gpuscan.attempts import fits_beside, retry
+from gpuscan.attempts import fits_beside, note_size, retry, unfit
 from gpuscan.bind_groups import Binding
 from gpuscan.errors import GpuscanError, ProgressTimeoutError, StrategyError
-from gpuscan.execution import REPORT_BYTES, Origin, Run, record
+from gpuscan.execution import Origin, Run, read_report, record
 from gpuscan.faults import guarded
+from gpuscan.kernels import STATUS_WORD, TURNS_WORD, WIDTH_WORD
 from gpuscan.marking import mark
 from gpuscan.memory import ALIGNMENT
 from gpuscan.packing import binds_too_many
@@ -28,12 +29,12 @@ from gpuscan.submission import submit
 from gpuscan.transfer import download, padded, upload
 from gpuscan.transposing import scan_transposed
 from gpuscan.tuning import tile_on
+from gpuscan.widths import proves, unproven
 
 if TYPE_CHECKING:
     from gpuscan.device import Device
     from gpuscan.problem import Problem
 
-PROVEN_KEPT = 1024  # kernels
 UNCHECKED_MOST = 256  # runs
 
 
@@ -216,13 +217,19 @@ def scan_on_device(
     marks = None if problem.heads is None else mark(device, problem.heads)
     beside = {name: each for name, each in (("heads", marks), ("count", count)) if each is not None}
     placement = Placement(in_place=in_place)
-    subgroups = True
     limit = device.capabilities.limits["max-storage-buffer-binding-size"]
+    cut = max(array.nbytes for array in (*leaves, *targets)) > limit
     while True:
-        if max(array.nbytes for array in (*leaves, *targets)) > limit:
-            runs = record_pieces(device, problem, strategy, leaves, targets, seeds, marks, placement, subgroups)
+        if cut:
+            plans = piece_plans(device, problem, strategy, marks is not None, placement)
         else:
-            plan = planned(device, problem, strategy, placement=placement, subgroups=subgroups, **options)
+            plans = [planned(device, problem, strategy, placement=placement, **options)]
+        if in_place and not all(proves(device, plan) for plan in plans):
+            continue  # by other plans, while there is something to begin with
+        if cut:
+            runs = record_pieces(device, problem, plans, leaves, targets, seeds, marks)
+        else:
+            (plan,) = plans
             encoder = device.wgpu_device.create_command_encoder()
             bound = parts(leaves), parts(targets), seeds
             runs = [
@@ -233,27 +240,16 @@ def scan_on_device(
         if outcome == "done":
             return
         retry(device, outcome, runs[0].plan.strategy, strategy)
-        if outcome == "width":
-            subgroups = False
-            options.pop("tile", None)  # it counts on subgroups
 
 
 def parts(arrays: Sequence[Array]) -> list[Binding]:
     return [Binding(a.buffer, a.offset, padded(a.nbytes, ALIGNMENT)) for a in arrays]
 
 
-def record_pieces(
-    device: Device,
-    problem: Problem,
-    strategy: str,
-    leaves: Sequence[Array],
-    targets: Sequence[Array],
-    seeds: Binding | None,
-    marks: Array | None,
-    placement: Placement,
-    subgroups: bool,
-) -> list[Run]:
-    """Submit the scan of arrays larger than a binding: pieces of whole blocks, bound where they lie."""
+def piece_plans(
+    device: Device, problem: Problem, strategy: str, marked: bool, placement: Placement, subgroups: bool = True
+) -> list[ScanPlan]:
+    """The plans of the pieces of arrays larger than a binding, which are whole blocks."""
     from dataclasses import replace
 
     capabilities = device.capabilities
@@ -264,7 +260,7 @@ def record_pieces(
     chosen, reason = device.strategy(strategy)
     tile = tile_on(device, work, subgroups)
     unit = math.lcm(problem.row_length, alignment) if tile.per_row else tile.tile_size * tile.block
-    if marks is not None:
+    if marked:
         unit = math.lcm(unit, 8 * alignment)
     length = limit // (unit * max(f.storage_bytes for f in fields)) * unit
     if length == 0:
@@ -273,20 +269,38 @@ def record_pieces(
             f"not fit the {limit} bytes that {capabilities.summary} binds. Scan fewer rows at a time, or pass "
             'device="numpy"'
         )
-    carries = [device.allocate(4 * work.item_words) for _ in range(2)]
-    runs = []
-    for number, start in enumerate(range(0, problem.size, length)):
-        count = min(length, problem.size - start)
-        last = start + count == problem.size
-        plan = plan_scan(
-            replace(work, carried=start > 0, carry_out=not last),
+    plans = [
+        plan_scan(
+            replace(work, carried=start > 0, carry_out=start + length < problem.size),
             capabilities,
             chosen,
             reason,
             tile=tile,
-            piece=count,
+            piece=min(length, problem.size - start),
             placement=placement,
         )
+        for start in range(0, problem.size, length)
+    ]
+    if any(unfit(device, plan) for plan in plans):
+        return piece_plans(device, problem, strategy, marked, placement, subgroups=False)
+    return plans
+
+
+def record_pieces(
+    device: Device,
+    problem: Problem,
+    plans: Sequence[ScanPlan],
+    leaves: Sequence[Array],
+    targets: Sequence[Array],
+    seeds: Binding | None,
+    marks: Array | None,
+) -> list[Run]:
+    """Submit the scan of arrays larger than a binding: pieces, bound where they lie."""
+    carries = [device.allocate(4 * work_of(device, problem).item_words) for _ in range(2)]
+    runs = []
+    start = 0
+    for number, plan in enumerate(plans):
+        count = plan.length
         at = problem.size - start - count if problem.reverse else start
 
         def stretch(array: Array, size: int, at: int = at, count: int = count) -> Binding:
@@ -311,6 +325,7 @@ def record_pieces(
             )
         )
         submit(device.wgpu_device, encoder.finish())
+        start += count
     return runs
 
 
@@ -320,12 +335,11 @@ def record_pieces(
 def needs_report(device: Device, plan: ScanPlan) -> bool:
     """Whether a run of the plan can fail in a way that has to be reckoned with.
 
-    The subgroup size is a property of the compiled kernel: once a report has shown it as planned, it stays so. A wait
-    that ends in vain is reckoned with unless it is published of the vendor's GPUs that workgroups make progress; so is
-    a loop of the user's WGSL, which may not end.
+    A wait that ends in vain is reckoned with unless it is published of the vendor's GPUs that workgroups make progress;
+    so are subgroups of another size until a report has shown the plan's, and a loop of the user's WGSL, which may not
+    end.
     """
-    unproven = any(stage.kernel.subgroups and stage.kernel not in device.proven for stage in plan.stages)
-    return plan.loops or unproven or may_wait_in_vain(device, plan)
+    return plan.loops or unproven(device, plan) or may_wait_in_vain(device, plan)
 
 
 def may_wait_in_vain(device: Device, plan: ScanPlan) -> bool:
@@ -345,22 +359,14 @@ def settle(device: Device, runs: Sequence[Run]) -> str:
         report = read_report(device, each.state)
         each.check_turns(report)
         if each.width_differed(report):
+            note_size(device, each.plan, differed=True)
             return "width"
         if each.timed_out(report):
             return "timeout"
-        if len(device.proven) > PROVEN_KEPT:
-            device.proven.clear()
-        device.proven.update(stage.kernel for stage in each.plan.stages)
+        note_size(device, each.plan, differed=False)
     if len(device.unchecked) > UNCHECKED_MOST:
         check(device)
     return "done"
-
-
-def read_report(device: Device, state: Any) -> list[int]:
-    report = np.empty(REPORT_BYTES // 4, np.uint32)
-    download(device.wgpu_device, device.pool, state, 0, report)
-    numbers: list[int] = report.tolist()
-    return numbers
 
 
 def check(device: Device) -> None:
@@ -369,21 +375,38 @@ def check(device: Device) -> None:
     Raises:
         ProgressTimeoutError: a run gave up waiting.
         OperatorError: a loop in a run's operator did not end.
+        GpuscanError: a recorded run's subgroups had another size than its plan's.
     """
     with guarded(device), device.lock:
-        runs, device.unchecked[:] = list(device.unchecked), []
-        states = {id(each.state): each.state for each in runs}
-        for key, state in states.items():
+        runs = [*device.unchecked, *device.recorded]
+        device.unchecked.clear()
+        hidden, device.hidden = device.hidden, False
+        for state in {id(each.state): each.state for each in runs}.values():
             report = read_report(device, state)
-            there = [each for each in runs if id(each.state) == key]
+            told = {report[word] for word in (STATUS_WORD, WIDTH_WORD, TURNS_WORD)}
+            there = [each for each in runs if each.state is state and each.epoch in told]
+            if there:  # each is told of once
+                device.recorded[:] = [each for each in device.recorded if not any(each is other for other in there)]
             for each in there:
                 each.check_turns(report)
-            failed = [each for each in there if each.timed_out(report)]
-            if failed:
-                strategy = failed[0].plan.strategy
-                device.distrust(strategy)
-                raise ProgressTimeoutError(
-                    f"a scan by strategy {strategy!r} on {device.capabilities.summary}, one of the last {len(runs)}, "
-                    "gave up waiting for an earlier tile's post, so arrays computed since the last read or "
-                    'synchronize may be wrong. Compute them again: "auto" now leaves the strategy out'
-                )
+                if each.width_differed(report):  # then whoever waited did so for workgroups that had left
+                    note_size(device, each.plan, differed=True)
+                    raise GpuscanError(
+                        f"what a plan has recorded on {device.capabilities.summary} wrote nothing or too little: "
+                        f"subgroups had another size than {each.plan.tile.subgroup_size}, which the probe saw. Record "
+                        "it again, which now does without them"
+                    )
+                if each.timed_out(report):
+                    strategy = each.plan.strategy
+                    device.distrust(strategy)
+                    raise gave_up(device, f"by strategy {strategy!r} ", len(runs), "gave up")
+        if hidden:  # it may have been a run that was done again: nobody knows any more
+            raise gave_up(device, "", len(runs), "may have given up")
+
+
+def gave_up(device: Device, strategy: str, runs: int, how: str) -> ProgressTimeoutError:
+    return ProgressTimeoutError(
+        f"a scan {strategy}on {device.capabilities.summary}, one of the last {runs}, {how} waiting for an earlier "
+        "tile's post, so arrays computed since the last read or synchronize may be wrong. Compute them again: "
+        '"auto" now leaves the strategy out'
+    )

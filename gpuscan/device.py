@@ -98,8 +98,11 @@ class Device:
         self.lock = threading.RLock()
         self.plans_kept: OrderedDict[object, ScanPlan] = OrderedDict()
         self.small_scans: dict[tuple[Any, ...], SmallScan | None] = {}
-        self.unchecked: list[Run] = []
-        self.proven: set[Kernel] = set()
+        self.unchecked: list[Run] = []  # whose reports nobody has read
+        self.recorded: list[Run] = []  # the last, which their callers may submit at any time
+        self.hidden = False  # a later report may hide one of those
+        self.proven: set[Kernel] = set()  # whose subgroups have the size that they were built for
+        self.misfits: set[Kernel] = set()  # which may have subgroups of another size
         self._pipelines: OrderedDict[Kernel, tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]] = OrderedDict()
         self._stages: dict[tuple[Any, ...], tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]] = {}
 
@@ -345,10 +348,11 @@ class Device:
 
         Raises:
             ProgressTimeoutError: one gave up waiting.
+            OperatorError, GpuscanError: as `gpuscan.deferred.check` does of recorded runs.
         """
         from gpuscan.deferred import check
 
-        if self.unchecked:
+        if self.unchecked or self.recorded:
             check(self)
 
     def profile(self) -> AbstractContextManager[Profile]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from gpuscan.backends import webgpu
 from gpuscan.bind_groups import Binding
 from gpuscan.errors import OperatorError
@@ -14,7 +16,7 @@ from gpuscan.kernels import STATE_HEADER_WORDS, STATUS_WORD, TURNS_WORD, WIDTH_W
 from gpuscan.memory import ALIGNMENT
 from gpuscan.planning import grid_of
 from gpuscan.tile_state import PARAMS, parameters
-from gpuscan.transfer import padded
+from gpuscan.transfer import download, padded
 
 if TYPE_CHECKING:
     import wgpu
@@ -79,6 +81,14 @@ class Run(NamedTuple):
 
 
 REPORT_BYTES = 4 * STATE_HEADER_WORDS
+
+
+def read_report(device: Device, state: wgpu.GPUBuffer) -> list[int]:
+    """The report as it is once all that was submitted is done."""
+    report = np.empty(STATE_HEADER_WORDS, np.uint32)
+    download(device.wgpu_device, device.pool, state, 0, report)
+    numbers: list[int] = report.tolist()
+    return numbers
 
 
 def turns_error(plan: ScanPlan) -> OperatorError:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 
 from gpuscan.arrays import Array
-from gpuscan.attempts import fitting, plan_for, retry
+from gpuscan.attempts import fitting, plan_for, retry, unfit
 from gpuscan.bind_groups import Binding
 from gpuscan.borrowed import check_buffer, check_encoder, recording
 from gpuscan.compaction import Picked
@@ -27,6 +27,7 @@ from gpuscan.runner import check_dtypes, seed_words, work_of
 from gpuscan.submission import submit
 from gpuscan.templates import render_kernel
 from gpuscan.transfer import padded
+from gpuscan.widths import proves, sizes_vary, unproven
 
 if TYPE_CHECKING:
     import wgpu
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from gpuscan.device import Device
     from gpuscan.elements import Element, Structure
 
+RECORDED_MOST = 256  # runs whose reports are looked at, whenever they are submitted
 Place = tuple[Any, int]  # a wgpu buffer, and where in it, in bytes
 
 
@@ -87,8 +89,8 @@ class Plan:
         self._plans = {(self.strategy, Placement()): self._plan}
 
     def _keep_up(self) -> None:
-        """Plan anew where the device has come to distrust something since."""
-        if self.device.capabilities is not self._capabilities:
+        """Plan anew where the device has come to distrust something since, or the size of subgroups was another."""
+        if self.device.capabilities is not self._capabilities or unfit(self.device, self._plan):
             self._make()
 
     def __repr__(self) -> str:
@@ -154,11 +156,11 @@ class Plan:
                 outcome = settle(device, [run])
                 if outcome == "done":
                     return result
+                retry(device, outcome, plan.strategy, self._asked)
                 if outcome == "width" or again:
                     from gpuscan.api import scan
 
                     return scan(array, self._op, device=device, strategy=self._asked, **self._options)  # type: ignore[no-any-return]
-                retry(device, outcome, plan.strategy, self._asked)
                 again = True
                 self._keep_up()
                 plan = self._plan
@@ -188,14 +190,25 @@ class Plan:
             self._plans[key] = fitting(self.device, self._work, plan, **options)
         return self._plans[key]
 
+    def _fitting(self, strategy: str, placement: Placement) -> ScanPlan:
+        """The plan to record: nobody does it again where subgroups have another size than it counts on."""
+        device, plan = self.device, self._planned(strategy, placement)
+        if unfit(device, plan) or (sizes_vary(device.capabilities) and not proves(device, plan)):
+            plan = plan_scan(
+                self._work, device.capabilities, strategy, self.reason, placement=placement, subgroups=False
+            )
+            self._plans[strategy, placement] = plan
+        return plan
+
     # ----- In a program of the user's own
 
     def record(self, encoder: wgpu.GPUCommandEncoder, src: Any, dst: Any, *, length: Any = None) -> None:
-        """Record the scan into a command encoder. Nothing is submitted, read back, or waited for.
+        """Record the scan into a command encoder. Nothing of it is submitted, read back, or waited for.
 
         ``dst[i] = src[0] op … op src[i]``. Not a byte past the array's end is written. Under ``"auto"`` a strategy
         is taken that cannot give up on this adapter; what a strategy that was asked for by name reports is raised by
-        the next `Device.synchronize`. The commands hold for one submission, as all of WebGPU's do.
+        the next `Device.synchronize`. The commands hold for one submission, as all of WebGPU's do. Where drivers choose
+        the size of subgroups for each shader, the first `record` of a kind runs one tile of its own to learn it.
 
         Args:
             encoder: of ``device.wgpu_device``, with no pass open.
@@ -226,15 +239,16 @@ class Plan:
             if problem.empty:
                 return  # nothing to write
             strategy = self._strategy_for(placement)
-            plan = self._planned(strategy, placement)
+            plan = self._fitting(strategy, placement)
             sides = bound[: len(sources)], bound[len(sources) :], self._seeds
             beside = self._beside
             with recording(device.wgpu_device):
                 run = record(device, plan, encoder, *sides, length=count, beside=beside)
             for array in (*arrays_in((src, dst, length)), *self._held):
                 array.recorded()
-            if plan.posts or plan.loops:
-                device.unchecked.append(run)
+            if plan.posts or plan.loops or unproven(device, plan):
+                device.recorded.append(run)
+                del device.recorded[:-RECORDED_MOST]
 
     def _strategy_for(self, placement: Placement) -> str:
         chosen = self.device.strategy(self._asked, self._plan.tiles)[0]

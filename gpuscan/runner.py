@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.attempts import plan_for, retry
+from gpuscan.attempts import note_size, plan_for, retry, unfit
 from gpuscan.bind_groups import Binding
 from gpuscan.direct import run_as_it_lies
 from gpuscan.elements import Element, Field, words_of
@@ -216,7 +216,7 @@ def planned(device: Device, problem: Problem, strategy: str, **options: Any) -> 
     plans = device.plans_kept
     with device.lock:
         plan = plans.get(key)
-        if plan is None:
+        if plan is None or unfit(device, plan):
             plans[key] = plan = plan_for(device, work_of(device, problem), strategy, **options)
             if len(plans) > PLANS_KEPT:
                 plans.popitem(last=False)
@@ -241,8 +241,6 @@ def run_whole(device: Device, problem: Problem, strategy: str, options: dict[str
         if outcome == "done":
             return rows
         retry(device, outcome, plan.strategy, strategy)
-        if outcome == "width":
-            options = options | {"subgroups": False}
 
 
 def run_plan(device: Device, problem: Problem, plan: ScanPlan) -> tuple[str, Rows]:
@@ -291,6 +289,7 @@ def run_plan(device: Device, problem: Problem, plan: ScanPlan) -> tuple[str, Row
                 device.pool.give(buffer)
     ran.check_turns(report)
     if plan.reports and ran.width_differed(report):
+        note_size(device, plan, differed=True)
         return "width", rows
     return ("timeout" if plan.reports and ran.timed_out(report) else "done"), rows
 

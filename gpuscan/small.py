@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.attempts import note_size, note_timeout, unfit
 from gpuscan.bind_groups import Binding
 from gpuscan.device import STRATEGY_VARIABLE, Device
 from gpuscan.execution import REPORT_BYTES, record
@@ -49,6 +50,10 @@ class SmallScan:
         sizes = (self._read, usage), (self._stored, usage), (self._place + self._stored, staged)
         self._classes = [(kind, size_class(size)) for size, kind in sizes]
 
+    def holds(self, device: Device) -> bool:
+        """Whether the plan is what it would be by what is known of the device now."""
+        return self.capabilities is device.capabilities and not unfit(device, self._plan)
+
     def run(self, device: Device, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
         """The result; None where the run failed, and another way has to be taken."""
         plan, place = self._plan, self._place
@@ -72,6 +77,10 @@ class SmallScan:
                     report = content[:place].view(np.uint32).tolist()
                     ran.check_turns(report)
                     failed = ran.width_differed(report) or ran.timed_out(report)
+                if failed and ran.width_differed(report):
+                    note_size(device, plan, differed=True)
+                elif failed:
+                    note_timeout(device)
                 result = np.empty(self._shape, self._dtype)
                 result.reshape(-1).view(np.uint8)[:] = content[place : place + result.nbytes]
                 staging.unmap()
@@ -112,7 +121,7 @@ def scan_small(
     except TypeError:  # something that has no hash
         return None
     prepared = kept.get(key)
-    if not known or (prepared is not None and prepared.capabilities is not device.capabilities):
+    if not known or (prepared is not None and not prepared.holds(device)):
         with guarded(device), device.lock:
             prepared = prepare(device, x, op, strategy, axis, exclusive, reverse, dtype)
             if len(kept) >= KEPT:

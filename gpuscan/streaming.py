@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.attempts import plan_for, retry
+from gpuscan.attempts import note_size, plan_for, retry
 from gpuscan.backends import webgpu
 from gpuscan.bind_groups import Binding
 from gpuscan.errors import GpuscanError
@@ -269,6 +269,7 @@ class Stream:
         report = read_mapped(lane.report, REPORT_BYTES).view(np.uint32).tolist()
         lane.run.check_turns(report)
         if lane.run.width_differed(report):
+            note_size(self._device, lane.run.plan, differed=True)
             return "width"
         return "timeout" if lane.run.timed_out(report) else "done"
 

@@ -391,6 +391,20 @@ def test_a_run_that_gave_up_is_told_of(device: Device, monkeypatch: pytest.Monke
     device.synchronize()
 
 
+def test_a_run_that_gave_up_is_told_of_after_another(own_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was waited for, and whose report lies where the first one's did."""
+    a = own_device.asarray(np.ones(200_000, np.uint32))
+    monkeypatch.setattr(deferred, "planned", withheld(deferred.planned))
+    with monkeypatch.context() as patch:
+        patch.setattr(deferred, "needs_report", lambda *_: False)
+        y = gs.scan(a, strategy="lookback")
+    with pytest.raises(gs.ProgressTimeoutError, match="asked for"):
+        gs.scan(a, strategy="lookback")
+    with pytest.raises(gs.ProgressTimeoutError, match="Compute them again"):
+        y.numpy()
+    own_device.synchronize()
+
+
 def withheld(planned: Any) -> Any:
     """The planner of a test build whose every second tile posts nothing."""
     from gpuscan.tile_shapes import TileShape

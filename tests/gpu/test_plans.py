@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import runpy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.device import Device
+from gpuscan.planning import plan_scan
+from gpuscan.plans import RECORDED_MOST
 from tests.oracle import assert_same, several, strategies_on, ufunc_scan
 
 USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
@@ -203,6 +206,27 @@ def test_what_was_recorded_outlives_plan_and_arrays(desk: Desk) -> None:
     for result, options in results:
         assert_same(result.numpy(), gs.scan(x, device="numpy", **options), options)
     del decoys
+
+
+def test_a_recorded_run_that_gave_up_is_told_of(own_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, however much was read before the commands are submitted; what is looked at does not grow."""
+    device, n = own_device, 200_000
+    a = device.asarray(np.ones(n, np.uint32))
+    plan = device.plan(n, np.uint32, strategy="lookback")
+    plan._plans.clear()
+    monkeypatch.setattr("gpuscan.plans.plan_scan", partial(plan_scan, withhold=2))
+    encoder = device.wgpu_device.create_command_encoder()
+    plan.record(encoder, a, device.empty(n, np.uint32))
+    a.numpy()
+    device.synchronize()
+    device.wgpu_device.queue.submit([encoder.finish()])
+    with pytest.raises(gs.ProgressTimeoutError, match="Compute them again"):
+        device.synchronize()
+    device.synchronize()
+    encoder = device.wgpu_device.create_command_encoder()
+    for _ in range(RECORDED_MOST + 1):
+        plan.record(encoder, a, device.empty(n, np.uint32))
+    assert len(device.recorded) == RECORDED_MOST
 
 
 def test_what_was_recorded_is_counted_until_it_goes(own_device: Device) -> None:
