@@ -131,7 +131,7 @@ def pack_after(element: Element, destination: Element, after: Callable[[Any], An
         for leaf, field, (group, _) in zip(leaves, destination.fields, places(destination), strict=True):
             if not isinstance(leaf, Traced):  # the same number in every result
                 leaf = np.full_like(element.structure.flatten(value)[0], leaf, dtype=field.scalar.dtype)
-            bits = leaf.astype(field.scalar.dtype).view(carrier(field))
+            bits = leaf.astype(field.scalar.dtype).bits_as(carrier(field))
             groups[group] += [bits[(..., *at)] for at in np.ndindex(field.shape)]
         return tuple(np.stack(group, axis=-1) for group in groups)
 

@@ -74,6 +74,11 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
                 f".view({scalar.name}) of {self.scalar.name}, which is combined as float32, rounded when stored; "
                 "write .astype(np.float32).view(np.uint32)"
             )
+        return self.bits_as(dtype)
+
+    def bits_as(self, dtype: Any) -> Traced:
+        """The bits as they are stored, which `view` gives where NumPy has them too."""
+        scalar = known_scalar(dtype)
         if scalar.bits != self.scalar.bits or "complex" in (scalar.kind, self.scalar.kind):
             raise operator_error(
                 f".view({scalar.name}) of {self.scalar.name} changes the shape; only types of one size are bit casts"
