@@ -490,5 +490,5 @@ def test_what_numpy_did_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gs.compact(np.arange(4, dtype=">i4"), np.ones(4, bool)).dtype.isnative
     with pytest.raises(TypeError, match="chunk 2 has the elements int8"):
         list(gs.scan_chunks([np.zeros(2, np.int32), np.zeros(2, np.int8)]))
-    with pytest.raises(gs.OperatorError, match=r"raised ZeroDivisionError: (.|\n)*lambda l, r: l \+ 1 / 0"):
+    with pytest.raises(gs.OperatorError, match=r"raised ZeroDivisionError while (.|\n)*lambda l, r: l \+ 1 / 0"):
         gs.scan(np.ones(3, np.float32), lambda l, r: l + 1 / 0)
