@@ -27,13 +27,13 @@ def plan_for(device: Device, work: Work, strategy: str, **options: Any) -> ScanP
     better, why = device.strategy(strategy, plan.tiles)
     if plan.strategy == chosen != better:
         plan = plan_scan(work, device.capabilities, better, why, **options)
-    plan = fitting(device, work, plan, **options)
+    plan = bindable(device, work, plan, **options)
     if unfit(device, plan):
         return plan_for(device, work, strategy, **options | {"subgroups": False, "tile": None})
     return plan
 
 
-def fitting(device: Device, work: Work, plan: ScanPlan, **options: Any) -> ScanPlan:
+def bindable(device: Device, work: Work, plan: ScanPlan, **options: Any) -> ScanPlan:
     """The plan, or that of ``three_dispatch``, of the same bits, where its posts are larger than a binding."""
     limit = device.capabilities.limits["max-storage-buffer-binding-size"]
     if not plan.posts or plan.state_bytes <= limit:

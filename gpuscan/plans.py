@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 
 from gpuscan.arrays import Array
-from gpuscan.attempts import fitting, plan_for, retry, unfit
+from gpuscan.attempts import bindable, plan_for, retry, unfit
 from gpuscan.bind_groups import Binding
 from gpuscan.borrowed import check_buffer, check_encoder, recording
 from gpuscan.compaction import Picked
@@ -187,7 +187,7 @@ class Plan:
         if key not in self._plans:
             options: dict[str, Any] = {"tile": self._plan.tile, "placement": placement}
             plan = plan_scan(self._work, self.device.capabilities, strategy, self.reason, **options)
-            self._plans[key] = fitting(self.device, self._work, plan, **options)
+            self._plans[key] = bindable(self.device, self._work, plan, **options)
         return self._plans[key]
 
     def _fitting(self, strategy: str, placement: Placement) -> ScanPlan:
