@@ -15,6 +15,37 @@ if TYPE_CHECKING:
 MOVED = 4  # neighbours that an invocation moves at a time: see shaders/parts/moves.wgsl
 
 
+def place_lines(kernel: Kernel, index: str) -> list[str]:
+    """Statements that name where a chunk lies in storage: ``first``, or of scattered elements ``at0``, ``at1``, ….
+
+    Read backwards, one row's element i lies at ``length - 1 - i``. Of several rows each is read backwards in its own
+    place, so that they lie in the tiles as they do forwards: element i, the p-th of its row, at
+    ``i + row_length - 1 - 2 * p``. Past the end some place is named, where nothing is kept.
+
+    Args:
+        kernel: the shader that is written.
+        index: the chunk's first element in logical order.
+    """
+    if not kernel.backwards:
+        return [f"let first = {index};"]
+    if not kernel.several_rows:
+        return [f"let first = params.length - CHUNK - {index};"]
+    if not kernel.scattered:
+        return [f"let first = {index} + params.row_length - CHUNK - 2u * ({index} % params.row_length);"]
+    lines = [
+        f"let place0 = {index} % params.row_length;",
+        f"let at0 = {index} + params.row_length - 1u - 2u * place0;",
+    ]
+    for position in range(1, kernel.tile.chunk):  # the next element of the row, or the next row's first
+        before = position - 1
+        lines += [
+            f"let ends{before} = place{before} + 1u == params.row_length;",
+            f"let place{position} = select(place{before} + 1u, 0u, ends{before});",
+            f"let at{position} = select(at{before} - 1u, at{before} + 2u * params.row_length - 1u, ends{before});",
+        ]
+    return lines
+
+
 def load_lines(kernel: Kernel, first: str, previous: str = "") -> list[str]:
     """Statements that load a chunk and name its elements ``e0``, ``e1``, … in logical order.
 
@@ -36,7 +67,10 @@ def load_lines(kernel: Kernel, first: str, previous: str = "") -> list[str]:
         if shift > 0:
             continue  # `next_lines` loads it
         start = previous if shift and kernel.in_columns else first
-        values = _chunk(kernel, array, field, start, lines)
+        if kernel.scattered:
+            values = _scattered(kernel, array, field, shift)
+        else:
+            values = _chunk(kernel, array, field, start, lines)
         if shift:
             values = _shifted(kernel, array, field, values, first, lines)
         numbers.append(values)
@@ -73,8 +107,11 @@ def next_lines(kernel: Kernel, first: str) -> list[str]:
         return []
     array = kernel.sources[kernel.shifts.index(1)]
     lines: list[str] = []
-    values = _chunk(kernel, array, kernel.held, first, lines)
-    if not kernel.in_columns:
+    if kernel.scattered:
+        values = _scattered(kernel, array, kernel.held, 1)
+    else:
+        values = _chunk(kernel, array, kernel.held, first, lines)
+    if not (kernel.in_columns or kernel.scattered):
         beyond = "first - 1u" if kernel.backwards else f"{first} + CHUNK"
         values = [*values[1:], _single(kernel, array, kernel.held, beyond)]
     for position, parts in enumerate(values):
@@ -87,12 +124,10 @@ def next_lines(kernel: Kernel, first: str) -> list[str]:
 
 def store_lines(kernel: Kernel, index: str) -> list[str]:
     """Statements that store the results ``r0``, ``r1``, … of a chunk, leaving out what lies past the end."""
+    if kernel.scattered:
+        return _scattered_store(kernel, index)
     lines = []
-    first = index
-    if kernel.backwards:
-        if kernel.held is None:
-            lines.append(f"let first = params.length - CHUNK - {index};")
-        first = "first"
+    first = "first" if kernel.backwards else index
     results = [kernel.numbers_of(kernel.destination, f"r{place}") for place in _places(kernel)]
     for number, (array, field) in enumerate(zip(kernel.destinations, kernel.destination.fields, strict=True)):
         width = kernel.field_width(field)
@@ -175,6 +210,23 @@ def result_lines(kernel: Kernel, at: str, result: str) -> list[str]:
     return lines
 
 
+# ----- Scattered elements
+
+
+def _scattered(kernel: Kernel, array: BoundArray, field: Field, shift: int) -> list[list[str]]:
+    """For each element of a chunk in logical order, the expressions of its numbers, or of a neighbour's."""
+    beside = {-1: " + 1u", 0: "", 1: " - 1u"}[shift]  # where that lies, read backwards
+    return [_single(kernel, array, field, f"at{position}{beside}") for position in range(kernel.tile.chunk)]
+
+
+def _scattered_store(kernel: Kernel, index: str) -> list[str]:
+    lines = []
+    for position in range(kernel.tile.chunk):
+        stores = [f"    {line}" for line in result_lines(kernel, f"at{position}", f"r{position}")]
+        lines += [f"if ({index} + {position}u < params.length) {{", *stores, "}"]
+    return lines
+
+
 # ----- Loads
 
 
@@ -211,7 +263,7 @@ def _shifted(
     kernel: Kernel, array: BoundArray, field: Field, values: list[list[str]], first: str, lines: list[str]
 ) -> list[list[str]]:
     """A field's chunk of elements one before; zero before a row's first."""
-    if not kernel.in_columns:
+    if not (kernel.in_columns or kernel.scattered):
         beyond = f"{first} + CHUNK" if kernel.backwards else f"{first} - 1u"
         values = [_single(kernel, array, field, beyond), *values[:-1]]
     zero = _zero(field.scalar, kernel.native_int64)

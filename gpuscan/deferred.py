@@ -22,7 +22,7 @@ from gpuscan.kernels import STATUS_WORD, TURNS_WORD, WIDTH_WORD
 from gpuscan.marking import mark
 from gpuscan.memory import ALIGNMENT
 from gpuscan.packing import binds_too_many
-from gpuscan.planning import Placement, ScanPlan, plan_scan, straddling
+from gpuscan.planning import Placement, ScanPlan, plan_scan, shares_words, turns_rows
 from gpuscan.runner import check_dtypes, planned, run, seed_words, work_of
 from gpuscan.strategies import PUBLISHED_PROGRESS
 from gpuscan.submission import submit
@@ -34,6 +34,7 @@ from gpuscan.widths import proves, unproven
 if TYPE_CHECKING:
     from gpuscan.device import Device
     from gpuscan.problem import Problem
+    from gpuscan.tile_shapes import ColumnTile, TileShape
 
 UNCHECKED_MOST = 256  # runs
 
@@ -68,7 +69,7 @@ def scan_arrays(problem: Problem, out: Sequence[Any] | None, device: Device | st
             return results  # by way of the CPU, which brings rows or fields together and cuts pieces anywhere
         same = [(a.buffer is b.buffer and a.offset == b.offset) for a, b in zip(leaves, results, strict=False)]
         stored_alike = problem.source.fields == problem.destination.fields
-        in_place = stored_alike and all(same) and not straddling(problem, problem.size)
+        in_place = stored_alike and all(same) and not shares_words(problem, problem.size)
         if in_place and strategy == "fallback":
             raise StrategyError(
                 'strategy "fallback" was asked for with out= the input: it reads a late tile again, which may have '
@@ -93,12 +94,30 @@ def in_pieces(device: Device, problem: Problem) -> bool:
     """Whether pieces of whole blocks can be bound where they lie.
 
     Rows must lie one after the other, a piece that is read backwards begin where a binding may, and no element take
-    anything from a neighbour, which may be another piece's.
+    anything from a neighbour, which may be another piece's. Of several rows that are read backwards, pieces must be
+    whole ones.
     """
-    alignment = device.capabilities.limits["min-storage-buffer-offset-alignment"]
+    limits = device.capabilities.limits
     fields = (*problem.source.fields, *problem.destination.fields)
-    aligned = all(problem.size * field.storage_bytes % alignment == 0 for field in fields)
-    return not problem.in_columns and not any(problem.shifts) and (aligned or not problem.reverse)
+    if problem.in_columns or any(problem.shifts):
+        return False
+    if turns_rows(problem):
+        work = work_of(device, problem)
+        unit = max(piece_unit(device, problem, tile_on(device, work, subgroups)) for subgroups in (True, False))
+        return unit * max(f.storage_bytes for f in fields) <= limits["max-storage-buffer-binding-size"]
+    alignment = limits["min-storage-buffer-offset-alignment"]
+    return not problem.reverse or all(problem.size * field.storage_bytes % alignment == 0 for field in fields)
+
+
+def piece_unit(device: Device, problem: Problem, tile: TileShape | ColumnTile) -> int:
+    """The elements of which a piece is a multiple, so that it can be bound where it lies: whole blocks or rows."""
+    alignment = device.capabilities.limits["min-storage-buffer-offset-alignment"]
+    unit = problem.row_length if tile.per_row else tile.tile_size * tile.block
+    if turns_rows(problem):
+        unit = math.lcm(unit, problem.row_length)
+    if problem.heads is not None:
+        unit = math.lcm(unit, 8 * alignment)
+    return math.lcm(unit, alignment)
 
 
 def home_of(problem: Problem, device: Device | str | None) -> Device:
@@ -221,7 +240,7 @@ def scan_on_device(
     cut = max(array.nbytes for array in (*leaves, *targets)) > limit
     while True:
         if cut:
-            plans = piece_plans(device, problem, strategy, marks is not None, placement)
+            plans = piece_plans(device, problem, strategy, placement)
         else:
             plans = [planned(device, problem, strategy, placement=placement, **options)]
         if in_place and not all(proves(device, plan) for plan in plans):
@@ -247,21 +266,18 @@ def parts(arrays: Sequence[Array]) -> list[Binding]:
 
 
 def piece_plans(
-    device: Device, problem: Problem, strategy: str, marked: bool, placement: Placement, subgroups: bool = True
+    device: Device, problem: Problem, strategy: str, placement: Placement, subgroups: bool = True
 ) -> list[ScanPlan]:
     """The plans of the pieces of arrays larger than a binding, which are whole blocks."""
     from dataclasses import replace
 
     capabilities = device.capabilities
-    alignment = capabilities.limits["min-storage-buffer-offset-alignment"]
     limit = capabilities.limits["max-storage-buffer-binding-size"]
     fields = (*problem.source.fields, *problem.destination.fields)
     work = work_of(device, problem)
     chosen, reason = device.strategy(strategy)
     tile = tile_on(device, work, subgroups)
-    unit = math.lcm(problem.row_length, alignment) if tile.per_row else tile.tile_size * tile.block
-    if marked:
-        unit = math.lcm(unit, 8 * alignment)
+    unit = piece_unit(device, problem, tile)
     length = limit // (unit * max(f.storage_bytes for f in fields)) * unit
     if length == 0:
         raise GpuscanError(
@@ -282,7 +298,7 @@ def piece_plans(
         for start in range(0, problem.size, length)
     ]
     if any(unfit(device, plan) for plan in plans):
-        return piece_plans(device, problem, strategy, marked, placement, subgroups=False)
+        return piece_plans(device, problem, strategy, placement, subgroups=False)
     return plans
 
 
@@ -301,7 +317,7 @@ def record_pieces(
     start = 0
     for number, plan in enumerate(plans):
         count = plan.length
-        at = problem.size - start - count if problem.reverse else start
+        at = problem.size - start - count if problem.reverse and problem.rows == 1 else start
 
         def stretch(array: Array, size: int, at: int = at, count: int = count) -> Binding:
             return Binding(array.buffer, array.offset + at * size, padded(count * size, ALIGNMENT))

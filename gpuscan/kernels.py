@@ -69,8 +69,9 @@ class Kernel:
         shared: sources lie in a destination's buffer, so they are bound as destinations are.
         in_place: each destination is its source, bound once.
         exact: not one byte past the end is written; else up to the end of the last 16.
-        straddling: sizes of elements, in bytes, whose array ends within a word: read backwards, their chunks begin
+        straddling: sizes of elements, in bytes, whose one row ends within a word: read backwards, its chunks begin
             and end within words, and neighbours share those.
+        whole_chunks: of several rows each is whole chunks, so that a row begins with a chunk, and ends with one.
         shifts: for each source field, where in the order of the scan its element is taken from: -1, one before (zero
             before a row's first), 0, or 1, one after, which is not combined but handed to `after` (`tails` after a
             row's last); left out, all 0.
@@ -114,6 +115,7 @@ class Kernel:
     in_place: bool = False
     exact: bool = False
     straddling: tuple[int, ...] = ()
+    whole_chunks: bool = False
     shifts: tuple[int, ...] = ()
     tails: bool = False
     width: int = 4
@@ -163,6 +165,16 @@ class Kernel:
     def backwards(self) -> bool:
         """Whether a chunk is read from its end."""
         return self.reverse and not self.in_columns
+
+    @property
+    def several_rows(self) -> bool:
+        """Whether rows lie one after the other; where they are read backwards, each is, from the first row on."""
+        return self.tile.per_row or (self.segmented and not self.marked)
+
+    @property
+    def scattered(self) -> bool:
+        """Whether each element is loaded and stored for itself: a chunk that is read backwards is of two rows."""
+        return self.backwards and self.several_rows and not self.whole_chunks
 
     @property
     def subgroups(self) -> bool:
@@ -575,6 +587,9 @@ class Kernel:
     def next_lines(self, first: str) -> list[str]:
         return chunk_access.next_lines(self, first)
 
+    def place_lines(self, index: str) -> list[str]:
+        return chunk_access.place_lines(self, index)
+
     def store_lines(self, index: str) -> list[str]:
         return chunk_access.store_lines(self, index)
 
@@ -591,7 +606,7 @@ class Kernel:
 
     def shares_words(self, field: Field) -> bool:
         """Whether invocations add their bits to words of the destination that they share, and which begin as 0."""
-        return self.straddles(field) or ((self.ends or self.moves) and field.scalar.packed)
+        return self.straddles(field) or ((self.ends or self.moves or self.scattered) and field.scalar.packed)
 
     def straddles(self, field: Field) -> bool:
         """Whether the field's chunks begin and end within words."""

@@ -230,6 +230,9 @@ def plan_scan(
     if tile.per_row:
         work = replace(work, carried=False, carry_out=False)  # pieces are whole rows
     spins_per_round, spin_rounds, pauses = spin_bounds(strategy, capabilities)
+    several = work.rows > 1 and not isinstance(tile, ColumnTile)
+    whole_chunks = tile.per_row or (several and work.row_length % tile.chunk == 0)
+    scattered = several and work.reverse and not whole_chunks
     kernel = Kernel(
         stage="scan",
         strategy="alone" if alone else strategy,
@@ -256,14 +259,15 @@ def plan_scan(
         in_place=placement.in_place,
         exact=placement.exact,
         straddling=straddling(work, length),
-        width=min(placement.width, access_width(work, length)),
+        whole_chunks=whole_chunks,
+        width=1 if scattered else min(placement.width, access_width(work, length)),
         native_int64=capabilities.native_int64,
         int64_atomics=capabilities.int64_atomics,
         packs_halves=capabilities.packs_halves,
         dawn=capabilities.enable_subgroups,
         withhold=withhold,
         scheduler=scheduler,
-        rescans=rescans(work, capabilities),
+        rescans=rescans(work, capabilities) and not scattered,
         in_order=in_order(capabilities) and scheduler not in ("serial", "bursts"),  # which are played by tickets
         spins_per_round=spins_per_round,
         first_spins=spins_per_round,
@@ -330,7 +334,7 @@ def spin_bounds(strategy: str, capabilities: Capabilities) -> tuple[int, int, in
 
 def access_width(work: Work, length: int) -> int:
     """32-bit words that one load or store may take: fewer where reading backwards begins off a vector's edge."""
-    if not work.reverse or work.inner > 1:
+    if not work.reverse or work.inner > 1 or work.rows > 1:
         return ACCESS_WORDS
     width = ACCESS_WORDS
     for field in (*work.source.fields, *work.destination.fields):
@@ -339,11 +343,22 @@ def access_width(work: Work, length: int) -> int:
     return width
 
 
+def turns_rows(work: Work | Problem) -> bool:
+    """Whether rows that lie one after the other are read backwards, each in its own place."""
+    return work.reverse and work.inner == 1 and work.rows > 1
+
+
 def straddling(work: Work | Problem, length: int) -> tuple[int, ...]:
-    """The sizes of elements whose arrays, read backwards, begin within a word."""
+    """The sizes of elements of which one row, read backwards, begins within a word."""
     fields = (*work.source.fields, *work.destination.fields)
     sizes = {field.storage_bytes for field in fields if length * field.storage_bytes % 4}
-    return tuple(sorted(sizes)) if work.reverse and work.inner == 1 else ()
+    return tuple(sorted(sizes)) if work.reverse and work.inner == 1 and work.rows == 1 else ()
+
+
+def shares_words(work: Work | Problem, length: int) -> bool:
+    """Whether invocations may store parts of one word, so that the array cannot be scanned in place."""
+    packed = any(field.scalar.packed for field in work.destination.fields)
+    return (turns_rows(work) and packed) or bool(straddling(work, length))
 
 
 def grid_of(tiles: int, limit: int) -> tuple[int, int, int]:

@@ -193,12 +193,22 @@ class Plan:
     def _fitting(self, strategy: str, placement: Placement) -> ScanPlan:
         """The plan to record: nobody does it again where subgroups have another size than it counts on."""
         device, plan = self.device, self._planned(strategy, placement)
+        self._check_in_place(plan)
         if unfit(device, plan) or (sizes_vary(device.capabilities) and not proves(device, plan)):
             plan = plan_scan(
                 self._work, device.capabilities, strategy, self.reason, placement=placement, subgroups=False
             )
             self._plans[strategy, placement] = plan
+            self._check_in_place(plan)
         return plan
+
+    def _check_in_place(self, plan: ScanPlan) -> None:
+        kernel = plan.stages[-1].kernel
+        if kernel.in_place and kernel.cleared:
+            raise ValueError(
+                f"dst is src, of reversed rows of {self._problem.row_length} elements of {self.dtype}, which share "
+                "32-bit words; they cannot be scanned in place. Record into another dst"
+            )
 
     # ----- In a program of the user's own
 

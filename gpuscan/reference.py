@@ -47,14 +47,13 @@ def accumulate_ufunc(problem: Problem, ufunc: np.ufunc) -> list[Array]:
     dtype = compute_dtype(field.scalar)
     (rows,) = from_storage(problem, [problem.by_rows(leaf) for leaf in problem.leaves])
     seeds = None if problem.seeds is None else problem.seeds[0].astype(dtype)[:, np.newaxis]
-    if problem.reverse:
-        rows = rows[:, ::-1]
+    rows = in_order(problem, rows)
     if problem.initial:
         rows = np.concatenate([ufunc(seeds, rows[:, :1]), rows[:, 1:]], axis=1)
     sums = ufunc.accumulate(rows, axis=1, dtype=dtype)
     if problem.exclusive:
         sums = np.concatenate([seeds, sums[:, :-1]], axis=1)
-    return to_storage(problem, [sums[:, ::-1] if problem.reverse else sums])
+    return to_storage(problem, [in_order(problem, sums)])
 
 
 def tile_shape(length: int) -> TileShape:
@@ -71,10 +70,19 @@ def accumulate_stages(problem: Problem, shape: TileShape, piece_bytes: int = PIE
         piece_bytes: storage of the elements that are scanned at a time. Pieces are whole blocks of tiles, so their
             size does not change the result.
     """
-    flat = [flattened(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
+    flat = [flattened(problem, in_order(problem, problem.by_rows(leaf))) for leaf in problem.leaves]
     outputs = _outputs(problem)
     if shape.per_row:
-        return accumulate_rows(problem, shape, flat, outputs)
+        accumulate_rows(problem, shape, flat, outputs)
+    else:
+        accumulate_flat(problem, shape, flat, outputs, piece_bytes)
+    return [in_order(problem, output) for output in outputs]
+
+
+def accumulate_flat(
+    problem: Problem, shape: TileShape, flat: list[Array], outputs: list[Array], piece_bytes: int
+) -> None:
+    """Write the results of all rows as one, piece by piece."""
     join = Joiner(problem.operator, problem.element, problem.segmented)
     block = shape.tile_size * shape.block
     piece = block * max(1, piece_bytes // (block * problem.element.storage_bytes))
@@ -88,10 +96,9 @@ def accumulate_stages(problem: Problem, shape: TileShape, piece_bytes: int = PIE
         for output, part in zip(outputs, stored, strict=True):
             flattened(problem, output)[start : start + piece] = part
         carry = last(folded)
-    return outputs
 
 
-def accumulate_rows(problem: Problem, shape: TileShape, flat: list[Array], outputs: list[Array]) -> list[Array]:
+def accumulate_rows(problem: Problem, shape: TileShape, flat: list[Array], outputs: list[Array]) -> None:
     """The same for tiles that end where rows do: every row is a scan of its own, whose items need no head flag."""
     join = Joiner(problem.operator, problem.element)
     for start in range(0, problem.size, problem.row_length):
@@ -102,13 +109,16 @@ def accumulate_rows(problem: Problem, shape: TileShape, flat: list[Array], outpu
         stored = store(problem, scan(join, sums, prefixes, exclusive=problem.exclusive), start)
         for output, part in zip(outputs, stored, strict=True):
             flattened(problem, output)[row] = part
-    return outputs
+
+
+def in_order(problem: Problem, rows: Array) -> Array:
+    """The rows in logical order, or from it as they are stored: each backwards where the scan is reversed."""
+    return rows[:, ::-1] if problem.reverse else rows
 
 
 def flattened(problem: Problem, rows: Array) -> Array:
-    """A view of all rows as one, in logical order: backwards where the scan is reversed."""
-    flat = rows.reshape(problem.size, *rows.shape[2:])
-    return flat[::-1] if problem.reverse else flat
+    """All rows as one; a view of those that are contiguous."""
+    return rows.reshape(problem.size, *rows.shape[2:])
 
 
 def load(problem: Problem, leaves: Sequence[Array], start: int = 0) -> Items:
@@ -184,8 +194,6 @@ def heads_between(problem: Problem, start: int, stop: int) -> tuple[Array, Items
     else:
         heads = np.arange(-start % problem.row_length, stop - start, problem.row_length)
     row = (heads + start) // problem.row_length
-    if problem.reverse:
-        row = problem.rows - 1 - row
     if problem.seeds is None:
         return heads, ()
     fields = problem.element.fields

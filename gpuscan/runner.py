@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from gpuscan.kernels import stored_element
 from gpuscan.memory import ALIGNMENT
 from gpuscan.operators import Code, Operator, combine_code, map_code
 from gpuscan.packing import binds_too_many, packed, unpacked
-from gpuscan.planning import ScanPlan, Work
+from gpuscan.planning import ScanPlan, Work, turns_rows
 from gpuscan.signs import without_signs
 from gpuscan.streaming import Piece, Stream
 from gpuscan.submission import submit
@@ -226,11 +227,8 @@ def planned(device: Device, problem: Problem, strategy: str, **options: Any) -> 
 
 
 def seed_words(problem: Problem) -> np.ndarray[Any, Any] | None:
-    """The words of the rows' seeds, in the order in which rows are read: from the last one where it is reversed."""
-    if problem.seeds is None:
-        return None
-    words = words_of(problem.seed_element, problem.seeds)
-    return np.ascontiguousarray(words[::-1] if problem.reverse and not problem.in_columns else words)
+    """The words of the rows' seeds."""
+    return None if problem.seeds is None else words_of(problem.seed_element, problem.seeds)
 
 
 def run_whole(device: Device, problem: Problem, strategy: str, options: dict[str, Any]) -> Rows:
@@ -302,7 +300,13 @@ def run_pieces(
     piece_bytes: int | None,
     options: dict[str, Any],
 ) -> Rows:
-    """The scan of a large array, piece by piece."""
+    """The scan of a large array, piece by piece; where pieces are no whole rows, the CPU turns rows."""
+    seeds = seed_words(problem)
+    stream = Stream(device, work_of(device, problem), strategy, seeds=seeds, piece_bytes=piece_bytes, **options)
+    if turns_rows(problem) and stream.unit % problem.row_length:
+        turned = None if outputs is None else [np.flip(output, problem.axis) for output in outputs]
+        rows = run_pieces(device, forwards(problem), strategy, turned, piece_bytes, options)
+        return [row[:, ::-1] for row in rows]
     walks = [walk(problem, leaf, field) for leaf, field in zip(problem.leaves, problem.source.fields, strict=True)]
     fields = problem.destination.fields
     shape = (problem.rows, problem.row_length)
@@ -313,7 +317,7 @@ def run_pieces(
         results = [Walk(o, problem.shape, problem.axis, f.scalar.dtype) for o, f in zip(outputs, fields, strict=True)]
 
     def place(start: int, count: int) -> int:
-        return problem.size - start - count if problem.reverse else start
+        return problem.size - start - count if problem.reverse and problem.rows == 1 else start
 
     def pieces(length: int) -> Iterator[Piece]:
         for start in range(0, problem.size, length):
@@ -328,17 +332,14 @@ def run_pieces(
                 None if problem.heads is None else problem.heads.words(start, count),
             )
 
-    stream = Stream(
-        device,
-        work_of(device, problem),
-        strategy,
-        seeds=seed_words(problem),
-        piece_bytes=piece_bytes,
-        **options,
-    )
     for piece in stream.run(pieces(stream.piece_length)):
         report_progress((piece.start + piece.length) * problem.source.storage_bytes)
     return rows
+
+
+def forwards(problem: Problem) -> Problem:
+    """The scan of the rows turned round, of which the one that was asked for is the result turned round."""
+    return replace(problem, leaves=tuple(np.flip(leaf, problem.axis) for leaf in problem.leaves), reverse=False)
 
 
 def walk(problem: Problem, leaf: np.ndarray[Any, Any], field: Field) -> Walk:

@@ -23,7 +23,8 @@ def worth_staging(kernel: Kernel, room: int) -> bool:
     if not isinstance(tile, TileShape) or not tile.subgroup_size or tile.per_row:
         return False
     several = len(kernel.source.fields) > 1 or len(kernel.destination.fields) > 1
-    if several or kernel.moves or kernel.ends or kernel.shifts:
+    turned = kernel.backwards and kernel.several_rows  # so that the chunks of a subgroup do not lie side by side
+    if several or turned or kernel.moves or kernel.ends or kernel.shifts:
         return False
     source, destination = kernel.source.fields[0], kernel.destination.fields[0]
     if source.storage_bytes != destination.storage_bytes or source.storage_bytes % 4:

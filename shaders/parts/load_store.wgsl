@@ -1,6 +1,6 @@
 {#- Between storage and registers: one invocation's chunk of CHUNK neighbouring elements at a time.
     Reads past the end give some value (WGSL's bounds rule), which never reaches an element before the end; writes
-    past the end are left out. Where the array is read backwards, logical element i lies at length - 1 - i. -#}
+    past the end are left out. Where rows are read backwards: see `place_lines` in gpuscan/chunk_access.py. -#}
 {% include "parts/arrays.wgsl" %}
 // ----- Load and store
 alias Chunk = array<Item, {{ kernel.tile.chunk }}>;
@@ -50,10 +50,15 @@ fn has_end(tile: u32) -> bool {
 {% endfor %}
 {% endif %}
 {% endmacro %}
+{% macro places() %}
+{% for line in kernel.place_lines("index") %}
+    {{ line }}
+{% endfor %}
+{% endmacro %}
 {% macro head_at(position) %}
 {% if kernel.marked %}
 extractBits(marks{{ position // 32 }}, {{ position % 32 }}u, 1u) == 1u
-{%- elif kernel.tile.per_row and position > 0 %}
+{%- elif kernel.whole_chunks and position > 0 %}
 false
 {%- else %}
 is_head(index + {{ position }}u)
@@ -70,11 +75,7 @@ fn load(index: u32{{ for_staging }}) -> Loaded {
 {% if kernel.stages_chunks %}
     let lane = invocation % SUBGROUP_SIZE;
 {% endif %}
-{% if kernel.reverse %}
-    let first = params.length - CHUNK - index;  // wraps below zero past the end, where nothing is kept
-{% else %}
-    let first = index;
-{% endif %}
+{{ places() }}
 {% for line in kernel.word_lines("first") %}
     {{ line }}
 {% endfor %}
@@ -102,11 +103,7 @@ fn chunk_of(index: u32, {{ "shared_out" if kernel.stages_chunks else "loaded" }}
 fn load_chunk(index: u32) -> Chunk {
 {% endif %}
 {{ read_marks() }}
-{% if kernel.reverse %}
-    let first = params.length - CHUNK - index;  // wraps below zero past the end, where nothing is kept
-{% else %}
-    let first = index;
-{% endif %}
+{{ places() }}
 {% if kernel.shifts %}
 {% for position in range(kernel.tile.chunk) %}
     let head{{ position }} = {{ head_at(position) }};
@@ -115,7 +112,7 @@ fn load_chunk(index: u32) -> Chunk {
 {% for line in kernel.load_lines("first") %}
     {{ line }}
 {% endfor %}
-{% if kernel.initial and kernel.segmented %}
+{% if kernel.initial and kernel.segmented and not kernel.whole_chunks %}
 {# Picked, not branched: SwiftShader takes a time exponential in the number of branches within a loop to compile. #}
 {% for position in range(kernel.tile.chunk) %}
     let head{{ position }} = {{ head_at(position) }};
@@ -123,8 +120,8 @@ fn load_chunk(index: u32) -> Chunk {
     e{{ position }} = {{ kernel.pick_element("head" ~ position, "seeded" ~ position, "e" ~ position) }};
 {% endfor %}
 {% elif kernel.initial %}
-    if (is_head(index)) {  // the only head there is{{ " in the row" if kernel.tile.per_row }}, and it begins a chunk
-        e0 = combine(seed({{ "row_of(index)" if kernel.tile.per_row else "0u" }}), e0);
+    if (is_head(index)) {  // the only head there is{{ " in the row" if kernel.whole_chunks }}, and it begins a chunk
+        e0 = combine(seed({{ "row_of(index)" if kernel.whole_chunks else "0u" }}), e0);
     }
 {% endif %}
     return Chunk(
@@ -149,14 +146,12 @@ fn store_chunk(index: u32, chunk: Chunk{{ for_staging }}) {
 {% if kernel.exclusive %}
 {{ read_marks() }}
 {% endif %}
-{% if kernel.held %}
-{% if kernel.reverse %}
-    let first = params.length - CHUNK - index;
-{% else %}
-    let first = index;
+{% if kernel.held or kernel.backwards %}
+{{ places() }}
 {% endif %}
+{% if kernel.held %}
 {% for position in range(kernel.tile.chunk) %}
-    let last{{ position }} = {{ "false" if kernel.tile.per_row and not loop.last else "index + " ~ (position + 1) ~ "u == params.length || is_head(index + " ~ (position + 1) ~ "u)" }};
+    let last{{ position }} = {{ "false" if kernel.whole_chunks and not loop.last else "index + " ~ (position + 1) ~ "u == params.length || is_head(index + " ~ (position + 1) ~ "u)" }};
     let tail{{ position }} = {{ "tail(row_of(index + " ~ position ~ "u))" if kernel.tails else kernel.held.wgsl(kernel.native_int64) ~ "()" }};
 {% endfor %}
 {% for line in kernel.next_lines("first") %}
@@ -176,7 +171,7 @@ fn store_chunk(index: u32, chunk: Chunk{{ for_staging }}) {
 {% endif %}
 {% endfor %}
 {% if kernel.ends %}
-{% for position in range(kernel.tile.chunk - 1 if kernel.tile.per_row else 0, kernel.tile.chunk) %}
+{% for position in range(kernel.tile.chunk - 1 if kernel.whole_chunks else 0, kernel.tile.chunk) %}
     let next{{ position }} = index + {{ position + 1 }}u;
     if (next{{ position }} == params.length || (next{{ position }} < params.length && is_head(next{{ position }}))) {
         store_result(row_of(index + {{ position }}u), r{{ position }});
