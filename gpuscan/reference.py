@@ -70,12 +70,13 @@ def accumulate_stages(problem: Problem, shape: TileShape, piece_bytes: int = PIE
         piece_bytes: storage of the elements that are scanned at a time. Pieces are whole blocks of tiles, so their
             size does not change the result.
     """
-    flat = [flattened(problem, in_order(problem, problem.by_rows(leaf))) for leaf in problem.leaves]
+    flat = [flattened(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
     outputs = _outputs(problem)
+    logical = [output.reshape(problem.size, *output.shape[2:]) for output in outputs]
     if shape.per_row:
-        accumulate_rows(problem, shape, flat, outputs)
+        accumulate_rows(problem, shape, flat, logical)
     else:
-        accumulate_flat(problem, shape, flat, outputs, piece_bytes)
+        accumulate_flat(problem, shape, flat, logical, piece_bytes)
     return [in_order(problem, output) for output in outputs]
 
 
@@ -94,7 +95,7 @@ def accumulate_flat(
         results = scan(join, sums, prefixes, carried=carry is not None, exclusive=problem.exclusive)
         stored = store(problem, results, start)
         for output, part in zip(outputs, stored, strict=True):
-            flattened(problem, output)[start : start + piece] = part
+            output[start : start + piece] = part
         carry = last(folded)
 
 
@@ -108,7 +109,7 @@ def accumulate_rows(problem: Problem, shape: TileShape, flat: list[Array], outpu
         prefixes, _ = scan_totals(join, shape.block, reduce(sums))
         stored = store(problem, scan(join, sums, prefixes, exclusive=problem.exclusive), start)
         for output, part in zip(outputs, stored, strict=True):
-            flattened(problem, output)[row] = part
+            output[row] = part
 
 
 def in_order(problem: Problem, rows: Array) -> Array:
@@ -117,8 +118,8 @@ def in_order(problem: Problem, rows: Array) -> Array:
 
 
 def flattened(problem: Problem, rows: Array) -> Array:
-    """All rows as one; a view of those that are contiguous."""
-    return rows.reshape(problem.size, *rows.shape[2:])
+    """All rows as one, in logical order."""
+    return in_order(problem, rows).reshape(problem.size, *rows.shape[2:])
 
 
 def load(problem: Problem, leaves: Sequence[Array], start: int = 0) -> Items:

@@ -21,7 +21,18 @@ var<workgroup> block_totals: array<{{ kernel.shared_item }}, GROUPS>;
 {% endif %}
 
 @compute @workgroup_size(WORKGROUP_SIZE)
-fn main(@builtin(local_invocation_index) invocation: u32) {
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+{% if kernel.subgroups %}
+    @builtin(subgroup_size) subgroup_size: u32,
+{% endif %}
+) {
+{% if kernel.subgroups %}
+    if (subgroup_size != SUBGROUP_SIZE) {
+        report_width();
+        return;
+    }
+{% endif %}
 {% if kernel.block_in_subgroup %}
     let lane = invocation % SUBGROUP_SIZE;
     let group = invocation / SUBGROUP_SIZE;

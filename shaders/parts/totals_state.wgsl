@@ -11,3 +11,9 @@ struct State {
 @group(0) @binding({{ kernel.state_binding }}) var<storage, read_write> state: State;
 
 const ITEM_WORDS = {{ kernel.item_words }}u;
+{% if kernel.subgroups %}
+
+fn report_width() {
+    state.width = params.epoch;
+}
+{% endif %}

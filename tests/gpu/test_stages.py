@@ -74,8 +74,7 @@ def run_stages(device: Device, problem: Problem, plan: ScanPlan) -> tuple[Run, A
     results = [data(data=b"\xa5" * source.buffer.size, usage=USAGE) for source in sources]
     seeds = None
     if problem.seeds is not None:
-        rows = words_of(problem.element, problem.seeds)
-        seeds = Binding(data(data=np.ascontiguousarray(rows[::-1] if problem.reverse else rows), usage=USAGE))
+        seeds = Binding(data(data=words_of(problem.element, problem.seeds), usage=USAGE))
     encoder = device.wgpu_device.create_command_encoder()
     run = record(device, plan, encoder, sources, [Binding(buffer) for buffer in results], seeds)
     device.wgpu_device.queue.submit([encoder.finish()])

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import wgpu
 
 import gpuscan as gs
 from gpuscan.device import Device
 from gpuscan.kernels import Kernel
 from gpuscan.templates import render_kernel
-from tests.oracle import assert_same
+from tests.oracle import assert_same, strategies_on
 
 Compiler = Callable[[Callable[[Kernel], bool]], None]
 X = np.random.default_rng(0).integers(0, 1000, 100_000, dtype=np.int32)
@@ -58,6 +59,24 @@ def test_a_recorded_plan_does_without_subgroups(varied: Device, compiler: Compil
     compiler(lambda kernel: True)
     for _ in range(2):
         assert_same(recorded(varied, "three_dispatch", in_place=in_place), SUMS)
+    varied.synchronize()
+
+
+@pytest.mark.parametrize("stage", ["reduce", "scan_totals", "scan"])
+def test_every_stage_tells(varied: Device, compiler: Compiler, stage: str) -> None:
+    compiler(lambda kernel: kernel.stage == stage)
+    assert_same(gs.scan(X, device=varied, strategy="three_dispatch"), SUMS)
+    assert bool(varied.misfits) == (varied.capabilities.subgroup_size > 0)
+
+
+def test_a_recorded_single_pass_does_without_subgroups(
+    varied: Device, compiler: Compiler, adapter: wgpu.GPUAdapter
+) -> None:
+    """A software adapter that plays a GPU waits as long as one, which is not long enough for its few threads."""
+    compiler(lambda kernel: True)
+    cpu = adapter.info["adapter_type"] == "CPU"
+    for strategy in ["fallback"] if cpu else strategies_on(varied):
+        assert_same(recorded(varied, strategy), SUMS, strategy)
     varied.synchronize()
 
 
