@@ -315,6 +315,7 @@ def matrix(
 )
 def export(folder: Path, op: str, dtype: np.dtype[Any], length: int, strategy: str) -> None:
     """Write a scan as WGSL and an ES module for browsers into the folder OUT, with a page that checks itself."""
+    from gpuscan.errors import OperatorError, UnsupportedDtypeError
     from gpuscan.export import export as write
 
     lowest = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
@@ -322,6 +323,8 @@ def export(folder: Path, op: str, dtype: np.dtype[Any], length: int, strategy: s
         raise click.BadParameter(f"{lowest} is not a folder", param_hint="'OUT'")
     try:
         plan = write(folder, op, dtype, length, strategy)
+    except (UnsupportedDtypeError, OperatorError) as error:
+        raise click.UsageError(str(error)) from error  # the options do not go together
     except OSError as error:
         raise click.ClickException(f"{folder} cannot be written: {error.strerror or error}") from error
     stages = ", ".join(f"{stage.name}.wgsl" for stage in plan.stages)

@@ -21,6 +21,7 @@ from gpuscan.templates import render_kernel
 
 BROWSER_FILES = Path(__file__).parent / "browser"
 STRATEGY = "three_dispatch"  # of whoever opens the page nothing is known
+STAGES = ("reduce", "scan_totals", "scan", "carry")
 CHECKED = 100_003  # elements at most in the page's check
 
 # What every WebGPU device has at least: https://www.w3.org/TR/webgpu/#limits. No subgroups, for their size is not known
@@ -78,8 +79,15 @@ def export(folder: Path, op: str, dtype: Any, length: int, strategy: str = STRAT
         strategy: `three_dispatch` runs on every GPU. The others need what a browser does not tell of a GPU.
 
     Raises:
-        UnsupportedDtypeError: WebGPU has no such numbers, or one array is larger than every browser's binding.
+        UnsupportedDtypeError: WebGPU has no such numbers, one array is larger than every browser's binding, or the
+            operator combines elements of several numbers.
     """
+    axes = resolve(op).element_axes
+    if axes:
+        raise UnsupportedDtypeError(
+            f"operator {op!r} was asked for, whose elements have {axes} axes of their own; scan.js takes arrays of "
+            "single numbers. Export another operator"
+        )
     problem = pose(np.broadcast_to(np.zeros((), dtype), (length,)), op)
     check_element(problem.element, length)
     work = Work(
@@ -93,6 +101,8 @@ def export(folder: Path, op: str, dtype: Any, length: int, strategy: str = STRAT
     )
     plan = plan_scan(work, ANY_BROWSER, strategy, "as asked")
     folder.mkdir(parents=True, exist_ok=True)
+    for name in STAGES:  # of an earlier export by another strategy
+        (folder / f"{name}.wgsl").unlink(missing_ok=True)
     for stage in plan.stages:
         (folder / f"{stage.name}.wgsl").write_text(render_kernel(stage.kernel), encoding="utf-8")
     for file in ("scan.js", "check.js", "index.html"):

@@ -260,6 +260,26 @@ def test_an_export_into_what_is_no_folder(files, capsys):
     assert (code, "web cannot be written: " in err) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--op", "matmul"], "2 axes of their own"),
+        (["--dtype", "float64"], "no 64-bit"),
+        (["--op", "bitwise_or"], "float32"),
+    ],
+)
+def test_an_export_of_what_no_browser_runs(files, capsys, options, told):
+    code, err = fails(capsys, "export", "web", *options)
+    assert (code, told in err) == (2, True)
+    assert not Path("web").exists()
+
+
+def test_an_export_leaves_nothing_of_the_one_before(files, capsys):
+    for strategy, stages in (("three_dispatch", 3), ("fallback", 1)):
+        assert run(capsys, "export", "web", "--strategy", strategy)[0] == 0
+        assert len(list(Path("web").glob("*.wgsl"))) == stages, strategy
+
+
 def header(text: bytes) -> bytes:
     """A .npy file's beginning with this header."""
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
