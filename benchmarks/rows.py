@@ -39,9 +39,8 @@ def main() -> None:
                 raise SystemExit(f"{x.shape} {dtype}, reverse={reverse}: wrong sums")
             taken.append(scan_seconds(timer, pose(x, "add", axis=1, reverse=reverse), [array]))
         shares = [f"{seconds * 1e6:8.1f} us ({copied / seconds:.2f})" for seconds in taken]
-        print(
-            f"{len(x):8} x {length:4} {dtype:8} copy {copied * 1e6:8.1f} us, forwards {shares[0]}, backwards {shares[1]}"
-        )
+        name = f"{len(x):8} x {length:4} {dtype:8}"
+        print(f"{name} copy {copied * 1e6:8.1f} us, forwards {shares[0]}, backwards {shares[1]}", flush=True)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ fn has_end(tile: u32) -> bool {
 {% macro head_at(position) %}
 {% if kernel.marked %}
 extractBits(marks{{ position // 32 }}, {{ position % 32 }}u, 1u) == 1u
-{%- elif kernel.whole_chunks and position > 0 %}
+{%- elif kernel.single_head and position > 0 %}
 false
 {%- else %}
 is_head(index + {{ position }}u)
@@ -112,7 +112,7 @@ fn load_chunk(index: u32) -> Chunk {
 {% for line in kernel.load_lines("first") %}
     {{ line }}
 {% endfor %}
-{% if kernel.initial and kernel.segmented and not kernel.whole_chunks %}
+{% if kernel.initial and kernel.segmented and not kernel.single_head %}
 {# Picked, not branched: SwiftShader takes a time exponential in the number of branches within a loop to compile. #}
 {% for position in range(kernel.tile.chunk) %}
     let head{{ position }} = {{ head_at(position) }};
@@ -120,8 +120,8 @@ fn load_chunk(index: u32) -> Chunk {
     e{{ position }} = {{ kernel.pick_element("head" ~ position, "seeded" ~ position, "e" ~ position) }};
 {% endfor %}
 {% elif kernel.initial %}
-    if (is_head(index)) {  // the only head there is{{ " in the row" if kernel.whole_chunks }}, and it begins a chunk
-        e0 = combine(seed({{ "row_of(index)" if kernel.whole_chunks else "0u" }}), e0);
+    if (is_head(index)) {  // the only head there is{{ " in the row" if kernel.single_head }}, and it begins a chunk
+        e0 = combine(seed({{ "row_of(index)" if kernel.single_head else "0u" }}), e0);
     }
 {% endif %}
     return Chunk(
@@ -151,7 +151,7 @@ fn store_chunk(index: u32, chunk: Chunk{{ for_staging }}) {
 {% endif %}
 {% if kernel.held %}
 {% for position in range(kernel.tile.chunk) %}
-    let last{{ position }} = {{ "false" if kernel.whole_chunks and not loop.last else "index + " ~ (position + 1) ~ "u == params.length || is_head(index + " ~ (position + 1) ~ "u)" }};
+    let last{{ position }} = {{ "false" if kernel.single_head and not loop.last else "index + " ~ (position + 1) ~ "u == params.length || is_head(index + " ~ (position + 1) ~ "u)" }};
     let tail{{ position }} = {{ "tail(row_of(index + " ~ position ~ "u))" if kernel.tails else kernel.held.wgsl(kernel.native_int64) ~ "()" }};
 {% endfor %}
 {% for line in kernel.next_lines("first") %}
@@ -171,7 +171,7 @@ fn store_chunk(index: u32, chunk: Chunk{{ for_staging }}) {
 {% endif %}
 {% endfor %}
 {% if kernel.ends %}
-{% for position in range(kernel.tile.chunk - 1 if kernel.whole_chunks else 0, kernel.tile.chunk) %}
+{% for position in range(kernel.tile.chunk - 1 if kernel.single_head else 0, kernel.tile.chunk) %}
     let next{{ position }} = index + {{ position + 1 }}u;
     if (next{{ position }} == params.length || (next{{ position }} < params.length && is_head(next{{ position }}))) {
         store_result(row_of(index + {{ position }}u), r{{ position }});
