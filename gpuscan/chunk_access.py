@@ -32,17 +32,25 @@ def place_lines(kernel: Kernel, index: str) -> list[str]:
         return [f"let first = params.length - CHUNK - {index};"]
     if not kernel.scattered:
         return [f"let first = {index} + params.row_length - CHUNK - 2u * ({index} % params.row_length);"]
-    lines = [
-        f"let place0 = {index} % params.row_length;",
-        f"let at0 = {index} + params.row_length - 1u - 2u * place0;",
-    ]
-    for position in range(1, kernel.tile.chunk):  # the next element of the row, or the next row's first
-        before = position - 1
-        lines += [
-            f"let ends{before} = place{before} + 1u == params.row_length;",
-            f"let place{position} = select(place{before} + 1u, 0u, ends{before});",
-            f"let at{position} = select(at{before} - 1u, at{before} + 2u * params.row_length - 1u, ends{before});",
-        ]
+    lines = [f"let at0 = {index} + params.row_length - 1u - 2u * place0;"]
+    for before in range(kernel.tile.chunk - 1):
+        beyond = f"at{before} + 2u * params.row_length - 1u"  # the next row's first element
+        lines.append(f"let at{before + 1} = select(at{before} - 1u, {beyond}, ends{before});")
+    return lines
+
+
+def row_lines(kernel: Kernel, index: str) -> list[str]:
+    """Statements that name each element's place in its row, ``place0``, …, and whether it ends it, ``ends0``, ….
+
+    Args:
+        kernel: the shader that is written.
+        index: the chunk's first element in logical order.
+    """
+    lines = [f"let place0 = ({index} + params.row_offset) % params.row_length;"]
+    for position in range(kernel.tile.chunk):
+        if position:  # no remainder for each, which takes a GPU 20 times as long
+            lines.append(f"let place{position} = select(place{position - 1} + 1u, 0u, ends{position - 1});")
+        lines.append(f"let ends{position} = place{position} + 1u == params.row_length;")
     return lines
 
 

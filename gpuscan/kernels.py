@@ -596,6 +596,9 @@ class Kernel:
     def next_lines(self, first: str) -> list[str]:
         return chunk_access.next_lines(self, first)
 
+    def row_lines(self, index: str) -> list[str]:
+        return chunk_access.row_lines(self, index)
+
     def place_lines(self, index: str) -> list[str]:
         return chunk_access.place_lines(self, index)
 

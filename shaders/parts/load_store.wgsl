@@ -41,12 +41,17 @@ fn has_end(tile: u32) -> bool {
 }
 
 {% endif %}
-{# The heads of a chunk from the bit of its first element on: chunks do not straddle words of bits. #}
-{% macro read_marks() %}
+{# Where rows begin in a chunk. Marks: from the bit of its first element on, since chunks do not straddle words of bits. #}
+{% set rows_within = kernel.several_rows and not kernel.single_head %}
+{% macro find_heads() %}
 {% if kernel.marked %}
     let marks0 = heads[index >> 5u] >> (index & 31u);
 {% for word in range(1, (kernel.tile.chunk + 31) // 32) %}
     let marks{{ word }} = heads[(index >> 5u) + {{ word }}u];
+{% endfor %}
+{% elif rows_within %}
+{% for line in kernel.row_lines("index") %}
+    {{ line }}
 {% endfor %}
 {% endif %}
 {% endmacro %}
@@ -60,6 +65,8 @@ fn has_end(tile: u32) -> bool {
 extractBits(marks{{ position // 32 }}, {{ position % 32 }}u, 1u) == 1u
 {%- elif kernel.single_head and position > 0 %}
 false
+{%- elif rows_within %}
+place{{ position }} == 0u
 {%- else %}
 is_head(index + {{ position }}u)
 {%- endif %}
@@ -102,7 +109,7 @@ fn chunk_of(index: u32, {{ "shared_out" if kernel.stages_chunks else "loaded" }}
 {% else %}
 fn load_chunk(index: u32) -> Chunk {
 {% endif %}
-{{ read_marks() }}
+{{ find_heads() }}
 {{ places() }}
 {% if kernel.shifts %}
 {% for position in range(kernel.tile.chunk) %}
@@ -143,15 +150,15 @@ fn store_chunk(index: u32, chunk: Chunk{{ for_staging }}) {
 {% if kernel.stages_chunks %}
     let lane = invocation % SUBGROUP_SIZE;
 {% endif %}
-{% if kernel.exclusive %}
-{{ read_marks() }}
+{% if kernel.exclusive or (rows_within and (kernel.held or kernel.ends or kernel.scattered)) %}
+{{ find_heads() }}
 {% endif %}
 {% if kernel.held or kernel.backwards %}
 {{ places() }}
 {% endif %}
 {% if kernel.held %}
 {% for position in range(kernel.tile.chunk) %}
-    let last{{ position }} = {{ "false" if kernel.single_head and not loop.last else "index + " ~ (position + 1) ~ "u == params.length || is_head(index + " ~ (position + 1) ~ "u)" }};
+    let last{{ position }} = {{ "false" if kernel.single_head and not loop.last else "index + " ~ (position + 1) ~ "u == params.length || " ~ ("ends" ~ position if rows_within else "is_head(index + " ~ (position + 1) ~ "u)") }};
     let tail{{ position }} = {{ "tail(row_of(index + " ~ position ~ "u))" if kernel.tails else kernel.held.wgsl(kernel.native_int64) ~ "()" }};
 {% endfor %}
 {% for line in kernel.next_lines("first") %}
@@ -173,7 +180,7 @@ fn store_chunk(index: u32, chunk: Chunk{{ for_staging }}) {
 {% if kernel.ends %}
 {% for position in range(kernel.tile.chunk - 1 if kernel.single_head else 0, kernel.tile.chunk) %}
     let next{{ position }} = index + {{ position + 1 }}u;
-    if (next{{ position }} == params.length || (next{{ position }} < params.length && is_head(next{{ position }}))) {
+    if (next{{ position }} == params.length || (next{{ position }} < params.length && {{ "ends" ~ position if rows_within else "is_head(next" ~ position ~ ")" }})) {
         store_result(row_of(index + {{ position }}u), r{{ position }});
     }
 {% endfor %}
