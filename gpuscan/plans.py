@@ -232,8 +232,9 @@ class Plan:
         Raises:
             ValueError: a place is too small, off the alignment, of another device, without the usage, or overlaps;
                 an array's buffer was destroyed or is mapped (a bare one may be, until the commands are submitted);
-                a bundle has other fields than the plan's; the plan cannot take its length from the GPU; or the encoder
-                is finished or has an open pass, which Dawn tells only where it is finished.
+                a bundle has other fields than the plan's; the plan cannot take its length from the GPU; `dst` is `src`
+                of reversed rows that share words; or the encoder is finished or has an open pass, which Dawn tells only
+                where it is finished.
             TypeError: a place or the encoder is none, or an array has another dtype than the plan's.
             StrategyError: the strategy that was asked for cannot scan in place.
             GpuscanError: the array is larger than the device binds.

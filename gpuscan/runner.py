@@ -343,7 +343,8 @@ def forwards(problem: Problem) -> Problem:
 
 
 def walk(problem: Problem, leaf: np.ndarray[Any, Any], field: Field) -> Walk:
-    """A leaf as the scan reads it; in memory an array of another order is copied, in a file it is read in place."""
-    if is_mapped_file(leaf):
+    """A leaf as the scan reads it: in place in a file, and of rows turned round; else a copy of what lies otherwise."""
+    turned = not leaf.flags.c_contiguous and np.flip(leaf, problem.axis).flags.c_contiguous
+    if is_mapped_file(leaf) or turned:
         return Walk(leaf, problem.shape, problem.axis, field.scalar.dtype)
     return Walk(problem.by_rows(leaf), (problem.rows, problem.row_length), 1, field.scalar.dtype)
