@@ -166,7 +166,7 @@ def scan_in_chunks(
     if not conveyor.await_elements(enough) and conveyor.arrived:
         work = replace(work, row_length=conveyor.arrived)
 
-    stream = Stream(device, work, strategy, seeds=seed_words(opening), piece_bytes=piece_bytes)
+    stream = Stream(device, work, strategy, seeds=seed_words(device, opening), piece_bytes=piece_bytes)
     with closing(stream.run(conveyor.pieces(stream.piece_length))) as landed:  # also when the caller has seen enough
         for _ in guarded_steps(device, landed):
             for chunk in conveyor.finished():

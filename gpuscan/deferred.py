@@ -228,7 +228,7 @@ def scan_on_device(
         count: where the number of elements goes that a mask picks.
         options: as in `plan_scan`.
     """
-    words = seed_words(problem)
+    words = seed_words(device, problem)
     seeds = None
     if words is not None:
         held = device.asarray(words)

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.attempts import fits_beside
-from gpuscan.columns import column_tile
+from gpuscan.columns import column_chunk, column_tile
 from gpuscan.errors import GpuscanError
 from gpuscan.planning import LENGTH_LIMIT
+from gpuscan.tile_shapes import ColumnTile
 from gpuscan.tiles import tile_shape
 from gpuscan.transfer import is_mapped_file, release_pages
 
 if TYPE_CHECKING:
     from gpuscan.device import Device
     from gpuscan.problem import Problem
-    from gpuscan.tile_shapes import ColumnTile, TileShape
+    from gpuscan.tile_shapes import TileShape
 
 PART_BYTES = 512 << 20  # of the largest field's share of a part
 MAPPED_PART_BYTES = 16 << 20  # the same where the arrays lie in files, which may be larger than memory
@@ -40,18 +41,8 @@ def run_as_it_lies(device: Device, problem: Problem, strategy: str, outputs: Arr
     from gpuscan.runner import report_progress, work_of
     from gpuscan.transposing import place
 
-    if problem.inner > 1 and not problem.in_columns:  # neighbouring columns share words: bring rows together
-        fields = problem.destination.fields
-        outputs = outputs or [np.empty((*problem.shape, *f.shape), f.scalar.dtype) for f in fields]
-        rows = replace(
-            problem,
-            leaves=tuple(problem.by_rows(leaf) for leaf in problem.leaves),
-            shape=(problem.rows, problem.row_length),
-            axis=1,
-        )
-        for output, result in zip(outputs, run_as_it_lies(device, rows, strategy, None, **options), strict=True):
-            output[...] = problem.from_rows(result)
-        return outputs
+    if problem.inner > 1 and not (problem.in_columns and fits_columns(device, problem)):
+        return run_by_rows(device, problem, strategy, outputs, options)
     outer, inner = prod(problem.shape[: problem.axis]), problem.inner
     shape = (outer, problem.row_length, inner)
     fields = problem.destination.fields
@@ -95,6 +86,39 @@ def run_as_it_lies(device: Device, problem: Problem, strategy: str, outputs: Arr
     return results
 
 
+def run_by_rows(
+    device: Device, problem: Problem, strategy: str, outputs: Arrays | None, options: dict[str, Any]
+) -> Arrays:
+    """The same where neighbouring columns share words, and no part is of whole ones: rows are brought together."""
+    from gpuscan.runner import run
+
+    fields = problem.destination.fields
+    outputs = outputs or [np.empty((*problem.shape, *f.shape), f.scalar.dtype) for f in fields]
+    rows = replace(
+        problem,
+        leaves=tuple(problem.by_rows(leaf) for leaf in problem.leaves),
+        shape=(problem.rows, problem.row_length),
+        axis=1,
+    )
+    options = {name: option for name, option in options.items() if not isinstance(option, ColumnTile)}
+    for output, result in zip(outputs, run(device, rows, strategy, **options), strict=True):
+        output[...] = problem.from_rows(result)
+    return outputs
+
+
+def largest_part(device: Device, problem: Problem) -> int:
+    """The elements of an array that a shader can bind and index."""
+    largest = max(field.storage_bytes for field in (*problem.source.fields, *problem.destination.fields))
+    limit = device.capabilities.limits["max-storage-buffer-binding-size"]
+    return int(min(limit // largest, LENGTH_LIMIT - 1))
+
+
+def fits_columns(device: Device, problem: Problem) -> bool:
+    """Whether a part can hold as many columns as fill whole words."""
+    chunk = column_chunk(problem.source, problem.destination, problem.inner)
+    return problem.row_length * chunk <= largest_part(device, problem)
+
+
 def parts_of(
     device: Device, problem: Problem, shape: tuple[int, int, int], tile: TileShape | ColumnTile
 ) -> Iterator[tuple[slice, slice]]:
@@ -108,18 +132,20 @@ def parts_of(
     fields = (*problem.source.fields, *problem.destination.fields)
     wanted = MAPPED_PART_BYTES if any(map(is_mapped_file, problem.leaves)) else PART_BYTES
     row_bytes = length * max(f.storage_bytes for f in fields)
-    limit = min(device.capabilities.limits["max-storage-buffer-binding-size"], max(wanted, 4 * row_bytes))
-    most = min(limit // max(f.storage_bytes for f in fields), LENGTH_LIMIT - 1)  # elements of a part
+    bound = largest_part(device, problem)
+    most = min(bound, max(wanted, 4 * row_bytes) // max(f.storage_bytes for f in fields))  # elements of a part
     if length > most:
         raise GpuscanError(
-            f"a row of {length} elements was passed; {device.capabilities.summary} takes {most} of them at a time. "
+            f"a row of {length} elements was passed; {device.capabilities.summary} takes {bound} of them at a time. "
             'Cut the row, or compute on NumPy: device="numpy", or GPUSCAN_ADAPTER=numpy in the environment'
         )
     work = work_of(device, problem)
+    chunk = column_chunk(problem.source, problem.destination, inner)
     while True:
         wide = most // length >= inner
-        columns = inner if wide else max(1, most // length)
-        columns = columns if wide or columns < 4 else columns // 4 * 4  # packed numbers fill whole words
+        columns = inner if wide else most // length
+        if not wide:  # packed numbers fill whole words
+            columns = columns // 4 * 4 if columns >= 4 else max(1, columns // chunk) * chunk
         together = min(outer, max(1, most // (length * inner))) if wide else 1
         part = replace(work, rows=together * columns, inner=columns if problem.in_columns else 1)
         if (together == 1 and columns <= 4) or fits_beside(device, part, tile=tile):

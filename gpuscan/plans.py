@@ -167,7 +167,7 @@ class Plan:
 
     @cached_property
     def _seeds(self) -> Binding | None:
-        words = seed_words(self._problem)
+        words = seed_words(self.device, self._problem)
         if words is None:
             return None
         seeds = self.device.asarray(words)
@@ -237,10 +237,16 @@ class Plan:
                 where it is finished.
             TypeError: a place or the encoder is none, or an array has another dtype than the plan's.
             StrategyError: the strategy that was asked for cannot scan in place.
-            GpuscanError: the array is larger than the device binds.
+            GpuscanError: the array is larger than the device binds, or its columns share words.
         """
         device, problem = self.device, self._problem
         check_encoder(device.wgpu_device, encoder)
+        if problem.inner > 1 and not problem.in_columns:
+            raise GpuscanError(
+                f"a plan for {self.dtype} of shape {self.shape} along axis {problem.axis} was to be recorded, where "
+                "neighbours along the last axes share 32-bit words. Make those axes whole words, or call the plan, "
+                "which brings rows together"
+            )
         with guarded(device), device.lock:
             self._keep_up()
             sources = self._places("src", src, problem.source)

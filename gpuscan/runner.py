@@ -15,14 +15,14 @@ from gpuscan.attempts import note_size, plan_for, retry, unfit
 from gpuscan.bind_groups import Binding
 from gpuscan.direct import run_as_it_lies
 from gpuscan.elements import Element, Field, words_of
-from gpuscan.errors import UnsupportedDtypeError
+from gpuscan.errors import GpuscanError, UnsupportedDtypeError
 from gpuscan.execution import REPORT_BYTES, record
 from gpuscan.faults import guarded
 from gpuscan.kernels import stored_element
 from gpuscan.memory import ALIGNMENT
 from gpuscan.operators import Code, Operator, combine_code, map_code
 from gpuscan.packing import binds_too_many, packed, unpacked
-from gpuscan.planning import ScanPlan, Work, turns_rows
+from gpuscan.planning import ScanPlan, Work
 from gpuscan.signs import without_signs
 from gpuscan.streaming import Piece, Stream
 from gpuscan.submission import submit
@@ -226,9 +226,23 @@ def planned(device: Device, problem: Problem, strategy: str, **options: Any) -> 
         return plan
 
 
-def seed_words(problem: Problem) -> np.ndarray[Any, Any] | None:
-    """The words of the rows' seeds."""
-    return None if problem.seeds is None else words_of(problem.seed_element, problem.seeds)
+def seed_words(device: Device, problem: Problem) -> np.ndarray[Any, Any] | None:
+    """The words of the rows' seeds.
+
+    Raises:
+        GpuscanError: they are larger than a binding.
+    """
+    if problem.seeds is None:
+        return None
+    words = words_of(problem.seed_element, problem.seeds)
+    limit = device.capabilities.limits["max-storage-buffer-binding-size"]
+    if words.nbytes > limit:
+        raise GpuscanError(
+            f"a scan of {problem.rows} rows was asked for, whose initial values, or identities, are {words.nbytes} "
+            f"bytes; {device.capabilities.summary} binds at most {limit}. Scan fewer rows at a time, or pass "
+            'device="numpy"'
+        )
+    return words
 
 
 def run_whole(device: Device, problem: Problem, strategy: str, options: dict[str, Any]) -> Rows:
@@ -250,7 +264,7 @@ def run_plan(device: Device, problem: Problem, plan: ScanPlan) -> tuple[str, Row
     places = [REPORT_BYTES]  # in the staging buffer: the report, then each result
     for row in rows:
         places.append(places[-1] + padded(row.nbytes, ALIGNMENT))
-    seeds = seed_words(problem)
+    seeds = seed_words(device, problem)
     taken: list[wgpu.GPUBuffer] = []
 
     def bind(nbytes: int, array: np.ndarray[Any, Any] | None) -> Binding:
@@ -301,9 +315,10 @@ def run_pieces(
     options: dict[str, Any],
 ) -> Rows:
     """The scan of a large array, piece by piece; where pieces are no whole rows, the CPU turns rows."""
-    seeds = seed_words(problem)
+    seeds = seed_words(device, problem)
     stream = Stream(device, work_of(device, problem), strategy, seeds=seeds, piece_bytes=piece_bytes, **options)
-    if turns_rows(problem) and stream.unit % problem.row_length:
+    turns = problem.reverse and problem.rows > 1  # also of columns, which are brought together
+    if turns and stream.unit % problem.row_length:
         turned = None if outputs is None else [np.flip(output, problem.axis) for output in outputs]
         rows = run_pieces(device, forwards(problem), strategy, turned, piece_bytes, options)
         return [row[:, ::-1] for row in rows]

@@ -147,10 +147,10 @@ class Stream:
             piece_bytes = min(most, max(LEAST_PIECE_BYTES, work.length * whole // PIECES_WANTED))
         self.piece_length = max(1, piece_bytes // (self.unit * whole)) * self.unit
         limit = capabilities.limits["max-storage-buffer-binding-size"]
-        if self.unit * widest > limit or (seeds is not None and seeds.nbytes > limit):
+        if self.unit * widest > limit:
             raise GpuscanError(
                 f"a scan of {work.rows} rows of {work.row_length} elements of {whole} bytes was asked for; its "
-                f"smallest piece or its seeds do not fit the {limit} bytes that {capabilities.summary} binds. Scan "
+                f"smallest piece does not fit the {limit} bytes that {capabilities.summary} binds. Scan "
                 'fewer rows at a time, or pass device="numpy"'
             )
         self.piece_length = min(self.piece_length, limit // (self.unit * widest) * self.unit)

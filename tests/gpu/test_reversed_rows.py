@@ -139,6 +139,18 @@ def test_piece_by_piece(device: Device, dtype: str, length: int) -> None:
         assert_turned(out, wanted, strategy)
 
 
+@pytest.mark.parametrize("shape", [(2003, 7), (3, 501, 9)])
+def test_columns_that_share_words_piece_by_piece(device: Device, shape: tuple[int, ...]) -> None:
+    """Rows are brought together first, and pieces are no whole ones."""
+    x = np.random.default_rng(0).integers(0, 200, shape).astype(np.uint8)
+    axis = x.ndim - 2
+    problem = posed(x, axis=axis, reverse=True)
+    wanted = np.flip(np.add.accumulate(np.flip(x, axis), axis=axis, dtype=np.uint8), axis)
+    for strategy in strategies_in_turn(device, axis):
+        (got,) = runner.run(device, problem, strategy, tile=small_tiles(device)[-1], piece_bytes=1 << 11)
+        assert_same(problem.from_rows(got), wanted, strategy)
+
+
 @pytest.mark.parametrize("length", [64, 1 << 10, 37])
 def test_larger_than_a_binding(device: Device, monkeypatch: pytest.MonkeyPatch, length: int) -> None:
     """Arrays on a device, as if it bound 128 KiB: pieces are whole rows, or go by way of the CPU."""
