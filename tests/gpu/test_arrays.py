@@ -398,6 +398,7 @@ def test_a_run_that_gave_up_is_told_of_after_another(own_device: Device, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(deferred, "needs_report", lambda *_: False)
         y = gs.scan(a, strategy="lookback")
+    monkeypatch.setattr(deferred, "needs_report", lambda *_: True)
     with pytest.raises(gs.ProgressTimeoutError, match="asked for"):
         gs.scan(a, strategy="lookback")
     with pytest.raises(gs.ProgressTimeoutError, match="Compute them again"):

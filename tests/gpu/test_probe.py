@@ -202,8 +202,8 @@ def test_small_buffers_take_arrays_in_pieces(adapter: wgpu.GPUAdapter) -> None:
 
 def test_limits_that_end_within_a_vector(adapter: wgpu.GPUAdapter) -> None:
     """An array in the last 12 bytes below a limit that is no multiple of 16 is bound up to the end of those 16."""
-    small = Device(adapter, required_limits={"max-storage-buffer-binding-size": (1 << 20) - 4})
-    x = np.arange((1 << 18) - 1, dtype=np.int32)
+    small = Device(adapter, required_limits={"max-storage-buffer-binding-size": (1 << 22) - 4})
+    x = np.arange((1 << 20) - 1, dtype=np.int32)
     wanted = x.cumsum(dtype=np.int32)
     np.testing.assert_array_equal(gs.scan(x, device=small), wanted)
     np.testing.assert_array_equal(gs.scan(small.asarray(x)).numpy(), wanted)
@@ -254,8 +254,11 @@ def test_columns_whose_tiles_share_more_than_a_binding(
         np.testing.assert_allclose(got, wanted, rtol=1e-5)
     if dtype == "int8":
         np.testing.assert_array_equal(gs.scan(x, op, axis=0, exclusive=True, device=small)[1:], wanted[:-1])
-        with pytest.raises(gs.GpuscanError, match="Reduce fewer rows at a time"):
-            gs.reduce(x, op, axis=0, device=small)
+        if adapter.info["adapter_type"] == "CPU":  # a GPU's tiles hold the whole columns, and share nothing
+            with pytest.raises(gs.GpuscanError, match="Reduce fewer rows at a time"):
+                gs.reduce(x, op, axis=0, device=small)
+        else:
+            np.testing.assert_array_equal(gs.reduce(x, op, axis=0, device=small), wanted[-1])
         x, wanted = x[:, : 1 << 18], wanted[:, : 1 << 18]
     np.testing.assert_allclose(gs.reduce(x, op, axis=0, device=small), wanted[-1], rtol=1e-5)
     np.testing.assert_array_equal(gs.scan(np.ones(9, np.int32), device=small), np.arange(1, 10))
