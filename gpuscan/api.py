@@ -6,7 +6,9 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from gpuscan.strategies import check_strategy
 if TYPE_CHECKING:
     from gpuscan.device import Device
 
+SEARCHED = 1000  # steps, at most, to find out whether two results share memory
 SMALL_BYTES = 64 << 10  # NumPy arrays up to this size go by gpuscan.small, where they can
 
 
@@ -253,7 +256,16 @@ def check_out(out: Any, problem: Problem) -> list[np.ndarray[Any, Any]]:
             )
         if not array.flags.writeable:
             raise ValueError("out is read-only; pass an array that can be written")
+    if any(share_bytes(array, other) for array, other in combinations(arrays, 2)):
+        raise ValueError("two fields of out share memory; pass arrays that lie apart")
     return arrays
+
+
+def share_bytes(array: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    """Whether a byte is of both arrays; not where that is too hard to tell."""
+    with suppress(np.exceptions.TooHardError):
+        return np.shares_memory(array, other, max_work=SEARCHED)  # type: ignore[arg-type]
+    return False
 
 
 def apart(leaf: np.ndarray[Any, Any], outputs: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:

@@ -96,6 +96,9 @@ def _element(dtype: Any, shape: tuple[int, ...]) -> Element:
 
 def _described(dtype: Any) -> tuple[Structure, list[np.dtype[Any]], list[tuple[int, ...]]]:
     keys: tuple[Any, ...]
+    names = [part[0] for part in dtype if isinstance(part, tuple) and part] if isinstance(dtype, list) else []
+    if names and len(names) == len(dtype) and all(isinstance(name, str) for name in names):
+        dtype = np.dtype(dtype)  # fields by name, as NumPy has them
     if isinstance(dtype, (tuple, list)) and not isinstance(dtype, str):
         kind, keys, parts = "tuple", tuple(range(len(dtype))), list(dtype)
         kind = "named" if hasattr(dtype, "_fields") else kind

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -152,6 +153,9 @@ def results_for(problem: Problem, home: Device, out: Sequence[Any] | None) -> li
         if array.dtype != field.scalar.dtype:
             raise TypeError(f"out of dtype {array.dtype} was passed for a result of dtype {field.scalar.dtype}")
         array.check()
+    for a, b in combinations(out, 2):
+        if a.buffer is b.buffer and a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes:
+            raise ValueError("two fields of out share memory; pass arrays that lie apart")
     return list(out)
 
 

@@ -49,11 +49,24 @@ def accumulate_ufunc(problem: Problem, ufunc: np.ufunc) -> list[Array]:
     seeds = None if problem.seeds is None else problem.seeds[0].astype(dtype)[:, np.newaxis]
     rows = in_order(problem, rows)
     if problem.initial:
-        rows = np.concatenate([ufunc(seeds, rows[:, :1]), rows[:, 1:]], axis=1)
-    sums = ufunc.accumulate(rows, axis=1, dtype=dtype)
-    if problem.exclusive:
-        sums = np.concatenate([seeds, sums[:, :-1]], axis=1)
+        sums = running(ufunc, np.concatenate([seeds, rows], axis=1))
+        sums = sums[:, :-1] if problem.exclusive else sums[:, 1:]
+    else:
+        sums = running(ufunc, rows)
+        if problem.exclusive:
+            sums = np.concatenate([seeds, sums[:, :-1]], axis=1)
     return to_storage(problem, [in_order(problem, sums)])
+
+
+def running(ufunc: np.ufunc, rows: Array) -> Array:
+    """``ufunc.accumulate`` along rows, with the same bits wherever elements lie and rows begin.
+
+    NumPy rounds complex products by strides, and a lone one otherwise than one of several.
+    """
+    if rows.dtype.kind != "c":
+        return ufunc.accumulate(rows, axis=1, dtype=rows.dtype)
+    rows = np.concatenate([rows, rows[:, -1:]], axis=1)
+    return ufunc.accumulate(rows, axis=1)[:, :-1]
 
 
 def tile_shape(length: int) -> TileShape:

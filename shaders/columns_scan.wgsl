@@ -26,7 +26,8 @@ fn main(
     let place = place_of(tile, lane);
     let first = place.first_row + group * ROWS;
 {% if kernel.ends and kernel.strategy == "three_dispatch" %}
-    if (params.row_length - place.first_row > GROUPS * ROWS) {
+    let first_row = tile / chains_of_columns() * (GROUPS * ROWS);  // the same in the whole workgroup, as Dawn has to see
+    if (params.row_length - first_row > GROUPS * ROWS) {
         return;  // nothing to store, and no one waits for it
     }
 {% endif %}

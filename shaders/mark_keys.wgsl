@@ -40,7 +40,7 @@ const INFINITY = {{ {16: "0x7c00u" if scalar.name == "float16" else "0x7f80u", 3
 fn floats_differ(high: u32, other_high: u32, low: u32, other_low: u32) -> bool {
     let magnitude = high & ~SIGN;
     let nan = magnitude > INFINITY || (magnitude == INFINITY && low != 0u);
-    let zeros = ((high | other_high) & ~SIGN | low | other_low) == 0u;
+    let zeros = (((high | other_high) & ~SIGN) | low | other_low) == 0u;
     return nan || ((high != other_high || low != other_low) && !zeros);
 }
 {% endif %}

@@ -207,6 +207,34 @@ def test_out_that_cannot_be_written() -> None:
     assert_says(message(ValueError, out=out), "out is read-only", "can be written")
 
 
+def test_fields_of_out_lie_apart() -> None:
+    def pairs(l: Any, r: Any) -> Any:
+        return l[0] + r[0], l[1] + r[1]
+
+    both = np.zeros((5, 2), np.int32)
+    scan((X, X), pairs, out=(both[:, 0], both[:, 1]))
+    assert_same(both[:, 1], X.cumsum(dtype=np.int32))
+    before = both.copy()
+    for out in ((both[:, 0], both[:, 0]), (both.reshape(-1)[:5], both.reshape(-1)[4:9])):
+        with pytest.raises(ValueError, match="share memory"):
+            scan((X, X), pairs, out=out)
+    assert_same(both, before)
+
+
+def test_complex_products_round_alike_wherever_they_lie() -> None:
+    """NumPy's own do not, reversed, or of two elements alone."""
+    rng = np.random.default_rng(0)
+    for shape in [(2, 1), (2, 7), (3, 5), (40, 3)] * 20:
+        x = (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(np.complex64)
+        for axis, exclusive in ((0, False), (1, True)):
+            wanted = gs.scan(np.flip(x, axis), "multiply", axis=axis, exclusive=exclusive, device="numpy")
+            got = gs.scan(x, "multiply", axis=axis, exclusive=exclusive, reverse=True, device="numpy")
+            assert_same(np.ascontiguousarray(got), np.ascontiguousarray(np.flip(wanted, axis)))
+        row = x.reshape(-1)
+        chunks = gs.scan_chunks([row[:2], row[2:3], row[3:]], "multiply", device="numpy", initial=1 + 2j)
+        assert_same(np.concatenate(list(chunks)), gs.scan(row, "multiply", device="numpy", initial=1 + 2j))
+
+
 def test_out_that_is_no_array() -> None:
     assert_says(message(TypeError, out=[0] * 5), "out", "NumPy array", "list")
     assert_says(message((TypeError, ValueError), (X, X), AFFINE, out=np.zeros(5, np.int32)), "out")  # type: ignore[arg-type]

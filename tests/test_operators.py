@@ -268,6 +268,7 @@ def test_structured_dtypes_and_dicts() -> None:
     wanted = np.dtype([("n", np.int32), ("m", np.int16, (2,))])
     check_associative(lambda l, r: {"n": l["n"] + r["n"], "m": np.maximum(l["m"], r["m"])}, wanted)
     check_associative(lambda l, r: {"x": r["x"]}, {"x": np.float32})
+    check_associative(lambda l, r: {"n": l["n"] + r["n"], "m": r["m"]}, [("n", np.int32), ("m", np.int16)])
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint64, np.float32])

@@ -372,6 +372,9 @@ def test_errors(device: Device) -> None:
         gs.scan(a, out=device.empty(10, np.int32))
     with pytest.raises(ValueError, match="axis="):
         gs.scan(a.reshape(2, 5))
+    both = device.empty(10, np.float32)
+    with pytest.raises(ValueError, match="share memory"):
+        gs.scan((a, a), lambda l, r: (l[0] + r[0], l[1] + r[1]), out=(both, both))
 
 
 def test_a_run_that_gave_up_is_told_of(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:

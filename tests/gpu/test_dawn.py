@@ -141,6 +141,20 @@ def test_the_quick_suite_passes(dawn: Device) -> None:
     assert sum(outcome.verdict == "passed" for outcome in outcomes) > 50
 
 
+@pytest.mark.parametrize("length", [50, 5000])
+def test_reductions_of_columns(dawn: Device, length: int) -> None:
+    x = np.arange(length * 4, dtype=np.int32).reshape(length, 4)
+    assert_same(gs.reduce(x, axis=0, device=dawn), x.sum(axis=0, dtype=np.int32))
+    assert_same(gs.reduce(dawn.asarray(x), axis=0), x.sum(axis=0, dtype=np.int32))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "float32", "complex64"])
+def test_keys_on_the_device(dawn: Device, dtype: str) -> None:
+    keys = (np.arange(900) // 7 % 2).astype(dtype)
+    x = np.ones(900, np.int32)
+    assert_same(gs.scan(dawn.asarray(x), keys=dawn.asarray(keys)).numpy(), np.arange(900, dtype=np.int32) % 7 + 1)
+
+
 def test_both_implementations_give_the_same_bits(dawn: Device, device: Device) -> None:
     x = np.random.default_rng(0).standard_normal(10_007).astype(np.float32)
     shape = TileShape(32, 0, 1, 4)
