@@ -113,7 +113,9 @@ def _direct(name: str) -> frozenset[str]:
 
 
 def _called(source: str) -> frozenset[str]:
-    return frozenset(re.findall(r"\b\w+(?=\()", source)) & arithmetic_functions().keys()
+    # Their names have underscores, which those of WGSL's own functions have not: most operators need no look at them.
+    named = frozenset(re.findall(r"\b\w+_\w+(?=\()", source))
+    return named & arithmetic_functions().keys() if named else named
 
 
 def helpers_of(source: str) -> tuple[str, ...]:
@@ -124,4 +126,4 @@ def helpers_of(source: str) -> tuple[str, ...]:
         name = waiting.pop()
         needed.add(name)
         waiting |= _direct(name) - needed
-    return tuple(name for name in arithmetic_functions() if name in needed)
+    return tuple(name for name in arithmetic_functions() if name in needed) if needed else ()

@@ -62,8 +62,13 @@ def tile_shape(work: Work, capabilities: Capabilities, subgroups: bool = True) -
         most_words = CPU_CHUNK_WORDS[work.element.words > 1 and capabilities.adapter_type == "CPU"]
         if work.combine.long:
             most_words = min(most_words, CPU_LONG_CHUNK * words)
-        while chunk * 2 * words <= most_words and chunk * workgroup * 2 <= work.length and not work.moves:
-            chunk *= 2
+        chunks = [chunk]
+        while chunks[-1] * 2 * words <= most_words and not work.moves:
+            chunks.append(chunks[-1] * 2)
+        if capabilities.adapter_type == "CPU" and work.length <= workgroup * chunks[-1]:
+            chunk = min(size for size in chunks if work.length <= workgroup * size)  # one tile and one dispatch
+        else:
+            chunk = max((size for size in chunks if workgroup * size <= work.length), default=chunk)
         return TileShape(_power_below(min(workgroup, most, max(room, 32))), 0, 1, chunk)
     while (
         chunk * 2 * min(f.storage_bytes for f in work.source.fields) <= 16 and chunk * 2 * words <= REGISTER_WORDS // 3

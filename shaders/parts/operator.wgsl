@@ -1,7 +1,9 @@
 {#- The operator, and the join of items that it gives. Comes in: kernel.combine (its code), kernel.before,
     kernel.after. `combine` must be associative; it need not commute, so `a` is always the left operand. -#}
 {% set helpers = kernel.helpers %}
+{% if helpers %}
 {% include "parts/arithmetic.wgsl" %}
+{% endif %}
 
 // ----- Operator: {{ kernel.operator_label }}
 {{ kernel.combine.source }}
