@@ -267,7 +267,7 @@ def plan_scan(
         dawn=capabilities.enable_subgroups,
         withhold=withhold,
         scheduler=scheduler,
-        rescans=rescans(work, capabilities) and not scattered,
+        rescans=rescans(work, capabilities) and not (scattered or tile.single_lead),
         in_order=in_order(capabilities) and scheduler not in ("serial", "bursts"),  # which are played by tickets
         spins_per_round=spins_per_round,
         first_spins=spins_per_round,

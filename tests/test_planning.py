@@ -258,6 +258,22 @@ def test_narrow_integers_are_kept_as_they_lie_in_storage() -> None:
     }
 
 
+def test_narrow_numbers_in_rows_that_share_tiles_are_joined_once() -> None:
+    """But not 16-bit ones in rows of whole chunks, nor in one row, nor where a tile ends with a row."""
+    cases = [("uint8", 100, 16, True), ("uint8", 64, 16, True), ("int16", 100, 8, True), ("int16", 64, 8, False)]
+    cases += [("uint32", 63, 4, False), ("float16", 63, 8, True), ("uint8", 2048, 16, False)]
+    for name, row_length, chunk, once in cases:
+        asked, adapter = work(name, rows=2**26 // row_length, row_length=row_length), capabilities(packs_halves=True)
+        tiles = set()
+        for reverse in (False, True):  # in the same tiles, for the same bits
+            plan = plan_scan(replace(asked, reverse=reverse), adapter, "lookahead", "")
+            kernel = plan.stages[-1].kernel
+            assert (kernel.tile.single_lead, kernel.tile.chunk) == (once, chunk), (name, row_length)
+            assert not (kernel.tile.single_lead and kernel.keeps_storage)
+            tiles.add(plan.tile)
+        assert len(tiles) == 1, (name, row_length)
+
+
 def test_elements_that_take_several_accesses_are_staged() -> None:
     """Where lanes then access neighbours, in workgroup memory that is there."""
 

@@ -77,6 +77,28 @@ def test_rows_that_share_tiles(device: Device, dtype: str) -> None:
                 assert_same(got, np.ascontiguousarray(twin), (length, tile, strategy))
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float16"])
+def test_narrow_rows_that_are_joined_once(device: Device, dtype: str) -> None:
+    """In the shape that a GPU takes, whose chunks hold several rows: every strategy has the CPU twin's bits."""
+    size = device.capabilities.subgroup_size
+    if not size:
+        return  # such a device has no such shape
+    tile = TileShape(max(32, 2 * size), size, 2, 16 if dtype == "uint8" else 8, single_lead=True)
+    for turn, length in enumerate([7, 16, 63, 1031]):
+        x = floats(dtype, 2 + 6 * tile.tile_size // length, length)
+        options: dict[str, Any] = {"axis": 1, "exclusive": turn % 2 == 1}
+        if turn % 3 == 0:
+            options["initial"] = np.arange(len(x)).astype(dtype)
+        forwards, backwards = posed(turned(x), **options), posed(x, reverse=True, **options)
+        (wanted,) = reference.accumulate_stages(forwards, tile)
+        for strategy in strategies_on(device):
+            poison(device, x.nbytes)
+            (got,) = runner.run(device, forwards, strategy, tile=tile)
+            assert_same(got, np.ascontiguousarray(wanted), (length, strategy))
+        (got,) = runner.run(device, backwards, strategy, tile=tile)
+        assert_turned(got, wanted, length)
+
+
 def test_against_the_fold_one_by_one(device: Device) -> None:
     """A bundle, an operator that does not commute, seeds of rows: in the places where they belong."""
     for turn, length in enumerate(LENGTHS[1:]):
