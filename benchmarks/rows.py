@@ -16,7 +16,8 @@ import gpuscan as gs
 from gpuscan.bench.timing import GpuTimer
 from gpuscan.problem import pose
 
-CASES = [(1024, "float32"), (256, "float32"), (64, "float32"), (63, "float32"), (100, "uint8"), (99, "uint8")]
+CASES = [(1024, "float32"), (256, "float32"), (64, "float32"), (63, "float32"), (64, "float16"), (63, "float16")]
+CASES += [(100, "int16"), (64, "uint8"), (100, "uint8"), (99, "uint8")]
 
 
 def main() -> None:
