@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from gpuscan._version import __version__
 from gpuscan.bench.recurrences import available as recurrences_available
@@ -255,7 +256,10 @@ def shader(op: str, dtype: np.dtype[Any], length: int, device: Device | str | No
         raise click.BadParameter("NumPy runs no shaders", param_hint="'--device'")
     chosen = device if isinstance(device, gpuscan.Device) else gpuscan.default_device()
     element = (2, 2) if op == "matmul" else ()
-    plan = chosen.plan((length, *element), dtype, op, axis=0, strategy=strategy)
+    try:
+        plan = chosen.plan((length, *element), dtype, op, axis=0, strategy=strategy)
+    except (gpuscan.UnsupportedDtypeError, gpuscan.OperatorError) as error:
+        raise click.UsageError(str(error)) from error  # the options do not go together
     click.echo(
         "\n".join(f"// ===== {stage} ({plan.strategy}, {op}, {dtype})\n\n{text}" for stage, text in plan.wgsl.items())
     )
@@ -424,6 +428,11 @@ def bench(
         raise click.UsageError("this gpuscan has no linear recurrences")
     if asked["backward"] and not recurrence:
         raise click.UsageError("--backward goes with --batch, --sequence and --channels")
+    source = click.get_current_context().get_parameter_source
+    of_scans = {"sizes": "--sizes", "ops": "--op", "rows": "--rows", "strategies": "--strategy"}
+    given = [option for name, option in of_scans.items() if source(name) is ParameterSource.COMMANDLINE]
+    if recurrence and given:
+        raise click.UsageError(f"{', '.join(given)} of scans, beside --batch, --sequence, --channels of a recurrence")
     if device == "numpy":
         raise click.BadParameter("a GPU adapter is measured; NumPy is one of --peers", param_hint="'--device'")
     if plot is not None:
@@ -460,6 +469,8 @@ def tune(device: Device | str | None, seconds: float, reset: bool) -> None:
 
     if device == "numpy":
         raise click.BadParameter("NumPy runs in no tiles", param_hint="'--device'")
+    if not math.isfinite(seconds):
+        raise click.BadParameter(f"{seconds} is no time", param_hint="'--seconds'")
     chosen = device if isinstance(device, gpuscan.Device) else gpuscan.default_device()
     capabilities = chosen.capabilities
     found = []

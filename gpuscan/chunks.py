@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -139,6 +140,9 @@ def scan_in_chunks(
     if first is None:
         return
     as_given = posed(first, op, options)
+    if not as_given.source.storage_bytes:  # such as matrices of 0 by 0
+        yield from scan_on_cpu(chain([first], iterator), op, options)
+        return
     check_dtypes(device, as_given.source, as_given.element, as_given.destination)
     too_many = binds_too_many(device, as_given)
     opening = packed(device, as_given) if too_many else as_given

@@ -16,8 +16,8 @@ import numpy as np
 from gpuscan.arrays import Array, empty
 from gpuscan.attempts import fits_beside, note_size, retry, unfit
 from gpuscan.bind_groups import Binding
-from gpuscan.errors import GpuscanError, ProgressTimeoutError, StrategyError
-from gpuscan.execution import Origin, Run, read_report, record
+from gpuscan.errors import GpuscanError, ProgressTimeoutError, StrategyError, smaller
+from gpuscan.execution import Origin, Run, read_report, record, turns_error
 from gpuscan.faults import guarded
 from gpuscan.kernels import STATUS_WORD, TURNS_WORD, WIDTH_WORD
 from gpuscan.marking import mark
@@ -285,9 +285,8 @@ def piece_plans(
     length = limit // (unit * max(f.storage_bytes for f in fields)) * unit
     if length == 0:
         raise GpuscanError(
-            f"a scan of {problem.rows} rows of {problem.row_length} elements was asked for; its smallest piece does "
-            f"not fit the {limit} bytes that {capabilities.summary} binds. Scan fewer rows at a time, or pass "
-            'device="numpy"'
+            f"a scan in pieces was asked for, of which the smallest, {unit} elements, does not fit the {limit} bytes "
+            f"that {capabilities.summary} binds. {smaller(problem.rows)}"
         )
     plans = [
         plan_scan(
@@ -392,6 +391,8 @@ def settle(device: Device, runs: Sequence[Run]) -> str:
 def check(device: Device) -> None:
     """Read the reports that nobody has waited for. A later run's failure hides an earlier one's, and tells as much.
 
+    Of several failures the first is raised, a timeout before others, and the next one is its cause.
+
     Raises:
         ProgressTimeoutError: a run gave up waiting.
         OperatorError: a loop in a run's operator did not end.
@@ -399,29 +400,44 @@ def check(device: Device) -> None:
     """
     with guarded(device), device.lock:
         runs = [*device.unchecked, *device.recorded]
+        failures = failures_of(device, runs)
         device.unchecked.clear()
         hidden, device.hidden = device.hidden, False
-        for state in {id(each.state): each.state for each in runs}.values():
-            report = read_report(device, state)
-            told = {report[word] for word in (STATUS_WORD, WIDTH_WORD, TURNS_WORD)}
-            there = [each for each in runs if each.state is state and each.epoch in told]
-            if there:  # each is told of once
-                device.recorded[:] = [each for each in device.recorded if not any(each is other for other in there)]
-            for each in there:
-                each.check_turns(report)
-                if each.width_differed(report):  # then whoever waited did so for workgroups that had left
-                    note_size(device, each.plan, differed=True)
-                    raise GpuscanError(
-                        f"what a plan has recorded on {device.capabilities.summary} wrote nothing or too little: "
-                        f"subgroups had another size than {each.plan.tile.subgroup_size}, which the probe saw. Record "
-                        "it again, which now does without them"
-                    )
-                if each.timed_out(report):
-                    strategy = each.plan.strategy
-                    device.distrust(strategy)
-                    raise gave_up(device, f"by strategy {strategy!r} ", len(runs), "gave up")
         if hidden:  # it may have been a run that was done again: nobody knows any more
-            raise gave_up(device, "", len(runs), "may have given up")
+            failures.insert(0, gave_up(device, "", len(runs), "may have given up"))
+        try:
+            if failures:
+                raise failures[0] from (failures[1] if len(failures) > 1 else None)
+        finally:
+            failures.clear()  # else they would hold this frame, and this frame them, and the caller's arrays
+
+
+def failures_of(device: Device, runs: Sequence[Run]) -> list[GpuscanError]:
+    """What the runs' reports tell, timeouts first: of those alone others' arrays may be wrong. Each is told of once."""
+    states = {id(each.state): each.state for each in runs}
+    reports = {key: read_report(device, state) for key, state in states.items()}
+    timeouts: list[GpuscanError] = []
+    others: list[GpuscanError] = []
+    for each in runs:
+        report = reports[id(each.state)]
+        if each.epoch not in (report[STATUS_WORD], report[WIDTH_WORD], report[TURNS_WORD]):
+            continue
+        device.recorded[:] = [other for other in device.recorded if other is not each]
+        if each.width_differed(report):  # then whoever waited did so for workgroups that had left
+            note_size(device, each.plan, differed=True)
+            others.append(
+                GpuscanError(
+                    f"what a plan has recorded on {device.capabilities.summary} wrote nothing or too little: "
+                    f"subgroups had another size than {each.plan.tile.subgroup_size}, which the probe saw. Record it "
+                    "again, which now does without them"
+                )
+            )
+        elif each.timed_out(report):
+            device.distrust(each.plan.strategy)
+            timeouts.append(gave_up(device, f"by strategy {each.plan.strategy!r} ", len(runs), "gave up"))
+        if each.ran_on(report):
+            others.append(turns_error(each.plan))
+    return timeouts + others
 
 
 def gave_up(device: Device, strategy: str, runs: int, how: str) -> ProgressTimeoutError:

@@ -137,7 +137,8 @@ def parts_of(
     if length > most:
         raise GpuscanError(
             f"a row of {length} elements was passed; {device.capabilities.summary} takes {bound} of them at a time. "
-            'Cut the row, or compute on NumPy: device="numpy", or GPUSCAN_ADAPTER=numpy in the environment'
+            'Cut the row, or compute on NumPy: pass NumPy arrays, and device="numpy" or GPUSCAN_ADAPTER=numpy in the '
+            "environment"
         )
     work = work_of(device, problem)
     chunk = column_chunk(problem.source, problem.destination, inner)

@@ -31,3 +31,9 @@ class DeviceMemoryError(GpuscanError, MemoryError):
 
 class ProgressTimeoutError(GpuscanError, RuntimeError):
     """A tile waited longer than its bound for another tile's post."""
+
+
+def smaller(rows: int) -> str:
+    """What to do where so many rows are more than a device binds."""
+    fewer = "Scan fewer rows at a time, or scan" if rows > 1 else "Scan"
+    return f'{fewer} on NumPy: device="numpy", and of an array on a device its .numpy()'

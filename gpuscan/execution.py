@@ -74,9 +74,13 @@ class Run(NamedTuple):
         """Whether subgroups had another size than the plan's."""
         return report[WIDTH_WORD] == self.epoch
 
+    def ran_on(self, report: Sequence[int]) -> bool:
+        """Whether a loop of the operator's WGSL made more turns than it may."""
+        return self.plan.loops and report[TURNS_WORD] == self.epoch
+
     def check_turns(self, report: Sequence[int]) -> None:
-        """Raise OperatorError where a loop of the operator's WGSL made more turns than it may."""
-        if self.plan.loops and report[TURNS_WORD] == self.epoch:
+        """Raise OperatorError where one did."""
+        if self.ran_on(report):
             raise turns_error(self.plan)
 
 

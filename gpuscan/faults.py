@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Iterator
+from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from gpuscan.backends import error_type
+from gpuscan.backends import error_type, package_of
 from gpuscan.errors import DeviceLostError, DeviceMemoryError, GpuscanError
 
 if TYPE_CHECKING:
@@ -41,7 +43,9 @@ class guarded:  # noqa: N801
         if device.lost:
             raise lost_error(device)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if error is None or isinstance(error, GpuscanError):
             return
         device = self._device
@@ -50,6 +54,9 @@ class guarded:  # noqa: N801
             raise lost_error(device) from error
         if not isinstance(error, (error_type(device.wgpu_device), RuntimeError)):
             return
+        if package_of(device.wgpu_device) == "wgpudawn":
+            # Frames of its own, in a cycle with a buffer that was to be written: to collect them ends the process.
+            traceback.clear_frames(trace)
         if isinstance(error, MemoryError):
             device.memory_cleanup()
             raise DeviceMemoryError(

@@ -16,7 +16,7 @@ from gpuscan.borrowed import check_buffer, check_encoder, recording
 from gpuscan.compaction import Picked
 from gpuscan.deferred import fits_whole, may_wait_in_vain, parts, settle
 from gpuscan.errors import GpuscanError, StrategyError
-from gpuscan.execution import Length, record
+from gpuscan.execution import Length, Run, record
 from gpuscan.faults import guarded
 from gpuscan.marking import mark
 from gpuscan.memory import ALIGNMENT, Allocation
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from gpuscan.elements import Element, Structure
 
 RECORDED_MOST = 256  # runs whose reports are looked at, whenever they are submitted
+STATES_MOST = 8  # buffers that those reports lie in; a new one comes where a larger one is wanted, or memory was freed
 Place = tuple[Any, int]  # a wgpu buffer, and where in it, in bytes
 
 
@@ -69,6 +70,11 @@ class Plan:
         # Maps as they were traced: a call that goes by `scan` gives what the others give.
         self._options |= {"before": self._problem.before, "after": self._problem.after}
         check_dtypes(device, self._problem.source, self._problem.element, self._problem.destination)
+        if not self._problem.source.storage_bytes:
+            raise GpuscanError(
+                f"a plan for {self.dtype} of shape {self.shape} was asked for, whose elements have no numbers; "
+                "gpuscan.scan gives such an array back"
+            )
         if binds_too_many(device, self._problem):
             raise GpuscanError(
                 f"a plan from {len(self._problem.source.fields)} arrays to {len(self._problem.destination.fields)} was "
@@ -264,8 +270,17 @@ class Plan:
             for array in (*arrays_in((src, dst, length)), *self._held):
                 array.recorded()
             if plan.posts or plan.loops or unproven(device, plan):
-                device.recorded.append(run)
-                del device.recorded[:-RECORDED_MOST]
+                self._note(run)
+
+    def _note(self, run: Run) -> None:
+        """Have the run's report looked at from now on; what is looked at, and held for it, does not grow."""
+        recorded = self.device.recorded
+        grown = bool(recorded) and recorded[-1].state is not run.state
+        recorded.append(run)
+        del recorded[:-RECORDED_MOST]
+        if grown:
+            states = list({id(each.state): None for each in reversed(recorded)})[:STATES_MOST]
+            recorded[:] = [each for each in recorded if id(each.state) in states]
 
     def _strategy_for(self, placement: Placement) -> str:
         chosen = self.device.strategy(self._asked, self._plan.tiles)[0]

@@ -35,6 +35,7 @@ _WANTED_FEATURES = (
     "shader-f16",
     "shader-f64",
     "mappable-primary-buffers",
+    "implicit-device-synchronization",  # Dawn's: without it threads must not meet on a device
 )
 
 _WANTED_LIMITS = (

@@ -15,7 +15,7 @@ from gpuscan.attempts import note_size, plan_for, retry, unfit
 from gpuscan.bind_groups import Binding
 from gpuscan.direct import run_as_it_lies
 from gpuscan.elements import Element, Field, words_of
-from gpuscan.errors import GpuscanError, UnsupportedDtypeError
+from gpuscan.errors import GpuscanError, UnsupportedDtypeError, smaller
 from gpuscan.execution import REPORT_BYTES, record
 from gpuscan.faults import guarded
 from gpuscan.kernels import stored_element
@@ -239,8 +239,7 @@ def seed_words(device: Device, problem: Problem) -> np.ndarray[Any, Any] | None:
     if words.nbytes > limit:
         raise GpuscanError(
             f"a scan of {problem.rows} rows was asked for, whose initial values, or identities, are {words.nbytes} "
-            f"bytes; {device.capabilities.summary} binds at most {limit}. Scan fewer rows at a time, or pass "
-            'device="numpy"'
+            f"bytes; {device.capabilities.summary} binds at most {limit}. {smaller(problem.rows)}"
         )
     return words
 

@@ -14,6 +14,7 @@ import numpy as np
 from gpuscan.attempts import note_size, note_timeout, unfit
 from gpuscan.bind_groups import Binding
 from gpuscan.device import STRATEGY_VARIABLE, Device
+from gpuscan.direct import largest_part
 from gpuscan.execution import REPORT_BYTES, record
 from gpuscan.faults import guarded
 from gpuscan.memory import ALIGNMENT, size_class
@@ -150,4 +151,6 @@ def prepare(
     if not lone or problem.seeds is not None or problem.inner != 1 or binds_too_many(device, problem):
         return None
     as_it_lies = problem.leaves[0].dtype == x.dtype and problem.leaves[0].shape == x.shape
+    if problem.size > largest_part(device, problem):
+        return None
     return SmallScan(device, problem, strategy) if as_it_lies else None

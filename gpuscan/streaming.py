@@ -17,7 +17,7 @@ import numpy as np
 from gpuscan.attempts import note_size, plan_for, retry
 from gpuscan.backends import webgpu
 from gpuscan.bind_groups import Binding
-from gpuscan.errors import GpuscanError
+from gpuscan.errors import GpuscanError, smaller
 from gpuscan.execution import REPORT_BYTES, Origin, Run, record
 from gpuscan.memory import ALIGNMENT
 from gpuscan.planning import ScanPlan, Work
@@ -149,9 +149,8 @@ class Stream:
         limit = capabilities.limits["max-storage-buffer-binding-size"]
         if self.unit * widest > limit:
             raise GpuscanError(
-                f"a scan of {work.rows} rows of {work.row_length} elements of {whole} bytes was asked for; its "
-                f"smallest piece does not fit the {limit} bytes that {capabilities.summary} binds. Scan "
-                'fewer rows at a time, or pass device="numpy"'
+                f"a scan in pieces was asked for, of which the smallest, {self.unit} elements of {whole} bytes, does "
+                f"not fit the {limit} bytes that {capabilities.summary} binds. {smaller(work.rows)}"
             )
         self.piece_length = min(self.piece_length, limit // (self.unit * widest) * self.unit)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpuscan.backends import webgpu
 from gpuscan.bind_groups import Binding
-from gpuscan.errors import GpuscanError
+from gpuscan.errors import GpuscanError, smaller
 
 if TYPE_CHECKING:
     import wgpu
@@ -102,8 +102,8 @@ class TileState:
         if plan.state_bytes > self._most:
             raise TileStateSizeError(
                 f"a scan of {plan.length} elements was asked for, whose {plan.tiles} tiles leave each other "
-                f"{plan.state_bytes} bytes; the device binds at most {self._most}. Scan fewer rows at a time, or pass "
-                'device="numpy"'
+                f"{plan.state_bytes} bytes; the device binds at most {self._most}. "
+                f"{smaller(plan.length // max(1, plan.row_length))}"
             )
         kind = parameters(plan, place, epoch=0)
         with self._lock:

@@ -190,10 +190,14 @@ def test_a_wrong_command_line(files, capsys, arguments, message):
     assert os.listdir() == ["in.npy"]
 
 
-@pytest.mark.parametrize("arguments", [["dance"], ["probe", "extra"], ["shader", "--length", "0"], ["--fast"]])
-def test_a_wrong_command(capsys, arguments):
+WRONG_LINES = ["dance", "probe extra", "shader --length 0", "--fast", "shader --op add --dtype bool"]
+WRONG_LINES += ["bench --batch 2 --sizes 1000", "bench --sequence 9 --op minimum --rows 2", "tune --seconds nan"]
+
+
+@pytest.mark.parametrize("line", WRONG_LINES)
+def test_a_wrong_command(capsys, line):
     """Exit code 2 as well."""
-    assert fails(capsys, *arguments)[0] == 2
+    assert fails(capsys, *line.split())[0] == 2
 
 
 @pytest.mark.parametrize("arguments", [["shader"], ["export", "web"]])

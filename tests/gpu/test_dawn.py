@@ -6,6 +6,7 @@ parentheses between unlike operators, constants that overflow. A shader that it 
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,6 +29,7 @@ from gpuscan.runner import run
 from gpuscan.strategies import STRATEGIES, unsafe_reason
 from gpuscan.templates import render, render_kernel
 from gpuscan.tile_shapes import TileShape
+from tests.gpu.test_threads import at_once, work, work_on_device
 from tests.oracle import AFFINE, LATER, MATRICES, assert_same, posed
 
 SHAPES = [
@@ -200,6 +202,25 @@ def test_a_device_destroyed_while_buffers_are_being_mapped(monkeypatch: pytest.M
     own.wgpu_device.destroy()
     with pytest.raises(gs.DeviceLostError):
         list(results)
+
+
+def test_a_lost_device_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was under way when it was found lost can be collected."""
+    monkeypatch.setenv(BACKEND_VARIABLE, "dawn")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/")
+    for length in (100, 100_000):
+        own, x = Device(webgpu().gpu.enumerate_adapters_sync()[0]), np.ones(length, np.float32)
+        gs.scan(x, device=own)
+        own.wgpu_device.destroy()
+        with pytest.raises(gs.DeviceLostError):
+            gs.scan(x, device=own)
+        gc.collect()
+
+
+def test_threads_on_one_device(dawn: Device) -> None:
+    """Dawn's devices are not for several threads but by a feature of theirs."""
+    at_once(dawn, work)
+    at_once(dawn, work_on_device)
 
 
 def test_an_adapter_is_opened_again(dawn: Device, monkeypatch: pytest.MonkeyPatch) -> None:

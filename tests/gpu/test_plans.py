@@ -16,7 +16,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.device import Device
 from gpuscan.planning import plan_scan
-from gpuscan.plans import RECORDED_MOST
+from gpuscan.plans import RECORDED_MOST, STATES_MOST
 from tests.oracle import assert_same, several, strategies_on, ufunc_scan
 
 USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
@@ -227,6 +227,41 @@ def test_a_recorded_run_that_gave_up_is_told_of(own_device: Device, monkeypatch:
     for _ in range(RECORDED_MOST + 1):
         plan.record(encoder, a, device.empty(n, np.uint32))
     assert len(device.recorded) == RECORDED_MOST
+
+
+def test_a_recorded_run_that_gave_up_is_told_of_before_others(
+    own_device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside one whose operator did not end, and whose report lies there too."""
+    device, n = own_device, 200_000
+    text = "fn combine(a: Element, b: Element) -> Element { var x = a; while (x != 9u) { x |= 1u << 31u; } return x; }"
+    plans = [device.plan(n, np.uint32, op, strategy="lookback") for op in (gs.wgsl_operator(text), "add")]
+    plans[1]._plans.clear()
+    monkeypatch.setattr("gpuscan.plans.plan_scan", partial(plan_scan, withhold=2))
+    for plan in plans:
+        encoder = device.wgpu_device.create_command_encoder()
+        plan.record(encoder, device.asarray(np.ones(n, np.uint32)), device.empty(n, np.uint32))
+        device.wgpu_device.queue.submit([encoder.finish()])
+    with pytest.raises(gs.ProgressTimeoutError, match="Compute them again") as told:
+        device.synchronize()
+    assert isinstance(told.value.__cause__, gs.OperatorError)
+    assert device.capabilities.distrusted == ("lookback",)
+    device.synchronize()
+
+
+def test_what_recorded_runs_hold_does_not_grow(own_device: Device) -> None:
+    device, n = own_device, 200_000
+    a, b = device.asarray(np.ones(n, np.uint32)), device.empty(n, np.uint32)
+    plan = device.plan(n, np.uint32, strategy="lookback")
+    for _ in range(STATES_MOST + 3):
+        plan.record(device.wgpu_device.create_command_encoder(), a, b)
+        device.memory_cleanup()
+    assert len({id(run.state) for run in device.recorded}) == STATES_MOST
+
+
+def test_a_plan_for_elements_without_numbers(device: Device) -> None:
+    with pytest.raises(gs.GpuscanError, match="no numbers"):
+        device.plan((3, 0, 0), np.float32, "matmul", axis=0)
 
 
 def test_what_was_recorded_is_counted_until_it_goes(own_device: Device) -> None:

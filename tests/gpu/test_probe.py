@@ -268,5 +268,5 @@ def test_limits_too_small_for_a_piece(adapter: wgpu.GPUAdapter) -> None:
     small = Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 16})
     x = np.ones(70_001, np.int32)
     for array in (x, small.asarray(x)):
-        with pytest.raises(gs.GpuscanError, match="smallest piece"):
+        with pytest.raises(gs.GpuscanError, match="of which the smallest"):
             gs.scan(array, device=small)

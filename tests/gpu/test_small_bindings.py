@@ -16,6 +16,16 @@ def small(adapter: wgpu.GPUAdapter) -> Device:
     return Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
 
 
+def test_the_smallest_bindings(adapter: wgpu.GPUAdapter) -> None:
+    """What does not fit even in pieces is told, and what does is scanned."""
+    own = Device(adapter, required_limits={"max-storage-buffer-binding-size": 4096})
+    x = np.arange(5000, dtype=np.int32)
+    for array in (x, own.asarray(x)):
+        with pytest.raises(gs.GpuscanError, match="Scan on NumPy"):
+            gs.scan(array, device=own)
+    assert_same(gs.scan(x[:500], device=own), ufunc_scan("add", x[:500]))
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(("columns", "dtype"), [(4, "int8"), (8, "int8"), (12, "int8"), (4, "int16"), (6, "int16")])
 def test_long_columns_that_share_words(small: Device, columns: int, dtype: str, reverse: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -36,7 +37,26 @@ def work(thread: int, device: Device | None, together: threading.Barrier) -> int
     return thread
 
 
-def at_once(device: Device | None) -> None:
+def work_on_device(thread: int, device: Device, together: threading.Barrier) -> int:
+    """Arrays that stay on the device: scanned, reduced, compacted, by recorded plans, and read by another thread."""
+    rng = np.random.default_rng(thread)
+    together.wait()
+    for _ in range(ROUNDS):
+        x = rng.integers(0, 2**32, rng.choice(LENGTHS), dtype=np.uint32)
+        array, wanted = device.asarray(x), ufunc_scan("add", x)
+        assert_same(array.read_async().result(), x)
+        assert_same(gs.scan(array).numpy(), wanted)
+        assert int(gs.reduce(array).numpy()) == wanted[-1]
+        assert_same(gs.compact(array, device.asarray(x % 3 == 0)).numpy(), x[x % 3 == 0])
+        result = device.empty(len(x), x.dtype)
+        encoder = device.wgpu_device.create_command_encoder()
+        device.plan(len(x), x.dtype).record(encoder, array, result)
+        device.wgpu_device.queue.submit([encoder.finish()])
+        assert_same(result.numpy(), wanted)
+    return thread
+
+
+def at_once(device: Device | None, work: Callable[..., int] = work) -> None:
     together = threading.Barrier(THREADS)
     with ThreadPoolExecutor(THREADS) as pool:
         done: list[Any] = [pool.submit(work, thread, device, together) for thread in range(THREADS)]
@@ -46,6 +66,10 @@ def at_once(device: Device | None) -> None:
 def test_one_device_from_many_threads(device: Device) -> None:
     at_once(device)
     assert device.pool.usage().bytes_in_use == 0
+
+
+def test_arrays_on_one_device_from_many_threads(device: Device) -> None:
+    at_once(device, work_on_device)
 
 
 def test_the_default_device_is_opened_once(adapter: Any, monkeypatch: Any) -> None:
