@@ -47,7 +47,10 @@ def quick_two_sum(a: Any, b: Any) -> tuple[Any, Any]:
 
 @operator(identity=(0, 0), name="compensated add")
 def add_pairs(left: Any, right: Any) -> Any:
-    """The sum of two pairs, which stand for high + low, within 2^-46 of it; of infinity and NaN the low part is 0."""
+    """The sum of two pairs, which stand for high + low; of infinity and NaN the low part is 0.
+
+    It is within 2^-46 of the larger of the two.
+    """
     high, error = two_sum(left[0], right[0])
     low, rest = two_sum(left[1], right[1])
     total, error = quick_two_sum(high, error + low)

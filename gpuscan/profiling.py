@@ -24,7 +24,7 @@ class Span:
 
     Attributes:
         stage: the stage's name: ``"scan"``, ``"reduce"``, ``"scan_totals"``, ``"carry"``, or of a stage beside the
-            scan's ``"mark_segments"``, ``"mark_keys"`` or ``"gather"``.
+            scan's ``"mark_segments"``, ``"mark_keys"``, ``"gather"``, ``"transpose"`` or ``"length"``.
         strategy: of the plan that it belongs to; ``""`` beside the scan.
         elements: that the dispatch works on.
         gpu_seconds: how long it took; None where the adapter has no timestamps, and until a recorded encoder is

@@ -151,6 +151,12 @@ def test_chunks_have_the_bits_of_their_concatenation(device: Device) -> None:
     assert device.memory_usage().bytes_in_use == 0
 
 
+def test_chunks_of_elements_without_numbers(device: Device) -> None:
+    chunks = [np.zeros((count, 0, 0), np.float32) for count in (3, 0, 2)]
+    results = list(gs.scan_chunks(chunks, "matmul", device=device))
+    assert [result.shape for result in results] == [chunk.shape for chunk in chunks]
+
+
 def test_chunks_may_be_read_into_one_array(device: Device) -> None:
     """As by `readinto`: what was taken is not looked at again."""
 
