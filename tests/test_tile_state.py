@@ -36,7 +36,9 @@ class FakeDevice:
 
 
 def plan(length: int = 1000, posts: bool = True, state_bytes: int = 100) -> Any:
-    return SimpleNamespace(length=length, tiles=3, spin_rounds=7, inner=1, posts=posts, state_bytes=state_bytes)
+    return SimpleNamespace(
+        length=length, tiles=3, spin_rounds=7, row_length=1000, inner=1, posts=posts, state_bytes=state_bytes
+    )
 
 
 @pytest.fixture
