@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuscan.errors import ProgressTimeoutError
 from gpuscan.kernels import STATE_HEADER_WORDS
-from gpuscan.planning import LOOKBACK_SECONDS, ScanPlan, Work, plan_scan
+from gpuscan.planning import ScanPlan, Work, plan_scan
 from gpuscan.tuning import tile_on
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def retry(device: Device, outcome: str, failed: str, asked: str) -> None:
     device.distrust(failed)
     if asked != "auto":
         raise ProgressTimeoutError(
-            f"strategy {failed!r} was asked for, but on {device.capabilities.summary} a tile waited over "
-            f'{LOOKBACK_SECONDS} s for an earlier tile\'s post. Use strategy="auto", which now leaves it out, '
-            'or strategy="three_dispatch", which waits for nothing'
+            f"strategy {failed!r} was asked for, but on {device.capabilities.summary} a tile waited longer than its "
+            'bound for an earlier tile\'s post. Use strategy="auto", which leaves it out, or '
+            'strategy="three_dispatch", which waits for nothing'
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.attempts import fits_beside
-from gpuscan.columns import column_chunk, column_tile
+from gpuscan.columns import CPU_WORKGROUP, column_chunk, column_tile
 from gpuscan.errors import GpuscanError
 from gpuscan.planning import LENGTH_LIMIT
 from gpuscan.tile_shapes import ColumnTile
@@ -48,23 +47,31 @@ def run_as_it_lies(device: Device, problem: Problem, strategy: str, outputs: Arr
     fields = problem.destination.fields
     results = outputs or [np.empty((*problem.shape, *f.shape), f.scalar.dtype) for f in fields]
     shape_of = column_tile if problem.in_columns else tile_shape
-    options.setdefault("tile", shape_of(work_of(device, problem), device.capabilities))
+    tile = options.get("tile") or shape_of(work_of(device, problem), device.capabilities)
+    together, columns = part_size(device, problem, shape, tile)
+    if not columns:
+        return run_by_rows(device, problem, strategy, outputs, options)
+    options["tile"] = narrowed(tile, columns)
     seeds = [seed.reshape(outer, inner, *seed.shape[1:]) for seed in problem.seeds or ()]
-    parts = list(parts_of(device, problem, shape, options["tile"]))
+    parts = [
+        (slice(first, min(first + together, outer)), slice(column, min(column + columns, inner)))
+        for first in range(0, outer, together)
+        for column in range(0, inner, columns)
+    ]
     done = 0
     written = results
     if len(parts) > 1:
         leaves = [leaf.reshape(*shape, *leaf.shape[len(problem.shape) :]) for leaf in problem.leaves]
         written = [r if r.flags.c_contiguous else np.empty(r.shape, r.dtype) for r in results]
-    for outers, columns in parts:
+    for outers, across in parts:
         part = problem
         if len(parts) > 1:
             part = replace(
                 problem,
-                leaves=tuple(np.ascontiguousarray(leaf[outers, :, columns]) for leaf in leaves),
-                shape=(outers.stop - outers.start, problem.row_length, columns.stop - columns.start),
+                leaves=tuple(np.ascontiguousarray(leaf[outers, :, across]) for leaf in leaves),
+                shape=(outers.stop - outers.start, problem.row_length, across.stop - across.start),
                 axis=1,
-                seeds=tuple(s[outers, columns].reshape(-1, *s.shape[2:]) for s in seeds) if seeds else None,
+                seeds=tuple(s[outers, across].reshape(-1, *s.shape[2:]) for s in seeds) if seeds else None,
             )
         sources = [place(device, leaf) for leaf in part.leaves]
         targets = [device.empty((*part.shape, *f.shape), f.scalar.dtype) for f in fields]
@@ -73,7 +80,7 @@ def run_as_it_lies(device: Device, problem: Problem, strategy: str, outputs: Arr
         for result, target in zip(written, targets, strict=True):
             if len(parts) > 1:
                 view = result.reshape(*shape, *result.shape[len(problem.shape) :])
-                view[outers, :, columns] = target.numpy()
+                view[outers, :, across] = target.numpy()
             else:
                 result[...] = target.numpy()
         done += part.size
@@ -119,12 +126,24 @@ def fits_columns(device: Device, problem: Problem) -> bool:
     return problem.row_length * chunk <= largest_part(device, problem)
 
 
-def parts_of(
-    device: Device, problem: Problem, shape: tuple[int, int, int], tile: TileShape | ColumnTile
-) -> Iterator[tuple[slice, slice]]:
-    """The outer arrays and columns of each part: as many as a binding, 32-bit indices and `PART_BYTES` allow.
+def narrowed(tile: TileShape | ColumnTile, columns: int) -> TileShape | ColumnTile:
+    """The tile for a part of so many columns: as high, hence of the same bits, and no wider than need be."""
+    if not isinstance(tile, ColumnTile):
+        return tile
+    wanted = 1 << (-(-columns // tile.chunk) - 1).bit_length()
+    return replace(tile, columns=min(tile.columns, max(wanted, -(-CPU_WORKGROUP // tile.groups))))
 
-    A binding holds each of the part's arrays, and what its tiles tell each other.
+
+def part_size(
+    device: Device, problem: Problem, shape: tuple[int, int, int], tile: TileShape | ColumnTile
+) -> tuple[int, int]:
+    """The outer arrays and columns of a part: as many as a binding, 32-bit indices and `PART_BYTES` allow.
+
+    A binding holds each of the part's arrays, and what its tiles tell each other; (1, 0) where it holds too little of
+    the latter for any columns.
+
+    Raises:
+        GpuscanError: one row alone is larger than a binding.
     """
     from gpuscan.runner import work_of
 
@@ -149,9 +168,8 @@ def parts_of(
             columns = columns // 4 * 4 if columns >= 4 else max(1, columns // chunk) * chunk
         together = min(outer, max(1, most // (length * inner))) if wide else 1
         part = replace(work, rows=together * columns, inner=columns if problem.in_columns else 1)
-        if (together == 1 and columns <= 4) or fits_beside(device, part, tile=tile):
-            break
+        if fits_beside(device, part, tile=narrowed(tile, columns)):
+            return together, columns
+        if together == 1 and columns <= 4:
+            return 1, 0 if problem.in_columns else columns
         most = together * columns // 2 * length
-    for first in range(0, outer, together):
-        for column in range(0, inner, columns):
-            yield slice(first, min(first + together, outer)), slice(column, min(column + columns, inner))

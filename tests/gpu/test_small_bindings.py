@@ -37,6 +37,20 @@ def test_long_columns_that_share_words(small: Device, columns: int, dtype: str, 
     assert_same(gs.scan(small.asarray(x), axis=0, reverse=reverse).numpy(), wanted)
 
 
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((70_000, 128), "int8"), ((250_000, 36), "uint8"), ((9_001, 64), "float16")]
+)
+def test_columns_whose_tiles_leave_more_than_a_binding(small: Device, shape: tuple[int, int], dtype: str) -> None:
+    """Parts of few columns take narrow tiles, which are as high, so that floats have the bits of the whole."""
+    x = np.random.default_rng(0).integers(-9, 9, shape).astype(dtype)
+    if dtype == "float16":
+        x /= np.float16(7)
+        wanted = gs.scan(x, axis=0, device=Device(small))
+    else:
+        wanted = ufunc_scan("add", x)
+    assert_same(gs.scan(x, axis=0, device=small), wanted)
+
+
 def test_the_gradient_down_long_columns(small: Device) -> None:
     rng = np.random.default_rng(0)
     a, h, grad = ((rng.random((200_000, 4)) / 2).astype(np.float16) for _ in range(3))
