@@ -73,6 +73,13 @@ _VENDORS = {
 # on each core, and the system may take that core away for a while: waits are long there. More polls in an iteration
 # make them so, for llvmpipe allows an invocation 65,535 iterations.
 _GPU_LITMUS = Litmus(workgroups=8192, workgroup_size=256, chain_seconds=0.05, later_seconds=0.02, extra_polls=0)
+_LITMUS_LIMITS = {
+    "max-buffer-size": 1 << 16,
+    "max-storage-buffer-binding-size": 1 << 16,
+    "max-compute-invocations-per-workgroup": 256,
+    "max-compute-workgroup-size-x": 256,
+    "max-compute-workgroups-per-dimension": 8192,
+}
 _CPU_LITMUS = Litmus(workgroups=512, workgroup_size=64, chain_seconds=0.1, later_seconds=0.02, extra_polls=64)
 
 _MAX_POLLS = 60_000  # in a round
@@ -142,7 +149,7 @@ def probe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, *, refresh: boo
         kept = None if refresh else probe_cache.load(described)
         if kept is not None:
             return replace(kept, **described)
-        found = Capabilities(**described, **_measure(wgpu_device, described))
+        found = Capabilities(**described, **_measure(_able(adapter, wgpu_device), described))
         probe_cache.store(found)
         return found
 
@@ -194,9 +201,19 @@ def _vendor(info: Any) -> str:
 # ----- What it does
 
 
+def _able(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice) -> wgpu.GPUDevice:
+    """The device; or another, where its user asked for less than the litmus tests need, so that the findings hold."""
+    from gpuscan.adapters import fresh
+
+    best = limits_within(wanted_limits(adapter))
+    if all(int(wgpu_device.limits[name]) >= min(best[name], least) for name, least in _LITMUS_LIMITS.items()):
+        return wgpu_device
+    return fresh(adapter).request_device_sync(required_features=wanted_features(adapter), required_limits=best)
+
+
 def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str, Any]:
     litmus = _CPU_LITMUS if described["adapter_type"] == "CPU" else _GPU_LITMUS
-    most = described["limits"]["max-compute-invocations-per-workgroup"]
+    most = int(wgpu_device.limits["max-compute-invocations-per-workgroup"])
     litmus = replace(litmus, workgroup_size=min(litmus.workgroup_size, most))
     features = described["features"]
     bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in features)

@@ -18,7 +18,7 @@ import gpuscan as gs
 from gpuscan import probe_cache
 from gpuscan.capabilities import Capabilities
 from gpuscan.device import Device
-from gpuscan.probe import checked_limits, probe, wanted_features, wanted_limits
+from gpuscan.probe import _measure, checked_limits, probe, wanted_features, wanted_limits
 from gpuscan.probe_bench import HALVES, Litmus, ProbeBench
 
 
@@ -126,6 +126,18 @@ def test_found_once_then_read(adapter, wgpu_device, monkeypatch):
     found = probe(adapter, wgpu_device, refresh=True)
     monkeypatch.setattr("gpuscan.probe._measure", lambda *_: pytest.fail("measured again"))
     assert probe(adapter, wgpu_device) == found
+
+
+def test_found_on_a_device_of_small_limits(adapter, tmp_path: Path, monkeypatch):
+    """As on any other: what is kept is of the adapter, and holds for devices with more."""
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path))
+    used = []
+    monkeypatch.setattr("gpuscan.probe._measure", lambda device, found: used.append(device) or _measure(device, found))
+    small = Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 12})
+    assert small.capabilities.limits["max-storage-buffer-binding-size"] == 1 << 12
+    assert int(used[0].limits["max-storage-buffer-binding-size"]) > 1 << 16
+    assert small.capabilities.litmus_workgroups == Device(adapter).capabilities.litmus_workgroups
+    assert len(used) == 1
 
 
 def test_a_damaged_cache_means_measuring(adapter, wgpu_device, found, tmp_path: Path, monkeypatch):
