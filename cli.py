@@ -18,15 +18,15 @@ import click
 from click.core import ParameterSource
 
 from gpuscan._version import __version__
-from gpuscan.bench.recurrences import available as recurrences_available
-from gpuscan.planning import LENGTH_LIMIT
-from gpuscan.strategies import STRATEGIES
+from gpuscan.planning.plan import LENGTH_LIMIT
+from gpuscan.planning.strategies import STRATEGIES
+from gpuscan.tools.bench.recurrences import available as recurrences_available
 
 if TYPE_CHECKING:
     import numpy as np
 
     from gpuscan import Device
-    from gpuscan.profiling import Profile
+    from gpuscan.device.profiling import Profile
 
 WORK_FAILED, USAGE_WRONG, INTERRUPTED, SIGNALLED = 1, 2, 130, 128  # the last and the signal's number
 MOST_BITS = 40  # of a number of elements to measure
@@ -37,7 +37,7 @@ PRINTED = Path("-")  # a target that is standard output
 
 
 def _operator(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    from gpuscan.operators import resolve
+    from gpuscan.operators.operator import resolve
 
     try:
         resolve(value)
@@ -122,7 +122,7 @@ def commands() -> None:
 def probe(as_json: bool) -> None:
     """Show every adapter: what it has, what it was seen to do, and the strategy for it."""
     import gpuscan
-    from gpuscan.probe_report import panel, report
+    from gpuscan.tools.probe_report import panel, report
 
     found = gpuscan.devices()
     if as_json:
@@ -164,7 +164,7 @@ def scan(
     import numpy as np
 
     import gpuscan
-    from gpuscan import files
+    from gpuscan.tools import file_scan as files
 
     if dtype is not None and dtype.kind == "V":
         raise click.BadParameter(f".npy files cannot hold {dtype}; write float32", param_hint="'--dtype'")
@@ -282,7 +282,7 @@ def matrix(
 ) -> None:
     """Run the conformance suite on every adapter, or on one, and show what passed. Exit code 1 if anything failed."""
     import gpuscan
-    from gpuscan import matrix as matrices
+    from gpuscan.tools.matrix import table as matrices
 
     if merge != bool(files) or device == "numpy":
         raise click.UsageError("FILES go with --merge, and --device names a GPU adapter")
@@ -320,7 +320,7 @@ def matrix(
 def export(folder: Path, op: str, dtype: np.dtype[Any], length: int, strategy: str) -> None:
     """Write a scan as WGSL and an ES module for browsers into the folder OUT, with a page that checks itself."""
     from gpuscan.errors import OperatorError, UnsupportedDtypeError
-    from gpuscan.export import export as write
+    from gpuscan.tools.export.export import export as write
 
     lowest = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
     if not lowest.is_dir():
@@ -366,7 +366,7 @@ def _one_of(choices: Collection[str]) -> Callable[[click.Context, click.Paramete
 
 
 def _peers(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str]:
-    from gpuscan.bench.peers import PEERS
+    from gpuscan.tools.bench.peers import PEERS
 
     if value is None or value == "all":
         return [] if value is None else list(PEERS)
@@ -416,11 +416,11 @@ def bench(
     from rich.console import Console
 
     import gpuscan
-    from gpuscan.bench.plot import need_matplotlib, save_plot
-    from gpuscan.bench.results import report
-    from gpuscan.bench.session import Request, run_request
-    from gpuscan.bench.suite import failures
-    from gpuscan.bench.table import tables
+    from gpuscan.tools.bench.plot import need_matplotlib, save_plot
+    from gpuscan.tools.bench.results import report
+    from gpuscan.tools.bench.session import Request, run_request
+    from gpuscan.tools.bench.suite import failures
+    from gpuscan.tools.bench.table import tables
 
     shape = (batch, sequence, channels)
     recurrence = None if shape == (None, None, None) else (batch or 1, sequence or 1, channels or 1)
@@ -463,9 +463,9 @@ def tune(device: Device | str | None, seconds: float, reset: bool) -> None:
     from rich.console import Console
 
     import gpuscan
-    from gpuscan import tuning
-    from gpuscan.bench.search import search, tuned_from
-    from gpuscan.bench.table import tuning_table
+    from gpuscan.planning import tuned_tiles as tuning
+    from gpuscan.tools.bench.search import search, tuned_from
+    from gpuscan.tools.bench.table import tuning_table
 
     if device == "numpy":
         raise click.BadParameter("NumPy runs in no tiles", param_hint="'--device'")
@@ -502,7 +502,7 @@ def _read(path: Path) -> np.ndarray[Any, Any]:
 @contextmanager
 def _written(path: Path) -> Iterator[Path]:
     """A path to write to, beside the file that it becomes at the end: that is there whole or not at all."""
-    from gpuscan.files import written_beside
+    from gpuscan.tools.file_scan import written_beside
 
     try:
         with written_beside(path) as partial:

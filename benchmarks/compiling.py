@@ -20,11 +20,11 @@ os.environ |= {"__GL_SHADER_DISK_CACHE": "0", "MESA_SHADER_CACHE_DISABLE": "true
 from wide import add_fields, affine
 
 import gpuscan as gs
-from gpuscan.compensation import add_pairs
-from gpuscan.kernels import Kernel
-from gpuscan.planning import plan_scan
-from gpuscan.problem import pose
-from gpuscan.runner import work_of
+from gpuscan.engine.host_arrays import work_of
+from gpuscan.planning.kernel import Kernel
+from gpuscan.planning.plan import plan_scan
+from gpuscan.problem.compensated_sum import add_pairs
+from gpuscan.problem.problem import pose
 from gpuscan.templates import render_kernel
 
 

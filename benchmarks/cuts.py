@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 import gpuscan as gs
-from gpuscan import compaction
-from gpuscan.bench.buffers import place, release
-from gpuscan.bench.copying import VECTOR_BYTES, copy_recording
-from gpuscan.bench.timing import GpuTimer
-from gpuscan.deferred import parts
-from gpuscan.execution import record
-from gpuscan.marking import mark
-from gpuscan.planning import Placement
-from gpuscan.problem import Problem, pose
-from gpuscan.runner import planned
+from gpuscan.api import compact as compaction
+from gpuscan.engine.device_arrays import parts
+from gpuscan.engine.host_arrays import planned
+from gpuscan.engine.record import record
+from gpuscan.engine.segment_heads import mark
+from gpuscan.planning.plan import Placement
+from gpuscan.problem.problem import Problem, pose
+from gpuscan.tools.bench.buffers import place, release
+from gpuscan.tools.bench.copying import VECTOR_BYTES, copy_recording
+from gpuscan.tools.bench.timing import GpuTimer
 
 REPEATS = 9
 

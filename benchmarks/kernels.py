@@ -14,12 +14,12 @@ import argparse
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.bench.results import COPY, Measurement
-from gpuscan.bench.session import Request
-from gpuscan.bench.suite import run_suite
-from gpuscan.bench.table import verdict
-from gpuscan.bench.timing import GpuTimer
-from gpuscan.tile_shapes import TileShape
+from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.tools.bench.results import COPY, Measurement
+from gpuscan.tools.bench.session import Request
+from gpuscan.tools.bench.suite import run_suite
+from gpuscan.tools.bench.table import verdict
+from gpuscan.tools.bench.timing import GpuTimer
 
 
 def main() -> None:

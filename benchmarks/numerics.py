@@ -25,9 +25,9 @@ from rich.console import Console
 from rich.table import Table
 
 import gpuscan as gs
-from gpuscan.bench.measuring import Unsupported
-from gpuscan.bench.peers import cub
-from gpuscan.compensation import add_pairs, paired
+from gpuscan.problem.compensated_sum import add_pairs, paired
+from gpuscan.tools.bench.measuring import Unsupported
+from gpuscan.tools.bench.peers import cub
 
 Array = np.ndarray[Any, Any]
 WIDTH = 120  # columns, where the table goes to a file

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.bench.buffers import place, release
-from gpuscan.bench.copying import VECTOR_BYTES, copy_recording
-from gpuscan.bench.timing import GpuTimer
+from gpuscan.tools.bench.buffers import place, release
+from gpuscan.tools.bench.copying import VECTOR_BYTES, copy_recording
+from gpuscan.tools.bench.timing import GpuTimer
 
 SHAPES = "8x2048x1536@1,4x4096x2048@1,1x131072x512@1,8x1536x8192@2,8x1536x2048@2"
 BURSTS, CALLS = 6, 10

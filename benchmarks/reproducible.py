@@ -11,7 +11,7 @@ import hashlib
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.strategies import STRATEGIES, unsafe_reason
+from gpuscan.planning.strategies import STRATEGIES, unsafe_reason
 
 
 def main() -> None:

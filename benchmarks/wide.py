@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.bench.buffers import place, release
-from gpuscan.bench.copying import VECTOR_BYTES, copy_recording
-from gpuscan.bench.timing import GpuTimer
-from gpuscan.bind_groups import Binding
-from gpuscan.execution import REPORT_BYTES, Run, record
-from gpuscan.planning import ScanPlan, plan_scan
-from gpuscan.problem import pose
-from gpuscan.runner import work_of
-from gpuscan.tile_shapes import ColumnTile
+from gpuscan.device.bind_groups import Binding
+from gpuscan.engine.host_arrays import work_of
+from gpuscan.engine.record import REPORT_BYTES, Run, record
+from gpuscan.planning.plan import ScanPlan, plan_scan
+from gpuscan.planning.tile_shapes import ColumnTile
+from gpuscan.problem.problem import pose
+from gpuscan.tools.bench.buffers import place, release
+from gpuscan.tools.bench.copying import VECTOR_BYTES, copy_recording
+from gpuscan.tools.bench.timing import GpuTimer
 
 STRATEGIES = ("lookahead", "lookback", "fallback", "three_dispatch")
 

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.bench.buffers import place, release
-from gpuscan.bench.cases import ScanCase
-from gpuscan.bench.copying import VECTOR_BYTES, copy_recording
-from gpuscan.bench.scans import problem_of
-from gpuscan.bench.timing import GpuTimer
-from gpuscan.bind_groups import Binding
-from gpuscan.execution import Run, record
-from gpuscan.planning import plan_scan
-from gpuscan.runner import work_of
+from gpuscan.device.bind_groups import Binding
+from gpuscan.engine.host_arrays import work_of
+from gpuscan.engine.record import Run, record
+from gpuscan.planning.plan import plan_scan
+from gpuscan.tools.bench.buffers import place, release
+from gpuscan.tools.bench.cases import ScanCase
+from gpuscan.tools.bench.copying import VECTOR_BYTES, copy_recording
+from gpuscan.tools.bench.scans import problem_of
+from gpuscan.tools.bench.timing import GpuTimer
 
 PERIODS = (0, 64, 7, 2)  # 0: nothing is withheld
 

@@ -1,12 +1,15 @@
 """Parallel prefix scans for any associative operator, on any GPU, through WebGPU."""
 
 from gpuscan._version import __version__
-from gpuscan.api import scan, scan_chunks
-from gpuscan.arrays import Array
-from gpuscan.checking import check_associative
-from gpuscan.compaction import compact
-from gpuscan.cumulative import cumulative_prod, cumulative_sum
-from gpuscan.device import Device, default_device, devices
+from gpuscan.api.array import Array
+from gpuscan.api.check_associative import check_associative
+from gpuscan.api.compact import compact
+from gpuscan.api.cumulative import cumulative_prod, cumulative_sum
+from gpuscan.api.device import Device, default_device, devices
+from gpuscan.api.linear_recurrence import linear_recurrence, linear_recurrence_vjp
+from gpuscan.api.reduce import reduce
+from gpuscan.api.scan import scan, scan_chunks
+from gpuscan.device.buffer_pool import MemoryUsage
 from gpuscan.errors import (
     AdapterNotFoundError,
     DeviceLostError,
@@ -17,10 +20,7 @@ from gpuscan.errors import (
     StrategyError,
     UnsupportedDtypeError,
 )
-from gpuscan.memory import MemoryUsage
-from gpuscan.operators import Operator, operator, wgsl_operator
-from gpuscan.recurrence import linear_recurrence, linear_recurrence_vjp
-from gpuscan.reduction import reduce
+from gpuscan.operators.operator import Operator, operator, wgsl_operator
 
 __all__ = [
     "AdapterNotFoundError",

@@ -6,12 +6,12 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuscan.user_wgsl import kept_apart
+from gpuscan.operators.user_wgsl import kept_apart
 
 if TYPE_CHECKING:
     import jinja2
 
-    from gpuscan.kernels import Kernel
+    from gpuscan.planning.kernel import Kernel
 
 _PACKAGE = Path(__file__).parent
 

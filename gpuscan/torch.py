@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from gpuscan import recurrence
-from gpuscan.api import resolve_device
+from gpuscan.api import linear_recurrence as recurrence
+from gpuscan.api.scan import resolve_device
 
 __all__ = ["linear_recurrence"]
 

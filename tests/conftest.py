@@ -26,7 +26,7 @@ import pytest
 if TYPE_CHECKING:
     import wgpu
 
-    from gpuscan.device import Device
+    from gpuscan.api.device import Device
 
 MIN_ADAPTERS = os.environ.get("GPUSCAN_TEST_MIN_ADAPTERS")
 
@@ -68,7 +68,7 @@ def adapter_id(adapter: wgpu.GPUAdapter) -> str:
 @cache
 def opens(adapter: wgpu.GPUAdapter) -> bool:
     """Whether the driver lets the adapter be used: some list an OpenGL adapter that they then refuse."""
-    from gpuscan.probe import wanted_features, wanted_limits
+    from gpuscan.device.capability_probe import wanted_features, wanted_limits
 
     try:
         adapter.request_device_sync(
@@ -81,7 +81,7 @@ def opens(adapter: wgpu.GPUAdapter) -> bool:
 
 def found_adapters() -> list[wgpu.GPUAdapter]:
     """The adapters that open; the header names the others."""
-    from gpuscan.adapters import find_adapters
+    from gpuscan.device.adapters import find_adapters
 
     return [adapter for adapter in find_adapters() if opens(adapter)]
 
@@ -108,7 +108,7 @@ def adapter(request: pytest.FixtureRequest) -> wgpu.GPUAdapter:
 @pytest.fixture(scope="session")
 def device(adapter: wgpu.GPUAdapter) -> Device:
     """A `gpuscan.Device` on every adapter in turn, one for the whole session."""
-    from gpuscan.device import Device
+    from gpuscan.api.device import Device
 
     return Device(adapter)
 
@@ -116,7 +116,7 @@ def device(adapter: wgpu.GPUAdapter) -> Device:
 @pytest.fixture
 def own_device(adapter: wgpu.GPUAdapter, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Device:
     """A device that may come to distrust a strategy: what it learns is kept in a cache of its own."""
-    from gpuscan.device import Device
+    from gpuscan.api.device import Device
 
     for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
         monkeypatch.setenv(name, str(tmp_path))
@@ -173,7 +173,7 @@ class AdapterReport:
 
     def pytest_report_header(self) -> str:
         """The adapters found."""
-        from gpuscan.adapters import find_adapters
+        from gpuscan.device.adapters import find_adapters
 
         found = [a.summary + ("" if opens(a) else " (cannot be opened)") for a in find_adapters()]
         return "adapters found: " + ("; ".join(found) or "none")

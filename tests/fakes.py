@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuscan.capabilities import Capabilities
+from gpuscan.planning.capabilities import Capabilities
 
 NVIDIA = {"vendor_id": 0x10DE, "vendor": "NVIDIA", "description": "580.1"}
 MESA = {"vendor_id": 0x10005, "vendor": "llvmpipe", "description": "Mesa 22.3.6"}
@@ -13,7 +13,7 @@ MESA = {"vendor_id": 0x10005, "vendor": "llvmpipe", "description": "Mesa 22.3.6"
 
 @dataclass(eq=False)
 class FakeAdapter:
-    """What `gpuscan.adapters` and `gpuscan.probe` read of a wgpu adapter."""
+    """What `gpuscan.device` read of a wgpu adapter."""
 
     name: str = "GeForce"
     adapter_type: str = "DiscreteGPU"

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.operators import Operator, operator, resolve
-from gpuscan.problem import Problem, pose
-from gpuscan.strategies import STRATEGIES, unsafe_reason
-from gpuscan.tile_shapes import TileShape
+from gpuscan.operators.operator import Operator, operator, resolve
+from gpuscan.planning.strategies import STRATEGIES, unsafe_reason
+from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.problem.problem import Problem, pose
 
 if TYPE_CHECKING:
-    from gpuscan.device import Device
+    from gpuscan.api.device import Device
 
 Array = np.ndarray[Any, Any]
 

@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.table import Column, Table
 
 import gpuscan as gs
-from gpuscan import runner
-from gpuscan.operators import resolve
+from gpuscan.engine import host_arrays as runner
+from gpuscan.operators.operator import resolve
 from tests.oracle import AFFINE, MATRICES, posed, small_tiles, strategies_on, words
 from tests.strategies import numbers
 

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from gpuscan import adapters
+from gpuscan.device import adapters
 from gpuscan.errors import AdapterNotFoundError
 from tests.fakes import MESA, FakeAdapter
 
@@ -136,7 +136,7 @@ def test_no_adapter_at_all(listed):
 @pytest.mark.skipif(os.name != "posix", reason="the variable and its message are libwayland's")
 def test_finding_adapters_is_silent():
     """Without XDG_RUNTIME_DIR libwayland complains; the variable is as before afterwards."""
-    code = "import os, gpuscan.adapters as a; a.find_adapters(); print(os.environ.get('XDG_RUNTIME_DIR'))"
+    code = "import os, gpuscan.device.adapters as a; a.find_adapters(); print(os.environ.get('XDG_RUNTIME_DIR'))"
     environment = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("None\n", "")

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 
 import gpuscan as gs
-from gpuscan import adapters, api
+from gpuscan.api import scan as api
+from gpuscan.device import adapters
 from tests.oracle import AFFINE, LATER, assert_same, assert_scans, one_by_one, words
 from tests.strategies import scans
 

@@ -15,17 +15,17 @@ import pytest
 from rich.console import Console
 
 from gpuscan import cli
-from gpuscan.bench import plot
-from gpuscan.bench.cases import Case, RecurrenceCase, ScanCase
-from gpuscan.bench.inputs import Inputs, make_inputs, recurrence_reference
-from gpuscan.bench.measuring import Contender, Unsupported, measure
-from gpuscan.bench.peers import PEERS, cub, numpy_peer, peer_contenders
-from gpuscan.bench.results import Measurement, ratio_to_copy, report
-from gpuscan.bench.session import takes
-from gpuscan.bench.suite import failures, run_suite
-from gpuscan.bench.table import tables
 from gpuscan.errors import GpuscanError
-from gpuscan.operators import BUILTINS
+from gpuscan.operators.operator import BUILTINS
+from gpuscan.tools.bench import plot
+from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase
+from gpuscan.tools.bench.inputs import Inputs, make_inputs, recurrence_reference
+from gpuscan.tools.bench.measuring import Contender, Unsupported, measure
+from gpuscan.tools.bench.peers import PEERS, cub, numpy_peer, peer_contenders
+from gpuscan.tools.bench.results import Measurement, ratio_to_copy, report
+from gpuscan.tools.bench.session import takes
+from gpuscan.tools.bench.suite import failures, run_suite
+from gpuscan.tools.bench.table import tables
 from tests.fakes import capabilities
 from tests.oracle import one_by_one
 
@@ -278,7 +278,7 @@ def test_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("case", [c for c in CASES if numpy_peer.contenders(c)], ids=lambda case: case.series)
 def test_numpy_peer(case: ScanCase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Right by its own check; half-width floats may round on the way."""
-    monkeypatch.setattr("gpuscan.bench.peers.common.wall_seconds", lambda run: (run(), 1e-3)[1])
+    monkeypatch.setattr("gpuscan.tools.bench.peers.common.wall_seconds", lambda run: (run(), 1e-3)[1])
     (one,) = numpy_peer.contenders(case)
     found = measure(one, make_inputs(case))
     assert found.seconds == 1e-3
@@ -287,7 +287,7 @@ def test_numpy_peer(case: ScanCase, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_numpy_recurrence(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step at a time."""
-    monkeypatch.setattr("gpuscan.bench.peers.common.wall_seconds", lambda run: (run(), 1e-3)[1])
+    monkeypatch.setattr("gpuscan.tools.bench.peers.common.wall_seconds", lambda run: (run(), 1e-3)[1])
     case = RecurrenceCase(2, 40, 3, F32)
     (one,) = numpy_peer.contenders(case)
     assert measure(one, make_inputs(case)).right

@@ -17,9 +17,10 @@ import numpy as np
 import pytest
 
 import gpuscan
-from gpuscan import cli, matrix
-from gpuscan.adapters import find_adapters
-from gpuscan.strategies import STRATEGIES
+from gpuscan import cli
+from gpuscan.device.adapters import find_adapters
+from gpuscan.planning.strategies import STRATEGIES
+from gpuscan.tools.matrix import table as matrix
 
 ARRAY = np.array([[3, 1, 4, 1], [5, 9, 2, 6], [5, 3, 5, 8]], np.int32)
 
@@ -134,7 +135,7 @@ def test_scan_writes_through_a_link_and_leaves_the_usual_permissions(files, caps
 def test_scan_keeps_the_permissions_of_a_file_that_it_replaces(files, capsys, monkeypatch, streamed):
     """Nobody else may read it meanwhile."""
     Path("in.npy").chmod(0o600)
-    monkeypatch.setattr("gpuscan.files.STREAMED_BYTES", 0 if streamed else 1 << 40)
+    monkeypatch.setattr("gpuscan.tools.file_scan.STREAMED_BYTES", 0 if streamed else 1 << 40)
     seen = []
     replace = os.replace
     monkeypatch.setattr("os.replace", lambda a, b: (seen.append(stat.S_IMODE(os.stat(a).st_mode)), replace(a, b)))
@@ -146,7 +147,7 @@ def test_scan_keeps_the_permissions_of_a_file_that_it_replaces(files, capsys, mo
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_profile_that_cannot_be_printed_costs_no_result(files, capsys, monkeypatch, streamed):
     """What is said is not that OUT.npy cannot be written."""
-    monkeypatch.setattr("gpuscan.files.STREAMED_BYTES", 0 if streamed else 1 << 40)
+    monkeypatch.setattr("gpuscan.tools.file_scan.STREAMED_BYTES", 0 if streamed else 1 << 40)
 
     def full(_):
         raise OSError(28, "No space left on device")
@@ -231,9 +232,9 @@ def test_a_target_is_looked_at_before_the_work(files, capsys, monkeypatch, argum
     def work(*_, **__):
         raise AssertionError("the work began")
 
-    monkeypatch.setattr("gpuscan.bench.session.run_request", work)
-    monkeypatch.setattr("gpuscan.matrix.run_all", work)
-    monkeypatch.setattr("gpuscan.bench.plot.need_matplotlib", lambda: None)
+    monkeypatch.setattr("gpuscan.tools.bench.session.run_request", work)
+    monkeypatch.setattr("gpuscan.tools.matrix.table.run_all", work)
+    monkeypatch.setattr("gpuscan.tools.bench.plot.need_matplotlib", lambda: None)
     if kind == "a pipe":
         if os.name != "posix":
             pytest.skip("POSIX pipes")
@@ -335,7 +336,7 @@ def test_an_array_of_records(files, capsys):
 
 def test_an_unsafe_strategy(files, capsys, monkeypatch):
     """The probe's verdict holds here as well."""
-    monkeypatch.setattr("gpuscan.device.unsafe_reason", lambda *_: "it stalled")
+    monkeypatch.setattr("gpuscan.api.device.unsafe_reason", lambda *_: "it stalled")
     code, err = fails(capsys, "scan", "in.npy", "out.npy", "--axis", "0", "--strategy", "lookback")
     assert code == 1
     assert "it stalled" in err
@@ -510,8 +511,8 @@ def test_a_full_disk_behind_standard_output():
 
 def test_without_an_adapter(files, capsys, monkeypatch):
     """NumPy does the work; one line says so."""
-    monkeypatch.setattr("gpuscan.adapters._found", [])
-    monkeypatch.setattr("gpuscan.api._warned", threading.Event())
+    monkeypatch.setattr("gpuscan.device.adapters._found", [])
+    monkeypatch.setattr("gpuscan.api.scan._warned", threading.Event())
     monkeypatch.delenv("GPUSCAN_ADAPTER", raising=False)
     with warnings.catch_warnings():
         warnings.simplefilter("default")

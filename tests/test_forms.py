@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan import runner
-from gpuscan.device import Device
+from gpuscan.api.device import Device
+from gpuscan.codegen.number_formats import from_storage, from_words, to_storage, to_words
 from gpuscan.elements import SCALARS, Scalar
-from gpuscan.forms import from_storage, from_words, to_storage, to_words
+from gpuscan.engine import host_arrays as runner
 from tests.oracle import Array, posed, small_tiles, strategies_in_turn
 
 NEWEST = gs.operator(lambda l, r: r, name="newest")  # the scan that gives its input back

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gpuscan.elements import LEAF, Element, Structure, element_of
-from gpuscan.operators import Operator, combine_code, operator, resolve
+from gpuscan.operators.operator import Operator, combine_code, operator, resolve
 from gpuscan.templates import render
 
 FOLDER = Path(__file__).parent / "golden"

@@ -20,9 +20,10 @@ import platformdirs
 import pytest
 from hypothesis import strategies as st
 
-from gpuscan import cli, probe_cache
-from gpuscan.capabilities import Capabilities
-from gpuscan.planning import plan_scan
+from gpuscan import cli
+from gpuscan.device import probe_cache
+from gpuscan.planning.capabilities import Capabilities
+from gpuscan.planning.plan import plan_scan
 from tests.fakes import capabilities
 from tests.test_planning import LIMITS, work
 

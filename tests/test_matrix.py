@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from gpuscan import conformance, matrix
-from gpuscan.conformance import ELEMENTS, LAYOUTS, OPERATORS, Case, Outcome, suite
 from gpuscan.errors import GpuscanError, StrategyError
-from gpuscan.strategies import STRATEGIES
+from gpuscan.planning.strategies import STRATEGIES
+from gpuscan.tools.matrix import conformance
+from gpuscan.tools.matrix import table as matrix
+from gpuscan.tools.matrix.conformance import ELEMENTS, LAYOUTS, OPERATORS, Case, Outcome, suite
 from tests.fakes import capabilities
 from tests.oracle import assert_same, one_by_one
 

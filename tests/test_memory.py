@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import gpuscan as gs
-from gpuscan.memory import LEAST_BYTES, BufferPool, MemoryUsage, size_class
+from gpuscan.device.buffer_pool import LEAST_BYTES, BufferPool, MemoryUsage, size_class
 
 USAGE = 0x80
 

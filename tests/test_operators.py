@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from gpuscan.checking import check_associative
+from gpuscan.api.check_associative import check_associative
 from gpuscan.elements import LEAF, Element, Structure, element_of
 from gpuscan.errors import OperatorError, UnsupportedDtypeError
-from gpuscan.operators import BUILTINS, Operator, combine_code, operator, resolve, wgsl_operator
-from gpuscan.user_wgsl import user_error
+from gpuscan.operators.operator import BUILTINS, Operator, combine_code, operator, resolve, wgsl_operator
+from gpuscan.operators.user_wgsl import user_error
 
 NAMES = (
     "add multiply minimum maximum bitwise_and bitwise_or bitwise_xor "

@@ -11,16 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuscan.capabilities import Capabilities
-from gpuscan.columns import REGISTER_WORDS, column_tile
 from gpuscan.elements import LEAF, SCALARS, Structure, element_of
 from gpuscan.errors import GpuscanError, UnsupportedDtypeError
-from gpuscan.operators import BUILTINS, combine_code, operator
-from gpuscan.planning import LEAST_LOOKBACK_SPINS, LENGTH_LIMIT, Work, grid_of, plan_scan
-from gpuscan.room import check_room, workgroup_bytes
-from gpuscan.templates import render_kernel
-from gpuscan.tile_shapes import ColumnTile, TileShape
-from gpuscan.tiles import (
+from gpuscan.operators.operator import BUILTINS, combine_code, operator
+from gpuscan.planning.capabilities import Capabilities
+from gpuscan.planning.column_tiles import REGISTER_WORDS, column_tile
+from gpuscan.planning.plan import LEAST_LOOKBACK_SPINS, LENGTH_LIMIT, Work, grid_of, plan_scan
+from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+from gpuscan.planning.tiles import (
     CPU_LONG_CHUNK,
     FEW_STEPS,
     GPU_WORKGROUP,
@@ -31,6 +29,8 @@ from gpuscan.tiles import (
     least_chunk,
     tile_shape,
 )
+from gpuscan.planning.workgroup_memory import check_room, workgroup_bytes
+from gpuscan.templates import render_kernel
 from tests import fakes
 
 NEWEST = operator(lambda l, r: r, name="newest")

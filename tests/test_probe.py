@@ -14,8 +14,9 @@ from typing import Any
 import platformdirs
 import pytest
 
-from gpuscan import probe, probe_cache
-from gpuscan.capabilities import Capabilities
+from gpuscan.device import capability_probe as probe
+from gpuscan.device import probe_cache
+from gpuscan.planning.capabilities import Capabilities
 from tests.fakes import FakeAdapter, capabilities
 
 # ----- The record

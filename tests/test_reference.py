@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan import reference
 from gpuscan.errors import OperatorError
-from gpuscan.reference_stages import Joiner, kogge_stone, last, left_to_right, reduce, scan_tile, scan_totals
-from gpuscan.tile_shapes import TileShape
-from gpuscan.tracing import trace_operator
+from gpuscan.operators.tracing import trace_operator
+from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.reference import scan as reference
+from gpuscan.reference.stages import Joiner, kogge_stone, last, left_to_right, reduce, scan_tile, scan_totals
 from tests.oracle import AFFINE, MATRICES, NO_IDENTITY, assert_same, one_by_one, posed, words
 
 SHAPES = [

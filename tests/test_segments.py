@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan.segments import Heads, heads_of
+from gpuscan.problem.segments import Heads, heads_of
 
 X = np.arange(10, dtype=np.int32)
 BAD = {

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from gpuscan.elements import Element
-from gpuscan.operators import Code, combine_code, map_code
-from gpuscan.planning import Work
-from gpuscan.problem import pose
-from gpuscan.signs import without_signs
+from gpuscan.operators.operator import Code, combine_code, map_code
+from gpuscan.planning.plan import Work
+from gpuscan.planning.signs import without_signs
+from gpuscan.problem.problem import pose
 
 
 def work(x: Any, op: Any, **options: Any) -> tuple[Work, Work]:

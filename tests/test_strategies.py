@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from gpuscan import strategies
 from gpuscan.errors import StrategyError
-from gpuscan.strategies import STRATEGIES, check_strategy, choose_strategy, unsafe_reason
+from gpuscan.planning import strategies
+from gpuscan.planning.strategies import STRATEGIES, check_strategy, choose_strategy, unsafe_reason
 from tests.fakes import capabilities
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuscan.tile_state import EPOCH_WORD, KINDS_KEPT, LAST_EPOCH, MOST_AHEAD, TileState, TileStateSizeError
+from gpuscan.device.tile_state import EPOCH_WORD, KINDS_KEPT, LAST_EPOCH, MOST_AHEAD, TileState, TileStateSizeError
 
 STRIDE = 64
 MOST = 1 << 21

@@ -13,7 +13,7 @@ import pytest
 
 from gpuscan.elements import LEAF, Element, Structure, element_of
 from gpuscan.errors import GpuscanError, OperatorError
-from gpuscan.operators import combine_code, map_code, operator
+from gpuscan.operators.operator import combine_code, map_code, operator
 
 Pair = namedtuple("Pair", "gain shift")
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gpuscan import tuning
-from gpuscan.tile_shapes import TileShape
+from gpuscan.planning import tuned_tiles as tuning
+from gpuscan.planning.tile_shapes import TileShape
 from tests.fakes import capabilities
 from tests.test_planning import work
 

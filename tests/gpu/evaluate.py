@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import wgpu
 
-from gpuscan import forms
+from gpuscan.codegen import number_formats as forms
 from gpuscan.elements import LEAF, Element, Field, Structure, element_of
-from gpuscan.operators import Code, Operator, combine_code, map_code
+from gpuscan.operators.operator import Code, Operator, combine_code, map_code
 from gpuscan.templates import render
 
 

@@ -13,8 +13,8 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan import deferred
-from gpuscan.device import Device
+from gpuscan.api.device import Device
+from gpuscan.engine import device_arrays as deferred
 from tests.oracle import AFFINE, assert_same, one_by_one, strategies_on, ufunc_scan, words
 
 USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
@@ -411,7 +411,7 @@ def test_a_run_that_gave_up_is_told_of_after_another(own_device: Device, monkeyp
 
 def withheld(planned: Any) -> Any:
     """The planner of a test build whose every second tile posts nothing."""
-    from gpuscan.tile_shapes import TileShape
+    from gpuscan.planning.tile_shapes import TileShape
 
     return lambda *args, **options: planned(*args, **options, withhold=2, tile=TileShape(32, 0, 1, 4))
 

@@ -15,11 +15,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan import runner
-from gpuscan.adapters import find_adapters
-from gpuscan.device import Device
-from gpuscan.operators import Operator
-from gpuscan.tile_shapes import TileShape
+from gpuscan.api.device import Device
+from gpuscan.device.adapters import find_adapters
+from gpuscan.engine import host_arrays as runner
+from gpuscan.operators.operator import Operator
+from gpuscan.planning.tile_shapes import TileShape
 from tests.laws import LAWS, Law, Leaves, dtype_of, folded
 from tests.oracle import boundaries, posed, small_tiles, strategies_on
 

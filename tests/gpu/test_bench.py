@@ -14,18 +14,18 @@ import pytest
 from rich.console import Console
 
 from gpuscan import cli
-from gpuscan.bench.buffers import gather, place, release
-from gpuscan.bench.cases import ScanCase
-from gpuscan.bench.copying import STEPS, WORKGROUP_SIZE, CopySubject, copy_contender, copy_recording
-from gpuscan.bench.inputs import make_inputs
-from gpuscan.bench.measuring import measure
-from gpuscan.bench.scans import ScanSubject, scan_contenders
-from gpuscan.bench.search import candidates, search, tuned_from
-from gpuscan.bench.session import Request, run_request
-from gpuscan.bench.timing import TICKS, WALL, GpuTimer
-from gpuscan.device import Device
-from gpuscan.tile_shapes import TileShape
-from gpuscan.tuning import runs_on
+from gpuscan.api.device import Device
+from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.planning.tuned_tiles import runs_on
+from gpuscan.tools.bench.buffers import gather, place, release
+from gpuscan.tools.bench.cases import ScanCase
+from gpuscan.tools.bench.copying import STEPS, WORKGROUP_SIZE, CopySubject, copy_contender, copy_recording
+from gpuscan.tools.bench.inputs import make_inputs
+from gpuscan.tools.bench.measuring import measure
+from gpuscan.tools.bench.scans import ScanSubject, scan_contenders
+from gpuscan.tools.bench.search import candidates, search, tuned_from
+from gpuscan.tools.bench.session import Request, run_request
+from gpuscan.tools.bench.timing import TICKS, WALL, GpuTimer
 from tests.oracle import small_tiles, strategies_on
 
 SMALL = TileShape(64, 0, 1, 4)
@@ -143,7 +143,7 @@ def test_retile(device: Device, timer: GpuTimer) -> None:
 
 def test_a_request(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Copy, gpuscan and a peer at each size."""
-    monkeypatch.setattr("gpuscan.bench.session.GpuTimer", lambda device: GpuTimer(device, 0.0, 3))
+    monkeypatch.setattr("gpuscan.tools.bench.session.GpuTimer", lambda device: GpuTimer(device, 0.0, 3))
     request = Request(
         ops=["add", "bitwise_or"],
         dtypes=[np.dtype("u4"), np.dtype("f4")],
@@ -165,8 +165,8 @@ def test_a_request(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
 def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets a search measure two light elements at one short length."""
     for name in ("CPU_WORDS", "GPU_WORDS"):
-        monkeypatch.setattr(f"gpuscan.bench.search.{name}", (1 << 10,))
-    monkeypatch.setattr("gpuscan.bench.search.REPRESENTATIVES", {1: ("add", "uint32"), 2: ("add", "uint64")})
+        monkeypatch.setattr(f"gpuscan.tools.bench.search.{name}", (1 << 10,))
+    monkeypatch.setattr("gpuscan.tools.bench.search.REPRESENTATIVES", {1: ("add", "uint32"), 2: ("add", "uint64")})
 
 
 @pytest.mark.parametrize("words", [1, 2, 4])

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan import runner
-from gpuscan.device import Device
-from gpuscan.tile_shapes import TileShape
+from gpuscan.api.device import Device
+from gpuscan.engine import host_arrays as runner
+from gpuscan.planning.tile_shapes import TileShape
 from tests.oracle import assert_same, posed, strategies_in_turn
 
 RUNS = 10  # a write that is lost is lost by chance

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuscan import matrix
-from gpuscan.device import Device
+from gpuscan.api.device import Device
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.export import export
-from gpuscan.strategies import STRATEGIES
+from gpuscan.planning.strategies import STRATEGIES
+from gpuscan.tools.export.export import export
+from gpuscan.tools.matrix import table as matrix
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)

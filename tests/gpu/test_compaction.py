@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan import compaction
-from gpuscan.device import Device
+from gpuscan.api import compact as compaction
+from gpuscan.api.device import Device
 from gpuscan.elements import SCALARS
 from tests.oracle import assert_same, poison, ufunc_scan
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def on(device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
     """The device that calls without arrays on one take."""
-    monkeypatch.setattr("gpuscan.compaction.resolve_device", lambda _: device)
+    monkeypatch.setattr("gpuscan.api.compact.resolve_device", lambda _: device)
     return device
 
 
@@ -145,7 +145,7 @@ def test_in_parts(on: Device, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_wide_entries(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     """Of which fewer than 32 fit a binding, and as few as one."""
     small = Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
-    monkeypatch.setattr("gpuscan.compaction.resolve_device", lambda _: small)
+    monkeypatch.setattr("gpuscan.api.compact.resolve_device", lambda _: small)
     x = entries("float32", (40, width))
     mask = np.arange(40) % 3 == 0
     same_bits(gs.compact(x, mask), x[mask])
@@ -154,7 +154,7 @@ def test_wide_entries(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch,
 
 def test_entries_wider_than_a_binding(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> None:
     small = Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
-    monkeypatch.setattr("gpuscan.compaction.resolve_device", lambda _: small)
+    monkeypatch.setattr("gpuscan.api.compact.resolve_device", lambda _: small)
     x = np.ones((2, (1 << 18) + 1), np.float32)
     for array in (x, small.asarray(x)):
         with pytest.raises(gs.GpuscanError, match="entries of 1048580 bytes were passed"):

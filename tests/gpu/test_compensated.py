@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan import runner
-from gpuscan.compensation import add_pairs, lifted, paired, two_sum
-from gpuscan.device import Device
+from gpuscan.api.device import Device
+from gpuscan.engine import host_arrays as runner
+from gpuscan.problem.compensated_sum import add_pairs, lifted, paired, two_sum
 from tests.oracle import assert_same, posed, small_tiles, strategies_on
 
 Array = np.ndarray[Any, Any]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan.device import Device
+from gpuscan.api.device import Device
 from tests.oracle import assert_same
 from tests.strategies import arrays
 
@@ -30,7 +30,7 @@ PROMOTED = {
 @pytest.fixture
 def on(device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
     """The device that calls without `device=` take."""
-    monkeypatch.setattr("gpuscan.api.resolve_device", lambda asked: device if asked is None else asked)
+    monkeypatch.setattr("gpuscan.api.scan.resolve_device", lambda asked: device if asked is None else asked)
     return device
 
 

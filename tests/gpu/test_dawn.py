@@ -16,19 +16,19 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.api import scan
-from gpuscan.backends import BACKEND_VARIABLE, _load, error_type, webgpu
-from gpuscan.conformance import check, suite
-from gpuscan.device import Device
+from gpuscan.api.device import Device
+from gpuscan.api.scan import scan
+from gpuscan.device.backends import BACKEND_VARIABLE, _load, error_type, webgpu
+from gpuscan.engine.host_arrays import run
 from gpuscan.errors import AdapterNotFoundError, OperatorError
-from gpuscan.kernels import Kernel
-from gpuscan.operators import combine_code, wgsl_operator
-from gpuscan.planning import Work, plan_scan
-from gpuscan.problem import Problem
-from gpuscan.runner import run
-from gpuscan.strategies import STRATEGIES, unsafe_reason
+from gpuscan.operators.operator import combine_code, wgsl_operator
+from gpuscan.planning.kernel import Kernel
+from gpuscan.planning.plan import Work, plan_scan
+from gpuscan.planning.strategies import STRATEGIES, unsafe_reason
+from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.problem.problem import Problem
 from gpuscan.templates import render, render_kernel
-from gpuscan.tile_shapes import TileShape
+from gpuscan.tools.matrix.conformance import check, suite
 from tests.gpu.test_threads import at_once, work, work_on_device
 from tests.oracle import AFFINE, LATER, MATRICES, assert_same, posed
 

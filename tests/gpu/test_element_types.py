@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan import reference, runner
-from gpuscan.device import Device
+from gpuscan.api.device import Device
+from gpuscan.device.litmus import HALVES, Litmus, ProbeBench
 from gpuscan.elements import SCALARS, scalar_of
-from gpuscan.operators import BUILTINS
-from gpuscan.planning import plan_scan
-from gpuscan.probe_bench import HALVES, Litmus, ProbeBench
-from gpuscan.tile_shapes import TileShape
+from gpuscan.engine import host_arrays as runner
+from gpuscan.operators.operator import BUILTINS
+from gpuscan.planning.plan import plan_scan
+from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.reference import scan as reference
 from tests.laws import Law, any_bits, dtype_of, folded, whole
 from tests.oracle import assert_same, posed, small_tiles, strategies_on, with_capabilities
 

@@ -17,8 +17,8 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan import transfer
-from gpuscan.device import Device
+from gpuscan.api.device import Device
+from gpuscan.device import transfer
 from tests.oracle import assert_same, ufunc_scan
 
 X = np.arange(3000, dtype=np.uint32)

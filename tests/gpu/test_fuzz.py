@@ -20,8 +20,8 @@ import wgpu
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan.device import Device
-from gpuscan.strategies import STRATEGIES
+from gpuscan.api.device import Device
+from gpuscan.planning.strategies import STRATEGIES
 from tests.oracle import AFFINE, MATRICES, strategies_on
 from tests.strategies import numbers
 
@@ -244,7 +244,7 @@ def of_the_device(text: str) -> bool:
 @pytest.fixture
 def chosen(device: Device, adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> Device:
     """The device, as that of functions without ``device=``."""
-    monkeypatch.setattr("gpuscan.device.default_device", lambda: device)
+    monkeypatch.setattr("gpuscan.api.device.default_device", lambda: device)
     return device
 
 

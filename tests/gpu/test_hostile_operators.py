@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan import runner
-from gpuscan.device import Device
-from gpuscan.kernels import MOST_SOFTWARE_TURNS, MOST_TURNS
+from gpuscan.api.device import Device
+from gpuscan.engine import host_arrays as runner
+from gpuscan.planning.kernel import MOST_SOFTWARE_TURNS, MOST_TURNS
 from tests.oracle import assert_same, posed, small_tiles, strategies_on
 
 SIGNATURE = "fn combine(a: Element, b: Element) -> Element {\n"

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan import runner
-from gpuscan.device import Device
-from gpuscan.planning import plan_scan
-from gpuscan.problem import Problem
-from gpuscan.tile_shapes import TileShape
+from gpuscan.api.device import Device
+from gpuscan.engine import host_arrays as runner
+from gpuscan.planning.plan import plan_scan
+from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.problem.problem import Problem
 from tests.oracle import AFFINE, assert_same, posed, small_tiles, strategies_on, ufunc_scan, words
 
 SCHEDULERS = ["random", "serial", "bursts"]

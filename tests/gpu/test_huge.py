@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuscan import runner
-from gpuscan.device import Device
+from gpuscan.api.device import Device
+from gpuscan.engine import host_arrays as runner
 from tests.oracle import assert_same, posed, strategies_on
 
 

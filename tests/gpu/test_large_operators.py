@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan import runner
-from gpuscan.device import Device
-from gpuscan.operators import Operator
-from gpuscan.tile_shapes import TileShape
+from gpuscan.api.device import Device
+from gpuscan.engine import host_arrays as runner
+from gpuscan.operators.operator import Operator
+from gpuscan.planning.tile_shapes import TileShape
 from tests import fakes
 from tests.laws import matrices
 from tests.oracle import MATRICES, assert_same, maps_of_vectors, one_by_one, posed, strategies_on, vectors, words
@@ -178,8 +178,8 @@ def test_an_exclusive_scan_needs_an_identity_or_initial(device: Device) -> None:
 @pytest.mark.parametrize("strategy", ["lookback", "fallback"])
 def test_elements_of_any_width_are_planned_in_a_single_pass(strategy: str) -> None:
     """Up to 64 bytes and beyond: a GPU's plan by a single-pass strategy is one dispatch, and the plan says which."""
-    from gpuscan.planning import plan_scan
-    from gpuscan.strategies import choose_strategy
+    from gpuscan.planning.plan import plan_scan
+    from gpuscan.planning.strategies import choose_strategy
 
     limits = fakes.capabilities().limits | {
         "max-compute-workgroup-size-x": 1024,

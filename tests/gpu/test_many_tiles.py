@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpuscan import planning, runner
-from gpuscan.device import Device
-from gpuscan.kernels import Kernel
-from gpuscan.planning import plan_scan
-from gpuscan.problem import Problem
-from gpuscan.tile_shapes import TileShape
+from gpuscan.api.device import Device
+from gpuscan.engine import host_arrays as runner
+from gpuscan.planning import plan as planning
+from gpuscan.planning.kernel import Kernel
+from gpuscan.planning.plan import plan_scan
+from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.problem.problem import Problem
 from tests.oracle import (
     AFFINE,
     MATRICES,

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan import runner
-from gpuscan.device import Device
-from gpuscan.operators import resolve
-from gpuscan.problem import spread
-from gpuscan.tiles import least_chunk
+from gpuscan.api.device import Device
+from gpuscan.engine import host_arrays as runner
+from gpuscan.operators.operator import resolve
+from gpuscan.planning.tiles import least_chunk
+from gpuscan.problem.problem import spread
 from tests.laws import any_bits, whole
 from tests.oracle import AFFINE, assert_same, one_by_one, posed, small_tiles, strategies_on
 

@@ -13,11 +13,11 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan.adapters import find_adapters
-from gpuscan.bind_groups import BIND_GROUPS_KEPT
-from gpuscan.device import Device
-from gpuscan.memory import size_class
-from gpuscan.tile_state import GROWTH
+from gpuscan.api.device import Device
+from gpuscan.device.adapters import find_adapters
+from gpuscan.device.bind_groups import BIND_GROUPS_KEPT
+from gpuscan.device.buffer_pool import size_class
+from gpuscan.device.tile_state import GROWTH
 
 CALLS = 10_000
 

@@ -14,11 +14,14 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan import operator, planning, runner, tuning
-from gpuscan.device import Device
-from gpuscan.planning import plan_scan
-from gpuscan.problem import Problem
-from gpuscan.tile_shapes import TileShape
+from gpuscan import operator
+from gpuscan.api.device import Device
+from gpuscan.engine import host_arrays as runner
+from gpuscan.planning import plan as planning
+from gpuscan.planning import tuned_tiles as tuning
+from gpuscan.planning.plan import plan_scan
+from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.problem.problem import Problem
 from tests.oracle import (
     Array,
     assert_same,

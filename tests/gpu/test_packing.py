@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.device import Device
-from gpuscan.packing import STORAGE_LIMIT, binds_too_many, pack_arrays, unpacked
+from gpuscan.api.device import Device
+from gpuscan.problem.field_packing import STORAGE_LIMIT, binds_too_many, pack_arrays, unpacked
 from tests.oracle import assert_same, posed
 
 LEAST = 8  # what WebGPU promises

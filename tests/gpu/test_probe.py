@@ -15,11 +15,11 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan import probe_cache
-from gpuscan.capabilities import Capabilities
-from gpuscan.device import Device
-from gpuscan.probe import _measure, checked_limits, probe, wanted_features, wanted_limits
-from gpuscan.probe_bench import HALVES, Litmus, ProbeBench
+from gpuscan.api.device import Device
+from gpuscan.device import probe_cache
+from gpuscan.device.capability_probe import _measure, checked_limits, probe, wanted_features, wanted_limits
+from gpuscan.device.litmus import HALVES, Litmus, ProbeBench
+from gpuscan.planning.capabilities import Capabilities
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_a_device_without_features(adapter):
 def test_found_once_then_read(adapter, wgpu_device, monkeypatch):
     """The second device on an adapter does not measure."""
     found = probe(adapter, wgpu_device, refresh=True)
-    monkeypatch.setattr("gpuscan.probe._measure", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr("gpuscan.device.capability_probe._measure", lambda *_: pytest.fail("measured again"))
     assert probe(adapter, wgpu_device) == found
 
 
@@ -132,7 +132,9 @@ def test_found_on_a_device_of_small_limits(adapter, tmp_path: Path, monkeypatch)
     """As on any other: what is kept is of the adapter, and holds for devices with more."""
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path))
     used = []
-    monkeypatch.setattr("gpuscan.probe._measure", lambda device, found: used.append(device) or _measure(device, found))
+    monkeypatch.setattr(
+        "gpuscan.device.capability_probe._measure", lambda device, found: used.append(device) or _measure(device, found)
+    )
     small = Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 12})
     assert small.capabilities.limits["max-storage-buffer-binding-size"] == 1 << 12
     assert int(used[0].limits["max-storage-buffer-binding-size"]) > 1 << 16
@@ -152,7 +154,7 @@ def test_a_damaged_cache_means_measuring(adapter, wgpu_device, found, tmp_path: 
 
 def test_starting_up_is_quick(adapter, tmp_path: Path):
     """From nothing, with an empty cache, to a probed device: imports, drivers, shaders and litmus tests."""
-    code = f"from gpuscan.device import Device; print(Device({adapter.summary!r}).capabilities.name)"
+    code = f"from gpuscan.api.device import Device; print(Device({adapter.summary!r}).capabilities.name)"
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
     start = time.perf_counter()
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True)

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan import cli, files
-from gpuscan.device import Device
-from gpuscan.profiling import Profile
+from gpuscan import cli
+from gpuscan.api.device import Device
+from gpuscan.device.profiling import Profile
+from gpuscan.tools import file_scan as files
 
 
 def test_spans_of_each_stage(device: Device) -> None:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan.device import Device
-from gpuscan.recurrence import gradients
+from gpuscan.api.device import Device
+from gpuscan.api.linear_recurrence import gradients
 from tests.laws import dtype_of
 from tests.oracle import assert_same
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan import reduction
-from gpuscan.device import Device
+from gpuscan.api import reduce as reduction
+from gpuscan.api.device import Device
 from tests.laws import dtype_of
 from tests.oracle import AFFINE, LATER, MATRICES, assert_same, one_by_one, several, words
 from tests.strategies import arrays, numbers

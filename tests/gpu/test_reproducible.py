@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 import gpuscan as gs
-from gpuscan import reference
-from gpuscan.device import Device
-from gpuscan.runner import work_of
-from gpuscan.tiles import tile_shape
+from gpuscan.api.device import Device
+from gpuscan.engine.host_arrays import work_of
+from gpuscan.planning.tiles import tile_shape
+from gpuscan.reference import scan as reference
 from tests.oracle import posed, strategies_on
 
 RUNS = 50  # under each strategy

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan import reference, runner
-from gpuscan.device import Device
-from gpuscan.tile_shapes import TileShape
-from gpuscan.tiles import LEAST_ROW
+from gpuscan.api.device import Device
+from gpuscan.engine import host_arrays as runner
+from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.planning.tiles import LEAST_ROW
+from gpuscan.reference import scan as reference
 from tests.oracle import (
     AFFINE,
     FIRST,

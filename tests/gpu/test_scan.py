@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan import reference, runner
-from gpuscan.device import Device
+from gpuscan.api.device import Device
+from gpuscan.engine import host_arrays as runner
+from gpuscan.reference import scan as reference
 from tests.oracle import (
     AFFINE,
     LATER,

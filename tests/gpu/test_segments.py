@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan import deferred, runner
-from gpuscan.device import Device
+from gpuscan.api.device import Device
+from gpuscan.engine import device_arrays as deferred
+from gpuscan.engine import host_arrays as runner
 from tests.oracle import (
     AFFINE,
     LATER,
@@ -192,8 +193,8 @@ def test_out_is_the_input(device: Device) -> None:
 
 def test_the_marks_are_those_of_the_cpu(device: Device) -> None:
     """mark_segments.wgsl and mark_keys.wgsl beside their twin on NumPy."""
-    from gpuscan.marking import mark
-    from gpuscan.segments import heads_of
+    from gpuscan.engine.segment_heads import mark
+    from gpuscan.problem.segments import heads_of
 
     rng = np.random.default_rng(6)
     for length, reverse in itertools.product((1, 31, 32, 33, 5000), (False, True)):

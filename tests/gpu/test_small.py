@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan import runner, small
-from gpuscan.api import SMALL_BYTES
-from gpuscan.device import Device
+from gpuscan.api.device import Device
+from gpuscan.api.scan import SMALL_BYTES
 from gpuscan.elements import SCALARS
+from gpuscan.engine import host_arrays as runner
+from gpuscan.engine import small
 from tests.oracle import assert_same, poison, strategies_in_turn, ufunc_scan
 
 

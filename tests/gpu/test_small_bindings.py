@@ -7,7 +7,7 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan.device import Device
+from gpuscan.api.device import Device
 from tests.oracle import assert_same, ufunc_scan
 
 

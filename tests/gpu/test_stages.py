@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 import wgpu
 
-from gpuscan import reference
-from gpuscan.bind_groups import Binding
-from gpuscan.device import Device
+from gpuscan.api.device import Device
+from gpuscan.device.bind_groups import Binding
 from gpuscan.elements import words_of
-from gpuscan.execution import Run, record
-from gpuscan.kernels import STATE_HEADER_WORDS, Kernel
-from gpuscan.planning import ScanPlan, plan_scan
-from gpuscan.problem import Problem
-from gpuscan.reference_stages import (
+from gpuscan.engine.host_arrays import work_of
+from gpuscan.engine.record import Run, record
+from gpuscan.planning.kernel import STATE_HEADER_WORDS, Kernel
+from gpuscan.planning.plan import ScanPlan, plan_scan
+from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.problem.problem import Problem
+from gpuscan.reference import scan as reference
+from gpuscan.reference.stages import (
     Items,
     Joiner,
     TileSums,
@@ -30,8 +32,6 @@ from gpuscan.reference_stages import (
     scan_tile,
     scan_totals,
 )
-from gpuscan.runner import work_of
-from gpuscan.tile_shapes import TileShape
 from tests.oracle import AFFINE, Array, assert_same, posed, strategies_on, tile_in_turn, words
 
 USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC

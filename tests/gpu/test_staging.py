@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan import runner
-from gpuscan.device import Device
-from gpuscan.planning import plan_scan
-from gpuscan.tile_shapes import TileShape
+from gpuscan.api.device import Device
+from gpuscan.engine import host_arrays as runner
+from gpuscan.planning.plan import plan_scan
+from gpuscan.planning.tile_shapes import TileShape
 from tests.oracle import (
     Array,
     assert_same,

@@ -19,12 +19,13 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan import files, runner
-from gpuscan.chunks import scan_in_chunks
-from gpuscan.device import Device
-from gpuscan.execution import LONGEST_ROW, Origin
-from gpuscan.problem import Problem
-from gpuscan.transfer import Walk
+from gpuscan.api.device import Device
+from gpuscan.device.transfer import Walk
+from gpuscan.engine import host_arrays as runner
+from gpuscan.engine.chunks import scan_in_chunks
+from gpuscan.engine.record import LONGEST_ROW, Origin
+from gpuscan.problem.problem import Problem
+from gpuscan.tools import file_scan as files
 from tests.laws import dtype_of
 from tests.oracle import AFFINE, NO_IDENTITY, assert_same, posed, small_tiles, strategies_in_turn, ufunc_scan, words
 
@@ -329,7 +330,7 @@ def test_memory_is_bounded(adapter: wgpu.GPUAdapter, tmp_path: Path) -> None:
     code = f"""
 import resource, sys
 import numpy as np, gpuscan as gs
-from gpuscan import files
+from gpuscan.tools import file_scan as files
 device = gs.Device({adapter.summary!r})
 gs.scan(np.ones(3 << 20, np.uint32), device=device)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.device import Device
+from gpuscan.api.device import Device
 
 Array = np.ndarray[Any, Any]
 

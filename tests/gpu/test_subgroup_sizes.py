@@ -11,8 +11,8 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan.device import Device
-from gpuscan.kernels import Kernel
+from gpuscan.api.device import Device
+from gpuscan.planning.kernel import Kernel
 from gpuscan.templates import render_kernel
 from tests.oracle import assert_same, strategies_on
 
@@ -31,7 +31,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
             text = render_kernel(kernel)
             return text.replace(CHECK, f"true || {CHECK}") if picks(kernel) else text
 
-        monkeypatch.setattr("gpuscan.device.render_kernel", render)
+        monkeypatch.setattr("gpuscan.api.device.render_kernel", render)
 
     return differ
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.device import Device
+from gpuscan.api.device import Device
 from tests.oracle import assert_same, one_by_one, ufunc_scan
 
 THREADS = 8

@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpuscan import runner, strategies
-from gpuscan.device import Device
-from gpuscan.planning import plan_scan
-from gpuscan.problem import Problem
+from gpuscan.api.device import Device
+from gpuscan.engine import host_arrays as runner
+from gpuscan.planning import strategies
+from gpuscan.planning.plan import plan_scan
+from gpuscan.problem.problem import Problem
 from tests.oracle import AFFINE, assert_same, posed, small_tiles, strategies_on, tile_in_turn, words
 from tests.strategies import numbers
 

@@ -14,10 +14,10 @@ import pytest
 import wgpu
 
 from gpuscan.elements import LEAF, Element, Structure, element_of
-from gpuscan.emission import arithmetic_functions, helpers_of
-from gpuscan.operators import BUILTINS, combine_code, operator, resolve, wgsl_operator
+from gpuscan.operators.operator import BUILTINS, combine_code, operator, resolve, wgsl_operator
+from gpuscan.operators.user_wgsl import user_error
+from gpuscan.operators.wgsl_emitter import arithmetic_functions, helpers_of
 from gpuscan.templates import render
-from gpuscan.user_wgsl import user_error
 from tests.gpu.evaluate import evaluate_combine, evaluate_map, has_int64, open_device, shader
 from tests.gpu.numbers import INTEGERS
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuscan import transfer
-from gpuscan.device import Device
-from gpuscan.transfer import copy, download, is_mapped_file, upload
+from gpuscan.api.device import Device
+from gpuscan.device import transfer
+from gpuscan.device.transfer import copy, download, is_mapped_file, upload
 
 PIECE = 4096
 

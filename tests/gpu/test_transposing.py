@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan import deferred, transposing
-from gpuscan.device import Device
+from gpuscan.api.device import Device
+from gpuscan.engine import device_arrays as deferred
+from gpuscan.engine import transpose as transposing
 from tests.oracle import AFFINE, assert_same, one_by_one, strategies_in_turn, ufunc_scan
 
 DTYPES = ["uint8", "int16", "bool", "float16"]

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan import Device, tuning
-from gpuscan.runner import planned, run
-from gpuscan.tile_shapes import TileShape
+from gpuscan import Device
+from gpuscan.engine.host_arrays import planned, run
+from gpuscan.planning import tuned_tiles as tuning
+from gpuscan.planning.tile_shapes import TileShape
 from tests.oracle import posed, strategies_on, with_capabilities
 
 LENGTH = 50_001

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan import runner
-from gpuscan.device import Device
+from gpuscan.api.device import Device
+from gpuscan.engine import host_arrays as runner
 from tests.laws import any_bits, whole
 from tests.oracle import AFFINE, MATRICES, assert_same, one_by_one, posed, small_tiles, strategies_on, words
 
@@ -199,7 +199,7 @@ def test_an_exclusive_scan_begins_with_the_identity(device: Device) -> None:
 
 def test_check_associative_runs_wgsl(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the device, since there is no other form of it."""
-    monkeypatch.setattr("gpuscan.device.default_device", lambda: device)
+    monkeypatch.setattr("gpuscan.api.device.default_device", lambda: device)
     gs.check_associative(returning("a * b"), np.uint32)
     with pytest.raises(gs.OperatorError, match="mine is not associative on int32"):
         gs.check_associative(returning("a - b", name="mine"), np.int32)

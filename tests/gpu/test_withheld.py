@@ -10,10 +10,11 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan import planning, runner
-from gpuscan.device import Device
-from gpuscan.planning import plan_scan
-from gpuscan.tile_shapes import TileShape
+from gpuscan.api.device import Device
+from gpuscan.engine import host_arrays as runner
+from gpuscan.planning import plan as planning
+from gpuscan.planning.plan import plan_scan
+from gpuscan.planning.tile_shapes import TileShape
 from tests.oracle import AFFINE, assert_same, posed, small_tiles, strategies_on, tile_in_turn, ufunc_scan, words
 
 PERIODS = [2, 7, 64]

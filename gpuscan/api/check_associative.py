@@ -1,0 +1,290 @@
+"""`check_associative`: looks for elements that show that an operator is not associative."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import index as as_index
+from typing import Any
+
+import numpy as np
+
+from gpuscan.elements import Element, Scalar, Structure, dtype_from, element_of
+from gpuscan.errors import OperatorError
+from gpuscan.operators.operator import Operator, resolve
+from gpuscan.reference.stages import Joiner
+
+Arrays = list[np.ndarray[Any, Any]]
+
+TOLERANCE = {"float16": 2.0**-7, "bfloat16": 2.0**-4, "float32": 2.0**-17, "float64": 2.0**-44, "complex64": 2.0**-17}
+
+
+def check_associative(
+    op: Any, dtype: Any, samples: int = 1000, seed: int = 0, *, shape: int | Sequence[int] = ()
+) -> None:
+    """Looks for a, b and c with ``op(op(a, b), c) != op(a, op(b, c))``.
+
+    Random elements are tried, small numbers more often than large ones. Integers and bool must agree exactly; floats
+    to a tolerance that scales with the larger of the two results (the sum of floats is associative up to rounding), of
+    an element with axes of its own with its largest number.
+    An operator with an identity is held to ``op(identity, a) == a == op(a, identity)`` as well. That nothing is found
+    proves nothing; what is found is a counterexample, the smallest that could be made of it.
+
+    Args:
+        op: as for `gpuscan.scan`.
+        dtype: the element's dtype; a tuple or dict of dtypes, or a structured dtype, for a bundle.
+        samples: how many triples to try.
+        seed: of the random numbers.
+        shape: the trailing axes that belong to the element, such as ``(2, 2)`` for ``"matmul"``; a number
+            for one axis.
+
+    Raises:
+        OperatorError: the operator is not associative, its identity is none, or it cannot combine such elements.
+        TypeError, ValueError: `samples`, `seed` or `shape` are no such numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> from gpuscan.api.check_associative import check_associative
+        >>> check_associative("add", np.int32)
+        >>> check_associative(lambda l, r: l - r, np.int32)
+        Traceback (most recent call last):
+        ...
+        gpuscan.errors.OperatorError: the operator is not associative on int32:
+          a = 0, b = 0, c = 1
+          op(op(a, b), c) = -1
+          op(a, op(b, c)) = 1
+    """
+    operator = resolve(op)
+    element = _element(dtype, _sizes(shape))
+    for field in element.fields:
+        if len(field.shape) < operator.element_axes:
+            raise OperatorError(
+                f"{operator.name} combines elements of {operator.element_axes} axes of their own; elements of shape "
+                f"{field.shape} were asked for. Pass shape=..., such as {(2,) * operator.element_axes}"
+            )
+    operator.check(element)
+    for name, number, least in (("samples", samples, 1), ("seed", seed, 0)):
+        if not isinstance(number, (int, np.integer)) or isinstance(number, bool):
+            raise TypeError(f"{name} is a number, got {number!r}")
+        if number < least:
+            raise ValueError(f"{name} must be at least {least}, got {number}")
+    law = _Law(operator, element)
+    generator = np.random.default_rng(seed)
+    triple = [_sample(generator, element, samples) for _ in range(3)]
+    with np.errstate(all="ignore"):
+        wrong = np.flatnonzero(law.broken(triple))
+        if len(wrong):
+            raise OperatorError(law.described(_smallest(law, triple, wrong)))
+        _check_identity(law, triple[0])
+
+
+def _sizes(shape: Any) -> tuple[int, ...]:
+    """The axes that a caller gave, or one axis of a size."""
+    try:
+        sizes = tuple(as_index(size) for size in (shape if isinstance(shape, Iterable) else (shape,)))
+    except TypeError:
+        raise TypeError(f"shape is a tuple of sizes, such as (2, 2), got {shape!r}") from None
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"the sizes in shape must be at least 0, got {shape!r}")
+    return sizes
+
+
+def _element(dtype: Any, shape: tuple[int, ...]) -> Element:
+    """The element of a dtype, a structured dtype, or a bundle of them."""
+    structure, dtypes, shapes = _described(dtype)
+    return element_of(dtypes, structure, [own + shape for own in shapes])
+
+
+def _described(dtype: Any) -> tuple[Structure, list[np.dtype[Any]], list[tuple[int, ...]]]:
+    keys: tuple[Any, ...]
+    names = [part[0] for part in dtype if isinstance(part, tuple) and part] if isinstance(dtype, list) else []
+    if names and len(names) == len(dtype) and all(isinstance(name, str) for name in names):
+        dtype = np.dtype(dtype)  # fields by name, as NumPy has them
+    if isinstance(dtype, (tuple, list)) and not isinstance(dtype, str):
+        kind, keys, parts = "tuple", tuple(range(len(dtype))), list(dtype)
+        kind = "named" if hasattr(dtype, "_fields") else kind
+    elif isinstance(dtype, Mapping):
+        kind, keys, parts = "dict", tuple(dtype), list(dtype.values())
+    else:
+        plain = dtype_from(dtype)
+        if plain.names is None:
+            base, shape = plain.subdtype or (plain, ())
+            return Structure(), [base], [tuple(shape)]
+        kind, keys, parts = "record", plain.names, [plain[name] for name in plain.names]
+    found = [_described(part) for part in parts]
+    factory = type(dtype) if kind == "named" else None
+    structure = Structure(kind, keys, tuple(child for child, _, _ in found), factory)
+    return structure, [d for _, dtypes, _ in found for d in dtypes], [s for _, _, shapes in found for s in shapes]
+
+
+class _Law:
+    """The associative law of one operator, on arrays of elements."""
+
+    def __init__(self, operator: Operator, element: Element) -> None:
+        self.operator = operator
+        self.element = element
+
+    def combine(self, left: Sequence[Any], right: Sequence[Any]) -> Arrays:
+        """The operator on field arrays."""
+        if self.operator.function is None:
+            return self._combine_on_device(left, right)
+        joined = Joiner(self.operator, self.element).combine(tuple(left), tuple(right))
+        return [leaf.astype(field.scalar.dtype) for leaf, field in zip(joined, self.element.fields, strict=True)]
+
+    def _combine_on_device(self, left: Sequence[Any], right: Sequence[Any]) -> Arrays:
+        """A WGSL operator has no Python function: scan pairs with it."""
+        from gpuscan.api.scan import scan
+
+        structure = self.element.structure
+        pairs = structure.unflatten([np.stack(sides, axis=1) for sides in zip(left, right, strict=True)])
+        return [np.asarray(leaf)[:, 1] for leaf in structure.flatten(scan(pairs, self.operator, axis=1))]
+
+    def sides(self, triple: Sequence[Arrays]) -> tuple[Arrays, Arrays]:
+        a, b, c = triple
+        return self.combine(self.combine(a, b), c), self.combine(a, self.combine(b, c))
+
+    def broken(self, triple: Sequence[Arrays]) -> np.ndarray[Any, Any]:
+        """Which of the triples break the law."""
+        return self.differ(*self.sides(triple))
+
+    def differ(self, left: Arrays, right: Arrays) -> np.ndarray[Any, Any]:
+        wrong = np.zeros(len(left[0]), dtype=bool)
+        for field, one, other in zip(self.element.fields, left, right, strict=True):
+            unequal = ~_agree(field.scalar, one, other)
+            wrong |= unequal.reshape(len(wrong), -1).any(axis=1)
+        return wrong
+
+    def described(self, triple: Sequence[Arrays]) -> str:
+        left, right = self.sides(triple)
+        names = ", ".join(f"{name} = {self.shown(values)}" for name, values in zip("abc", triple, strict=True))
+        kinds = ", ".join(field.scalar.name for field in self.element.fields)
+        return (
+            f"{self.operator.name} is not associative on {kinds}:\n  {names}\n"
+            f"  op(op(a, b), c) = {self.shown(left)}\n  op(a, op(b, c)) = {self.shown(right)}"
+        )
+
+    def shown(self, values: Arrays) -> str:
+        """One element, as the user would write it."""
+        return str(self.element.structure.unflatten([np.asarray(value)[0].tolist() for value in values]))
+
+
+def _agree(scalar: Scalar, one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if scalar.kind not in ("float", "complex"):
+        return np.asarray(one == other)
+    wide = np.complex128 if scalar.kind == "complex" else np.float64
+    one, other = one.astype(wide), other.astype(wide)
+    # Cancellation leaves errors of the size of what was cancelled, so the scale is at least one, and that of the
+    # largest number of an element with axes of its own: each may be a sum of products of all.
+    size = np.maximum(np.abs(one), np.abs(other))
+    scale = np.fmax.reduce(size, axis=tuple(range(1, size.ndim)), keepdims=True, initial=1.0)
+    close = np.abs(one - other) <= TOLERANCE[scalar.name] * scale
+    return np.asarray(close | (one == other) | (np.isnan(one) & np.isnan(other)))
+
+
+# ---- samples
+
+
+def _sample(generator: np.random.Generator, element: Element, count: int) -> Arrays:
+    samples = []
+    for field in element.fields:
+        numbers = np.empty((count, field.count), field.scalar.dtype)
+        for component in range(field.count):
+            numbers[:, component] = _numbers(generator, field.scalar, count)
+        samples.append(numbers.reshape(count, *field.shape))
+    return samples
+
+
+def _numbers(generator: np.random.Generator, scalar: Scalar, count: int) -> np.ndarray[Any, Any]:
+    """Half of the numbers small and whole, the others from the whole type (floats: near one)."""
+    small = generator.integers(-4 if scalar.kind in ("signed", "float", "complex") else 0, 5, count)
+    if scalar.kind == "bool":
+        return (small & 1).astype(bool)
+    if scalar.kind == "float":
+        large = generator.normal(0, 1, count)
+    elif scalar.kind == "complex":
+        small = small + 1j * generator.integers(-4, 5, count)
+        large = generator.normal(0, 1, count) + 1j * generator.normal(0, 1, count)
+    else:
+        limits = np.iinfo(scalar.dtype)
+        large = generator.integers(limits.min, limits.max, count, dtype=scalar.dtype, endpoint=True)
+        return np.where(generator.random(count) < 0.5, small.astype(scalar.dtype), large)
+    return np.where(generator.random(count) < 0.5, small, large).astype(scalar.dtype)
+
+
+# ---- the smallest counterexample
+
+
+def _smallest(law: _Law, triple: Sequence[Arrays], wrong: np.ndarray[Any, Any]) -> list[Arrays]:
+    """Shrinks the simplest of the counterexamples number by number for as long as it stays one."""
+    sizes = sum(_size(values) for values in [array for arrays in triple for array in arrays])
+    first = wrong[np.argmin(np.asarray(sizes)[wrong])]
+    found = [[array[first : first + 1].copy() for array in arrays] for arrays in triple]
+    improved = True
+    while improved:
+        improved = False
+        for candidate in _simpler(found):
+            if law.broken(candidate)[0]:
+                found, improved = candidate, True
+                break
+    return found
+
+
+def _size(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    rows = values.reshape(len(values), -1)
+    wide = np.complex128 if rows.dtype.kind == "c" else np.float64
+    numbers = rows.astype(wide)
+    return np.asarray((np.abs(numbers) + 100 * (numbers != np.round(numbers))).sum(axis=1))
+
+
+def _simpler(triple: Sequence[Arrays]) -> Iterator[list[Arrays]]:
+    """Triples in which one number is nearer to zero, or whole."""
+    for side, arrays in enumerate(triple):
+        for index, array in enumerate(arrays):
+            for at in np.ndindex(array.shape):
+                number = array[at].item()
+                whole = complex(round(number.real), round(number.imag)) if isinstance(number, complex) else None
+                for simple in (0, 1, round(number.real) if whole is None else whole, -number, _halved(number)):
+                    if _simplicity(simple) < _simplicity(number) and _holds(array.dtype, simple):
+                        changed = [[each.copy() for each in side_arrays] for side_arrays in triple]
+                        changed[side][index][at] = simple
+                        yield changed
+
+
+def _holds(dtype: np.dtype[Any], number: Any) -> bool:
+    """Whether an integer type has the number; the lowest one's negation it has not."""
+    return dtype.kind not in "iu" or np.iinfo(dtype).min <= number <= np.iinfo(dtype).max
+
+
+def _halved(number: Any) -> Any:
+    return number if isinstance(number, complex) else int(number / 2)
+
+
+def _simplicity(number: Any) -> tuple[bool, float, bool]:
+    """Orders numbers: whole before broken, small before large, positive before negative."""
+    broken = number != (
+        complex(round(number.real), round(number.imag)) if isinstance(number, complex) else round(number)
+    )
+    return broken, abs(number), number.real < 0
+
+
+# ---- the identity
+
+
+def _check_identity(law: _Law, elements: Arrays) -> None:
+    identity = law.operator.identity_for(law.element)
+    if identity is None:
+        return
+    repeated = [np.broadcast_to(one, like.shape) for one, like in zip(identity, elements, strict=True)]
+    for text, result in (
+        ("op(identity, a)", law.combine(repeated, elements)),
+        ("op(a, identity)", law.combine(elements, repeated)),
+    ):
+        wrong = np.flatnonzero(law.differ(result, elements))
+        if len(wrong):
+            a, found = (
+                law.shown([array[wrong[0] : wrong[0] + 1] for array in arrays]) for arrays in (elements, result)
+            )
+            raise OperatorError(
+                f"the identity of {law.operator.name} is not one:\n"
+                f"  a = {a}, identity = {law.shown([array[:1] for array in repeated])}\n"
+                f"  {text} = {found}"
+            )

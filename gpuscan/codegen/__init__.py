@@ -1,0 +1,1 @@
+"""The WGSL text of a kernel."""

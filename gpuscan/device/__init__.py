@@ -1,0 +1,1 @@
+"""Adapters, the probe, memory, transfers and submission."""

@@ -1,0 +1,208 @@
+"""Which GPU adapters there are, best first, and which one a caller means."""
+
+from __future__ import annotations
+
+import operator
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from gpuscan.device.backends import BACKENDS, module_of, package_of, webgpu
+from gpuscan.device.guards import forked_error
+from gpuscan.errors import AdapterNotFoundError
+
+if TYPE_CHECKING:
+    import wgpu
+
+ADAPTER_VARIABLE = "GPUSCAN_ADAPTER"
+
+# Best first. Some OpenGL drivers do not say what they are ("Unknown"); software ones do.
+_ADAPTER_TYPES = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "CPU")
+_LEAST_INVOCATIONS = 64
+_LEAST_STORAGE_BUFFERS = 8  # what WebGPU promises; some adapters below its minimum are listed all the same
+
+_HELP = (
+    "install the GPU's driver, or a software adapter (Debian and Ubuntu: apt install mesa-vulkan-drivers; "
+    'Fedora: dnf install mesa-vulkan-drivers), or ask for device="numpy"'
+)
+
+NUMPY = "numpy"  # the device that is no GPU
+
+_lock = threading.Lock()
+_found: list[wgpu.GPUAdapter] | None = None
+_user: int | None = None  # the process that came to use WebGPU: this one, or one that it was forked from
+
+
+def find_adapters() -> list[wgpu.GPUAdapter]:
+    """Every adapter that can compute, best first; found once a process.
+
+    Discrete GPUs come before integrated, virtual and software ones (CPU), Vulkan, Metal and DX12 before OpenGL, and
+    among equals the adapter that offers more of the features gpuscan can use. An adapter that a backend lists twice
+    stands once; discrete GPUs all stay, for two cards of one model cannot be told from one listed twice.
+
+    Raises:
+        DeviceLostError: the process that this one was forked from has used a GPU.
+
+    Example:
+        >>> isinstance(find_adapters(), list)
+        True
+    """
+    global _found, _user
+    _check_process()
+    with _lock:
+        if _found is None:
+            with _quiet_display_loader():
+                listed = webgpu().gpu.enumerate_adapters_sync()
+            _found = _without_duplicates(sorted(filter(_can_compute, listed), key=_rank))
+            if _found:
+                _user = os.getpid()
+        return list(_found)
+
+
+def choose_adapter(wanted: str | int | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapter:
+    """The adapter that `wanted` means.
+
+    Args:
+        wanted: a part of an adapter's summary in any case (the best that has it is taken), an index into
+            `find_adapters()`, an adapter (returned as it is), or None: what the environment variable
+            GPUSCAN_ADAPTER says, and where it says nothing, the best.
+
+    Raises:
+        AdapterNotFoundError: there is none such; the message lists those there are.
+        TypeError: `wanted` is none of these.
+        DeviceLostError: the process that this one was forked from has used a GPU.
+    """
+    global _user
+    if hasattr(wanted, "summary"):  # an adapter
+        _check_process()
+        _user = os.getpid()
+        return wanted
+    if hasattr(wanted, "__index__") and not isinstance(wanted, bool):
+        wanted = operator.index(wanted)  # type: ignore[arg-type]
+    elif not (wanted is None or isinstance(wanted, str)):
+        raise TypeError(
+            f"an adapter is a part of its summary, its number, or a wgpu adapter; got {type(wanted).__name__}"
+        )
+    asked = "" if wanted is None else repr(wanted)
+    if wanted is None and (name := os.environ.get(ADAPTER_VARIABLE, "").strip()):
+        if name == NUMPY:
+            raise AdapterNotFoundError(
+                f"a GPU adapter was asked for, while {ADAPTER_VARIABLE}=numpy asks for no GPU; unset the variable, or "
+                "name an adapter"
+            )
+        wanted, asked = name, f"{name!r} (from {ADAPTER_VARIABLE})"
+
+    adapters = find_adapters()
+    if not adapters:
+        raise AdapterNotFoundError(f"{_question(asked)}: this machine has no GPU adapter at all; {_HELP}")
+    if wanted is None:
+        return adapters[0]
+    if isinstance(wanted, int):
+        matching = adapters[wanted : wanted + 1] if wanted >= 0 else []
+    else:
+        matching = [adapter for adapter in adapters if wanted.casefold() in adapter.summary.casefold()]
+    if not matching:
+        listed = "; ".join(f"{index}: {adapter.summary}" for index, adapter in enumerate(adapters))
+        raise AdapterNotFoundError(
+            f"{_question(asked)}: the adapters here are {listed}; ask for a part of one of these names or for its "
+            "number, or install the driver of the one that is missing"
+        )
+    return matching[0]
+
+
+def fresh(adapter: wgpu.GPUAdapter) -> wgpu.GPUAdapter:
+    """The adapter to open a device on. One of Dawn's is spent by its first device, so it is looked up again."""
+    if package_of(adapter) != "wgpudawn":
+        return adapter
+    alike = [known for known in _found or () if known.summary == adapter.summary]
+    place = alike.index(adapter) if adapter in alike else 0
+    again = [found for found in module_of(adapter).gpu.enumerate_adapters_sync() if found.summary == adapter.summary]
+    return again[place] if place < len(again) else adapter
+
+
+def _check_process() -> None:
+    """Raise DeviceLostError in a process that was forked from a user of WebGPU: what it opened would hang."""
+    if _user not in (None, os.getpid()):
+        raise forked_error("the GPU was used", _user)
+
+
+def _note_instance() -> None:
+    """In a forked process: see whether the one before used the package wgpu by itself, without gpuscan."""
+    global _user
+    used = getattr(sys.modules.get("wgpu.backends.wgpu_native._helpers"), "_the_instance", None) is not None
+    if used and _found is None and _user is None:
+        _user = os.getppid()
+
+
+def _release_nothing() -> None:
+    """In a process forked from a user of WebGPU: let go of objects without the driver, which would wait for threads."""
+    if _user is None:
+        return
+    for package in BACKENDS.values():
+        classes = sys.modules.get(f"{package}._classes")
+        for name in ("GPUObjectBase", "GPUAdapter"):  # those with a __del__ that releases
+            kind = getattr(classes, name, None)
+            if kind is not None:
+                kind.__del__ = lambda _: None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_instance)
+    os.register_at_fork(after_in_child=_release_nothing)
+
+
+def _question(asked: str) -> str:
+    return f"no adapter answers to {asked}" if asked else "no adapter found"
+
+
+def _can_compute(adapter: wgpu.GPUAdapter) -> bool:
+    """Whether it is more than a drawing device: OpenGL below 4.3 and the like have no compute shaders."""
+    limits = adapter.limits
+    return (
+        int(limits["max-compute-invocations-per-workgroup"]) >= _LEAST_INVOCATIONS
+        and int(limits["max-storage-buffers-per-shader-stage"]) >= _LEAST_STORAGE_BUFFERS
+    )
+
+
+def _rank(adapter: wgpu.GPUAdapter) -> tuple[int, bool, int]:
+    from gpuscan.device.capability_probe import wanted_features
+
+    kind = adapter.info["adapter_type"]
+    order = _ADAPTER_TYPES.index(kind) if kind in _ADAPTER_TYPES else _ADAPTER_TYPES.index("Unknown")
+    return order, adapter.info["backend_type"].startswith("OpenGL"), -len(wanted_features(adapter))
+
+
+def _without_duplicates(adapters: list[wgpu.GPUAdapter]) -> list[wgpu.GPUAdapter]:
+    kept: list[wgpu.GPUAdapter] = []
+    seen: set[tuple[tuple[str, object], ...]] = set()
+    for adapter in adapters:
+        identity = tuple(sorted(dict(adapter.info).items()))
+        if identity in seen and adapter.info["adapter_type"] != "DiscreteGPU":
+            continue
+        seen.add(identity)
+        kept.append(adapter)
+    return kept
+
+
+@contextmanager
+def _quiet_display_loader() -> Iterator[None]:
+    """Keep libwayland, which OpenGL's loader tries, from printing that XDG_RUNTIME_DIR is not set.
+
+    Any absolute folder quiets it: it then finds no display there, as it should, and goes on without one.
+    """
+    name = "XDG_RUNTIME_DIR"
+    if os.name != "posix" or os.environ.get(name):
+        yield
+        return
+    before = os.environ.get(name)
+    os.environ[name] = os.path.sep
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

@@ -1,0 +1,256 @@
+"""The capability probe: what an adapter has, and what it does when tried out.
+
+Features and limits are read from the device. What WebGPU does not tell is measured with small shaders
+(`shaders/probe_*.wgsl`), all of them bounded: the real subgroup sizes and the order of lanes, the speed of polling,
+and litmus tests of forward progress, which decide the strategies that are safe here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gpuscan.device import probe_cache
+from gpuscan.device.backends import implementation
+from gpuscan.device.buffer_pool import ALIGNMENT
+from gpuscan.device.litmus import HALVES, Litmus, ProbeBench
+from gpuscan.planning.capabilities import Capabilities
+
+if TYPE_CHECKING:
+    import wgpu
+
+__all__ = ["Capabilities", "distrust", "probe", "wanted_features", "wanted_limits"]
+
+_WANTED_FEATURES = (
+    "subgroup",  # wgpu-native's name
+    "subgroups",  # WebGPU's
+    "timestamp-query",
+    "timestamp-query-inside-encoders",
+    "shader-int64",
+    "shader-int64-atomic-all-ops",
+    "shader-f16",
+    "shader-f64",
+    "mappable-primary-buffers",
+    "implicit-device-synchronization",  # Dawn's: without it threads must not meet on a device
+)
+
+_WANTED_LIMITS = (
+    "max-bind-groups",
+    "max-bindings-per-bind-group",
+    "max-buffer-size",
+    "max-compute-invocations-per-workgroup",
+    "max-compute-workgroup-size-x",
+    "max-compute-workgroup-size-y",
+    "max-compute-workgroup-size-z",
+    "max-compute-workgroup-storage-size",
+    "max-compute-workgroups-per-dimension",
+    "max-storage-buffer-binding-size",
+    "max-storage-buffers-per-shader-stage",
+    "max-uniform-buffer-binding-size",
+    "min-storage-buffer-offset-alignment",
+    "min-uniform-buffer-offset-alignment",
+)
+
+_VENDORS = {
+    0x1002: "AMD",
+    0x1010: "Imagination",
+    0x106B: "Apple",
+    0x10DE: "NVIDIA",
+    0x13B5: "ARM",
+    0x1414: "Microsoft",
+    0x14E4: "Broadcom",
+    0x1AE0: "Google",
+    0x5143: "Qualcomm",
+    0x8086: "Intel",
+    0x10005: "Mesa",
+}
+
+# A GPU holds a few thousand invocations on each of at most some 300 cores. A software adapter runs a workgroup or two
+# on each core, and the system may take that core away for a while: waits are long there. More polls in an iteration
+# make them so, for llvmpipe allows an invocation 65,535 iterations.
+_GPU_LITMUS = Litmus(workgroups=8192, workgroup_size=256, chain_seconds=0.05, later_seconds=0.02, extra_polls=0)
+_LITMUS_LIMITS = {
+    "max-buffer-size": 1 << 16,
+    "max-storage-buffer-binding-size": 1 << 16,
+    "max-compute-invocations-per-workgroup": 256,
+    "max-compute-workgroup-size-x": 256,
+    "max-compute-workgroups-per-dimension": 8192,
+}
+_CPU_LITMUS = Litmus(workgroups=512, workgroup_size=64, chain_seconds=0.1, later_seconds=0.02, extra_polls=64)
+
+_MAX_POLLS = 60_000  # in a round
+_SPIN_BOUND = (2, 33_000)  # together more than llvmpipe allows
+_SPIN_RUNS = 5  # the fastest counts: others may be keeping the GPU busy
+
+_lock = threading.Lock()
+
+
+def wanted_features(adapter: wgpu.GPUAdapter) -> list[str]:
+    """The features to ask the adapter for: those that gpuscan uses and the adapter has."""
+    wanted = [name for name in _WANTED_FEATURES if name in adapter.features]
+    if adapter.info["adapter_type"] not in ("IntegratedGPU", "CPU") and "mappable-primary-buffers" in wanted:
+        wanted.remove("mappable-primary-buffers")  # mapped memory would lie across the bus
+    return wanted
+
+
+def wanted_limits(adapter: wgpu.GPUAdapter) -> dict[str, int]:
+    """The limits to ask the adapter for: its best of each that bears on a scan."""
+    return {name: int(adapter.limits[name]) for name in _WANTED_LIMITS if name in adapter.limits}
+
+
+def checked_limits(adapter: wgpu.GPUAdapter, required: Mapping[str, int]) -> dict[str, int]:
+    """The limits that a user asks for, by wgpu's names, if the adapter has them; WebGPU's ``maxBufferSize`` will do.
+
+    Raises:
+        TypeError: they are no mapping of names to integers.
+        ValueError: a name is none of WebGPU's, or a limit lies beyond the adapter's.
+    """
+    if not isinstance(required, Mapping):
+        raise TypeError(f"required_limits is a dict of WebGPU's names and integers; got {type(required).__name__}")
+    limits = {}
+    for given, limit in required.items():
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])|_", "-", str(given)).lower()
+        if name not in adapter.limits:
+            raise ValueError(f"the limit {given!r} was asked for; there are {', '.join(sorted(adapter.limits))}")
+        if not hasattr(limit, "__index__"):
+            raise TypeError(f"the limit {name} is an integer; got {limit!r}")
+        best = int(adapter.limits[name])
+        least = name.startswith("min-")  # of which less is better
+        if limit < 0 or (limit < best if least else limit > best):
+            raise ValueError(
+                f"the limit {name} of {limit} was asked for; {adapter.summary} has {best}. Ask for "
+                f"{'more' if least or limit < 0 else 'less'}"
+            )
+        limits[name] = int(limit)
+    return limits
+
+
+def limits_within(limits: Mapping[str, int]) -> dict[str, int]:
+    """The limits, with no larger binding than a buffer can be: pieces of large arrays go by what can be bound.
+
+    Arrays are bound up to the end of their last 16 bytes, so whole ones count.
+    """
+    binding = "max-storage-buffer-binding-size"
+    return {**limits, binding: min(limits[binding], limits["max-buffer-size"]) // ALIGNMENT * ALIGNMENT}
+
+
+def probe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, *, refresh: bool = False) -> Capabilities:
+    """What the adapter can do, through a device of it.
+
+    The findings are kept on disk by adapter, driver, WebGPU implementation, features and gpuscan version; `refresh`
+    measures again. Takes some tens of milliseconds on a GPU, a tenth of a second or two on a software adapter.
+    """
+    described = _describe(adapter, wgpu_device)
+    with _lock:  # two probes at once would spoil each other's measurements
+        kept = None if refresh else probe_cache.load(described)
+        if kept is not None:
+            return replace(kept, **described)
+        found = Capabilities(**described, **_measure(_able(adapter, wgpu_device), described))
+        probe_cache.store(found)
+        return found
+
+
+def distrust(capabilities: Capabilities, strategy: str) -> Capabilities:
+    """Note, on disk too, that a strategy ran out of its bounds on this adapter: ``"auto"`` picks it no more.
+
+    That workgroups start in order may have been at fault as well, and is no longer built on.
+    """
+    if strategy in capabilities.distrusted:
+        return capabilities
+    noted = replace(capabilities, distrusted=(*capabilities.distrusted, strategy), starts_in_order=False)
+    with _lock:
+        probe_cache.store(noted)
+    return noted
+
+
+# ----- What the device says of itself
+
+
+def _describe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice) -> dict[str, Any]:
+    info = adapter.info
+    features = frozenset(str(feature) for feature in wgpu_device.features)
+    return {
+        "summary": str(adapter.summary),
+        "name": str(info["device"]),
+        "vendor": _vendor(info),
+        "driver": " ".join(part for part in (info["vendor"], info["description"]) if part),
+        "backend": str(info["backend_type"]),
+        "adapter_type": str(info["adapter_type"]),
+        "implementation": implementation(adapter),
+        "features": features,
+        "limits": {str(limit): int(value) for limit, value in wgpu_device.limits.items()},
+        "native_int64": "shader-int64" in features,
+        "int64_atomics": "shader-int64-atomic-all-ops" in features,
+        "float64": "shader-f64" in features,
+        "shader_f16": "shader-f16" in features,
+        "mappable_storage": "mappable-primary-buffers" in features,
+    }
+
+
+def _vendor(info: Any) -> str:
+    known = _VENDORS.get(info["vendor_id"])
+    if known is None and info["backend_type"] == "Metal" and info["device"].startswith("Apple"):
+        return "Apple"  # Metal gives no vendor number
+    return known or str(info["vendor"]) or "unknown"
+
+
+# ----- What it does
+
+
+def _able(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice) -> wgpu.GPUDevice:
+    """The device; or another, where its user asked for less than the litmus tests need, so that the findings hold."""
+    from gpuscan.device.adapters import fresh
+
+    best = limits_within(wanted_limits(adapter))
+    if all(int(wgpu_device.limits[name]) >= min(best[name], least) for name, least in _LITMUS_LIMITS.items()):
+        return wgpu_device
+    return fresh(adapter).request_device_sync(required_features=wanted_features(adapter), required_limits=best)
+
+
+def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str, Any]:
+    litmus = _CPU_LITMUS if described["adapter_type"] == "CPU" else _GPU_LITMUS
+    most = int(wgpu_device.limits["max-compute-invocations-per-workgroup"])
+    litmus = replace(litmus, workgroup_size=min(litmus.workgroup_size, most))
+    features = described["features"]
+    bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in features)
+    has_subgroups = not features.isdisjoint({"subgroup", "subgroups"})
+
+    bench.run({"spin": _SPIN_BOUND} | ({"subgroups": (0, 0)} if has_subgroups else {}))  # compiles and warms up
+    spins = [bench.run({"spin": _SPIN_BOUND}) for _ in range(_SPIN_RUNS)]
+    polls = spins[0].words["polls"]
+    timestamps = all(0 < spin.gpu_seconds < spin.wall_seconds * 1.1 for spin in spins)
+    rate = max(polls, 1) / min(spin.gpu_seconds if timestamps else spin.wall_seconds for spin in spins)
+
+    iterations_per_second = rate / (1 + litmus.extra_polls)
+    chain = _bound(litmus.chain_seconds * iterations_per_second)
+    words = bench.run({"chain": chain, "later": _bound(litmus.later_seconds * iterations_per_second)}).words
+    if described["adapter_type"] != "CPU":  # whose threads start workgroups as they please, and which need no speed
+        words |= bench.run({"halves": (0, 0), "order": chain}).words
+
+    sizes = tuple(1 << bit for bit in range(32) if words["subgroup_sizes"] >> bit & 1)
+    in_order = bool(sizes) and words["lanes_out_of_order"] == 0
+    return {
+        "subgroup_sizes": sizes,
+        "subgroup_size": sizes[0] if in_order and len(sizes) == 1 else 0,
+        "lanes_in_order": in_order,
+        "progress_earlier": words["next_ticket"] == litmus.workgroups and words["waited_in_vain"] == 0,
+        "progress_later": words["started_while_spinning"] == litmus.workgroups,
+        "started_while_spinning": words["started_while_spinning"],
+        "litmus_workgroups": litmus.workgroups,
+        "starts_in_order": words["found_by_number"] == litmus.workgroups,
+        "packs_halves": words["halves_alike"] == HALVES,
+        "spins_per_second": rate,
+        "loop_iterations": polls if polls < math.prod(_SPIN_BOUND) else 0,
+        "timestamps": timestamps,
+        "timestamp_period": bench.timestamp_period,
+    }
+
+
+def _bound(iterations: float) -> tuple[int, int]:
+    """So many iterations as rounds of polls."""
+    rounds = min(max(1, math.ceil(iterations / _MAX_POLLS)), _MAX_POLLS)
+    return rounds, math.ceil(iterations / rounds)

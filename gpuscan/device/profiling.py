@@ -1,0 +1,148 @@
+"""How long the GPU takes: a span for each stage that runs while a profile is open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.device.backends import webgpu
+from gpuscan.device.guards import guarded
+from gpuscan.device.transfer import download
+
+if TYPE_CHECKING:
+    import wgpu
+
+    from gpuscan.api.device import Device
+
+
+@dataclass(frozen=True)
+class Span:
+    """One dispatch.
+
+    Attributes:
+        stage: the stage's name: ``"scan"``, ``"reduce"``, ``"scan_totals"``, ``"carry"``, or of a stage beside the
+            scan's ``"mark_segments"``, ``"mark_keys"``, ``"gather"``, ``"transpose"`` or ``"length"``.
+        strategy: of the plan that it belongs to; ``""`` beside the scan.
+        elements: that the dispatch works on.
+        gpu_seconds: how long it took; None where the adapter has no timestamps, and until a recorded encoder is
+            submitted.
+        begin: GPU time at which it began, in seconds from an unknown origin; None where `gpu_seconds` is.
+    """
+
+    stage: str
+    strategy: str
+    elements: int
+    gpu_seconds: float | None
+    begin: float | None
+
+
+class Batch:
+    """The stages of one recorded run, and where their timestamps come to lie."""
+
+    def __init__(self, device: Device, stages: Sequence[str], strategy: str, elements: int) -> None:
+        usage = webgpu().BufferUsage
+        self._device, self._stages, self._strategy, self._elements = device, stages, strategy, elements
+        self._queries: wgpu.GPUQuerySet | None = None
+        self._spans: list[Span] | None = None
+        if device.capabilities.timestamps:
+            count = 2 * len(stages)
+            wgpu_device = device.wgpu_device
+            self._queries = wgpu_device.create_query_set(type="timestamp", count=count)
+            self._resolved = wgpu_device.create_buffer(size=8 * count, usage=usage.QUERY_RESOLVE | usage.COPY_SRC)
+
+    def writes(self, stage: str) -> dict[str, Any] | None:
+        """WebGPU's `timestampWrites` of the pass that the stage has to itself."""
+        if self._queries is None:
+            return None
+        number = 2 * self._stages.index(stage)
+        return {
+            "query_set": self._queries,
+            "beginning_of_pass_write_index": number,
+            "end_of_pass_write_index": number + 1,
+        }
+
+    def resolve(self, encoder: wgpu.GPUCommandEncoder) -> None:
+        """Record, behind the stages, that their timestamps go to a buffer.
+
+        No buffer that is ever mapped: the encoder may be a caller's, who submits it at any time, and wgpu-native ends
+        the process in a submission that uses a mapped one.
+        """
+        if self._queries is not None:
+            encoder.resolve_query_set(self._queries, 0, 2 * len(self._stages), self._resolved, 0)
+
+    def spans(self) -> list[Span]:
+        """The stages' spans; waits for the GPU."""
+        if self._spans is not None:
+            return self._spans
+        with guarded(self._device), self._device.lock:  # whoever records holds it until the run is submitted
+            if self._spans is None:
+                ticks = self._ticks()
+                spans = self._timed(ticks)
+                if self._queries is not None and None in ticks:
+                    return spans  # to be read again
+                self._spans = spans
+            return self._spans
+
+    def _ticks(self) -> Sequence[int | None]:
+        """The timestamps; None without, and while the encoder that writes them is not submitted."""
+        ticks = np.zeros(2 * len(self._stages), np.uint64)
+        if self._queries is not None:
+            download(self._device.wgpu_device, self._device.pool, self._resolved, 0, ticks)
+        return ticks.tolist() if ticks.any() else [None] * len(ticks)  # buffers begin as zeros
+
+    def _timed(self, ticks: Sequence[int | None]) -> list[Span]:
+        tick = self._device.capabilities.timestamp_period * 1e-9
+        spans = []
+        for stage, begin, end in zip(self._stages, ticks[::2], ticks[1::2], strict=True):
+            seconds = None if begin is None or end is None else (end - begin) * tick
+            at = None if begin is None else begin * tick
+            spans.append(Span(stage, self._strategy, self._elements, seconds, at))
+        return spans
+
+
+class Profile:
+    """What ran on a device between the begin and the end of a ``with device.profile() as p:``."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+
+    @property
+    def spans(self) -> list[Span]:
+        """A span for each stage, in the order recorded; waits for the GPU."""
+        return [span for batch in list(self.batches) for span in batch.spans()]
+
+    @property
+    def gpu_seconds(self) -> float | None:
+        """The spans' time together; None where one has none."""
+        seconds = [span.gpu_seconds for span in self.spans]
+        return None if None in seconds else sum(s for s in seconds if s is not None)
+
+
+class Profiles:
+    """The profiles that are open on a device; they may nest and overlap, and each gets every span."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._open: list[Profile] = []
+
+    @property
+    def active(self) -> bool:
+        return bool(self._open)
+
+    def open(self) -> Profile:
+        profile = Profile()
+        self._open.append(profile)
+        return profile
+
+    def close(self, profile: Profile) -> None:
+        self._open.remove(profile)
+
+    def batch(self, stages: Sequence[str], strategy: str, elements: int) -> Batch:
+        """A batch for a run that is being recorded, given to every open profile."""
+        batch = Batch(self._device, stages, strategy, elements)
+        for profile in list(self._open):
+            profile.batches.append(batch)
+        return batch

@@ -1,0 +1,314 @@
+"""Moves arrays between NumPy and the GPU: by one write or map where they are small, by a ring of pieces where not."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from gpuscan.device.backends import webgpu
+from gpuscan.device.submission import submit
+
+if TYPE_CHECKING:
+    import wgpu
+
+    from gpuscan.device.buffer_pool import BufferPool
+
+T = TypeVar("T")
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+COPY_THREADS = 8  # at most; one thread does not fill the bus
+COPY_SHARE = 2 << 20  # bytes that are worth a thread
+STAGING_PIECE = 32 << 20  # bytes of a staging buffer
+STAGING_DEPTH = 3  # staging buffers in a ring: one filled, one on the bus, one waiting
+SINGLE_WRITE = 1 << 20  # bytes up to which the queue's own staging is the faster way
+
+
+def padded(nbytes: int, unit: int = 4) -> int:
+    """The bytes of so many whole units as hold `nbytes`."""
+    return -(-nbytes // unit) * unit
+
+
+def bytes_of(array: np.ndarray[Any, Any]) -> Bytes:
+    """The bytes of a contiguous array, as a view."""
+    return array.reshape(-1).view(np.uint8)
+
+
+# ----- Copies by several threads
+
+_threads: ThreadPoolExecutor | None = None
+_threads_lock = threading.Lock()
+
+
+def _copy_threads() -> ThreadPoolExecutor:
+    global _threads
+    with _threads_lock:
+        if _threads is None:
+            count = min(COPY_THREADS, os.cpu_count() or 1)
+            _threads = ThreadPoolExecutor(count, thread_name_prefix="gpuscan-copy")
+        return _threads
+
+
+def _forget_threads() -> None:
+    """A forked process has none of its parent's threads."""
+    global _threads
+    _threads = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
+
+
+def copy(into: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
+    """``into[...] = source`` for arrays of one shape, in shares along the first axis that are copied side by side."""
+    count = len(into)
+    shares = min(COPY_THREADS, os.cpu_count() or 1, into.nbytes // COPY_SHARE, count)
+    if shares < 2:
+        np.copyto(into, source, casting="unsafe")
+        return
+    edges = [count * i // shares for i in range(shares + 1)]
+    parts: list[Future[None]] = []
+    try:
+        for a, b in pairwise(edges):
+            parts.append(begun(_copy_threads(), partial(np.copyto, into[a:b], source[a:b], casting="unsafe")))
+        for part in parts:
+            part.result()
+    finally:  # none goes on after an interrupt, for the memory may be unmapped then
+        while not all(part.done() for part in parts):
+            with suppress(KeyboardInterrupt):
+                wait(parts)
+
+
+def begun(threads: ThreadPoolExecutor, call: Callable[[], T]) -> Future[T]:
+    """A call that other threads make; this one does where they take no more, since the main thread has ended."""
+    try:
+        return threads.submit(call)
+    except RuntimeError:
+        made: Future[T] = Future()
+        try:
+            made.set_result(call())
+        except Exception as error:
+            made.set_exception(error)
+        return made
+
+
+# ----- An array as a scan walks it
+
+
+class Walk:
+    """The elements of an array in the order of a scan: row after row, each along the scanned axis.
+
+    Reads and writes stretches of them without a copy of the whole. The pages of a memory-mapped file are let go after
+    each stretch, so that a file may be larger than memory.
+    """
+
+    def __init__(self, array: np.ndarray[Any, Any], shape: tuple[int, ...], axis: int, dtype: np.dtype[Any]) -> None:
+        self._rows = np.moveaxis(array, axis, len(shape) - 1)
+        self._element = array.shape[len(shape) :]
+        self._dtype = dtype
+        self._others = self._rows.shape[: len(shape) - 1]
+        self._row_length = shape[axis]
+        self._flat: np.ndarray[Any, Any] | None = None
+        if len(shape) == 1:
+            self._flat = self._rows  # of any stride
+        elif self._rows.flags.c_contiguous:
+            self._flat = self._rows.reshape(-1, *self._element)
+        self._map = _shared_map(array)
+        self.element_bytes = prod(self._element) * dtype.itemsize
+
+    def read(self, start: int, into: Bytes) -> None:
+        """Copy the elements from `start` on that fill `into`, in the walk's dtype."""
+        target = into.view(self._dtype).reshape(-1, *self._element)
+        for part, place in self._stretches(start, len(target)):
+            copy(target[place], part())
+        self._release()
+
+    def write(self, start: int, data: Bytes) -> None:
+        """Copy `data` to the elements from `start` on."""
+        source = data.view(self._dtype).reshape(-1, *self._element)
+        if self._flat is not None:
+            copy(self._flat[start : start + len(source)], source)
+        else:
+            for row, first, count, place in self._by_rows(start, len(source)):
+                if first is None:
+                    index = np.unravel_index(np.arange(row, row + count), self._others)
+                    self._rows[index] = source[place].reshape(count, self._row_length, *self._element)
+                else:
+                    self._rows[np.unravel_index(row, self._others)][first : first + count] = source[place]
+        self._release()
+
+    def _stretches(self, start: int, count: int) -> Iterator[tuple[Callable[[], np.ndarray[Any, Any]], slice]]:
+        flat = self._flat
+        if flat is not None:
+            yield lambda: flat[start : start + count], slice(0, count)
+            return
+        for row, first, n, place in self._by_rows(start, count):
+            if first is None:
+                index = np.unravel_index(np.arange(row, row + n), self._others)
+                yield lambda index=index: self._rows[index].reshape(-1, *self._element), place  # type: ignore[misc]
+            else:
+                part = self._rows[np.unravel_index(row, self._others)][first : first + n]
+                yield lambda part=part: part, place  # type: ignore[misc]
+
+    def _by_rows(self, start: int, count: int) -> Iterator[tuple[int, int | None, int, slice]]:
+        """Row, first element in it and count for a part of a row; row, None and rows for whole ones; the place."""
+        length, at = self._row_length, start
+        while at < start + count:
+            row, first = divmod(at, length)
+            whole = (start + count - at) // length
+            if first == 0 and whole:
+                yield row, None, whole, slice(at - start, at - start + whole * length)
+                at += whole * length
+            else:
+                n = min(length - first, start + count - at)
+                yield row, first, n, slice(at - start, at - start + n)
+                at += n
+
+    def _release(self) -> None:
+        if self._map is not None:
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+
+def release_pages(array: np.ndarray[Any, Any]) -> None:
+    """Let the pages of a memory-mapped file go; they are read again when they are needed."""
+    mapping = _shared_map(array)
+    if mapping is not None:
+        mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def _shared_map(array: Any) -> mmap.mmap | None:
+    """The mapping behind a `np.memmap` whose pages the file backs.
+
+    Private ones keep their pages, which are nowhere else; a bare `mmap.mmap` does not tell whether it is one.
+    """
+    shared = False
+    while array is not None:
+        if isinstance(array, np.memmap):
+            shared = array.mode != "c"
+        if isinstance(array, mmap.mmap):
+            return array if shared and hasattr(array, "madvise") else None
+        array = getattr(array, "base", None)
+    return None
+
+
+def is_mapped_file(array: np.ndarray[Any, Any]) -> bool:
+    """Whether the array lies in a memory-mapped file, and may so be larger than memory."""
+    base: Any = array
+    while base is not None and not isinstance(base, mmap.mmap):
+        base = getattr(base, "base", None)
+    return base is not None
+
+
+# ----- Mapped buffers
+
+
+def fill_mapped(buffer: wgpu.GPUBuffer, size: int, fill: Callable[[Bytes], None]) -> None:
+    """Let `fill` write the first `size` bytes of a buffer that is mapped for writing."""
+    if hasattr(buffer, "_experimental_get_mapped_range"):
+        memory = buffer._experimental_get_mapped_range(0, padded(size))
+        fill(np.frombuffer(memory, np.uint8, size))
+        return
+    data = np.empty(size, np.uint8)
+    fill(data)
+    buffer.write_mapped(np.pad(data, (0, padded(size) - size)), 0)
+
+
+def map_for_reading(buffer: wgpu.GPUBuffer, size: int | None = None) -> Any:
+    """The promise of a buffer, filled by commands that were submitted before, to be readable.
+
+    The package wgpu would submit once more before it maps, in case nothing was; its own `read_buffer` leaves that out
+    by this mode, as is done here.
+    """
+    native = type(buffer).__module__.startswith("wgpu.backends.wgpu_native")
+    return buffer.map_async("READ_NOSYNC" if native else webgpu().MapMode.READ, 0, size)
+
+
+def read_mapped(buffer: wgpu.GPUBuffer, size: int, offset: int = 0) -> Bytes:
+    """The bytes of a buffer that is mapped for reading, as a view that ends with the mapping."""
+    return np.frombuffer(buffer.read_mapped(offset, padded(size), copy=False), np.uint8, size)
+
+
+@contextmanager
+def staging_ring(pool: BufferPool, usage: int, size: int, depth: int) -> Iterator[list[wgpu.GPUBuffer]]:
+    """Staging buffers for the length of a transfer; given up where it ends in an error, for they may be mapped."""
+    buffers: list[wgpu.GPUBuffer] = []
+    try:
+        while len(buffers) < depth:
+            buffers.append(pool.take(size, usage))
+        yield buffers
+    except BaseException:
+        for buffer in buffers:
+            pool.discard(buffer)
+        raise
+    for buffer in buffers:
+        pool.give(buffer)
+
+
+def upload(
+    device: wgpu.GPUDevice,
+    array: np.ndarray[Any, Any],
+    buffer: wgpu.GPUBuffer,
+    offset: int = 0,
+    pool: BufferPool | None = None,
+) -> None:
+    """Write a contiguous array into a buffer, from a multiple of four bytes on. Whole words are written.
+
+    A large one goes through a ring of mapped staging buffers, where there is a pool to take them from: while one is
+    on the bus the next is filled.
+    """
+    data = bytes_of(array)
+    if pool is None or data.nbytes <= SINGLE_WRITE:
+        if data.nbytes % 4:
+            data = np.pad(data, (0, -data.nbytes % 4))
+        if data.nbytes:
+            device.queue.write_buffer(buffer, offset, data)
+        return
+    usage = webgpu().BufferUsage.MAP_WRITE | webgpu().BufferUsage.COPY_SRC
+    size = min(STAGING_PIECE, padded(data.nbytes))
+    starts = range(0, data.nbytes, size)
+    with staging_ring(pool, usage, size, min(STAGING_DEPTH, len(starts))) as ring:
+        for number, start in enumerate(starts):
+            staging = ring[number % len(ring)]
+            piece = data[start : start + size]
+            staging.map_sync(webgpu().MapMode.WRITE, 0, padded(piece.nbytes))
+            fill_mapped(staging, piece.nbytes, lambda memory, piece=piece: copy(memory, piece))  # type: ignore[misc]
+            staging.unmap()
+            encoder = device.create_command_encoder()
+            encoder.copy_buffer_to_buffer(staging, 0, buffer, offset + start, padded(piece.nbytes))
+            submit(device, encoder.finish())
+
+
+def download(
+    device: wgpu.GPUDevice, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int, array: np.ndarray[Any, Any]
+) -> None:
+    """Read a stretch of a buffer, from a multiple of four bytes on, into a contiguous array."""
+    data = bytes_of(array)
+    usage = webgpu().BufferUsage.MAP_READ | webgpu().BufferUsage.COPY_DST
+    size = min(STAGING_PIECE, padded(data.nbytes))
+    starts = deque(range(0, data.nbytes, size))
+    under_way: deque[tuple[wgpu.GPUBuffer, Bytes, Any]] = deque()
+    with staging_ring(pool, usage, size, min(STAGING_DEPTH, len(starts))) as ring:
+        free = deque(ring)
+        while starts or under_way:
+            while starts and free:
+                staging, piece = free.popleft(), data[starts[0] : starts[0] + size]
+                encoder = device.create_command_encoder()
+                encoder.copy_buffer_to_buffer(buffer, offset + starts.popleft(), staging, 0, padded(piece.nbytes))
+                submit(device, encoder.finish())
+                mapped = map_for_reading(staging, padded(piece.nbytes))
+                under_way.append((staging, piece, mapped))
+            staging, piece, mapped = under_way.popleft()
+            mapped.sync_wait()
+            copy(piece, read_mapped(staging, piece.nbytes))
+            staging.unmap()
+            free.append(staging)

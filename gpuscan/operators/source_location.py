@@ -1,0 +1,50 @@
+"""Where in the user's code an operator went wrong, for the messages of `OperatorError`."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+import numpy as np
+
+from gpuscan.errors import OperatorError
+
+_OURS = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Path(np.__file__).parent))
+
+
+def operator_error(message: str) -> OperatorError:
+    """An `OperatorError` that ends with the line of the user's code that is running now."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.f_back
+    return OperatorError(message if frame is None else message + quoted(frame.f_code.co_filename, frame.f_lineno))
+
+
+def raised_at(traceback: TracebackType | None) -> str:
+    """The innermost line of the user's code in a traceback, quoted; empty where there is none."""
+    place = ""
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        if not file.startswith(_OURS):
+            place = quoted(file, traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return place
+
+
+def defined_at(function: Callable[..., Any]) -> str:
+    """The first line of a Python function, quoted; empty for one of ours and for one not written in Python."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None or code.co_filename.startswith(_OURS):
+        return ""
+    return quoted(code.co_filename, code.co_firstlineno)
+
+
+def quoted(file: str, line: int) -> str:
+    text = linecache.getline(file, line).strip()
+    return f"\n  at {file}:{line}" + (f": {text}" if text else "")

@@ -1,0 +1,331 @@
+"""`Traced`: what an operator is called with while it is traced. It answers as a NumPy array and builds the graph.
+
+A traced value stands for an array whose leading axes are unknown and whose trailing axes belong to the element.
+Code that is right for it is right, unchanged, for the NumPy arrays of `device="numpy"`; code that would mean one
+thing here and another there (an index without ``...``, an axis counted from the front) is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpuscan.elements import Scalar, scalar_of
+from gpuscan.errors import OperatorError, UnsupportedDtypeError
+from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, widened
+from gpuscan.operators.source_location import operator_error
+from gpuscan.operators.traced_ufuncs import KNOWN, NoSuchForm, build
+
+Python = (bool, int, float, complex)
+COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
+
+ARRAY_FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # NumPy function → what it does on Traced; see array_functions.py
+
+
+class Traced(np.lib.mixins.NDArrayOperatorsMixin):
+    """An array of expression nodes of one type; shape ``()`` for an element that is one number."""
+
+    __slots__ = ("graph", "nodes", "scalar")
+
+    def __init__(self, graph: Graph, nodes: np.ndarray[Any, Any], scalar: Scalar) -> None:
+        self.graph = graph
+        self.nodes = nodes
+        self.scalar = scalar
+
+    # ---- what an array says of itself
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.scalar.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.nodes.shape)
+
+    @property
+    def real(self) -> Traced:
+        return self._part(0)
+
+    @property
+    def imag(self) -> Traced:
+        return self._part(1)
+
+    def _part(self, index: int) -> Traced:
+        if self.scalar != COMPLEX64:
+            return self if index == 0 else constant_like(self, 0)
+        return elementwise(self.graph, lambda node: self.graph.parts(node)[index], [self.nodes], FLOAT32)
+
+    @property
+    def mT(self) -> Traced:  # noqa: N802 (NumPy's name)
+        return Traced(self.graph, np.swapaxes(self.nodes, -1, -2), self.scalar)
+
+    # ---- conversions
+
+    def astype(self, dtype: Any, copy: bool = True) -> Traced:
+        scalar = known_scalar(dtype)
+        return elementwise(self.graph, lambda node: self.graph.cast(node, scalar), [self.nodes], scalar)
+
+    def view(self, dtype: Any) -> Traced:
+        scalar = known_scalar(dtype)
+        if self.scalar.kind == "float" and self.scalar.bits == 16 and widened(self.nodes.flat):
+            raise operator_error(
+                f".view({scalar.name}) of {self.scalar.name}, which is combined as float32, rounded when stored; "
+                "write .astype(np.float32).view(np.uint32)"
+            )
+        return self.bits_as(dtype)
+
+    def bits_as(self, dtype: Any) -> Traced:
+        """The bits as they are stored, which `view` gives where NumPy has them too."""
+        scalar = known_scalar(dtype)
+        if scalar.bits != self.scalar.bits or "complex" in (scalar.kind, self.scalar.kind):
+            raise operator_error(
+                f".view({scalar.name}) of {self.scalar.name} changes the shape; only types of one size are bit casts"
+            )
+        if "bool" in (scalar.kind, self.scalar.kind):
+            return self.astype(scalar.dtype)
+        return elementwise(self.graph, lambda node: self.graph.view(node, scalar), [self.nodes], scalar)
+
+    # ---- indexing
+
+    def __getitem__(self, index: Any) -> Traced:
+        return Traced(self.graph, np.asarray(self.nodes[self._checked(index)], dtype=object), self.scalar)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if not self.nodes.flags.writeable:
+            raise operator_error(
+                "the operator writes into its argument; make a new array: np.copy, np.where or np.stack"
+            )
+        if not isinstance(value, Traced):
+            value = constant_like(self, value)
+        self.nodes[self._checked(index)] = value.astype(self.dtype).nodes
+
+    def _checked(self, index: Any) -> Any:
+        parts = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(part, Traced) for part in parts):
+            raise operator_error(
+                "an index that depends on the data is not traced; write np.where(mask, a, b), or "
+                "np.take_along_axis(values, indices, axis=-1) along an axis of the element"
+            )
+        if not any(part is Ellipsis for part in parts):
+            if not self.shape:
+                raise operator_error(
+                    f"the operator indexes {index!r} into one {self.scalar.name} number; only a bundle has fields "
+                    "(pass a tuple of arrays), and only a declared trailing axis has entries (element_axes=1)"
+                )
+            text = ", ".join(str(part) for part in parts)
+            raise operator_error(f"[{text}] would index the scanned axes of an array; write [..., {text}]")
+        return index
+
+    def __iter__(self) -> Any:
+        raise operator_error(
+            "a traced array is not iterated over; index its trailing axis: x[..., 0], x[..., 1], and where a "
+            "value decides, write np.where(condition, a, b)"
+        )
+
+    def __len__(self) -> int:
+        raise operator_error("a traced array has no len(); write x.shape[-1] for its trailing axis")
+
+    def __contains__(self, item: Any) -> bool:
+        raise operator_error("`in` asks for one answer; write np.any(x == item, axis=-1)")
+
+    # ---- what cannot be traced
+
+    def __bool__(self) -> bool:
+        raise operator_error(
+            "the operator asks Python for the truth of a value that is known only on the GPU (if, while, and, or, "
+            "not, min, max); write np.where(condition, a, b), & | ~, np.minimum, np.maximum"
+        )
+
+    def _number(self, *_: Any) -> Any:
+        raise operator_error(
+            "the operator turns a value that is known only on the GPU into a Python number (int, float, math.*); "
+            "write .astype(np.int32), np.exp, np.sqrt and their like, and np.where(condition, a, b) where it decides"
+        )
+
+    __int__ = __float__ = __complex__ = __index__ = __round__ = item = tolist = _number
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        raise operator_error(
+            "a traced value does not become a NumPy array; np.stack([a, b], axis=-1) makes a vector of numbers"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)  # protocols ask whether there is such a thing
+        function: Any = getattr(np, name, None)
+        if function in METHODS:
+            return lambda *args, **options: function(self, *args, **options)
+        raise operator_error(
+            f"a traced value has no attribute {name!r}; known are the functions of NumPy that are traced"
+        )
+
+    # ---- NumPy's protocols
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        out = options.pop("out", None)
+        if method == "reduce" and ufunc in REDUCTIONS:
+            return ARRAY_FUNCTIONS[REDUCTIONS[ufunc]](*inputs, **options)
+        if method != "__call__" or options:
+            asked = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
+            raise operator_error(f"{asked}({', '.join(f'{name}=' for name in options)}) is not traced; call it plainly")
+        results = call_ufunc(ufunc, inputs)
+        if out is None:
+            return results[0] if len(results) == 1 else results
+        for target, result in zip(out, results, strict=True):
+            if not isinstance(target, Traced) or target.scalar != result.scalar or target.shape != result.shape:
+                raise operator_error(f"np.{ufunc.__name__} gives {result.dtype}{result.shape}, which `out` cannot hold")
+            target[...] = result
+        return out[0] if len(out) == 1 else out
+
+    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
+        traced = ARRAY_FUNCTIONS.get(function)
+        if traced is None:
+            known = ", ".join(sorted(f"np.{each.__name__}" for each in ARRAY_FUNCTIONS))
+            raise operator_error(f"np.{function.__name__} is not traced; known are the ufuncs and {known}")
+        try:
+            return traced(*args, **options)
+        except TypeError as error:
+            raise operator_error(f"np.{function.__name__}, traced: {error}") from error
+
+
+REDUCTIONS = {np.add: np.sum, np.multiply: np.prod, np.minimum: np.min, np.maximum: np.max}
+METHODS = {np.sum, np.prod, np.min, np.max, np.any, np.all, np.clip, np.copy, np.swapaxes, np.conj}
+
+
+def known_scalar(dtype: Any) -> Scalar:
+    """The scalar of what the user passed as a dtype."""
+    try:
+        return scalar_of(np.dtype(dtype))
+    except UnsupportedDtypeError as error:
+        raise operator_error(str(error)) from error
+
+
+def elementwise(
+    graph: Graph, function: Callable[..., Node], arrays: Sequence[np.ndarray[Any, Any]], scalar: Scalar
+) -> Traced:
+    """`function` of the nodes of each component."""
+    nodes = np.frompyfunc(function, len(arrays), 1)(*arrays)
+    return Traced(graph, np.asarray(nodes, dtype=object), scalar)
+
+
+def constant_like(like: Traced, value: Any) -> Traced:
+    """A constant (a Python number, a NumPy scalar or array) in the type of `like`."""
+    return constant(like.graph, value, like.scalar)
+
+
+def constant(graph: Graph, value: Any, scalar: Scalar) -> Traced:
+    if isinstance(value, Python) and not isinstance(value, np.generic):
+        check_fits(value, scalar)
+    numbers = np.asarray(value)
+    if numbers.dtype == object:
+        raise operator_error(f"{value!r} is no number; np.stack([a, b], axis=-1) makes a vector of traced numbers")
+    return elementwise(graph, lambda number: graph.constant(number, scalar), [numbers.astype(object)], scalar)
+
+
+def fits(value: Any, scalar: Scalar) -> bool:
+    """Whether an integer type holds a Python int."""
+    if type(value) is not int or scalar.kind not in ("signed", "unsigned"):
+        return True
+    limits = np.iinfo(scalar.dtype)
+    return bool(limits.min <= value <= limits.max)
+
+
+def check_fits(value: Any, scalar: Scalar) -> None:
+    if not fits(value, scalar):
+        raise operator_error(f"the Python number {value} does not fit {scalar.name}; write np.int64({value})")
+
+
+def is_weak(value: Any) -> bool:
+    """Whether a value is a Python number, which takes the type of the other side (NEP 50)."""
+    return isinstance(value, (int, float, complex)) and not isinstance(value, (bool, np.generic))
+
+
+def dtype_or_type(value: Any, traced: Sequence[Traced]) -> Any:
+    """What NumPy's promotion asks of an operand: its dtype, or the Python type of a weak number."""
+    if isinstance(value, Traced):
+        return value.dtype
+    if is_weak(value):
+        narrow = next((each.dtype for each in traced if each.dtype.name == "bfloat16"), None)
+        if narrow is not None and not isinstance(value, complex):
+            return narrow  # NumPy's promotion knows nothing of Python numbers beside a bfloat16
+        return next(kind for kind in (int, float, complex) if isinstance(value, kind))
+    return np.asarray(value).dtype
+
+
+def broadcast_check(name: str, traced: Sequence[Traced]) -> None:
+    """Traced operands need one number of axes: the scanned axes stand before them in NumPy's broadcasting."""
+    shapes = [each.shape for each in traced]
+    if len({len(shape) for shape in shapes}) > 1:
+        raise operator_error(
+            f"{name} of element shapes {' and '.join(map(str, shapes))}: on arrays these axes would not line up; "
+            "write x[..., None] to give a number an axis"
+        )
+
+
+def check_float64(name: str, dtypes: Sequence[Any], results: Sequence[Any], traced: Sequence[Traced]) -> None:
+    """NumPy's promotion to float64 is refused where no operand is one: few adapters have float64."""
+    if any(np.dtype(result) == np.float64 for result in results) and all(t.dtype != np.float64 for t in traced):
+        shown = " and ".join(str(getattr(each, "__name__", each)) for each in dtypes)
+        raise operator_error(
+            f"{name} of {shown} is float64 in NumPy; write .astype(np.float32) on what is not float32 yet, "
+            "and np.float32(…) for a NumPy number"
+        )
+
+
+class UntracedUfuncError(OperatorError):
+    """A ufunc that works on each element for itself, so that arrays may be passed to it, but not traced values."""
+
+
+def call_ufunc(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[Traced, ...]:
+    """The results of ``ufunc(*inputs)``, by NumPy's own promotion."""
+    if ufunc in MULTIPLE:
+        return tuple(result for part in MULTIPLE[ufunc] for result in call_ufunc(part, inputs))
+    if ufunc is np.matmul:
+        return (ARRAY_FUNCTIONS[np.matmul](*inputs),)
+    name = ufunc.__name__
+    if name not in KNOWN:
+        error = operator_error(f"np.{name} is not traced; known ufuncs are {', '.join(sorted(KNOWN))}")
+        raise UntracedUfuncError(str(error)) if ufunc.signature is None else error
+    traced = [value for value in inputs if isinstance(value, Traced)]
+    graph = traced[0].graph
+    if any(each.graph is not graph for each in traced):
+        raise operator_error("the operator uses a value of an earlier call; it must depend on its arguments alone")
+    broadcast_check(f"np.{name}", traced)
+    dtypes = [dtype_or_type(value, traced) for value in inputs]
+    try:
+        loop = ufunc.resolve_dtypes((*dtypes, *[None] * ufunc.nout))
+    except TypeError as error:
+        shown = ", ".join(str(getattr(each, "__name__", each)) for each in dtypes)
+        raise operator_error(f"np.{name} is not defined for {shown}; convert with .astype first") from error
+    check_float64(f"np.{name}", dtypes, loop, traced)
+    if name in COMPARISONS:
+        answer = _beyond_range(ufunc, inputs, traced[0])
+        if answer is not None:
+            return (answer,)
+    scalars = [known_scalar(dtype) for dtype in loop]
+    arrays = [operand(graph, value, scalar) for value, scalar in zip(inputs, scalars[: ufunc.nin], strict=True)]
+    try:
+        return (elementwise(graph, lambda *nodes: build(graph, name, nodes, scalars[-1]), arrays, scalars[-1]),)
+    except NoSuchForm as error:
+        raise operator_error(f"np.{name} on {error} has no WGSL form; convert with .astype first") from None
+    except ValueError as error:
+        raise operator_error(f"np.{name}: {error}") from error
+
+
+MULTIPLE: dict[np.ufunc, tuple[np.ufunc, ...]] = {np.divmod: (np.floor_divide, np.remainder)}
+
+
+def operand(graph: Graph, value: Any, scalar: Scalar) -> np.ndarray[Any, Any]:
+    """The nodes of a traced value or constant, cast to `scalar`."""
+    return (value.astype(scalar.dtype) if isinstance(value, Traced) else constant(graph, value, scalar)).nodes
+
+
+def _beyond_range(ufunc: np.ufunc, inputs: Sequence[Any], traced: Traced) -> Traced | None:
+    """A comparison with a Python int that the type cannot hold: NumPy answers by the int's true value."""
+    if all(fits(value, traced.scalar) for value in inputs):
+        return None
+    sides = (0.0 if isinstance(value, Traced) else float(value) for value in inputs)
+    answer = traced.graph.constant(ufunc(*sides), BOOL)
+    return elementwise(traced.graph, lambda _: answer, [traced.nodes], BOOL)

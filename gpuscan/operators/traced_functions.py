@@ -1,0 +1,248 @@
+"""NumPy's array functions (those that are no ufuncs) on traced values."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gpuscan.elements import compute_dtype, scalar_of
+from gpuscan.operators.expression_graph import BOOL, Node
+from gpuscan.operators.source_location import operator_error
+from gpuscan.operators.traced_array import (
+    ARRAY_FUNCTIONS,
+    Traced,
+    broadcast_check,
+    call_ufunc,
+    check_float64,
+    constant,
+    dtype_or_type,
+    elementwise,
+    known_scalar,
+    operand,
+)
+
+Form = TypeVar("Form", bound=Callable[..., Any])
+
+
+def traced_form(*functions: Any) -> Callable[[Form], Form]:
+    """Registers the traced form of NumPy functions."""
+
+    def register(form: Form) -> Form:
+        ARRAY_FUNCTIONS.update(dict.fromkeys(functions, form))
+        return form
+
+    return register
+
+
+def _common(name: str, values: Sequence[Any]) -> tuple[list[np.ndarray[Any, Any]], Any, Any]:
+    """The nodes of values in their common type; the graph and the type."""
+    traced = [value for value in values if isinstance(value, Traced)]
+    if not traced:
+        raise operator_error(f"{name} of Python and NumPy numbers alone, beside a traced value: write np.int32(…)")
+    broadcast_check(name, traced)
+    dtypes = [dtype_or_type(value, traced) for value in values]
+    placeholders = [each(0) if isinstance(each, type) else each for each in dtypes]
+    dtype = np.result_type(*placeholders)
+    check_float64(name, dtypes, [dtype], traced)
+    scalar = known_scalar(dtype)
+    return [operand(traced[0].graph, value, scalar) for value in values], traced[0].graph, scalar
+
+
+# ---- choice
+
+
+@traced_form(np.where)
+def where(condition: Any, x: Any = None, y: Any = None, /) -> Traced:
+    if x is None or y is None:
+        raise operator_error("np.where(condition) alone lists indices, which are known only on the GPU; pass a and b")
+    values = [value for value in (condition, x, y) if isinstance(value, Traced)]
+    broadcast_check("np.where", values)
+    graph = values[0].graph
+    if not isinstance(x, Traced) and not isinstance(y, Traced):
+        dtype = np.result_type(x, y)
+        check_float64("np.where", [np.asarray(x).dtype, np.asarray(y).dtype], [dtype], values)
+        x = constant(graph, x, known_scalar(dtype))
+    (if_true, if_false), _, scalar = _common("np.where", [x, y])
+    return elementwise(graph, graph.select, [operand(graph, condition, BOOL), if_true, if_false], scalar)
+
+
+@traced_form(np.select)
+def select(conditions: Sequence[Any], choices: Sequence[Any], default: Any = 0) -> Any:
+    result = default
+    for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
+        result = where(condition, choice, result)
+    return result
+
+
+@traced_form(np.clip)
+def clip(x: Any, a_min: Any = None, a_max: Any = None, /, *, min: Any = None, max: Any = None) -> Any:  # noqa: A002
+    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    if low is not None:
+        x = np.maximum(x, low)
+    return x if high is None else np.minimum(x, high)
+
+
+# ---- arrays like another
+
+
+@traced_form(np.full_like)
+def full_like(a: Traced, fill_value: Any, dtype: Any = None) -> Traced:
+    like = a if dtype is None else a.astype(dtype)
+    scalar = like.scalar if dtype is None else scalar_of(compute_dtype(like.scalar))  # a 16-bit dtype asks for rounding
+    value = fill_value if isinstance(fill_value, Traced) else constant(a.graph, fill_value, scalar)
+    nodes = np.broadcast_to(value.astype(like.dtype).nodes, like.shape).copy()
+    return Traced(a.graph, nodes, like.scalar)
+
+
+@traced_form(np.zeros_like, np.empty_like)
+def zeros_like(a: Traced, dtype: Any = None) -> Traced:
+    return full_like(a, 0, dtype)
+
+
+@traced_form(np.ones_like)
+def ones_like(a: Traced, dtype: Any = None) -> Traced:
+    return full_like(a, 1, dtype)
+
+
+@traced_form(np.copy)
+def copy(a: Traced) -> Traced:
+    return Traced(a.graph, a.nodes.copy(), a.scalar)
+
+
+# ---- parts of numbers
+
+
+@traced_form(np.real)
+def real(val: Traced) -> Traced:
+    return val.real
+
+
+@traced_form(np.imag)
+def imag(val: Traced) -> Traced:
+    return val.imag
+
+
+# ---- axes of the element
+
+
+def _axis(name: str, x: Traced, axis: Any, *, new: bool = False) -> int:
+    """A trailing axis, counted from the end: counted from the front it would be another one on an array."""
+    count = len(x.shape) + new
+    if not isinstance(axis, int) or not -count <= axis < 0:
+        raise operator_error(f"{name} takes an axis of the element, counted from the end (axis=-1); got axis={axis!r}")
+    return axis
+
+
+@traced_form(np.stack)
+def stack(arrays: Sequence[Any], axis: int = 0) -> Traced:
+    nodes, graph, scalar = _common("np.stack", arrays)
+    first = next(value for value in arrays if isinstance(value, Traced))
+    full = [np.broadcast_to(each, first.shape) for each in nodes]
+    return Traced(graph, np.stack(full, axis=_axis("np.stack", first, axis, new=True)), scalar)
+
+
+@traced_form(np.concatenate)
+def concatenate(arrays: Sequence[Any], axis: int = 0) -> Traced:
+    nodes, graph, scalar = _common("np.concatenate", arrays)
+    first = next(value for value in arrays if isinstance(value, Traced))
+    return Traced(graph, np.concatenate(nodes, axis=_axis("np.concatenate", first, axis)), scalar)
+
+
+@traced_form(np.swapaxes)
+def swapaxes(a: Traced, axis1: int, axis2: int) -> Traced:
+    axes = (_axis("np.swapaxes", a, axis) for axis in (axis1, axis2))
+    return Traced(a.graph, np.swapaxes(a.nodes, *axes), a.scalar)
+
+
+@traced_form(np.flip)
+def flip(m: Traced, axis: Any = None) -> Traced:
+    return Traced(m.graph, np.flip(m.nodes, _axis("np.flip", m, axis)), m.scalar)
+
+
+@traced_form(np.roll)
+def roll(a: Traced, shift: int, axis: Any = None) -> Traced:
+    return Traced(a.graph, np.roll(a.nodes, shift, _axis("np.roll", a, axis)), a.scalar)
+
+
+@traced_form(np.take_along_axis)
+def take_along_axis(arr: Traced, indices: Any, axis: int = -1) -> Traced:
+    """Each entry is chosen by a chain of selects: a thread's registers cannot be indexed."""
+    axis = _axis("np.take_along_axis", arr, axis)
+    if not isinstance(indices, Traced):
+        return Traced(arr.graph, np.take_along_axis(arr.nodes, np.asarray(indices), axis), arr.scalar)
+    broadcast_check("np.take_along_axis", [arr, indices])
+    length = arr.shape[axis]
+    wrapped = where(indices < 0, indices + length, indices) if indices.scalar.kind == "signed" else indices
+    entries = [Traced(arr.graph, np.take(arr.nodes, [i], axis), arr.scalar) for i in range(length)]
+    result = entries[0]
+    for i in range(1, length):
+        result = where(wrapped == i, entries[i], result)
+    return result
+
+
+def _reduction(name: str, ufunc: np.ufunc, widens: bool = False) -> Callable[..., Traced]:
+    """A left fold along a trailing axis; sums and products of integers are 64-bit, as NumPy's are."""
+
+    def reduce(a: Traced, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Traced:
+        axis = _axis(name, a, axis)
+        if dtype is None and widens and a.scalar.kind in ("bool", "signed", "unsigned"):
+            dtype = np.uint64 if a.scalar.kind == "unsigned" else np.int64
+        a = a if dtype is None else a.astype(dtype)
+        if a.shape[axis] == 0:
+            raise operator_error(f"{name} of an axis without entries")
+        lines = [Traced(a.graph, np.take(a.nodes, [i], axis), a.scalar) for i in range(a.shape[axis])]
+        total = functools.reduce(lambda left, right: call_ufunc(ufunc, (left, right))[0], lines)
+        return total if keepdims else Traced(a.graph, np.asarray(np.squeeze(total.nodes, axis), object), total.scalar)
+
+    return reduce
+
+
+traced_form(np.sum)(_reduction("np.sum", np.add, widens=True))
+traced_form(np.prod)(_reduction("np.prod", np.multiply, widens=True))
+traced_form(np.min)(_reduction("np.min", np.minimum))
+traced_form(np.max)(_reduction("np.max", np.maximum))
+
+
+@traced_form(np.any)
+def any_(a: Traced, axis: Any = None, *, keepdims: bool = False) -> Traced:
+    return _reduction("np.any", np.logical_or)(a.astype(bool), axis, keepdims=keepdims)
+
+
+@traced_form(np.all)
+def all_(a: Traced, axis: Any = None, *, keepdims: bool = False) -> Traced:
+    return _reduction("np.all", np.logical_and)(a.astype(bool), axis, keepdims=keepdims)
+
+
+@traced_form(np.trace)
+def trace(a: Traced, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Traced:
+    if (axis1, axis2) != (-2, -1):
+        raise operator_error("np.trace takes the first axes of an array; write np.trace(x, axis1=-2, axis2=-1)")
+    diagonal = np.diagonal(a.nodes, offset, axis1, axis2)
+    return _reduction("np.trace", np.add, widens=True)(Traced(a.graph, diagonal, a.scalar), -1)
+
+
+@traced_form(np.matmul)
+def matmul(x1: Any, x2: Any) -> Traced:
+    """Rows by columns; every entry is a left fold in ascending order."""
+    for x in (x1, x2):
+        if len(np.shape(x) if not isinstance(x, Traced) else x.shape) != 2:
+            raise operator_error(
+                "np.matmul multiplies the last two axes of both sides: each must be a matrix of the element "
+                "(element_axes=2); write np.matmul(m, v[..., None])[..., 0] for a vector"
+            )
+    (left, right), graph, scalar = _common("np.matmul", [x1, x2])
+    if left.shape[1] != right.shape[0]:
+        raise operator_error(f"np.matmul of shapes {left.shape} and {right.shape}: the inner sizes differ")
+
+    def times(a: Node, b: Node) -> Traced:
+        pair = [Traced(graph, np.asarray(node, dtype=object), scalar) for node in (a, b)]
+        return call_ufunc(np.multiply, pair)[0]
+
+    entries = np.empty((left.shape[0], right.shape[1]), dtype=object)
+    for i, j in np.ndindex(entries.shape):
+        products = [times(left[i, k], right[k, j]) for k in range(left.shape[1])]
+        entries[i, j] = functools.reduce(lambda a, b: call_ufunc(np.add, (a, b))[0], products).nodes[()]
+    return Traced(graph, entries, scalar)

@@ -1,0 +1,264 @@
+"""NumPy's ufuncs as expression nodes: which there are, on which kinds of number, and how they rest on each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from gpuscan.elements import Scalar, scalar_of
+from gpuscan.operators.expression_graph import BOOL, FLOAT32, Graph, Node
+
+Nodes = Sequence[Node]
+Rewrite = Callable[[Graph, Nodes, Scalar], Node]
+
+INTEGERS = frozenset({"signed", "unsigned"})
+REALS = INTEGERS | {"float"}
+FLOATS = frozenset({"float"})
+
+# The operations that emission spells in WGSL, and the kinds of number it spells them for. float64 has fewer.
+SPELLED: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("add", "subtract", "multiply", "negative", "equal", "not_equal"), REALS | {"complex"}),
+    **dict.fromkeys(("less", "less_equal", "greater", "greater_equal", "floor_divide", "remainder"), REALS),
+    **dict.fromkeys(("minimum", "maximum", "power", "fmod"), REALS),
+    **dict.fromkeys(("absolute", "sign"), frozenset({"signed", "float"})),
+    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift"), INTEGERS),
+    **dict.fromkeys(("logical_and", "logical_or", "logical_xor", "logical_not"), frozenset({"bool"})),
+    **dict.fromkeys(("real", "imag"), frozenset({"complex"})),
+    **dict.fromkeys(("divide", "fmin", "fmax", "isnan", "isinf", "isfinite", "signbit", "copysign"), FLOATS),
+    **dict.fromkeys(("floor", "ceil", "trunc", "rint", "sqrt", "exp", "log", "log1p", "expm1", "logaddexp"), FLOATS),
+    **dict.fromkeys(("exp2", "log2", "log10", "sin", "cos", "tan", "tanh", "sinh", "cosh", "hypot"), FLOATS),
+    **dict.fromkeys(("arcsin", "arccos", "arctan", "arctan2", "cbrt"), FLOATS),
+}
+NOT_FLOAT64 = frozenset(
+    """power exp2 log2 log10 sin cos tan tanh sinh cosh hypot arcsin arccos arctan arctan2 cbrt
+    floor_divide remainder fmod""".split()
+)
+
+
+class NoSuchForm(Exception):
+    """The ufunc has no WGSL form on this kind of number; the message is the type that it was asked for."""
+
+
+def build(graph: Graph, name: str, args: Nodes, result: Scalar) -> Node:
+    """The node of the ufunc `name` on `args`, which were cast to the types of its loop.
+
+    Raises:
+        NoSuchForm: there is none; the caller knows the user's line and says so.
+    """
+    scalar = args[0].scalar
+    rewrite = REWRITES.get((name, scalar.kind)) or REWRITES.get((name, "any"))
+    if rewrite is not None:
+        return rewrite(graph, args, result)
+    if scalar.kind not in SPELLED.get(name, ()) or (scalar.name == "float64" and name in NOT_FLOAT64):
+        raise NoSuchForm(scalar.name)
+    return graph.apply(name, args, result)
+
+
+def _same(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    return graph.cast(args[0], result)
+
+
+def _answer(value: bool) -> Rewrite:
+    return lambda graph, args, result: graph.constant(value, BOOL)
+
+
+def _renamed(name: str) -> Rewrite:
+    return lambda graph, args, result: build(graph, name, args, result)
+
+
+def _as_bool(name: str) -> Rewrite:
+    return lambda graph, args, result: graph.apply(name, [graph.cast(arg, BOOL) for arg in args], BOOL)
+
+
+def _times(factor: float) -> Rewrite:
+    return lambda graph, args, result: graph.apply("multiply", (args[0], graph.constant(factor, result)), result)
+
+
+def _bool_equal(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    return graph.apply("logical_not", (graph.apply("logical_xor", args, BOOL),), BOOL)
+
+
+def _bool_order(*, swap: bool, joined: str) -> Rewrite:
+    """a < b is !a && b, and a <= b is !a || b; > and >= swap the sides."""
+
+    def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
+        low, high = reversed(args) if swap else args
+        return graph.apply(joined, (graph.apply("logical_not", (low,), BOOL), high), BOOL)
+
+    return rewrite
+
+
+def _nan_aware(name: str) -> Rewrite:
+    """``x != x`` and ``x == x`` ask for NaN, and compilers that assume there is none answer wrong: ask the bits."""
+
+    def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
+        if args[0] is not args[1]:
+            return graph.apply(name, args, BOOL)
+        is_nan = graph.apply("isnan", args[:1], BOOL)
+        return is_nan if name == "not_equal" else graph.apply("logical_not", (is_nan,), BOOL)
+
+    return rewrite
+
+
+def _square(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    return build(graph, "multiply", (args[0], args[0]), result)
+
+
+def _reciprocal(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    return graph.apply("divide", (graph.constant(1, result), args[0]), result)
+
+
+def _unsigned_sign(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    return graph.apply("minimum", (args[0], graph.constant(1, result)), result)
+
+
+def _integer_division(name: str) -> Rewrite:
+    """NumPy's integer ``//`` and ``%`` by zero are zero; WGSL refuses a division by a constant zero."""
+
+    def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
+        if args[1].is_constant and args[1].value == 0:
+            return graph.constant(0, result)
+        return graph.apply(name, args, result)
+
+    return rewrite
+
+
+def _shift(name: str) -> Rewrite:
+    """NumPy shifts out every bit when the amount is negative or not below the width; WGSL refuses such constants."""
+
+    def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
+        value, amount = args
+        if amount.is_constant and not 0 <= int(amount.value) < result.bits:
+            if name == "left_shift" or result.kind == "unsigned":
+                return graph.constant(0, result)
+            return graph.apply(name, (value, graph.constant(result.bits - 1, result)), result)
+        return graph.apply(name, args, result)
+
+    return rewrite
+
+
+def _integer_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    base, exponent = args
+    if exponent.is_constant:
+        if exponent.value < 0:
+            raise NoSuchForm(f"{result.name} with a negative exponent")
+        return _repeated_product(graph, base, int(exponent.value), result)
+    return graph.apply("power", args, result)
+
+
+def _float_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    """The exponents for which NumPy multiplies or takes a root, as NumPy does; else the power function."""
+    base, exponent = args
+    if exponent.is_constant and not base.is_constant:
+        value = float(exponent.value)
+        if value == 0.5:
+            return graph.apply("sqrt", (base,), result)
+        if value.is_integer() and abs(value) <= 4:
+            product = _repeated_product(graph, base, int(abs(value)), result)
+            return product if value >= 0 else _reciprocal(graph, (product,), result)
+    if result.bits == 64:
+        raise NoSuchForm(result.name)
+    return graph.apply("power", args, result)
+
+
+def _repeated_product(graph: Graph, base: Node, exponent: int, result: Scalar) -> Node:
+    product: Node | None = None
+    while exponent:
+        if exponent & 1:
+            product = base if product is None else graph.apply("multiply", (product, base), result)
+        exponent >>= 1
+        if exponent:
+            base = graph.apply("multiply", (base, base), result)
+    return graph.constant(1, result) if product is None else product
+
+
+def _conjugate(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    real, imag = graph.parts(args[0])
+    return graph.complex(real, graph.apply("negative", (imag,), FLOAT32))
+
+
+def _complex_absolute(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    return graph.apply("hypot", graph.parts(args[0]), result)
+
+
+def _logaddexp2(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    scaled = [_times(math.log(2))(graph, (arg,), result) for arg in args]
+    return _times(1 / math.log(2))(graph, (graph.apply("logaddexp", scaled, result),), result)
+
+
+def _mixed_order(name: str) -> Rewrite:
+    """NumPy compares int64 with uint64 exactly, without a common type: by the sign first, then as uint64."""
+
+    def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
+        left, right = args
+        if left.scalar == right.scalar:
+            return graph.apply(name, args, BOOL)
+        signed = left if left.scalar.kind == "signed" else right
+        unsigned = scalar_of(np.dtype(np.uint64))
+        negative = graph.apply("less", (signed, graph.constant(0, signed.scalar)), BOOL)
+        left_is_less = name == "not_equal" or (name.startswith("less") == (signed is left) and name != "equal")
+        as_unsigned = graph.apply(name, [graph.cast(arg, unsigned) for arg in args], BOOL)
+        return graph.select(negative, graph.constant(left_is_less, BOOL), as_unsigned)
+
+    return rewrite
+
+
+REWRITES: Mapping[tuple[str, str], Rewrite] = {
+    **{("positive", kind): _same for kind in (*REALS, "complex")},
+    **{(name, kind): _same for name in ("floor", "ceil", "trunc", "rint") for kind in (*INTEGERS, "bool")},
+    **{("conjugate", kind): _same for kind in REALS},
+    **{("absolute", kind): _same for kind in ("bool", "unsigned")},
+    **{(name, kind): _answer(False) for name in ("isnan", "isinf") for kind in (*INTEGERS, "bool")},
+    **{("isfinite", kind): _answer(True) for kind in (*INTEGERS, "bool")},
+    **{
+        (name, kind): _as_bool(name)
+        for name in ("logical_and", "logical_or", "logical_xor", "logical_not")
+        for kind in (*REALS, "complex")
+    },
+    **{("fmin", kind): _renamed("minimum") for kind in (*INTEGERS, "bool")},
+    **{("fmax", kind): _renamed("maximum") for kind in (*INTEGERS, "bool")},
+    ("add", "bool"): _renamed("logical_or"),
+    ("multiply", "bool"): _renamed("logical_and"),
+    ("maximum", "bool"): _renamed("logical_or"),
+    ("minimum", "bool"): _renamed("logical_and"),
+    ("bitwise_or", "bool"): _renamed("logical_or"),
+    ("bitwise_and", "bool"): _renamed("logical_and"),
+    ("bitwise_xor", "bool"): _renamed("logical_xor"),
+    ("invert", "bool"): _renamed("logical_not"),
+    ("not_equal", "bool"): _renamed("logical_xor"),
+    ("equal", "bool"): _bool_equal,
+    ("less", "bool"): _bool_order(swap=False, joined="logical_and"),
+    ("greater", "bool"): _bool_order(swap=True, joined="logical_and"),
+    ("less_equal", "bool"): _bool_order(swap=False, joined="logical_or"),
+    ("greater_equal", "bool"): _bool_order(swap=True, joined="logical_or"),
+    ("equal", "float"): _nan_aware("equal"),
+    ("not_equal", "float"): _nan_aware("not_equal"),
+    **{
+        (name, kind): _mixed_order(name)
+        for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+        for kind in INTEGERS
+    },
+    **{(name, kind): _integer_division(name) for name in ("floor_divide", "remainder", "fmod") for kind in INTEGERS},
+    **{(name, kind): _shift(name) for name in ("left_shift", "right_shift") for kind in INTEGERS},
+    **{("power", kind): _integer_power for kind in INTEGERS},
+    ("power", "float"): _float_power,
+    ("square", "any"): _square,
+    ("reciprocal", "float"): _reciprocal,
+    ("sign", "unsigned"): _unsigned_sign,
+    ("fabs", "float"): _renamed("absolute"),
+    ("deg2rad", "float"): _times(math.pi / 180),
+    ("radians", "float"): _times(math.pi / 180),
+    ("rad2deg", "float"): _times(180 / math.pi),
+    ("degrees", "float"): _times(180 / math.pi),
+    ("logaddexp2", "float"): _logaddexp2,
+    ("conjugate", "complex"): _conjugate,
+    ("absolute", "complex"): _complex_absolute,
+}
+
+
+# Every ufunc that a traced function may call.
+KNOWN = frozenset(
+    name for name in (*SPELLED, *(name for name, _ in REWRITES)) if isinstance(getattr(np, name), np.ufunc)
+)

@@ -1,0 +1,234 @@
+"""A Python function, called once with traced values, becomes an expression graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gpuscan.elements import LEAF, Element, Field, Structure, field_names
+from gpuscan.errors import OperatorError
+from gpuscan.operators import traced_functions  # noqa: F401 (registers np.where, np.stack, … on Traced)
+from gpuscan.operators.expression_graph import Graph, Node
+from gpuscan.operators.source_location import defined_at, raised_at
+from gpuscan.operators.traced_array import Python, Traced, check_fits, constant, is_weak, known_scalar
+
+ROUNDED_WHEN_STORED = ("float16", "bfloat16")  # combined in float32, so a float32 result is theirs
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a traced function returns: the nodes of each field, component by component."""
+
+    fields: tuple[tuple[Node, ...], ...]
+    element: Element
+
+
+def trace_operator(function: Callable[..., Any], element: Element, name: str) -> Result:
+    """The graph of ``function(left, right)``, whose result must be an element like its arguments."""
+    graph, value = _call_twice(function, [element, element], name)
+    leaves = _flatten(element.structure, value, function, name)
+    fields = [
+        _field_nodes(graph, leaf, field, function, name) for leaf, field in zip(leaves, element.fields, strict=True)
+    ]
+    return Result(tuple(fields), element)
+
+
+@dataclass(frozen=True)
+class Map:
+    """A function of one element, as it was when it was traced: what it closes over may change from call to call.
+
+    Attributes:
+        function: the user's.
+        source: what it takes.
+        nodes: the graph, and which of its nodes are the result. Maps are equal where these are, so that kernels are
+            found again.
+        result: the same, to make shaders of.
+    """
+
+    function: Callable[[Any], Any] = field(compare=False)
+    source: Element
+    nodes: tuple[Any, ...] = field(repr=False)
+    result: Result = field(compare=False, repr=False)
+
+    @property
+    def element(self) -> Element:
+        """What it gives."""
+        return self.result.element
+
+    def __call__(self, value: Any) -> Any:
+        return self.function(value)
+
+
+def traced(function: Callable[[Any], Any], element: Element, name: str) -> Map:
+    """The function as a `Map` of elements; a `Map` of them as it is.
+
+    Raises:
+        OperatorError: it cannot be traced; the message has the line of the user's code.
+    """
+    if isinstance(function, Map) and function.source == element:
+        return function
+    graph, value = _call_twice(function, [element], name)
+    result = _mapped(graph, value, function, name)
+    places = tuple(node.index for nodes in result.fields for node in nodes)
+    return Map(function, element, (*graph.described(), places, result.element), result)
+
+
+def trace_map(function: Callable[..., Any], element: Element, name: str) -> Result:
+    """The graph of ``function(x)``; the element that it returns may be another one."""
+    if isinstance(function, Map) and function.source == element:
+        return function.result
+    return _mapped(*_call_twice(function, [element], name), function, name)
+
+
+def _mapped(graph: Graph, value: Any, function: Callable[..., Any], name: str) -> Result:
+    structure, leaves = structure_of(value)
+    for position, leaf in enumerate(leaves):
+        if isinstance(leaf, np.generic):
+            leaves[position] = leaf = constant(graph, leaf, known_scalar(np.asarray(leaf).dtype))
+        if not isinstance(leaf, Traced):
+            raise OperatorError(
+                f"{name} returns {leaf!r} in field {position}, which has no dtype; write np.float32({leaf!r}) or "
+                f"np.full_like(x, {leaf!r})" + defined_at(function)
+            )
+    names = field_names(structure)
+    fields = tuple(Field(label, leaf.scalar, leaf.shape) for label, leaf in zip(names, leaves, strict=True))
+    return Result(tuple(tuple(leaf.nodes.ravel()) for leaf in leaves), Element(fields, structure))
+
+
+def _call_twice(function: Callable[..., Any], elements: Sequence[Element], name: str) -> tuple[Graph, Any]:
+    """What the function returns. It is called again, to find out whether it depends on more than its arguments."""
+    graph, second = Graph(), Graph()
+    value = _call(function, _arguments(graph, elements), name)
+    again = _call(function, _arguments(second, elements), name)
+    if graph.described() != second.described() or _nodes_of(value, graph) != _nodes_of(again, second):
+        raise OperatorError(
+            f"{name} gives something else when it is called again: it depends on more than its arguments (a counter, "
+            "a random number, the time), or keeps them. It must be a function of left and right alone"
+            + defined_at(function)
+        )
+    return graph, value
+
+
+def _call(function: Callable[..., Any], arguments: Sequence[Any], name: str) -> Any:
+    try:
+        return function(*arguments)
+    except OperatorError:
+        raise
+    except Exception as error:
+        place = raised_at(error.__traceback__) or defined_at(function)
+        raise OperatorError(f"{name} raised {type(error).__name__} while it was traced: {error}{place}") from error
+
+
+def _arguments(graph: Graph, elements: Sequence[Element]) -> list[Any]:
+    return [
+        element.structure.unflatten([_input(graph, position, index, f) for index, f in enumerate(element.fields)])
+        for position, element in enumerate(elements)
+    ]
+
+
+def _input(graph: Graph, argument: int, index: int, field: Field) -> Traced:
+    nodes = np.empty(field.shape, dtype=object)
+    for component, at in enumerate(np.ndindex(field.shape)):
+        nodes[at] = graph.input(argument, index, component, field.scalar)
+    nodes.flags.writeable = False
+    return Traced(graph, nodes, field.scalar)
+
+
+def _nodes_of(value: Any, graph: Graph) -> Any:
+    """What a value is made of, comparable: the indices of its nodes, and whether they are of this graph."""
+    if isinstance(value, Traced):
+        return value.graph is graph, value.shape, tuple(node.index for node in value.nodes.ravel())
+    if isinstance(value, Mapping):
+        return tuple((key, _nodes_of(item, graph)) for key, item in value.items())
+    if isinstance(value, (tuple, list)):
+        return tuple(_nodes_of(item, graph) for item in value)
+    return repr(value)
+
+
+# ---- what an operator returns, held against the element
+
+
+def _flatten(structure: Structure, value: Any, function: Callable[..., Any], name: str) -> list[Any]:
+    """The leaves of what the operator returned, in the order of the element's fields."""
+    if structure.kind == "leaf":
+        if isinstance(value, (tuple, list, dict)):
+            raise OperatorError(
+                f"{name} returns {len(value)} fields, but its arguments are single values; return one"
+                + defined_at(function)
+            )
+        return [value]
+    expected = f"{len(structure.children)} fields ({', '.join(map(str, structure.keys))})"
+    if isinstance(value, Mapping):
+        if set(value) != set(structure.keys):
+            raise OperatorError(
+                f"{name} returns the fields {', '.join(map(str, value))}; its arguments have {expected}"
+                + defined_at(function)
+            )
+        parts = [value[key] for key in structure.keys]
+    elif isinstance(value, (tuple, list)):
+        parts = list(value)
+        if len(parts) != len(structure.children):
+            raise OperatorError(
+                f"{name} returns {len(parts)} fields; its arguments have {expected}" + defined_at(function)
+            )
+    else:
+        raise OperatorError(
+            f"{name} returns one value; its arguments have {expected}, return as many" + defined_at(function)
+        )
+    return [
+        leaf
+        for child, part in zip(structure.children, parts, strict=True)
+        for leaf in _flatten(child, part, function, name)
+    ]
+
+
+def _field_nodes(graph: Graph, leaf: Any, field: Field, function: Callable[..., Any], name: str) -> tuple[Node, ...]:
+    """The nodes of one field of the result, in the field's type and shape."""
+    shown = f"field {field.name} of what {name} returns"
+    if not isinstance(leaf, Traced):
+        if not isinstance(leaf, (*Python, np.generic, np.ndarray)):
+            raise OperatorError(f"{shown} is {leaf!r}, not a number or an array{defined_at(function)}")
+        if is_weak(leaf):
+            kinds = ("bool", "signed", "unsigned", "float", "complex")
+            least = {int: "signed", float: "float", complex: "complex"}[type(leaf)]
+            if kinds.index(field.scalar.kind) < kinds.index(least):
+                raise OperatorError(f"{shown} is {leaf!r}, the element is {field.scalar.name}{defined_at(function)}")
+            try:
+                check_fits(leaf, field.scalar)
+            except OperatorError as error:
+                raise OperatorError(f"{shown}: {error}{defined_at(function)}") from None
+            leaf = constant(graph, leaf, field.scalar)
+        else:
+            leaf = constant(graph, leaf, known_scalar(np.asarray(leaf).dtype))
+        leaf = Traced(graph, np.broadcast_to(leaf.nodes, field.shape), leaf.scalar)
+    rounded = field.scalar.name in ROUNDED_WHEN_STORED and leaf.scalar.name == "float32"
+    if leaf.scalar != field.scalar and not rounded:
+        raise OperatorError(
+            f"{shown} is {leaf.scalar.name}, the element is {field.scalar.name}; "
+            f"write .astype(np.{field.scalar.name}) on it{defined_at(function)}"
+        )
+    if leaf.shape != field.shape:
+        raise OperatorError(
+            f"{shown} has the shape {leaf.shape}, the element {field.shape}; both must be one{defined_at(function)}"
+        )
+    return tuple(leaf.nodes.ravel())
+
+
+def structure_of(value: Any) -> tuple[Structure, list[Any]]:
+    """The structure of what a map returned, and its leaves."""
+    factory: Callable[..., Any] | None = None
+    if isinstance(value, Mapping):
+        kind, keys, parts = "dict", tuple(value), list(value.values())
+    elif isinstance(value, (tuple, list)):
+        named = hasattr(value, "_fields")
+        kind, parts = ("named" if named else "tuple"), list(value)
+        keys = tuple(getattr(value, "_fields", range(len(value))))
+        factory = type(value) if named else None
+    else:
+        return LEAF, [value]
+    children = [structure_of(part) for part in parts]
+    leaves = [leaf for _, found in children for leaf in found]
+    return Structure(kind, keys, tuple(child for child, _ in children), factory), leaves

@@ -1,0 +1,278 @@
+"""How WGSL writes each operation of the expression graph, for each compute type.
+
+The *form* of a number is the type that WGSL computes it in: ``bool``, ``i32``, ``u32``, ``f32``, ``f64``, ``c64``
+(complex64), ``i64`` and ``u64`` where they are native, ``wide_signed`` and ``wide_unsigned`` (two 32-bit words) where
+they are not. What WGSL lacks or defines otherwise than NumPy is a function of shaders/parts/arithmetic.wgsl, named
+after its form and operation: ``f32_minimum``, ``wide_signed_less``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpuscan.elements import Scalar
+from gpuscan.operators.expression_graph import Node
+
+ATOM, UNARY, PRODUCT, SUM, LOOSE = 5, 4, 3, 2, 1  # how tightly the outermost operation of a text binds
+
+
+class Text(NamedTuple):
+    """A WGSL expression and how tightly it binds."""
+
+    text: str
+    level: int = ATOM
+
+    def within(self, level: int) -> str:
+        """The text as an operand of an operation that needs at least this level."""
+        return self.text if self.level >= level else f"({self.text})"
+
+    @property
+    def argument(self) -> str:
+        """The text between commas, where a bare ``<`` and a later ``>`` would read as a template list."""
+        return f"({self.text})" if self.level == LOOSE and ("<" in self.text or ">" in self.text) else self.text
+
+
+INFIX = {
+    "add": ("+", SUM),
+    "subtract": ("-", SUM),
+    "multiply": ("*", PRODUCT),
+    "divide": ("/", PRODUCT),
+    "less": ("<", LOOSE),
+    "less_equal": ("<=", LOOSE),
+    "greater": (">", LOOSE),
+    "greater_equal": (">=", LOOSE),
+    "equal": ("==", LOOSE),
+    "not_equal": ("!=", LOOSE),
+    "bitwise_and": ("&", LOOSE),
+    "bitwise_or": ("|", LOOSE),
+    "bitwise_xor": ("^", LOOSE),
+    "logical_and": ("&", LOOSE),  # no short-circuits: SwiftShader takes long over branches in loops
+    "logical_or": ("|", LOOSE),
+    "logical_xor": ("!=", LOOSE),
+}
+PREFIX = {"negative": "-", "invert": "~", "logical_not": "!"}
+_INTEGER = {"minimum": "min", "maximum": "max", "absolute": "abs"}
+_FLOAT = {"absolute": "abs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round", "sqrt": "sqrt"}
+BUILTIN = {
+    "i32": {**_INTEGER, "sign": "sign"},
+    "u32": _INTEGER,
+    "i64": _INTEGER,
+    "u64": _INTEGER,
+    "f32": {
+        **_FLOAT,
+        **{name: name for name in ("exp", "exp2", "log", "log2", "sin", "cos", "tan")},
+        "arcsin": "asin",
+        "arccos": "acos",
+        "arctan": "atan",
+    },
+    "f64": _FLOAT,
+}
+SIGNLESS = frozenset({"add", "subtract", "multiply", "negative", "left_shift"})  # the same for both signs
+LOW_BITS = frozenset({"add", "subtract", "multiply", "negative", "invert", "bitwise_and", "bitwise_or", "bitwise_xor"})
+WRAPS = SIGNLESS | {"absolute", "invert", "floor_divide", "power"}  # may leave the range of a narrow integer
+
+
+def form_of(scalar: Scalar, native_int64: bool) -> str:
+    if scalar.kind == "complex":
+        return "c64"
+    if scalar.bits == 64 and scalar.kind != "float" and not native_int64:
+        return f"wide_{scalar.kind}"
+    return scalar.wgsl(native_int64)
+
+
+def call(function: str, *args: Text | str) -> Text:
+    return Text(f"{function}({', '.join(arg if isinstance(arg, str) else arg.argument for arg in args)})")
+
+
+def infix(symbol: str, level: int, left: Text, right: Text) -> Text:
+    """Operands that bind tighter stand bare in sums, products and comparisons; elsewhere WGSL asks for parentheses."""
+    if symbol in ("<", "<=", ">", ">=", "==", "!="):
+        return Text(f"{left.within(SUM)} {symbol} {right.within(SUM)}", LOOSE)
+    if level == LOOSE:
+        return Text(f"{left.within(UNARY)} {symbol} {right.within(UNARY)}", LOOSE)
+    return Text(f"{left.within(level)} {symbol} {right.within(level + 1)}", level)
+
+
+def wrapped(text: Text, scalar: Scalar) -> Text:
+    """A result brought back into the range of a narrow integer, as NumPy's arithmetic wraps."""
+    if scalar.bits >= 32 or scalar.kind not in ("signed", "unsigned"):
+        return text
+    if scalar.kind == "signed":
+        return call("extractBits", text, "0u", f"{scalar.bits}u")
+    return infix("&", LOOSE, text, Text(hex((1 << scalar.bits) - 1) + "u"))
+
+
+def literal(value: Any, scalar: Scalar, native_int64: bool) -> Text:
+    """A constant. Infinities, NaN and subnormals come from their bits: WGSL has no literal for them."""
+    form = form_of(scalar, native_int64)
+    if form == "bool":
+        return Text("true" if value else "false")
+    if form == "c64":
+        parts = [_float_literal(part, "f32").text for part in (np.float32(value.real), np.float32(value.imag))]
+        return call("vec2<f32>", *parts)
+    if form in ("f32", "f64"):
+        return _float_literal(value, form)
+    number = int(value)
+    if form.startswith("wide"):
+        return call("vec2<u32>", f"{number & 0xFFFFFFFF}u", f"{number >> 32 & 0xFFFFFFFF}u")
+    if number == -(1 << (scalar.bits - 1)) and scalar.bits >= 32:
+        # The literal of the lowest number would be the negation of one that does not exist.
+        return Text("i32(-2147483648)") if form == "i32" else Text("(-9223372036854775807li - 1li)")
+    suffix = {"i32": "i", "u32": "u", "i64": "li", "u64": "lu"}[form]
+    return Text(f"{number}{suffix}", ATOM if number >= 0 else UNARY)
+
+
+def _float_literal(value: Any, form: str) -> Text:
+    number: Any = np.float64(value) if form == "f64" else np.float32(value)
+    if np.isfinite(number) and (number == 0 or abs(number) >= np.finfo(number.dtype).tiny):
+        text = str(number) + ("lf" if form == "f64" else "f")
+        return Text(text, UNARY if text.startswith("-") else ATOM)
+    if form == "f64":
+        return call("f64_from_bits", f"{number.view(np.uint64):#x}lu")
+    return call("f32_from_bits", f"{number.view(np.uint32):#x}u")
+
+
+def low_bits_suffice(nodes: Sequence[Node]) -> bool:
+    """Whether an expression of these nodes, all of narrow integers, needs no more than the low bits of its arguments.
+
+    Then nothing need be brought into range before it is stored.
+    """
+    return all(
+        (node.op in LOW_BITS or not node.args) and node.scalar.kind in ("signed", "unsigned") and node.scalar.bits < 32
+        for node in nodes
+    )
+
+
+def spelled(node: Node, args: list[Text], native_int64: bool, wrap: bool = True) -> Text:
+    """The expression of one node; `args` are the expressions of its arguments, `wrap` brings it into range."""
+    if node.op == "select":
+        return call("select", args[2], args[1], args[0])
+    if node.op == "complex":
+        return call("vec2<f32>", *args)
+    source = node.args[0].scalar
+    if node.op == "cast":
+        return _cast(args[0], source, node.scalar, native_int64)
+    if node.op == "view":
+        return _view(args[0], source, node.scalar, native_int64)
+    text = _operation(node, form_of(source, native_int64), args)
+    return wrapped(text, node.scalar) if node.op in WRAPS and wrap else text
+
+
+def _operation(node: Node, form: str, args: list[Text]) -> Text:
+    op = node.op
+    if form.startswith("wide"):
+        return _wide_operation(node, form, args)
+    if form == "c64":
+        return _complex_operation(op, args)
+    if op in ("floor_divide", "remainder", "fmod") and form.startswith("u"):
+        if node.args[1].is_constant:
+            return infix("/" if op == "floor_divide" else "%", PRODUCT, *args)
+        op = "floor_divide" if op == "floor_divide" else "remainder"
+    if op in ("left_shift", "right_shift") and node.args[1].is_constant:
+        amount = Text(f"{int(node.args[1].value)}u")
+        return infix("<<" if op == "left_shift" else ">>", LOOSE, args[0], amount)
+    if op == "negative" and form.startswith("u"):
+        return infix("-", SUM, Text("0u" if form == "u32" else "0lu"), args[0])
+    if op in INFIX and not (op == "not_equal" and form in ("f32", "f64")):
+        return infix(*INFIX[op], *args)
+    if op in PREFIX:
+        return Text(PREFIX[op] + args[0].within(ATOM), UNARY)
+    return call(BUILTIN.get(form, {}).get(op, f"{form}_{op}"), *args)
+
+
+def _wide_operation(node: Node, form: str, args: list[Text]) -> Text:
+    op = node.op
+    if op in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+        return infix(*INFIX[op], *args)
+    if op == "invert":
+        return Text("~" + args[0].within(ATOM), UNARY)
+    if op in ("equal", "not_equal"):
+        return call("all" if op == "equal" else "any", infix(*INFIX[op], *args))
+    if op in ("less", "less_equal", "greater", "greater_equal"):
+        swapped = args[::-1] if op in ("less_equal", "greater") else args
+        less = call(f"{form}_less", *swapped)
+        return Text("!" + less.text, UNARY) if op.endswith("equal") else less
+    if op in SIGNLESS:
+        return call(f"wide_{op}", *args)
+    if op == "fmod" and form == "wide_unsigned":
+        op = "remainder"
+    return call(f"{form}_{op}", *args)
+
+
+def _complex_operation(op: str, args: list[Text]) -> Text:
+    if op in ("real", "imag"):
+        return Text(args[0].within(ATOM) + (".x" if op == "real" else ".y"))
+    if op in ("equal", "not_equal"):
+        return call("all" if op == "equal" else "any", infix(*INFIX[op], *args))
+    if op == "negative":
+        return Text("-" + args[0].within(ATOM), UNARY)
+    return infix(*INFIX[op], *args) if op in ("add", "subtract") else call(f"c64_{op}", *args)
+
+
+def _cast(value: Text, source: Scalar, target: Scalar, native_int64: bool) -> Text:
+    start, end = form_of(source, native_int64), form_of(target, native_int64)
+    if target.kind == "bool":
+        if source.kind == "float":
+            return call(f"{start}_to_bool", value)
+        return (
+            call("any", f"{value.within(UNARY)} != vec2<u32>()")
+            if start.startswith("wide")
+            else infix("!=", LOOSE, value, literal(0, source, native_int64))
+        )
+    if source.kind == "bool":
+        zero, one = literal(0, target, native_int64), literal(1, target, native_int64)
+        return call(end, value) if end in ("i32", "u32", "f32") else call("select", zero, one, value)
+    if target.kind == "float":
+        text = value if start == end else call(f"{start}_to_f32" if start.startswith("wide") else end, value)
+        holds_all = source.kind != "float" and source.bits == 8
+        return text if target.bits > 16 or holds_all else call(f"f32_round_to_{target.name}", text)
+    if source.kind == "float":
+        return _float_to_integer(value, start, target, end)
+    return _integer_to_integer(value, source, start, target, end)
+
+
+def _float_to_integer(value: Text, start: str, target: Scalar, end: str) -> Text:
+    """Towards zero; narrow integers by way of i32, of which they keep the low bits, as NumPy does."""
+    if target.bits < 32:
+        whole = call(f"{start}_to_i32", value)
+        return wrapped(whole if end == "i32" else call("u32", whole), target)
+    return call(f"{start}_to_{end}", value)
+
+
+def _integer_to_integer(value: Text, source: Scalar, start: str, target: Scalar, end: str) -> Text:
+    """The low bits, extended by the source's sign."""
+    if start.startswith("wide") and end.startswith("wide"):
+        return value
+    if end.startswith("wide"):
+        return call("wide_from_i32", value) if start == "i32" else call("vec2<u32>", value, "0u")
+    if start.startswith("wide"):
+        low = Text(value.within(ATOM) + ".x")
+        return wrapped(low if end == "u32" else call("i32", low), target)
+    if start == "i32" and end in ("i64", "u64"):
+        text = call("i32_to_i64", value)
+        text = text if end == "i64" else call("u64", text)
+    elif (start, end) == ("u32", "i64"):  # naga would extend by the sign of the target
+        text = call("i64", call("u64", value))
+    elif (start, end) == ("u64", "i32"):
+        text = call("i32", call("u32", value))
+    elif (start, end) == ("i64", "u32"):
+        text = call("u32", call("u64", value))
+    else:
+        text = value if start == end else call(end, value)
+    holds_all = source.bits < target.bits and (source.kind == "unsigned" or target.kind == "signed")
+    return text if holds_all else wrapped(text, target)
+
+
+def _view(value: Text, source: Scalar, target: Scalar, native_int64: bool) -> Text:
+    start, end = form_of(source, native_int64), form_of(target, native_int64)
+    if "float" in (source.kind, target.kind) and target.bits == 16:
+        bits = call(f"f32_to_{source.name}_bits", value) if source.kind == "float" else call("u32", value)
+        if target.kind == "float":
+            return call(f"f32_from_{target.name}_bits", bits)
+        return bits if end == "u32" else wrapped(call("i32", bits), target)
+    if start.startswith("wide") or start == end:
+        return value
+    return wrapped(call(end, value) if source.bits < 32 else call(f"bitcast<{end}>", value), target)

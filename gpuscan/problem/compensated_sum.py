@@ -1,0 +1,123 @@
+"""Sums of float32 that carry their rounding errors along: scans of pairs (Dekker 1971, Knuth 1969).
+
+A number becomes the pair (number, 0), pairs are added as unevaluated sums of two floats, and a result is rounded once.
+Nothing of the kernels knows of it: the pairs are a bundle, made and taken apart by maps on load and store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.elements import dtype_from
+from gpuscan.errors import OperatorError
+from gpuscan.operators.operator import BUILTINS, operator, resolve
+from gpuscan.problem.problem import spread, with_dtype
+
+if TYPE_CHECKING:
+    from gpuscan.api.device import Device
+
+Map = Callable[[Any], Any]
+FLOAT32 = np.dtype(np.float32)
+
+
+def as_rounded(x: Any) -> Any:
+    """A finite x as it is, by a way compilers do not see through: NVIDIA's would make (a + b) - a into b."""
+    bits = x.view(np.uint32)
+    return (bits ^ np.where((bits & np.uint32(0x7F800000)) == 0x7F800000, np.uint32(1), np.uint32(0))).view(np.float32)
+
+
+def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """The sum as it is rounded, and what the rounding left: ``a + b`` exactly (Knuth, TAOCP 2, 4.2.2)."""
+    total = a + b
+    kept = as_rounded(total)
+    of_b = as_rounded(kept - a)
+    of_a = as_rounded(kept - of_b)
+    return total, as_rounded(a - of_a) + as_rounded(b - of_b)
+
+
+def quick_two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """The same where a is 0 or not the smaller one (Dekker 1971)."""
+    total = a + b
+    return total, b - as_rounded(as_rounded(total) - a)
+
+
+@operator(identity=(0, 0), name="compensated add")
+def add_pairs(left: Any, right: Any) -> Any:
+    """The sum of two pairs, which stand for high + low; of infinity and NaN the low part is 0.
+
+    It is within 2^-46 of the larger of the two.
+    """
+    high, error = two_sum(left[0], right[0])
+    low, rest = two_sum(left[1], right[1])
+    total, error = quick_two_sum(high, error + low)
+    total, error = quick_two_sum(total, error + rest)
+    finite = np.isfinite(high)
+    return np.where(finite, total, high), np.where(finite, error, np.float32(0))
+
+
+def _refuse(found: str) -> OperatorError:
+    return OperatorError(
+        f"compensated=True was passed for {found}; it is for sums of float32. Pass dtype=np.float32, or leave it out"
+    )
+
+
+def paired(before: Map | None) -> Map:
+    """`before`, then a pair of what it gives."""
+
+    def load(value: Any) -> Any:
+        value = value if before is None else before(value)
+        if getattr(value, "dtype", None) != FLOAT32:
+            raise _refuse(f"elements of {getattr(value, 'dtype', 'several fields')}")
+        return value, np.zeros_like(value)
+
+    return load
+
+
+def summed(after: Map | None) -> Map:
+    """The sum of a pair, then `after`."""
+
+    def store(value: Any) -> Any:
+        total = value[0] + value[1]
+        return total if after is None else after(total)
+
+    return store
+
+
+def lifted(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """Input, operator and options of a scan, as those of a scan of pairs.
+
+    Raises:
+        ValueError: it is no sum of float32.
+    """
+    if resolve(op) is not BUILTINS["add"]:
+        raise _refuse(f"the operator {resolve(op).name!r}")
+    dtype, before, initial = options.get("dtype"), options.get("before"), options.get("initial")
+    if dtype is not None:
+        if (asked := dtype_from(dtype)) != FLOAT32:
+            raise _refuse(f"dtype={asked}")
+        structure, leaves = spread(x)
+        leaves, before = with_dtype(leaves, structure, FLOAT32, before)
+        x = structure.unflatten(leaves)
+    seed = None if initial is None else (initial, np.float32(0))
+    lifted = {"dtype": None, "before": paired(before), "after": summed(options.get("after")), "initial": seed}
+    return x, add_pairs, options | lifted
+
+
+def lifted_chunks(
+    chunks: Iterable[Any], op: Any, options: dict[str, Any], device: Device | None, strategy: str
+) -> Iterator[Any]:
+    """The results of `gpuscan.scan_chunks`, of chunks of pairs."""
+    from gpuscan.engine.chunks import scan_in_chunks, scan_on_cpu
+
+    iterator = iter(chunks)
+    for first in iterator:
+        opening, pairs, asked = lifted(first, op, options)
+        lifted_chunks = chain([opening], (lifted(chunk, op, options)[0] for chunk in iterator))
+        if device is None:
+            yield from scan_on_cpu(lifted_chunks, pairs, asked)
+        else:
+            yield from scan_in_chunks(lifted_chunks, pairs, device, strategy, asked)

@@ -1,0 +1,146 @@
+"""Bundles of more fields than an adapter binds arrays: fields of one width are brought together into one array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.elements import Element, Field, Structure, element_of
+from gpuscan.errors import GpuscanError
+from gpuscan.operators.traced_array import Traced
+from gpuscan.operators.tracing import traced
+
+if TYPE_CHECKING:
+    from gpuscan.api.device import Device
+    from gpuscan.problem.problem import Problem
+
+STORAGE_LIMIT = "max-storage-buffers-per-shader-stage"
+BESIDE_ARRAYS = 2  # buffers that a stage binds as well: the tile state, and a carry
+Arrays = list[np.ndarray[Any, Any]]
+
+
+def binds_too_many(device: Device, problem: Problem) -> bool:
+    """Whether the problem's arrays are more than a shader on this adapter binds."""
+    arrays = len(problem.source.fields) + len(problem.destination.fields)
+    beside = BESIDE_ARRAYS + (problem.seeds is not None) + (problem.heads is not None)
+    return arrays + beside > device.capabilities.limits[STORAGE_LIMIT]
+
+
+def packed(device: Device, problem: Problem) -> Problem:
+    """The same problem on fewer arrays: each has the numbers of all the fields of one width, as bits.
+
+    Raises:
+        GpuscanError: there are too many widths for that.
+    """
+    whole = replace(
+        problem,
+        leaves=tuple(pack_arrays(problem.source, problem.leaves, len(problem.shape))),
+        source=packed_element(problem.source),
+        destination=packed_element(problem.destination),
+    )
+    if binds_too_many(device, whole):
+        raise GpuscanError(
+            f"a scan from {len(problem.source.fields)} arrays to {len(problem.destination.fields)} was asked for, of "
+            f"{len(whole.source.fields)} and {len(whole.destination.fields)} widths; {device.capabilities.summary} "
+            f"binds {device.capabilities.limits[STORAGE_LIMIT]} buffers at most. Pass fields of fewer widths"
+        )
+    return replace(
+        whole,
+        before=traced(unpack_before(problem.source, problem.before), whole.source, "before"),
+        after=traced(pack_after(problem.element, problem.destination, problem.after), problem.element, "after"),
+    )
+
+
+def unpacked(problem: Problem, results: Sequence[np.ndarray[Any, Any]]) -> Arrays:
+    """The results of the packed problem as those of the problem itself."""
+    arrays: Arrays = []
+    for field, (group, first) in zip(problem.destination.fields, places(problem.destination), strict=True):
+        whole = results[group]
+        numbers = np.ascontiguousarray(whole[..., first : first + field.count]).view(field.scalar.dtype)
+        arrays.append(numbers.reshape(*whole.shape[:-1], *field.shape))
+    return arrays
+
+
+# ----- Where the fields lie
+
+
+def carrier(field: Field) -> np.dtype[Any]:
+    """The dtype of the array that carries the field's bits."""
+    if field.scalar.kind == "complex":
+        return field.scalar.dtype
+    return np.dtype(f"u{field.scalar.dtype.itemsize}")
+
+
+@lru_cache(maxsize=256)
+def places(element: Element) -> tuple[tuple[int, int], ...]:
+    """For each field which array carries it, and from where on."""
+    counts: dict[Any, int] = {}
+    found = []
+    for field in element.fields:
+        first = counts.setdefault(carrier(field), 0)
+        found.append((list(counts).index(carrier(field)), first))
+        counts[carrier(field)] += field.count
+    return tuple(found)
+
+
+def packed_element(element: Element) -> Element:
+    """One vector for each carrier, in the order in which they come."""
+    counts: dict[Any, int] = {}
+    for field in element.fields:
+        counts[carrier(field)] = counts.get(carrier(field), 0) + field.count
+    structure = Structure("tuple", tuple(range(len(counts))), (Structure(),) * len(counts))
+    return element_of(list(counts), structure, [(count,) for count in counts.values()])
+
+
+def pack_arrays(element: Element, arrays: Sequence[Any], axes: int) -> Arrays:
+    """The arrays of an element's fields, each of so many axes before those of the element, brought together."""
+    groups: list[list[Any]] = [[] for _ in packed_element(element).fields]
+    for array, field, (group, _) in zip(arrays, element.fields, places(element), strict=True):
+        bits = np.ascontiguousarray(array).view(carrier(field))
+        groups[group].append(bits.reshape(*array.shape[:axes], field.count))
+    return [np.concatenate(group, axis=-1) for group in groups]
+
+
+# ----- The maps between the two forms
+
+
+def unpack_before(source: Element, before: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    """What the user's map gives, or the element, of packed fields."""
+
+    def unpack(vectors: Any) -> Any:
+        parts = []
+        for field, (group, first) in zip(source.fields, places(source), strict=True):
+            numbers = [vectors[group][..., first + i].view(field.scalar.dtype) for i in range(field.count)]
+            parts.append(shaped(numbers, field.shape))
+        value = source.structure.unflatten(parts)
+        return value if before is None else before(value)
+
+    return unpack
+
+
+def pack_after(element: Element, destination: Element, after: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    """The result, or what the user's map makes of it, as packed fields."""
+
+    def pack(value: Any) -> Any:
+        leaves = destination.structure.flatten(value if after is None else after(value))
+        groups: list[list[Any]] = [[] for _ in packed_element(destination).fields]
+        for leaf, field, (group, _) in zip(leaves, destination.fields, places(destination), strict=True):
+            if not isinstance(leaf, Traced):  # the same number in every result
+                leaf = np.full_like(element.structure.flatten(value)[0], leaf, dtype=field.scalar.dtype)
+            bits = leaf.astype(field.scalar.dtype).bits_as(carrier(field))
+            groups[group] += [bits[(..., *at)] for at in np.ndindex(field.shape)]
+        return tuple(np.stack(group, axis=-1) for group in groups)
+
+    return pack
+
+
+def shaped(numbers: list[Any], shape: tuple[int, ...]) -> Any:
+    """The numbers as an array of the shape, as NumPy's reshape has it."""
+    if not shape:
+        return numbers[0]
+    each = len(numbers) // shape[0]
+    return np.stack([shaped(numbers[i * each : (i + 1) * each], shape[1:]) for i in range(shape[0])], axis=-len(shape))

@@ -1,0 +1,110 @@
+"""Where a row is cut into segments: by offsets or by keys, as one bit for each element that begins one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The heads of a row's segments, in the order of the scan: its first element is always one.
+
+    Attributes:
+        length: elements of the row.
+        reverse: the scan goes from the row's end, where each segment's last element is its head.
+        offsets: where each segment begins, and the row's length; or
+        keys: a key for each element, of which a segment's are all equal.
+    """
+
+    length: int
+    reverse: bool
+    offsets: Any = None
+    keys: Any = None
+
+    @cached_property
+    def places(self) -> np.ndarray[Any, Any]:
+        """Of segments by offsets, the places of their heads, rising."""
+        starts, stops = self.offsets[:-1], self.offsets[1:]
+        full = starts < stops
+        places: np.ndarray[Any, Any] = self.length - stops[full][::-1] if self.reverse else starts[full]
+        return places
+
+    def flags(self, start: int, count: int) -> np.ndarray[Any, Any]:
+        """For each of `count` elements from `start` on, whether it is a head."""
+        flags = np.zeros(count, bool)
+        if self.offsets is not None:
+            first, last = np.searchsorted(self.places, (start, start + count))
+            flags[self.places[first:last] - start] = True
+            return flags
+        keys = np.asarray(self.keys)
+        keys = keys[::-1] if self.reverse else keys
+        before = max(start, 1)
+        stretch = keys[before - 1 : start + count]
+        flags[before - start :] = stretch[1:] != stretch[:-1]
+        flags[: before - start] = True
+        return flags
+
+    def words(self, start: int, count: int) -> np.ndarray[Any, Any]:
+        """The flags of these elements as 32-bit words, the first element's in the lowest bit."""
+        bits = np.packbits(self.flags(start, count), bitorder="little")
+        return np.pad(bits, (0, -len(bits) % 4)).view("<u4").astype(np.uint32, copy=False)
+
+
+def heads_of(segments: Any, keys: Any, shape: tuple[int, ...], reverse: bool) -> Heads | None:
+    """The heads that a call asks for, checked; None without.
+
+    Raises:
+        ValueError: both are passed, or to an array of several axes; offsets do not begin with 0, end with the row's
+            length, or fall; keys are not one for each element.
+        TypeError: offsets are not integers.
+    """
+    if segments is None and keys is None:
+        return None
+    if segments is not None and keys is not None:
+        raise ValueError("segments= and keys= were both passed; pass the one that says where the scan restarts")
+    name = "keys" if segments is None else "segments"
+    if len(shape) != 1:
+        raise ValueError(
+            f"{name}= was passed with an array of shape {shape}; it cuts one row. Rows of equal length need none: "
+            "pass axis=..., or x.reshape(-1) to cut all elements as one row"
+        )
+    (length,) = shape
+    if segments is None:
+        keys = keys if isinstance(keys, Array) else np.asarray(keys)
+        if keys.shape != shape:
+            raise ValueError(
+                f"keys of shape {keys.shape} were passed for an array of shape {shape}; pass one key for each element"
+            )
+        return Heads(length, reverse, keys=keys)
+    return Heads(length, reverse, offsets=checked_offsets(segments, length))
+
+
+def checked_offsets(segments: Any, length: int) -> np.ndarray[Any, Any]:
+    """The offsets in 64 bits, in memory."""
+    given = np.asarray(segments)
+    if given.ndim != 1 or not len(given):
+        raise ValueError(
+            f"segments of shape {given.shape} were passed for {length} elements; pass a 1-D array of offsets, the "
+            f"first 0 and the last {length}"
+        )
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"segments of dtype {given.dtype} were passed; offsets are integers")
+    falls = np.flatnonzero(given[1:] < given[:-1])
+    if len(falls):
+        at = int(falls[0])
+        raise ValueError(
+            f"segments fall from {given[at]} at index {at} to {given[at + 1]} at index {at + 1}; offsets never fall "
+            "(equal ones are empty segments)"
+        )
+    if given[0] != 0 or given[-1] != length:
+        raise ValueError(
+            f"segments from {given[0]} to {given[-1]} were passed for {length} elements; the first offset must be 0 "
+            f"and the last {length}"
+        )
+    return given.astype(np.int64, copy=False)

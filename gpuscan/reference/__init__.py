@@ -1,0 +1,1 @@
+"""Computes on NumPy what the engine computes on a device."""

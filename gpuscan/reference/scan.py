@@ -1,0 +1,226 @@
+"""The same algorithm on NumPy: the device where there is no adapter, and the oracle of the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpuscan.elements import compute_dtype
+from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.problem.problem import Problem
+from gpuscan.reference.stages import Array, Items, Joiner, last, reduce, scan, scan_tile, scan_totals
+
+WORKGROUP = 64  # invocations in a tile of `accumulate`
+LONGEST_CHUNK = 64  # elements
+CALLS_WANTED = 1 << 14  # elements that one call of the operator should combine, before chunks grow
+PIECE_BYTES = 16 << 20  # storage of the elements that are scanned at a time
+
+
+def accumulate(problem: Problem) -> list[Array]:
+    """The result of the problem: one array (rows, row_length, *element shape) for each field, in the user's order.
+
+    ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])`` in every row or segment. A built-in operator runs as its ufunc's
+    `accumulate`; any other in the tree of the GPU's stages, its function called on whole arrays, piece by piece.
+
+    Raises:
+        OperatorError: the operator is WGSL alone, or its function does not give elements.
+
+    Example:
+        >>> import numpy as np
+        >>> from gpuscan.problem.problem import pose
+        >>> accumulate(pose(np.array([3, 1, 4], np.int32), "add", reverse=True))
+        [array([[8, 5, 4]], dtype=int32)]
+    """
+    if problem.empty:
+        return _outputs(problem)
+    with np.errstate(all="ignore"):
+        if problem.heads is None and problem.operator.kinds is not None and not problem.operator.element_axes:
+            return accumulate_ufunc(problem, getattr(np, problem.operator.name))
+        return accumulate_stages(problem, tile_shape(problem.size))
+
+
+def accumulate_ufunc(problem: Problem, ufunc: np.ufunc) -> list[Array]:
+    """The result for a built-in operator of single values, by NumPy's own loop."""
+    (field,) = problem.element.fields
+    dtype = compute_dtype(field.scalar)
+    (rows,) = from_storage(problem, [problem.by_rows(leaf) for leaf in problem.leaves])
+    seeds = None if problem.seeds is None else problem.seeds[0].astype(dtype)[:, np.newaxis]
+    rows = in_order(problem, rows)
+    if problem.initial:
+        sums = running(ufunc, np.concatenate([seeds, rows], axis=1))
+        sums = sums[:, :-1] if problem.exclusive else sums[:, 1:]
+    else:
+        sums = running(ufunc, rows)
+        if problem.exclusive:
+            sums = np.concatenate([seeds, sums[:, :-1]], axis=1)
+    return to_storage(problem, [in_order(problem, sums)])
+
+
+def running(ufunc: np.ufunc, rows: Array) -> Array:
+    """``ufunc.accumulate`` along rows, with the same bits wherever elements lie and rows begin.
+
+    NumPy rounds complex products by strides, and a lone one otherwise than one of several.
+    """
+    if rows.dtype.kind != "c":
+        return ufunc.accumulate(rows, axis=1, dtype=rows.dtype)
+    rows = np.concatenate([rows, rows[:, -1:]], axis=1)
+    return ufunc.accumulate(rows, axis=1)[:, :-1]
+
+
+def tile_shape(length: int) -> TileShape:
+    """A tile for whole-array calls: long chunks, unless one call would combine too few elements."""
+    return TileShape(WORKGROUP, 0, 1, min(LONGEST_CHUNK, max(1, length // CALLS_WANTED)))
+
+
+def accumulate_stages(problem: Problem, shape: TileShape, piece_bytes: int = PIECE_BYTES) -> list[Array]:
+    """The result by the twins of the GPU's stages: for this shape of tile, the bits that every strategy gives.
+
+    Args:
+        problem: what was asked for.
+        shape: the tile's shape.
+        piece_bytes: storage of the elements that are scanned at a time. Pieces are whole blocks of tiles, so their
+            size does not change the result.
+    """
+    flat = [flattened(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
+    outputs = _outputs(problem)
+    logical = [output.reshape(problem.size, *output.shape[2:]) for output in outputs]
+    if shape.per_row:
+        accumulate_rows(problem, shape, flat, logical)
+    else:
+        accumulate_flat(problem, shape, flat, logical, piece_bytes)
+    return [in_order(problem, output) for output in outputs]
+
+
+def accumulate_flat(
+    problem: Problem, shape: TileShape, flat: list[Array], outputs: list[Array], piece_bytes: int
+) -> None:
+    """Write the results of all rows as one, piece by piece."""
+    join = Joiner(problem.operator, problem.element, problem.segmented)
+    block = shape.tile_size * shape.block
+    piece = block * max(1, piece_bytes // (block * problem.element.storage_bytes))
+    carry: Items | None = None
+    for start in range(0, problem.size, piece):
+        items = load(problem, [leaf[start : start + piece] for leaf in flat], start)
+        sums = scan_tile(join, shape, items)
+        prefixes, folded = scan_totals(join, shape.block, reduce(sums), carry)
+        results = scan(join, sums, prefixes, carried=carry is not None, exclusive=problem.exclusive)
+        stored = store(problem, results, start)
+        for output, part in zip(outputs, stored, strict=True):
+            output[start : start + piece] = part
+        carry = last(folded)
+
+
+def accumulate_rows(problem: Problem, shape: TileShape, flat: list[Array], outputs: list[Array]) -> None:
+    """The same for tiles that end where rows do: every row is a scan of its own, whose items need no head flag."""
+    join = Joiner(problem.operator, problem.element)
+    for start in range(0, problem.size, problem.row_length):
+        row = slice(start, start + problem.row_length)
+        items = load(problem, [leaf[row] for leaf in flat], start)[: len(problem.element.fields)]
+        sums = scan_tile(join, shape, items)
+        prefixes, _ = scan_totals(join, shape.block, reduce(sums))
+        stored = store(problem, scan(join, sums, prefixes, exclusive=problem.exclusive), start)
+        for output, part in zip(outputs, stored, strict=True):
+            output[row] = part
+
+
+def in_order(problem: Problem, rows: Array) -> Array:
+    """The rows in logical order, or from it as they are stored: each backwards where the scan is reversed."""
+    return rows[:, ::-1] if problem.reverse else rows
+
+
+def flattened(problem: Problem, rows: Array) -> Array:
+    """All rows as one, in logical order."""
+    return in_order(problem, rows).reshape(problem.size, *rows.shape[2:])
+
+
+def load(problem: Problem, leaves: Sequence[Array], start: int = 0) -> Items:
+    """Items from storage: mapped by `before`, heads combined with `initial`, and flagged where there are several.
+
+    Args:
+        problem: what was asked for.
+        leaves: for each field of the source, the elements from `start` on in logical order.
+        start: the logical index of the first one.
+    """
+    wide = from_storage(problem, leaves)
+    heads, seeds = heads_between(problem, start, start + len(wide[0]))
+    if problem.initial and len(heads):
+        combined = Joiner(problem.operator, problem.element).combine(seeds, tuple(a[heads] for a in wide))
+        wide = [replaced(array, heads, part) for array, part in zip(wide, combined, strict=True)]
+    if not problem.segmented:
+        return tuple(wide)
+    return (*wide, replaced(np.zeros(len(wide[0]), bool), heads, np.True_))
+
+
+def store(problem: Problem, results: Items, start: int = 0) -> list[Array]:
+    """Storage from items: seeds before an exclusive scan's rows, then mapped by `after`, then rounded.
+
+    Args:
+        problem: what was asked for.
+        results: the items from logical index `start` on.
+        start: the logical index of the first one.
+    """
+    wide: Sequence[Array] = results[: len(problem.element.fields)]
+    if problem.exclusive:
+        heads, seeds = heads_between(problem, start, start + len(wide[0]))
+        wide = [replaced(array, heads, part) for array, part in zip(wide, seeds, strict=True)]
+    return to_storage(problem, wide)
+
+
+def from_storage(problem: Problem, leaves: Sequence[Array]) -> list[Array]:
+    """Elements in compute form: the source's arrays, mapped by `before`."""
+    wide = [a.astype(compute_dtype(f.scalar), copy=False) for a, f in zip(leaves, problem.source.fields, strict=True)]
+    if problem.before is None:
+        return wide
+    axes = wide[0].shape[: wide[0].ndim - len(problem.source.fields[0].shape)]
+    mapped = problem.element.structure.flatten(problem.before(problem.source.structure.unflatten(wide)))
+    fields = problem.element.fields
+    return [filled(a, compute_dtype(f.scalar), axes + f.shape) for a, f in zip(mapped, fields, strict=True)]
+
+
+def to_storage(problem: Problem, wide: Sequence[Array]) -> list[Array]:
+    """The destination's arrays: elements in compute form, mapped by `after`, rounded."""
+    axes = wide[0].shape[: wide[0].ndim - len(problem.element.fields[0].shape)]
+    if problem.after is not None:
+        wide = mapped_by_after(problem, wide)
+    fields = problem.destination.fields
+    return [filled(a, f.scalar.dtype, axes + f.shape) for a, f in zip(wide, fields, strict=True)]
+
+
+def mapped_by_after(problem: Problem, wide: Sequence[Array]) -> list[Array]:
+    """What `after` gives: an array for each field, though it may give one for several."""
+    assert problem.after is not None
+    value = problem.after(problem.element.structure.unflatten(wide))
+    return [np.array(leaf) for leaf in problem.destination.structure.flatten(value)]
+
+
+def filled(values: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    """The values in this dtype and shape; of a map that gives one number, the number everywhere."""
+    array = np.asarray(values).astype(dtype, copy=False)
+    return array if array.shape == shape else np.broadcast_to(array, shape).copy()
+
+
+def heads_between(problem: Problem, start: int, stop: int) -> tuple[Array, Items]:
+    """Where rows or segments begin between two logical indices, counted from the first; their seeds in compute form."""
+    if problem.heads is not None:
+        heads = np.flatnonzero(problem.heads.flags(start, stop - start))
+    else:
+        heads = np.arange(-start % problem.row_length, stop - start, problem.row_length)
+    row = (heads + start) // problem.row_length
+    if problem.seeds is None:
+        return heads, ()
+    fields = problem.element.fields
+    return heads, tuple(s[row].astype(compute_dtype(f.scalar)) for s, f in zip(problem.seeds, fields, strict=True))
+
+
+def replaced(array: Array, where: Array, values: Array | np.generic) -> Array:
+    """A copy of the array with other values in some places."""
+    copy = array.copy()
+    copy[where] = values
+    return copy
+
+
+def _outputs(problem: Problem) -> list[Array]:
+    fields = problem.destination.fields
+    return [np.empty((problem.rows, problem.row_length, *f.shape), f.scalar.dtype) for f in fields]

@@ -1,0 +1,149 @@
+"""Searches tile shapes on an adapter: what ``gpuscan tune`` runs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.planning.tiles import least_chunk, tile_shape
+from gpuscan.planning.tuned_tiles import Tuned, runs_on
+from gpuscan.tools.bench.cases import ScanCase
+from gpuscan.tools.bench.inputs import make_inputs
+from gpuscan.tools.bench.scans import ScanSubject, work_for
+from gpuscan.tools.bench.timing import GpuTimer
+
+if TYPE_CHECKING:
+    from gpuscan.api.device import Device
+
+SECONDS = 50.0  # for everything
+SCREENING = 0.6  # of a case's time, before its finalists are measured again
+WORTH = 0.97  # a shape is kept where it takes at most this share of the default's time
+FINALISTS = 3  # measured again, with the default, at leisure
+REPRESENTATIVES = {1: ("add", "uint32"), 2: ("affine", "float32"), 4: ("matmul", "float32")}  # words -> element
+GPU_WORDS = tuple(1 << exponent for exponent in (18, 22, 26))  # 32-bit words of the arrays
+CPU_WORDS = tuple(1 << exponent for exponent in (16, 20))
+QUICK_WARM_SECONDS, QUICK_REPEATS = 0.02, 5
+FINAL_WARM_SECONDS, FINAL_REPEATS = 0.1, 9
+
+# What is tried: where lanes meet in subgroups, and where an invocation works through its chunk alone.
+WORKGROUPS, STEPS, CHUNK_WORDS = (128, 256, 512, 1024), (1, 2, 3, 4, 6, 8, 12, 16), (4, 8, 16)
+SERIAL_WORKGROUPS, SERIAL_CHUNK_WORDS = (32, 64, 128, 256), (8, 16, 32, 64, 128)
+REGISTER_WORDS = 64  # of elements that one invocation is given at most
+
+
+@dataclass(frozen=True)
+class Found:
+    """The fastest shape for one element and length.
+
+    Attributes:
+        case: what was measured.
+        words: 32-bit words of its element.
+        default, best: shapes; the same where no other was worth it.
+        default_seconds, best_seconds: their times.
+        tried: how many shapes were measured.
+    """
+
+    case: ScanCase
+    words: int
+    default: TileShape
+    best: TileShape
+    default_seconds: float
+    best_seconds: float
+    tried: int
+
+
+def search(
+    device: Device, seconds: float = SECONDS, progress: Callable[[str], None] = lambda what: None
+) -> Iterator[Found]:
+    """The fastest shapes for the representative elements, each as soon as it is found, in so many seconds in all."""
+    end = time.perf_counter() + seconds
+    cells = cases(device)
+    for place, (words, case) in enumerate(cells):
+        now = time.perf_counter()
+        progress(f"{case.series}, {case.size}")
+        yield _search_case(device, case, words, max(0.0, end - now) / (len(cells) - place))
+
+
+def cases(device: Device) -> list[tuple[int, ScanCase]]:
+    """What is searched: every representative element at short and long lengths, with its words."""
+    limit = device.capabilities.limits["max-storage-buffer-binding-size"]
+    lengths = CPU_WORDS if device.capabilities.adapter_type == "CPU" else GPU_WORDS
+    found = []
+    for words, (op, dtype) in REPRESENTATIVES.items():
+        for total in lengths:
+            case = ScanCase(op, np.dtype(dtype), total // words)
+            if case.moved_bytes // 2 <= limit:
+                found.append((words, case))
+    return found
+
+
+def tuned_from(found: list[Found]) -> Tuned:
+    """The mapping for the planner. Where one length is better tuned, the others of that element keep their defaults."""
+    changed = {f.words for f in found if f.best != f.default}
+    return MappingProxyType({(f.words, f.case.length): f.best for f in found if f.words in changed})
+
+
+def candidates(device: Device, default: TileShape, words: int, least: int) -> list[TileShape]:
+    """Shapes to try for elements of so many 32-bit words: the default first, then by their distance from it.
+
+    A chunk has at least `least` elements, which fill whole words.
+    """
+    capabilities = device.capabilities
+    lanes = default.subgroup_size
+    shapes = {
+        TileShape(workgroup, lanes, steps, max(least, chunk_words // words))
+        for workgroup in (WORKGROUPS if lanes else SERIAL_WORKGROUPS)
+        for steps in (STEPS if lanes else (1,))
+        for chunk_words in (CHUNK_WORDS if lanes else SERIAL_CHUNK_WORDS)
+        if not lanes or steps * chunk_words <= REGISTER_WORDS
+    }
+    usable = [shape for shape in shapes - {default} if runs_on(shape, words, capabilities)]
+
+    def distance(shape: TileShape) -> float:
+        pairs = zip(_numbers(shape), _numbers(default), strict=True)
+        return sum(abs(math.log2(ours / its)) for ours, its in pairs)
+
+    return [default, *sorted(usable, key=lambda shape: (distance(shape), _numbers(shape)))]
+
+
+def _numbers(shape: TileShape) -> tuple[int, int, int]:
+    return shape.workgroup_size, shape.steps, shape.chunk
+
+
+def _search_case(device: Device, case: ScanCase, words: int, seconds: float) -> Found:
+    begin = time.perf_counter()
+    inputs = make_inputs(case)
+    work = work_for(device, inputs)
+    default = tile_shape(work, device.capabilities)
+    subject = ScanSubject(device, GpuTimer(device, QUICK_WARM_SECONDS, QUICK_REPEATS), inputs, "auto", default)
+    try:
+        subject.seconds()  # the clocks rise
+        times: dict[TileShape, float] = {}
+        for shape in candidates(device, default, words, least_chunk(work)):
+            if times and time.perf_counter() > begin + SCREENING * seconds:
+                break
+            subject.retile(inputs, shape)
+            taken = subject.seconds()
+            if subject.error(inputs) <= inputs.tolerance:
+                times[shape] = taken
+        subject.timer = GpuTimer(device, FINAL_WARM_SECONDS, FINAL_REPEATS)
+        finalists = sorted(times, key=times.__getitem__)[:FINALISTS]
+        final: dict[TileShape, float] = {}
+        for shape in dict.fromkeys([default, *finalists]):
+            if len(final) > 1 and time.perf_counter() > begin + seconds:
+                break
+            subject.retile(inputs, shape)
+            final[shape] = subject.seconds()
+    finally:
+        subject.close()
+    best = min(final, key=final.__getitem__)
+    if final[best] > WORTH * final[default]:
+        best = default
+    return Found(case, words, default, best, final[default], final[best], len(times))

@@ -1,0 +1,121 @@
+"""Times GPU work: the median of timestamps after warming up, or of the clock on the wall where there are none."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.device.backends import webgpu
+from gpuscan.tools.bench.copying import VECTOR_BYTES, copy_recording
+
+if TYPE_CHECKING:
+    import wgpu
+
+    from gpuscan.api.device import Device
+
+WARM_SECONDS = 0.3  # an idle GPU's clocks fall; figures taken cold are up to 2.5 times too slow
+LONGEST_WARM_SECONDS = 1.0  # after a pause, such as a compilation, as long as the pause was
+STEADY, PATIENCE = 0.03, 5  # warm is when two batches differ by no more; waited for so many times as long
+HEAT_BYTES, HEAT_RUNS = 64 << 20, 40  # copies before each batch: short work alone does not raise them
+REPEATS = 20
+LEAST_REPEATS = 3
+BATCH_SECONDS = 1.0  # slow work is repeated less
+TICKS, WALL = "timestamps", "wall clock"
+
+Recording = Callable[["wgpu.GPUCommandEncoder", "dict[str, Any] | None"], object]
+
+
+class GpuTimer:
+    """Times what a `Recording` puts into one compute pass.
+
+    Attributes:
+        clock: ``"timestamps"``, or ``"wall clock"`` where the device has none that work: then a submission of several
+            passes is waited for, and its time shared out, so that short work reads longer than it is.
+    """
+
+    def __init__(self, device: Device, warm_seconds: float = WARM_SECONDS, repeats: int = REPEATS) -> None:
+        self.device = device
+        self.clock = TICKS if device.capabilities.timestamps else WALL
+        self._warm_seconds = warm_seconds
+        self._repeats = repeats
+        self._gpu = device.wgpu_device
+        usage = webgpu().BufferUsage
+        self._active = -math.inf  # when the GPU was last seen at work
+        self._word = self._gpu.create_buffer(size=4, usage=usage.COPY_SRC)
+        self._heat: Recording | None = None
+        if device.capabilities.adapter_type != "CPU":
+            source, target = (self._gpu.create_buffer(size=HEAT_BYTES, usage=usage.STORAGE) for _ in range(2))
+            self._heat = copy_recording(device, source, target, HEAT_BYTES // VECTOR_BYTES)
+        if self.clock == TICKS:
+            self._queries = self._gpu.create_query_set(type="timestamp", count=2 * repeats)
+            self._ticks = self._gpu.create_buffer(size=16 * repeats, usage=usage.QUERY_RESOLVE | usage.COPY_SRC)
+
+    def seconds(self, recording: Recording) -> float:
+        """The median time of one run."""
+        self._batch(recording, 1)  # compiles
+        warm = self._warm_seconds
+        if self._heat is not None:
+            warm = max(warm, min(time.perf_counter() - self._active, LONGEST_WARM_SECONDS))
+        repeats = repeats_for(max(self._batch(recording, 1)), self._repeats)
+        begin, before = time.perf_counter(), 0.0
+        while True:
+            median = statistics.median(self._batch(recording, repeats))
+            taken = time.perf_counter() - begin
+            steady = abs(median - before) <= STEADY * median or taken > PATIENCE * warm
+            if taken > warm and steady:
+                self._active = time.perf_counter()
+                return median
+            before = median
+
+    def _batch(self, recording: Recording, repeats: int) -> Sequence[float]:
+        """Times of so many runs, one after the other, in one submission."""
+        encoder = self._gpu.create_command_encoder()
+        if self._heat is not None:
+            for _ in range(HEAT_RUNS):
+                self._heat(encoder, None)
+        for i in range(repeats):
+            writes = None
+            if self.clock == TICKS:
+                writes = {
+                    "query_set": self._queries,
+                    "beginning_of_pass_write_index": 2 * i,
+                    "end_of_pass_write_index": 2 * i + 1,
+                }
+            recording(encoder, writes)
+        if self.clock == TICKS:
+            encoder.resolve_query_set(self._queries, 0, 2 * repeats, self._ticks, 0)
+        commands = encoder.finish()
+        begin = time.perf_counter()
+        self._gpu.queue.submit([commands])
+        if self.clock == WALL:
+            self._gpu.queue.read_buffer(self._word)
+            return [(time.perf_counter() - begin) / repeats]
+        ticks = np.frombuffer(self._gpu.queue.read_buffer(self._ticks, 0, 16 * repeats), np.uint64).reshape(-1, 2)
+        period = self.device.capabilities.timestamp_period * 1e-9
+        return [int(stop - start) * period for start, stop in ticks]
+
+
+def repeats_for(seconds: float, most: int = REPEATS) -> int:
+    """How often work that takes so long is repeated in a batch."""
+    return int(min(most, max(LEAST_REPEATS, BATCH_SECONDS / max(seconds, 1e-9))))
+
+
+def wall_seconds(run: Callable[[], object], warm_seconds: float = WARM_SECONDS, repeats: int = REPEATS) -> float:
+    """The median time of a call that returns when its work is done."""
+
+    def once() -> float:
+        begin = time.perf_counter()
+        run()
+        return time.perf_counter() - begin
+
+    once()  # compiles
+    end = time.perf_counter() + warm_seconds
+    first = once()
+    while time.perf_counter() < end:
+        once()
+    return statistics.median(once() for _ in range(repeats_for(first, repeats)))

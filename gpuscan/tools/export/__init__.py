@@ -1,0 +1,1 @@
+"""Shaders for programs outside Python."""

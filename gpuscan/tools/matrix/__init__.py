@@ -1,0 +1,1 @@
+"""The conformance matrix: which scans pass on which adapter."""

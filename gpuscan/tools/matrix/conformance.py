@@ -1,0 +1,348 @@
+"""The conformance suite: scans whose right result is known to the bit, on one device.
+
+A case is one call of `gpuscan.scan`: a strategy, an element type, an operator, a layout of the array and a size. Nearly
+all results are exact: integers wrap, and the floats are chosen so that every partial result is a small integer or a
+power of two. The expected result comes from NumPy: ``ufunc.accumulate`` where there is one, else doubling steps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.errors import StrategyError, UnsupportedDtypeError
+from gpuscan.operators.operator import Operator, operator, wgsl_operator
+from gpuscan.planning.strategies import STRATEGIES
+
+if TYPE_CHECKING:
+    from gpuscan.api.device import Device
+
+Array = np.ndarray[Any, Any]
+Fields = tuple[Array, ...]  # the arrays of a bundle, or the one array
+
+LENGTH = 20_011  # several tiles, and no multiple of anything
+
+
+@dataclass(frozen=True)
+class Case:
+    """One scan with a known result."""
+
+    strategy: str
+    element: str
+    operator: str
+    layout: str
+    size: int
+
+    def features(self) -> dict[str, str]:
+        """The rows of the matrix that it counts in."""
+        return {
+            "strategy": self.strategy,
+            "element": self.element,
+            "operator": self.operator,
+            "layout": self.layout,
+            "size": f"{self.size:,}",
+        }
+
+    def __str__(self) -> str:
+        return f"{self.strategy}, {self.operator} of {self.element}, {self.layout}, {self.size:,} elements"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a case: ``"passed"``, ``"failed"``, or ``"refused"`` with one of gpuscan's errors, as documented.
+
+    Only a strategy that the probe found unsafe and an element type that the adapter does not have are refused.
+    """
+
+    case: Case
+    verdict: str
+    detail: str = ""
+    seconds: float = field(default=0.0, compare=False)
+
+
+def check(device: Device, case: Case) -> Outcome:
+    """Run a case and compare its result."""
+    import gpuscan
+
+    x, options, expected = _posed(case.element, case.operator, case.layout, case.size)
+    start = time.perf_counter()
+    try:
+        result = gpuscan.scan(x, OPERATORS[case.operator].op, device=device, strategy=case.strategy, **options)
+    except (StrategyError, UnsupportedDtypeError) as error:
+        return Outcome(case, "refused", str(error), time.perf_counter() - start)
+    except Exception as error:  # whatever a driver does, the suite goes on
+        return Outcome(case, "failed", f"{type(error).__name__}: {error}", time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    got = result if isinstance(result, tuple) else (result,)
+    tolerance = OPERATORS[case.operator].tolerance
+    for index, (found, wanted) in enumerate(zip(got, expected, strict=True)):
+        if (difference := _difference(found, wanted, tolerance)) is not None:
+            where = f"field {index}, " if len(got) > 1 else ""
+            return Outcome(case, "failed", where + difference, seconds)
+    return Outcome(case, "passed", "", seconds)
+
+
+def _difference(found: Array, wanted: Array, tolerance: float) -> str | None:
+    """Where two arrays differ first, in words; None where they agree."""
+    if found.dtype != wanted.dtype or found.shape != wanted.shape:
+        return f"found {found.dtype} {found.shape}, expected {wanted.dtype} {wanted.shape}"
+    same = (found == wanted) | ((found != found) & (wanted != wanted))
+    if tolerance:
+        with np.errstate(invalid="ignore"):  # of infinities, whose neighbours are no nearer than other numbers
+            near = np.abs(found - wanted) <= tolerance * np.maximum(1, np.abs(wanted))
+        same |= near & np.isfinite(wanted)
+    if same.all():
+        return None
+    place = tuple(int(i) for i in np.argwhere(~same)[0])
+    return f"{int((~same).sum()):,} of {same.size:,} differ, first at {place}: {found[place]} for {wanted[place]}"
+
+
+# ----- Elements: the dtypes of the fields, and the axes that belong to the element
+
+
+def _bfloat16() -> Iterator[str]:
+    try:
+        import ml_dtypes  # noqa: F401 (tells NumPy of the name)
+    except ImportError:
+        return
+    yield "bfloat16"
+
+
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+FLOATS = ("float16", *_bfloat16(), "float32", "float64")
+PAIR, FOUR, MATRIX, WIDE = "(uint32, uint32)", "four uint32", "2×2 int32", "3×3 uint32"
+ELEMENTS: Mapping[str, tuple[tuple[str, ...], tuple[int, ...]]] = {
+    **{name: ((name,), ()) for name in ("bool", *INTEGERS, *FLOATS, "complex64")},
+    PAIR: (("uint32", "uint32"), ()),
+    FOUR: (("uint32",) * 4, ()),
+    MATRIX: (("int32",), (2, 2)),
+    WIDE: (("uint32",), (3, 3)),
+}
+
+
+# ----- Operators
+
+
+def _later(left: Any, right: Any) -> Any:
+    return np.where(right[1] != 0, right[0], left[0]), left[1] | right[1]
+
+
+def _product(left: Any, right: Any) -> Any:
+    (a, b, c, d), (e, f, g, h) = left, right
+    return a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h
+
+
+@dataclass(frozen=True)
+class Tested:
+    """An operator of the suite: what `gpuscan.scan` is given, and how NumPy combines arrays of operands."""
+
+    op: str | Operator
+    combine: Callable[[Any, Any], Any]
+    elements: tuple[str, ...]  # to test it with
+    tolerance: float = 0.0  # relative; 0 for exact
+
+
+_CIRCLE = "fn combine(a: Element, b: Element) -> Element {\n    return a + b + a * b;\n}"  # (1 + a)(1 + b) - 1
+OPERATORS: Mapping[str, Tested] = {
+    **{name: Tested(name, getattr(np, name), ("uint32", "float32")) for name in ("add", "multiply")},
+    **{name: Tested(name, getattr(np, name), ("int32", "float32")) for name in ("minimum", "maximum")},
+    **{name: Tested(name, getattr(np, name), ("uint32",)) for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
+    **{name: Tested(name, getattr(np, name), ("bool",)) for name in ("logical_and", "logical_or", "logical_xor")},
+    "logaddexp": Tested("logaddexp", np.logaddexp, ("float32",), tolerance=1e-4),
+    "matmul": Tested("matmul", np.matmul, (MATRIX, WIDE)),
+    "affine, traced": Tested(
+        operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0), name="affine"),
+        lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]),
+        (PAIR,),
+    ),
+    "last valid, no identity": Tested(operator(_later, name="last_valid"), _later, (PAIR,)),
+    "matrices, no identity": Tested(operator(_product, name="matrices"), _product, (FOUR,)),
+    "WGSL of the user": Tested(
+        wgsl_operator(_CIRCLE, identity=0, name="circle"), lambda l, r: l + r + l * r, ("uint32",)
+    ),
+}
+
+
+def default_operator(element: str) -> str:
+    """The operator that an element type is tested with."""
+    bundles = {PAIR: "affine, traced", FOUR: "matrices, no identity", MATRIX: "matmul", WIDE: "matmul"}
+    if element in bundles:
+        return bundles[element]
+    return "logical_xor" if element == "bool" else "add"
+
+
+# ----- Layouts: the shape for a size, the view that is passed, and the options
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the array lies and is read."""
+
+    shape: Callable[[int], tuple[int, ...]] = lambda size: (size,)
+    axis: int = 0
+    view: Callable[[Array], Array] = lambda array: array
+    options: Mapping[str, bool] = field(default_factory=dict)
+    initial: bool = False
+
+
+LAYOUTS: Mapping[str, Layout] = {
+    "inclusive": Layout(),
+    "exclusive": Layout(options={"exclusive": True}),
+    "reverse": Layout(options={"reverse": True}),
+    "initial": Layout(initial=True),
+    "exclusive, reverse, initial": Layout(options={"exclusive": True, "reverse": True}, initial=True),
+    "backwards view": Layout(view=lambda array: array[::-1]),
+    "long rows": Layout(lambda size: (3, size // 3), axis=1),
+    "short rows": Layout(lambda size: (size // 5, 5), axis=1),
+    "columns": Layout(lambda size: (size // 7, 7)),
+    "rows, exclusive, reverse": Layout(
+        lambda size: (7, size // 7), axis=1, options={"exclusive": True, "reverse": True}, initial=True
+    ),
+}
+
+SIZES = (0, 1, 2, 33, 1_000, 4_097, 65_536, 100_003, 1_000_003)
+LARGE_SIZES = (1 << 22, (1 << 24) + 1)
+
+
+# ----- Values
+
+
+def _telescoped(rng: np.random.Generator, shape: tuple[int, ...], axis: int, least: int, most: int) -> Array:
+    """Integers of which any run along the axis sums to no more than ``most - least``."""
+    shape = tuple(n + 1 if i == axis else n for i, n in enumerate(shape))
+    return np.diff(rng.integers(least, most, shape, endpoint=True), axis=axis)
+
+
+def _values(rng: np.random.Generator, dtype: np.dtype[Any], name: str, shape: tuple[int, ...], axis: int) -> Array:
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.5
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
+    if name == "multiply":
+        return np.exp2(_telescoped(rng, shape, axis, -3, 3)).astype(dtype)
+    if dtype.kind == "c":
+        real, imaginary = (_telescoped(rng, shape, axis, -100, 100) for _ in range(2))
+        return (real + 1j * imaginary).astype(dtype)
+    values = _telescoped(rng, shape, axis, -100, 100).astype(dtype)
+    if name in ("minimum", "maximum") and values.size > 2:
+        values.reshape(-1)[2 * values.size // 3] = np.nan  # from there on it is NaN
+    return values
+
+
+@cache
+def _posed(element: str, name: str, layout_name: str, size: int) -> tuple[Any, dict[str, Any], Fields]:
+    """The input of a case, the options of the call, and the expected result."""
+    layout = LAYOUTS[layout_name]
+    dtypes, trailing = ELEMENTS[element]
+    rng = np.random.default_rng([size, *name.encode(), *element.encode()])
+    shape = layout.shape(size)
+    fields = tuple(
+        layout.view(_values(rng, np.dtype(dtype), name, (*shape, *trailing), layout.axis)) for dtype in dtypes
+    )
+    options: dict[str, Any] = {"axis": layout.axis, **layout.options}
+    initial: Fields | None = None
+    if layout.initial or (layout.options.get("exclusive") and name.endswith("no identity")):
+        initial = tuple(_values(rng, np.dtype(dtype), name, (1, *trailing), 0)[0] for dtype in dtypes)
+        options["initial"] = initial if len(initial) > 1 else initial[0]
+    expected = _expected(name, fields, options | {"initial": initial})
+    return (fields if len(fields) > 1 else fields[0]), options, expected
+
+
+def known(element: str, name: str, size: int) -> tuple[Array, Array]:
+    """So many numbers of a dtype, and their inclusive scan by an operator of one name."""
+    x, _, (expected,) = _posed(element, name, "inclusive", size)
+    return x, expected
+
+
+def _expected(name: str, fields: Fields, options: Mapping[str, Any]) -> Fields:
+    """The result by NumPy: rows are moved to the front and turned round, and `initial` stands before them."""
+    axis, initial, exclusive = options["axis"], options["initial"], options.get("exclusive", False)
+    rows = [np.moveaxis(array, axis, 0) for array in fields]
+    length = len(rows[0])
+    if options.get("reverse"):
+        rows = [row[::-1] for row in rows]
+    if exclusive and initial is None:
+        initial = _identity(name, fields)
+    if initial is not None:
+        rows = [
+            np.concatenate([np.broadcast_to(seed, (1, *row.shape[1:])).astype(row.dtype), row])
+            for seed, row in zip(initial, rows, strict=True)
+        ]
+    results = accumulate(OPERATORS[name].combine, tuple(rows))
+    if initial is not None:
+        results = tuple(result[:length] if exclusive else result[1:] for result in results)
+    if options.get("reverse"):
+        results = tuple(result[::-1] for result in results)
+    return tuple(np.moveaxis(result, 0, axis) for result in results)
+
+
+def _identity(name: str, fields: Fields) -> Fields:
+    """The identity of an operator that has one, for each field."""
+    if name == "affine, traced":
+        return np.uint32(1), np.uint32(0)  # type: ignore[return-value]
+    if name == "matmul":
+        return (np.eye(fields[0].shape[-1], dtype=fields[0].dtype),)
+    special = {"logaddexp": -np.inf, "multiply": 1, "logical_and": True}
+    if name in ("minimum", "maximum", "bitwise_and"):
+        dtype = fields[0].dtype
+        if dtype.kind == "f":
+            return (np.array(np.inf if name == "minimum" else -np.inf, dtype),)
+        info = np.iinfo(dtype)
+        every_bit = np.array(-1).astype(dtype) if name == "bitwise_and" else None
+        return (every_bit if every_bit is not None else np.array(info.max if name == "minimum" else info.min, dtype),)
+    return (np.array(special.get(name, 0), fields[0].dtype),)
+
+
+def accumulate(combine: Callable[[Any, Any], Any], rows: Fields) -> Fields:
+    """The inclusive scan along axis 0: ``ufunc.accumulate`` where there is one, else steps of doubling distance."""
+    if isinstance(combine, np.ufunc) and combine.signature is None:
+        with np.errstate(all="ignore"):
+            return (combine.accumulate(rows[0], axis=0, dtype=rows[0].dtype),)
+    distance = 1
+    while distance < len(rows[0]):
+        left, right = tuple(row[:-distance] for row in rows), tuple(row[distance:] for row in rows)
+        joined = combine(left, right) if len(rows) > 1 else (combine(left[0], right[0]),)
+        rows = tuple(np.concatenate([row[:distance], part]) for row, part in zip(rows, joined, strict=True))
+        distance *= 2
+    return rows
+
+
+# ----- Suites
+
+
+def suite(quick: bool = False) -> list[Case]:
+    """The cases, each once, in a fixed order: every feature of every kind.
+
+    The full suite has each under every strategy, elements and operators in many layouts, and larger sizes. The quick
+    one has each under ``"auto"``, and all but the operators under one other strategy, in turn.
+    """
+    others = list(STRATEGIES)
+    cases: dict[Case, None] = {}
+
+    def add(strategies: list[str], *feature: Any) -> None:
+        cases.update(dict.fromkeys(Case(strategy, *feature) for strategy in ["auto", *strategies]))
+
+    for turn, element in enumerate(ELEMENTS):
+        for layout in _some(list(LAYOUTS), turn, quick):
+            add(_some(others, turn, quick), element, default_operator(element), layout, LENGTH)
+    for name, tested in OPERATORS.items():
+        for layout in ["inclusive"] if quick else ["inclusive", "exclusive", "long rows"]:
+            for element in tested.elements:
+                add([] if quick else others, element, name, layout, LENGTH)
+    for turn, layout in enumerate(LAYOUTS):
+        add(_some(others, turn, quick), "uint32", "add", layout, LENGTH)
+    for element in ["uint32"] if quick else ["uint32", PAIR]:
+        for turn, size in enumerate(SIZES if quick else SIZES + LARGE_SIZES):
+            add(_some(others, turn, quick), element, default_operator(element), "inclusive", size)
+    return list(cases)
+
+
+def _some(choices: list[str], turn: int, quick: bool) -> list[str]:
+    """All of them, or in a quick suite the one whose turn it is."""
+    return [choices[turn % len(choices)]] if quick else choices
