@@ -20,8 +20,8 @@ from gpuscan.engine.segment_heads import mark
 from gpuscan.planning.plan import Placement
 from gpuscan.problem.problem import Problem, pose
 from gpuscan.tools.bench.buffers import place, release
-from gpuscan.tools.bench.copying import VECTOR_BYTES, copy_recording
-from gpuscan.tools.bench.timing import GpuTimer
+from gpuscan.tools.bench.copy_kernel import VECTOR_BYTES, copy_recording
+from gpuscan.tools.bench.timer import GpuTimer
 
 REPEATS = 9
 

@@ -18,8 +18,8 @@ from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.tools.bench.results import COPY, Measurement
 from gpuscan.tools.bench.session import Request
 from gpuscan.tools.bench.suite import run_suite
-from gpuscan.tools.bench.table import verdict
-from gpuscan.tools.bench.timing import GpuTimer
+from gpuscan.tools.bench.tables import verdict
+from gpuscan.tools.bench.timer import GpuTimer
 
 
 def main() -> None:

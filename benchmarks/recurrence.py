@@ -16,8 +16,8 @@ import numpy as np
 
 import gpuscan as gs
 from gpuscan.tools.bench.buffers import place, release
-from gpuscan.tools.bench.copying import VECTOR_BYTES, copy_recording
-from gpuscan.tools.bench.timing import GpuTimer
+from gpuscan.tools.bench.copy_kernel import VECTOR_BYTES, copy_recording
+from gpuscan.tools.bench.timer import GpuTimer
 
 SHAPES = "8x2048x1536@1,4x4096x2048@1,1x131072x512@1,8x1536x8192@2,8x1536x2048@2"
 BURSTS, CALLS = 6, 10

@@ -14,7 +14,7 @@ from cuts import copy_seconds, scan_seconds
 
 import gpuscan as gs
 from gpuscan.problem.problem import pose
-from gpuscan.tools.bench.timing import GpuTimer
+from gpuscan.tools.bench.timer import GpuTimer
 
 CASES = [(1024, "float32"), (256, "float32"), (64, "float32"), (63, "float32"), (64, "float16"), (63, "float16")]
 CASES += [(100, "int16"), (64, "uint8"), (100, "uint8"), (99, "uint8")]

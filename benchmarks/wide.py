@@ -20,8 +20,8 @@ from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.tile_shapes import ColumnTile
 from gpuscan.problem.problem import pose
 from gpuscan.tools.bench.buffers import place, release
-from gpuscan.tools.bench.copying import VECTOR_BYTES, copy_recording
-from gpuscan.tools.bench.timing import GpuTimer
+from gpuscan.tools.bench.copy_kernel import VECTOR_BYTES, copy_recording
+from gpuscan.tools.bench.timer import GpuTimer
 
 STRATEGIES = ("lookahead", "lookback", "fallback", "three_dispatch")
 

@@ -19,9 +19,9 @@ from gpuscan.engine.record import Run, record
 from gpuscan.planning.plan import plan_scan
 from gpuscan.tools.bench.buffers import place, release
 from gpuscan.tools.bench.cases import ScanCase
-from gpuscan.tools.bench.copying import VECTOR_BYTES, copy_recording
+from gpuscan.tools.bench.copy_kernel import VECTOR_BYTES, copy_recording
 from gpuscan.tools.bench.scans import problem_of
-from gpuscan.tools.bench.timing import GpuTimer
+from gpuscan.tools.bench.timer import GpuTimer
 
 PERIODS = (0, 64, 7, 2)  # 0: nothing is withheld
 

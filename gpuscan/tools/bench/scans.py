@@ -1,4 +1,7 @@
-"""gpuscan's own scans, device-resident: one contender for each strategy and tile."""
+"""gpuscan's own scans of arrays on the device: one contender for each strategy and tile.
+
+This is the only module of the benchmarks that plans and records scans.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +10,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan import Device
 from gpuscan.device.bind_groups import Binding
 from gpuscan.engine.host_arrays import check_dtypes, work_of
 from gpuscan.engine.record import REPORT_BYTES, record
 from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning.plan import ScanPlan, Work, plan_scan
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+from gpuscan.planning.tiles import least_chunk, tile_shape
 from gpuscan.planning.tuned_tiles import tile_on
 from gpuscan.problem.problem import Problem, pose
 from gpuscan.tools.bench.buffers import gather, place, release
 from gpuscan.tools.bench.cases import ScanCase
+from gpuscan.tools.bench.contender import Contender, Unsupported
 from gpuscan.tools.bench.inputs import Inputs
-from gpuscan.tools.bench.measuring import Contender, Unsupported
 from gpuscan.tools.bench.results import OURS
-from gpuscan.tools.bench.timing import GpuTimer
+from gpuscan.tools.bench.timer import GpuTimer
 
 if TYPE_CHECKING:
     import wgpu
-
-    from gpuscan.api.device import Device
 
 
 def scan_contenders(
     device: Device, timer: GpuTimer, strategies: Sequence[str], tiles: Sequence[TileShape | None] = (None,)
 ) -> list[Contender]:
-    """One contender for each strategy and tile; a tile of None is the planner's own choice."""
+    """Return one contender for each strategy and tile; a tile of None is the planner's choice."""
 
     def contender(strategy: str, tile: TileShape | None) -> Contender:
         name = strategy if tile is None else f"{strategy} {tile_text(tile)}"
@@ -80,11 +83,14 @@ class ScanSubject:
         if last is not None:
             words = self._device.wgpu_device.queue.read_buffer(last.state, 0, REPORT_BYTES)
             if last.timed_out(np.frombuffer(words, np.uint32).tolist()):
-                raise ProgressTimeoutError(f"a tile of {self.plan.strategy} gave up waiting")
+                raise ProgressTimeoutError(
+                    f"{self.plan.strategy} was measured, and a workgroup waited too long for another one. "
+                    "Name another strategy"
+                )
         return taken
 
     def retile(self, inputs: Inputs, tile: TileShape) -> None:
-        """Go on with the same buffers, strategy and another tile."""
+        """Change the tile, and keep the buffers and the strategy."""
         self.plan = plan_of(self._device, inputs, self.plan.strategy, tile)
 
     def error(self, inputs: Inputs) -> float:
@@ -102,7 +108,7 @@ class ScanSubject:
 
 
 def work_for(device: Device, inputs: Inputs) -> Work:
-    """The work of the case's scan on this device."""
+    """Return the work of the case's scan on this device."""
     assert isinstance(inputs.case, ScanCase)
     problem = problem_of(inputs.case, inputs.arrays)
     check_dtypes(device, problem.element)
@@ -110,7 +116,7 @@ def work_for(device: Device, inputs: Inputs) -> Work:
 
 
 def problem_of(case: ScanCase, arrays: Sequence[np.ndarray[Any, Any]]) -> Problem:
-    """The case as `gpuscan.scan` would be asked.
+    """Return the problem that `gpuscan.scan` would make of the case.
 
     Raises:
         TypeError, ValueError: the operator does not take the dtype.
@@ -122,13 +128,23 @@ def problem_of(case: ScanCase, arrays: Sequence[np.ndarray[Any, Any]]) -> Proble
 
 
 def plan_of(device: Device, inputs: Inputs, strategy: str, tile: TileShape | None) -> ScanPlan:
-    """The case's plan by a strategy, with a tile of the caller's or the planner's."""
+    """Return the case's plan for a strategy, with the given tile or the planner's."""
     chosen, reason = device.strategy(strategy)
     work = work_for(device, inputs)
     return plan_scan(work, device.capabilities, chosen, reason, tile=tile or tile_on(device, work))
 
 
+def default_tile(device: Device, inputs: Inputs) -> TileShape:
+    """Return the shape that the planner chooses on an untuned device."""
+    return tile_shape(work_for(device, inputs), device.capabilities)
+
+
+def smallest_chunk(device: Device, inputs: Inputs) -> int:
+    """Return the least number of elements of a chunk, which fill whole words."""
+    return least_chunk(work_for(device, inputs))
+
+
 def tile_text(tile: TileShape | ColumnTile) -> str:
-    """Workgroup x steps x chunk, and the subgroup's lanes; rows here lie one after the other, never side by side."""
-    assert isinstance(tile, TileShape)
+    """Return workgroup x steps x chunk, and the subgroup's lanes."""
+    assert isinstance(tile, TileShape)  # the cases scan along the last axis
     return f"{tile.workgroup_size}x{tile.steps}x{tile.chunk}/{tile.subgroup_size}"

@@ -11,16 +11,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+import gpuscan
+from gpuscan import Device
 from gpuscan.errors import StrategyError, UnsupportedDtypeError
 from gpuscan.operators.operator import Operator, operator, wgsl_operator
 from gpuscan.planning.strategies import STRATEGIES
-
-if TYPE_CHECKING:
-    from gpuscan.api.device import Device
 
 Array = np.ndarray[Any, Any]
 Fields = tuple[Array, ...]  # the arrays of a bundle, or the one array
@@ -67,8 +66,6 @@ class Outcome:
 
 def check(device: Device, case: Case) -> Outcome:
     """Run a case and compare its result."""
-    import gpuscan
-
     x, options, expected = _posed(case.element, case.operator, case.layout, case.size)
     start = time.perf_counter()
     try:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.tools.bench.contender import Unsupported
 from gpuscan.tools.bench.inputs import Inputs
-from gpuscan.tools.bench.measuring import Unsupported
-from gpuscan.tools.bench.timing import REPEATS, WALL, WARM_SECONDS, repeats_for, wall_seconds
+from gpuscan.tools.bench.timer import REPEATS, WALL, WARM_SECONDS, repeats_for, wall_seconds
 
 CUDA_EVENTS = "CUDA events"
 HOLDS = 8  # copies queued ahead of what is timed

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import platformdirs
 
 from gpuscan.tools.bench.cases import AFFINE, Case, ScanCase
+from gpuscan.tools.bench.contender import Contender, Unsupported
 from gpuscan.tools.bench.inputs import Inputs
-from gpuscan.tools.bench.measuring import Contender, Unsupported
 from gpuscan.tools.bench.peers.common import CUDA_EVENTS, only
-from gpuscan.tools.bench.timing import REPEATS, WARM_SECONDS
+from gpuscan.tools.bench.timer import REPEATS, WARM_SECONDS
 
 SOURCE = Path(__file__).with_name("cub.cu")
 NVCC_SECONDS = 300
@@ -164,8 +165,6 @@ def load(flags: Sequence[str], arch: str = "native") -> Any:
     version = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
     position = [] if os.name == "nt" else ["-Xcompiler", "-fPIC"]
     command = [nvcc, "-O3", "-std=c++17", "-w", "-shared", *position, f"-arch={arch}", *flags]
-    import platformdirs
-
     text = "\n".join([*command, version, SOURCE.read_text(encoding="utf-8")])
     folder = Path(platformdirs.user_cache_dir("gpuscan")) / "bench"
     library = folder / f"cub-{hashlib.sha256(text.encode()).hexdigest()[:16]}{'.dll' if os.name == 'nt' else '.so'}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.tools.bench.measuring import Unsupported
+from gpuscan.tools.bench.contender import Unsupported
 from gpuscan.tools.bench.peers.common import HOLD_BYTES, CalledSubject, QueuedSubject, Sampler, need
 
 # PyTorch scans no unsigned integers wider than 8 bits; where wrapping sums are meant, signed ones have the same bits.

@@ -19,13 +19,14 @@ from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.planning.tuned_tiles import runs_on
 from gpuscan.tools.bench.buffers import gather, place, release
 from gpuscan.tools.bench.cases import ScanCase
-from gpuscan.tools.bench.copying import STEPS, WORKGROUP_SIZE, CopySubject, copy_contender, copy_recording
+from gpuscan.tools.bench.contender import measure
+from gpuscan.tools.bench.copies import CopySubject, copy_contender
+from gpuscan.tools.bench.copy_kernel import STEPS, WORKGROUP_SIZE, copy_recording
 from gpuscan.tools.bench.inputs import make_inputs
-from gpuscan.tools.bench.measuring import measure
 from gpuscan.tools.bench.scans import ScanSubject, scan_contenders
-from gpuscan.tools.bench.search import candidates, search, tuned_from
 from gpuscan.tools.bench.session import Request, run_request
-from gpuscan.tools.bench.timing import TICKS, WALL, GpuTimer
+from gpuscan.tools.bench.tile_search import candidates, search, tuned_from
+from gpuscan.tools.bench.timer import TICKS, WALL, GpuTimer
 from tests.oracle import small_tiles, strategies_on
 
 SMALL = TileShape(64, 0, 1, 4)
@@ -165,8 +166,8 @@ def test_a_request(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
 def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets a search measure two light elements at one short length."""
     for name in ("CPU_WORDS", "GPU_WORDS"):
-        monkeypatch.setattr(f"gpuscan.tools.bench.search.{name}", (1 << 10,))
-    monkeypatch.setattr("gpuscan.tools.bench.search.REPRESENTATIVES", {1: ("add", "uint32"), 2: ("add", "uint64")})
+        monkeypatch.setattr(f"gpuscan.tools.bench.tile_search.{name}", (1 << 10,))
+    monkeypatch.setattr("gpuscan.tools.bench.tile_search.REPRESENTATIVES", {1: ("add", "uint32"), 2: ("add", "uint64")})
 
 
 @pytest.mark.parametrize("words", [1, 2, 4])

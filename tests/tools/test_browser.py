@@ -23,8 +23,8 @@ import pytest
 from gpuscan.api.device import Device
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.planning.strategies import STRATEGIES
-from gpuscan.tools.export.export import export
-from gpuscan.tools.matrix import table as matrix
+from gpuscan.tools.export.browser_export import export
+from gpuscan.tools.matrix.columns import read_columns
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -96,7 +96,7 @@ def test_the_page_checks_itself(tmp_path: Path, op: str, dtype: str, strategy: s
     report = report_of(tmp_path / "page", tmp_path / "profile")
     assert "error" not in report
     (tmp_path / "matrix.json").write_text(json.dumps(report), encoding="utf-8")
-    (column,) = matrix.read(tmp_path / "matrix.json")
+    (column,) = read_columns(tmp_path / "matrix.json")
     assert column.failures == ()
     assert column.total.passed == column.total.run >= 6
     assert list(column.cells["strategy"]) == [strategy]

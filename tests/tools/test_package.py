@@ -15,7 +15,7 @@ import pytest
 import gpuscan
 
 pytestmark = pytest.mark.xdist_group("package")  # one worker builds and installs the wheel once
-CHECKOUT = Path(__file__).resolve().parents[1]
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def run(*command: str | Path, cwd: Path) -> str:
