@@ -27,6 +27,7 @@ from gpuscan.device.capability_probe import (
     wanted_limits,
 )
 from gpuscan.device.guards import guarded, lost_while_compiling
+from gpuscan.device.opening_log import log_unless_failed
 from gpuscan.device.profiling import Profile, Profiles
 from gpuscan.device.submission import submit
 from gpuscan.device.tile_state import TileState
@@ -437,7 +438,8 @@ def devices() -> list[Device]:
     opened = []
     for adapter in find_adapters():
         try:
-            opened.append(open_device(adapter))
+            with log_unless_failed():
+                opened.append(open_device(adapter))
         except (RuntimeError, AdapterNotFoundError):
             continue
     return opened

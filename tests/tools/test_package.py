@@ -75,11 +75,9 @@ def test_checkout_runs_without_an_install() -> None:
     assert gpuscan.__version__ in run(sys.executable, "-m", "gpuscan", "--version", cwd=CHECKOUT)
 
 
-def test_import_is_fast_and_starts_no_gpu(tmp_path: Path) -> None:
-    code = (
-        "import time, sys; start = time.perf_counter(); import gpuscan; seconds = time.perf_counter() - start;"
-        "print(seconds, not {'wgpu', 'torch'}.isdisjoint(sys.modules))"
-    )
-    runs = [run(sys.executable, "-c", code, cwd=tmp_path).split() for _ in range(5)]
-    assert {loaded for _, loaded in runs} == {"False"}
-    assert min(float(seconds) for seconds, _ in runs) < 0.3
+@pytest.mark.parametrize("module", ["gpuscan", "gpuscan.cli"])
+def test_import_loads_no_slow_package(module: str, tmp_path: Path) -> None:
+    """benchmarks/startup.py measures what the rest takes."""
+    slow = {"wgpu", "torch", "jinja2", "rich", "matplotlib", "triton"} | ({"click"} if module == "gpuscan" else set())
+    code = f"import sys, {module}; print(*sorted({slow!r} & set(sys.modules)))"
+    assert run(sys.executable, "-c", code, cwd=CHECKOUT).split() == []
