@@ -1,9 +1,9 @@
-"""How long shaders take to compile, from WGSL to pipeline: a line for each operator and element, and the longest.
+"""The time that shaders take to compile, from WGSL to pipeline: a line for each operator and element, and the longest.
 
 Run:  python benchmarks/compiling.py [--strategies lookahead,lookback] [--log 24] [--device SUBSTRING]
 
-The driver's cache on disk is left out where it can be (NVIDIA, Mesa). What a driver puts off until the first dispatch
-is not in it: llvmpipe puts off nearly all. What the probe found unsafe is compiled too.
+The driver's cache on disk is switched off where that is possible (NVIDIA, Mesa). Work that a driver defers to the first
+dispatch is not counted, and llvmpipe defers nearly all. Strategies that the probe found unsafe are compiled too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gpuscan.templates import render_kernel
 
 
 def cases(n: int) -> list[tuple[str, Any, Any, int]]:
-    """Names, arrays of zeros of about so many words, operators, axes."""
+    """Return the name, the array of about `n` zeros, the operator and the axis of each case."""
 
     def zeros(*shape: int, dtype: Any = np.float32) -> Any:
         return np.broadcast_to(np.zeros((), dtype), shape)

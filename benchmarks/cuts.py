@@ -1,4 +1,4 @@
-"""GPU time of segmented scans and of compaction, beside the scan without segments and a copy of the same bytes.
+"""GPU time of segmented scans and of compaction, compared with the plain scan and with a copy of the same bytes.
 
 Run:  python benchmarks/cuts.py [--log 26] [--segments 1000000] [--density 0.5] [--device SUBSTRING]
 """
@@ -26,8 +26,8 @@ from gpuscan.tools.bench.timer import GpuTimer
 REPEATS = 9
 
 
-def beside_seconds(device: gs.Device, call: Callable[[], Any], stage: str) -> float:
-    """The least GPU time of a stage beside the scan's: what a call does on the CPU lets the GPU's clocks fall."""
+def least_stage_seconds(device: gs.Device, call: Callable[[], Any], stage: str) -> float:
+    """Return the least GPU time of a stage. The GPU idles between the calls, so the median would be of low clocks."""
     taken = []
     for _ in range(REPEATS):
         with device.profile() as profile:
@@ -37,7 +37,7 @@ def beside_seconds(device: gs.Device, call: Callable[[], Any], stage: str) -> fl
 
 
 def scan_seconds(timer: GpuTimer, problem: Problem, sources: list[gs.Array], **beside: gs.Array) -> float:
-    """The median GPU time of the problem's scan of arrays on the device."""
+    """Return the median GPU time of the problem's scan of arrays on the device."""
     device = timer.device
     plan = planned(device, problem, "auto", placement=Placement(), subgroups=True)
     fields = problem.destination.fields
@@ -51,7 +51,7 @@ def scan_seconds(timer: GpuTimer, problem: Problem, sources: list[gs.Array], **b
 
 
 def copy_seconds(timer: GpuTimer, moved: int) -> float:
-    """The median GPU time of a copy that reads and writes so many bytes together."""
+    """Return the median GPU time of a copy that reads and writes `moved` bytes together."""
     half = moved // 2 // VECTOR_BYTES * VECTOR_BYTES
     buffers = [place(timer.device, None, half), place(timer.device, None, half)]
     taken = timer.seconds(copy_recording(timer.device, *buffers, half // VECTOR_BYTES))
@@ -98,7 +98,7 @@ def main() -> None:
         problem = posed(x, **options)
         assert problem.heads is not None
         taken = scan_seconds(timer, problem, [on_device], heads=mark(device, problem.heads))
-        taken += beside_seconds(device, lambda options=options: gs.scan(on_device, **options), f"mark_{name}")
+        taken += least_stage_seconds(device, lambda options=options: gs.scan(on_device, **options), f"mark_{name}")
         report(f"{arguments.segments} {name}", taken, moved, copied, f", {taken / plain:.2f} of the scan without")
 
     mask = rng.random(length) < arguments.density

@@ -1,4 +1,4 @@
-"""GPU time of linear recurrences and their gradient on arrays that lie on the device, beside a copy of the same bytes.
+"""GPU time of linear recurrences and their gradients on arrays of the device, compared with a copy of the same bytes.
 
 Run:  python benchmarks/recurrence.py [--device SUBSTRING] [--shapes 8x2048x1536@1,8x1536x8192@2]
 
@@ -26,7 +26,7 @@ CHECKED_ROWS = 64
 
 
 def gpu_seconds(device: gs.Device, call: Callable[[], Any]) -> float:
-    """The median GPU time of a call, over all its stages; calls follow each other, so that the GPU stays warm."""
+    """Return the median GPU time of a call's stages. Calls follow each other, so that the GPU stays warm."""
     call()
     device.synchronize()
     taken: list[float] = []
@@ -42,7 +42,7 @@ def gpu_seconds(device: gs.Device, call: Callable[[], Any]) -> float:
 
 
 def copy_seconds(timer: GpuTimer, moved: int) -> float:
-    """The GPU time of a copy that reads and writes so many bytes together; the best of a few, so not on low clocks."""
+    """Return the least GPU time of a few copies that read and write `moved` bytes together."""
     half = moved // 2 // VECTOR_BYTES * VECTOR_BYTES
     buffers = [place(timer.device, None, half), place(timer.device, None, half)]
     recording = copy_recording(timer.device, *buffers, half // VECTOR_BYTES)
@@ -52,7 +52,7 @@ def copy_seconds(timer: GpuTimer, moved: int) -> float:
 
 
 def check(a: Any, b: Any, h: Any, axis: int) -> None:
-    """A few rows against the loop in float64."""
+    """Compare a few rows with a loop in float64."""
     rows = [np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)[:, :CHECKED_ROWS] for array in (a, b, h)]
     state = np.zeros(rows[0].shape[1])
     for gate, step, found in zip(*rows, strict=True):

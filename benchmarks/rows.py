@@ -1,8 +1,8 @@
-"""GPU time of scans along rows, forwards and backwards, beside a copy of the same bytes.
+"""GPU time of scans along rows, forwards and backwards, compared with a copy of the same bytes.
 
 Run:  python benchmarks/rows.py [--log 26] [--device SUBSTRING]
 
-Rows of 256 elements and more have tiles of their own; shorter ones share tiles, as whole chunks or not.
+Rows of 256 elements and more have tiles of their own. Shorter rows share tiles; some are whole chunks, some are not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GPU time of wide elements (bundles, matrices) and of linear recurrences beside a copy of the same bytes.
+"""GPU time of wide elements (bundles, matrices) and of linear recurrences compared with a copy of the same bytes.
 
 Run:  python benchmarks/wide.py [--megabytes 512] [--device SUBSTRING] [--only bundles|matrices|recurrences]
 """
@@ -27,7 +27,7 @@ STRATEGIES = ("lookahead", "lookback", "fallback", "three_dispatch")
 
 
 def affine(left: Any, right: Any) -> Any:
-    """The composition of maps ``x -> a x + b``."""
+    """Compose maps ``x -> a x + b``."""
     return left[0] * right[0], right[0] * left[1] + right[1]
 
 

@@ -1,4 +1,4 @@
-"""GPU time of `fallback` where posts never come: a test build leaves out every 64th, 7th and 2nd tile's.
+"""GPU time of `fallback` if some tiles never post: a test build withholds the posts of every 64th, 7th or 2nd tile.
 
 Run:  python benchmarks/withheld.py [--sizes 25,28] [--device SUBSTRING]
 
@@ -23,7 +23,8 @@ from gpuscan.tools.bench.copy_kernel import VECTOR_BYTES, copy_recording
 from gpuscan.tools.bench.scans import problem_of
 from gpuscan.tools.bench.timer import GpuTimer
 
-PERIODS = (0, 64, 7, 2)  # 0: nothing is withheld
+# The distance of two tiles that withhold their posts; 0 withholds nothing.
+PERIODS = (0, 64, 7, 2)
 
 
 def main() -> None:

@@ -26,8 +26,8 @@ except ImportError:  # Windows, which refuses to remove a file that is open
 def replaced_file(path: Path) -> Iterator[Path]:
     """Yield the path of an empty partial file that replaces `path` at the end, or is removed after an error.
 
-    The partial file is in the same folder. A file that is replaced keeps its permissions, and nobody else can read the
-    partial file meanwhile. A symbolic link at `path` is replaced itself; resolve the path first to write its target.
+    The partial file is in the same folder. A file that is replaced keeps its permissions, and until then no other user
+    can read the partial file. A symbolic link at `path` is replaced itself; resolve the path to write its target.
 
     Raises:
         OSError: a file cannot be written.

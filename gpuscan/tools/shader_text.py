@@ -10,7 +10,7 @@ import numpy as np
 from gpuscan import Device
 from gpuscan.operators.operator import resolve
 
-# The side of the matrices whose product is shown.
+# The side of the matrices in the shaders of matmul.
 MATRIX_SIDE = 2
 
 

@@ -26,6 +26,7 @@ from gpuscan.tools.bench.results import Measurement, ratio_to_copy, report
 from gpuscan.tools.bench.session import takes
 from gpuscan.tools.bench.suite import failures, run_suite
 from gpuscan.tools.bench.tables import tables
+from gpuscan.tools.console import table_console
 from tests.fakes import capabilities
 from tests.oracle import one_by_one
 
@@ -236,6 +237,21 @@ def test_table() -> None:
     assert "4.0" in line
     assert "0.500" in line
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("columns", [None, "80"])
+def test_table_in_a_file(
+    columns: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Keep every measurement on one line where no terminal limits the width, unless COLUMNS does."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    note = "PyTorch 2.9.0, with a note that is longer than what is left of eighty columns, wall clock"
+    table_console().print(*tables([replace(m, note=note) if m.seconds else m for m in measurements()]), sep="\n")
+    lines = capsys.readouterr().out.splitlines()
+    assert any(note in line for line in lines) == (columns is None)
+    assert columns is None or max(map(len, lines)) <= 80
 
 
 def test_report_is_json() -> None:

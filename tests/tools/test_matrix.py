@@ -52,7 +52,7 @@ def test_the_full_suite_has_every_element_under_every_strategy_in_every_layout()
 @pytest.mark.parametrize("layout", ["inclusive", "exclusive", "rows, exclusive, reverse", "backwards view", "columns"])
 def test_the_expected_result_is_the_definition(name: str, layout: str) -> None:
     element = OPERATORS[name].elements[-1]
-    x, options, expected = conformance._posed(element, name, layout, 70)
+    x, options, expected = conformance._inputs_of(element, name, layout, 70)
     fields = x if isinstance(x, tuple) else (x,)
     combine = OPERATORS[name].combine
     if options.get("exclusive") and "initial" not in options:
@@ -69,7 +69,7 @@ def test_the_expected_result_is_the_definition(name: str, layout: str) -> None:
 
 @pytest.mark.parametrize("element", ["float16", "float32", "float64", "complex64"])
 def test_sums_of_floats_are_exact(element: str) -> None:
-    x, _, (expected,) = conformance._posed(element, "add", "inclusive", 5_000)
+    x, _, (expected,) = conformance._inputs_of(element, "add", "inclusive", 5_000)
     backwards = np.add.accumulate(x[::-1].astype(np.complex128))[::-1]  # of the rest: another order of additions
     np.testing.assert_array_equal(expected.astype(np.complex128) + backwards - x, np.full(5_000, backwards[0]))
 

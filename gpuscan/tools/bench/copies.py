@@ -14,7 +14,7 @@ from gpuscan.tools.bench.timer import GpuTimer
 
 
 def copy_contender(device: Device, timer: GpuTimer) -> Contender:
-    """Return a contender that copies half the case's bytes, and so moves as many as a scan."""
+    """Return a contender that copies half the case's bytes, and so moves the bytes that a scan moves."""
     return Contender(COPY, "kernel", lambda inputs: CopySubject(device, timer, inputs.case.moved_bytes // 2))
 
 

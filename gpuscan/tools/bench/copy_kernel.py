@@ -1,4 +1,4 @@
-"""The kernel that copies a buffer, whose speed is the ceiling for every scan."""
+"""The kernel that copies a buffer. Its speed is the ceiling for every scan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuscan.templates import render
 if TYPE_CHECKING:
     import wgpu
 
-# Invocations of a workgroup, where the adapter allows so many.
+# Invocations of a workgroup, or the most that the adapter allows.
 WORKGROUP_SIZE = 256
 
 # Neighbouring vectors that are copied together: one a lane.

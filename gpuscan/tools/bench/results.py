@@ -18,7 +18,7 @@ from gpuscan.tools.bench.cases import Case
 COPY = "copy"
 OURS = "gpuscan"
 
-# A longer note is cut off after so many characters.
+# The number of characters after which a note is cut off.
 MAX_NOTE_LENGTH = 200
 
 

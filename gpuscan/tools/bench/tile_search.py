@@ -24,7 +24,7 @@ SCREENING = 0.6
 # A shape replaces the default if it takes at most this share of the default's time.
 WORTH = 0.97
 
-# So many of the fastest shapes are measured again, for longer, together with the default.
+# The number of fastest shapes that are measured again, for longer, together with the default.
 FINALISTS = 3
 
 # The operator and dtype that stand for elements of 1, 2 and 4 words of 32 bits.
@@ -43,7 +43,7 @@ WORKGROUPS, STEPS, CHUNK_WORDS = (128, 256, 512, 1024), (1, 2, 3, 4, 6, 8, 12, 1
 # The shapes to try where an invocation works through its chunk alone.
 SERIAL_WORKGROUPS, SERIAL_CHUNK_WORDS = (32, 64, 128, 256), (8, 16, 32, 64, 128)
 
-# An invocation holds elements of at most so many words, or its registers spill.
+# The 32-bit words of elements that an invocation may hold. With more its registers spill.
 MAX_REGISTER_WORDS = 64
 
 

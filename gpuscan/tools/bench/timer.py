@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 # Seconds of work before a measurement. An idle GPU lowers its clocks, and cold figures are up to 2.5 times too slow.
 WARM_SECONDS = 0.3
 
-# After a pause, such as a compilation, the warm-up is as long as the pause, up to so many seconds.
+# The longest warm-up in seconds. After a pause, such as a compilation, the warm-up is as long as the pause.
 MAX_WARM_SECONDS = 1.0
 
 # A GPU is warm once the medians of two batches differ by no more than this share.
 STEADY = 0.03
 
-# The warm-up ends at the latest after so many times its seconds.
+# A GPU that does not become steady is measured after the warm-up times this factor.
 PATIENCE = 5
 
 # Bytes and number of the copies before each batch, since short work alone does not raise the clocks.
@@ -36,7 +36,7 @@ HEAT_BYTES, HEAT_RUNS = 64 << 20, 40
 REPEATS = 20
 MIN_REPEATS = 3
 
-# A batch of slow work has fewer runs, so that it takes about so many seconds.
+# The seconds that a batch of slow work may take. It has fewer runs for that.
 BATCH_SECONDS = 1.0
 
 TICKS, WALL = "timestamps", "wall clock"

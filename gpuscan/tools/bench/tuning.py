@@ -15,7 +15,7 @@ from gpuscan.tools.console import progress_console, table_console
 
 
 def tune(device: Device, seconds: float) -> None:
-    """Search for so many seconds, print what was found, and keep it."""
+    """Search for a number of seconds, print what was found, and keep it."""
     if not math.isfinite(seconds):
         raise click.BadParameter(f"{seconds} seconds are not a finite time. Give a number.", param_hint="'--seconds'")
     with progress_console().status("") as status:

@@ -82,7 +82,7 @@ def plan_for_browsers(op: str, dtype: Any, length: int, strategy: str) -> ScanPl
 
 
 def check_element(element: Element, length: int) -> None:
-    """Raise UnsupportedDtypeError if not every browser takes an array of so many elements."""
+    """Raise UnsupportedDtypeError if some browser cannot hold an array of this length."""
     if any(field.scalar.name == "float64" for field in element.fields):
         raise UnsupportedDtypeError("float64 was asked for, and WebGPU has no 64-bit floats. Export float32")
     limit = ANY_BROWSER.limits["max-storage-buffer-binding-size"]

@@ -27,7 +27,7 @@ STRATEGY = "three_dispatch"
 # All stages that a plan can have, for removing the files of an earlier export.
 STAGES = ("reduce", "scan_totals", "scan", "carry")
 
-# The page checks at most so many elements.
+# The longest array that the page checks, in elements.
 MAX_CHECKED = 100_003
 
 

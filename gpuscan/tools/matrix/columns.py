@@ -17,10 +17,10 @@ from gpuscan.tools.matrix.conformance import Case, Outcome, check
 # The name of the file format, with its version.
 FORMAT = "gpuscan matrix 1"
 
-# A file keeps at most so many failures of a column.
+# The number of failures of a column that a file keeps.
 MAX_FAILURES = 50
 
-# A failure's text is cut off after so many characters.
+# The number of characters after which a failure's text is cut off.
 MAX_FAILURE_LENGTH = 400
 
 

@@ -1,6 +1,7 @@
-"""CUB's DeviceScan, compiled by nvcc for the case's element and operator: the toolkit's, and cuda-cccl's if installed.
+"""CUB's DeviceScan, compiled by nvcc for the case's element and operator.
 
-Libraries are kept in the user's cache folder, by source, compiler and flags.
+The toolkit's headers are measured, and those of the package cuda-cccl if it is installed. Compiled libraries are kept
+in the user's cache folder, by source, compiler and flags.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def contenders(case: Case) -> list[Contender]:
 
 
 def package_headers() -> Path | None:
-    """Where the package cuda-cccl keeps its headers, or None without it."""
+    """Return the folder of the headers of the package cuda-cccl, or None if it is not installed."""
     try:
         spec = util.find_spec("cuda.cccl")
     except ImportError:
@@ -96,11 +97,11 @@ class CubSubject:
         )
 
     def close(self) -> None:
-        """The library keeps nothing between calls."""
+        """Do nothing: the library keeps nothing between calls."""
 
 
 def sums_of(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
-    """The function that gives all of an array's running sums.
+    """Return a function that computes all running sums of an array.
 
     Raises:
         Unsupported: there is no nvcc, or no device.
@@ -147,13 +148,13 @@ def scan(
 
 
 def defines(case: ScanCase) -> list[str]:
-    """What the source is compiled with for the case."""
+    """Return the compiler's flags for the case."""
     flags = [f"-DELEMENT={ELEMENTS[case.dtype.name]}", f"-DOPERATOR={OPERATORS[case.op]}"]
     return flags + {"add": ["-DINCLUSIVE_SUM"], AFFINE.name: ["-DPAIR"]}.get(case.op, [])
 
 
 def load(flags: Sequence[str], arch: str = "native") -> Any:
-    """The library compiled with these flags, from the cache or by nvcc.
+    """Return the library compiled with these flags, from the cache or by nvcc.
 
     Raises:
         Unsupported: there is no nvcc.

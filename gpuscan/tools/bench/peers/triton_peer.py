@@ -11,8 +11,11 @@ from gpuscan.tools.bench.inputs import Inputs
 from gpuscan.tools.bench.peers.common import CalledSubject, need, only
 from gpuscan.tools.bench.peers.torch_arrays import SIGNED, sampler, to_torch, torch_subject
 
-LONGEST_ROW = 32_768  # elements that one program takes at once
-COLUMN_SHAPES = ((32, 1), (64, 1), (64, 2), (128, 1), (128, 4))  # channels, warps of a program
+# Elements that one program scans at once.
+LONGEST_ROW = 32_768
+
+# Channels and warps of a program. The fastest pair is measured.
+COLUMN_SHAPES = ((32, 1), (64, 1), (64, 2), (128, 1), (128, 4))
 
 
 def contenders(case: Case) -> list[Contender]:
