@@ -1,4 +1,4 @@
-"""Exported scans in a real browser: headless Chromium opens the page, and the page's own check is read.
+"""Exported scans in a real browser: headless Chromium opens the page, and the test reads the page's own check.
 
 Chromium's WebGPU runs on its own SwiftShader here, so no GPU is needed. Where Chromium is not installed the tests of
 the page are skipped and those of the files still run; script/test installs it on Debian.
@@ -42,7 +42,7 @@ needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrom
 
 @contextmanager
 def served(folder: Path) -> Iterator[tuple[str, queue.Queue[bytes]]]:
-    """A web server of the folder: its address, and what pages post to it."""
+    """Serve the folder, and yield the address and the queue of what pages post to it."""
     posted: queue.Queue[bytes] = queue.Queue()
 
     class Handler(http.server.SimpleHTTPRequestHandler):
@@ -68,7 +68,7 @@ def served(folder: Path) -> Iterator[tuple[str, queue.Queue[bytes]]]:
 
 
 def report_of(folder: Path, profile: Path) -> dict[str, Any]:
-    """What the page in the folder posts once a browser has run it."""
+    """Return what the page in the folder posts after a browser has run it."""
     assert BROWSER is not None
     with served(folder) as (address, posted):
         command = [BROWSER, *FLAGS, f"--user-data-dir={profile}", f"{address}/index.html?report"]

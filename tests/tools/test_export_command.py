@@ -11,7 +11,7 @@ from tests.tools.command_line import fails, run
 
 
 def test_an_export_into_what_is_no_folder(files, capsys):
-    """Exit code 2 where a file is in the way, and 1 where one cannot be written."""
+    """Exit with 2 if a file is in the way, and with 1 if a file cannot be written."""
     code, err = fails(capsys, "export", "in.npy/web")
     assert (code, "in.npy is not a folder" in err) == (2, True)
     Path("web/scan.js").mkdir(parents=True)
@@ -35,7 +35,7 @@ def test_an_export_of_what_no_browser_runs(files, capsys, options, told):
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX links")
 def test_an_export_does_not_write_through_links(files, capsys):
-    """A link in the folder is replaced, and its target stays as it is."""
+    """Replace links in the folder, and leave their targets as they are."""
     names = ["scan.js", "check.js", "index.html", "plan.json", "check.input", "check.expected", "scan.wgsl"]
     Path("web").mkdir()
     for name in names:

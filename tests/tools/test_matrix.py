@@ -131,7 +131,7 @@ def test_nan_and_tolerance() -> None:
 
 @pytest.fixture
 def column(monkeypatch: pytest.MonkeyPatch) -> matrix.Column:
-    """A run of which one case failed and one was refused."""
+    """Return a run with one failed case and one refused."""
     verdicts = {"lookback": "refused", "fallback": "failed"}
     monkeypatch.setattr(matrix, "check", lambda _, case: Outcome(case, verdicts.get(case.strategy, "passed"), "so"))
     cases = [replace(CASE, strategy=strategy) for strategy in ("auto", "lookback", "fallback", "three_dispatch")]
@@ -226,7 +226,7 @@ def test_the_command_merges_and_tells_failure(column: matrix.Column, tmp_path: P
 
 @pytest.mark.parametrize("option", ["--json", "--markdown"])
 def test_a_matrix_that_cannot_be_written(files, capsys, monkeypatch, option):
-    """The old file stays, and nothing lies beside it."""
+    """Keep the old file, and leave no partial file."""
 
     def rename(*_):
         raise OSError(28, "No space left on device")

@@ -40,7 +40,7 @@ def test_arguments_become_options(message, numpy, translated):
 
 @pytest.mark.parametrize("command", GPU_COMMANDS)
 def test_numpy_is_refused_by_a_command_for_gpus(capsys, command):
-    """Each says the same, and none suggests NumPy."""
+    """Refuse it with the same message in each command."""
     code, err = fails(capsys, command, "--device", "NumPy")
     assert (code, "this command needs a GPU adapter" in err) == (2, True)
 
@@ -48,7 +48,7 @@ def test_numpy_is_refused_by_a_command_for_gpus(capsys, command):
 @pytest.mark.parametrize("command", ["shader", "bench", "scan in.npy out.npy --axis 0", "export web"])
 @pytest.mark.parametrize("options", ["--op bitwise_or --dtype float32", "--op logical_and --dtype int32"])
 def test_an_operator_that_does_not_combine_the_dtype(files, capsys, command, options):
-    """The exit code is the same in every command, and the message speaks of options."""
+    """Exit with the same code in every command, with a message about options."""
     code, err = fails(capsys, *command.split(), *options.split())
     assert code == 2
     assert "np." not in err
@@ -56,7 +56,7 @@ def test_an_operator_that_does_not_combine_the_dtype(files, capsys, command, opt
 
 
 def test_a_dtype_that_the_adapter_lacks(capsys, monkeypatch, files):
-    """The exit code is the same, and only a command that runs on NumPy suggests it."""
+    """Suggest NumPy only in a command that runs on it."""
 
     def refuse(*_, **__):
         raise UnsupportedDtypeError('float64 was asked for. Pass dtype=np.float32, or device="numpy" to run on the CPU')
@@ -70,7 +70,7 @@ def test_a_dtype_that_the_adapter_lacks(capsys, monkeypatch, files):
 
 
 def test_an_adapter_that_the_environment_names_wrongly(files, capsys, monkeypatch):
-    """Every command exits with 2."""
+    """Exit with 2 in every command."""
     monkeypatch.setenv("GPUSCAN_ADAPTER", "radeon 9000")
     for command in ("scan in.npy out.npy --axis 0", "shader", "bench", "tune --reset"):
         code, err = fails(capsys, *command.split())
@@ -78,7 +78,7 @@ def test_an_adapter_that_the_environment_names_wrongly(files, capsys, monkeypatc
 
 
 def test_exit_codes_of_errors(monkeypatch):
-    """A wrong request is the command line's fault. A failure of the work is not."""
+    """Exit with 2 after a wrong request, and with 1 after a failure of the work."""
     for name in ("GPUSCAN_ADAPTER", "GPUSCAN_BACKEND"):
         monkeypatch.delenv(name, raising=False)
     assert [exit_code_of(error) for error in (UnsupportedDtypeError(), OperatorError(), StrategyError())] == [2, 2, 2]
@@ -87,7 +87,7 @@ def test_exit_codes_of_errors(monkeypatch):
 
 @pytest.mark.parametrize("device", ["cpu", "CPU"])
 def test_the_device_cpu_is_ambiguous(files, capsys, device):
-    """It could mean NumPy or a software adapter."""
+    """Ask for NumPy or a software adapter by name."""
     code, err = fails(capsys, "scan", "in.npy", "out.npy", "--device", device)
     assert (code, "--device numpy" in err, "llvmpipe" in err) == (2, True, True)
     code, err = fails(capsys, "shader", "--device", device)
@@ -95,14 +95,14 @@ def test_the_device_cpu_is_ambiguous(files, capsys, device):
 
 
 def test_bfloat16_without_its_package(capsys, monkeypatch):
-    """The message says what to install."""
+    """Say what to install."""
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     code, err = fails(capsys, "shader", "--dtype", "bfloat16")
     assert (code, "pip install ml_dtypes" in err) == (2, True)
 
 
 def test_matrix_says_which_of_its_arguments_is_wrong(files, capsys):
-    """A file without --merge, --merge without a file, and a file of another format."""
+    """Tell apart a file without --merge, --merge without a file, and another format."""
     assert "only --merge reads files" in fails(capsys, "matrix", "in.npy")[1]
     assert "--merge was given without files" in fails(capsys, "matrix", "--merge")[1]
     code, err = fails(capsys, "matrix", "--merge", "in.npy")
@@ -110,7 +110,7 @@ def test_matrix_says_which_of_its_arguments_is_wrong(files, capsys):
 
 
 def test_help_lists_operators_and_dtypes(capsys, monkeypatch):
-    """A user need not guess them."""
+    """List every operator and element type."""
     monkeypatch.setenv("COLUMNS", "200")
     for command in ("scan", "shader", "bench", "export"):
         words = run(capsys, command, "--help")[1].replace(",", " ").replace(".", " ").split()
@@ -118,7 +118,7 @@ def test_help_lists_operators_and_dtypes(capsys, monkeypatch):
 
 
 def test_numbers_are_those_of_the_probe(capsys, monkeypatch):
-    """A number that does not exist is answered with those that do."""
+    """List the adapters with their numbers."""
     code, err = fails(capsys, "shader", "--device", "99")
     assert code == 2
     assert all(f"{index}: {adapter.summary}" in err for index, adapter in enumerate(find_adapters()))

@@ -26,7 +26,7 @@ HOLDER = (
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory."""
+    """Work in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -91,7 +91,7 @@ def test_leftovers_of_another_file_stay(folder: Path) -> None:
 
 
 def test_a_name_that_is_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another name is tried, and the file that has the name is not touched."""
+    """Try another name, and leave the file with the first name alone."""
     tokens = iter(["taken", "taken", "free"])
     monkeypatch.setattr("gpuscan.tools.output_file.secrets.token_hex", lambda size: next(tokens))
     with replaced_file(Path("out.npy")) as first:
@@ -123,7 +123,7 @@ def test_permissions_are_kept_and_links_replaced(folder: Path) -> None:
 
 @posix
 def test_a_link_among_the_leftovers_is_not_followed(folder: Path) -> None:
-    """Neither the link nor its target is taken for a leftover."""
+    """Take neither the link nor its target for a leftover."""
     Path("precious").write_text("mine")
     with replaced_file(Path("out.npy")) as partial:
         link = partial.with_name(partial.name.replace(".partial", "0.partial"))

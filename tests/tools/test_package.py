@@ -19,7 +19,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """Runs a command that knows nothing of the checkout and must succeed; returns what it printed."""
+    """Run a command that knows nothing of the checkout and must succeed. Return what it printed."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     result = subprocess.run([str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, f"{command} exited {result.returncode}:\n{result.stdout}\n{result.stderr}"
@@ -28,7 +28,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel made from the sdist made from the checkout."""
+    """Build the wheel from the sdist of the checkout, and return its path."""
     folder = tmp_path_factory.mktemp("dist")
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, CHECKOUT, cwd=folder)
     (path,) = folder.glob("*.whl")
@@ -37,7 +37,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the commands of a fresh environment that holds the wheel and what it asks for."""
+    """Install the wheel into a fresh environment, and return the folder of its commands."""
     folder = tmp_path_factory.mktemp("empty")
     venv.create(folder / "env", with_pip=True)
     commands = folder / "env" / ("Scripts" if os.name == "nt" else "bin")

@@ -11,7 +11,7 @@ from tests.tools.command_line import run
 
 
 def test_probe_names_every_adapter(capsys, monkeypatch):
-    """In 80 columns, each with its strategy."""
+    """Show each adapter with its strategy in 80 columns."""
     monkeypatch.setenv("COLUMNS", "80")
     code, out, err = run(capsys, "probe")
     assert (code, err) == (0, "")
@@ -23,7 +23,7 @@ def test_probe_names_every_adapter(capsys, monkeypatch):
 
 
 def test_probe_marks_the_default_adapter(capsys, monkeypatch):
-    """It is the first one, or the one that GPUSCAN_ADAPTER names."""
+    """Mark the first adapter, or the one that GPUSCAN_ADAPTER names."""
     found = gpuscan.devices()
     monkeypatch.delenv("GPUSCAN_ADAPTER", raising=False)
     for wanted in [None, *found]:
@@ -39,7 +39,7 @@ def test_probe_marks_the_default_adapter(capsys, monkeypatch):
 
 
 def test_probe_with_a_wrong_name_in_the_environment(capsys, monkeypatch):
-    """The report is printed, the mistake is said, and the exit code is that of a wrong command line."""
+    """Print the report, report the mistake, and exit with 2."""
     monkeypatch.setenv("GPUSCAN_ADAPTER", "radeon 9000")
     code, out, err = run(capsys, "probe")
     assert (code, "(default)" in out, "│ driver" in out) == (2, False, True)
@@ -49,7 +49,7 @@ def test_probe_with_a_wrong_name_in_the_environment(capsys, monkeypatch):
 
 
 def test_probe_where_numpy_is_the_default(capsys, monkeypatch):
-    """No adapter is marked."""
+    """Mark no adapter."""
     monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
     code, out, err = run(capsys, "probe")
     assert (code, err, "(default)" in out) == (0, "", False)
@@ -57,7 +57,7 @@ def test_probe_where_numpy_is_the_default(capsys, monkeypatch):
 
 
 def test_probe_as_data(capsys):
-    """The same, and more, for programs."""
+    """Print the report and more for programs."""
     code, out, err = run(capsys, "probe", "--json")
     assert (code, err) == (0, "")
     found = json.loads(out)

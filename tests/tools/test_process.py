@@ -17,7 +17,7 @@ from tests.tools.command_line import DEFAULT_SIGNALS, python
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
 def test_interrupted_from_the_keyboard(files):
-    """The process ends with 130 and one line."""
+    """End with 130 and one line."""
     code = (
         DEFAULT_SIGNALS + "import gpuscan, os\n"
         "from gpuscan import cli\n"
@@ -31,7 +31,7 @@ def test_interrupted_from_the_keyboard(files):
 @pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
 @pytest.mark.parametrize(("name", "exit_code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
 def test_a_streamed_scan_that_is_stopped(files, name, exit_code):
-    """What lies beside OUT.npy is taken away, also where SIGTERM comes twice, as from `timeout`; OUT.npy stays."""
+    """Remove the partial file, even if SIGTERM comes twice as from `timeout`, and keep OUT.npy."""
     np.save("in.npy", np.ones(4 << 20, np.uint32))
     Path("out.npy").write_bytes(b"old")
     code = (
@@ -59,7 +59,7 @@ def test_a_streamed_scan_that_is_stopped(files, name, exit_code):
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
 def test_sigterm_stays_the_callers_own_in_the_library():
-    """Only the command line's process catches it."""
+    """Handle the signal only in the process of the command line."""
     code = (
         "import gpuscan, signal\n"
         "from gpuscan import cli\n"
@@ -72,7 +72,7 @@ def test_sigterm_stays_the_callers_own_in_the_library():
 @pytest.mark.skipif(os.name != "posix", reason="POSIX pipes")
 @pytest.mark.parametrize("arguments", [["probe"], ["probe", "--json"], ["--help"]])
 def test_a_reader_that_leaves(arguments):
-    """`gpuscan … | head` says nothing on standard error."""
+    """Print nothing on standard error: `gpuscan … | head` is no failure to report."""
     reading, writing = os.pipe()
     os.close(reading)
     with contextlib.closing(os.fdopen(writing, "w")) as pipe:
@@ -92,7 +92,7 @@ def test_a_reader_that_leaves(arguments):
     ],
 )
 def test_a_closed_standard_output(files, arguments, code):
-    """What is printed goes nowhere, and the work is done all the same."""
+    """Do the work, and print nothing."""
     done = python(
         "-c", f"import os; os.close(1); os.execl({sys.executable!r}, 'python', '-m', 'gpuscan', *{arguments.split()})"
     )
@@ -102,7 +102,7 @@ def test_a_closed_standard_output(files, arguments, code):
 
 
 def test_a_failing_disk_where_standard_output_is_closed(files, capsys, monkeypatch):
-    """The error of the work is what is told."""
+    """Report the error of the work."""
 
     def shader(*_, **__):
         raise OSError(28, "No space left on device")
@@ -115,7 +115,7 @@ def test_a_failing_disk_where_standard_output_is_closed(files, capsys, monkeypat
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_full_disk_behind_standard_output():
-    """One line, though Python would add its own at exit."""
+    """Print one line, and no second one from Python at exit."""
     with open("/dev/full", "w") as full:
         done = python("-m", "gpuscan", "probe", "--json", stdout=full)
     assert done.returncode == 1

@@ -30,7 +30,7 @@ from tests.tools.command_line import ARRAY, fails, python, run
     ],
 )
 def test_scan(files, capsys, device, options, expected):
-    """Each option against NumPy, and nothing is printed."""
+    """Compare each option with NumPy, and print nothing."""
     which = ["--device", "numpy"] if device == "numpy" else []
     assert run(capsys, "scan", "in.npy", "out.npy", *options, *which) == (0, "", "")
     result = np.load("out.npy", allow_pickle=False)
@@ -40,7 +40,7 @@ def test_scan(files, capsys, device, options, expected):
 
 
 def test_scan_of_compensated_sums(files, capsys):
-    """The exact sums, where float32 loses every step; and only of float32."""
+    """Find the exact sums of float32 values, and refuse other types."""
     x = np.ones(5, np.float32)
     x[0] = 2**24
     np.save("x.npy", x)
@@ -52,27 +52,27 @@ def test_scan_of_compensated_sums(files, capsys):
 
 
 def test_scan_by_number(files, capsys):
-    """A device may be named by its place in `gpuscan probe`."""
+    """Take the adapter with this number in `gpuscan probe`."""
     for index in range(len(find_adapters())):
         assert run(capsys, "scan", "in.npy", f"{index}.npy", "--axis", "0", "--device", str(index))[0] == 0
         np.testing.assert_array_equal(np.load(f"{index}.npy"), np.cumsum(ARRAY, axis=0))
 
 
 def test_numpy_in_any_case(files, capsys):
-    """The device NumPy is found however it is written."""
+    """Take NumPy in upper or lower case."""
     assert run(capsys, "scan", "in.npy", "out.npy", "--axis", "0", "--device", "NumPy") == (0, "", "")
     np.testing.assert_array_equal(np.load("out.npy"), np.cumsum(ARRAY, axis=0))
 
 
 def test_scan_onto_itself(files, capsys):
-    """IN and OUT may be one file."""
+    """Take one file as IN and OUT."""
     assert run(capsys, "scan", "in.npy", "in.npy", "--axis", "0")[0] == 0
     np.testing.assert_array_equal(np.load("in.npy"), np.cumsum(ARRAY, axis=0))
 
 
 @pytest.mark.parametrize("shape", [(0,), (1,), (7,)])
 def test_scan_of_short_and_fortran_arrays(files, capsys, shape):
-    """An empty file is an array too."""
+    """Scan arrays of few or no elements."""
     values = np.asfortranarray(np.arange(np.prod(shape), dtype=np.uint32).reshape(shape))
     np.save("short.npy", values)
     assert run(capsys, "scan", "short.npy", "out.npy") == (0, "", "")
@@ -81,7 +81,7 @@ def test_scan_of_short_and_fortran_arrays(files, capsys, shape):
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX links and permissions")
 def test_scan_writes_through_a_link_and_leaves_the_usual_permissions(files, capsys):
-    """The link stays a link."""
+    """Keep the link, and replace its target."""
     Path("real.npy").write_bytes(b"old")
     Path("link.npy").symlink_to("real.npy")
     assert run(capsys, "scan", "in.npy", "link.npy", "--axis", "0")[0] == 0
@@ -93,7 +93,7 @@ def test_scan_writes_through_a_link_and_leaves_the_usual_permissions(files, caps
 @pytest.mark.skipif(os.name != "posix", reason="POSIX permissions")
 @pytest.mark.parametrize("streamed", [False, True])
 def test_scan_keeps_the_permissions_of_a_file_that_it_replaces(files, capsys, monkeypatch, streamed):
-    """Nobody else may read it meanwhile."""
+    """Let no other user read the file meanwhile."""
     Path("in.npy").chmod(0o600)
     monkeypatch.setattr("gpuscan.tools.file_scan.STREAMED_BYTES", 0 if streamed else 1 << 40)
     seen = []
@@ -106,7 +106,7 @@ def test_scan_keeps_the_permissions_of_a_file_that_it_replaces(files, capsys, mo
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_profile_that_cannot_be_printed_costs_no_result(files, capsys, monkeypatch, streamed):
-    """What is said is not that OUT.npy cannot be written."""
+    """Keep the result, and do not say that OUT.npy cannot be written."""
     monkeypatch.setattr("gpuscan.tools.file_scan.STREAMED_BYTES", 0 if streamed else 1 << 40)
 
     def full(_):
@@ -122,7 +122,7 @@ def test_a_profile_that_cannot_be_printed_costs_no_result(files, capsys, monkeyp
 
 
 def header(text: bytes) -> bytes:
-    """A .npy file's beginning with this header."""
+    """Return the beginning of a .npy file with this header."""
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
 
 
@@ -139,7 +139,7 @@ BAD_FILES = {
     "dtype unknown": header(b"{'descr': '<q9', 'fortran_order': False, 'shape': (1,)}\n"),
     "negative shape": header(b"{'descr': '<i4', 'fortran_order': False, 'shape': (-1,)}\n"),
     "shape beyond memory": header(b"{'descr': '<i4', 'fortran_order': False, 'shape': (9999999999999,)}\n"),
-    "shape whose product overflows": header(
+    "shape with a product that overflows": header(
         b"{'descr': '<i4', 'fortran_order': False, 'shape': (9223372036854775807, 9223372036854775807)}\n"
     ),
     "shape beyond integers": header(b"{'descr': '<i4', 'fortran_order': False, 'shape': (" + b"9" * 30 + b",)}\n"),
@@ -151,7 +151,7 @@ BAD_FILES = {
 
 @pytest.mark.parametrize("content", BAD_FILES.values(), ids=BAD_FILES.keys())
 def test_a_file_that_is_no_array(files, capsys, content):
-    """Exit code 2, and no file."""
+    """Exit with 2, and write no file."""
     Path("bad.npy").write_bytes(content)
     code, err = fails(capsys, "scan", "bad.npy", "out.npy")
     assert code == 2
@@ -164,7 +164,7 @@ def test_a_file_that_is_no_array(files, capsys, content):
     [("table.csv", "np.loadtxt('table.csv'"), ("arrays.npz", "np.load('arrays.npz')"), ("text.npy", "not a .npy file")],
 )
 def test_a_file_of_another_format(files, capsys, name, message):
-    """The message says how to convert it."""
+    """Say how to convert the file."""
     if name.endswith(".npz"):
         np.savez(name, a=ARRAY)
     else:
@@ -174,7 +174,7 @@ def test_a_file_of_another_format(files, capsys, name, message):
 
 
 def test_an_output_that_is_no_npy_file(files, capsys):
-    """A file named .csv would silently hold another format."""
+    """Refuse other endings, which would hide the format."""
     for name in ("out.csv", "out.npz", "out"):
         code, err = fails(capsys, "scan", "in.npy", name, "--axis", "0")
         assert (code, "does not end in .npy" in err) == (2, True)
@@ -182,13 +182,13 @@ def test_an_output_that_is_no_npy_file(files, capsys):
 
 
 def test_an_array_of_strings(files, capsys):
-    """It is an array, but not for a GPU."""
+    """Refuse an array that no GPU can scan."""
     np.save("words.npy", np.array(["a", "b"]))
     assert fails(capsys, "scan", "words.npy", "out.npy")[0] == 2
 
 
 def test_an_array_of_records(files, capsys):
-    """The command line takes no functions, and says who does."""
+    """Name the fields and the function that scans them."""
     np.save("records.npy", np.zeros(3, [("a", "i4"), ("b", "f4")]))
     code, err = fails(capsys, "scan", "records.npy", "out.npy")
     assert (code, "records of the fields a, b" in err, "gpuscan.scan with a function" in err) == (2, True, True)
@@ -199,7 +199,7 @@ def test_an_array_of_records(files, capsys):
 
 
 def test_an_unsafe_strategy(files, capsys, monkeypatch):
-    """The probe's verdict holds here as well."""
+    """Refuse a strategy that the probe found unsafe."""
     monkeypatch.setattr("gpuscan.api.device.unsafe_reason", lambda *_: "it stalled")
     code, err = fails(capsys, "scan", "in.npy", "out.npy", "--axis", "0", "--strategy", "lookback")
     assert code == 2
@@ -217,7 +217,7 @@ def test_an_unsafe_strategy(files, capsys, monkeypatch):
     ],
 )
 def test_a_result_that_cannot_be_written(files, capsys, monkeypatch, failure):
-    """The old file stays, and nothing lies beside it."""
+    """Keep the old file, and leave no partial file."""
 
     def write_half(file, array, allow_pickle):
         file.write(b"half")
@@ -242,7 +242,7 @@ def test_a_result_that_cannot_be_written(files, capsys, monkeypatch, failure):
     ],
 )
 def test_failures_on_the_way(files, capsys, monkeypatch, failure, code, message):
-    """One line whatever it is."""
+    """Print one line for every kind of failure."""
 
     def scan(*_, **__):
         raise failure
@@ -253,7 +253,7 @@ def test_failures_on_the_way(files, capsys, monkeypatch, failure, code, message)
 
 
 def test_without_an_adapter(files, capsys, monkeypatch):
-    """NumPy does the work; one line says so."""
+    """Run on NumPy, and say so in one line."""
     monkeypatch.setattr("gpuscan.device.adapters._found", [])
     monkeypatch.setattr("gpuscan.api.scan._warned", threading.Event())
     monkeypatch.delenv("GPUSCAN_ADAPTER", raising=False)
@@ -271,7 +271,7 @@ def test_without_an_adapter(files, capsys, monkeypatch):
 
 
 def test_an_implementation_that_there_is_not(files):
-    """One line that says which there are, and no file."""
+    """Name the choices in one line, and write no file."""
     code = "import os; os.environ['GPUSCAN_BACKEND'] = 'foo'; from gpuscan import cli; cli.main()"
     for arguments in (["scan", "in.npy", "out.npy", "--axis", "0"], ["probe"], ["shader"]):
         done = python("-c", code, *arguments)

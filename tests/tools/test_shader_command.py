@@ -7,7 +7,7 @@ from tests.tools.command_line import fails, python, run
 
 
 def test_shader_prints_every_stage(capsys):
-    """Three dispatches have three."""
+    """Print the three stages of three_dispatch."""
     arguments = ["--op", "maximum", "--dtype", "int32", "--strategy", "three_dispatch"]
     code, out, err = run(capsys, "shader", *arguments)
     assert (code, err) == (0, "")
@@ -21,19 +21,19 @@ def test_shader_prints_every_stage(capsys):
 
 
 def test_shader_of_matrices(capsys):
-    """They are elements of two axes."""
+    """Show elements with two axes."""
     code, out, err = run(capsys, "shader", "--op", "matmul")
     assert (code, err) == (0, "")
     assert "matmul, float32)" in out
 
 
 def test_shader_needs_a_gpu(capsys):
-    """NumPy has none to show."""
+    """Refuse NumPy, which runs no shaders."""
     assert fails(capsys, "shader", "--device", "numpy")[0] == 2
 
 
 def test_version_and_help(capsys):
-    """As a process, the way a user runs it."""
+    """Run as a process, the way a user does."""
     done = python("-m", "gpuscan", "--version")
     assert (done.returncode, done.stderr) == (0, "")
     assert gpuscan.__version__ in done.stdout

@@ -32,7 +32,7 @@ def test_the_log_of_a_success_is_kept(caplog: pytest.LogCaptureFixture) -> None:
 def test_probe_shows_nothing_of_an_adapter_that_is_left_out(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stands before the others here, so their numbers would be off by one if it counted."""
+    """Leave the broken adapter out of the numbers too, although it comes first."""
     usable = gpuscan.devices()
     broken = SimpleNamespace(summary="broken OpenGL adapter")
     listed = [broken, *devices_module.find_adapters()]

@@ -34,7 +34,7 @@ BAD_LINES = {
 
 @pytest.mark.parametrize(("arguments", "message"), BAD_LINES.values(), ids=BAD_LINES.keys())
 def test_a_wrong_command_line(files, capsys, arguments, message):
-    """Exit code 2, and no file."""
+    """Exit with 2, and write no file."""
     code, err = fails(capsys, "scan", *arguments)
     assert code == 2
     assert message in err
@@ -47,21 +47,21 @@ WRONG_LINES += ["bench --batch 2 --sizes 1000", "bench --sequence 9 --op minimum
 
 @pytest.mark.parametrize("line", WRONG_LINES)
 def test_a_wrong_command(capsys, line):
-    """Exit code 2 as well."""
+    """Exit with 2 in every command."""
     assert fails(capsys, *line.split())[0] == 2
 
 
 @pytest.mark.parametrize("arguments", [["shader"], ["export", "web"]])
 @pytest.mark.parametrize("length", ["2147483648", "9223372036854775807", "99999999999999999999"])
 def test_a_length_beyond_every_shader(files, capsys, arguments, length):
-    """The message says what is the most."""
+    """Name the largest length."""
     code, err = fails(capsys, *arguments, "--length", length)
     assert (code, "1<=x<=2147483647" in err) == (2, True)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a device file")
 def test_a_device_file_is_not_replaced(files, capsys):
-    """A rename onto it would be the end of it."""
+    """Refuse a device file, which a rename would destroy."""
     assert fails(capsys, "scan", "in.npy", os.devnull, "--axis", "0")[0] == 2
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
 
@@ -77,7 +77,7 @@ WRITERS = {
 @pytest.mark.parametrize("arguments", WRITERS.values(), ids=WRITERS.keys())
 @pytest.mark.parametrize("kind", ["a pipe", "a folder", "no folder", "a folder for others"])
 def test_a_target_is_looked_at_before_the_work(files, capsys, monkeypatch, arguments, kind):
-    """Exit code 2, and what is there stays as it is."""
+    """Exit with 2 before the work, and leave the folder as it is."""
 
     def work(*_, **__):
         raise AssertionError("the work began")
