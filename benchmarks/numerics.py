@@ -11,6 +11,7 @@ result is better. "pairs" are the sums that `compensated` holds before it rounds
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Callable
@@ -110,19 +111,13 @@ def peers() -> dict[str, Sums]:
     found: dict[str, Sums] = {"numpy": lambda x: np.cumsum(x, dtype=np.float32)}
     with suppress(Unsupported):
         found["CUB"] = cub.sums_of(np.dtype(np.float32))
-    try:
-        import cupy
-
+    with suppress(ImportError):
+        cupy = importlib.import_module("cupy")
         found["cupy"] = lambda x: cupy.cumsum(cupy.asarray(x), dtype=np.float32).get()
-    except ImportError:
-        pass
-    try:
-        import torch
-
+    with suppress(ImportError):
+        torch = importlib.import_module("torch")
         place = "cuda" if torch.cuda.is_available() else "cpu"
         found[f"torch {place}"] = lambda x: torch.cumsum(torch.from_numpy(x).to(place), 0).cpu().numpy()
-    except ImportError:
-        pass
     return found
 
 
