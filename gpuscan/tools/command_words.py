@@ -11,6 +11,8 @@ _NOT_HERE = (
     r",? and of an array on a device its \.numpy\(\)",
     r", the NumPy ufunc of such a name, a gs\.Operator, or a function of \(left, right\)",
     r"\.? Convert the array with \.astype\(\.\.\.\) first",
+    r",? or x\.reshape\(-1\)[^.;]*",
+    r"\.? Pass x\[np\.newaxis\][^.;]*",
 )
 
 # A clause that suggests NumPy, for commands that run on GPU adapters only.
@@ -20,6 +22,7 @@ _SPELLINGS = (
     (r"\bdtype=(?:np\.)?(\w+)", r"--dtype \1"),
     (r"\b(device|strategy)=\"(\w+)\"", r"--\1 \2"),
     (r"\baxis=(-?\d+)", r"--axis \1"),
+    (r"\b(axis|dtype)=(?!\S*[\w\"])", r"--\1"),
     (r"\b(exclusive|reverse|compensated)=True", r"--\1"),
     (r"\b(exclusive|reverse|compensated)=False", r"no --\1"),
 )

@@ -31,6 +31,7 @@ GPU_COMMANDS = ("shader", "bench", "tune", "matrix")
         ('install a driver, or ask for device="numpy"', False, "install a driver"),
         ('Leave strategy="auto", or open the device with unsafe=True', False, "Leave --strategy auto"),
         ("use axis=-1 (the last)", True, "use --axis -1 (the last)"),
+        ("without axis=; pass one of 0, 1, or x.reshape(-1) to flatten", True, "without --axis; pass one of 0, 1"),
         ("it has no float64", False, "it has no float64"),
     ],
 )

@@ -26,7 +26,7 @@ BAD_LINES = {
     "unknown strategy": (["in.npy", "out.npy", "--strategy", "quick"], "'quick' is not one of 'auto'"),
     "no such device": (["in.npy", "out.npy", "--device", "abacus"], "'abacus'"),
     "no such number": (["in.npy", "out.npy", "--device", "99"], "99"),
-    "no axis": (["in.npy", "out.npy"], "without axis"),
+    "no axis": (["in.npy", "out.npy"], "without --axis"),
     "no such axis": (["in.npy", "out.npy", "--axis", "2"], "axis 2"),
     "an axis in words": (["in.npy", "out.npy", "--axis", "rows"], "'rows' is not a valid integer"),
 }
