@@ -20,12 +20,10 @@ os.environ |= {"__GL_SHADER_DISK_CACHE": "0", "MESA_SHADER_CACHE_DISABLE": "true
 from wide import add_fields, affine
 
 import gpuscan as gs
-from gpuscan.engine.host_arrays import work_of
-from gpuscan.planning.kernel import Kernel
-from gpuscan.planning.plan import plan_scan
 from gpuscan.problem.compensated_sum import add_pairs
 from gpuscan.problem.problem import pose
 from gpuscan.templates import render_kernel
+from gpuscan.tools.bench.scans import check_problem, plan_of_problem
 
 
 def cases(n: int) -> list[tuple[str, Any, Any, int]]:
@@ -47,8 +45,7 @@ def cases(n: int) -> list[tuple[str, Any, Any, int]]:
     return found
 
 
-def seconds(device: gs.Device, kernel: Kernel) -> float:
-    text = render_kernel(kernel)
+def seconds(device: gs.Device, text: str) -> float:
     gpu = device.wgpu_device
     begin = time.perf_counter()
     module = gpu.create_shader_module(code=text)
@@ -68,14 +65,15 @@ def main() -> None:
     longest = dict.fromkeys(strategies, (0.0, ""))
     for name, array, op, axis in cases(1 << arguments.log):
         try:
-            work = work_of(device, pose(array, op, axis=axis))
+            problem = pose(array, op, axis=axis)
+            check_problem(device, problem)
         except gs.GpuscanError as error:  # no 64-bit floats
             print(f"{name:28} {error}")
             continue
         taken = []
         for strategy in strategies:
-            plan = plan_scan(work, device.capabilities, strategy, "benchmark")
-            total = sum(seconds(device, stage.kernel) for stage in plan.stages)
+            plan = plan_of_problem(device, problem, strategy)
+            total = sum(seconds(device, render_kernel(stage.kernel)) for stage in plan.stages)
             longest[strategy] = max(longest[strategy], (total, name))
             taken.append(f"{strategy} {total:.2f} s")
         print(

@@ -18,6 +18,15 @@ def copy_contender(device: Device, timer: GpuTimer) -> Contender:
     return Contender(COPY, "kernel", lambda inputs: CopySubject(device, timer, inputs.case.moved_bytes // 2))
 
 
+def copy_seconds(timer: GpuTimer, moved_bytes: int) -> float:
+    """Return the median GPU time of a copy that reads and writes `moved_bytes` together."""
+    half = max(VECTOR_BYTES, moved_bytes // 2 // VECTOR_BYTES * VECTOR_BYTES)
+    buffers = [place(timer.device, None, half), place(timer.device, None, half)]
+    taken = timer.seconds(copy_recording(timer.device, buffers[0], buffers[1], half // VECTOR_BYTES))
+    release(buffers)
+    return taken
+
+
 class CopySubject:
     """Two buffers and the kernel that copies one to the other. It checks the copy, not the case's results."""
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
-import time
-
 import numpy as np
 
 import gpuscan
 from gpuscan import Array, Device
+from gpuscan.tools.bench.calls import call_seconds
 from gpuscan.tools.bench.cases import RecurrenceCase
 from gpuscan.tools.bench.contender import Contender
 from gpuscan.tools.bench.inputs import Inputs
 from gpuscan.tools.bench.results import OURS
-from gpuscan.tools.bench.timer import TICKS, WALL, WARM_SECONDS, repeats_for
+from gpuscan.tools.bench.timer import TICKS, WALL, WARM_SECONDS
 
 
 def recurrence_contender(device: Device, warm_seconds: float = WARM_SECONDS) -> Contender:
@@ -42,29 +40,8 @@ class RecurrenceSubject:
             grad_a, grad_b, _ = gpuscan.linear_recurrence_vjp(a, h, self._arrays[2], axis=1)
             self._results += [grad_a, grad_b]
 
-    def _batch(self, repeats: int) -> list[float]:
-        """Return the times of a number of runs: the sum of each run's stages, or the wall clock."""
-        if self.clock == WALL:
-            begin = time.perf_counter()
-            for _ in range(repeats):
-                self._run()
-            self._device.synchronize()
-            return [(time.perf_counter() - begin) / repeats]
-        with self._device.profile() as profile:
-            for _ in range(repeats):
-                self._run()
-        stages = [span.gpu_seconds or 0.0 for span in profile.spans]
-        of_a_run = len(stages) // repeats
-        return [sum(stages[i * of_a_run : (i + 1) * of_a_run]) for i in range(repeats)]
-
     def seconds(self) -> float:
-        self._batch(1)  # compiles
-        repeats = repeats_for(self._batch(1)[0])
-        end = time.perf_counter() + self._warm_seconds
-        while True:
-            times = self._batch(repeats)
-            if time.perf_counter() > end:
-                return statistics.median(times)
+        return call_seconds(self._device, self._run, self._warm_seconds)
 
     def error(self, inputs: Inputs) -> float:
         return inputs.error([np.asarray(result).reshape(-1)[inputs.indices] for result in self._results])

@@ -6,6 +6,8 @@ This is the only module of the benchmarks that plans and records scans.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import numpy as np
 from gpuscan import Device
 from gpuscan.device.bind_groups import Binding
 from gpuscan.engine.host_arrays import check_dtypes, work_of
-from gpuscan.engine.record import REPORT_BYTES, record
+from gpuscan.engine.record import REPORT_BYTES, Run, record
 from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning.plan import ScanPlan, Work, plan_scan
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
@@ -71,22 +73,9 @@ class ScanSubject:
             raise
 
     def seconds(self) -> float:
-        sources = [Binding(buffer, 0, buffer.size) for buffer in self._sources]
-        destinations = [Binding(buffer, 0, buffer.size) for buffer in self._destinations]
-        last = None
-
-        def recording(encoder: wgpu.GPUCommandEncoder, writes: dict[str, Any] | None) -> None:
-            nonlocal last
-            last = record(self._device, self.plan, encoder, sources, destinations, timestamps=writes)
-
-        taken = self.timer.seconds(recording)
-        if last is not None:
-            words = self._device.wgpu_device.queue.read_buffer(last.state, 0, REPORT_BYTES)
-            if last.timed_out(np.frombuffer(words, np.uint32).tolist()):
-                raise ProgressTimeoutError(
-                    f"{self.plan.strategy} was measured, and a workgroup waited too long for another one. "
-                    "Name another strategy"
-                )
+        scan = RecordedScan(self._device, self.plan, self._sources, self._destinations)
+        taken = self.timer.seconds(scan)
+        scan.check()
         return taken
 
     def retile(self, inputs: Inputs, tile: TileShape) -> None:
@@ -107,12 +96,63 @@ class ScanSubject:
         release([*self._sources, *self._destinations])
 
 
+class RecordedScan:
+    """A planned scan over buffers, which a timer records again and again."""
+
+    def __init__(
+        self,
+        device: Device,
+        plan: ScanPlan,
+        sources: Sequence[wgpu.GPUBuffer],
+        destinations: Sequence[wgpu.GPUBuffer],
+    ) -> None:
+        self._device = device
+        self._plan = plan
+        self._sources, self._destinations = (
+            [Binding(buffer, 0, buffer.size) for buffer in buffers] for buffers in (sources, destinations)
+        )
+        self._last: Run | None = None
+
+    def __call__(self, encoder: wgpu.GPUCommandEncoder, writes: dict[str, Any] | None) -> None:
+        """Record the scan, with timestamps where `writes` says."""
+        self._last = record(self._device, self._plan, encoder, self._sources, self._destinations, timestamps=writes)
+
+    def check(self) -> None:
+        """Raise ProgressTimeoutError if the last run gave up waiting."""
+        assert self._last is not None
+        words = self._device.wgpu_device.queue.read_buffer(self._last.state, 0, REPORT_BYTES)
+        if self._last.timed_out(np.frombuffer(words, np.uint32).tolist()):
+            raise ProgressTimeoutError(
+                f"{self._plan.strategy} was measured, and a workgroup waited too long for another one. "
+                "Name another strategy"
+            )
+
+
+def plan_of_problem(device: Device, problem: Problem, strategy: str, **options: Any) -> ScanPlan:
+    """Return the plan of a problem for a strategy, safe or not.
+
+    Args:
+        device: where it runs.
+        problem: what to scan.
+        strategy: the strategy to use.
+        **options: as in `plan_scan`, such as `tile`.
+    """
+    columns = prod(problem.shape[problem.axis + 1 :])  # rows that are read as they are in memory, not transposed first
+    work = replace(work_of(device, problem), inner=columns)
+    return plan_scan(work, device.capabilities, strategy, "benchmark", **options)
+
+
 def work_for(device: Device, inputs: Inputs) -> Work:
     """Return the work of the case's scan on this device."""
     assert isinstance(inputs.case, ScanCase)
     problem = problem_of(inputs.case, inputs.arrays)
-    check_dtypes(device, problem.element)
+    check_problem(device, problem)
     return work_of(device, problem)
+
+
+def check_problem(device: Device, problem: Problem) -> None:
+    """Raise UnsupportedDtypeError if the device lacks the element type."""
+    check_dtypes(device, problem.element)
 
 
 def problem_of(case: ScanCase, arrays: Sequence[np.ndarray[Any, Any]]) -> Problem:
