@@ -20,9 +20,9 @@ os.environ |= {"__GL_SHADER_DISK_CACHE": "0", "MESA_SHADER_CACHE_DISABLE": "true
 from wide import add_fields, affine
 
 import gpuscan as gs
+from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.problem.compensated_sum import add_pairs
-from gpuscan.problem.problem import pose
-from gpuscan.templates import render_kernel
+from gpuscan.problem.problem import make_problem
 from gpuscan.tools.bench.scans import check_problem, plan_of_problem
 
 
@@ -65,7 +65,7 @@ def main() -> None:
     longest = dict.fromkeys(strategies, (0.0, ""))
     for name, array, op, axis in cases(1 << arguments.log):
         try:
-            problem = pose(array, op, axis=axis)
+            problem = make_problem(array, op, axis=axis)
             check_problem(device, problem)
         except gs.GpuscanError as error:  # no 64-bit floats
             print(f"{name:28} {error}")

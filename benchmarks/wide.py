@@ -13,7 +13,7 @@ import numpy as np
 import gpuscan as gs
 from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.planning.tile_shapes import ColumnTile
-from gpuscan.problem.problem import pose
+from gpuscan.problem.problem import make_problem
 from gpuscan.tools.bench.buffers import place, release
 from gpuscan.tools.bench.copies import copy_seconds
 from gpuscan.tools.bench.scans import RecordedScan, plan_of_problem
@@ -38,7 +38,7 @@ def measure(
 ) -> None:
     """Time every strategy on these arrays and print a line for each."""
     device = timer.device
-    problem = pose(arrays[0] if len(arrays) == 1 else tuple(arrays), op, axis=axis, after=after)
+    problem = make_problem(arrays[0] if len(arrays) == 1 else tuple(arrays), op, axis=axis, after=after)
     sources = [place(device, array) for array in arrays]
     sizes = [problem.size * field.storage_bytes for field in problem.destination.fields]
     destinations = [place(device, None, size) for size in sizes]

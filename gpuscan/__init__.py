@@ -8,7 +8,8 @@ from gpuscan.api.cumulative import cumulative_prod, cumulative_sum
 from gpuscan.api.device import Device, default_device, devices
 from gpuscan.api.linear_recurrence import linear_recurrence, linear_recurrence_vjp
 from gpuscan.api.reduce import reduce
-from gpuscan.api.scan import scan, scan_chunks
+from gpuscan.api.scan import scan
+from gpuscan.api.scan_chunks import scan_chunks
 from gpuscan.device.buffer_pool import MemoryUsage
 from gpuscan.errors import (
     AdapterNotFoundError,

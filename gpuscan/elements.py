@@ -127,10 +127,23 @@ def scalar_of(dtype: np.dtype[Any]) -> Scalar:
     scalar = SCALARS.get(dtype.name)
     if scalar is None:
         raise UnsupportedDtypeError(
-            f"dtype {dtype} cannot be an element on a GPU; gpuscan knows {', '.join(SCALARS)}. "
-            "Convert the array with .astype(...) first"
+            f"an array of dtype {dtype} was passed, which cannot be an element on a GPU; gpuscan knows "
+            f"{', '.join(SCALARS)}. {_way_out(dtype)}"
         )
     return scalar
+
+
+def _way_out(dtype: np.dtype[Any]) -> str:
+    """Return what a caller can do with an array of a dtype that no element has."""
+    if dtype.kind in "mM":
+        return "Scan the numbers behind it: x.view(np.int64)"
+    if dtype.name == "complex128":
+        return "Pass dtype=np.complex64 to combine in 32-bit parts, or convert the array with .astype(np.complex64)"
+    if dtype.kind == "O":
+        return "Convert the array to a dtype of numbers with .astype(...) first"
+    if dtype.kind in "SU":
+        return "Number the strings first, for example by np.unique(x, return_inverse=True)"
+    return "Convert the array with .astype(...) first"
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from gpuscan.operators.user_wgsl import kept_apart
 
 if TYPE_CHECKING:
     import jinja2
 
-    from gpuscan.planning.kernel import Kernel
 
 _PACKAGE = Path(__file__).parent
 
@@ -45,10 +42,3 @@ def render(template: str, **variables: Any) -> str:
         if line.strip() or (lines and lines[-1]):
             lines.append(line.rstrip())
     return "\n".join(lines).strip() + "\n"
-
-
-@lru_cache(maxsize=512)  # functions that are made anew at each call are kernels of their own
-def render_kernel(kernel: Kernel) -> str:
-    """The WGSL of one kernel."""
-    text = render(kernel.template, kernel=kernel)
-    return kept_apart(text, kernel.operator_name) if kernel.combine.foreign else text

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from gpuscan.api import linear_recurrence as recurrence
-from gpuscan.api.scan import resolve_device
+from gpuscan.api.device import resolve_device
 
 __all__ = ["linear_recurrence"]
 

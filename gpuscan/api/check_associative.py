@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.api.scan import scan
 from gpuscan.elements import Element, Scalar, Structure, dtype_from, element_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators.operator import Operator, resolve
@@ -132,8 +133,6 @@ class _Law:
 
     def _combine_on_device(self, left: Sequence[Any], right: Sequence[Any]) -> Arrays:
         """A WGSL operator has no Python function: scan pairs with it."""
-        from gpuscan.api.scan import scan
-
         structure = self.element.structure
         pairs = structure.unflatten([np.stack(sides, axis=1) for sides in zip(left, right, strict=True)])
         return [np.asarray(leaf)[:, 1] for leaf in structure.flatten(scan(pairs, self.operator, axis=1))]

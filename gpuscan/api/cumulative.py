@@ -7,27 +7,29 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, empty
+from gpuscan.api.array import Array, new_array
 from gpuscan.api.scan import scan
+from gpuscan.device.guards import guarded
 from gpuscan.elements import dtype_from, scalar_of
-from gpuscan.problem.problem import as_flag, resolve_axis
+from gpuscan.engine.element_copy import StridedView, copy_elements, view_of
+from gpuscan.problem.arguments import as_array, as_flag, resolve_axis
 
 
 def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
-    """The cumulative sum along an axis: ``y[i] = x[0] + … + x[i]``, as the Python array API standard has it.
+    """Return the cumulative sum along an axis, ``y[i] = x[0] + … + x[i]``, as the array API standard defines it.
 
     Args:
         x: an array of numbers, as in `gpuscan.scan`.
-        axis: the axis to sum along. May be left out where there is only one.
-        dtype: of the sum. Left out: int64 for bool and narrower signed integers, uint64 for narrower unsigned ones,
-            else the dtype of `x`.
-        include_initial: begin with 0, so that the axis is longer by one.
+        axis: the axis to sum along. A 1-D array needs none.
+        dtype: the dtype of the sum (default: int64 for bool and signed integers, uint64 for unsigned integers, else
+            the dtype of `x`).
+        include_initial: True to begin with 0, which makes the axis longer by one.
 
     Returns:
-        An array of the kind and shape of `x`, with ``axis`` one longer where `include_initial`.
+        An array of the kind and shape of `x`; `axis` is one longer with `include_initial`.
 
     Raises:
-        ValueError: the axis is out of range, or left out where there are several.
+        ValueError: the axis is out of range, or missing for an array of several axes.
         GpuscanError: as `gpuscan.scan` does.
 
     Example:
@@ -40,19 +42,19 @@ def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, inc
 
 
 def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
-    """The cumulative product along an axis: ``y[i] = x[0] * … * x[i]``, as the Python array API standard has it.
+    """Return the cumulative product along an axis, ``y[i] = x[0] * … * x[i]``, as the array API standard defines it.
 
     Args:
         x: an array of numbers, as in `gpuscan.scan`.
-        axis: the axis to multiply along. May be left out where there is only one.
-        dtype: of the product; left out, as in `cumulative_sum`.
-        include_initial: begin with 1, so that the axis is longer by one.
+        axis: the axis to multiply along. A 1-D array needs none.
+        dtype: the dtype of the product (default: as in `cumulative_sum`).
+        include_initial: True to begin with 1, which makes the axis longer by one.
 
     Returns:
-        An array of the kind and shape of `x`, with ``axis`` one longer where `include_initial`.
+        An array of the kind and shape of `x`; `axis` is one longer with `include_initial`.
 
     Raises:
-        ValueError: the axis is out of range, or left out where there are several.
+        ValueError: the axis is out of range, or missing for an array of several axes.
         GpuscanError: as `gpuscan.scan` does.
 
     Example:
@@ -66,7 +68,7 @@ def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
 
 
 def promoted(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype that sums and products of numbers of this one have."""
+    """Return the dtype of sums and products of numbers of this one."""
     scalar = scalar_of(dtype)
     if scalar.kind == "unsigned":
         return np.dtype(np.uint64)
@@ -76,7 +78,7 @@ def promoted(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _cumulative(x: Any, op: str, start: int, axis: int | None, dtype: Any, include_initial: bool) -> Any:
-    x = x if isinstance(x, Array) else np.asarray(x)
+    x = x if isinstance(x, Array) else as_array(x)
     dtype = promoted(x.dtype) if dtype is None else dtype_from(dtype).newbyteorder("=")
     axis = resolve_axis(axis, x.shape)
     if not as_flag("include_initial", include_initial):
@@ -92,19 +94,19 @@ def _cumulative(x: Any, op: str, start: int, axis: int | None, dtype: Any, inclu
 
 
 def _after_start(sums: Array, shape: tuple[int, ...], axis: int, start: int) -> Array:
-    """The array on a device with `start` before its first entry along the axis."""
-    from gpuscan.engine.device_arrays import copy_over
-
-    device, inner = sums.device, shape[axis + 1 :]
-    outer = prod(shape[:axis])
-    result = empty(device, shape, sums.dtype)
+    """Return the array on a device with `start` before its first entry along the axis."""
+    inner = prod(shape[axis + 1 :])
+    outer, size = prod(shape[:axis]), sums.dtype.itemsize
+    result = new_array(sums.device, None, shape, sums.dtype)
     if not result.size:
         return result
-    first = device.asarray(np.full(prod(inner), start, sums.dtype))
-    by_row, flat = (array.reshape(outer, -1) if array.size else array for array in (sums, result))
-    with device.lock:
-        for row in range(outer):
-            copy_over(first, flat[row][: first.size])
-            if sums.size:
-                copy_over(by_row[row], flat[row][first.size :])
+    first = new_array(sums.device, np.full(inner, start, sums.dtype))
+    # The same entries before every row.
+    again = StridedView(first, 0, (outer, inner), (0, size), size)
+    with guarded(sums.context):
+        copy_elements(again, result, run=inner * size, pitch=shape[axis] * inner * size)
+        if sums.size:
+            rows = view_of(sums, (outer, sums.size // outer), size)
+            row_bytes = sums.size // outer * size
+            copy_elements(rows, result, offset=inner * size, run=row_bytes, pitch=shape[axis] * inner * size)
     return result

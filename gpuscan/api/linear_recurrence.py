@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from math import prod
+from typing import Any
 
 import numpy as np
 
 from gpuscan.api.array import Array
-from gpuscan.api.scan import resolve_device, scan
+from gpuscan.api.device import Device
+from gpuscan.api.home import home_of
+from gpuscan.api.outputs import execute, is_on_device
+from gpuscan.api.scan import scan
+from gpuscan.device.guards import guarded
 from gpuscan.elements import LEAF, Structure, compute_dtype, dtype_from, element_of
+from gpuscan.engine.element_copy import StridedView, copied
 from gpuscan.operators.operator import operator
-from gpuscan.problem.problem import Problem, as_flag, as_scalars, resolve_axis
-
-if TYPE_CHECKING:
-    from gpuscan.api.device import Device
+from gpuscan.problem.arguments import as_array, as_flag, as_scalars, resolve_axis
+from gpuscan.problem.problem import Problem
 
 PAIR = Structure("tuple", (0, 1), (LEAF, LEAF))
 TRIPLE = Structure("tuple", (0, 1, 2), (LEAF, LEAF, LEAF))
@@ -21,7 +25,7 @@ TRIPLE = Structure("tuple", (0, 1, 2), (LEAF, LEAF, LEAF))
 
 @operator(identity=(1, 0), name="affine")
 def affine(left: Any, right: Any) -> Any:
-    """The composition of ``x -> a x + b``: first `left`, then `right`."""
+    """Return the composition of two maps ``x -> a x + b``: first `left`, then `right`."""
     return left[0] * right[0], right[0] * left[1] + right[1]
 
 
@@ -30,7 +34,7 @@ def _second(value: Any) -> Any:
 
 
 def _gradients(value: Any) -> Any:
-    """From (product of gates, gradient, neighbouring state): the gradients of the gate and of the input."""
+    """Return the gradients of gate and input from (product of gates, gradient, neighbouring state)."""
     return value[1] * value[2], value[1]
 
 
@@ -44,27 +48,28 @@ def linear_recurrence(
     dtype: Any = None,
     device: Device | str | None = None,
 ) -> Any:
-    """The states of a linear recurrence: ``h[t] = a[t] * h[t-1] + b[t]``, with ``h[-1] = initial`` or 0.
+    """Return the states of a linear recurrence: ``h[t] = a[t] * h[t-1] + b[t]``, with ``h[-1] = initial`` or 0.
 
     Args:
         a: the gates.
-        b: the inputs, of the gates' shape.
+        b: the inputs, in the shape of the gates.
         axis: the axis that t counts along.
-        initial: the state before the first, broadcast over the other axes.
-        reverse: run from the end: ``h[t] = a[t] * h[t+1] + b[t]``.
-        dtype: what to combine in and return; left out, the dtype of `a` and `b`. float16 and bfloat16 are combined
-            in float32 and rounded when stored.
+        initial: the state before the first one, broadcast over the other axes.
+        reverse: True to run from the end: ``h[t] = a[t] * h[t+1] + b[t]``.
+        dtype: the dtype of the computation and of the result (default: that of `a` and `b`). float16 and bfloat16 are
+            combined in float32 and rounded when they are stored.
         device: as in `gpuscan.scan`.
 
     Returns:
         The states: an array of the shape of `b`.
 
     Raises:
-        ValueError: the shapes differ, or the axis is out of range; the message names both sides.
-        TypeError: the dtypes differ and none is passed.
+        ValueError: the shapes differ, or the axis is out of range.
+        TypeError: the dtypes differ and no `dtype` is passed.
 
-    A scan of affine maps under composition (Blelloch 1990, section 1.4), in one pass over `a` and `b`. Products of
-    gates are formed on their own: where one overflows, states may be NaN (``inf * 0``) though the recurrence is finite.
+    This is a scan of affine maps under composition (Blelloch 1990, section 1.4), in one pass over `a` and `b`. The
+    products of the gates are formed as well: if one overflows, states may be NaN (``inf * 0``) though the recurrence
+    itself is finite.
 
     Example:
         >>> import numpy as np
@@ -83,7 +88,7 @@ def linear_recurrence(
 def linear_recurrence_vjp(
     a: Any, h: Any, grad_h: Any, *, axis: int = -1, initial: Any = None, reverse: bool = False
 ) -> tuple[Any, Any, Any]:
-    """The gradient of a function of a linear recurrence's states.
+    """Return the gradient of a function of a linear recurrence's states.
 
     With ``G[t] = grad_h[t] + a[t+1] * G[t+1]``, which is a recurrence from the end: ``grad_b = G``,
     ``grad_a[t] = G[t] * h[t-1]`` and ``grad_initial = a[0] * G[0]``. One scan in the other direction computes the
@@ -129,7 +134,7 @@ def gradients(
     reverse: bool,
     device: Device | str | None = None,
 ) -> tuple[Any, Any, Any]:
-    """The same on a device of choice."""
+    """Return what `linear_recurrence_vjp` returns, computed on a device of choice."""
     reverse = as_flag("reverse", reverse)
     a, h = _arrays("a", a, "h", h)
     a, grad_h = _arrays("a", a, "grad_h", grad_h)
@@ -163,14 +168,11 @@ def gradients(
         after=_gradients,
         shifts=(-1, 0, 1),
     )
-    grad_a: Any
-    grad_b: Any
-    if any(isinstance(leaf, Array) for leaf in leaves):
-        from gpuscan.engine.device_arrays import scan_arrays
-
-        grad_a, grad_b = scan_arrays(problem, None, None, "auto")
+    home = home_of(leaves, device)
+    if is_on_device(problem) or (home is not None and problem.size):
+        grad_a, grad_b = execute(problem, home, "auto", None)
     else:
-        grad_a, grad_b = _gradient_arrays(problem, start, resolve_device(device))
+        grad_a, grad_b = _gradients_on_cpu(problem, start)
     if start is None:
         return grad_a, grad_b, None
     scalar = problem.source.fields[0].scalar
@@ -179,16 +181,9 @@ def gradients(
         return grad_a, grad_b, _summed_to(grads, np.shape(initial)).astype(scalar.dtype, copy=False)
 
 
-def _gradient_arrays(
-    problem: Problem, start: np.ndarray[Any, Any] | None, device: Device | None
-) -> list[np.ndarray[Any, Any]]:
+def _gradients_on_cpu(problem: Problem, start: np.ndarray[Any, Any] | None) -> list[np.ndarray[Any, Any]]:
     results = [np.empty(problem.shape, field.scalar.dtype) for field in problem.destination.fields]
     if problem.size == 0:
-        return results
-    if device is not None:
-        from gpuscan.engine.host_arrays import run
-
-        run(device, problem, outputs=results)
         return results
     wide = compute_dtype(problem.source.fields[0].scalar)
     a, grad_h, h = (leaf.astype(wide, copy=False) for leaf in problem.leaves)
@@ -209,23 +204,36 @@ def _gradient_arrays(
 
 
 def _overlap(problem: Problem, step: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """The elements that have a neighbour `step` further along the axis, and those neighbours."""
+    """Return the index of the elements with a neighbour `step` further along the axis, and that of the neighbours."""
     here, there = [slice(None)] * len(problem.shape), [slice(None)] * len(problem.shape)
     here[problem.axis], there[problem.axis] = (slice(0, -1), slice(1, None))[::step]
     return tuple(here), tuple(there)
 
 
 def _gradient_of_start(a: Any, grad_b: Any, axis: int, reverse: bool, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """``a[0] * grad_b[0]``, at the axis's end of a reversed recurrence; zero where there is no state."""
+    """Return ``a[0] * grad_b[0]``, or the same at the end of a reversed recurrence; zero without any state."""
     if a.shape[axis] == 0:
         return np.zeros([n for i, n in enumerate(a.shape) if i != axis], dtype)
     place = -1 if reverse else 0
-    gate, gradient = (np.take(np.asarray(array), place, axis).astype(dtype) for array in (a, grad_b))
+    gate, gradient = (_entries(array, place, axis).astype(dtype) for array in (a, grad_b))
     return np.asarray(gate * gradient)
 
 
+def _entries(array: Any, place: int, axis: int) -> np.ndarray[Any, Any]:
+    """Return the entries at one place of an axis; only they are read from a device."""
+    if not isinstance(array, Array):
+        return np.asarray(np.take(array, place, axis))
+    shape, size = array.shape, array.dtype.itemsize
+    inner, length = prod(shape[axis + 1 :]), shape[axis]
+    outer = prod(shape[:axis])
+    first = (place % length) * inner * size
+    view = StridedView(array, first, (outer, inner), (length * inner * size, size), size)
+    with guarded(array.context):
+        return copied(view, shape[:axis] + shape[axis + 1 :], array.dtype).read()
+
+
 def _summed_to(gradient: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """The gradient of an array of this shape that was broadcast."""
+    """Return the gradient of an array of this shape that was broadcast."""
     lead = gradient.ndim - len(shape)
     axes = [i for i in range(gradient.ndim) if i < lead or shape[i - lead] == 1 != gradient.shape[i]]
     summed: np.ndarray[Any, Any] = gradient.sum(axis=tuple(axes), keepdims=True, dtype=gradient.dtype)
@@ -233,12 +241,12 @@ def _summed_to(gradient: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.nda
 
 
 def _arrays(one: str, x: Any, other: str, y: Any) -> tuple[Any, Any]:
-    """Both as arrays of one shape, in native byte order.
+    """Return both as arrays of one shape, in native byte order.
 
     Raises:
         ValueError: the shapes differ.
     """
-    x, y = (value if isinstance(value, Array) else native(np.asarray(value)) for value in (x, y))
+    x, y = (value if isinstance(value, Array) else native(as_array(value)) for value in (x, y))
     if x.shape != y.shape:
         raise ValueError(f"{one} of shape {x.shape} and {other} of shape {y.shape} were passed; they must be equal")
     return x, y

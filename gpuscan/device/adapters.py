@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpuscan.device.backends import BACKENDS, module_of, package_of, webgpu
 from gpuscan.device.guards import forked_error
+from gpuscan.device.requirements import wanted_features
 from gpuscan.errors import AdapterNotFoundError
 
 if TYPE_CHECKING:
@@ -168,8 +169,6 @@ def _can_compute(adapter: wgpu.GPUAdapter) -> bool:
 
 
 def _rank(adapter: wgpu.GPUAdapter) -> tuple[int, bool, int]:
-    from gpuscan.device.capability_probe import wanted_features
-
     kind = adapter.info["adapter_type"]
     order = _ADAPTER_TYPES.index(kind) if kind in _ADAPTER_TYPES else _ADAPTER_TYPES.index("Unknown")
     return order, adapter.info["backend_type"].startswith("OpenGL"), -len(wanted_features(adapter))

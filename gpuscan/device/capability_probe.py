@@ -8,52 +8,19 @@ and litmus tests of forward progress, which decide the strategies that are safe 
 from __future__ import annotations
 
 import math
-import re
 import threading
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.device import probe_cache
+from gpuscan.device.adapters import fresh
 from gpuscan.device.backends import implementation
-from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.litmus import HALVES, Litmus, ProbeBench
+from gpuscan.device.requirements import limits_within, wanted_features, wanted_limits
 from gpuscan.planning.capabilities import Capabilities
 
 if TYPE_CHECKING:
     import wgpu
-
-__all__ = ["Capabilities", "distrust", "probe", "wanted_features", "wanted_limits"]
-
-_WANTED_FEATURES = (
-    "subgroup",  # wgpu-native's name
-    "subgroups",  # WebGPU's
-    "timestamp-query",
-    "timestamp-query-inside-encoders",
-    "shader-int64",
-    "shader-int64-atomic-all-ops",
-    "shader-f16",
-    "shader-f64",
-    "mappable-primary-buffers",
-    "implicit-device-synchronization",  # Dawn's: without it threads must not meet on a device
-)
-
-_WANTED_LIMITS = (
-    "max-bind-groups",
-    "max-bindings-per-bind-group",
-    "max-buffer-size",
-    "max-compute-invocations-per-workgroup",
-    "max-compute-workgroup-size-x",
-    "max-compute-workgroup-size-y",
-    "max-compute-workgroup-size-z",
-    "max-compute-workgroup-storage-size",
-    "max-compute-workgroups-per-dimension",
-    "max-storage-buffer-binding-size",
-    "max-storage-buffers-per-shader-stage",
-    "max-uniform-buffer-binding-size",
-    "min-storage-buffer-offset-alignment",
-    "min-uniform-buffer-offset-alignment",
-)
 
 _VENDORS = {
     0x1002: "AMD",
@@ -87,55 +54,6 @@ _SPIN_BOUND = (2, 33_000)  # together more than llvmpipe allows
 _SPIN_RUNS = 5  # the fastest counts: others may be keeping the GPU busy
 
 _lock = threading.Lock()
-
-
-def wanted_features(adapter: wgpu.GPUAdapter) -> list[str]:
-    """The features to ask the adapter for: those that gpuscan uses and the adapter has."""
-    wanted = [name for name in _WANTED_FEATURES if name in adapter.features]
-    if adapter.info["adapter_type"] not in ("IntegratedGPU", "CPU") and "mappable-primary-buffers" in wanted:
-        wanted.remove("mappable-primary-buffers")  # mapped memory would lie across the bus
-    return wanted
-
-
-def wanted_limits(adapter: wgpu.GPUAdapter) -> dict[str, int]:
-    """The limits to ask the adapter for: its best of each that bears on a scan."""
-    return {name: int(adapter.limits[name]) for name in _WANTED_LIMITS if name in adapter.limits}
-
-
-def checked_limits(adapter: wgpu.GPUAdapter, required: Mapping[str, int]) -> dict[str, int]:
-    """The limits that a user asks for, by wgpu's names, if the adapter has them; WebGPU's ``maxBufferSize`` will do.
-
-    Raises:
-        TypeError: they are no mapping of names to integers.
-        ValueError: a name is none of WebGPU's, or a limit lies beyond the adapter's.
-    """
-    if not isinstance(required, Mapping):
-        raise TypeError(f"required_limits is a dict of WebGPU's names and integers; got {type(required).__name__}")
-    limits = {}
-    for given, limit in required.items():
-        name = re.sub(r"(?<=[a-z])(?=[A-Z])|_", "-", str(given)).lower()
-        if name not in adapter.limits:
-            raise ValueError(f"the limit {given!r} was asked for; there are {', '.join(sorted(adapter.limits))}")
-        if not hasattr(limit, "__index__"):
-            raise TypeError(f"the limit {name} is an integer; got {limit!r}")
-        best = int(adapter.limits[name])
-        least = name.startswith("min-")  # of which less is better
-        if limit < 0 or (limit < best if least else limit > best):
-            raise ValueError(
-                f"the limit {name} of {limit} was asked for; {adapter.summary} has {best}. Ask for "
-                f"{'more' if least or limit < 0 else 'less'}"
-            )
-        limits[name] = int(limit)
-    return limits
-
-
-def limits_within(limits: Mapping[str, int]) -> dict[str, int]:
-    """The limits, with no larger binding than a buffer can be: pieces of large arrays go by what can be bound.
-
-    Arrays are bound up to the end of their last 16 bytes, so whole ones count.
-    """
-    binding = "max-storage-buffer-binding-size"
-    return {**limits, binding: min(limits[binding], limits["max-buffer-size"]) // ALIGNMENT * ALIGNMENT}
 
 
 def probe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, *, refresh: bool = False) -> Capabilities:
@@ -203,8 +121,6 @@ def _vendor(info: Any) -> str:
 
 def _able(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice) -> wgpu.GPUDevice:
     """The device; or another, where its user asked for less than the litmus tests need, so that the findings hold."""
-    from gpuscan.device.adapters import fresh
-
     best = limits_within(wanted_limits(adapter))
     if all(int(wgpu_device.limits[name]) >= min(best[name], least) for name, least in _LITMUS_LIMITS.items()):
         return wgpu_device

@@ -12,7 +12,7 @@ from gpuscan.device.guards import guarded
 if TYPE_CHECKING:
     import wgpu
 
-    from gpuscan.api.device import Device
+    from gpuscan.device.context import DeviceContext
 
 _ENCODER_STATES = {  # as wgpu-native and Dawn put it
     "Encoding must not have ended": "is finished",
@@ -39,7 +39,7 @@ def check_buffer(wgpu_device: wgpu.GPUDevice, buffer: Any, name: str, usages: Se
         raise ValueError(f"{name} was a buffer without the usage {', '.join(missing)}; create it with those as well")
 
 
-def check_state(device: Device, buffer: wgpu.GPUBuffer, name: str) -> None:
+def check_state(device: DeviceContext, buffer: wgpu.GPUBuffer, name: str) -> None:
     """See that a caller's buffer is neither mapped nor destroyed, before commands that use it are submitted.
 
     wgpu-native ends the process in a submission of such. That a buffer was destroyed shows nowhere but where a bind

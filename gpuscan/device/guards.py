@@ -6,13 +6,18 @@ import os
 import traceback
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gpuscan.device.backends import error_type, package_of
 from gpuscan.errors import DeviceLostError, DeviceMemoryError, GpuscanError
 
 if TYPE_CHECKING:
-    from gpuscan.api.device import Device
+    import threading
+
+    import wgpu
+
+    from gpuscan.device.buffer_pool import BufferPool
+    from gpuscan.planning.capabilities import Capabilities
 
 T = TypeVar("T")
 
@@ -20,6 +25,20 @@ _LOST = ("lost", "parent device", "destroyed before mapping")  # how wgpu-native
 _LOST_WHILE_COMPILING = ("device is lost", "device] is lost")  # the same; errors of a compiler quote a user's text
 _BUFFER_GONE = ("has been destroyed", "while destroyed")  # the same two, of a buffer
 _DESTROYED = "get_token"  # what the package wgpu misses when it maps a buffer of a device that was destroyed
+
+
+class OpenDevice(Protocol):
+    """The parts of a `DeviceContext` that the modules below it rely on."""
+
+    wgpu_device: wgpu.GPUDevice
+    capabilities: Capabilities
+    process: int
+    lost: bool
+    pool: BufferPool
+    lock: threading.RLock
+
+    def memory_cleanup(self) -> None:
+        """Give free memory back to the GPU."""
 
 
 class guarded:  # noqa: N801
@@ -33,7 +52,7 @@ class guarded:  # noqa: N801
 
     __slots__ = ("_device",)
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: OpenDevice) -> None:
         self._device = device
 
     def __enter__(self) -> None:
@@ -73,7 +92,7 @@ class guarded:  # noqa: N801
             raise lost_error(device) from error
 
 
-def guarded_steps(device: Device, steps: Iterator[T]) -> Iterator[T]:
+def guarded_steps(device: OpenDevice, steps: Iterator[T]) -> Iterator[T]:
     """The same steps, each of them guarded; what the caller does between them is not."""
     end = object()
     while True:
@@ -96,7 +115,7 @@ def forked_error(what: str, process: int) -> DeviceLostError:
     )
 
 
-def lost_error(device: Device) -> DeviceLostError:
+def lost_error(device: OpenDevice) -> DeviceLostError:
     return DeviceLostError(
         f"{device.capabilities.summary} was lost (a driver reset, or the GPU was removed); arrays on it are gone. Open "
         "a new gpuscan.Device, or call again without device=: the default device is opened anew"

@@ -15,7 +15,7 @@ from gpuscan.device.transfer import download
 if TYPE_CHECKING:
     import wgpu
 
-    from gpuscan.api.device import Device
+    from gpuscan.device.guards import OpenDevice
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Span:
 class Batch:
     """The stages of one recorded run, and where their timestamps come to lie."""
 
-    def __init__(self, device: Device, stages: Sequence[str], strategy: str, elements: int) -> None:
+    def __init__(self, device: OpenDevice, stages: Sequence[str], strategy: str, elements: int) -> None:
         usage = webgpu().BufferUsage
         self._device, self._stages, self._strategy, self._elements = device, stages, strategy, elements
         self._queries: wgpu.GPUQuerySet | None = None
@@ -124,7 +124,7 @@ class Profile:
 class Profiles:
     """The profiles that are open on a device; they may nest and overlap, and each gets every span."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: OpenDevice) -> None:
         self._device = device
         self._open: list[Profile] = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import threading
 from collections import deque
@@ -11,7 +10,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import pairwise
-from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -100,113 +98,6 @@ def begun(threads: ThreadPoolExecutor, call: Callable[[], T]) -> Future[T]:
         except Exception as error:
             made.set_exception(error)
         return made
-
-
-# ----- An array as a scan walks it
-
-
-class Walk:
-    """The elements of an array in the order of a scan: row after row, each along the scanned axis.
-
-    Reads and writes stretches of them without a copy of the whole. The pages of a memory-mapped file are let go after
-    each stretch, so that a file may be larger than memory.
-    """
-
-    def __init__(self, array: np.ndarray[Any, Any], shape: tuple[int, ...], axis: int, dtype: np.dtype[Any]) -> None:
-        self._rows = np.moveaxis(array, axis, len(shape) - 1)
-        self._element = array.shape[len(shape) :]
-        self._dtype = dtype
-        self._others = self._rows.shape[: len(shape) - 1]
-        self._row_length = shape[axis]
-        self._flat: np.ndarray[Any, Any] | None = None
-        if len(shape) == 1:
-            self._flat = self._rows  # of any stride
-        elif self._rows.flags.c_contiguous:
-            self._flat = self._rows.reshape(-1, *self._element)
-        self._map = _shared_map(array)
-        self.element_bytes = prod(self._element) * dtype.itemsize
-
-    def read(self, start: int, into: Bytes) -> None:
-        """Copy the elements from `start` on that fill `into`, in the walk's dtype."""
-        target = into.view(self._dtype).reshape(-1, *self._element)
-        for part, place in self._stretches(start, len(target)):
-            copy(target[place], part())
-        self._release()
-
-    def write(self, start: int, data: Bytes) -> None:
-        """Copy `data` to the elements from `start` on."""
-        source = data.view(self._dtype).reshape(-1, *self._element)
-        if self._flat is not None:
-            copy(self._flat[start : start + len(source)], source)
-        else:
-            for row, first, count, place in self._by_rows(start, len(source)):
-                if first is None:
-                    index = np.unravel_index(np.arange(row, row + count), self._others)
-                    self._rows[index] = source[place].reshape(count, self._row_length, *self._element)
-                else:
-                    self._rows[np.unravel_index(row, self._others)][first : first + count] = source[place]
-        self._release()
-
-    def _stretches(self, start: int, count: int) -> Iterator[tuple[Callable[[], np.ndarray[Any, Any]], slice]]:
-        flat = self._flat
-        if flat is not None:
-            yield lambda: flat[start : start + count], slice(0, count)
-            return
-        for row, first, n, place in self._by_rows(start, count):
-            if first is None:
-                index = np.unravel_index(np.arange(row, row + n), self._others)
-                yield lambda index=index: self._rows[index].reshape(-1, *self._element), place  # type: ignore[misc]
-            else:
-                part = self._rows[np.unravel_index(row, self._others)][first : first + n]
-                yield lambda part=part: part, place  # type: ignore[misc]
-
-    def _by_rows(self, start: int, count: int) -> Iterator[tuple[int, int | None, int, slice]]:
-        """Row, first element in it and count for a part of a row; row, None and rows for whole ones; the place."""
-        length, at = self._row_length, start
-        while at < start + count:
-            row, first = divmod(at, length)
-            whole = (start + count - at) // length
-            if first == 0 and whole:
-                yield row, None, whole, slice(at - start, at - start + whole * length)
-                at += whole * length
-            else:
-                n = min(length - first, start + count - at)
-                yield row, first, n, slice(at - start, at - start + n)
-                at += n
-
-    def _release(self) -> None:
-        if self._map is not None:
-            self._map.madvise(mmap.MADV_DONTNEED)
-
-
-def release_pages(array: np.ndarray[Any, Any]) -> None:
-    """Let the pages of a memory-mapped file go; they are read again when they are needed."""
-    mapping = _shared_map(array)
-    if mapping is not None:
-        mapping.madvise(mmap.MADV_DONTNEED)
-
-
-def _shared_map(array: Any) -> mmap.mmap | None:
-    """The mapping behind a `np.memmap` whose pages the file backs.
-
-    Private ones keep their pages, which are nowhere else; a bare `mmap.mmap` does not tell whether it is one.
-    """
-    shared = False
-    while array is not None:
-        if isinstance(array, np.memmap):
-            shared = array.mode != "c"
-        if isinstance(array, mmap.mmap):
-            return array if shared and hasattr(array, "madvise") else None
-        array = getattr(array, "base", None)
-    return None
-
-
-def is_mapped_file(array: np.ndarray[Any, Any]) -> bool:
-    """Whether the array lies in a memory-mapped file, and may so be larger than memory."""
-    base: Any = array
-    while base is not None and not isinstance(base, mmap.mmap):
-        base = getattr(base, "base", None)
-    return base is not None
 
 
 # ----- Mapped buffers

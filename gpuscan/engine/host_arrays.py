@@ -1,364 +1,363 @@
-"""Runs a problem on a device: from the caller's arrays to the result's, and again where a strategy gave up."""
+"""Scan NumPy arrays on a device: decide how they are cut, and hand them to the executor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+import math
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from gpuscan.device.bind_groups import Binding
-from gpuscan.device.buffer_pool import ALIGNMENT
+from gpuscan.device.context import DeviceContext
+from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
-from gpuscan.device.submission import submit
-from gpuscan.device.transfer import (
-    Walk,
-    bytes_of,
-    copy,
-    is_mapped_file,
-    map_for_reading,
-    padded,
-    read_mapped,
-    staging_ring,
-    upload,
+from gpuscan.engine.element_copy import StridedView, copied
+from gpuscan.engine.executor import Executor, Job
+from gpuscan.engine.mapped_files import is_mapped_file
+from gpuscan.engine.places import DeviceSink, DeviceSource, HostBlocks, HostRows, HostSink, HostSource
+from gpuscan.engine.preparation import check_dtypes, seed_words, tile_on, whole_tile
+from gpuscan.engine.progress import report_progress
+from gpuscan.engine.segment_heads import segment_heads
+from gpuscan.errors import GpuscanError
+from gpuscan.planning.partition import (
+    BLOCK_BYTES,
+    MAPPED_BLOCK_BYTES,
+    SINGLE_PIECE_BYTES,
+    Part,
+    block_size,
+    blocks,
+    host_piece_length,
+    largest_field,
+    piece_unit,
+    pieces,
+    whole_fits,
 )
-from gpuscan.elements import Element, Field, words_of
-from gpuscan.engine.attempts import note_size, plan_for, retry, unfit
-from gpuscan.engine.direct import run_as_it_lies
-from gpuscan.engine.record import REPORT_BYTES, record
-from gpuscan.engine.streams import Piece, Stream
-from gpuscan.errors import GpuscanError, UnsupportedDtypeError, smaller
-from gpuscan.operators.operator import Code, Operator, combine_code, map_code
-from gpuscan.planning.kernel import stored_element
-from gpuscan.planning.plan import ScanPlan, Work
-from gpuscan.planning.signs import without_signs
+from gpuscan.planning.plan import Work
+from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.tile_shapes import TileShape
-from gpuscan.problem.field_packing import binds_too_many, packed, unpacked
+from gpuscan.problem.arguments import OnDevice
+from gpuscan.problem.field_packing import STORAGE_LIMIT, binds_too_many, pack_arrays, packed, unpacked
+from gpuscan.problem.problem import Problem
 
-if TYPE_CHECKING:
-    import wgpu
+Arrays = list[np.ndarray[Any, Any]]
 
-    from gpuscan.api.device import Device
-    from gpuscan.problem.problem import Problem
-
-Rows = list[np.ndarray[Any, Any]]
-Progress = Callable[[int], None]
-
-_watcher: ContextVar[Progress | None] = ContextVar("gpuscan_progress", default=None)
+# A GPU brings an array of another memory order into C order where it has at least this many bytes.
+_MIN_TRANSPOSED_BYTES = 1 << 20
 
 
-@contextmanager
-def watched(progress: Progress) -> Iterator[None]:
-    """Let `progress` be called with the bytes of input done so far by scans of large arrays inside the ``with``."""
-    token = _watcher.set(progress)
-    try:
-        yield
-    finally:
-        _watcher.reset(token)
-
-
-def report_progress(done: int) -> None:
-    """Tell whoever watches of the bytes of input done so far."""
-    progress = _watcher.get()
-    if progress is not None:
-        progress(done)
-
-
-SINGLE_PASS_BYTES = 4 << 20  # arrays up to this are scanned by one submission; larger ones in overlapping pieces
-BESIDE_BYTES = 256  # of the report, and of gaps between results, that a submission reads back in one buffer with them
-PLANS_KEPT = 512
-
-
-def run(
-    device: Device,
+def scan_host(
+    executor: Executor,
     problem: Problem,
     strategy: str = "auto",
     *,
-    outputs: Rows | None = None,
+    outputs: Arrays | None = None,
     piece_bytes: int | None = None,
     **options: Any,
-) -> Rows:
-    """The result of the problem: one array (rows, row_length, *element shape) for each field.
+) -> Arrays:
+    """Return the result of a problem of NumPy arrays: one array for each field.
 
-    Under ``"auto"`` a strategy that runs out of its bounds is distrusted from then on, and the work done again by
-    the next one; asked for by name, it raises.
+    Under ``"auto"`` a strategy that times out is distrusted from then on, and the scan is done again by another one.
 
     Args:
-        device: where to run.
-        problem: what was asked for.
+        executor: of the device to run on.
+        problem: what was asked for; it is not empty.
         strategy: as in `gpuscan.scan`.
-        outputs: arrays of the result's shape; large results are written to them piece by piece, and left out of
-            what is returned.
-        piece_bytes: scan in pieces of so many bytes; left out, large arrays are, and in pieces that suit the adapter.
-        options: `tile`, `withhold`, `many` and `scheduler`, as in `plan_scan`.
+        outputs: arrays (*shape, *element shape) to write; new ones without.
+        piece_bytes: scan in pieces of this many bytes; without, in pieces that suit the adapter.
+        options: `tile` and the test builds of `plan_scan`.
 
     Raises:
-        ProgressTimeoutError: the strategy that was asked for by name gave up waiting.
+        UnsupportedDtypeError: the device has no such numbers.
+        ProgressTimeoutError: the strategy was asked for by name and timed out.
     """
-    check_dtypes(device, problem.source, problem.element, problem.destination)
-    if binds_too_many(device, problem):
-        rows = run(device, packed(device, problem), strategy, piece_bytes=piece_bytes, **options)
-        return written(problem, unpacked(problem, rows), outputs)
-    with guarded(device):
-        in_columns = problem.in_columns and not isinstance(options.get("tile"), TileShape)
-        if problem.shifts or in_columns or turned_there(device, problem, options):
-            results = run_as_it_lies(device, problem, strategy, outputs, **options)
-            return [] if outputs is not None else [problem.by_rows(result) for result in results]
-        largest = max(problem.source.storage_bytes, problem.destination.storage_bytes) * problem.size
-        limits = device.wgpu_device.limits
-        most = min(
-            SINGLE_PASS_BYTES, limits["max-storage-buffer-binding-size"], limits["max-buffer-size"] - BESIDE_BYTES
-        )
-        if piece_bytes is not None or largest > most:
-            return run_pieces(device, problem, strategy, outputs, piece_bytes, options)
-        return run_whole(device, problem, strategy, options)
+    context = executor.context
+    check_dtypes(context, problem)
+    limit = context.capabilities.limits[STORAGE_LIMIT]
+    if binds_too_many(problem, limit):
+        leaves = pack_arrays(problem.source, problem.leaves, len(problem.shape))
+        whole = packed(problem, leaves, limit, context.capabilities.summary)
+        results = unpacked(problem, scan_host(executor, whole, strategy, piece_bytes=piece_bytes, **options))
+        return _written(results, outputs)
+    lead = (problem.rows,) if problem.keep_last_only else problem.shape
+    results = outputs or [np.empty((*lead, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
+    with guarded(context):
+        _Scan(executor, problem, strategy, results, piece_bytes, options).run()
+    return results
 
 
-def turned_there(device: Device, problem: Problem, options: dict[str, Any]) -> bool:
-    """Whether rows that lie one after the other, but for the array's memory order, are brought so by the device."""
-    from gpuscan.engine.transpose import turns_on
-
-    return problem.inner == 1 and not options and any(turns_on(device, leaf) for leaf in problem.leaves)
-
-
-def written(problem: Problem, rows: Rows, outputs: Rows | None) -> Rows:
-    """The rows, or nothing, once they are written to the outputs."""
-    for output, result in zip(outputs or (), rows, strict=outputs is not None):
-        output[...] = problem.from_rows(result)
-    return rows if outputs is None else []
+def _written(results: Arrays, outputs: Arrays | None) -> Arrays:
+    for output, result in zip(outputs or (), results, strict=outputs is not None):
+        output[...] = result
+    return results if outputs is None else outputs
 
 
-def check_dtypes(device: Device, *elements: Element) -> None:
-    """Raise UnsupportedDtypeError where the device cannot hold a field of one of the elements."""
-    for field in (field for element in elements for field in element.fields):
-        if field.scalar.name == "float64" and not device.capabilities.float64:
-            raise UnsupportedDtypeError(
-                f"float64 was asked for, but {device.capabilities.summary} has no 64-bit floats. Pass "
-                'dtype=np.float32 to combine in 32 bits, or device="numpy" to run on the CPU'
+class _Scan:
+    """One scan of NumPy arrays."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        problem: Problem,
+        strategy: str,
+        results: Arrays,
+        piece_bytes: int | None,
+        options: dict[str, Any],
+    ) -> None:
+        self._executor, self._problem, self._strategy = executor, problem, strategy
+        self._results, self._piece_bytes, self._options = results, piece_bytes, options
+        self._spec = scan_spec(problem, executor.context.capabilities)
+        if isinstance(options.get("tile"), TileShape):
+            # A tile of neighbours in memory needs rows that are brought together.
+            self._spec = replace(self._spec, inner=1)
+
+    def run(self) -> None:
+        """Scan in one part where the arrays are small, else in blocks or pieces."""
+        spec, problem = self._spec, self._problem
+        context = self._executor.context
+        plain = spec.inner == problem.inner == 1 and not self._options and self._piece_bytes is None
+        transposed = plain and any(transposes_on_device(context, leaf) for leaf in problem.leaves)
+        if transposed and whole_fits(spec, context.capabilities):
+            self._run_parts([Part(spec, 0, spec.length, last=True)], spec, transposed=True)
+            return
+        if spec.inner > 1:
+            if self._fits_one_part(BLOCK_BYTES) and whole_fits(spec, context.capabilities):
+                self._run_parts([Part(spec, 0, spec.length, last=True)], spec, whole=True)
+                return
+            if self._run_blocks(problem.inner):
+                return
+            self._spec = spec = replace(spec, inner=1)
+        if any(spec.shifts):
+            if problem.inner == 1 and self._run_blocks(1):
+                return
+            self._run_with_rows_together()
+            return
+        if spec.ends:
+            self._run_reduction()
+            return
+        self._run_pieces()
+
+    # ----- One part, or pieces along the scan
+
+    def _fits_one_part(self, most: int) -> bool:
+        bound = self._executor.context.capabilities.limits["max-storage-buffer-binding-size"]
+        return self._spec.length * largest_field(self._spec) <= min(most, bound)
+
+    def _run_pieces(self) -> None:
+        spec = self._spec
+        capabilities = self._executor.context.capabilities
+        if self._piece_bytes is None and self._fits_one_part(SINGLE_PIECE_BYTES):
+            self._run_parts([Part(spec, 0, spec.length, last=True)], spec)
+            return
+        unit = piece_unit(spec, self._tiles(spec))
+        length = host_piece_length(spec, unit, capabilities, self._piece_bytes)
+        if spec.reverse and spec.rows > 1 and unit % spec.row_length:
+            # Pieces are no whole rows, so rows are read and written backwards here, and scanned forwards.
+            spec = replace(spec, reverse=False)
+            self._run_parts(pieces(spec, length), spec, flipped=True)
+            return
+        self._run_parts(pieces(spec, length), spec)
+
+    def _tiles(self, spec: Work) -> tuple[TileShape, ...]:
+        """Return the tiles that the planner may choose: a stream may have to go on without subgroups."""
+        given = self._options.get("tile")
+        if given is not None:
+            return (given,)
+        return tuple(tile_on(self._executor.context, spec, subgroups) for subgroups in (True, False))
+
+    # ----- Reductions of rows
+
+    def _run_reduction(self) -> None:
+        """Reduce whole rows at a time; where a row is long, piece by piece."""
+        spec, problem = self._spec, self._problem
+        if self._piece_bytes is None and self._fits_one_part(SINGLE_PIECE_BYTES):
+            self._run_parts([Part(spec, 0, spec.length, last=True)], spec)
+            return
+        capabilities = self._executor.context.capabilities
+        unit = piece_unit(spec, self._tiles(spec))
+        if spec.rows == 1:
+            length = host_piece_length(spec, unit, capabilities, self._piece_bytes)
+            sinks: list[Any] = []
+            for f in problem.destination.fields:
+                room = empty(self._executor.context, (1, *f.shape), f.scalar.dtype)
+                sinks.append(DeviceSink(room, f, 1, per_row=True))
+            self._run_parts(pieces(spec, length), spec, sinks=sinks)
+            for result, sink in zip(self._results, sinks, strict=True):
+                result[...] = sink.array.read()
+            return
+        together = host_piece_length(spec, 1, capabilities, self._piece_bytes) // spec.row_length
+        if together and problem.inner == 1:
+            # Whole blocks of tiles give the bits of the whole array.
+            whole = unit // math.gcd(unit, spec.row_length)
+            together = together // whole * whole or together
+            self._run_parts(blocks(spec, 1, self._tiles(spec)[0], together, 1), spec, inner=1)
+            return
+        self._reduce_row_by_row()
+
+    def _reduce_row_by_row(self) -> None:
+        problem = self._problem
+        moved = [np.moveaxis(leaf, problem.axis, len(problem.shape) - 1) for leaf in problem.leaves]
+        others = moved[0].shape[: len(problem.shape) - 1]
+        for row in range(problem.rows):
+            index = np.unravel_index(row, others)
+            alone = replace(
+                problem,
+                leaves=tuple(leaf[index] for leaf in moved),
+                shape=(problem.row_length,),
+                axis=0,
+                seeds=None if problem.seeds is None else tuple(seed[row : row + 1] for seed in problem.seeds),
+            )
+            outputs = [result[row : row + 1] for result in self._results]
+            scan_host(
+                self._executor, alone, self._strategy, outputs=outputs, piece_bytes=self._piece_bytes, **self._options
             )
 
+    # ----- Blocks of rows and columns
 
-@lru_cache(maxsize=256)
-def _combine(operator: Operator, element: Element, native_int64: bool) -> Code:
-    return combine_code(operator, element, native_int64)
+    def _run_blocks(self, inner: int) -> bool:
+        """Scan block by block; return False where not even one column fits."""
+        spec, context = self._spec, self._executor.context
+        mapped = any(map(is_mapped_file, self._problem.leaves))
+        tile = self._options.get("tile") or whole_tile(context, spec)
+        wanted = MAPPED_BLOCK_BYTES if mapped else BLOCK_BYTES
+        together, columns = block_size(spec, inner, tile, context.capabilities, wanted)
+        if not columns:
+            return False
+        self._run_parts(blocks(spec, inner, tile, together, columns), spec, inner=inner)
+        return True
 
-
-@lru_cache(maxsize=256)
-def _map(function: Callable[[Any], Any], element: Element, name: str, native_int64: bool) -> Code:
-    types = {"before": ("Source", "Element"), "after": ("Element", "Result"), "after_next": ("Stored", "Result")}
-    argument, result = types[name]
-    return map_code(function, element, name[:6].rstrip("_"), native_int64, argument_type=argument, result_type=result)
-
-
-def _after(problem: Problem, native_int64: bool) -> Code:
-    assert problem.after is not None
-    if 1 not in problem.shifts:
-        return _map(problem.after, problem.element, "after", native_int64)
-    return _map(
-        problem.after, stored_element(problem.element, problem.seed_element.fields[0]), "after_next", native_int64
-    )
-
-
-def work_of(device: Device, problem: Problem, *, carried: bool = False) -> Work:
-    """The problem's part that decides its shaders."""
-    native = device.capabilities.native_int64
-    work = Work(
-        source=problem.source,
-        element=problem.element,
-        destination=problem.destination,
-        operator_name=problem.operator.name,
-        combine=_combine(problem.operator, problem.element, native),
-        before=None if problem.before is None else _map(problem.before, problem.source, "before", native),
-        after=None if problem.after is None else _after(problem, native),
-        rows=problem.rows,
-        row_length=problem.row_length,
-        inner=problem.inner if problem.in_columns else 1,
-        reverse=problem.reverse,
-        exclusive=problem.exclusive,
-        initial=problem.initial,
-        carried=carried,
-        shifts=problem.shifts,
-        tails=1 in problem.shifts and problem.seeds is not None,
-        marked=problem.heads is not None,
-        ends=problem.ends,
-        moves=problem.moves,
-    )
-    return without_signs(work, lambda element: _combine(problem.operator, element, native))
-
-
-def planned(device: Device, problem: Problem, strategy: str, **options: Any) -> ScanPlan:
-    """The plan of a problem, kept for later calls of its kind."""
-    key = (
-        problem.operator,
-        problem.source,
-        problem.element,
-        problem.destination,
-        problem.before,
-        problem.after,
-        problem.rows,
-        problem.row_length,
-        problem.inner,
-        problem.reverse,
-        problem.exclusive,
-        problem.initial,
-        problem.shifts,
-        problem.seeds is None,
-        problem.heads is None,
-        problem.ends,
-        problem.moves,
-        device.strategy(strategy),
-        device.capabilities.distrusted,
-        *options.items(),
-    )
-    plans = device.plans_kept
-    with device.lock:
-        plan = plans.get(key)
-        if plan is None or unfit(device, plan):
-            plans[key] = plan = plan_for(device, work_of(device, problem), strategy, **options)
-            if len(plans) > PLANS_KEPT:
-                plans.popitem(last=False)
-        else:
-            plans.move_to_end(key)
-        return plan
-
-
-def seed_words(device: Device, problem: Problem) -> np.ndarray[Any, Any] | None:
-    """The words of the rows' seeds.
-
-    Raises:
-        GpuscanError: they are larger than a binding.
-    """
-    if problem.seeds is None:
-        return None
-    words = words_of(problem.seed_element, problem.seeds)
-    limit = device.capabilities.limits["max-storage-buffer-binding-size"]
-    if words.nbytes > limit:
-        raise GpuscanError(
-            f"a scan of {problem.rows} rows was asked for, whose initial values, or identities, are {words.nbytes} "
-            f"bytes; {device.capabilities.summary} binds at most {limit}. {smaller(problem.rows)}"
+    def _run_with_rows_together(self) -> None:
+        """Bring the rows together on the CPU, and scan them as one array of rows."""
+        problem = self._problem
+        rows = replace(
+            problem,
+            leaves=tuple(problem.by_rows(leaf) for leaf in problem.leaves),
+            shape=(problem.rows, problem.row_length),
+            axis=1,
         )
-    return words
+        if rows.leaves[0] is problem.leaves[0]:
+            raise_row_too_long(self._executor.context, problem)
+        found = scan_host(self._executor, rows, self._strategy, **self._options)
+        for result, part in zip(self._results, found, strict=True):
+            result[...] = problem.from_rows(part)
+
+    # ----- The job
+
+    def _run_parts(
+        self,
+        parts: Any,
+        spec: Work,
+        *,
+        inner: int | None = None,
+        whole: bool = False,
+        flipped: bool = False,
+        transposed: bool = False,
+        sinks: Sequence[Any] | None = None,
+    ) -> None:
+        problem, context = self._problem, self._executor.context
+        sources = [
+            self._source(leaf, f, inner, whole=whole, flipped=flipped, transposed=transposed)
+            for leaf, f in zip(problem.leaves, problem.source.fields, strict=True)
+        ]
+        if sinks is None:
+            sinks = [
+                self._sink(result, f, inner, whole=whole, flipped=flipped)
+                for result, f in zip(self._results, problem.destination.fields, strict=True)
+            ]
+        heads = problem.heads
+        on_device = heads is not None and isinstance(heads.keys, OnDevice)
+        # A block binds the seeds of its own rows alone.
+        seeds = seed_words(problem, context if inner is None else None)
+        job = Job(
+            spec,
+            self._strategy,
+            sources,
+            sinks,
+            seeds=seeds,
+            inner=inner or 1,
+            heads=None if on_device else heads,
+            device_heads=segment_heads(context, heads) if on_device and heads is not None else None,
+            options=self._options,
+        )
+        done = 0
+        for part in self._executor.run(job, parts):
+            done += part.length
+            report_progress(done * problem.source.storage_bytes)
+
+    def _source(
+        self, leaf: Any, field: Any, inner: int | None, *, whole: bool, flipped: bool, transposed: bool
+    ) -> HostSource | DeviceSource:
+        problem = self._problem
+        if transposed:
+            return DeviceSource(placed(self._executor.context, leaf), field, 1)
+        if inner is not None:
+            return HostBlocks(leaf, problem.shape, problem.axis, field)
+        if flipped:
+            leaf = np.flip(leaf, problem.axis)
+        return HostRows(leaf, problem.shape, len(problem.shape) - 1 if whole else problem.axis, field)
+
+    def _sink(self, result: Any, field: Any, inner: int | None, *, whole: bool, flipped: bool) -> HostSink:
+        problem = self._problem
+        if problem.keep_last_only:
+            return RowResults(result, field, inner or 1)
+        if inner is not None:
+            return HostBlocks(result, problem.shape, problem.axis, field)
+        if flipped:
+            result = np.flip(result, problem.axis)
+        return HostRows(result, problem.shape, len(problem.shape) - 1 if whole else problem.axis, field)
 
 
-def run_whole(device: Device, problem: Problem, strategy: str, options: dict[str, Any]) -> Rows:
-    """The scan of a small array: one submission and one map."""
-    while True:
-        plan = planned(device, problem, strategy, **options)
-        outcome, rows = run_plan(device, problem, plan)
-        if outcome == "done":
-            return rows
-        retry(device, outcome, plan.strategy, strategy)
+class RowResults:
+    """One result for each row: (rows, *element shape)."""
+
+    def __init__(self, array: np.ndarray[Any, Any], field: Any, inner: int) -> None:
+        self._rows, self._inner = array, inner
+        self._field = field
+        self.element_bytes = field.storage_bytes
+
+    def drain(self, part: Part, memory: Any) -> None:
+        """Take the part's results."""
+        content = memory.view(self._field.scalar.dtype)
+        if not part.is_block:
+            self._rows[...] = content.reshape(self._rows.shape)
+            return
+        matrices = self._rows.reshape(-1, self._inner, *self._field.shape)
+        target = matrices[part.outer, part.columns]
+        target[...] = content.reshape(target.shape)
 
 
-def run_plan(device: Device, problem: Problem, plan: ScanPlan) -> tuple[str, Rows]:
-    """Upload, dispatch, read back: ``"done"`` and the rows, or ``"timeout"`` or ``"width"``."""
-    flags = device.usage
-    usage, read_usage = flags.STORAGE | flags.COPY_DST | flags.COPY_SRC, flags.MAP_READ | flags.COPY_DST
-    leaves = [problem.by_rows(leaf) for leaf in problem.leaves]
-    rows = [np.empty((problem.rows, problem.row_length, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
-    places = [REPORT_BYTES]  # in the staging buffer: the report, then each result
-    for row in rows:
-        places.append(places[-1] + padded(row.nbytes, ALIGNMENT))
-    seeds = seed_words(device, problem)
-    taken: list[wgpu.GPUBuffer] = []
-
-    def bind(nbytes: int, array: np.ndarray[Any, Any] | None) -> Binding:
-        size = padded(nbytes, ALIGNMENT)
-        buffer = device.pool.take(size, usage)
-        taken.append(buffer)
-        if array is not None:
-            upload(device.wgpu_device, array, buffer, pool=device.pool)
-        return Binding(buffer, 0, size)
-
-    with device.lock:
-        try:
-            sources = [bind(leaf.nbytes, leaf) for leaf in leaves]
-            destinations = [bind(row.nbytes, None) for row in rows]
-            seed_binding = None if seeds is None else bind(seeds.nbytes, seeds)
-            marks = None if problem.heads is None else problem.heads.words(0, problem.size)
-            heads = {} if marks is None else {"heads": bind(marks.nbytes, marks)}
-            encoder = device.wgpu_device.create_command_encoder()
-            ran = record(device, plan, encoder, sources, destinations, seed_binding, beside=heads)
-            with staging_ring(device.pool, read_usage, places[-1], 1) as (staging,):
-                if plan.reports:
-                    encoder.copy_buffer_to_buffer(ran.state, 0, staging, 0, REPORT_BYTES)
-                for binding, row, place in zip(destinations, rows, places, strict=False):
-                    encoder.copy_buffer_to_buffer(binding.buffer, 0, staging, place, padded(row.nbytes))
-                submit(device.wgpu_device, encoder.finish())
-                map_for_reading(staging, places[-1]).sync_wait()
-                read = read_mapped(staging, places[-1])
-                report = read[:REPORT_BYTES].view(np.uint32).tolist()
-                for row, place in zip(rows, places, strict=False):
-                    copy(bytes_of(row), read[place : place + row.nbytes])
-                staging.unmap()
-        finally:
-            for buffer in taken:
-                device.pool.give(buffer)
-    ran.check_turns(report)
-    if plan.reports and ran.width_differed(report):
-        note_size(device, plan, differed=True)
-        return "width", rows
-    return ("timeout" if plan.reports and ran.timed_out(report) else "done"), rows
+# ----- Arrays of another memory order
 
 
-def run_pieces(
-    device: Device,
-    problem: Problem,
-    strategy: str,
-    outputs: Rows | None,
-    piece_bytes: int | None,
-    options: dict[str, Any],
-) -> Rows:
-    """The scan of a large array, piece by piece; where pieces are no whole rows, the CPU turns rows."""
-    seeds = seed_words(device, problem)
-    stream = Stream(device, work_of(device, problem), strategy, seeds=seeds, piece_bytes=piece_bytes, **options)
-    turns = problem.reverse and problem.rows > 1  # also of columns, which are brought together
-    if turns and stream.unit % problem.row_length:
-        turned = None if outputs is None else [np.flip(output, problem.axis) for output in outputs]
-        rows = run_pieces(device, forwards(problem), strategy, turned, piece_bytes, options)
-        return [row[:, ::-1] for row in rows]
-    walks = [walk(problem, leaf, field) for leaf, field in zip(problem.leaves, problem.source.fields, strict=True)]
-    fields = problem.destination.fields
-    shape = (problem.rows, problem.row_length)
-    rows = [np.empty((*shape, *field.shape), field.scalar.dtype) for field in fields] if outputs is None else []
-    if outputs is None:
-        results = [Walk(row, shape, 1, row.dtype) for row in rows]
-    else:
-        results = [Walk(o, problem.shape, problem.axis, f.scalar.dtype) for o, f in zip(outputs, fields, strict=True)]
+def transposes_on_device(context: DeviceContext, leaf: np.ndarray[Any, Any]) -> bool:
+    """Return True if `placed` lets the device bring an array into C order: one block of memory, in another order.
 
-    def place(start: int, count: int) -> int:
-        return problem.size - start - count if problem.reverse and problem.rows == 1 else start
-
-    def pieces(length: int) -> Iterator[Piece]:
-        for start in range(0, problem.size, length):
-            count = min(length, problem.size - start)
-            at = place(start, count)
-            yield Piece(
-                start,
-                count,
-                start + count == problem.size,
-                lambda field, memory, at=at: walks[field].read(at, memory),  # type: ignore[misc]
-                lambda field, memory, at=at: results[field].write(at, memory),  # type: ignore[misc]
-                None if problem.heads is None else problem.heads.words(start, count),
-            )
-
-    for piece in stream.run(pieces(stream.piece_length)):
-        report_progress((piece.start + piece.length) * problem.source.storage_bytes)
-    return rows
+    Adapters that share the CPU's memory gain nothing by it.
+    """
+    if leaf.flags.c_contiguous or context.capabilities.adapter_type in ("CPU", "IntegratedGPU"):
+        return False
+    fits = _MIN_TRANSPOSED_BYTES <= leaf.nbytes <= context.binding_limit
+    return bool(fits and leaf.transpose(memory_order(leaf)).flags.c_contiguous)
 
 
-def forwards(problem: Problem) -> Problem:
-    """The scan of the rows turned round, of which the one that was asked for is the result turned round."""
-    return replace(problem, leaves=tuple(np.flip(leaf, problem.axis) for leaf in problem.leaves), reverse=False)
+def memory_order(leaf: np.ndarray[Any, Any]) -> list[int]:
+    """Return the axes, the one with the largest step first."""
+    return sorted(range(leaf.ndim), key=lambda axis: -abs(leaf.strides[axis]))
 
 
-def walk(problem: Problem, leaf: np.ndarray[Any, Any], field: Field) -> Walk:
-    """A leaf as the scan reads it: in place in a file, and of rows turned round; else a copy of what lies otherwise."""
-    turned = not leaf.flags.c_contiguous and np.flip(leaf, problem.axis).flags.c_contiguous
-    if is_mapped_file(leaf) or turned:
-        return Walk(leaf, problem.shape, problem.axis, field.scalar.dtype)
-    return Walk(problem.by_rows(leaf), (problem.rows, problem.row_length), 1, field.scalar.dtype)
+def placed(context: DeviceContext, leaf: np.ndarray[Any, Any]) -> DeviceArray:
+    """Return a copy of a NumPy array on the device, in C order."""
+    if not transposes_on_device(context, leaf):
+        return uploaded(context, np.ascontiguousarray(leaf))
+    array = uploaded(context, leaf.transpose(memory_order(leaf)))
+    view = StridedView(array, 0, leaf.shape, leaf.strides, leaf.dtype.itemsize)
+    return copied(view, leaf.shape, leaf.dtype)
+
+
+def raise_row_too_long(context: DeviceContext, problem: Problem) -> None:
+    """Raise the error for a row that can be cut nowhere and does not fit a binding."""
+    raise GpuscanError(
+        f"a row of {problem.row_length} elements was passed, but {context.capabilities.summary} takes at most "
+        f"{context.binding_limit // max(f.storage_bytes for f in problem.source.fields)} of them at a time. Cut the "
+        'row, or compute on NumPy: pass NumPy arrays, and device="numpy" or GPUSCAN_ADAPTER=numpy in the environment'
+    )

@@ -1,62 +1,56 @@
-"""Marks on a device where segments begin: a bit for each element, which scans of arrays there read."""
+"""Compute on a device where segments begin: one bit for each element, which the scan's kernels read."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.device.device_array import DeviceArray, empty, is_number, uploaded
 from gpuscan.device.submission import submit
 from gpuscan.device.transfer import padded
 from gpuscan.elements import scalar_of
-from gpuscan.engine.record import record_beside
-from gpuscan.errors import UnsupportedDtypeError
+from gpuscan.engine.element_copy import duplicate
+from gpuscan.engine.record import record_stage
+from gpuscan.problem.arguments import OnDevice
 
 if TYPE_CHECKING:
-    from gpuscan.api.device import Device
+    from gpuscan.device.context import DeviceContext
     from gpuscan.problem.segments import Heads
 
 WORKGROUP_SIZE = 256
-KEYS = 4  # that one invocation of mark_keys compares
+# Keys that one invocation of arrays/mark_keys.wgsl compares.
+_KEYS_PER_INVOCATION = 4
 
 
-def mark(device: Device, heads: Heads) -> Array:
-    """The heads as 32-bit words on the device, the first element's in the lowest bit.
+def segment_heads(context: DeviceContext, heads: Heads) -> DeviceArray:
+    """Return the heads as 32-bit words on the device; the first element's is the lowest bit of the first word.
 
-    Made there from the offsets or keys; on the CPU where those are larger than a binding, or keys are no numbers.
+    The bits are computed on the device. NumPy offsets or keys that exceed a binding, and NumPy keys of dtypes that
+    shaders do not know, are turned into bits on the CPU.
     """
-    if heads.keys is not None and not is_number(heads.keys.dtype):
-        return device.asarray(heads.words(0, heads.length))
-    limit = device.capabilities.limits["max-storage-buffer-binding-size"]
-    words = -(-heads.length // 32)
-    given = heads.keys if heads.offsets is None else heads.offsets.astype(np.uint32)
-    if max(given.nbytes, 4 * words) > limit:
-        return device.asarray(heads.words(0, heads.length))
-    from gpuscan.engine.device_arrays import bindable, parts
-
-    source = bindable(device.asarray(given))
-    marks = device.empty(words, np.uint32)
     by_keys = heads.offsets is None
+    given = heads.keys if by_keys else heads.offsets.astype(np.uint32)
+    words = -(-heads.length // 32)
+    if not isinstance(given, OnDevice) and (
+        (by_keys and not is_number(given.dtype)) or max(given.nbytes, 4 * words) > context.binding_limit
+    ):
+        return uploaded(context, heads.words(0, heads.length))
+    source = given if isinstance(given, DeviceArray) else uploaded(context, given)
+    if not source.is_bindable:
+        source = duplicate(source)
+    marks = empty(context, words, np.uint32)
     count = words if by_keys else len(given) - 1
-    row = device.uniform(np.array([heads.length, count, heads.reverse, 0], np.uint32).tobytes())
-    bound = [row, *parts([source, marks])]
-    encoder = device.wgpu_device.create_command_encoder()
+    row = context.uniform(np.array([heads.length, count, heads.reverse, 0], np.uint32).tobytes())
+    bound = [row, source.binding(), marks.binding()]
     kind = {"scalar": scalar_of(source.dtype)} if by_keys else {}
-    if not by_keys:
-        encoder.clear_buffer(marks.buffer, 0, padded(marks.nbytes))
     name = "mark_keys.wgsl" if by_keys else "mark_segments.wgsl"
-    invocations = -(-heads.length // KEYS) if by_keys else count
+    invocations = -(-heads.length // _KEYS_PER_INVOCATION) if by_keys else count
     workgroups = max(1, -(-invocations // WORKGROUP_SIZE))
-    record_beside(device, encoder, name, bound, workgroups, heads.length, workgroup_size=WORKGROUP_SIZE, **kind)
-    submit(device.wgpu_device, encoder.finish())
+    with context.lock:
+        encoder = context.wgpu_device.create_command_encoder()
+        if not by_keys:
+            encoder.clear_buffer(marks.buffer, 0, padded(marks.nbytes))
+        record_stage(context, encoder, name, bound, workgroups, heads.length, workgroup_size=WORKGROUP_SIZE, **kind)
+        submit(context.wgpu_device, encoder.finish())
     return marks
-
-
-def is_number(dtype: np.dtype[Any]) -> bool:
-    """Whether shaders know the dtype."""
-    try:
-        scalar_of(dtype)
-    except UnsupportedDtypeError:
-        return False
-    return True

@@ -1,285 +1,212 @@
-"""Arrays of any length, piece by piece: upload, scan and download of successive pieces overlap.
-
-A piece is whole blocks of tiles of the shape that the whole array has, and what comes before it travels in a small
-buffer on the GPU; or it is whole rows, where tiles end where rows do. So the result has the bits of one piece.
-"""
+"""Scan a row that comes in chunks: a queue of chunks is the source and the sink of the executor's parts."""
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
-from gpuscan.device.backends import webgpu
-from gpuscan.device.bind_groups import Binding
-from gpuscan.device.buffer_pool import ALIGNMENT
-from gpuscan.device.submission import submit
-from gpuscan.device.transfer import Bytes, fill_mapped, map_for_reading, padded, read_mapped, upload
-from gpuscan.engine.attempts import note_size, plan_for, retry
-from gpuscan.engine.record import REPORT_BYTES, Origin, Run, record
-from gpuscan.errors import GpuscanError, smaller
-from gpuscan.planning.plan import ScanPlan, Work
-from gpuscan.planning.tile_shapes import TileShape
-from gpuscan.planning.tuned_tiles import tile_on
+from gpuscan.device.guards import guarded_steps
+from gpuscan.device.transfer import Bytes, bytes_of, copy
+from gpuscan.engine.executor import Executor, Job
+from gpuscan.engine.preparation import check_dtypes, seed_words, tile_on
+from gpuscan.planning.partition import Part, host_piece_length, piece, piece_unit
+from gpuscan.planning.plan import LENGTH_LIMIT, Work
+from gpuscan.planning.spec import scan_spec
+from gpuscan.problem.field_packing import STORAGE_LIMIT, binds_too_many, pack_arrays, packed, unpacked
+from gpuscan.problem.problem import Problem
 
-if TYPE_CHECKING:
-    import wgpu
-
-    from gpuscan.api.device import Device
-
-LANES = 3  # pieces under way: one filled, one on the GPU, one read
-PIECE_BYTES = 32 << 20  # of the elements of one piece, at most, beyond a bus
-CPU_PIECE_BYTES = 8 << 20  # on adapters that share the CPU's memory and caches
-LEAST_PIECE_BYTES = 2 << 20
-PIECES_WANTED = 8  # so that the first upload and the last download, which nothing overlaps, are short
+Leaves = list[np.ndarray[Any, Any]]
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A stretch of the elements, in the order of the scan.
+@dataclass
+class Chunk:
+    """One of the caller's arrays, and its results as far as they are there."""
 
-    Attributes:
-        start, length: the stretch.
-        last: no piece comes after it.
-        fill: writes a source field's bytes, given its number.
-        drain: takes a destination field's bytes.
-        heads: where segments begin, a bit for each element, in 32-bit words; None without segments.
-    """
-
-    start: int
+    leaves: Leaves
+    results: Leaves
     length: int
-    last: bool
-    fill: Callable[[int, Bytes], None]
-    drain: Callable[[int, Bytes], None]
-    heads: np.ndarray[Any, Any] | None = None
+    done: int = 0
 
 
-class Lane:
-    """The buffers of one piece under way."""
-
-    def __init__(self, device: Device, work: Work, length: int) -> None:
-        usage, self._pool = webgpu().BufferUsage, device.pool
-        self.mapped = device.capabilities.mappable_storage
-        sizes = [padded(f.storage_bytes * length, ALIGNMENT) for f in work.source.fields]
-        results = [padded(f.storage_bytes * length, ALIGNMENT) for f in work.destination.fields]
-        up = usage.STORAGE | usage.MAP_WRITE if self.mapped else usage.STORAGE | usage.COPY_DST
-        down = usage.STORAGE | usage.COPY_DST | (usage.MAP_READ if self.mapped else usage.COPY_SRC)
-        self._taken: list[wgpu.GPUBuffer] = []
-        try:
-            self.sources = [self._take(size, up) for size in sizes]
-            self.destinations = [self._take(size, down) for size in results]
-            self.report = self._take(REPORT_BYTES, usage.MAP_READ | usage.COPY_DST)
-            self.heads = self._take(padded(-(-length // 8)), usage.STORAGE | usage.COPY_DST) if work.marked else None
-            if self.mapped:
-                self.up, self.down = self.sources, self.destinations
-            else:
-                self.up = [self._take(size, usage.MAP_WRITE | usage.COPY_SRC) for size in sizes]
-                self.down = [self._take(size, usage.MAP_READ | usage.COPY_DST) for size in results]
-        except BaseException:
-            self.close(clean=False)
-            raise
-        self.writable: list[Any] = []  # promises of `up`, mapped again as soon as the GPU is done with it
-        self.readable: list[Any] = []
-        self.piece: Piece | None = None
-        self.run: Run | None = None
-
-    def _take(self, size: int, usage: int) -> wgpu.GPUBuffer:
-        self._taken.append(self._pool.take(size, usage))
-        return self._taken[-1]
-
-    def map_for_filling(self) -> None:
-        self.writable = [buffer.map_async(webgpu().MapMode.WRITE) for buffer in self.up]
-
-    def map_results(self) -> None:
-        self.readable = [map_for_reading(buffer) for buffer in (*self.down, self.report)]
-
-    def close(self, *, clean: bool) -> None:
-        """Give the buffers back, unmapped; or up, where an error has left them in any state."""
-        if clean:
-            for promise, buffer in zip(self.writable, self.up, strict=False):
-                promise.sync_wait()
-                buffer.unmap()
-        for buffer in self._taken:
-            (self._pool.give if clean else self._pool.discard)(buffer)
-        self._taken = []
+# A part of a chunk: the chunk, and the elements where the part begins and ends.
+Stretch = tuple[Chunk, int, int]
 
 
-class Stream:
-    """A scan whose pieces come one after the other.
+class ChunkQueue:
+    """The elements of the chunks, as one row whose end is not known before it comes.
 
     Args:
-        device: where.
-        work: the whole array; of a stream whose end is not known, any length that has its tile's shape.
-        strategy: as in `gpuscan.scan`.
-        seeds: 32-bit words of each row's seed.
-        piece_bytes: of the elements of one piece, at most; one block of tiles at least.
-        tile, withhold, many, scheduler: as in `plan_scan`.
+        problems: the chunks as problems; the queue copies their arrays, since callers may fill one array again.
     """
 
-    def __init__(
-        self,
-        device: Device,
-        work: Work,
-        strategy: str,
-        *,
-        seeds: np.ndarray[Any, Any] | None = None,
-        piece_bytes: int | None = None,
-        tile: TileShape | None = None,
-        withhold: int = 0,
-        many: bool | None = None,
-        scheduler: str = "",
-    ) -> None:
-        self._device, self._work, self._seeds = device, work, seeds
-        self._strategy = strategy
-        self._options: dict[str, Any] = {"tile": tile, "withhold": withhold, "many": many, "scheduler": scheduler}
-        self._plans: dict[tuple[bool, bool, int], ScanPlan] = {}
-        capabilities = device.capabilities
-        shapes = [tile] if tile else [tile_on(device, work, subgroups) for subgroups in (True, False)]
-        self.unit = math.lcm(*(work.row_length if s.per_row else s.tile_size * s.block for s in shapes))
-        widest = max(f.storage_bytes for f in (*work.source.fields, *work.destination.fields))
-        whole = max(work.source.storage_bytes, work.destination.storage_bytes)
-        if piece_bytes is None:
-            most = CPU_PIECE_BYTES if capabilities.adapter_type == "CPU" else PIECE_BYTES
-            piece_bytes = min(most, max(LEAST_PIECE_BYTES, work.length * whole // PIECES_WANTED))
-        self.piece_length = max(1, piece_bytes // (self.unit * whole)) * self.unit
-        limit = capabilities.limits["max-storage-buffer-binding-size"]
-        if self.unit * widest > limit:
-            raise GpuscanError(
-                f"a scan in pieces was asked for, of which the smallest, {self.unit} elements of {whole} bytes, does "
-                f"not fit the {limit} bytes that {capabilities.summary} binds. {smaller(work.rows)}"
-            )
-        self.piece_length = min(self.piece_length, limit // (self.unit * widest) * self.unit)
+    def __init__(self, problems: Iterator[Problem]) -> None:
+        self._problems = problems
+        self._unfinished: deque[Chunk] = deque()
+        # Chunks with elements that no part has taken yet, and the first of these elements.
+        self._untaken: deque[tuple[Chunk, int]] = deque()
+        self._waiting = 0
+        self._stretches: dict[int, list[Stretch]] = {}
+        self.arrived = 0
 
-    def run(self, pieces: Iterable[Piece]) -> Generator[Piece, None, None]:
-        """Scan the pieces; gives each, in order, once its results are drained."""
-        device = self._device
-        usage = webgpu().BufferUsage
-        carry_usage = usage.STORAGE | usage.COPY_SRC
-        self._carries: list[wgpu.GPUBuffer] = []
-        self._seed_binding: Binding | None = None
-        lanes: list[Lane] = []
-        under_way: deque[tuple[int, Lane]] = deque()
-        clean = False
-        try:
-            while len(self._carries) < LANES + 2:
-                self._carries.append(device.pool.take(4 * self._work.item_words, carry_usage))
-            if self._seeds is not None:
-                buffer = device.pool.take(self._seeds.nbytes, usage.STORAGE | usage.COPY_DST | usage.COPY_SRC)
-                self._seed_binding = Binding(buffer, 0, padded(self._seeds.nbytes, ALIGNMENT))
-                upload(device.wgpu_device, self._seeds, buffer, pool=device.pool)
-            for number, piece in enumerate(pieces):
-                if len(under_way) == LANES:
-                    yield self._land(under_way)
-                if len(lanes) < LANES:
-                    lanes.append(Lane(device, self._work, min(self.piece_length, padded(piece.length, 4))))
-                lane = next(lane for lane in lanes if lane.piece is None)
-                self._launch(number, lane, piece)
-                under_way.append((number, lane))
-            while under_way:
-                yield self._land(under_way)
-            clean = True
-        finally:
-            for lane in lanes:
-                lane.close(clean=clean)
-            for carry in self._carries:
-                device.pool.give(carry)
-            if self._seed_binding is not None:
-                device.pool.give(self._seed_binding.buffer)
+    def await_elements(self, count: int) -> bool:
+        """Take chunks until `count` elements wait; return False if the chunks end before that."""
+        while self._waiting < count:
+            problem = next(self._problems, None)
+            if problem is None:
+                return False
+            fields = problem.destination.fields
+            results = [np.empty((problem.size, *f.shape), f.scalar.dtype) for f in fields]
+            chunk = Chunk([np.array(leaf, order="C") for leaf in problem.leaves], results, problem.size)
+            self._unfinished.append(chunk)
+            self._untaken.append((chunk, 0))
+            self._waiting += chunk.length
+            self.arrived += chunk.length
+        return True
 
-    def _launch(self, number: int, lane: Lane, piece: Piece) -> None:
-        """Fill the lane's buffers and set the GPU to work on them."""
-        device, work = self._device, self._work
-        if not lane.writable:
-            lane.map_for_filling()
-        for field, (promise, buffer) in enumerate(zip(lane.writable, lane.up, strict=True)):
-            promise.sync_wait()
-            size = piece.length * work.source.fields[field].storage_bytes
-            fill_mapped(buffer, size, lambda memory, field=field: piece.fill(field, memory))  # type: ignore[misc]
-            buffer.unmap()
-        plan = self._plan(carried=piece.start > 0, carry_out=not piece.last, length=piece.length)
-        sizes = [padded(piece.length * f.storage_bytes, ALIGNMENT) for f in work.source.fields]
-        results = [padded(piece.length * f.storage_bytes, ALIGNMENT) for f in work.destination.fields]
-        with device.lock:
-            heads = {}
-            if piece.heads is not None and lane.heads is not None:
-                upload(device.wgpu_device, piece.heads, lane.heads)
-                heads["heads"] = Binding(lane.heads)
-            encoder = device.wgpu_device.create_command_encoder()
-            if not lane.mapped:
-                for staging, source, size in zip(lane.up, lane.sources, sizes, strict=True):
-                    encoder.copy_buffer_to_buffer(staging, 0, source, 0, size)
-            lane.run = record(
-                device,
-                plan,
-                encoder,
-                [Binding(b, 0, n) for b, n in zip(lane.sources, sizes, strict=True)],
-                [Binding(b, 0, n) for b, n in zip(lane.destinations, results, strict=True)],
-                self._seed_binding,
-                Binding(self._carries[number % len(self._carries)]),
-                Binding(self._carries[(number + 1) % len(self._carries)]),
-                Origin.at(piece.start, work.row_length),
-                beside=heads,
-            )
-            if not lane.mapped:
-                for staging, result, size in zip(lane.down, lane.destinations, results, strict=True):
-                    encoder.copy_buffer_to_buffer(result, 0, staging, 0, size)
-            encoder.copy_buffer_to_buffer(lane.run.state, 0, lane.report, 0, REPORT_BYTES)
-            submit(device.wgpu_device, encoder.finish())
-        lane.piece = piece
-        lane.map_results()
-        lane.map_for_filling()
-
-    def _land(self, under_way: deque[tuple[int, Lane]]) -> Piece:
-        """Wait for the oldest piece and drain it; where it failed, do it and those after it again another way."""
+    def parts(self, spec: Work, length: int) -> Iterator[Part]:
+        """Yield the elements in pieces of `length`; the last one has what is left."""
+        start = 0
         while True:
-            _, lane = under_way[0]
-            outcome = self._wait(lane)
-            if outcome == "done":
-                break
-            for _, other in list(under_way)[1:]:
-                self._wait(other)
-                self._unmap(other)
-            self._unmap(lane)
-            self._plans.clear()
-            assert lane.run is not None
-            retry(self._device, outcome, lane.run.plan.strategy, self._strategy)
-            if outcome == "width":
-                self._options["subgroups"] = False
-            for number, again in under_way:
-                assert again.piece is not None
-                self._launch(number, again, again.piece)
-        under_way.popleft()
-        piece = lane.piece
-        assert piece is not None
-        for field, buffer in enumerate(lane.down):
-            piece.drain(field, read_mapped(buffer, piece.length * self._work.destination.fields[field].storage_bytes))
-        self._unmap(lane)
-        lane.piece = lane.run = None
-        return piece
+            # One element more shows that the piece is not the last one.
+            more = self.await_elements(length + 1)
+            count = length if more else self._waiting
+            if count == 0:
+                return
+            self._stretches[start] = self._take(count)
+            yield piece(spec, start, count, last=not more)
+            start += count
+            if not more:
+                return
 
-    def _wait(self, lane: Lane) -> str:
-        for promise in lane.readable:
-            promise.sync_wait()
-        assert lane.run is not None
-        report = read_mapped(lane.report, REPORT_BYTES).view(np.uint32).tolist()
-        lane.run.check_turns(report)
-        if lane.run.width_differed(report):
-            note_size(self._device, lane.run.plan, differed=True)
-            return "width"
-        return "timeout" if lane.run.timed_out(report) else "done"
+    def _take(self, count: int) -> list[Stretch]:
+        """Take the next elements as stretches of chunks."""
+        stretches = []
+        self._waiting -= count
+        while count:
+            chunk, begin = self._untaken.popleft()
+            n = min(count, chunk.length - begin)
+            if n:
+                stretches.append((chunk, begin, begin + n))
+            if begin + n < chunk.length:
+                self._untaken.appendleft((chunk, begin + n))
+            count -= n
+        return stretches
 
-    @staticmethod
-    def _unmap(lane: Lane) -> None:
-        for buffer in (*lane.down, lane.report):
-            buffer.unmap()
+    def stretches(self, part: Part) -> list[Stretch]:
+        """Return the stretches of chunks that a part consists of."""
+        return self._stretches[part.start]
 
-    def _plan(self, *, carried: bool, carry_out: bool, length: int) -> ScanPlan:
-        key = (carried, carry_out, length)
-        if key not in self._plans:
-            work = replace(self._work, carried=carried, carry_out=carry_out)
-            self._plans[key] = plan_for(self._device, work, self._strategy, piece=length, **self._options)
-        return self._plans[key]
+    def finish(self, part: Part) -> None:
+        """Note that all results of a part are there."""
+        for chunk, _, end in self._stretches.pop(part.start):
+            chunk.done = end
+
+    def finished(self) -> Iterator[Chunk]:
+        """Yield the chunks at the front whose results are all there."""
+        while self._unfinished and self._unfinished[0].done == self._unfinished[0].length:
+            yield self._unfinished.popleft()
+
+
+class ChunkField:
+    """One field of the queue's chunks, as a source or as a sink."""
+
+    def __init__(self, queue: ChunkQueue, number: int, element_bytes: int) -> None:
+        self._queue, self._number = queue, number
+        self.element_bytes = element_bytes
+
+    def contiguous(self, part: Part) -> Bytes | None:
+        """Return None: a part may have elements of several chunks."""
+        del part
+        return None
+
+    def fill(self, part: Part, memory: Bytes) -> None:
+        """Write the part's elements to `memory`."""
+        at = 0
+        for chunk, begin, end in self._queue.stretches(part):
+            data = bytes_of(chunk.leaves[self._number][begin:end])
+            copy(memory[at : at + data.nbytes], data)
+            at += data.nbytes
+
+    def drain(self, part: Part, memory: Bytes) -> None:
+        """Take the part's results from `memory`."""
+        at = 0
+        for chunk, begin, end in self._queue.stretches(part):
+            target = bytes_of(chunk.results[self._number][begin:end])
+            copy(target, memory[at : at + target.nbytes])
+            at += target.nbytes
+
+
+def scan_stream(
+    executor: Executor,
+    opening: Problem,
+    others: Iterable[Problem],
+    strategy: str,
+    piece_bytes: int | None = None,
+) -> Iterator[Leaves]:
+    """Yield the results of each chunk, in order.
+
+    The tile, which fixes the order of combination, depends on the length of the whole row. So results are held back
+    until so many elements have come that more would not change it, or until the chunks end.
+
+    Args:
+        executor: of the device.
+        opening: the first chunk.
+        others: the chunks after it, of the same elements.
+        strategy: as in `gpuscan.scan`.
+        piece_bytes: bytes of the elements on the device at a time; without, what suits the adapter.
+    """
+    context = executor.context
+    check_dtypes(context, opening)
+    limit = context.capabilities.limits[STORAGE_LIMIT]
+    as_given, bring_together = opening, binds_too_many(opening, limit)
+
+    def prepared(problem: Problem) -> Problem:
+        if not bring_together:
+            return problem
+        leaves = pack_arrays(problem.source, problem.leaves, len(problem.shape))
+        return packed(problem, leaves, limit, context.capabilities.summary)
+
+    def in_form(chunk: Chunk) -> Leaves:
+        return unpacked(as_given, chunk.results) if bring_together else chunk.results
+
+    opening = prepared(opening)
+    queue = ChunkQueue(chain([opening], map(prepared, others)))
+    spec = replace(scan_spec(opening, context.capabilities), rows=1, row_length=LENGTH_LIMIT - 1)
+    if not queue.await_elements(settled_length(spec, executor)) and queue.arrived:
+        spec = replace(spec, row_length=queue.arrived)
+    unit = piece_unit(spec, tuple(tile_on(context, spec, subgroups) for subgroups in (True, False)))
+    length = host_piece_length(spec, unit, context.capabilities, piece_bytes)
+    fields = opening.source.fields, opening.destination.fields
+    sources, sinks = ([ChunkField(queue, i, f.storage_bytes) for i, f in enumerate(side)] for side in fields)
+    job = Job(spec, strategy, sources, sinks, seeds=seed_words(opening, context))
+    # The stream is closed also where the caller stops reading.
+    with closing(executor.run(job, queue.parts(spec, length))) as landed:
+        for part in guarded_steps(context, landed):
+            queue.finish(part)
+            for chunk in queue.finished():
+                yield in_form(chunk)
+    for chunk in queue.finished():
+        yield in_form(chunk)
+
+
+def settled_length(spec: Work, executor: Executor) -> int:
+    """Return the smallest length for which the planner picks the same tile as for the longest row."""
+
+    def tile(length: int) -> object:
+        return tile_on(executor.context, replace(spec, row_length=length))
+
+    wanted = tile(spec.row_length)
+    low, high = 1, spec.row_length
+    while low < high:
+        middle = (low + high) // 2
+        if tile(middle) == wanted:
+            high = middle
+        else:
+            low = middle + 1
+    return low

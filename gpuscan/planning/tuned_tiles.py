@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any
 from gpuscan._version import __version__
 from gpuscan.device import disk_cache as cache_files
 from gpuscan.planning.tile_shapes import TileShape
-from gpuscan.planning.tiles import tile_shape
 
 if TYPE_CHECKING:
-    from gpuscan.api.device import Device
     from gpuscan.planning.capabilities import Capabilities
     from gpuscan.planning.plan import Work
 
@@ -50,11 +48,6 @@ def tile_for(tuned: Tuned, work: Work, subgroups: bool = True) -> TileShape | No
         return None
     found = nearest(tuned, work.item_words, work.length)
     return None if found is None or (found.subgroup_size and not subgroups) else found
-
-
-def tile_on(device: Device, work: Work, subgroups: bool = True) -> TileShape:
-    """The shape tuned for this work on the device, or where there is none, the planner's own."""
-    return tile_for(device.tuned, work, subgroups) or tile_shape(work, device.capabilities, subgroups)
 
 
 def load(capabilities: Capabilities) -> Tuned:

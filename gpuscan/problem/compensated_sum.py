@@ -6,19 +6,15 @@ Nothing of the kernels knows of it: the pairs are a bundle, made and taken apart
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from gpuscan.elements import dtype_from
 from gpuscan.errors import OperatorError
 from gpuscan.operators.operator import BUILTINS, operator, resolve
-from gpuscan.problem.problem import spread, with_dtype
-
-if TYPE_CHECKING:
-    from gpuscan.api.device import Device
+from gpuscan.problem.arguments import structure_and_leaves, with_dtype
 
 Map = Callable[[Any], Any]
 FLOAT32 = np.dtype(np.float32)
@@ -87,7 +83,7 @@ def summed(after: Map | None) -> Map:
     return store
 
 
-def lifted(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+def as_pairs(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     """Input, operator and options of a scan, as those of a scan of pairs.
 
     Raises:
@@ -99,25 +95,9 @@ def lifted(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, Any, dict[str
     if dtype is not None:
         if (asked := dtype_from(dtype)) != FLOAT32:
             raise _refuse(f"dtype={asked}")
-        structure, leaves = spread(x)
+        structure, leaves = structure_and_leaves(x)
         leaves, before = with_dtype(leaves, structure, FLOAT32, before)
         x = structure.unflatten(leaves)
     seed = None if initial is None else (initial, np.float32(0))
-    lifted = {"dtype": None, "before": paired(before), "after": summed(options.get("after")), "initial": seed}
-    return x, add_pairs, options | lifted
-
-
-def lifted_chunks(
-    chunks: Iterable[Any], op: Any, options: dict[str, Any], device: Device | None, strategy: str
-) -> Iterator[Any]:
-    """The results of `gpuscan.scan_chunks`, of chunks of pairs."""
-    from gpuscan.engine.chunks import scan_in_chunks, scan_on_cpu
-
-    iterator = iter(chunks)
-    for first in iterator:
-        opening, pairs, asked = lifted(first, op, options)
-        lifted_chunks = chain([opening], (lifted(chunk, op, options)[0] for chunk in iterator))
-        if device is None:
-            yield from scan_on_cpu(lifted_chunks, pairs, asked)
-        else:
-            yield from scan_in_chunks(lifted_chunks, pairs, device, strategy, asked)
+    pairs = {"dtype": None, "before": paired(before), "after": summed(options.get("after")), "initial": seed}
+    return x, add_pairs, options | pairs

@@ -15,38 +15,44 @@ from gpuscan.operators.traced_array import Traced
 from gpuscan.operators.tracing import traced
 
 if TYPE_CHECKING:
-    from gpuscan.api.device import Device
     from gpuscan.problem.problem import Problem
 
 STORAGE_LIMIT = "max-storage-buffers-per-shader-stage"
-BESIDE_ARRAYS = 2  # buffers that a stage binds as well: the tile state, and a carry
+# Buffers that a stage binds besides the arrays: the tile state, and a carry.
+AUXILIARY_BUFFERS = 2
 Arrays = list[np.ndarray[Any, Any]]
 
 
-def binds_too_many(device: Device, problem: Problem) -> bool:
-    """Whether the problem's arrays are more than a shader on this adapter binds."""
+def binds_too_many(problem: Problem, limit: int) -> bool:
+    """Return True if the problem has more arrays than the `limit` of buffers that a shader binds."""
     arrays = len(problem.source.fields) + len(problem.destination.fields)
-    beside = BESIDE_ARRAYS + (problem.seeds is not None) + (problem.heads is not None)
-    return arrays + beside > device.capabilities.limits[STORAGE_LIMIT]
+    auxiliary = AUXILIARY_BUFFERS + (problem.seeds is not None) + (problem.heads is not None)
+    return arrays + auxiliary > limit
 
 
-def packed(device: Device, problem: Problem) -> Problem:
-    """The same problem on fewer arrays: each has the numbers of all the fields of one width, as bits.
+def packed(problem: Problem, leaves: Sequence[Any], limit: int, adapter: str) -> Problem:
+    """Return the same problem on fewer arrays: each has the numbers of all the fields of one width, as bits.
+
+    Args:
+        problem: the problem.
+        leaves: its arrays, packed by `pack_arrays` or on the device.
+        limit: how many buffers a shader binds.
+        adapter: the adapter's name, for the error.
 
     Raises:
-        GpuscanError: there are too many widths for that.
+        GpuscanError: the fields have too many widths for that.
     """
     whole = replace(
         problem,
-        leaves=tuple(pack_arrays(problem.source, problem.leaves, len(problem.shape))),
+        leaves=tuple(leaves),
         source=packed_element(problem.source),
         destination=packed_element(problem.destination),
     )
-    if binds_too_many(device, whole):
+    if binds_too_many(whole, limit):
         raise GpuscanError(
-            f"a scan from {len(problem.source.fields)} arrays to {len(problem.destination.fields)} was asked for, of "
-            f"{len(whole.source.fields)} and {len(whole.destination.fields)} widths; {device.capabilities.summary} "
-            f"binds {device.capabilities.limits[STORAGE_LIMIT]} buffers at most. Pass fields of fewer widths"
+            f"a scan from {len(problem.source.fields)} arrays to {len(problem.destination.fields)} was asked for, with "
+            f"fields of {len(whole.source.fields)} and {len(whole.destination.fields)} widths, but {adapter} binds "
+            f"{limit} buffers at most. Pass fields of fewer widths"
         )
     return replace(
         whole,
@@ -114,7 +120,7 @@ def unpack_before(source: Element, before: Callable[[Any], Any] | None) -> Calla
     def unpack(vectors: Any) -> Any:
         parts = []
         for field, (group, first) in zip(source.fields, places(source), strict=True):
-            numbers = [vectors[group][..., first + i].view(field.scalar.dtype) for i in range(field.count)]
+            numbers = [_viewed(vectors[group][..., first + i], field) for i in range(field.count)]
             parts.append(shaped(numbers, field.shape))
         value = source.structure.unflatten(parts)
         return value if before is None else before(value)
@@ -131,11 +137,17 @@ def pack_after(element: Element, destination: Element, after: Callable[[Any], An
         for leaf, field, (group, _) in zip(leaves, destination.fields, places(destination), strict=True):
             if not isinstance(leaf, Traced):  # the same number in every result
                 leaf = np.full_like(element.structure.flatten(value)[0], leaf, dtype=field.scalar.dtype)
-            bits = leaf.astype(field.scalar.dtype).bits_as(carrier(field))
+            leaf = leaf.astype(field.scalar.dtype)
+            bits = leaf if carrier(field) == field.scalar.dtype else leaf.bits_as(carrier(field))
             groups[group] += [bits[(..., *at)] for at in np.ndindex(field.shape)]
         return tuple(np.stack(group, axis=-1) for group in groups)
 
     return pack
+
+
+def _viewed(carried: Any, field: Field) -> Any:
+    """Return a number of the field from the number that carries its bits."""
+    return carried if carrier(field) == field.scalar.dtype else carried.view(field.scalar.dtype)
 
 
 def shaped(numbers: list[Any], shape: tuple[int, ...]) -> Any:

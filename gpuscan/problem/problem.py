@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array
-from gpuscan.elements import LEAF, Element, Scalar, Structure, dtype_from, element_of, scalar_of
+from gpuscan.elements import Element, dtype_from, element_of
 from gpuscan.operators.operator import Operator, resolve
-from gpuscan.operators.tracing import ROUNDED_WHEN_STORED, structure_of, traced
-from gpuscan.planning.column_tiles import column_chunk
+from gpuscan.operators.tracing import ROUNDED_WHEN_STORED, traced
+from gpuscan.problem.arguments import (
+    Leaf,
+    as_flag,
+    common_shape,
+    initial_rows,
+    resolve_axis,
+    structure_and_leaves,
+    with_dtype,
+)
 from gpuscan.problem.results import own_axes
 from gpuscan.problem.segments import Heads, heads_of
-
-Leaf = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -39,8 +45,8 @@ class Problem:
         shifts: for each source field, whether its element is the one before (-1) or after (1) in the scan's order;
             see `Kernel`. Of one that comes after, `seeds` are what follows a row's last element.
         heads: where the one row there is restarts, each time with the seed; None where it does not.
-        ends: of each row only the last result is wanted.
-        moves: the first field is a mask that picks what is stored of the others; see `gpuscan.planning.kernel.Kernel`.
+        keep_last_only: of each row only the last result is wanted.
+        compacts: the first field is a mask that picks which entries of the others are stored.
     """
 
     operator: Operator
@@ -58,28 +64,34 @@ class Problem:
     after: Callable[[Any], Any] | None = None
     shifts: tuple[int, ...] = ()
     heads: Heads | None = field(default=None, repr=False)
-    ends: bool = False
-    moves: bool = False
+    keep_last_only: bool = False
+    compacts: bool = False
+
+    def with_leaves(self, leaves: tuple[Any, ...]) -> Problem:
+        """Return the same problem of other arrays of the same shape and dtype."""
+        other = object.__new__(Problem)
+        other.__dict__.update(self.__dict__, leaves=leaves)
+        return other
 
     @property
     def seed_element(self) -> Element:
         """What the seeds are: elements, or of a field that is taken from the next element, its values."""
         return Element((self.source.fields[self.shifts.index(1)],)) if 1 in self.shifts else self.element
 
-    @property
+    @cached_property
     def row_length(self) -> int:
         return self.shape[self.axis]
 
-    @property
+    @cached_property
     def rows(self) -> int:
         return prod(s for i, s in enumerate(self.shape) if i != self.axis)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Elements in all rows together."""
         return self.rows * self.row_length
 
-    @property
+    @cached_property
     def empty(self) -> bool:
         """Whether there is nothing to compute: no elements, or elements without numbers."""
         return self.size == 0 or self.element.storage_bytes == 0
@@ -89,15 +101,10 @@ class Problem:
         """Whether the scan restarts anywhere."""
         return self.rows > 1 or self.heads is not None
 
-    @property
+    @cached_property
     def inner(self) -> int:
         """Rows that lie side by side in memory: the product of the axes after the scanned one."""
         return prod(self.shape[self.axis + 1 :])
-
-    @property
-    def in_columns(self) -> bool:
-        """Whether the array is scanned as it lies, down its columns, without bringing rows together first."""
-        return self.inner > 1 and column_chunk(self.source, self.destination, self.inner) > 0
 
     def by_rows(self, leaf: Leaf) -> Leaf:
         """A leaf as a contiguous array (rows, row_length, *element shape)."""
@@ -114,7 +121,7 @@ class Problem:
         return shaped if self.axis == last else np.moveaxis(shaped, last, self.axis)
 
 
-def pose(
+def make_problem(
     x: Any,
     op: Any,
     *,
@@ -128,7 +135,7 @@ def pose(
     segments: Any = None,
     keys: Any = None,
 ) -> Problem:
-    """The `Problem` of a call to `gpuscan.scan`.
+    """Return the `Problem` of a call to `gpuscan.scan`.
 
     Raises:
         ValueError: the axis, the shapes, `initial`, `segments` or `keys` do not fit, or an exclusive scan has nothing
@@ -139,12 +146,12 @@ def pose(
     exclusive, reverse = as_flag("exclusive", exclusive), as_flag("reverse", reverse)
     for name, function in (("before", before), ("after", after)):
         if function is not None and not callable(function):
-            raise TypeError(f"{name} is a function of an element; got {function!r}")
-    structure, leaves = spread(x)
+            raise TypeError(f"{name}={function!r} was passed, but {name} must be a function of one element")
+    structure, leaves = structure_and_leaves(x)
     if dtype is not None:
         leaves, before = with_dtype(leaves, structure, dtype_from(dtype), before)
     leaves = [leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("=")) for leaf in leaves]
-    shape, trailing = common_shape(leaves, operator, own_axes(x))
+    shape, trailing = common_shape(leaves, operator, own_axes(x), in_bundle=structure.kind != "leaf")
     axis = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
     heads = heads_of(segments, keys, shape, reverse)
     source = element_of([leaf.dtype for leaf in leaves], structure, trailing)
@@ -165,8 +172,8 @@ def pose(
         identity = operator.identity_for(element)
         if identity is None:
             raise ValueError(
-                f"an exclusive scan with operator {operator.name!r} was asked for, which has no identity to begin "
-                "with. Pass initial=..., or give the operator an identity"
+                f"exclusive=True was passed with the operator {operator.name!r}, which has no identity for the scan to "
+                "begin with. Pass initial=..., or give the operator an identity"
             )
         rows = int(np.prod(rows_shape, dtype=np.int64))
         seeds = tuple(
@@ -190,45 +197,6 @@ def pose(
     )
 
 
-def as_flag(name: str, value: Any) -> bool:
-    """What a caller gave for an option that is on or off.
-
-    Raises:
-        TypeError: it is neither: a word, an array.
-    """
-    if isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in (0, 1)):
-        return bool(value)
-    raise TypeError(f"{name}={value!r} was passed; pass {name}=True or {name}=False")
-
-
-def with_dtype(
-    leaves: list[Leaf], structure: Structure, dtype: np.dtype[Any], before: Callable[[Any], Any] | None
-) -> tuple[list[Leaf], Callable[[Any], Any] | None]:
-    """The arrays and the map on load that combine in `dtype`.
-
-    Narrow numbers are widened on the GPU, after the cheaper transfer; others are converted before it.
-    """
-    scalar = scalar_of(dtype)
-    if before is not None:
-        return leaves, cast_after(before, dtype)
-    if all(leaf.dtype == dtype for leaf in leaves):
-        return leaves, None
-    narrower = all(leaf.dtype.itemsize * 8 < scalar.bits and leaf.dtype.isnative for leaf in leaves)
-    if structure.kind == "leaf" and narrower:
-        return leaves, lambda value: value.astype(dtype)
-    return [leaf.astype(dtype, copy=False) for leaf in leaves], None
-
-
-def cast_after(before: Callable[[Any], Any], dtype: np.dtype[Any]) -> Callable[[Any], Any]:
-    """`before`, and then a conversion to `dtype` of all that it gives."""
-
-    def mapped(value: Any) -> Any:
-        structure, leaves = structure_of(before(value))
-        return structure.unflatten([leaf.astype(dtype) if hasattr(leaf, "astype") else leaf for leaf in leaves])
-
-    return mapped
-
-
 def unrounded(problem: Problem) -> Problem:
     """The same, whose results are what was combined: not mapped by `after`, and 16-bit floats as float32."""
     structure = problem.element.structure
@@ -242,142 +210,3 @@ def unrounded(problem: Problem) -> Problem:
 
     after = traced(in_full, problem.element, "after")
     return replace(problem, after=after, destination=after.element)
-
-
-def spread(x: Any) -> tuple[Structure, list[Leaf]]:
-    """The structure of the user's value and its arrays, depth first."""
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return _gather("named", x._fields, list(x), type(x))
-    if isinstance(x, tuple):
-        return _gather("tuple", tuple(range(len(x))), list(x))
-    if isinstance(x, dict):
-        return _gather("dict", tuple(x), list(x.values()))
-    if isinstance(x, Array):
-        return LEAF, [x]  # type: ignore[list-item]  # it has what the checks below ask of NumPy's
-    array = np.asarray(x)
-    if array.dtype.names:
-        return _gather("record", array.dtype.names, [array[name] for name in array.dtype.names])
-    if array.dtype.newbyteorder("=") != np.complex128:  # which is no element, but `dtype` may convert it to one
-        scalar_of(array.dtype)
-    return LEAF, [array]
-
-
-def _gather(
-    kind: str, keys: tuple[Any, ...], parts: list[Any], factory: Callable[..., Any] | None = None
-) -> tuple[Structure, list[Leaf]]:
-    if not parts:
-        raise ValueError("a bundle of no arrays was passed; a bundle holds one array or more, all of one shape")
-    spreads = [spread(part) for part in parts]
-    structure = Structure(kind, keys, tuple(s for s, _ in spreads), factory)
-    return structure, [leaf for _, leaves in spreads for leaf in leaves]
-
-
-def common_shape(
-    leaves: Sequence[Leaf], operator: Operator, own: Sequence[int]
-) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """The shape that all leaves share, and each leaf's trailing axes that belong to the element.
-
-    Those are the axes that the operator declares, or that a structured dtype has of its own, whichever are more.
-    """
-    counts = [max(operator.element_axes, axes) for axes in own]
-    for leaf, axes in zip(leaves, counts, strict=True):
-        if leaf.ndim < axes + 1:
-            extra = f" and {axes} trailing axes of the element" if axes else ""
-            raise ValueError(
-                f"an array of shape {leaf.shape} was passed; operator {operator.name!r} needs at least one axis to "
-                f"scan along{extra}. Pass x[np.newaxis] to scan a single element"
-            )
-    split = [leaf.ndim - axes for leaf, axes in zip(leaves, counts, strict=True)]
-    shapes = [leaf.shape[:at] for leaf, at in zip(leaves, split, strict=True)]
-    if len(set(shapes)) > 1:
-        raise ValueError(f"the arrays of a bundle must have one shape; got {', '.join(map(str, shapes))}")
-    return shapes[0], [leaf.shape[at:] for leaf, at in zip(leaves, split, strict=True)]
-
-
-def resolve_axis(axis: int | None, shape: tuple[int, ...], own: int = 0) -> int:
-    """The axis counted from 0; for 1-D arrays it may be left out. The element has `own` axes more, not counted."""
-    if not shape:
-        raise ValueError(
-            "an array of shape () was passed, which has no axis to scan along; it takes at least one axis. Pass "
-            "x[np.newaxis] to scan a single element"
-        )
-    choices = ", ".join(map(str, range(len(shape))))
-    beside = f" beside the element's own {own}" if own else ""
-    if axis is None:
-        if len(shape) == 1:
-            return 0
-        raise ValueError(
-            f"an array of shape {shape}{beside} was passed without axis=; pass one of {choices}, or a negative axis "
-            "counted from the end of these, or x.reshape(-1) to scan all elements as one row"
-        )
-    if isinstance(axis, bool) or not hasattr(axis, "__index__"):
-        raise TypeError(f"axis must be an integer, got {axis!r}")
-    index = axis.__index__()
-    if not -len(shape) <= index < len(shape):
-        raise np.exceptions.AxisError(
-            f"axis {index} was asked for, but an array of shape {shape}{beside} has the axes {choices} (or "
-            f"{-len(shape)} to -1)"
-        )
-    return index % len(shape)
-
-
-def initial_rows(initial: Any, element: Element, rows_shape: tuple[int, ...]) -> tuple[Leaf, ...]:
-    """`initial` for each field and row: (rows, *element shape), in the element's dtypes."""
-    values = fields_of(initial, element, "initial")
-    rows = int(np.prod(rows_shape, dtype=np.int64))
-    seeds = []
-    for value, f in zip(values, element.fields, strict=True):
-        cast = as_scalars(np.asarray(value), f.scalar, "initial")
-        try:
-            wide = np.broadcast_to(cast, (*rows_shape, *f.shape))
-        except ValueError:
-            raise ValueError(
-                f"initial of shape {cast.shape} does not broadcast to {(*rows_shape, *f.shape)}, the array's shape "
-                "without the scanned axis"
-            ) from None
-        seeds.append(np.ascontiguousarray(wide).reshape(rows, *f.shape))
-    return tuple(seeds)
-
-
-def fields_of(value: Any, element: Element, what: str) -> list[Any]:
-    """The fields of a value that is shaped as the element.
-
-    Raises:
-        ValueError: it has other fields.
-    """
-    try:
-        return element.structure.flatten(value)
-    except (TypeError, ValueError, KeyError, IndexError):
-        raise ValueError(
-            f"{what} {value!r} was passed for elements of {len(element.fields)} fields; pass one value for each, "
-            "nested as the input is"
-        ) from None
-
-
-_RANKS = {"bool": 0, "unsigned": 1, "signed": 1, "float": 2, "complex": 3}
-
-
-def as_scalars(given: Leaf, scalar: Scalar, what: str) -> Leaf:
-    """`given` in the dtype of `scalar`, which must hold its kind and, of integers, its values.
-
-    Raises:
-        TypeError: the kind or a value would be lost.
-    """
-    cast = None
-    if given.dtype.kind in "OSU":  # Python integers beyond 64 bits, text
-        raise TypeError(
-            f"{what} {given.tolist()!r} was passed for elements of dtype {scalar.dtype}, which cannot hold it. Pass "
-            "numbers that fit the element's dtype"
-        )
-    if given.dtype.newbyteorder("=") == np.complex128:  # what Python's complex numbers become
-        given = given.astype(np.complex64)
-    if _RANKS[scalar_of(given.dtype).kind] <= _RANKS[scalar.kind]:
-        cast = given.astype(scalar.dtype)
-        if scalar.kind in ("signed", "unsigned") and not np.array_equal(cast, given):
-            cast = None
-    if cast is None:
-        raise TypeError(
-            f"{what} {np.array2string(given, threshold=4)} of dtype {given.dtype} was passed for elements of dtype "
-            f"{scalar.dtype}, which cannot hold it. Pass values that fit the element's dtype, or dtype=..."
-        )
-    return cast

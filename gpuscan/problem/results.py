@@ -21,8 +21,8 @@ def own_axes(x: Any) -> list[int]:
     """
     if isinstance(x, (tuple, dict)):
         return [axes for part in (x.values() if isinstance(x, dict) else x) for axes in own_axes(part)]
-    dtype = x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
-    return _axes_of(dtype)
+    dtype = getattr(x, "dtype", None)
+    return _axes_of(dtype if isinstance(dtype, np.dtype) else np.asarray(x).dtype)
 
 
 def _axes_of(dtype: np.dtype[Any]) -> list[int]:

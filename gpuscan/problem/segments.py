@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.problem.arguments import OnDevice, as_array
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def heads_of(segments: Any, keys: Any, shape: tuple[int, ...], reverse: bool) ->
         )
     (length,) = shape
     if segments is None:
-        keys = keys if isinstance(keys, Array) else np.asarray(keys)
+        keys = keys if isinstance(keys, OnDevice) else as_array(keys)
         if keys.shape != shape:
             raise ValueError(
                 f"keys of shape {keys.shape} were passed for an array of shape {shape}; pass one key for each element"

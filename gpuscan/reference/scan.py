@@ -29,8 +29,8 @@ def accumulate(problem: Problem) -> list[Array]:
 
     Example:
         >>> import numpy as np
-        >>> from gpuscan.problem.problem import pose
-        >>> accumulate(pose(np.array([3, 1, 4], np.int32), "add", reverse=True))
+        >>> from gpuscan.problem.problem import make_problem
+        >>> accumulate(make_problem(np.array([3, 1, 4], np.int32), "add", reverse=True))
         [array([[8, 5, 4]], dtype=int32)]
     """
     if problem.empty:
@@ -56,6 +56,23 @@ def accumulate_ufunc(problem: Problem, ufunc: np.ufunc) -> list[Array]:
         if problem.exclusive:
             sums = np.concatenate([seeds, sums[:, :-1]], axis=1)
     return to_storage(problem, [in_order(problem, sums)])
+
+
+def reduce_rows(problem: Problem) -> list[Array]:
+    """Return each row's last result: (rows, *element shape) for each field.
+
+    An axis of length 0 gives the problem's seeds.
+    """
+    if problem.row_length == 0:
+        assert problem.seeds is not None
+        fields = problem.destination.fields
+        return [seed.astype(f.scalar.dtype) for seed, f in zip(problem.seeds, fields, strict=True)]
+    if problem.operator.kinds is None or problem.operator.element_axes or problem.initial:
+        return [rows[:, -1] for rows in accumulate(problem)]
+    ufunc: np.ufunc = getattr(np, problem.operator.name)
+    with np.errstate(all="ignore"):
+        (rows,) = from_storage(problem, [problem.by_rows(leaf) for leaf in problem.leaves])
+        return to_storage(problem, [np.asarray(ufunc.reduce(rows, axis=1, dtype=rows.dtype))])
 
 
 def running(ufunc: np.ufunc, rows: Array) -> Array:

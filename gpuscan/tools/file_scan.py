@@ -14,7 +14,7 @@ import numpy as np
 import gpuscan
 from gpuscan import Device
 from gpuscan.device.adapters import NUMPY
-from gpuscan.engine.host_arrays import Progress, watched
+from gpuscan.engine.progress import Progress, watched
 from gpuscan.tools.array_file import read_array
 from gpuscan.tools.console import progress_console
 from gpuscan.tools.exit_codes import fail_to_write

@@ -200,7 +200,7 @@ def test_an_array_of_records(files, capsys):
 
 def test_an_unsafe_strategy(files, capsys, monkeypatch):
     """Refuse a strategy that the probe found unsafe."""
-    monkeypatch.setattr("gpuscan.api.device.unsafe_reason", lambda *_: "it stalled")
+    monkeypatch.setattr("gpuscan.device.context.unsafe_reason", lambda *_: "it stalled")
     code, err = fails(capsys, "scan", "in.npy", "out.npy", "--axis", "0", "--strategy", "lookback")
     assert code == 2
     assert "it stalled" in err
@@ -255,7 +255,7 @@ def test_failures_on_the_way(files, capsys, monkeypatch, failure, code, message)
 def test_without_an_adapter(files, capsys, monkeypatch):
     """Run on NumPy, and say so in one line."""
     monkeypatch.setattr("gpuscan.device.adapters._found", [])
-    monkeypatch.setattr("gpuscan.api.scan._warned", threading.Event())
+    monkeypatch.setattr("gpuscan.api.device._warned", threading.Event())
     monkeypatch.delenv("GPUSCAN_ADAPTER", raising=False)
     with warnings.catch_warnings():
         warnings.simplefilter("default")

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuscan import Device
 from gpuscan.device.bind_groups import Binding
-from gpuscan.engine.host_arrays import check_dtypes, work_of
-from gpuscan.engine.record import REPORT_BYTES, Run, record
+from gpuscan.device.reports import Outcome, Run, read_report
+from gpuscan.engine.preparation import check_dtypes, tile_on
+from gpuscan.engine.record import Buffers, record
 from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning.plan import ScanPlan, Work, plan_scan
+from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 from gpuscan.planning.tiles import least_chunk, tile_shape
-from gpuscan.planning.tuned_tiles import tile_on
-from gpuscan.problem.problem import Problem, pose
+from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.tools.bench.buffers import gather, place, release
 from gpuscan.tools.bench.cases import ScanCase
 from gpuscan.tools.bench.contender import Contender, Unsupported
@@ -106,22 +106,22 @@ class RecordedScan:
         sources: Sequence[wgpu.GPUBuffer],
         destinations: Sequence[wgpu.GPUBuffer],
     ) -> None:
-        self._device = device
+        self._context = device._context
         self._plan = plan
-        self._sources, self._destinations = (
-            [Binding(buffer, 0, buffer.size) for buffer in buffers] for buffers in (sources, destinations)
+        self._buffers = Buffers(
+            [Binding(buffer, 0, buffer.size) for buffer in sources],
+            [Binding(buffer, 0, buffer.size) for buffer in destinations],
         )
         self._last: Run | None = None
 
     def __call__(self, encoder: wgpu.GPUCommandEncoder, writes: dict[str, Any] | None) -> None:
         """Record the scan, with timestamps where `writes` says."""
-        self._last = record(self._device, self._plan, encoder, self._sources, self._destinations, timestamps=writes)
+        self._last = record(self._context, self._plan, encoder, self._buffers, timestamps=writes)
 
     def check(self) -> None:
         """Raise ProgressTimeoutError if the last run gave up waiting."""
         assert self._last is not None
-        words = self._device.wgpu_device.queue.read_buffer(self._last.state, 0, REPORT_BYTES)
-        if self._last.timed_out(np.frombuffer(words, np.uint32).tolist()):
+        if self._last.outcome(read_report(self._context, self._last.state)) is Outcome.TIMEOUT:
             raise ProgressTimeoutError(
                 f"{self._plan.strategy} was measured, and a workgroup waited too long for another one. "
                 "Name another strategy"
@@ -137,8 +137,7 @@ def plan_of_problem(device: Device, problem: Problem, strategy: str, **options: 
         strategy: the strategy to use.
         **options: as in `plan_scan`, such as `tile`.
     """
-    columns = prod(problem.shape[problem.axis + 1 :])  # rows that are read as they are in memory, not transposed first
-    work = replace(work_of(device, problem), inner=columns)
+    work = replace(scan_spec(problem, device.capabilities), inner=problem.inner)  # columns are not transposed first
     return plan_scan(work, device.capabilities, strategy, "benchmark", **options)
 
 
@@ -147,12 +146,12 @@ def work_for(device: Device, inputs: Inputs) -> Work:
     assert isinstance(inputs.case, ScanCase)
     problem = problem_of(inputs.case, inputs.arrays)
     check_problem(device, problem)
-    return work_of(device, problem)
+    return scan_spec(problem, device.capabilities)
 
 
 def check_problem(device: Device, problem: Problem) -> None:
     """Raise UnsupportedDtypeError if the device lacks the element type."""
-    check_dtypes(device, problem.element)
+    check_dtypes(device._context, problem)
 
 
 def problem_of(case: ScanCase, arrays: Sequence[np.ndarray[Any, Any]]) -> Problem:
@@ -164,14 +163,14 @@ def problem_of(case: ScanCase, arrays: Sequence[np.ndarray[Any, Any]]) -> Proble
     if case.rows == 1:
         arrays = [array.reshape(case.length, *case.element_shape) for array in arrays]
     x = arrays[0] if len(arrays) == 1 else tuple(arrays)
-    return pose(x, case.operator, axis=0 if case.rows == 1 else 1)
+    return make_problem(x, case.operator, axis=0 if case.rows == 1 else 1)
 
 
 def plan_of(device: Device, inputs: Inputs, strategy: str, tile: TileShape | None) -> ScanPlan:
     """Return the case's plan for a strategy, with the given tile or the planner's."""
-    chosen, reason = device.strategy(strategy)
+    chosen, reason = device._context.strategy(strategy)
     work = work_for(device, inputs)
-    return plan_scan(work, device.capabilities, chosen, reason, tile=tile or tile_on(device, work))
+    return plan_scan(work, device.capabilities, chosen, reason, tile=tile or tile_on(device._context, work))
 
 
 def default_tile(device: Device, inputs: Inputs) -> TileShape:

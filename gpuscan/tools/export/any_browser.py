@@ -8,10 +8,11 @@ import numpy as np
 
 from gpuscan.elements import Element
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.operators.operator import combine_code, resolve
+from gpuscan.operators.operator import resolve
 from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.plan import ScanPlan, Work, plan_scan
-from gpuscan.problem.problem import pose
+from gpuscan.planning.plan import ScanPlan, plan_scan
+from gpuscan.planning.spec import scan_spec
+from gpuscan.problem.problem import make_problem
 
 # The least that every WebGPU device has: https://www.w3.org/TR/webgpu/#limits. There are no subgroups, because their
 # size is not known when the shader is written, and no 64-bit types, because WebGPU has none.
@@ -67,18 +68,9 @@ def plan_for_browsers(op: str, dtype: Any, length: int, strategy: str) -> ScanPl
             f"operator {op!r} was asked for, which combines elements with {axes} axes of their own; scan.js takes "
             "arrays of single numbers. Export another operator"
         )
-    problem = pose(np.broadcast_to(np.zeros((), dtype), (length,)), op)
+    problem = make_problem(np.broadcast_to(np.zeros((), dtype), (length,)), op)
     check_element(problem.element, length)
-    work = Work(
-        source=problem.source,
-        element=problem.element,
-        destination=problem.destination,
-        operator_name=problem.operator.name,
-        combine=combine_code(problem.operator, problem.element, native_int64=False),
-        rows=1,
-        row_length=length,
-    )
-    return plan_scan(work, ANY_BROWSER, strategy, "as asked")
+    return plan_scan(scan_spec(problem, ANY_BROWSER), ANY_BROWSER, strategy, "as asked")
 
 
 def check_element(element: Element, length: int) -> None:

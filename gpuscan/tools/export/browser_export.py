@@ -10,9 +10,9 @@ import click
 import numpy as np
 
 from gpuscan._version import __version__
+from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.operators.operator import resolve
 from gpuscan.planning.plan import ScanPlan
-from gpuscan.templates import render_kernel
 from gpuscan.tools.exit_codes import fail_to_write
 from gpuscan.tools.export.any_browser import plan_for_browsers
 from gpuscan.tools.matrix import conformance

@@ -1,0 +1,98 @@
+"""An opened device as its arrays and plans know it: the part of `gpuscan.Device` that makes neither of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Never
+
+from gpuscan.device.context import DeviceContext
+from gpuscan.engine.executor import Executor
+
+if TYPE_CHECKING:
+    import wgpu
+
+    from gpuscan.device.buffer_pool import MemoryUsage
+    from gpuscan.device.profiling import Profile
+    from gpuscan.planning.capabilities import Capabilities
+
+
+class OpenedDevice:
+    """Base of `gpuscan.Device`: capabilities, waiting, profiles and memory."""
+
+    def __init__(self, adapter: Any, *, unsafe: bool, required_limits: Mapping[str, int] | None) -> None:
+        self._context = DeviceContext(adapter, unsafe=unsafe, required_limits=required_limits)
+        self._executor = Executor(self._context)
+
+    def __repr__(self) -> str:
+        return f"gpuscan.Device({self.capabilities.summary!r})"
+
+    def __reduce__(self) -> Never:
+        raise TypeError(
+            "a gpuscan.Device was to be pickled or copied, but it belongs to this process. Open one where it is "
+            "needed, gpuscan.Device(device.capabilities.summary), and pass arrays on as NumPy's, array.numpy()"
+        )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the probe found out about the adapter: a frozen record."""
+        return self._context.capabilities
+
+    @property
+    def wgpu_device(self) -> wgpu.GPUDevice:
+        """The `wgpu.GPUDevice` that runs the shaders."""
+        return self._context.wgpu_device
+
+    # ----- Waiting
+
+    def flush(self) -> None:
+        """Submit pending work. Every call already submits, so this only checks that the device is alive."""
+        self._context.flush()
+
+    def synchronize(self) -> None:
+        """Wait until the GPU has done everything that was submitted.
+
+        Raises:
+            ProgressTimeoutError: a scan of arrays on the device timed out since the last check.
+            DeviceLostError: the GPU went away.
+        """
+        self._context.synchronize()
+
+    @cached_property
+    def _readers(self) -> ThreadPoolExecutor:
+        """The thread that `Array.read_async` waits in."""
+        return ThreadPoolExecutor(1, thread_name_prefix="gpuscan-read")
+
+    def profile(self) -> AbstractContextManager[Profile]:
+        """Time the stages that run inside the ``with``, by timestamps of the GPU. Profiles may nest and overlap.
+
+        Example:
+            >>> import numpy as np
+            >>> import gpuscan as gs
+            >>> device = gs.default_device()
+            >>> with device.profile() as p:
+            ...     _ = gs.scan(np.ones(100, np.float32), device=device)
+            >>> p.spans[-1].stage
+            'scan'
+        """
+        return self._profile()
+
+    @contextmanager
+    def _profile(self) -> Iterator[Profile]:
+        profile = self._context.profiles.open()
+        try:
+            yield profile
+        finally:
+            self._context.profiles.close(profile)
+
+    # ----- Memory
+
+    def memory_usage(self) -> MemoryUsage:
+        """Return what gpuscan holds on the device; what tiles share between runs counts as reserved."""
+        return self._context.memory_usage()
+
+    def memory_cleanup(self) -> None:
+        """Give free memory back to the GPU."""
+        self._context.memory_cleanup()

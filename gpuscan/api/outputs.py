@@ -1,0 +1,166 @@
+"""Where results go: arrays that a caller passes as `out`, or new ones in the form of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array
+from gpuscan.api.opened_device import OpenedDevice
+from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.host_arrays import scan_host
+from gpuscan.problem.arguments import OnDevice, fields_of, structure_and_leaves
+from gpuscan.problem.problem import Problem
+from gpuscan.problem.results import assembled, own_axes
+from gpuscan.reference import scan as reference
+
+# How many steps NumPy may search to find out whether two results share memory.
+_SEARCH_STEPS = 1000
+
+Arrays = list[np.ndarray[Any, Any]]
+
+
+def is_on_device(problem: Problem) -> bool:
+    """Return True if any array of the problem is on a device."""
+    return any(isinstance(leaf, OnDevice) for leaf in problem.leaves)
+
+
+def check_out(problem: Problem, out: Any, home: OpenedDevice | None) -> list[Any] | None:
+    """Return the arrays of `out`, depth first; None without.
+
+    Args:
+        problem: what was asked for.
+        out: what the caller passed.
+        home: the device that the problem's arrays are on; None for NumPy arrays.
+
+    Raises:
+        TypeError: one is not an array of the right kind, cannot be written, or has another dtype.
+        ValueError: one has another shape, or two share memory.
+    """
+    if out is None:
+        return None
+    if problem.destination.structure.kind == "record":
+        structure, arrays = structure_and_leaves(out)
+        if not isinstance(out, np.ndarray) or structure != problem.destination.structure:
+            raise TypeError(
+                f"out={type(out).__name__} was passed for a structured result; pass a structured array with the fields "
+                f"{problem.destination.structure.keys}"
+            )
+    else:
+        arrays = fields_of(out, problem.destination, "out")
+    lead = tuple(n for i, n in enumerate(problem.shape) if i != problem.axis or not problem.keep_last_only)
+    for array, field in zip(arrays, problem.destination.fields, strict=True):
+        _check_kind(array, home)
+        wanted = (*lead, *field.shape)
+        if array.shape != wanted:
+            raise ValueError(
+                f"out of shape {array.shape} was passed for a result of shape {wanted}; pass an array of that shape"
+            )
+        if array.dtype.newbyteorder("=") != field.scalar.dtype or (home is not None and not array.dtype.isnative):
+            raise TypeError(
+                f"out of dtype {array.dtype} was passed for a result of dtype {field.scalar.dtype}. Pass "
+                f"dtype={array.dtype.newbyteorder('=')} to combine in it, or an out of the result's dtype"
+            )
+        if isinstance(array, Array):
+            array.check()
+    if any(_share_bytes(a, b) for a, b in combinations(arrays, 2)):
+        raise ValueError("two fields of out share memory, so results would overwrite each other; pass separate arrays")
+    return arrays
+
+
+def _check_kind(array: Any, home: OpenedDevice | None) -> None:
+    if home is not None:
+        if not isinstance(array, Array) or array.device is not home:
+            raise TypeError(
+                f"out of type {type(array).__name__} was passed, but the input is on {home!r}; pass a gpuscan.Array on "
+                "that device"
+            )
+        return
+    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+        raise TypeError(f"out of type {type(array).__name__} was passed for a NumPy result; pass a NumPy array")
+    if not array.flags.writeable:
+        raise ValueError("a read-only out was passed; pass an array that can be written")
+    if array.size > 1 and _overlaps_itself(array):
+        raise ValueError(
+            f"out has elements that share memory (strides {array.strides}), so results would overwrite each other; "
+            "pass an array of separate elements, such as np.empty(shape, dtype)"
+        )
+
+
+def _overlaps_itself(array: np.ndarray[Any, Any]) -> bool:
+    """Return True if two elements share bytes, for the strides that NumPy makes: sorted, each spans those below it."""
+    reach = array.itemsize
+    for stride, length in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
+        if stride < reach:
+            return True
+        reach = stride * (length - 1) + reach
+    return False
+
+
+def _share_bytes(a: Any, b: Any) -> bool:
+    """Return True if a byte belongs to both arrays; False as well where that is too hard to tell."""
+    if isinstance(a, Array):
+        return a.buffer is b.buffer and a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
+    with suppress(np.exceptions.TooHardError):
+        return np.shares_memory(a, b, max_work=_SEARCH_STEPS)  # type: ignore[arg-type]
+    return False
+
+
+def copy_if_overlapping(leaf: Any, outputs: Sequence[Any]) -> Any:
+    """Return the array, or a copy if results would overwrite what is still to be read.
+
+    Large arrays are scanned part by part, so an element may be replaced by its own result, and by no other.
+    """
+    for output in outputs:
+        same = leaf.__array_interface__["data"] == output.__array_interface__["data"] and leaf.strides == output.strides
+        if not same and np.may_share_memory(leaf, output):
+            return leaf.copy()
+    return leaf
+
+
+def separated(problem: Problem, outputs: Sequence[Any]) -> Problem:
+    """Return the problem with copies of the arrays that `outputs` would overwrite too early."""
+    problem = replace(problem, leaves=tuple(copy_if_overlapping(leaf, outputs) for leaf in problem.leaves))
+    if problem.heads is not None and isinstance(problem.heads.keys, np.ndarray):
+        keys = copy_if_overlapping(problem.heads.keys, outputs)
+        problem = replace(problem, heads=replace(problem.heads, keys=keys))
+    return problem
+
+
+def execute(problem: Problem, home: OpenedDevice | None, strategy: str, outputs: list[Any] | None) -> list[Any]:
+    """Return the result of a problem, one array for each field, on its device or by NumPy.
+
+    Args:
+        problem: what was asked for.
+        home: where to run; None for NumPy.
+        strategy: as in `gpuscan.scan`.
+        outputs: the arrays of `out`, checked; new ones without.
+    """
+    if is_on_device(problem):
+        assert home is not None
+        found = scan_device(home._executor, problem, strategy, out=outputs)
+        return outputs or [Array.of(home, array) for array in found]
+    if problem.empty:
+        lead = () if problem.keep_last_only else problem.shape
+        fields = problem.destination.fields
+        return outputs or [np.empty((*lead, *f.shape), f.scalar.dtype) for f in fields]
+    if home is not None:
+        if outputs is not None:
+            problem = separated(problem, outputs)
+        return scan_host(home._executor, problem, strategy, outputs=outputs)
+    results = [np.ascontiguousarray(problem.from_rows(row)) for row in reference.accumulate(problem)]
+    for target, result in zip(outputs or (), results, strict=outputs is not None):
+        target[...] = result
+    return outputs or results
+
+
+def in_form_of(problem: Problem, x: Any, results: Sequence[Any]) -> Any:
+    """Return the results as the caller's value nests its arrays, or as the maps made of it."""
+    structure = problem.destination.structure
+    like = x if structure == problem.source.structure else None
+    return assembled(structure, results, results[0].ndim - own_axes(x)[0], like)

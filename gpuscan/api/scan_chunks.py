@@ -1,0 +1,222 @@
+"""`gpuscan.scan_chunks`: the scan of a row that comes in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.device import Device, resolve_device
+from gpuscan.api.outputs import in_form_of
+from gpuscan.engine.streams import scan_stream
+from gpuscan.operators.operator import resolve
+from gpuscan.planning.strategies import check_strategy
+from gpuscan.problem.arguments import as_flag
+from gpuscan.problem.compensated_sum import as_pairs
+from gpuscan.problem.problem import Problem, make_problem, unrounded
+from gpuscan.reference import scan as reference
+
+Leaves = list[np.ndarray[Any, Any]]
+
+
+def scan_chunks(
+    chunks: Iterable[Any],
+    op: Any = "add",
+    *,
+    exclusive: bool = False,
+    initial: Any = None,
+    dtype: Any = None,
+    before: Callable[[Any], Any] | None = None,
+    after: Callable[[Any], Any] | None = None,
+    compensated: bool = False,
+    device: Device | str | None = None,
+    strategy: str = "auto",
+) -> Iterator[Any]:
+    """Scan a row that comes in chunks: ``scan(concatenate(chunks))``, chunk by chunk, with the same bits.
+
+    A few chunks are in flight at a time, so the row may be larger than memory. Results come when the device has enough
+    elements for a piece, or when the chunks end, so that a chunk's result may come after later chunks were taken.
+    Chunks are copied as they come, so all of them may be read into one array.
+
+    With ``device="numpy"``, floats combined by Python functions and by ``"matmul"`` are combined in an order that
+    depends on the chunks, so their last bits may differ from those of one scan.
+
+    Args:
+        chunks: an iterable of 1-D arrays of any lengths, or of bundles of them, all with the same dtypes. One array is
+            not an iterable of chunks: pass ``[x]``.
+        op: as in `scan`, and so are all that follow.
+        exclusive: True to leave each element out of its own result.
+        initial: the left operand of the first combination of the first chunk.
+        dtype: the dtype of the computation and of the results.
+        before: a function that maps each input element as it is loaded.
+        after: a function that maps each combined element as it is stored.
+        compensated: as in `scan`.
+        device: where to run.
+        strategy: the scan algorithm.
+
+    Yields:
+        For each chunk a NumPy array of its length, or the bundle of them, in order.
+
+    Raises:
+        ValueError: a chunk is not 1-D.
+        TypeError: a chunk has another dtype than the first one. This, and what the iterable itself raises, comes after
+            the results of the chunks before it.
+        GpuscanError: as `scan` does.
+
+    Carrying the last result from block to block is the standard way to scan data in pieces (Blelloch 1990).
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> chunks = (np.full(n, n, np.uint32) for n in (1, 2, 3))
+        >>> [part.tolist() for part in gs.scan_chunks(chunks)]
+        [[1], [3, 5], [8, 11, 14]]
+    """
+    options: dict[str, Any] = {
+        "axis": 0,
+        "exclusive": as_flag("exclusive", exclusive),
+        "reverse": False,
+        "initial": initial,
+        "dtype": dtype,
+        "before": before,
+        "after": after,
+    }
+    resolve(op)
+    check_strategy(strategy)
+    if isinstance(chunks, np.ndarray) and chunks.ndim < 2:
+        raise TypeError(
+            f"an array of shape {chunks.shape} was passed as chunks, but chunks must be an iterable of arrays. Pass "
+            "[x] for one chunk, np.array_split(x, n) for n of them, or use gpuscan.scan"
+        )
+    problems = _problems(chunks, op, options, as_flag("compensated", compensated))
+    return _scanned(problems, resolve_device(device), strategy)
+
+
+def _problems(
+    chunks: Iterable[Any], op: Any, options: dict[str, Any], compensated: bool
+) -> Iterator[tuple[Any, Problem]]:
+    """Yield each chunk with its problem."""
+    for chunk in chunks:
+        x, operator, asked = as_pairs(chunk, op, options) if compensated else (chunk, op, options)
+        yield chunk, _problem_of(x, operator, asked)
+
+
+def _problem_of(chunk: Any, op: Any, options: dict[str, Any]) -> Problem:
+    """Return the `Problem` of one chunk.
+
+    Raises:
+        ValueError: the chunk is not 1-D.
+    """
+    problem = make_problem(chunk, op, **options)
+    if len(problem.shape) != 1:
+        raise ValueError(
+            f"a chunk of shape {problem.shape} was passed, but chunks are 1-D stretches of one row. Scan the rows of "
+            "larger arrays with gpuscan.scan, which takes memory-mapped files of any size"
+        )
+    return problem
+
+
+def _scanned(problems: Iterator[tuple[Any, Problem]], device: Device | None, strategy: str) -> Iterator[Any]:
+    """Yield the result of each chunk."""
+    first = next(problems, None)
+    if first is None:
+        return
+    x, opening = first
+    if device is None or not opening.source.storage_bytes:
+        yield from _scan_on_cpu(first, problems)
+        return
+    failures: list[Exception] = []
+
+    def others() -> Iterator[Problem]:
+        try:
+            for number, (_, problem) in enumerate(problems, 2):
+                check_alike(number, problem, opening)
+                yield problem
+        except Exception as error:
+            # It is raised once the results of the chunks before it are out.
+            failures.append(error)
+
+    for results in scan_stream(device._executor, opening, others(), strategy):
+        yield in_form_of(opening, x, results)
+    if failures:
+        raise failures[0]
+
+
+def _scan_on_cpu(first: tuple[Any, Problem], others: Iterator[tuple[Any, Problem]]) -> Iterator[Any]:
+    """Yield the same without a device: the last result of a chunk is the next one's `initial`."""
+    opening = first[1]
+    seeds: tuple[np.ndarray[Any, Any], ...] | None = None
+    number = 0
+    following: tuple[Any, Problem] | None = first
+    while following is not None:
+        number += 1
+        x, problem = following
+        check_alike(number, problem, opening)
+        if seeds is not None:
+            problem = replace(problem, initial=True, seeds=seeds)
+        plain = unrounded(replace(problem, after=None, destination=problem.element))
+        rows = [row[0] for row in reference.accumulate(plain)]
+        if problem.size:
+            # Before the caller can write to the chunk, or to its results.
+            seeds = as_seeds(after_last(plain, [row[-1] for row in rows]))
+        yield in_form_of(problem, x, stored(problem, rows))
+        following = next(others, None)
+
+
+def check_alike(number: int, problem: Problem, first: Problem) -> None:
+    """Raise TypeError if a chunk has other fields, or other elements, than the first one."""
+    found, wanted = ([*leaf.structure.paths()] for leaf in (problem.source, first.source))
+    if found != wanted:
+        raise TypeError(
+            f"chunk {number} is {shown(found)}, the first one {shown(wanted)}; all chunks must have the "
+            "same fields in the same order"
+        )
+    if problem.source != first.source:
+        raise TypeError(
+            f"chunk {number} has the elements {described(problem)}, the first one {described(first)}; all "
+            "chunks must be alike. Convert them to one dtype, such as np.result_type of all"
+        )
+
+
+def stored(problem: Problem, rows: Leaves) -> Leaves:
+    """Return the results of what was combined: mapped by `after`, and rounded."""
+    with np.errstate(all="ignore"):
+        if problem.after is not None:
+            rows = reference.mapped_by_after(problem, rows)
+        fields = zip(rows, problem.destination.fields, strict=True)
+        return [reference.filled(row, field.scalar.dtype, (problem.row_length, *field.shape)) for row, field in fields]
+
+
+def after_last(problem: Problem, carry: list[Any]) -> list[Any]:
+    """Return what the next chunk begins with: the last result, and for exclusive scans the last element as well."""
+    if not problem.exclusive:
+        return carry
+    ends = [leaf[-1:] for leaf in problem.leaves]
+    again = replace(
+        problem,
+        leaves=tuple(ends),
+        shape=(1,),
+        exclusive=False,
+        initial=True,
+        seeds=as_seeds(carry),
+    )
+    return [row[0, -1] for row in reference.accumulate(again)]
+
+
+def as_seeds(carry: list[Any]) -> tuple[np.ndarray[Any, Any], ...]:
+    """Return the fields of one element as the seed of one row."""
+    return tuple(np.array(value)[np.newaxis] for value in carry)
+
+
+def shown(paths: list[tuple[Any, ...]]) -> str:
+    """Return the fields of a bundle as a message shows them."""
+    fields = ", ".join(".".join(map(str, path)) for path in paths)
+    return f"a bundle of the fields {fields}" if paths != [()] else "one array"
+
+
+def described(problem: Problem) -> str:
+    """Return the dtypes of a bundle as a message shows them."""
+    return ", ".join(f"{f.scalar.name}{list(f.shape) if prod(f.shape) > 1 else ''}" for f in problem.source.fields)

@@ -1,0 +1,265 @@
+"""An adapter opened for scans: the wgpu device, its memory, its compiled pipelines and its unread reports."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from gpuscan.codegen.kernel_text import render_kernel
+from gpuscan.device.adapters import choose_adapter, fresh
+from gpuscan.device.backends import error_type, webgpu
+from gpuscan.device.bind_groups import BindGroups, Binding
+from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage, kept_bytes
+from gpuscan.device.capability_probe import distrust, probe
+from gpuscan.device.guards import guarded, lost_while_compiling
+from gpuscan.device.profiling import Profiles
+from gpuscan.device.reports import RunLog
+from gpuscan.device.requirements import checked_limits, limits_within, wanted_features, wanted_limits
+from gpuscan.device.submission import submit
+from gpuscan.device.tile_state import TileState
+from gpuscan.device.transfer import map_for_reading, staging_ring
+from gpuscan.errors import StrategyError
+from gpuscan.operators.user_wgsl import user_error
+from gpuscan.planning import tuned_tiles
+from gpuscan.planning.strategies import check_strategy, choose_strategy, unsafe_reason
+from gpuscan.planning.workgroup_memory import check_room
+from gpuscan.templates import render
+
+if TYPE_CHECKING:
+    import wgpu
+
+    from gpuscan.planning.capabilities import Capabilities
+    from gpuscan.planning.kernel import Kernel
+    from gpuscan.planning.tuned_tiles import Tuned
+
+# The environment variable that names the strategy of "auto".
+STRATEGY_VARIABLE = "GPUSCAN_STRATEGY"
+# How many compiled scan kernels a device keeps; the least recently used goes first.
+_MAX_PIPELINES = 512
+
+Pipeline = tuple["wgpu.GPUComputePipeline", "wgpu.GPUBindGroupLayout"]
+
+
+class DeviceContext:
+    """Everything that gpuscan keeps for one opened adapter.
+
+    The public `gpuscan.Device` is a facade over this class.
+
+    Attributes:
+        adapter: the wgpu adapter.
+        wgpu_device: the wgpu device.
+        capabilities: what the probe found; replaced when a strategy comes to be distrusted.
+        unsafe: True if calls may ask for strategies that the probe found unsafe.
+        tuned: tile shapes that `gpuscan tune` found for this adapter.
+        process: the process that opened the device.
+        lost: True once the GPU went away.
+        lock: held while a run is recorded and submitted, since runs share the tile state.
+        runs: unread reports, and what reports have shown.
+    """
+
+    def __init__(
+        self, adapter: Any = None, *, unsafe: bool = False, required_limits: Mapping[str, int] | None = None
+    ) -> None:
+        self.adapter: wgpu.GPUAdapter = choose_adapter(adapter)
+        self.unsafe = unsafe
+        limits = limits_within(wanted_limits(self.adapter) | checked_limits(self.adapter, required_limits or {}))
+        self.wgpu_device: wgpu.GPUDevice = fresh(self.adapter).request_device_sync(
+            required_features=wanted_features(self.adapter), required_limits=limits
+        )
+        self.capabilities: Capabilities = probe(self.adapter, self.wgpu_device)
+        self.tuned: Tuned = tuned_tiles.load(self.capabilities)
+        self.process = os.getpid()
+        self.usage = webgpu().BufferUsage
+        self.lost = False
+        self.lock = threading.RLock()
+        self.tile_state = TileState(self.wgpu_device)
+        self.bind_groups = BindGroups(self.wgpu_device)
+        self.pool = BufferPool(self.wgpu_device, kept_bytes(self.capabilities.adapter_type))
+        self.profiles = Profiles(self)
+        self.runs = RunLog()
+        self._pipelines: OrderedDict[Kernel, Pipeline] = OrderedDict()
+        self._stages: dict[tuple[Any, ...], Pipeline] = {}
+
+    # ----- Limits
+
+    @property
+    def binding_limit(self) -> int:
+        """Bytes that one storage binding can have."""
+        return self.capabilities.limits["max-storage-buffer-binding-size"]
+
+    @property
+    def offset_alignment(self) -> int:
+        """Bytes that the offset of a storage binding must be a multiple of."""
+        return self.capabilities.limits["min-storage-buffer-offset-alignment"]
+
+    # ----- Strategy
+
+    def strategy(self, asked: str = "auto", tiles: int | None = None) -> tuple[str, str]:
+        """Return the strategy for a call that asks for `asked`, and the reason for it.
+
+        ``"auto"`` means ``$GPUSCAN_STRATEGY`` where it is set, else the best strategy that the probe found safe.
+
+        Args:
+            asked: what the caller passed.
+            tiles: how many tiles the array has; None for a large array.
+
+        Raises:
+            StrategyError: there is no such strategy, or it is unsafe on this adapter.
+        """
+        source = "as asked"
+        if asked == "auto":
+            asked = os.environ.get(STRATEGY_VARIABLE, "").strip() or "auto"
+            source = f"from {STRATEGY_VARIABLE}"
+        if asked == "auto":
+            choice = choose_strategy(self.capabilities, tiles)
+            return choice.strategy, choice.reason
+        check_strategy(asked)
+        reason = unsafe_reason(asked, self.capabilities)
+        if reason and not self.unsafe:
+            raise StrategyError(
+                f"strategy {asked!r} was asked for, but on {self.capabilities.summary} {reason}. "
+                'Leave strategy="auto", or open the device with unsafe=True'
+            )
+        return asked, source
+
+    def distrust(self, strategy: str) -> None:
+        """Let ``"auto"`` leave out a strategy that timed out here, in this process and in later ones."""
+        self.capabilities = distrust(self.capabilities, strategy)
+
+    # ----- Pipelines
+
+    def pipeline(self, kernel: Kernel) -> Pipeline:
+        """Return the compiled kernel and the layout of its bindings, kept for later calls.
+
+        Raises:
+            OperatorError: the shader compiler refuses the operator's WGSL.
+            UnsupportedDtypeError: the element has more bytes than fit the device.
+        """
+        with self.lock:
+            found = self._pipelines.get(kernel)
+            if found is None:
+                found = self._compile(kernel)
+                self._pipelines[kernel] = found
+                if len(self._pipelines) > _MAX_PIPELINES:
+                    self._pipelines.popitem(last=False)
+            else:
+                self._pipelines.move_to_end(kernel)
+            return found
+
+    def _compile(self, kernel: Kernel) -> Pipeline:
+        check_room(kernel, self.capabilities)
+        visible = webgpu().ShaderStage.COMPUTE
+        entries: list[dict[str, Any]] = [
+            {
+                "binding": array.binding,
+                "visibility": visible,
+                "buffer": {"type": "read-only-storage" if array.access == "read" else "storage"},
+            }
+            for array in kernel.bindings
+        ]
+        entries.append({"binding": 0, "visibility": visible, "buffer": {"type": "uniform", "has_dynamic_offset": True}})
+        text = render_kernel(kernel)
+        device = self.wgpu_device
+        layout = device.create_bind_group_layout(entries=entries)
+        try:
+            module = device.create_shader_module(label=kernel.stage, code=text)
+            pipeline = device.create_compute_pipeline(
+                label=f"gpuscan {kernel.stage} {kernel.operator_label}",
+                layout=device.create_pipeline_layout(bind_group_layouts=[layout]),
+                compute={"module": module, "entry_point": "main"},
+            )
+        except error_type(self.wgpu_device) as error:
+            if lost_while_compiling(str(error)):
+                raise
+            raise user_error(kernel.operator_name, str(error), text) from error
+        return pipeline, layout
+
+    def stage(self, template: str, **values: Any) -> Pipeline:
+        """Return a stage that is no part of a scan plan, such as a copy: compiled from a template once, and kept."""
+        key = (template, *sorted(values.items()))
+        with self.lock:
+            if key not in self._stages:
+                code = render(template, **values)
+                module = self.wgpu_device.create_shader_module(label=f"gpuscan {template}", code=code)
+                pipeline = self.wgpu_device.create_compute_pipeline(
+                    layout="auto", compute={"module": module, "entry_point": "main"}
+                )
+                self._stages[key] = (pipeline, pipeline.get_bind_group_layout(0))
+            return self._stages[key]
+
+    @cached_property
+    def lone_layout(self) -> wgpu.GPUBindGroupLayout:
+        """The layout of a bind group of one buffer, which `foreign_buffers.check_state` uses."""
+        entry = {"binding": 0, "visibility": webgpu().ShaderStage.COMPUTE, "buffer": {"type": "read-only-storage"}}
+        return self.wgpu_device.create_bind_group_layout(entries=[entry])
+
+    # ----- Memory
+
+    def allocate(self, nbytes: int) -> Allocation:
+        """Return memory for an array; it goes back to the pool when nothing refers to the allocation."""
+        flags = self.usage
+        return self.pool.lend(nbytes, flags.STORAGE | flags.COPY_SRC | flags.COPY_DST)
+
+    def uniform(self, numbers: bytes) -> Binding:
+        """Return a uniform buffer with these bytes, for one run of a stage."""
+        return Binding(self.wgpu_device.create_buffer_with_data(data=numbers, usage=self.usage.UNIFORM))
+
+    def memory_usage(self) -> MemoryUsage:
+        """Return what gpuscan holds on the device; the tile state counts as reserved."""
+        usage = self.pool.usage()
+        return replace(usage, bytes_reserved=usage.bytes_reserved + self.tile_state.nbytes)
+
+    def memory_cleanup(self) -> None:
+        """Give free memory back to the GPU."""
+        with self.lock:
+            self.bind_groups.clear()
+            self.tile_state.release()
+            self.pool.cleanup()
+
+    # ----- Waiting
+
+    def flush(self) -> None:
+        """Submit an empty command buffer, which shows that the device is alive."""
+        with guarded(self):
+            # On a lost device wgpu-native ends the process in `submit`, but finishing an encoder raises an error.
+            submit(self.wgpu_device, self.wgpu_device.create_command_encoder().finish())
+
+    def synchronize(self) -> None:
+        """Wait until the GPU has done everything submitted so far, then read the unread reports."""
+        usage = self.usage.MAP_READ | self.usage.COPY_DST
+        with guarded(self), self.lock, staging_ring(self.pool, usage, 16, 1) as (fence,):
+            encoder = self.wgpu_device.create_command_encoder()
+            # A buffer that no submission uses could be mapped while the GPU is still at work.
+            encoder.clear_buffer(fence)
+            submit(self.wgpu_device, encoder.finish())
+            map_for_reading(fence, 4).sync_wait()
+            fence.unmap()
+        self.check()
+
+    def check(self) -> None:
+        """Read the reports of the runs that nobody has waited for.
+
+        Of several errors the first is raised, a timeout before others; the second is its cause.
+
+        Raises:
+            ProgressTimeoutError: a run timed out.
+            OperatorError: a loop in a run's operator did not end.
+            GpuscanError: a recorded run's subgroups had another size than its plan's.
+        """
+        if not (self.runs.pending or self.runs.recorded or self.runs.report_may_be_overwritten):
+            return
+        with guarded(self), self.lock:
+            failures, timed_out = self.runs.read(self)
+            for strategy in timed_out:
+                self.distrust(strategy)
+            try:
+                if failures:
+                    raise failures[0] from (failures[1] if len(failures) > 1 else None)
+            finally:
+                # Otherwise the errors would keep this frame alive, and the frame the caller's arrays.
+                failures.clear()

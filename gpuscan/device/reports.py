@@ -1,0 +1,195 @@
+"""What the GPU reports about a run, and the runs whose reports nobody has read yet.
+
+Every run of a plan leaves a report in the first words of its tile state. A report word that equals the run's epoch
+says that something went wrong; see `Outcome`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gpuscan.device.transfer import download
+from gpuscan.errors import GpuscanError, OperatorError, ProgressTimeoutError
+from gpuscan.planning.kernel import STATE_HEADER_WORDS, STATUS_WORD, TURNS_WORD, WIDTH_WORD, Kernel
+
+if TYPE_CHECKING:
+    import wgpu
+
+    from gpuscan.device.guards import OpenDevice
+    from gpuscan.planning.plan import ScanPlan
+
+# The report is the header of the tile state, in bytes.
+REPORT_BYTES = 4 * STATE_HEADER_WORDS
+# How many kernels a device remembers as verified or mismatched before it starts over.
+_MAX_KERNELS = 1024
+# How many recorded runs have their reports looked at. A caller may submit them at any time, or never.
+MAX_RECORDED_RUNS = 256
+# How many tile-state buffers those reports may keep alive.
+MAX_RECORDED_STATES = 8
+
+
+class Outcome(enum.Enum):
+    """How a run of a plan ended."""
+
+    # The results are there.
+    DONE = enum.auto()
+    # A tile waited longer than its bound for another tile.
+    TIMEOUT = enum.auto()
+    # The compiler gave the shader subgroups of another size than the plan was made for.
+    WRONG_SUBGROUP_SIZE = enum.auto()
+    # A loop in a user's WGSL exceeded its iteration limit.
+    LOOP_LIMIT = enum.auto()
+
+
+class Run(NamedTuple):
+    """One run of a plan, and the place of its report.
+
+    Attributes:
+        plan: the plan that ran.
+        state: the buffer whose first `REPORT_BYTES` are the report.
+        epoch: the number that tells this run's report from those of earlier runs.
+    """
+
+    plan: ScanPlan
+    state: wgpu.GPUBuffer
+    epoch: int
+
+    def outcome(self, report: Sequence[int]) -> Outcome:
+        """Return how the run ended; where several things went wrong, the one that explains the others."""
+        if self.exceeded_loop_limit(report):
+            return Outcome.LOOP_LIMIT
+        if report[WIDTH_WORD] == self.epoch:
+            return Outcome.WRONG_SUBGROUP_SIZE
+        if self.plan.posts and report[STATUS_WORD] == self.epoch:
+            return Outcome.TIMEOUT
+        return Outcome.DONE
+
+    def exceeded_loop_limit(self, report: Sequence[int]) -> bool:
+        """Return True if a loop of the operator's WGSL exceeded its iteration limit."""
+        return self.plan.loops and report[TURNS_WORD] == self.epoch
+
+
+def loop_limit_error(plan: ScanPlan) -> OperatorError:
+    """Return the error for an operator whose loop exceeded its iteration limit."""
+    kernel = plan.stages[-1].kernel
+    where = "all combinations of one invocation" if kernel.software else "one combination"
+    return OperatorError(
+        f"a scan with the operator {kernel.operator_name!r} was asked for, but a loop in its WGSL did not end within "
+        f"{kernel.most_turns:,} iterations in {where}. Make the loop end sooner for every pair of elements"
+    )
+
+
+def read_report(device: OpenDevice, state: wgpu.GPUBuffer) -> list[int]:
+    """Return the report in a tile state, once everything submitted so far is done."""
+    report = np.empty(STATE_HEADER_WORDS, np.uint32)
+    download(device.wgpu_device, device.pool, state, 0, report)
+    numbers: list[int] = report.tolist()
+    return numbers
+
+
+class RunLog:
+    """The runs of one device whose reports are still to be read, and what reports have shown about kernels.
+
+    Attributes:
+        pending: runs that were submitted without waiting for them.
+        recorded: runs that callers recorded into their own encoders, newest last.
+        report_may_be_overwritten: True after a timeout that may have hidden an earlier one.
+        verified_kernels: kernels whose subgroups were seen to have the planned size.
+        mismatched_kernels: kernels whose subgroups were seen to have another size.
+    """
+
+    def __init__(self) -> None:
+        self.pending: list[Run] = []
+        self.recorded: list[Run] = []
+        self.report_may_be_overwritten = False
+        self.verified_kernels: set[Kernel] = set()
+        self.mismatched_kernels: set[Kernel] = set()
+
+    # ----- What is known of kernels
+
+    def is_verified(self, plan: ScanPlan) -> bool:
+        """Return True if runs have shown that every subgroup of the plan has the planned size."""
+        return all(not stage.kernel.subgroups or stage.kernel in self.verified_kernels for stage in plan.stages)
+
+    def has_wrong_subgroup_size(self, plan: ScanPlan) -> bool:
+        """Return True if a run has shown subgroups of another size than the plan's."""
+        mismatched = self.mismatched_kernels
+        return bool(mismatched) and not mismatched.isdisjoint(stage.kernel for stage in plan.stages)
+
+    def note(self, plan: ScanPlan, outcome: Outcome) -> None:
+        """Keep what a run has shown."""
+        if outcome is Outcome.TIMEOUT:
+            # The report lies where the unread ones do, so it may hide that one of those timed out as well.
+            runs = (*self.pending, *self.recorded)
+            self.report_may_be_overwritten = self.report_may_be_overwritten or any(
+                each.plan.posts and each.plan.strategy != "fallback" for each in runs
+            )
+            return
+        if outcome is Outcome.LOOP_LIMIT or not plan.tile.subgroup_size:
+            return
+        kernels = self.verified_kernels if outcome is Outcome.DONE else self.mismatched_kernels
+        if len(kernels) > _MAX_KERNELS:
+            kernels.clear()
+        kernels.update(stage.kernel for stage in plan.stages if stage.kernel.subgroups)
+
+    # ----- Unread reports
+
+    def add_recorded(self, run: Run) -> None:
+        """Look at a recorded run's report from now on; older runs are forgotten, so that the log stays small."""
+        grown = bool(self.recorded) and self.recorded[-1].state is not run.state
+        self.recorded.append(run)
+        del self.recorded[:-MAX_RECORDED_RUNS]
+        if grown:
+            states = list({id(each.state): None for each in reversed(self.recorded)})[:MAX_RECORDED_STATES]
+            self.recorded[:] = [each for each in self.recorded if id(each.state) in states]
+
+    def read(self, device: OpenDevice) -> tuple[list[GpuscanError], list[str]]:
+        """Read the unread reports; return the errors, timeouts first, and the strategies that timed out.
+
+        A timeout may have left wrong values in other arrays, so it comes before errors that concern one run alone.
+        """
+        runs = [*self.pending, *self.recorded]
+        states = {id(each.state): each.state for each in runs}
+        reports = {key: read_report(device, state) for key, state in states.items()}
+        timeouts: list[GpuscanError] = []
+        others: list[GpuscanError] = []
+        failed: list[str] = []
+        for each in runs:
+            report = reports[id(each.state)]
+            if each.epoch not in (report[STATUS_WORD], report[WIDTH_WORD], report[TURNS_WORD]):
+                continue
+            self.recorded[:] = [other for other in self.recorded if other is not each]
+            if report[WIDTH_WORD] == each.epoch:
+                self.note(each.plan, Outcome.WRONG_SUBGROUP_SIZE)
+                others.append(_wrong_subgroup_size_error(device, each.plan))
+            elif each.plan.posts and report[STATUS_WORD] == each.epoch:
+                failed.append(each.plan.strategy)
+                timeouts.append(timeout_error(device, f"by strategy {each.plan.strategy!r} ", len(runs), "gave up"))
+            if each.exceeded_loop_limit(report):
+                others.append(loop_limit_error(each.plan))
+        self.pending.clear()
+        overwritten, self.report_may_be_overwritten = self.report_may_be_overwritten, False
+        if overwritten:
+            timeouts.insert(0, timeout_error(device, "", len(runs), "may have given up"))
+        return timeouts + others, failed
+
+
+def timeout_error(device: OpenDevice, strategy: str, runs: int, how: str) -> ProgressTimeoutError:
+    """Return the error for one of several runs that timed out without anybody waiting for it."""
+    return ProgressTimeoutError(
+        f"a scan {strategy}on {device.capabilities.summary}, one of the last {runs}, {how} waiting for an earlier "
+        "tile's post, so arrays computed since the last read or synchronize may be wrong. Compute them again: "
+        '"auto" now leaves the strategy out'
+    )
+
+
+def _wrong_subgroup_size_error(device: OpenDevice, plan: ScanPlan) -> GpuscanError:
+    return GpuscanError(
+        f"a plan was recorded for subgroups of {plan.tile.subgroup_size}, but on {device.capabilities.summary} the "
+        "driver compiled its shaders with another size, so it wrote nothing or too little. Record the plan again: it "
+        "now does without subgroups"
+    )

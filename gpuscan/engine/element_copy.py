@@ -1,0 +1,224 @@
+"""Copy elements from one place of a device to another: strided views, transposes, and bytes off any alignment.
+
+Nothing here goes through the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.device.bind_groups import Binding
+from gpuscan.device.device_array import DeviceArray, empty
+from gpuscan.device.submission import submit
+from gpuscan.device.transfer import padded
+from gpuscan.engine.record import record_stage
+from gpuscan.errors import GpuscanError
+
+if TYPE_CHECKING:
+    from gpuscan.device.context import DeviceContext
+
+WORKGROUP_SIZE = 256
+# The kernel counts units in 32 bits.
+_MAX_UNITS = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class StridedView:
+    """Elements of an array on a device, at any strides.
+
+    Attributes:
+        array: the array that they are in; its shape does not matter.
+        first: bytes from the array's begin to the view's first element.
+        shape: the view's axes.
+        strides: bytes from one element to the next along each axis.
+        element_bytes: bytes of one element.
+    """
+
+    array: DeviceArray
+    first: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    element_bytes: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return prod(self.shape) * self.element_bytes
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Return True if the elements are neighbours in C order."""
+        return all(stride == self.element_bytes for _, stride in _collapsed(self))
+
+    def rows(self, start: int, stop: int) -> StridedView:
+        """Return the part of the view from `start` to `stop` along its first axis."""
+        shape = (stop - start, *self.shape[1:])
+        return StridedView(self.array, self.first + start * self.strides[0], shape, self.strides, self.element_bytes)
+
+
+def view_of(array: DeviceArray, shape: Sequence[int], element_bytes: int) -> StridedView:
+    """Return the whole array as a view (*shape) of elements of this many bytes."""
+    strides, step = [], element_bytes
+    for length in reversed(shape):
+        strides.append(step)
+        step *= length
+    return StridedView(array, 0, tuple(shape), tuple(reversed(strides)), element_bytes)
+
+
+def transposed(array: DeviceArray, rows: int, columns: int, element_bytes: int) -> StridedView:
+    """Return an array (outer, rows, columns) of elements as a view (outer, columns, rows)."""
+    view = view_of(array, (array.nbytes // (rows * columns * element_bytes), rows, columns), element_bytes)
+    (outer, *_), (outer_step, row_step, step) = view.shape, view.strides
+    return StridedView(array, 0, (outer, columns, rows), (outer_step, step, row_step), element_bytes)
+
+
+def copied(view: StridedView, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
+    """Return the view's elements as a new array of this shape and dtype."""
+    result = empty(view.array.context, shape, dtype)
+    copy_elements(view, result)
+    return result
+
+
+def duplicate(array: DeviceArray) -> DeviceArray:
+    """Return a copy of an array that shaders can bind."""
+    return copied(view_of(array, array.shape, array.dtype.itemsize), array.shape, array.dtype)
+
+
+def copy_elements(
+    view: StridedView, result: DeviceArray, *, offset: int = 0, run: int | None = None, pitch: int | None = None
+) -> None:
+    """Submit a copy of the view's elements, in C order, to a result in another buffer.
+
+    Args:
+        view: the elements.
+        result: where they go. Bytes that they do not cover stay as they are.
+        offset: bytes from the result's begin to the first element.
+        run, pitch: bytes of a row, and bytes from one row's begin to the next; without them, all elements are
+            neighbours.
+    """
+    if not view.nbytes:
+        return
+    context = result.context
+    run = view.nbytes if run is None else run
+    pitch = run if pitch is None else pitch
+    start = result.offset + offset
+    with context.lock:
+        view.array.check()
+        result.check()
+        if run == pitch and view.is_contiguous and not (view.array.offset + view.first | start | view.nbytes) % 4:
+            encoder = context.wgpu_device.create_command_encoder()
+            encoder.copy_buffer_to_buffer(
+                view.array.buffer, view.array.offset + view.first, result.buffer, start, view.nbytes
+            )
+            submit(context.wgpu_device, encoder.finish())
+            return
+        _copy_by_kernel(view, result, start, run, pitch)
+
+
+def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int, pitch: int) -> None:
+    context = result.context
+    axes = _collapsed(view)
+    source_start = view.array.offset + view.first
+    low = source_start + sum(min(0, (size - 1) * stride) for size, stride in axes)
+    high = source_start + sum(max(0, (size - 1) * stride) for size, stride in axes) + view.element_bytes
+    rows = view.nbytes // run
+    end = start + (rows - 1) * pitch + run
+    unit = gcd(4, view.element_bytes, source_start, start, run, pitch, *(stride for _, stride in axes))
+    source, source_base = _bound(context, view.array, low, high)
+    destination, base = _bound(context, result, start, end)
+    limit = context.binding_limit
+    if max(source.size or 0, destination.size or 0) > limit or view.nbytes // unit > _MAX_UNITS:
+        _copy_in_halves(view, result, start, run, pitch)
+        return
+    sizes = [(size, stride // unit) for size, stride in axes]
+    if sizes and axes[-1][1] == view.element_bytes:
+        sizes[-1] = (axes[-1][0] * view.element_bytes // unit, 1)
+    else:
+        sizes.append((view.element_bytes // unit, 1))
+    first_word = (start - base) // 4
+    words = padded(end - base) // 4 - first_word
+    numbers = [
+        (source_start - source_base) // unit,
+        (start - base) // unit,
+        view.nbytes // unit,
+        run // unit,
+        pitch // unit,
+        first_word,
+        words,
+        0,
+        *(number for axis in sizes for number in axis),
+    ]
+    call = context.uniform(np.array(padded_to(numbers, 4), np.int64).astype(np.uint32).tobytes())
+    values = {"workgroup_size": WORKGROUP_SIZE, "unit": unit, "rank": len(sizes), "contiguous": run == pitch}
+    encoder = context.wgpu_device.create_command_encoder()
+    record_stage(
+        context,
+        encoder,
+        "arrays/copy_elements.wgsl",
+        [call, source, destination],
+        -(-words // WORKGROUP_SIZE),
+        view.nbytes // view.element_bytes,
+        **values,
+    )
+    submit(context.wgpu_device, encoder.finish())
+
+
+def padded_to(numbers: list[int], unit: int) -> list[int]:
+    """Return the numbers with zeros after them, up to a multiple of `unit` of them."""
+    return [*numbers, *[0] * (-len(numbers) % unit)]
+
+
+def _copy_in_halves(view: StridedView, result: DeviceArray, start: int, run: int, pitch: int) -> None:
+    """Copy what no binding holds: half of the longest axis at a time, or one row of the result after the other."""
+    offset = start - result.offset
+    if run == pitch and view.shape and view.shape[0] > 1:
+        middle = view.shape[0] // 2
+        first, second = view.rows(0, middle), view.rows(middle, view.shape[0])
+        copy_elements(first, result, offset=offset)
+        copy_elements(second, result, offset=offset + first.nbytes)
+        return
+    if run == pitch and len(view.shape) > 1:
+        inner = StridedView(view.array, view.first, view.shape[1:], view.strides[1:], view.element_bytes)
+        copy_elements(inner, result, offset=offset)
+        return
+    row_elements = run // view.element_bytes
+    inner_length = prod(view.shape[1:])
+    if run != pitch and view.shape[0] > 1 and (inner_length % row_elements == 0 or view.shape[0] * inner_length > run):
+        middle = view.shape[0] // 2
+        while middle and (middle * inner_length) % row_elements:
+            middle -= 1
+        if middle:
+            first, second = view.rows(0, middle), view.rows(middle, view.shape[0])
+            copy_elements(first, result, offset=offset, run=run, pitch=pitch)
+            copy_elements(second, result, offset=offset + first.nbytes // run * pitch, run=run, pitch=pitch)
+            return
+    raise GpuscanError(
+        f"a copy of {view.nbytes} bytes on {result.context.capabilities.summary} was asked for, but one element of "
+        f"{view.element_bytes} bytes does not fit the {result.context.binding_limit} bytes that it binds. Copy on the "
+        "CPU: array.numpy()"
+    )
+
+
+def _bound(context: DeviceContext, array: DeviceArray, low: int, high: int) -> tuple[Binding, int]:
+    """Return the binding of the buffer's bytes from `low` to `high`, and the byte where it begins."""
+    base = low // context.offset_alignment * context.offset_alignment
+    return Binding(array.buffer, base, padded(high - base)), base
+
+
+def _collapsed(view: StridedView) -> list[tuple[int, int]]:
+    """Return the view's axes as (size, stride) with axes joined that are neighbours; none for one run of elements."""
+    axes: list[tuple[int, int]] = []
+    for size, stride in zip(reversed(view.shape), reversed(view.strides), strict=True):
+        if size == 1:
+            continue
+        inner, step = axes[-1] if axes else (1, view.element_bytes)
+        if stride == inner * step:
+            axes[-1:] = [(inner * size, step)]
+        else:
+            axes.append((size, stride))
+    return axes[::-1]

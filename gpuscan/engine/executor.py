@@ -1,0 +1,394 @@
+"""Run a scan on a device: the one loop that fills, records, submits, reads reports and drains.
+
+A scan of 100 elements, of a file, of an array on the device, of a queue of chunks, of columns: each is a sequence of
+parts, read from sources and written to sinks. The loop keeps a few parts in flight, so that uploads, shaders and
+downloads overlap. When a part's report says that something went wrong, the loop reacts, and runs the part and those
+after it again by another plan.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.device.bind_groups import Binding
+from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.reports import Outcome, Run, loop_limit_error
+from gpuscan.device.submission import submit
+from gpuscan.device.transfer import padded
+from gpuscan.engine.part_buffers import PartBuffers
+from gpuscan.engine.places import DeviceSink, DeviceSource, HostSink, HostSource
+from gpuscan.engine.preparation import tile_on
+from gpuscan.engine.record import Buffers, Origin, record
+from gpuscan.engine.subgroup_check import verified
+from gpuscan.errors import ProgressTimeoutError
+from gpuscan.planning.plan import Placement, ScanPlan, Work, plan_scan
+from gpuscan.planning.strategies import PUBLISHED_PROGRESS
+
+if TYPE_CHECKING:
+    from gpuscan.device.context import DeviceContext
+    from gpuscan.planning.partition import Part
+    from gpuscan.problem.segments import Heads
+
+# Parts in flight: one is filled, one is on the GPU, one is read back.
+PARTS_IN_FLIGHT = 3
+# How many plans an executor keeps; the least recently used goes first.
+_MAX_PLANS = 512
+# How many runs may go unread before their reports are looked at.
+_MAX_PENDING_RUNS = 256
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the parts of one scan have in common.
+
+    Attributes:
+        spec: the whole scan.
+        strategy: the strategy that was asked for.
+        sources, sinks: where each field comes from and goes to.
+        seeds: 32-bit words of the initial value or identity of each row: (rows, words).
+        inner: rows side by side in memory.
+        heads: where segments begin, on the CPU; or
+        device_heads: the same as bits on the device.
+        count: where the number of elements goes that a mask picks.
+        placement: how the arrays share buffers.
+        options: further arguments of `plan_scan`, such as a tile.
+    """
+
+    spec: Work
+    strategy: str
+    sources: Sequence[HostSource | DeviceSource]
+    sinks: Sequence[HostSink | DeviceSink]
+    seeds: np.ndarray[Any, Any] | None = None
+    inner: int = 1
+    heads: Heads | None = None
+    device_heads: DeviceArray | None = None
+    count: DeviceArray | None = None
+    placement: Placement | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+class _Flight:
+    """A part in flight."""
+
+    def __init__(self, number: int, part: Part, buffers: PartBuffers | None) -> None:
+        self.number, self.part, self.buffers = number, part, buffers
+        self.run: Run | None = None
+
+
+class Executor:
+    """Runs scans on one device, and keeps the plans it has made.
+
+    Args:
+        context: the device.
+    """
+
+    def __init__(self, context: DeviceContext) -> None:
+        self.context = context
+        self._plans: OrderedDict[tuple[Any, ...], ScanPlan] = OrderedDict()
+
+    # ----- Plans
+
+    def plan(self, spec: Work, strategy: str, **options: Any) -> ScanPlan:
+        """Return the plan for a scan, kept for later calls of its kind.
+
+        Args:
+            spec: the scan.
+            strategy: as in `gpuscan.scan`; ``"auto"`` also looks at the number of tiles.
+            options: further arguments of `plan_scan`.
+        """
+        context = self.context
+        key = (spec, context.strategy(strategy), context.capabilities.distrusted, *options.items())
+        with context.lock:
+            plan = self._plans.get(key)
+            if plan is None or context.runs.has_wrong_subgroup_size(plan):
+                self._plans[key] = plan = self._new_plan(spec, strategy, options)
+                if len(self._plans) > _MAX_PLANS:
+                    self._plans.popitem(last=False)
+            else:
+                self._plans.move_to_end(key)
+            return plan
+
+    def _new_plan(self, spec: Work, strategy: str, options: dict[str, Any]) -> ScanPlan:
+        context = self.context
+        options = dict(options)
+        chosen, reason = context.strategy(strategy)
+        if options.get("tile") is None and spec.inner == 1:
+            options["tile"] = tile_on(context, spec, options.get("subgroups", True))
+        plan = plan_scan(spec, context.capabilities, chosen, reason, **options)
+        better, why = context.strategy(strategy, plan.tiles)
+        if plan.strategy == chosen != better:
+            plan = plan_scan(spec, context.capabilities, better, why, **options)
+        plan = self.bindable_plan(spec, plan, **options)
+        if context.runs.has_wrong_subgroup_size(plan):
+            return self._new_plan(spec, strategy, options | {"subgroups": False, "tile": None})
+        return plan
+
+    def bindable_plan(self, spec: Work, plan: ScanPlan, **options: Any) -> ScanPlan:
+        """Return the plan, or that of ``three_dispatch`` if the tile state of this one exceeds a binding."""
+        limit = self.context.binding_limit
+        if not plan.posts or plan.state_bytes <= limit:
+            return plan
+        reason = f"{plan.reason}; but its tile state of {plan.state_bytes} bytes exceeds the binding limit of {limit}"
+        return plan_scan(spec, self.context.capabilities, "three_dispatch", reason, **options)
+
+    # ----- The loop
+
+    def run(self, job: Job, parts: Iterable[Part]) -> Generator[Part, None, None]:
+        """Scan the parts; yield each, in order, once its results are where they belong."""
+        context = self.context
+        in_flight: deque[_Flight] = deque()
+        idle: list[PartBuffers] = []
+        taken: list[PartBuffers] = []
+        shared = _Shared(context, job)
+        clean = False
+        try:
+            for number, part in enumerate(parts):
+                if len(in_flight) == PARTS_IN_FLIGHT:
+                    yield self._land(job, shared, in_flight, idle)
+                buffers = None
+                if self._waits_for(job, shared, part):
+                    if not idle:
+                        taken.append(self._buffers(job, part))
+                        idle.append(taken[-1])
+                    buffers = idle.pop()
+                flight = _Flight(number, part, buffers)
+                self._launch(job, shared, flight)
+                in_flight.append(flight)
+            while in_flight:
+                yield self._land(job, shared, in_flight, idle)
+            clean = True
+        finally:
+            for buffers in taken:
+                buffers.close(clean=clean)
+        if len(context.runs.pending) > _MAX_PENDING_RUNS:
+            context.check()
+
+    def _waits_for(self, job: Job, shared: _Shared, part: Part) -> bool:
+        """Return True if the part's run is waited for: to read results, or a report that may tell of a failure."""
+        if shared.has_host_arrays:
+            return True
+        return self.needs_report(self._plan_of(job, part))
+
+    def _plan_of(self, job: Job, part: Part) -> ScanPlan:
+        options = dict(job.options)
+        if part.tile is not None and options.get("tile") is None:
+            options["tile"] = part.tile
+        if not part.is_block and part.length != part.spec.length:
+            options["piece"] = part.length
+        return self.plan(part.spec, job.strategy, placement=job.placement, **options)
+
+    def _buffers(self, job: Job, part: Part) -> PartBuffers:
+        """Return buffers that hold any part of the job that is no larger than this one."""
+        inputs = [part.length * each.element_bytes for each in job.sources if not isinstance(each, DeviceSource)]
+        results = part.spec.rows if part.spec.ends else part.length
+        outputs = [results * each.element_bytes for each in job.sinks if not isinstance(each, DeviceSink)]
+        heads = padded(-(-part.length // 8)) if job.heads is not None else 0
+        # A later plan may have a report where this one has none, so there is always room for it.
+        return PartBuffers(self.context, inputs, outputs, heads, reports=True)
+
+    def _launch(self, job: Job, shared: _Shared, flight: _Flight) -> None:
+        """Upload the part, record its run, and submit it."""
+        context, part, buffers = self.context, flight.part, flight.buffers
+        plan = self._plan_of(job, part)
+        if job.placement is not None and job.placement.in_place:
+            plan = self._verified_plan(job, part, plan)
+        kept: list[object] = []
+        rooms: list[tuple[DeviceSink, DeviceArray]] = []
+        sources: list[Binding] = []
+        upload_sizes: list[int] = []
+        for source in job.sources:
+            if isinstance(source, DeviceSource):
+                binding, alive = source.binding(part)
+                kept.append(alive)
+            else:
+                assert buffers is not None
+                number, nbytes = len(upload_sizes), part.length * source.element_bytes
+                buffers.write(number, nbytes, source.contiguous(part), lambda memory, s=source: s.fill(part, memory))  # type: ignore[misc]
+                binding = buffers.source(number, nbytes)
+                upload_sizes.append(nbytes)
+            sources.append(binding)
+        destinations: list[Binding] = []
+        read_sizes: list[int] = []
+        results = part.spec.rows if part.spec.ends else part.length
+        for place, sink in enumerate(job.sinks):
+            if job.placement is not None and job.placement.in_place:
+                binding = sources[place]
+            elif isinstance(sink, DeviceSink):
+                binding, room = sink.binding(part)
+                if room is not None:
+                    rooms.append((sink, room))
+            else:
+                assert buffers is not None
+                binding = buffers.result(len(read_sizes), results * sink.element_bytes)
+                read_sizes.append(results * sink.element_bytes)
+            destinations.append(binding)
+        with context.lock:
+            bound = Buffers(
+                sources,
+                destinations,
+                shared.seeds(part, kept),
+                shared.carry(flight.number) if part.spec.carried else None,
+                shared.carry(flight.number + 1) if part.spec.carry_out else None,
+                shared.heads(part, buffers),
+                None if job.count is None else job.count.binding(),
+            )
+            encoder = context.wgpu_device.create_command_encoder()
+            if buffers is not None:
+                buffers.record_uploads(encoder, upload_sizes)
+            origin = None if part.is_block else Origin.at(part.start, part.spec.row_length)
+            flight.run = record(context, plan, encoder, bound, origin=origin if part.start else None)
+            if buffers is not None:
+                buffers.record_readback(encoder, flight.run.state, read_sizes)
+            submit(context.wgpu_device, encoder.finish())
+            for sink, room in rooms:
+                sink.finish(part, room)
+            if buffers is None and plan.posts:
+                context.runs.pending.append(flight.run)
+        if buffers is not None:
+            buffers.map_for_reading(read_sizes)
+            if not part.last:
+                buffers.map_for_writing()
+
+    def _land(self, job: Job, shared: _Shared, in_flight: deque[_Flight], idle: list[PartBuffers]) -> Part:
+        """Wait for the oldest part and drain it; where it failed, run it and those after it again."""
+        while True:
+            flight = in_flight[0]
+            if flight.buffers is None:
+                break
+            outcome = self._outcome(flight)
+            if outcome is Outcome.DONE:
+                break
+            for other in list(in_flight)[1:]:
+                if other.buffers is not None:
+                    other.buffers.wait()
+                    other.buffers.unmap()
+            flight.buffers.unmap()
+            assert flight.run is not None
+            failed = [again.run for again in in_flight]
+            pending = self.context.runs.pending
+            pending[:] = [run for run in pending if not any(run is again for again in failed)]
+            self._react(job, flight.run, outcome)
+            for again in in_flight:
+                self._launch(job, shared, again)
+        in_flight.popleft()
+        if flight.buffers is not None:
+            part, read = flight.part, 0
+            results = part.spec.rows if part.spec.ends else part.length
+            for sink in job.sinks:
+                if not isinstance(sink, DeviceSink):
+                    sink.drain(part, flight.buffers.read(read, results * sink.element_bytes))
+                    read += 1
+            flight.buffers.unmap()
+            idle.append(flight.buffers)
+        return flight.part
+
+    def _outcome(self, flight: _Flight) -> Outcome:
+        assert flight.buffers is not None
+        assert flight.run is not None
+        report = flight.buffers.wait()
+        plan = flight.run.plan
+        outcome = flight.run.outcome(report) if plan.reports else Outcome.DONE
+        if outcome is Outcome.DONE:
+            self.context.runs.note(plan, outcome)
+        return outcome
+
+    def _react(self, job: Job, run: Run, outcome: Outcome) -> None:
+        """React to a run that failed, so that the next plan is another one.
+
+        Raises:
+            OperatorError: a loop of the operator did not end.
+            ProgressTimeoutError: the strategy timed out and was asked for by name.
+        """
+        self.context.runs.note(run.plan, outcome)
+        if outcome is Outcome.LOOP_LIMIT:
+            raise loop_limit_error(run.plan)
+        if outcome is Outcome.TIMEOUT:
+            self.handle_timeout(run.plan.strategy, job.strategy)
+
+    def handle_timeout(self, failed: str, asked: str) -> None:
+        """Let ``"auto"`` leave a strategy out from now on; raise if the caller asked for it by name.
+
+        Raises:
+            ProgressTimeoutError: the caller did.
+        """
+        self.context.distrust(failed)
+        if asked != "auto":
+            raise ProgressTimeoutError(
+                f"strategy {failed!r} was asked for, but on {self.context.capabilities.summary} a tile waited longer "
+                'than its bound for an earlier tile. Use strategy="auto", which now leaves it out, or '
+                'strategy="three_dispatch", which waits for nothing'
+            )
+
+    def _verified_plan(self, job: Job, part: Part, plan: ScanPlan) -> ScanPlan:
+        """Return a plan whose subgroup size is verified: a failed run in place would have overwritten its input."""
+        while not verified(self.context, plan):
+            plan = self._plan_of(job, part)
+        return plan
+
+    # ----- Reports
+
+    def needs_report(self, plan: ScanPlan) -> bool:
+        """Return True if a run of the plan can fail in a way that a caller has to wait for.
+
+        A wait that times out counts unless workgroups of the vendor's GPUs are known to make progress. So do subgroups
+        of another size until a report has shown the planned one, and loops in a user's WGSL.
+        """
+        return plan.loops or not self.context.runs.is_verified(plan) or self.may_time_out(plan)
+
+    def may_time_out(self, plan: ScanPlan) -> bool:
+        """Return True if a tile of the plan may wait longer than its bound."""
+        capabilities = self.context.capabilities
+        published = capabilities.adapter_type in PUBLISHED_PROGRESS.get(capabilities.vendor, frozenset())
+        return plan.posts and (not published or capabilities.adapter_type == "CPU")
+
+
+class _Shared:
+    """Buffers that all parts of one job use: carries, seeds and segment bits."""
+
+    def __init__(self, context: DeviceContext, job: Job) -> None:
+        self._context, self._job = context, job
+        self._carries: list[DeviceArray] = []
+        self._seeds: DeviceArray | None = None
+        self.has_host_arrays = not all(
+            isinstance(each, (DeviceSource, DeviceSink)) for each in (*job.sources, *job.sinks)
+        )
+
+    def carry(self, number: int) -> Binding:
+        """Return the buffer of the carry that comes before part `number`.
+
+        Parts in flight may run again, so their carries are kept.
+        """
+        if not self._carries:
+            words = self._job.spec.item_words
+            self._carries = [empty(self._context, (words,), np.uint32) for _ in range(PARTS_IN_FLIGHT + 2)]
+        return self._carries[number % len(self._carries)].binding()
+
+    def seeds(self, part: Part, kept: list[object]) -> Binding | None:
+        """Return the seeds that the part binds: those of all rows, or of a block those of its own."""
+        words = self._job.seeds
+        if words is None:
+            return None
+        if not part.is_block:
+            if self._seeds is None:
+                self._seeds = uploaded(self._context, words)
+            return self._seeds.binding()
+        matrices = words.reshape(-1, self._job.inner, words.shape[-1])
+        own = uploaded(self._context, np.ascontiguousarray(matrices[part.outer, part.columns]))
+        kept.append(own)
+        return own.binding()
+
+    def heads(self, part: Part, buffers: PartBuffers | None) -> Binding | None:
+        """Return the segment bits of the part."""
+        job = self._job
+        if job.device_heads is not None:
+            marks = job.device_heads
+            return Binding(marks.buffer, marks.offset + part.start // 8, padded(-(-part.length // 8), 4))
+        if job.heads is None:
+            return None
+        assert buffers is not None
+        return buffers.write_heads(job.heads.words(part.start, part.length))

@@ -1,0 +1,39 @@
+"""Arrays in memory-mapped files, which may be larger than memory."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+import numpy as np
+
+
+def is_mapped_file(array: np.ndarray[Any, Any]) -> bool:
+    """Return True if the array is in a memory-mapped file."""
+    base: Any = array
+    while base is not None and not isinstance(base, mmap.mmap):
+        base = getattr(base, "base", None)
+    return base is not None
+
+
+def release_pages(array: np.ndarray[Any, Any]) -> None:
+    """Release the pages of a memory-mapped file; the system reads them again when they are needed."""
+    mapping = shared_map(array)
+    if mapping is not None:
+        mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def shared_map(array: Any) -> mmap.mmap | None:
+    """Return the mapping behind a `np.memmap` whose pages the file backs, or None.
+
+    Pages of a private mapping exist nowhere else, so they must not be released. A bare `mmap.mmap` does not tell
+    whether it is private.
+    """
+    shared = False
+    while array is not None:
+        if isinstance(array, np.memmap):
+            shared = array.mode != "c"
+        if isinstance(array, mmap.mmap):
+            return array if shared and hasattr(array, "madvise") else None
+        array = getattr(array, "base", None)
+    return None

@@ -1,0 +1,220 @@
+"""Where the elements of a scan come from and where its results go: NumPy arrays, device arrays, or a queue of chunks.
+
+The executor asks a `HostSource` to fill memory and a `HostSink` to take it; a `DeviceSource` and a `DeviceSink` give
+it the part of a buffer that the shader binds.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from gpuscan.device.bind_groups import Binding
+from gpuscan.device.device_array import DeviceArray, empty
+from gpuscan.device.transfer import Bytes, copy
+from gpuscan.engine.element_copy import StridedView, copied, copy_elements, duplicate, view_of
+from gpuscan.engine.mapped_files import release_pages
+from gpuscan.engine.strided_rows import StridedRows
+
+if TYPE_CHECKING:
+    from gpuscan.elements import Field
+    from gpuscan.planning.partition import Part
+
+
+class HostSource(Protocol):
+    """An array in the CPU's memory that parts are read from."""
+
+    element_bytes: int
+
+    def contiguous(self, part: Part) -> Bytes | None:
+        """Return the part's bytes as a view, or None if they have to be gathered."""
+
+    def fill(self, part: Part, memory: Bytes) -> None:
+        """Write the part's bytes to `memory`."""
+
+
+class HostSink(Protocol):
+    """An array in the CPU's memory that results of parts are written to."""
+
+    element_bytes: int
+
+    def drain(self, part: Part, memory: Bytes) -> None:
+        """Take the part's results from `memory`."""
+
+
+def place_of(part: Part, reverse: bool) -> int:
+    """Return where in memory a piece begins: one row that is read backwards begins at its end."""
+    spec = part.spec
+    backwards = reverse and spec.rows == 1 and spec.inner == 1
+    return spec.length - part.start - part.length if backwards else part.start
+
+
+# ----- NumPy arrays
+
+
+class HostRows:
+    """Pieces of a NumPy array, along the scan."""
+
+    def __init__(self, array: np.ndarray[Any, Any], shape: tuple[int, ...], axis: int, field: Field) -> None:
+        self._rows = StridedRows(array, shape, axis, field.scalar.dtype)
+        self.element_bytes = field.storage_bytes
+
+    def contiguous(self, part: Part) -> Bytes | None:
+        return self._rows.contiguous(place_of(part, part.spec.reverse), part.length)
+
+    def fill(self, part: Part, memory: Bytes) -> None:
+        self._rows.read(place_of(part, part.spec.reverse), memory)
+
+    def drain(self, part: Part, memory: Bytes) -> None:
+        self._rows.write(place_of(part, part.spec.reverse), memory)
+
+
+class HostBlocks:
+    """Blocks of rows and columns of a NumPy array (outer, row_length, inner)."""
+
+    def __init__(self, array: np.ndarray[Any, Any], shape: tuple[int, ...], axis: int, field: Field) -> None:
+        self._array = array
+        self._shape, self._axis = shape, axis
+        self._element = array.shape[len(shape) :]
+        self._dtype = field.scalar.dtype
+        self.element_bytes = field.storage_bytes
+
+    def contiguous(self, part: Part) -> Bytes | None:
+        del part
+        return None
+
+    def fill(self, part: Part, memory: Bytes) -> None:
+        for stretch, place in self._stretches(part, memory):
+            copy(place, stretch)
+        release_pages(self._array)
+
+    def drain(self, part: Part, memory: Bytes) -> None:
+        for stretch, place in self._stretches(part, memory):
+            copy(stretch, place)
+        release_pages(self._array)
+
+    def _stretches(self, part: Part, memory: Bytes) -> list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+        """Return parts of the array, and the parts of the memory that they correspond to, in one shape each."""
+        assert part.outer is not None
+        assert part.columns is not None
+        data = memory.view(self._dtype)
+        shape, axis = self._shape, self._axis
+        length, inner = shape[axis], prod(shape[axis + 1 :])
+        if part.columns.stop - part.columns.start == inner and part.outer.stop - part.outer.start == prod(shape[:axis]):
+            return [(self._array, data.reshape(self._array.shape))]
+        columns = part.columns.stop - part.columns.start
+        block = data.reshape(-1, length, columns, *self._element)
+        if self._array.flags.c_contiguous:
+            matrices = self._array.reshape(-1, length, inner, *self._element)[part.outer, :, part.columns]
+            # Threads share the copy along the first axis, so a lone matrix is copied by its rows.
+            return [(matrices[0], block[0])] if len(block) == 1 else [(matrices, block)]
+        lead, tail = shape[:axis], shape[axis + 1 :]
+        found = []
+        for number, outer in enumerate(range(part.outer.start, part.outer.stop)):
+            matrix = self._array[np.unravel_index(outer, lead)] if lead else self._array
+            for column in range(columns):
+                index = np.unravel_index(part.columns.start + column, tail) if tail else ()
+                found.append((matrix[(slice(None), *index)], block[number, :, column]))
+        return found
+
+
+# ----- Device arrays
+
+
+class DeviceSource:
+    """An array on the device that parts are read from where they are, or copied from on the device.
+
+    Args:
+        array: the array.
+        field: what its elements are.
+        inner: rows side by side in memory.
+    """
+
+    def __init__(self, array: DeviceArray, field: Field, inner: int) -> None:
+        self.array, self._field, self._inner = array, field, inner
+
+    def binding(self, part: Part) -> tuple[Binding, object]:
+        """Return what the shader binds, and what has to stay alive until the run is submitted."""
+        view = part_of(self.array, part, self._field, self._inner)
+        if view.is_contiguous:
+            found = _as_array(view, self._field)
+            if not found.is_bindable:
+                found = duplicate(found)
+        else:
+            found = copied(view, (part.length * self._field.count,), self._field.scalar.dtype)
+        return found.binding(), found
+
+
+class DeviceSink:
+    """An array on the device that parts are written to where they are, or copied to on the device.
+
+    Args:
+        array: the array.
+        field: what its elements are.
+        inner: rows side by side in memory.
+        per_row: True if the array has one result for each row.
+    """
+
+    def __init__(self, array: DeviceArray, field: Field, inner: int, *, per_row: bool = False) -> None:
+        self.array, self._field, self._inner, self._per_row = array, field, inner, per_row
+
+    def binding(self, part: Part) -> tuple[Binding, DeviceArray | None]:
+        """Return what the shader binds, and the temporary array that `finish` copies from, if there is one."""
+        view = self._view(part)
+        if view.is_contiguous:
+            found = _as_array(view, self._field)
+            if found.is_writable_in_vectors or (found.is_bindable and self._per_row):
+                return found.binding(), None
+            if found.is_bindable and not part.last and not part.is_block and found.nbytes % 16 == 0:
+                return found.binding(), None
+        room = empty(self.array.context, (view.nbytes // self._field.scalar.dtype.itemsize,), self._field.scalar.dtype)
+        return room.binding(), room
+
+    def finish(self, part: Part, room: DeviceArray) -> None:
+        """Submit the copy of a part's results from the temporary array to their place."""
+        view = self._view(part)
+        if view.is_contiguous:
+            copy_elements(view_of(room, room.shape, room.dtype.itemsize), self.array, offset=view.first)
+            return
+        *outer, rows, columns = view.shape
+        run, matrix = view.element_bytes * columns, view.element_bytes * columns * rows
+        for number in range(prod(outer)):
+            numbers = matrix // room.dtype.itemsize
+            content = room.viewed((numbers,), offset=number * matrix)
+            first = view.first + (number * view.strides[0] if outer else 0)
+            elements = view_of(content, (numbers,), room.dtype.itemsize)
+            copy_elements(elements, self.array, offset=first, run=run, pitch=view.strides[-2])
+
+    def _view(self, part: Part) -> StridedView:
+        if not self._per_row:
+            return part_of(self.array, part, self._field, self._inner)
+        if not part.is_block:
+            return view_of(self.array, (part.spec.rows,), self._field.storage_bytes)
+        assert part.outer is not None
+        assert part.columns is not None
+        size = self._field.storage_bytes
+        shape = (part.outer.stop - part.outer.start, part.columns.stop - part.columns.start)
+        first = (part.outer.start * self._inner + part.columns.start) * size
+        return StridedView(self.array, first, shape, (self._inner * size, size), size)
+
+
+def part_of(array: DeviceArray, part: Part, field: Field, inner: int) -> StridedView:
+    """Return a part's elements of an array (outer, row_length, inner) as a view."""
+    size = field.storage_bytes
+    if not part.is_block:
+        at = place_of(part, part.spec.reverse)
+        return StridedView(array, at * size, (part.length,), (size,), size)
+    assert part.outer is not None
+    assert part.columns is not None
+    length = part.spec.row_length
+    shape = (part.outer.stop - part.outer.start, length, part.columns.stop - part.columns.start)
+    first = (part.outer.start * length * inner + part.columns.start) * size
+    return StridedView(array, first, shape, (length * inner * size, inner * size, size), size)
+
+
+def _as_array(view: StridedView, field: Field) -> DeviceArray:
+    """Return a view of neighbouring elements as an array of numbers."""
+    numbers = view.nbytes // field.scalar.dtype.itemsize
+    return view.array.viewed((numbers,), field.scalar.dtype, view.first)

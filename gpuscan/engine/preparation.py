@@ -1,0 +1,63 @@
+"""What every scan on a device needs first: dtypes that it has, room for the initial values, and a tile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.elements import words_of
+from gpuscan.errors import GpuscanError, UnsupportedDtypeError, smaller
+from gpuscan.planning.column_tiles import column_tile
+from gpuscan.planning.tiles import tile_shape
+from gpuscan.planning.tuned_tiles import tile_for
+
+if TYPE_CHECKING:
+    from gpuscan.device.context import DeviceContext
+    from gpuscan.planning.plan import Work
+    from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+    from gpuscan.problem.problem import Problem
+
+
+def check_dtypes(context: DeviceContext, problem: Problem) -> None:
+    """Raise UnsupportedDtypeError if the device cannot hold a field of the problem."""
+    if context.capabilities.float64:
+        return
+    elements = (problem.source, problem.element, problem.destination)
+    if any(field.scalar.name == "float64" for element in elements for field in element.fields):
+        raise UnsupportedDtypeError(
+            f"float64 was asked for, but {context.capabilities.summary} has no 64-bit floats. Pass "
+            'dtype=np.float32 to combine in 32 bits, or device="numpy" to run on the CPU'
+        )
+
+
+def seed_words(problem: Problem, context: DeviceContext | None) -> np.ndarray[Any, Any] | None:
+    """Return the 32-bit words of the rows' initial values or identities; None without.
+
+    Args:
+        problem: the problem.
+        context: the device that has to bind all of them; None if it binds a part at a time.
+
+    Raises:
+        GpuscanError: they exceed a binding.
+    """
+    if problem.seeds is None:
+        return None
+    words = words_of(problem.seed_element, problem.seeds)
+    if context is not None and words.nbytes > context.binding_limit:
+        raise GpuscanError(
+            f"a scan of {problem.rows} rows was asked for, but their initial values, or identities, take "
+            f"{words.nbytes} bytes, and {context.capabilities.summary} binds at most {context.binding_limit}. "
+            f"{smaller(problem.rows)}"
+        )
+    return words
+
+
+def tile_on(context: DeviceContext, spec: Work, subgroups: bool = True) -> TileShape:
+    """Return the tile for rows on this device: the one that `gpuscan tune` found, else the planner's."""
+    return tile_for(context.tuned, spec, subgroups) or tile_shape(spec, context.capabilities, subgroups)
+
+
+def whole_tile(context: DeviceContext, spec: Work) -> TileShape | ColumnTile:
+    """Return the tile of the whole array, which its parts keep so that the bits stay the same."""
+    return column_tile(spec, context.capabilities) if spec.inner > 1 else tile_on(context, spec)

@@ -1,0 +1,247 @@
+"""Cut a scan into parts that a device can bind and hold. This is the only place that splits work.
+
+A scan is cut in one of two ways:
+
+- into *pieces* along the scan: whole blocks of tiles, or whole rows where tiles end with rows. What comes before a
+  piece reaches it as a carry. The tile is the one of the whole array, so the result has the same bits as in one piece.
+- into *blocks* between rows: some outer arrays and some columns of an array (outer, row_length, inner). Every row is a
+  scan of its own, so nothing is carried.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gpuscan.errors import GpuscanError, smaller
+from gpuscan.planning.column_tiles import CPU_WORKGROUP, column_chunk
+from gpuscan.planning.kernel import STATE_HEADER_WORDS
+from gpuscan.planning.plan import LENGTH_LIMIT, Work, plan_scan, turns_rows
+from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+
+if TYPE_CHECKING:
+    from gpuscan.planning.capabilities import Capabilities
+
+# Host arrays up to this many bytes are scanned in one piece.
+SINGLE_PIECE_BYTES = 4 << 20
+# Elements of one piece, in bytes, for adapters on the other side of a bus. Measured on an H100: larger pieces overlap
+# less at both ends, smaller ones cost more submissions.
+PIECE_BYTES = 32 << 20
+# The same for adapters that share the CPU's memory and caches. Measured on lavapipe.
+CPU_PIECE_BYTES = 8 << 20
+# No piece is smaller, whatever the array's length.
+MIN_PIECE_BYTES = 2 << 20
+# An array is cut into at least this many pieces where they are large enough, so that the first upload and the last
+# download, which nothing overlaps, are short.
+PIECES_WANTED = 8
+# The largest field's share of a block of rows and columns, in bytes.
+BLOCK_BYTES = 128 << 20
+# The same where the arrays are memory-mapped files, which may be larger than memory.
+MAPPED_BLOCK_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one pass over the device takes.
+
+    Attributes:
+        spec: the scan of this part alone: its rows, and whether a carry comes in or goes out.
+        start: the part's first element, in the order of the scan; of a block its first element in C order.
+        length: the part's elements.
+        last: True if no part follows.
+        outer, columns: of a block, the outer arrays and the columns; None for a piece.
+        tile: of a block, the tile; None for the planner's choice.
+    """
+
+    spec: Work
+    start: int
+    length: int
+    last: bool
+    outer: slice | None = None
+    columns: slice | None = None
+    tile: TileShape | ColumnTile | None = None
+
+    @property
+    def is_block(self) -> bool:
+        """Return True if the part is a block of rows and columns, not a piece along the scan."""
+        return self.outer is not None
+
+
+# ----- Pieces
+
+
+def piece(spec: Work, start: int, length: int, *, last: bool) -> Part:
+    """Return the piece of `length` elements from `start` on."""
+    return Part(replace(spec, carried=start > 0, carry_out=not last), start, length, last)
+
+
+def pieces(spec: Work, length: int) -> Iterator[Part]:
+    """Cut the scan into pieces of `length` elements; the last one may be shorter."""
+    if spec.length <= length:
+        yield Part(spec, 0, spec.length, last=True)
+        return
+    for start in range(0, spec.length, length):
+        count = min(length, spec.length - start)
+        yield piece(spec, start, count, last=start + count == spec.length)
+
+
+def piece_unit(spec: Work, tiles: tuple[TileShape, ...], alignment: int = 1) -> int:
+    """Return the number of elements that a piece must hold a multiple of.
+
+    Args:
+        spec: the whole scan.
+        tiles: the tiles that the planner may choose, with and without subgroups.
+        alignment: bytes that the place of a piece in a device buffer must be a multiple of.
+    """
+    unit = math.lcm(*(spec.row_length if tile.per_row else tile.tile_size * tile.block for tile in tiles))
+    if alignment > 1:
+        unit = math.lcm(unit, alignment)
+        if spec.marked:
+            # The segment bits are bound at a byte for every eight elements.
+            unit = math.lcm(unit, 8 * alignment)
+    return unit
+
+
+def largest_field(spec: Work) -> int:
+    """Return the bytes of one element in the widest array."""
+    stored = () if spec.ends else spec.destination.fields
+    return max(field.storage_bytes for field in (*spec.source.fields, *stored))
+
+
+def host_piece_length(spec: Work, unit: int, capabilities: Capabilities, piece_bytes: int | None = None) -> int:
+    """Return how many elements a piece of host arrays takes.
+
+    Raises:
+        GpuscanError: the smallest piece does not fit a binding.
+    """
+    whole = max(spec.source.storage_bytes, 0 if spec.ends else spec.destination.storage_bytes)
+    if piece_bytes is None:
+        most = CPU_PIECE_BYTES if capabilities.adapter_type == "CPU" else PIECE_BYTES
+        piece_bytes = min(most, max(MIN_PIECE_BYTES, spec.length * whole // PIECES_WANTED))
+    wanted = max(1, piece_bytes // (unit * whole)) * unit
+    return min(wanted, device_piece_length(spec, unit, capabilities))
+
+
+def device_piece_length(spec: Work, unit: int, capabilities: Capabilities) -> int:
+    """Return how many elements the largest piece takes that a device binds.
+
+    Raises:
+        GpuscanError: the smallest piece does not fit a binding.
+    """
+    limit = capabilities.limits["max-storage-buffer-binding-size"]
+    widest = largest_field(spec)
+    length = min(limit // (unit * widest) * unit, (LENGTH_LIMIT - 1) // unit * unit)
+    if length == 0:
+        raise GpuscanError(
+            f"a scan of {spec.rows} rows of {spec.row_length} elements was asked for, but its smallest piece, {unit} "
+            f"elements of {widest} bytes, does not fit the {limit} bytes that {capabilities.summary} binds. "
+            f"{smaller(spec.rows)}"
+        )
+    return length
+
+
+# ----- Blocks
+
+
+def max_elements(spec: Work, capabilities: Capabilities) -> int:
+    """Return the number of elements that a shader can bind and index."""
+    limit = capabilities.limits["max-storage-buffer-binding-size"]
+    return int(min(limit // largest_field(spec), LENGTH_LIMIT - 1))
+
+
+def whole_fits(spec: Work, capabilities: Capabilities) -> bool:
+    """Return True if the arrays and the auxiliary buffers each fit in one binding."""
+    limit = capabilities.limits["max-storage-buffer-binding-size"]
+    results = spec.rows * max(field.storage_bytes for field in spec.destination.fields) if spec.ends else 0
+    return spec.length <= max_elements(spec, capabilities) and results <= limit and auxiliary_fits(spec, capabilities)
+
+
+def auxiliary_fits(spec: Work, capabilities: Capabilities, tile: TileShape | ColumnTile | None = None) -> bool:
+    """Return True if the auxiliary buffers (tile totals and initial values) each fit in one binding.
+
+    Only arrays scanned down their columns can have more of these than of elements.
+    """
+    limit = capabilities.limits["max-storage-buffer-binding-size"]
+    if spec.inner == 1:
+        return True
+    # A tile has at most one total a column, and its last columns may be half outside the array.
+    if 4 * (STATE_HEADER_WORDS + 2 * spec.length * spec.item_words) <= limit:
+        return True
+    seeds = 4 * spec.element.words * spec.rows if spec.initial or spec.exclusive else 0
+    return max(seeds, plan_scan(spec, capabilities, "three_dispatch", "", tile=tile).state_bytes) <= limit
+
+
+def narrowed(tile: TileShape | ColumnTile, columns: int) -> TileShape | ColumnTile:
+    """Return the tile for a block of this many columns: as high, so that the bits stay, and no wider than it needs."""
+    if not isinstance(tile, ColumnTile):
+        return tile
+    wanted = 1 << (-(-columns // tile.chunk) - 1).bit_length()
+    return replace(tile, columns=min(tile.columns, max(wanted, -(-CPU_WORKGROUP // tile.groups))))
+
+
+def block_size(
+    spec: Work, inner: int, tile: TileShape | ColumnTile, capabilities: Capabilities, wanted_bytes: int | None
+) -> tuple[int, int]:
+    """Return how many outer arrays and how many columns a block takes; (0, 0) where not even one column fits.
+
+    Args:
+        spec: the whole scan.
+        inner: rows side by side in memory.
+        tile: the tile of the whole array.
+        capabilities: what the device has.
+        wanted_bytes: the largest field's share of a block; None for all that a binding holds.
+    """
+    widest, length = largest_field(spec), spec.row_length
+    outer = spec.rows // inner
+    most = max_elements(spec, capabilities)
+    if wanted_bytes is not None:
+        most = min(most, max(wanted_bytes, 4 * length * widest) // widest)
+    chunk = max(1, column_chunk(spec.source, spec.destination, inner))
+    while length <= most:
+        together, columns = max(1, min(outer, most // (length * inner))), inner
+        if most // length < inner:
+            together, columns = 1, most // length
+            # Narrow numbers of neighbouring columns share words, so a block takes whole words of them.
+            columns = columns // 4 * 4 if columns >= 4 else columns // chunk * chunk
+            if columns == 0:
+                return 0, 0
+        part = replace(spec, rows=together * columns, inner=columns if spec.inner > 1 else 1)
+        if auxiliary_fits(part, capabilities, narrowed(tile, columns)):
+            return together, columns
+        if together == 1 and columns <= max(4, chunk):
+            return 0, 0
+        most = together * columns // 2 * length
+    return 0, 0
+
+
+def blocks(spec: Work, inner: int, tile: TileShape | ColumnTile, together: int, columns: int) -> Iterator[Part]:
+    """Cut an array (outer, row_length, inner) into blocks of `together` outer arrays and `columns` columns."""
+    outer = spec.rows // inner
+    tile = narrowed(tile, columns)
+    for first in range(0, outer, together):
+        outers = slice(first, min(first + together, outer))
+        for column in range(0, inner, columns):
+            across = slice(column, min(column + columns, inner))
+            wide = across.stop - across.start
+            rows = (outers.stop - outers.start) * wide
+            yield Part(
+                replace(spec, rows=rows, inner=wide if spec.inner > 1 else 1),
+                (first * spec.row_length * inner) + column,
+                rows * spec.row_length,
+                last=outers.stop == outer and across.stop == inner,
+                outer=outers,
+                columns=across,
+                tile=tile,
+            )
+
+
+def needs_whole_rows(spec: Work) -> bool:
+    """Return True if the scan cannot be cut inside a row: elements use their neighbours, or only ends are kept."""
+    return any(spec.shifts) or spec.ends or spec.moves
+
+
+def reverses_rows(spec: Work) -> bool:
+    """Return True if each of several rows is read backwards in its own place."""
+    return turns_rows(spec)

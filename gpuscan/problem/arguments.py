@@ -1,0 +1,277 @@
+"""Check the arguments of a scan and bring them into one form: bundles, dtypes, axes, initial values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.elements import LEAF, Element, Scalar, Structure, scalar_of
+from gpuscan.operators.tracing import structure_of
+
+if TYPE_CHECKING:
+    from gpuscan.operators.operator import Operator
+
+Leaf = np.ndarray[Any, Any]
+
+# How deep bundles may nest.
+_MAX_DEPTH = 100
+
+
+class OnDevice:
+    """Base of arrays whose elements are in a GPU's memory; see `gpuscan.device.device_array`."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+def as_flag(name: str, value: Any) -> bool:
+    """Return what a caller passed for an option that is on or off.
+
+    Raises:
+        TypeError: the value is neither True nor False.
+    """
+    if isinstance(value, (bool, np.bool_)) or (isinstance(value, int) and value in (0, 1)):
+        return bool(value)
+    raise TypeError(f"{name}={value!r} was passed, which is neither on nor off; pass {name}=True or {name}=False")
+
+
+# ----- Bundles
+
+
+def structure_and_leaves(x: Any) -> tuple[Structure, list[Leaf]]:
+    """Return how the user's value nests its arrays, and the arrays, depth first.
+
+    Raises:
+        TypeError: a value is a masked array, or not an array.
+        ValueError: a bundle is empty, or nests too deeply.
+        UnsupportedDtypeError: no element has an array's dtype.
+    """
+    return _flattened(x, 0)
+
+
+def _flattened(x: Any, depth: int) -> tuple[Structure, list[Leaf]]:
+    if isinstance(x, OnDevice):
+        return LEAF, [x]  # type: ignore[list-item]
+    if depth > _MAX_DEPTH:
+        raise ValueError(
+            f"a bundle nested more than {_MAX_DEPTH} levels deep was passed; pass a bundle of arrays in fewer levels"
+        )
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return _gathered("named", x._fields, list(x), depth, type(x))
+    if isinstance(x, tuple):
+        return _gathered("tuple", tuple(range(len(x))), list(x), depth)
+    if isinstance(x, dict):
+        return _gathered("dict", tuple(x), list(x.values()), depth)
+    array = as_array(x)
+    if array.dtype.names:
+        return _gathered("record", array.dtype.names, [array[name] for name in array.dtype.names], depth)
+    # complex128 is the dtype of no element, but dtype= may convert it.
+    if array.dtype.newbyteorder("=") != np.complex128:
+        scalar_of(array.dtype)
+    return LEAF, [array]
+
+
+def _gathered(
+    kind: str, keys: tuple[Any, ...], parts: list[Any], depth: int, factory: Callable[..., Any] | None = None
+) -> tuple[Structure, list[Leaf]]:
+    if not parts:
+        raise ValueError("a bundle of no arrays was passed; pass a bundle of one array or more, all of one shape")
+    found = [_flattened(part, depth + 1) for part in parts]
+    structure = Structure(kind, keys, tuple(s for s, _ in found), factory)
+    return structure, [leaf for _, leaves in found for leaf in leaves]
+
+
+def as_array(x: Any) -> Leaf:
+    """Return what `np.asarray` makes of a value, unless that would lose something.
+
+    Raises:
+        TypeError: it is a masked array, whose mask would be lost.
+    """
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(
+            "a masked array was passed, but gpuscan has no masks. Pass x.filled(value) with a value that does not "
+            "change the result, such as the operator's identity, and mask the result again"
+        )
+    return np.asarray(x)
+
+
+def common_shape(
+    leaves: Sequence[Leaf], operator: Operator, own: Sequence[int], *, in_bundle: bool = False
+) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    """Return the shape that all leaves share, and the trailing axes of each leaf that belong to the element.
+
+    Those are the axes that the operator declares, or that a structured dtype has of its own, whichever are more.
+
+    Raises:
+        ValueError: a leaf has no axis to scan along, or the shapes differ.
+    """
+    counts = [max(operator.element_axes, axes) for axes in own]
+    for leaf, axes in zip(leaves, counts, strict=True):
+        if leaf.ndim >= axes + 1:
+            continue
+        if in_bundle and leaf.ndim == 0:
+            raise ValueError(
+                "a tuple or dict of single numbers was passed, but a tuple or dict is a bundle of arrays of one shape, "
+                "and one of its arrays has no axis to scan along. Pass np.array([...]) for one array of these numbers"
+            )
+        extra = f" and {axes} trailing axes of the element" if axes else ""
+        raise ValueError(
+            f"an array of shape {leaf.shape} was passed, but operator {operator.name!r} needs at least one axis to "
+            f"scan along{extra}. Pass x[np.newaxis] to scan a single element"
+        )
+    split = [leaf.ndim - axes for leaf, axes in zip(leaves, counts, strict=True)]
+    shapes = [leaf.shape[:at] for leaf, at in zip(leaves, split, strict=True)]
+    if len(set(shapes)) > 1:
+        raise ValueError(
+            f"a bundle of arrays of the shapes {', '.join(map(str, shapes))} was passed, but its arrays must have one "
+            "shape. Broadcast them with np.broadcast_arrays first"
+        )
+    return shapes[0], [leaf.shape[at:] for leaf, at in zip(leaves, split, strict=True)]
+
+
+# ----- Axes
+
+
+def resolve_axis(axis: int | None, shape: tuple[int, ...], own: int = 0) -> int:
+    """Return the axis counted from 0.
+
+    Args:
+        axis: what the caller passed; for 1-D arrays it may be None.
+        shape: the array's shape, without the axes of the element.
+        own: how many axes belong to the element; they are not counted.
+
+    Raises:
+        ValueError: the axis is missing or out of range.
+        TypeError: the axis is not an integer.
+    """
+    if not shape:
+        raise ValueError(
+            "an array of shape () was passed, which has no axis to scan along. Pass x[np.newaxis] to scan a single "
+            "element"
+        )
+    choices = ", ".join(map(str, range(len(shape))))
+    element = f" and {own} axes of the element" if own else ""
+    if axis is None:
+        if len(shape) == 1:
+            return 0
+        raise ValueError(
+            f"an array of shape {shape}{element} was passed without axis=, but it has several axes. Pass one of "
+            f"{choices}, or a negative axis counted from the end of these, or x.reshape(-1) to scan all elements as "
+            "one row"
+        )
+    if isinstance(axis, bool) or not hasattr(axis, "__index__"):
+        raise TypeError(f"axis={axis!r} was passed, but an axis is an integer; pass one of {choices}")
+    index = axis.__index__()
+    if not -len(shape) <= index < len(shape):
+        negative = ", ".join(map(str, range(-len(shape), 0)))
+        raise np.exceptions.AxisError(
+            f"axis={index} was passed for an array of shape {shape}{element}, which has no such axis. Pass one of "
+            f"{choices}, or counted from the end {negative}"
+        )
+    return index % len(shape)
+
+
+# ----- Dtypes
+
+
+def with_dtype(
+    leaves: list[Leaf], structure: Structure, dtype: np.dtype[Any], before: Callable[[Any], Any] | None
+) -> tuple[list[Leaf], Callable[[Any], Any] | None]:
+    """Return the arrays and the map on load that combine in `dtype`.
+
+    Narrow numbers, and arrays on a device, are converted by the kernel; others before the upload.
+    """
+    scalar = scalar_of(dtype)
+    if before is not None:
+        return leaves, _cast_after(before, dtype)
+    if all(leaf.dtype == dtype for leaf in leaves):
+        return leaves, None
+    narrower = all(leaf.dtype.itemsize * 8 < scalar.bits and leaf.dtype.isnative for leaf in leaves)
+    on_device = any(isinstance(leaf, OnDevice) for leaf in leaves)
+    if structure.kind == "leaf" and (narrower or on_device):
+        return leaves, lambda value: value.astype(dtype)
+    if on_device:
+        return leaves, _cast_after(lambda value: value, dtype)
+    return [leaf.astype(dtype, copy=False) for leaf in leaves], None
+
+
+def _cast_after(before: Callable[[Any], Any], dtype: np.dtype[Any]) -> Callable[[Any], Any]:
+    """Return `before` followed by a conversion of all its results to `dtype`."""
+
+    def mapped(value: Any) -> Any:
+        structure, leaves = structure_of(before(value))
+        return structure.unflatten([leaf.astype(dtype) if hasattr(leaf, "astype") else leaf for leaf in leaves])
+
+    return mapped
+
+
+_RANKS = {"bool": 0, "unsigned": 1, "signed": 1, "float": 2, "complex": 3}
+
+
+def as_scalars(given: Leaf, scalar: Scalar, what: str) -> Leaf:
+    """Return `given` in the dtype of `scalar`, which must hold its kind and, of integers, its values.
+
+    Raises:
+        TypeError: the kind or a value would be lost.
+    """
+    cast = None
+    if given.dtype.kind in "OSU":
+        # Python integers beyond 64 bits, or text.
+        raise TypeError(
+            f"{what} {given.tolist()!r} was passed for elements of dtype {scalar.dtype}, which cannot hold it. Pass "
+            "numbers that fit the element's dtype"
+        )
+    if given.dtype.newbyteorder("=") == np.complex128:
+        # NumPy's dtype of Python's complex numbers.
+        given = given.astype(np.complex64)
+    if _RANKS[scalar_of(given.dtype).kind] <= _RANKS[scalar.kind]:
+        cast = given.astype(scalar.dtype)
+        if scalar.kind in ("signed", "unsigned") and not np.array_equal(cast, given):
+            cast = None
+    if cast is None:
+        raise TypeError(
+            f"{what} {np.array2string(given, threshold=4)} of dtype {given.dtype} was passed for elements of dtype "
+            f"{scalar.dtype}, which cannot hold it. Pass values that fit the element's dtype, or dtype=..."
+        )
+    return cast
+
+
+# ----- Initial values
+
+
+def initial_rows(initial: Any, element: Element, rows_shape: tuple[int, ...]) -> tuple[Leaf, ...]:
+    """Return `initial` for each field and row: (rows, *element shape), in the element's dtypes."""
+    values = fields_of(initial, element, "initial")
+    rows = int(np.prod(rows_shape, dtype=np.int64))
+    seeds = []
+    for value, f in zip(values, element.fields, strict=True):
+        cast = as_scalars(as_array(value), f.scalar, "initial")
+        if not rows_shape and cast.shape == (1, *f.shape):
+            # One value for the one row of a 1-D scan.
+            cast = cast[0]
+        try:
+            wide = np.broadcast_to(cast, (*rows_shape, *f.shape))
+        except ValueError:
+            raise ValueError(
+                f"initial of shape {cast.shape} was passed, which does not broadcast to {(*rows_shape, *f.shape)}, the "
+                "array's shape without the scanned axis. Pass one value, or one for each row"
+            ) from None
+        seeds.append(np.ascontiguousarray(wide).reshape(rows, *f.shape))
+    return tuple(seeds)
+
+
+def fields_of(value: Any, element: Element, what: str) -> list[Any]:
+    """Return the fields of a value that nests as the element does.
+
+    Raises:
+        ValueError: it has other fields.
+    """
+    try:
+        return element.structure.flatten(value)
+    except (TypeError, ValueError, KeyError, IndexError):
+        raise ValueError(
+            f"{what} {value!r} was passed for elements of {len(element.fields)} fields, but it does not nest as they "
+            "do; pass one value for each field, nested as the input is"
+        ) from None
