@@ -107,7 +107,9 @@ def reduction(x: Any, op: Any, axis: int | None, initial: Any, dtype: Any) -> Pr
         shapes = [(problem.rows, *field.shape) for field in problem.element.fields]
         seeds = tuple(np.broadcast_to(value, shape) for value, shape in zip(identity, shapes, strict=True))
         problem = replace(problem, seeds=seeds)
-    return replace(problem, keep_last_only=True)
+    reduced = problem.with_leaves(problem.leaves)
+    vars(reduced)["keep_last_only"] = True
+    return reduced
 
 
 def flattened(x: Any, element_axes: int) -> Any:

@@ -18,11 +18,10 @@ from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage, kept
 from gpuscan.device.capability_probe import distrust, probe
 from gpuscan.device.guards import guarded, lost_while_compiling
 from gpuscan.device.profiling import Profiles
+from gpuscan.device.queue import open_queue
 from gpuscan.device.reports import RunLog
 from gpuscan.device.requirements import checked_limits, limits_within, wanted_features, wanted_limits
-from gpuscan.device.submission import submit
 from gpuscan.device.tile_state import TileState
-from gpuscan.device.transfer import map_for_reading, staging_ring
 from gpuscan.errors import StrategyError
 from gpuscan.operators.user_wgsl import user_error
 from gpuscan.planning import tuned_tiles
@@ -71,6 +70,7 @@ class DeviceContext:
         self.wgpu_device: wgpu.GPUDevice = fresh(self.adapter).request_device_sync(
             required_features=wanted_features(self.adapter), required_limits=limits
         )
+        self.queue = open_queue(self.wgpu_device)
         self.capabilities: Capabilities = probe(self.adapter, self.wgpu_device)
         self.tuned: Tuned = tuned_tiles.load(self.capabilities)
         self.process = os.getpid()
@@ -227,18 +227,12 @@ class DeviceContext:
         """Submit an empty command buffer, which shows that the device is alive."""
         with guarded(self):
             # On a lost device wgpu-native ends the process in `submit`, but finishing an encoder raises an error.
-            submit(self.wgpu_device, self.wgpu_device.create_command_encoder().finish())
+            self.queue.submit(self.queue.encoder())
 
     def synchronize(self) -> None:
         """Wait until the GPU has done everything submitted so far, then read the unread reports."""
-        usage = self.usage.MAP_READ | self.usage.COPY_DST
-        with guarded(self), self.lock, staging_ring(self.pool, usage, 16, 1) as (fence,):
-            encoder = self.wgpu_device.create_command_encoder()
-            # A buffer that no submission uses could be mapped while the GPU is still at work.
-            encoder.clear_buffer(fence)
-            submit(self.wgpu_device, encoder.finish())
-            map_for_reading(fence, 4).sync_wait()
-            fence.unmap()
+        with guarded(self):
+            self.queue.wait_idle()
         self.check()
 
     def check(self) -> None:

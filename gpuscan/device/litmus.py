@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.device.backends import timestamp_period, webgpu
-from gpuscan.device.submission import submit
+from gpuscan.device.interrupts import interrupts_held
 from gpuscan.templates import render
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ class ProbeBench:
         commands = encoder.finish()
 
         start = time.perf_counter()
-        submit(self._device, commands)
+        with interrupts_held():
+            self._device.queue.submit([commands])
         self._readback.map_sync("READ")
         wall_seconds = time.perf_counter() - start
         data = self._readback.read_mapped(copy=True)

@@ -86,7 +86,7 @@ def loop_limit_error(plan: ScanPlan) -> OperatorError:
 def read_report(device: OpenDevice, state: wgpu.GPUBuffer) -> list[int]:
     """Return the report in a tile state, once everything submitted so far is done."""
     report = np.empty(STATE_HEADER_WORDS, np.uint32)
-    download(device.wgpu_device, device.pool, state, 0, report)
+    download(device.queue, device.pool, state, 0, report)
     numbers: list[int] = report.tolist()
     return numbers
 

@@ -8,17 +8,18 @@ after it again by another plan.
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict, deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuscan.device.bind_groups import Binding
+from gpuscan.device.context import STRATEGY_VARIABLE, DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
-from gpuscan.device.submission import submit
 from gpuscan.device.transfer import padded
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostSink, HostSource
@@ -30,7 +31,7 @@ from gpuscan.planning.plan import Placement, ScanPlan, Work, plan_scan
 from gpuscan.planning.strategies import PUBLISHED_PROGRESS
 
 if TYPE_CHECKING:
-    from gpuscan.device.context import DeviceContext
+    from gpuscan.planning.capabilities import Capabilities
     from gpuscan.planning.partition import Part
     from gpuscan.problem.segments import Heads
 
@@ -57,6 +58,7 @@ class Job:
         count: where the number of elements goes that a mask picks.
         placement: how the arrays share buffers.
         options: further arguments of `plan_scan`, such as a tile.
+        plans: the plans of parts that were made before, by the part's first element; None to make them anew.
     """
 
     spec: Work
@@ -70,6 +72,24 @@ class Job:
     count: DeviceArray | None = None
     placement: Placement | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    plans: dict[int, ScanPlan] | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the scans of one kind are cut.
+
+    Attributes:
+        spec: the whole scan.
+        parts: its parts; empty if they are made one by one.
+        capabilities: what the device had when the layout was made.
+        plans: the parts' plans, by the part's first element.
+    """
+
+    spec: Work
+    parts: tuple[Part, ...]
+    capabilities: Capabilities
+    plans: dict[int, ScanPlan] = field(default_factory=dict)
 
 
 class _Flight:
@@ -90,6 +110,7 @@ class Executor:
     def __init__(self, context: DeviceContext) -> None:
         self.context = context
         self._plans: OrderedDict[tuple[Any, ...], ScanPlan] = OrderedDict()
+        self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
 
     # ----- Plans
 
@@ -136,6 +157,30 @@ class Executor:
         reason = f"{plan.reason}; but its tile state of {plan.state_bytes} bytes exceeds the binding limit of {limit}"
         return plan_scan(spec, self.context.capabilities, "three_dispatch", reason, **options)
 
+    # ----- Layouts
+
+    def layout(self, kind: object | None, strategy: str, make: Callable[[], Layout]) -> Layout:
+        """Return how scans of a kind are cut and planned, from an earlier call where there was one.
+
+        Args:
+            kind: `Problem.kind`, and whatever else decides the layout; None if nothing is kept.
+            strategy: as in `gpuscan.scan`.
+            make: makes the layout.
+        """
+        if kind is None:
+            return make()
+        context = self.context
+        key = (kind, strategy, os.environ.get(STRATEGY_VARIABLE) if strategy == "auto" else None)
+        with context.lock:
+            found = self._layouts.get(key)
+            if found is None or found.capabilities is not context.capabilities:
+                self._layouts[key] = found = make()
+                if len(self._layouts) > _MAX_PLANS:
+                    self._layouts.popitem(last=False)
+            else:
+                self._layouts.move_to_end(key)
+            return found
+
     # ----- The loop
 
     def run(self, job: Job, parts: Iterable[Part]) -> Generator[Part, None, None]:
@@ -175,6 +220,16 @@ class Executor:
         return self.needs_report(self._plan_of(job, part))
 
     def _plan_of(self, job: Job, part: Part) -> ScanPlan:
+        if job.plans is not None:
+            plan = job.plans.get(part.start)
+            if plan is not None and not self.context.runs.has_wrong_subgroup_size(plan):
+                return plan
+        plan = self._plan_part(job, part)
+        if job.plans is not None:
+            job.plans[part.start] = plan
+        return plan
+
+    def _plan_part(self, job: Job, part: Part) -> ScanPlan:
         options = dict(job.options)
         if part.tile is not None and options.get("tile") is None:
             options["tile"] = part.tile
@@ -237,14 +292,14 @@ class Executor:
                 shared.heads(part, buffers),
                 None if job.count is None else job.count.binding(),
             )
-            encoder = context.wgpu_device.create_command_encoder()
+            encoder = context.queue.encoder()
             if buffers is not None:
                 buffers.record_uploads(encoder, upload_sizes)
             origin = None if part.is_block else Origin.at(part.start, part.spec.row_length)
             flight.run = record(context, plan, encoder, bound, origin=origin if part.start else None)
             if buffers is not None:
                 buffers.record_readback(encoder, flight.run.state, read_sizes)
-            submit(context.wgpu_device, encoder.finish())
+            context.queue.submit(encoder)
             for sink, room in rooms:
                 sink.finish(part, room)
             if buffers is None and plan.posts:
@@ -305,6 +360,8 @@ class Executor:
             ProgressTimeoutError: the strategy timed out and was asked for by name.
         """
         self.context.runs.note(run.plan, outcome)
+        if job.plans is not None:
+            job.plans.clear()
         if outcome is Outcome.LOOP_LIMIT:
             raise loop_limit_error(run.plan)
         if outcome is Outcome.TIMEOUT:

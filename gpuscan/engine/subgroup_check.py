@@ -14,7 +14,6 @@ import numpy as np
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import empty
 from gpuscan.device.reports import Outcome, read_report
-from gpuscan.device.submission import submit
 from gpuscan.engine.record import Buffers, record
 
 if TYPE_CHECKING:
@@ -65,9 +64,9 @@ def verified(context: DeviceContext, plan: ScanPlan) -> bool:
         carry_out=room(words),
         heads=room(elements),
     )
-    encoder = context.wgpu_device.create_command_encoder()
+    encoder = context.queue.encoder()
     run = record(context, single, encoder, buffers)
-    submit(context.wgpu_device, encoder.finish())
+    context.queue.submit(encoder)
     outcome = run.outcome(read_report(context, run.state))
     mismatched = outcome is Outcome.WRONG_SUBGROUP_SIZE
     context.runs.note(plan, Outcome.WRONG_SUBGROUP_SIZE if mismatched else Outcome.DONE)

@@ -67,6 +67,11 @@ class Problem:
     keep_last_only: bool = False
     compacts: bool = False
 
+    @cached_property
+    def kind(self) -> object | None:
+        """What the problem shares with all others of its kind, if `gpuscan.problem.cache` keeps them; else None."""
+        return None
+
     def with_leaves(self, leaves: tuple[Any, ...]) -> Problem:
         """Return the same problem of other arrays of the same shape and dtype."""
         other = object.__new__(Problem)
