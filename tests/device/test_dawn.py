@@ -29,7 +29,7 @@ from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.problem import Problem
 from gpuscan.templates import render, render_kernel
 from gpuscan.tools.matrix.conformance import check, suite
-from tests.gpu.test_threads import at_once, work, work_on_device
+from tests.api.test_threads import at_once, work, work_on_device
 from tests.oracle import AFFINE, LATER, MATRICES, assert_same, posed
 
 SHAPES = [

@@ -1,4 +1,4 @@
-"""The record of capabilities, its JSON, and the cache on disk; measuring is tested in tests/gpu."""
+"""The record of capabilities, its JSON, and the cache on disk."""
 
 from __future__ import annotations
 
