@@ -13,11 +13,10 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan.api.device import Device
-from gpuscan.engine import device_arrays as deferred
+from gpuscan.planning.tile_shapes import TileShape
+from tests.harness.builds import wait_for_reports, withhold_posts
 from tests.oracle import AFFINE, assert_same, one_by_one, strategies_on, ufunc_scan, words
 
-USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 DTYPES = ("bool", "int8", "uint16", "int32", "float32", "int64", "complex64")
 
 
@@ -27,7 +26,7 @@ def numbers(dtype: str, shape: Any) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (7,), (3, 5), (1000, 3)])
-def test_round_trip(device: Device, dtype: str, shape: tuple[int, ...]) -> None:
+def test_round_trip(device: gs.Device, dtype: str, shape: tuple[int, ...]) -> None:
     x = numbers(dtype, shape)
     a = device.asarray(x)
     assert (a.shape, a.dtype, a.nbytes, a.device) == (x.shape, x.dtype, x.nbytes, device)
@@ -37,12 +36,12 @@ def test_round_trip(device: Device, dtype: str, shape: tuple[int, ...]) -> None:
     assert device.asarray(a) is a
 
 
-def test_large_arrays_go_through_the_rings(device: Device) -> None:
+def test_large_arrays_go_through_the_rings(device: gs.Device) -> None:
     x = np.random.default_rng(1).integers(0, 256, (40 << 20) + 3, dtype=np.uint8)
     assert_same(device.asarray(x).numpy(), x)
 
 
-def test_strange_input(device: Device) -> None:
+def test_strange_input(device: gs.Device) -> None:
     x = np.arange(24, dtype=">i4").reshape(4, 6)
     assert_same(device.asarray(x.T), x.T.astype(np.int32))
     with pytest.raises(gs.UnsupportedDtypeError, match="datetime64"):
@@ -51,7 +50,7 @@ def test_strange_input(device: Device) -> None:
         device.empty((3, -1), np.float32)
 
 
-def test_views(device: Device) -> None:
+def test_views(device: gs.Device) -> None:
     x = numbers("uint16", (9, 5))
     a = device.asarray(x)
     for index in (slice(2, 5), slice(None), slice(7, 100), slice(5, 2), slice(-3, None), 0, 4, -1):
@@ -70,118 +69,8 @@ def test_views(device: Device) -> None:
         np.array(a, copy=False)
 
 
-def test_a_callers_buffer(device: Device) -> None:
-    x = np.arange(100, dtype=np.float32)
-    buffer = device.wgpu_device.create_buffer_with_data(data=x, usage=USAGE)
-    a = gs.Array.from_buffer(device, buffer, 90, np.float32, offset=40)
-    assert_same(a, x[10:])
-    assert_same(gs.scan(a), ufunc_scan("add", x[10:]))
-    with pytest.raises(ValueError, match="has 400"):
-        gs.Array.from_buffer(device, buffer, 101, np.float32)
-    with pytest.raises(ValueError, match="multiple of 4"):
-        gs.Array.from_buffer(device, buffer, 10, np.float32, offset=2)
-    for offset in (4.0, np.float32(4), "4", None):
-        with pytest.raises(TypeError, match="a whole number of bytes"):
-            gs.Array.from_buffer(device, buffer, 10, np.float32, offset=offset)  # type: ignore[arg-type]
-    assert_same(gs.Array.from_buffer(device, buffer, 10, np.float32, offset=np.int64(4)), x[1:11])  # type: ignore[arg-type]
-    bare = device.wgpu_device.create_buffer(size=64, usage=wgpu.BufferUsage.STORAGE)
-    with pytest.raises(ValueError, match="COPY_SRC, COPY_DST"):
-        gs.Array.from_buffer(device, bare, 16, np.float32)
-
-
-def test_a_callers_buffer_needs_a_device(device: Device) -> None:
-    buffer = device.wgpu_device.create_buffer(size=16, usage=USAGE)
-    for given in (None, "SwiftShader", "numpy", 0, device.wgpu_device):
-        with pytest.raises(TypeError, match=rf"device was {type(given).__name__}; .* gpuscan\.Device whose"):
-            gs.Array.from_buffer(given, buffer, 4, np.float32)  # type: ignore[arg-type]
-
-
-def test_buffers_that_cannot_be_used_are_refused(device: Device) -> None:
-    """Those of 7 bytes too: the GPU reads whole words."""
-    gpu = device.wgpu_device
-    mapped = gpu.create_buffer(size=16, usage=USAGE, mapped_at_creation=True)
-    for error, match, buffer, count in (
-        (ValueError, "whole 4-byte words up to byte 8", gpu.create_buffer(size=7, usage=USAGE), 7),
-        (ValueError, "another device", Device(device).wgpu_device.create_buffer(size=16, usage=USAGE), 4),
-        (ValueError, "unmap it", mapped, 4),
-        (TypeError, "buffer was NoneType", None, 4),
-        (TypeError, "buffer was ndarray", np.zeros(4, np.uint8), 4),
-    ):
-        with pytest.raises(error, match=match):
-            gs.Array.from_buffer(device, buffer, count, np.uint8)
-    mapped.unmap()
-    assert gs.Array.from_buffer(device, mapped, 4, np.uint8).numpy().shape == (4,)
-    with pytest.raises(gs.UnsupportedDtypeError, match="a bundle"):
-        device.asarray(np.zeros(3, [("a", np.int32)]))
-    with pytest.raises(TypeError):
-        device.empty(1.5, np.int32)
-
-
-def uses_of(a: gs.Array) -> list[Callable[[], Any]]:
-    """What submits commands with the array's buffer."""
-    device, n = a.device, len(a)
-    plan, there = device.plan(n, a.dtype), device.asarray(np.ones(n, a.dtype))
-    plan(a), gs.scan(a, "maximum")
-    encoder = device.wgpu_device.create_command_encoder()
-    return [
-        a.numpy,
-        a.copy,
-        a[1:].numpy,
-        lambda: a.read_async().result(),
-        lambda: gs.scan(a, "maximum"),
-        lambda: gs.scan((a, there), lambda l, r: (l[0] + r[0], l[1] + r[1])),
-        lambda: gs.reduce(a),
-        lambda: gs.compact(a, np.ones(n, bool)),
-        lambda: plan(a),
-        lambda: plan.record(encoder, a, there),
-        lambda: plan.record(encoder, there, a),
-        lambda: plan.record(encoder, there, there, length=a),
-        lambda: gs.scan(there, out=a),
-    ]
-
-
-def test_a_buffer_that_its_owner_has_mapped(device: Device) -> None:
-    """wgpu-native would end the process. Unmapped, it can be used again."""
-    x = np.arange(64, dtype=np.uint32)
-    mappable = device.capabilities.mappable_storage
-    buffer = device.wgpu_device.create_buffer(
-        size=x.nbytes, usage=USAGE | (wgpu.BufferUsage.MAP_READ if mappable else 0)
-    )
-    device.wgpu_device.queue.write_buffer(buffer, 0, x)
-    a = gs.Array.from_buffer(device, buffer, 64, np.uint32)
-    uses = uses_of(a)
-    if mappable:
-        buffer.map_sync(wgpu.MapMode.READ)
-    else:  # as it were
-        buffer._map_state = "mapped"
-    for use in uses:
-        with pytest.raises(ValueError, match="'mapped'; unmap it"):
-            use()
-    if mappable:
-        buffer.unmap()
-    else:
-        buffer._map_state = "unmapped"
-    for use in uses:
-        use()
-    device.wgpu_device.queue.write_buffer(buffer, 0, x)
-    assert_same(gs.scan(a), ufunc_scan("add", x))
-
-
-def test_a_buffer_that_its_owner_has_destroyed(device: Device) -> None:
-    """wgpu-native would end the process; the device goes on."""
-    buffer = device.wgpu_device.create_buffer(size=256, usage=USAGE)
-    a = gs.Array.from_buffer(device, buffer, 64, np.uint32)
-    uses = uses_of(a)
-    buffer.destroy()
-    for use in (*uses, lambda: gs.Array.from_buffer(device, buffer, 64, np.uint32)):
-        with pytest.raises(ValueError, match="was destroyed"):
-            use()
-    assert_same(gs.scan(np.ones(9, np.int32), device=device), np.arange(1, 10, dtype=np.int32))
-    assert not device.lost
-
-
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
-def test_copies_lie_on_the_device(device: Device, copied: Callable[[Any], Any]) -> None:
+def test_copies_lie_on_the_device(device: gs.Device, copied: Callable[[Any], Any]) -> None:
     x = np.arange(10, dtype=np.uint8)
     whole = device.asarray(x)
     for a, wanted in ((whole, x), (whole[3:], x[3:]), (whole.reshape(2, 5), x.reshape(2, 5)), (whole[:0], x[:0])):
@@ -197,14 +86,14 @@ def test_copies_lie_on_the_device(device: Device, copied: Callable[[Any], Any]) 
     assert_same(before, x)
 
 
-def test_a_deep_copy_keeps_what_is_the_same(device: Device) -> None:
+def test_a_deep_copy_keeps_what_is_the_same(device: gs.Device) -> None:
     a = device.asarray(np.ones(3, np.float32))
     first, second = copy.deepcopy([a, a])
     assert first is second
     assert first is not a
 
 
-def test_what_lives_on_a_device_is_not_pickled(device: Device) -> None:
+def test_what_lives_on_a_device_is_not_pickled(device: gs.Device) -> None:
     a = device.asarray(np.ones(3, np.float32))
     plan = device.plan(3, np.float32)
     for thing in (a, a[1:], gs.compact(a, np.ones(3, bool)), device, plan, [a]):
@@ -217,7 +106,7 @@ def test_what_lives_on_a_device_is_not_pickled(device: Device) -> None:
                 copied(thing)
 
 
-def test_an_adapters_name_means_the_arrays_own_device(own_device: Device) -> None:
+def test_an_adapters_name_means_the_arrays_own_device(own_device: gs.Device) -> None:
     """Also where the process has another device on that adapter."""
     x = np.arange(5, dtype=np.int32)
     name = own_device.capabilities.summary
@@ -226,8 +115,8 @@ def test_an_adapters_name_means_the_arrays_own_device(own_device: Device) -> Non
         gs.scan(own_device.asarray(x), device="numpy")
 
 
-def test_read_async(device: Device) -> None:
-    """The future holds the array as it was when it was asked for."""
+def test_read_async(device: gs.Device) -> None:
+    """A future holds the array as it was at the call."""
     x = np.arange(300_000, dtype=np.uint32)
     a = device.asarray(x)
     before = a.read_async()
@@ -243,7 +132,7 @@ def test_read_async(device: Device) -> None:
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "float32", "uint64"])
 @pytest.mark.parametrize("n", [1, 5, 1000, 70_001])
-def test_scan_stays_on_the_device(device: Device, dtype: str, n: int) -> None:
+def test_scan_stays_on_the_device(device: gs.Device, dtype: str, n: int) -> None:
     x = numbers(dtype, n)
     a = device.asarray(x)
     for strategy in ("auto", *strategies_on(device)[-1:]):
@@ -254,7 +143,7 @@ def test_scan_stays_on_the_device(device: Device, dtype: str, n: int) -> None:
     assert_same(a, x)
 
 
-def test_options_and_bundles(device: Device) -> None:
+def test_options_and_bundles(device: gs.Device) -> None:
     x = words(np.random.default_rng(2), 2, (5, 700))
     a = {"gain": device.asarray(x[0]), "shift": device.asarray(x[1])}
 
@@ -272,7 +161,7 @@ def test_options_and_bundles(device: Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32"])
-def test_the_rest_of_a_vector_is_left_alone(device: Device, dtype: str) -> None:
+def test_the_rest_of_a_vector_is_left_alone(device: gs.Device, dtype: str) -> None:
     """Views that end in the vector, of four words, in which their array ends; in place too, and down columns."""
     for length, end in ((7, 3), (7, 6), (260, 257), (3000, 2999), (16, 15)):
         x = numbers(dtype, length)
@@ -292,8 +181,8 @@ def test_the_rest_of_a_vector_is_left_alone(device: Device, dtype: str) -> None:
             assert_same(target[end:], whole[end:])
 
 
-def test_views_are_scanned_where_they_lie(device: Device) -> None:
-    """Whatever the offset; and nothing beside the target is written."""
+def test_views_are_scanned_where_they_lie(device: gs.Device) -> None:
+    """Views are scanned at any offset, and nothing outside the target is written."""
     for dtype in ("uint8", "uint16", "uint32"):
         x = numbers(dtype, 3000)
         a = device.asarray(x)
@@ -307,7 +196,7 @@ def test_views_are_scanned_where_they_lie(device: Device) -> None:
             assert_same(target, wanted, (dtype, start))
 
 
-def test_in_place(device: Device) -> None:
+def test_in_place(device: gs.Device) -> None:
     x = numbers("int32", 50_000)
     for strategy in ("auto", *strategies_on(device)):
         a = device.asarray(x)
@@ -334,33 +223,20 @@ def test_in_place(device: Device) -> None:
     assert_same(a, np.add.accumulate(small[::-1], dtype=np.uint8)[::-1])
 
 
-def test_larger_than_a_binding(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces are bound one after the other; as if this device bound 64 KiB at most."""
-    limits = dict(device.capabilities.limits)
-    x = np.random.default_rng(3).standard_normal((3, 40_000)).astype(np.float32)
-    a = device.asarray(x)
-    wanted = {axis: gs.scan(x.reshape(shape), axis=axis, device=device) for axis, shape in ((0, -1), (1, (3, -1)))}
-    from dataclasses import replace
-
-    unit = 4 * (1 << 15)
-    small = replace(device.capabilities, limits=limits | {"max-storage-buffer-binding-size": unit})
-    monkeypatch.setattr(device, "capabilities", small)
-    monkeypatch.setattr(deferred, "tile_on", lambda *_: tile_for(device))
-    monkeypatch.setattr(device, "plans_kept", type(device.plans_kept)())
+def test_larger_than_a_binding(device: gs.Device, adapter: wgpu.GPUAdapter) -> None:
+    """An array larger than the device binds is scanned in pieces, rows and the whole, in place too."""
+    small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
+    x = np.random.default_rng(3).standard_normal((3, 200_000)).astype(np.float32)
+    a = small.asarray(x)
     for axis, shape in ((0, (-1,)), (1, (3, -1))):
         got = gs.scan(a.reshape(*shape), axis=axis).numpy()
-        np.testing.assert_allclose(got, wanted[axis], rtol=1e-3, atol=1e-2)
-    got = gs.scan(a.reshape(-1), out=a.reshape(-1))
-    np.testing.assert_allclose(got, wanted[0], rtol=1e-3, atol=1e-2)
+        np.testing.assert_allclose(got, gs.scan(x.reshape(shape), axis=axis, device=device), rtol=1e-3, atol=1e-2)
+    flat = a.reshape(-1)
+    gs.scan(flat, out=flat)
+    np.testing.assert_allclose(flat.numpy(), gs.scan(x.reshape(-1), device=device), rtol=1e-3, atol=1e-2)
 
 
-def tile_for(device: Device) -> Any:
-    from tests.oracle import small_tiles
-
-    return small_tiles(device)[0]
-
-
-def test_errors(device: Device) -> None:
+def test_errors(device: gs.Device) -> None:
     a = device.asarray(np.ones(10, np.float32))
     with pytest.raises(ValueError, match="runs where its arrays are"):
         gs.scan(a, device="numpy")
@@ -377,31 +253,28 @@ def test_errors(device: Device) -> None:
         gs.scan((a, a), lambda l, r: (l[0] + r[0], l[1] + r[1]), out=(both, both))
 
 
-def test_a_run_that_gave_up_is_told_of(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where reports are not waited for, the next read raises, and the strategy is distrusted."""
-    told: list[str] = []
-    monkeypatch.setattr(deferred, "needs_report", lambda *_: False)
-    monkeypatch.setattr(device, "distrust", told.append)
-    a = device.asarray(np.ones(200_000, np.uint32))
-    monkeypatch.setattr(deferred, "planned", withheld(deferred.planned))
-    strategy = "lookback"
-    if strategy not in strategies_on(device):
-        monkeypatch.setattr(device, "unsafe", True)
-    y = gs.scan(a, strategy=strategy)
+def test_a_run_that_timed_out_is_reported_at_the_next_read(
+    own_device: gs.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scan that does not wait for its report succeeds; the next read raises, and the strategy is distrusted."""
+    a = own_device.asarray(np.ones(200_000, np.uint32))
+    withhold_posts(monkeypatch, tile=TileShape(32, 0, 1, 4))
+    wait_for_reports(monkeypatch, False)
+    y = gs.scan(a, strategy="lookback")
     with pytest.raises(gs.ProgressTimeoutError, match="Compute them again"):
         y.numpy()
-    assert told == [strategy]
-    device.synchronize()
+    assert own_device.capabilities.distrusted == ("lookback",)
+    own_device.synchronize()
 
 
-def test_a_run_that_gave_up_is_told_of_after_another(own_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was waited for, and whose report lies where the first one's did."""
+def test_a_run_that_timed_out_is_reported_after_another(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second run was waited for, and its report has overwritten the first one's."""
     a = own_device.asarray(np.ones(200_000, np.uint32))
-    monkeypatch.setattr(deferred, "planned", withheld(deferred.planned))
-    with monkeypatch.context() as patch:
-        patch.setattr(deferred, "needs_report", lambda *_: False)
+    withhold_posts(monkeypatch, tile=TileShape(32, 0, 1, 4))
+    with monkeypatch.context() as patched:
+        wait_for_reports(patched, False)
         y = gs.scan(a, strategy="lookback")
-    monkeypatch.setattr(deferred, "needs_report", lambda *_: True)
+    wait_for_reports(monkeypatch, True)
     with pytest.raises(gs.ProgressTimeoutError, match="asked for"):
         gs.scan(a, strategy="lookback")
     with pytest.raises(gs.ProgressTimeoutError, match="Compute them again"):
@@ -409,24 +282,20 @@ def test_a_run_that_gave_up_is_told_of_after_another(own_device: Device, monkeyp
     own_device.synchronize()
 
 
-def withheld(planned: Any) -> Any:
-    """The planner of a test build whose every second tile posts nothing."""
-    from gpuscan.planning.tile_shapes import TileShape
+def test_synchronize_waits_for_what_was_submitted(device: gs.Device) -> None:
+    """After it a few bytes of the result are there at once; before it, they take as long as the scan.
 
-    return lambda *args, **options: planned(*args, **options, withhold=2, tile=TileShape(32, 0, 1, 4))
-
-
-def test_synchronize_waits_for_what_was_submitted(device: Device) -> None:
-    """Afterwards a few bytes of the result are there at once; before, they take as long as the scan."""
+    One undisturbed round of ten is enough: without the wait, the read would be the slower part of every round.
+    """
     x = device.asarray(np.ones(1 << 22, np.float32))
     plan = device.plan(x.shape, x.dtype)
     plan(x).numpy()
     ratios = []
-    for _ in range(5):
+    for _ in range(10):
         begin = time.perf_counter()
         result = plan(x)
         device.synchronize()
         done = time.perf_counter()
         result[:4].numpy()
         ratios.append((time.perf_counter() - done) / (done - begin))
-    assert sorted(ratios)[2] < 0.5, ratios
+    assert min(ratios) < 0.5, ratios

@@ -1,30 +1,34 @@
-"""`gpuscan.compact` on every adapter beside NumPy's own indexing by a mask."""
+"""`gpuscan.compact` on every adapter gives what NumPy's indexing by a mask does."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+import wgpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan.api import compact as compaction
-from gpuscan.api.device import Device
 from gpuscan.elements import SCALARS
-from tests.oracle import assert_same, poison, ufunc_scan
-
-if TYPE_CHECKING:
-    import wgpu
+from tests.harness.builds import count_reads
+from tests.harness.devices import poison
+from tests.oracle import assert_same, ufunc_scan
 
 
 @pytest.fixture
-def on(device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
-    """The device that calls without arrays on one take."""
-    monkeypatch.setattr("gpuscan.api.compact.resolve_device", lambda _: device)
-    return device
+def on(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
+    """The default device of the process, on every adapter in turn: `gs.compact` takes no device."""
+    monkeypatch.setenv("GPUSCAN_ADAPTER", adapter.summary)
+    return gs.default_device()
+
+
+@pytest.fixture
+def small(adapter: wgpu.GPUAdapter) -> gs.Device:
+    """A device that binds 1 MiB at most."""
+    return gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
 
 
 def entries(dtype: Any, shape: Any, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -41,8 +45,8 @@ def same_bits(got: Any, wanted: np.ndarray[Any, Any], note: Any = "") -> None:
 
 
 @pytest.mark.parametrize("dtype", SCALARS)
-def test_every_dtype(on: Device, dtype: str) -> None:
-    """Every bit is kept, those of NaNs and infinities too, wherever an entry lies in its word."""
+def test_every_dtype(on: gs.Device, dtype: str) -> None:
+    """Every bit is kept, those of NaNs and infinities too, at every place in a 32-bit word."""
     kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
     for length in (1, 31, 33, 1000, 4099):
         x = entries(kind, length)
@@ -62,7 +66,7 @@ def test_every_dtype(on: Device, dtype: str) -> None:
     seed=st.integers(0, 1000),
 )
 def test_any_array(
-    device: Device, dtype: str, length: int, trailing: tuple[int, ...], density: float, form: str, seed: int
+    device: gs.Device, dtype: str, length: int, trailing: tuple[int, ...], density: float, form: str, seed: int
 ) -> None:
     """Entries of any size, from arrays of any memory order; from NumPy and from the device."""
     x = entries(dtype, (2 * length, *trailing), seed)
@@ -76,13 +80,11 @@ def test_any_array(
     same_bits(got[: len(wanted) // 2], wanted[: len(wanted) // 2])
 
 
-def test_the_length_stays_on_the_device(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not read before it is asked for, and plans take it from there."""
+def test_the_length_stays_on_the_device(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The length is read only when the caller asks for it, and a plan can take it from the device."""
     x = np.random.default_rng(2).integers(0, 2**32, 10_000, dtype=np.uint32)
     mask = x % 3 == 0
-    reads: list[int] = []
-    read_into = gs.Array._read_into
-    monkeypatch.setattr(gs.Array, "_read_into", lambda self, out: (reads.append(out.nbytes), read_into(self, out))[1])
+    reads = count_reads(monkeypatch)
     a, m = device.asarray(x), device.asarray(mask)
     gs.compact(a, m)  # the first run of a kernel is waited for where its subgroups are not known
     reads.clear()
@@ -100,8 +102,8 @@ def test_the_length_stays_on_the_device(device: Device, monkeypatch: pytest.Monk
     assert_same(gs.scan(picked), ufunc_scan("add", wanted))
 
 
-def test_bundles(on: Device) -> None:
-    """Each array is picked from alike: as tuples, structured arrays, and more arrays than are bound at once."""
+def test_bundles(on: gs.Device) -> None:
+    """Compact every array of a tuple, of a structured array, and of a dict of more arrays than a shader binds."""
     mask = np.random.default_rng(3).random(3001) < 0.4
     x = tuple(
         entries(dtype, (3001, *trailing)) for dtype, trailing in (("uint8", ()), ("float64", ()), ("int32", (3,)))
@@ -118,8 +120,8 @@ def test_bundles(on: Device) -> None:
     same_bits(gs.compact(record, mask), record[mask])
 
 
-def test_entries_without_bytes(on: Device) -> None:
-    """Alone, and beside others in a bundle."""
+def test_entries_without_bytes(on: gs.Device) -> None:
+    """Entries without bytes, alone and in a bundle with others."""
     mask = np.array([False, True, True])
     x = {"none": np.zeros((3, 0), np.float32), "some": np.array([10, 20, 30], np.int32)}
     for bundle in (x, {name: on.asarray(leaf) for name, leaf in x.items()}):
@@ -129,36 +131,30 @@ def test_entries_without_bytes(on: Device) -> None:
     assert gs.compact(x["none"], mask).shape == (2, 0)
 
 
-def test_in_parts(on: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arrays larger than a binding are picked from part by part."""
-    monkeypatch.setattr(compaction, "most_entries", lambda *_: 1024)
-    for trailing in ((), (5,)):
-        x = entries("uint16", (10_001, *trailing))
-        mask = np.random.default_rng(4).random(10_001) < 0.5
-        same_bits(gs.compact(x, mask), x[mask])
-        got = gs.compact(on.asarray(x), on.asarray(mask))
-        assert isinstance(got, gs.Array)
-        same_bits(got, x[mask])
+@pytest.mark.parametrize("shape", [(600_001,), (130_001, 5)])
+def test_arrays_larger_than_a_binding(small: gs.Device, shape: tuple[int, ...]) -> None:
+    x = entries("uint16", shape)
+    mask = np.random.default_rng(4).random(len(x)) < 0.5
+    same_bits(gs.compact(x, small.asarray(mask)), x[mask])
+    got = gs.compact(small.asarray(x), mask)
+    assert isinstance(got, gs.Array)
+    same_bits(got, x[mask])
 
 
 @pytest.mark.parametrize("width", [7_000, 20_000, 1 << 18])
-def test_wide_entries(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    """Of which fewer than 32 fit a binding, and as few as one."""
-    small = Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
-    monkeypatch.setattr("gpuscan.api.compact.resolve_device", lambda _: small)
+def test_wide_entries(small: gs.Device, width: int) -> None:
+    """Wide entries: a binding holds fewer than 32 of them, down to one."""
     x = entries("float32", (40, width))
     mask = np.arange(40) % 3 == 0
-    same_bits(gs.compact(x, mask), x[mask])
+    same_bits(gs.compact(x, small.asarray(mask)), x[mask])
     same_bits(gs.compact(small.asarray(x), mask), x[mask])
 
 
-def test_entries_wider_than_a_binding(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
-    monkeypatch.setattr("gpuscan.api.compact.resolve_device", lambda _: small)
-    x = np.ones((2, (1 << 18) + 1), np.float32)
-    for array in (x, small.asarray(x)):
+def test_entries_wider_than_a_binding(small: gs.Device) -> None:
+    x, mask = np.ones((2, (1 << 18) + 1), np.float32), np.ones(2, bool)
+    for array, chosen in ((x, small.asarray(mask)), (small.asarray(x), mask)):
         with pytest.raises(gs.GpuscanError, match="entries of 1048580 bytes were passed"):
-            gs.compact(array, np.ones(2, bool))
+            gs.compact(array, chosen)
 
 
 def test_without_an_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +163,7 @@ def test_without_an_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
     same_bits(gs.compact(x, x % 2 == 0), x[x % 2 == 0])
 
 
-def test_errors(on: Device) -> None:
+def test_errors(on: gs.Device) -> None:
     x = np.arange(10)
     with pytest.raises(ValueError, match=r"mask of shape \(9,\) was passed for an array of shape \(10,\)"):
         gs.compact(x, np.ones(9, bool))
@@ -177,4 +173,4 @@ def test_errors(on: Device) -> None:
         gs.compact(x, x)
     with pytest.raises(ValueError, match="no first axis"):
         gs.compact(np.float32(3), np.ones(1, bool))
-    assert on.pool.usage().bytes_in_use == 0
+    assert on.memory_usage().bytes_in_use == 0

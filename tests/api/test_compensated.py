@@ -1,4 +1,4 @@
-"""Sums of float32 whose rounding errors are carried along: each result is the exact sum rounded once."""
+"""Compensated sums of float32 carry the rounding errors along: each result is the exact sum, rounded once."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.api.device import Device
-from gpuscan.engine import host_arrays as runner
 from gpuscan.problem.compensated_sum import add_pairs, lifted, paired, two_sum
-from tests.oracle import assert_same, posed, small_tiles, strategies_on
+from tests.harness.devices import kept_plans_and_pipelines
+from tests.harness.scans import make_problem, scan_with
+from tests.oracle import assert_same, small_tiles, strategies_on
 
 Array = np.ndarray[Any, Any]
 
 
 def exact(x: Array, **options: Any) -> Array:
-    """The sums in extended precision."""
+    """Return the sums in extended precision."""
     return np.cumsum(np.asarray(x, np.longdouble), **options)
 
 
@@ -38,8 +38,8 @@ def x(request: pytest.FixtureRequest) -> Array:
     return np.asarray(request.param(np.random.default_rng(0), 20_000)).astype(np.float32)
 
 
-def test_each_sum_is_the_exact_one_rounded_once(device: Device, x: Array) -> None:
-    """By every strategy, with small tiles and with those of its own; so is the result of the twin on NumPy."""
+def test_each_sum_is_the_exact_one_rounded_once(device: gs.Device, x: Array) -> None:
+    """Every strategy with small tiles, the planner's tile, and NumPy all round the exact sum once."""
     wanted = exact(x)
     rounded = wanted.astype(np.float32)
     unit = np.spacing(np.abs(rounded))
@@ -47,7 +47,7 @@ def test_each_sum_is_the_exact_one_rounded_once(device: Device, x: Array) -> Non
     arguments = lifted(x, "add", {"initial": None, "dtype": None, "before": None, "after": None})
     for tile in small_tiles(device):
         of_tile = [
-            runner.run(device, posed(arguments[0], arguments[1], **arguments[2]), strategy, tile=tile)[0][0]
+            scan_with(device, make_problem(arguments[0], arguments[1], **arguments[2]), strategy, tile=tile)[0]
             for strategy in strategies_on(device)
         ]
         for result in of_tile[1:]:
@@ -62,8 +62,8 @@ def test_each_sum_is_the_exact_one_rounded_once(device: Device, x: Array) -> Non
     assert np.max(np.abs(plain - wanted)) > np.max(np.abs(rounded - wanted)) + slack  # else there was nothing to show
 
 
-def test_pairs_are_a_thousand_times_closer(device: Device, x: Array) -> None:
-    """What is held before the last rounding, against the plain sums; nothing is lost where terms cancel."""
+def test_pairs_are_a_thousand_times_closer(device: gs.Device, x: Array) -> None:
+    """The pairs before the last rounding are a thousand times closer than plain sums, also if terms cancel."""
     wanted = exact(x)
     high, low = gs.scan(x, add_pairs, before=paired(None), device=device)
     error = np.max(np.abs(high.astype(np.longdouble) + low - wanted))
@@ -73,14 +73,14 @@ def test_pairs_are_a_thousand_times_closer(device: Device, x: Array) -> None:
     assert np.max(np.abs(gs.scan(x, device=device) - wanted)) <= np.max(np.abs(np.cumsum(x) - wanted))
 
 
-def test_every_strategy_gives_the_same_bits(device: Device) -> None:
+def test_every_strategy_gives_the_same_bits(device: gs.Device) -> None:
     x = (np.random.default_rng(1).standard_normal(70_000) * 1e3).astype(np.float32)
     first, *others = (gs.scan(x, compensated=True, strategy=s, device=device) for s in strategies_on(device))
     for other in others:
         assert_same(other, first)
 
 
-def test_options(device: Device) -> None:
+def test_options(device: gs.Device) -> None:
     """Exclusive, reverse, initial, an inner axis and segments, against exact sums of whole numbers."""
     rng = np.random.default_rng(2)
     x = rng.integers(2**22, 2**23, (3, 100, 5)).astype(np.float32)
@@ -106,7 +106,7 @@ def test_options(device: Device) -> None:
     assert_same(gs.scan(row, segments=cuts, compensated=True, device="numpy"), wanted)
 
 
-def test_every_way_in(device: Device) -> None:
+def test_every_way_in(device: gs.Device) -> None:
     """Other dtypes by dtype=, out, arrays on the device, chunks and plans."""
     x = np.random.default_rng(3).integers(2**22, 2**23, 9000)
     wanted = exact(x).astype(np.float32)
@@ -136,7 +136,7 @@ def test_every_way_in(device: Device) -> None:
     assert_same(np.concatenate(parts), sums)
 
 
-def test_infinity_and_nan_are_those_of_plain_sums(device: Device) -> None:
+def test_infinity_and_nan_are_those_of_plain_sums(device: gs.Device) -> None:
     for special in ([np.inf], [-np.inf], [np.nan], [np.inf, -np.inf], [3e38, 3e38, 3e38], [np.inf, np.nan]):
         x = np.ones(300, np.float32)
         x[100 : 100 + len(special)] = special
@@ -147,7 +147,7 @@ def test_infinity_and_nan_are_those_of_plain_sums(device: Device) -> None:
 
 
 @pytest.mark.parametrize("where", ["device", "numpy"])
-def test_only_sums_of_float32(device: Device, where: str) -> None:
+def test_only_sums_of_float32(device: gs.Device, where: str) -> None:
     x = np.ones(10, np.float32)
     chosen: Any = device if where == "device" else "numpy"
     for given, op, options in [
@@ -169,14 +169,14 @@ def test_only_sums_of_float32(device: Device, where: str) -> None:
         gs.scan(x, compensated=True, initial=[1, 2, 3], device=chosen)
 
 
-def test_kernels_are_found_again(device: Device) -> None:
+def test_kernels_are_found_again(device: gs.Device) -> None:
     """Maps are the same functions from call to call, so that nothing compiles twice."""
     x = np.ones(5000, np.float32)
     gs.scan(x, compensated=True, device=device)
-    kept = len(device.plans_kept), len(device._pipelines)
+    kept = kept_plans_and_pipelines(device)
     for _ in range(3):
         gs.scan(x, compensated=True, device=device)
-    assert (len(device.plans_kept), len(device._pipelines)) == kept
+    assert kept_plans_and_pipelines(device) == kept
 
 
 def test_two_sum_is_exact() -> None:

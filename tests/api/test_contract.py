@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections import namedtuple
 from typing import Any
@@ -12,8 +11,7 @@ import pytest
 from hypothesis import given
 
 import gpuscan as gs
-from gpuscan.api import scan as api
-from gpuscan.device import adapters
+from tests.harness.devices import all_adapters, forget_adapters, hide_adapters
 from tests.oracle import AFFINE, LATER, assert_same, assert_scans, one_by_one, words
 from tests.strategies import scans
 
@@ -23,7 +21,7 @@ Pair = namedtuple("Pair", "gain shift")
 
 
 def scan(x: Any, op: Any = "add", **options: Any) -> Any:
-    """On NumPy."""
+    """Scan on NumPy."""
     return gs.scan(x, op, device="numpy", **options)
 
 
@@ -134,7 +132,7 @@ def test_out_is_filled_and_returned() -> None:
 
 
 def message(error: type[Exception], x: Any = X, op: Any = "add", **options: Any) -> str:
-    """What the call says, on a device that would run it; the caller's arrays are as before."""
+    """Return the text of the call's error, and require that the caller's arrays are unchanged."""
     arrays = [a for a in (x, *options.values()) if isinstance(a, np.ndarray)]
     before = [a.copy() for a in arrays]
     with pytest.raises(error) as raised:
@@ -306,7 +304,7 @@ def test_devices_that_are_none() -> None:
     assert_says(message(TypeError, device=3.5), "device", "gpuscan.Device", "float")
     text = message(gs.AdapterNotFoundError, device="no such adapter")
     assert_says(text, "'no such adapter'")
-    for adapter in adapters.find_adapters():
+    for adapter in all_adapters():
         assert adapter.summary in text
 
 
@@ -329,10 +327,8 @@ def test_every_error_is_a_gpuscan_error_and_a_builtin_one() -> None:
 
 @pytest.fixture
 def no_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without any, as `gpuscan` finds it."""
-    monkeypatch.setattr(adapters, "_found", [])
-    monkeypatch.setattr(api, "_warned", threading.Event())
-    monkeypatch.delenv("GPUSCAN_ADAPTER", raising=False)
+    """A machine without any adapter, as gpuscan sees it."""
+    hide_adapters(monkeypatch)
 
 
 @pytest.mark.usefixtures("no_adapters")
@@ -363,11 +359,11 @@ def test_an_adapter_that_was_asked_for_is_never_replaced(monkeypatch: pytest.Mon
         gs.scan(X)
 
 
-@pytest.mark.parametrize("found", [None, []])
+@pytest.mark.parametrize("looked_before", [False, True])
 @pytest.mark.usefixtures("no_adapters")
-def test_an_implementation_that_there_is_not_is_an_error(monkeypatch: pytest.MonkeyPatch, found: Any) -> None:
-    """Whether adapters were looked for before or not."""
-    monkeypatch.setattr(adapters, "_found", found)
+def test_an_unknown_implementation_is_an_error(monkeypatch: pytest.MonkeyPatch, looked_before: bool) -> None:
+    if not looked_before:
+        forget_adapters(monkeypatch)
     monkeypatch.setenv("GPUSCAN_BACKEND", "foo")
     for call in (lambda: gs.scan(X), lambda: gs.scan(X, initial=1), lambda: list(gs.scan_chunks([X]))):
         with pytest.raises(gs.AdapterNotFoundError, match=r"'foo'.*GPUSCAN_BACKEND.*wgpu, dawn.*unset"):

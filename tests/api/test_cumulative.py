@@ -1,4 +1,4 @@
-"""`cumulative_sum` and `cumulative_prod` as the Python array API standard has them, beside NumPy's own."""
+"""`cumulative_sum` and `cumulative_prod` follow the Python array API standard and give NumPy's results."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import wgpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan.api.device import Device
 from tests.oracle import assert_same
 from tests.strategies import arrays
 
@@ -28,15 +28,15 @@ PROMOTED = {
 
 
 @pytest.fixture
-def on(device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
-    """The device that calls without `device=` take."""
-    monkeypatch.setattr("gpuscan.api.scan.resolve_device", lambda asked: device if asked is None else asked)
-    return device
+def on(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
+    """The default device of the process, on every adapter in turn."""
+    monkeypatch.setenv("GPUSCAN_ADAPTER", adapter.summary)
+    return gs.default_device()
 
 
 @settings(max_examples=40)
 @given(data=st.data(), dtype=st.sampled_from([*PROMOTED]), include=st.booleans())
-def test_any_array(device: Device, data: st.DataObject, dtype: str, include: bool) -> None:
+def test_any_array(device: gs.Device, data: st.DataObject, dtype: str, include: bool) -> None:
     x = data.draw(arrays(dtype))
     axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
     if x.ndim == 1:
@@ -55,18 +55,18 @@ def test_any_array(device: Device, data: st.DataObject, dtype: str, include: boo
         assert_same(got, wanted)
 
 
-def test_numpy_arrays(on: Device) -> None:
+def test_numpy_arrays(on: gs.Device) -> None:
     x = np.arange(1, 13, dtype=np.int16).reshape(3, 4)
     assert_same(gs.cumulative_sum(x, axis=0), np.cumsum(x, axis=0, dtype=np.int64))
     assert_same(gs.cumulative_prod(x, axis=1, dtype=np.float32), np.cumprod(x, axis=1, dtype=np.float32))
     assert_same(gs.cumulative_sum(x[0], include_initial=True), np.array([0, 1, 3, 6, 10], np.int64))
     assert_same(gs.cumulative_sum(x[:, :0], axis=1, include_initial=True), np.zeros((3, 1), np.int64))
     assert_same(gs.cumulative_sum([1.5, 2.5], dtype="float32"), np.array([1.5, 4], np.float32))
-    assert on.pool.usage().bytes_in_use == 0
+    assert on.memory_usage().bytes_in_use == 0
 
 
 @pytest.mark.parametrize("include", [False, True])
-def test_results_are_native(on: Device, include: bool) -> None:
+def test_results_are_native(on: gs.Device, include: bool) -> None:
     """Whatever the byte order that is asked for, or that of `x`."""
     x = np.arange(3)
     for got in (
@@ -87,7 +87,7 @@ ERRORS: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize(("x", "options", "error", "message"), ERRORS.values(), ids=ERRORS.keys())
-def test_errors(on: Device, x: Any, options: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_errors(on: gs.Device, x: Any, options: dict[str, Any], error: type[Exception], message: str) -> None:
     for function in (gs.cumulative_sum, gs.cumulative_prod):
         with pytest.raises(error, match=message):
             function(x, **options)

@@ -11,25 +11,27 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.api.device import Device
 from gpuscan.device.litmus import HALVES, Litmus, ProbeBench
 from gpuscan.elements import SCALARS, scalar_of
-from gpuscan.engine import host_arrays as runner
 from gpuscan.operators.operator import BUILTINS
-from gpuscan.planning.plan import plan_scan
 from gpuscan.planning.tile_shapes import TileShape
-from gpuscan.reference import scan as reference
+from tests.harness.devices import device_as_if
+from tests.harness.scans import make_problem, plan_with, scan_with, traits_of
+from tests.harness.stages import twin_of
 from tests.laws import Law, any_bits, dtype_of, folded, whole
-from tests.oracle import assert_same, posed, small_tiles, strategies_on, with_capabilities
+from tests.oracle import assert_same, small_tiles, strategies_on
 
 Array = np.ndarray[Any, Any]
 
-DTYPES = [name for name in SCALARS if name != "float64"]  # float64 has tests of its own
+# float64 has tests of its own.
+DTYPES = [name for name in SCALARS if name != "float64"]
 INTEGERS = [name for name, scalar in SCALARS.items() if scalar.kind in ("signed", "unsigned")]
 PACKED = [name for name, scalar in SCALARS.items() if scalar.packed]
 NARROW_FLOATS = ["float16", "bfloat16"]
-LENGTH = 1037  # several tiles of 32 invocations; it ends within a word of every packed type
-PARTS = [1, 2, 3, 5, 127, 128, 130, 1035, LENGTH]  # every remainder, by a word and by a tile
+# A length of several tiles of 32 invocations that ends within a 32-bit word of every packed type.
+LENGTH = 1037
+# Lengths with every remainder by a word and by a tile.
+PARTS = [1, 2, 3, 5, 127, 128, 130, 1035, LENGTH]
 
 # What each operator gives of two Python numbers.
 EXACT: dict[str, Callable[[Any, Any], Any]] = {
@@ -47,12 +49,12 @@ EXACT: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def takes(name: str, dtype: str) -> bool:
-    """Whether the operator combines numbers of this kind."""
+    """Return True if the operator combines numbers of this dtype."""
     return SCALARS[dtype].kind in (BUILTINS[name].kinds or ())
 
 
 def draw(rng: np.random.Generator, name: str, dtype: str, length: int) -> Array:
-    """Numbers that show every bit of an integer, and of which floats stay exact, from a sum's or a product's start."""
+    """Draw integers of all bit patterns, or floats whose sums and products are exact."""
     kind = SCALARS[dtype].kind
     if kind in ("signed", "unsigned"):
         numbers = any_bits(rng, dtype, (length,))
@@ -68,7 +70,7 @@ def draw(rng: np.random.Generator, name: str, dtype: str, length: int) -> Array:
 
 
 def law_of(name: str, dtype: str) -> Law:
-    """The operator as Python has it."""
+    """Return the operator in Python's own numbers."""
     exact = EXACT[name]
 
     def combine(l: Any, r: Any) -> Any:
@@ -78,20 +80,20 @@ def law_of(name: str, dtype: str) -> Law:
 
 
 def fold(name: str, x: Array, **options: Any) -> Array:
-    """The scan of one row, number by number."""
+    """Scan one row, number by number."""
     return folded(law_of(name, x.dtype.name), (x[np.newaxis],), **options)[0][0]
 
 
-def tile_for(device: Device, problem: Any, index: int = 0) -> TileShape:
-    """A small tile whose chunks fill whole words."""
+def tile_for(device: gs.Device, problem: Any, index: int = 0) -> TileShape:
+    """Return a small tile with chunks of whole 32-bit words."""
     least = max(max(1, 4 // f.storage_bytes) for f in (*problem.source.fields, *problem.destination.fields))
     return replace(small_tiles(device)[index], chunk=least)
 
 
-def single(device: Device, problem: Any, strategy: str, index: int = 0) -> Array:
-    """The result of a problem of one field and one row, by a small tile."""
-    (got,) = runner.run(device, problem, strategy, tile=tile_for(device, problem, index))
-    return got[0]
+def single(device: gs.Device, problem: Any, strategy: str, index: int = 0) -> Array:
+    """Scan one row of one field with a small tile."""
+    (got,) = scan_with(device, problem, strategy, tile=tile_for(device, problem, index))
+    return got
 
 
 def assert_equal(got: Array, wanted: Array, note: Any = "") -> None:
@@ -103,18 +105,11 @@ def assert_equal(got: Array, wanted: Array, note: Any = "") -> None:
     np.testing.assert_array_equal(got, wanted, err_msg=str(note))
 
 
-def changed(device: Device, **changes: Any) -> Device:
-    """The same GPU as one of other capabilities."""
-    other = with_capabilities(device, **changes)
-    other.plans_kept = type(device.plans_kept)()
-    return other
-
-
 # ----- Every operator, every type
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_operator_with_every_tail(device: Device, dtype: str) -> None:
+def test_every_operator_with_every_tail(device: gs.Device, dtype: str) -> None:
     """Wrapped integers of all bits and exact floats, at lengths that end anywhere in a word, chunk and tile.
 
     The first operator of each type goes over many tiles by a single pass where there is one, the others over one tile.
@@ -123,34 +118,34 @@ def test_every_operator_with_every_tail(device: Device, dtype: str) -> None:
     single_pass = strategies_on(device)[DTYPES.index(dtype) % 2 - 2]
     for name in filter(lambda name: takes(name, dtype), EXACT):
         x = draw(rng, name, dtype, LENGTH)
-        wanted, size = fold(name, x), tile_for(device, posed(x, name)).tile_size
+        wanted, size = fold(name, x), tile_for(device, make_problem(x, name)).tile_size
         if name in ("add", "minimum"):
             tested = itertools.product([single_pass], PARTS)
         else:
             tested = itertools.product(["three_dispatch"], [1, 2, 3, 5, size - 1, size])
         for strategy, length in tested:
-            got = single(device, posed(x[:length], name), strategy)
+            got = single(device, make_problem(x[:length], name), strategy)
             assert_equal(got, wanted[:length], (name, strategy, length))
         assert_equal(gs.scan(x, getattr(np, name), device="numpy"), wanted, name)
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint64"])
-def test_64_bit_integers_as_two_words(device: Device, dtype: str) -> None:
-    """Every operator, also on adapters that have 64-bit integers, and against theirs."""
+def test_64_bit_integers_as_two_words(device: gs.Device, dtype: str) -> None:
+    """Every operator on two-word integers, also on adapters that have 64-bit integers."""
     rng = np.random.default_rng(2)
-    less = changed(device, native_int64=False)
+    less = device_as_if(device, native_int64=False)
     for name in filter(lambda name: takes(name, dtype), EXACT):
         x = draw(rng, name, dtype, LENGTH)
-        problem = posed(x, name, reverse=True, exclusive=True)
+        problem = make_problem(x, name, reverse=True, exclusive=True)
         got = single(less, problem, "three_dispatch")
         start = BUILTINS[name].identity(problem.element.fields[0])
         wanted = fold(name, x, reverse=True, exclusive=True, seeds=(np.array([start], dtype),))
         assert_same(got, wanted, name)
-    element = posed(np.ones(3, dtype)).element
+    element = make_problem(np.ones(3, dtype)).element
     assert element.fields[0].wgsl(less.capabilities.native_int64) == "vec2<u32>"
 
 
-def test_which_adapters_have_64_bit_integers(device: Device) -> None:
+def test_which_adapters_have_64_bit_integers(device: gs.Device) -> None:
     """So that the tests above are known to run both forms where they say so."""
     words = {"SwiftShader", "OpenGL"}
     expected = not any(word in device.capabilities.summary for word in words)
@@ -159,7 +154,7 @@ def test_which_adapters_have_64_bit_integers(device: Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", PACKED)
-def test_packed_types_read_backwards(device: Device, dtype: str) -> None:
+def test_packed_types_read_backwards(device: gs.Device, dtype: str) -> None:
     """Lengths of every remainder, so that chunks that are read backwards begin anywhere in a word; exclusive or not.
 
     Only a signed byte and a half float take all lengths, since software adapters compile a shader for each.
@@ -172,13 +167,13 @@ def test_packed_types_read_backwards(device: Device, dtype: str) -> None:
     for (length, exclusive), strategy in zip(asked, itertools.cycle(strategies_on(device)), strict=False):
         x = draw(rng, name, dtype, length)
         seed = draw(rng, name, dtype, 1)
-        problem = posed(x, name, reverse=True, exclusive=exclusive, initial=seed[0])
+        problem = make_problem(x, name, reverse=True, exclusive=exclusive, initial=seed[0])
         wanted = fold(name, x, reverse=True, exclusive=exclusive, seeds=(seed,))
         assert_same(single(device, problem, strategy), wanted, (length, exclusive))
 
 
 @pytest.mark.parametrize("dtype", PACKED)
-def test_packed_rows_and_columns(device: Device, dtype: str) -> None:
+def test_packed_rows_and_columns(device: gs.Device, dtype: str) -> None:
     """Rows of odd lengths begin anywhere in a word, and so do columns of an odd number; through the front door."""
     rng = np.random.default_rng(4)
     name = "maximum" if dtype == "bool" else "add"
@@ -192,8 +187,8 @@ def test_packed_rows_and_columns(device: Device, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, "float16", "bfloat16", "float32", "complex64"])
-def test_matmul_of_every_type(device: Device, dtype: str) -> None:
-    """Integers wrap; floats are signed permutations, whose products are exact. Of one tile."""
+def test_matmul_of_every_type(device: gs.Device, dtype: str) -> None:
+    """Integers wrap. The floats are signed permutations, so that their products are exact."""
     rng = np.random.default_rng(5)
     if scalar_of(dtype_of(dtype)).kind in ("signed", "unsigned"):
         x = any_bits(rng, dtype, (32, 2, 2))
@@ -208,11 +203,11 @@ def test_matmul_of_every_type(device: Device, dtype: str) -> None:
 
     law = Law("matmul", (dtype,), product, product, lambda rng, shape: (), None, (2, 2))
     (wanted,) = folded(law, (x[np.newaxis],))
-    assert_equal(single(device, posed(x, "matmul"), "three_dispatch"), wanted[0])
+    assert_equal(single(device, make_problem(x, "matmul"), "three_dispatch"), wanted[0])
     assert_equal(gs.scan(x, "matmul", device="numpy"), wanted[0])
 
 
-def test_dtypes_that_an_operator_does_not_take(device: Device) -> None:
+def test_dtypes_that_an_operator_does_not_take(device: gs.Device) -> None:
     """A TypeError that names the operator and the dtype; nothing is run."""
     for name, dtype in itertools.product(EXACT, DTYPES):
         if not takes(name, dtype):
@@ -224,7 +219,7 @@ def test_dtypes_that_an_operator_does_not_take(device: Device) -> None:
 
 
 def special_rows(dtype: str) -> Array:
-    """Rows of small whole numbers, in each of which special values stand somewhere."""
+    """Return rows of small whole numbers with two special values in each."""
     rng = np.random.default_rng(6)
     x = whole(rng, "float32", (32, 32), -4, 4)  # one tile of a software adapter
     special = [np.nan, np.inf, -np.inf, 0.0, -0.0]
@@ -235,8 +230,8 @@ def special_rows(dtype: str) -> Array:
 
 @pytest.mark.parametrize("dtype", [*NARROW_FLOATS, "float32"])
 @pytest.mark.parametrize("name", ["add", "minimum", "maximum", "multiply"])
-def test_special_values(device: Device, dtype: str, name: str) -> None:
-    """NaN is handed on, infinities and zeros are NumPy's, in every float type."""
+def test_special_values(device: gs.Device, dtype: str, name: str) -> None:
+    """NaN propagates, infinities and zeros are NumPy's, in every float type."""
     x = special_rows(dtype)
     if name == "multiply":
         x = np.sign(x.astype(np.float32)).astype(x.dtype) * np.where(np.isinf(x.astype(np.float32)), x, x.dtype.type(1))
@@ -244,8 +239,8 @@ def test_special_values(device: Device, dtype: str, name: str) -> None:
     assert_equal(gs.scan(x, name, axis=1, device=device), wide.astype(x.dtype), name)
 
 
-def test_complex_numbers_with_nan_and_infinity(device: Device) -> None:
-    """A part that is NaN stays in its part of a sum."""
+def test_complex_numbers_with_nan_and_infinity(device: gs.Device) -> None:
+    """A NaN in one part of a complex sum does not reach the other part."""
     x = np.ones(200, np.complex64)
     x[50], x[100], x[150] = complex(np.nan, 1), complex(1, np.inf), complex(1, -np.inf)
     got = gs.scan(x, device=device)
@@ -254,7 +249,7 @@ def test_complex_numbers_with_nan_and_infinity(device: Device) -> None:
     np.testing.assert_array_equal(np.isinf(got.imag), (np.arange(200) >= 100) & (np.arange(200) < 150))
 
 
-def test_narrow_floats_are_combined_in_float32(device: Device) -> None:
+def test_narrow_floats_are_combined_in_float32(device: gs.Device) -> None:
     """Each result is rounded once: a float16 sum of ones goes on past 2,048, and is infinite only beyond 65,504."""
     ones = np.ones(5000, np.float16)
     assert_same(gs.scan(ones, device=device), np.arange(1, 5001).astype(np.float16))
@@ -265,8 +260,8 @@ def test_narrow_floats_are_combined_in_float32(device: Device) -> None:
     assert_same(gs.scan(np.ones(999, dtype_of("bfloat16")), device=device), np.arange(1, 1000).astype("bfloat16"))
 
 
-def test_halves_by_instructions(device: Device) -> None:
-    """The same bits as by hand where the probe's test finds the instructions exact; else they are not taken.
+def test_halves_by_instructions(device: gs.Device) -> None:
+    """Instructions that pack halves give the bits of arithmetic if the probe finds them exact.
 
     All patterns, which nothing is added to, and sums of many of them.
     """
@@ -277,12 +272,12 @@ def test_halves_by_instructions(device: Device) -> None:
     lanes = device.capabilities.subgroup_size
     tile = TileShape(max(32, lanes), lanes, 3, 8) if lanes else TileShape(32, 0, 1, 8)
     for shape in ((HALVES, 1), (HALVES // 64, 64)):
-        problem, got = posed(x.reshape(shape), axis=1), []
+        problem, got = make_problem(x.reshape(shape), axis=1), []
         for packs in (False, True):
-            other = changed(device, packs_halves=packs)
-            plan = plan_scan(runner.work_of(other, problem), other.capabilities, "three_dispatch", "", tile=tile)
-            assert plan.stages[-1].kernel.keeps_storage == (packs and lanes > 0)
-            got.append(runner.run(other, problem, "three_dispatch", tile=tile)[0].reshape(shape))
+            other = device_as_if(device, packs_halves=packs)
+            traits = traits_of(plan_with(other, problem, "three_dispatch", tile=tile))
+            assert traits["scan"].keeps_storage == (packs and lanes > 0)
+            got += scan_with(other, problem, "three_dispatch", tile=tile)
         if exact:
             assert_same(got[1], got[0])
         if shape[1] == 1:
@@ -290,8 +285,8 @@ def test_halves_by_instructions(device: Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", [*NARROW_FLOATS, "float32"])
-def test_logaddexp(device: Device, dtype: str) -> None:
-    """Within a few roundings of float64's; minus infinity is its identity, NaN and infinity are handed on."""
+def test_logaddexp(device: gs.Device, dtype: str) -> None:
+    """Within a few roundings of float64's; minus infinity is its identity, and NaN and infinity propagate."""
     x = np.random.default_rng(7).normal(0, 3, 1037).astype(dtype_of(dtype))
     x[5:9] = -np.inf
     wanted = np.logaddexp.accumulate(x.astype(np.float64))
@@ -310,7 +305,7 @@ FLOAT64_ADVICE = r"float64 was asked for.*no 64-bit floats.*dtype=np\.float32.*d
 
 
 def float64_cases() -> Iterator[tuple[str, Array, Array]]:
-    """Operators, arrays whose results are exact, and these."""
+    """Yield operators, arrays with exact results, and the results."""
     rng = np.random.default_rng(8)
     numbers = rng.integers(-(2**40), 2**40, LENGTH).astype(np.float64)
     yield "add", numbers, np.add.accumulate(numbers)
@@ -321,12 +316,12 @@ def float64_cases() -> Iterator[tuple[str, Array, Array]]:
     yield "maximum", numbers, np.maximum.accumulate(numbers)
 
 
-def test_float64_is_native_or_refused(device: Device) -> None:
-    """With all of its bits where the adapter has it; else an error that says what to pass, and both are true."""
+def test_float64_is_native_or_refused(device: gs.Device) -> None:
+    """float64 has all of its bits if the adapter has it; otherwise the error's advice works."""
     for name, x, wanted in float64_cases():
         if device.capabilities.float64:
             for strategy in strategies_on(device):
-                np.testing.assert_array_equal(single(device, posed(x, name), strategy), wanted, (name, strategy))
+                np.testing.assert_array_equal(single(device, make_problem(x, name), strategy), wanted, (name, strategy))
         else:
             with pytest.raises(gs.UnsupportedDtypeError, match=FLOAT64_ADVICE):
                 gs.scan(x, name, device=device)
@@ -335,7 +330,7 @@ def test_float64_is_native_or_refused(device: Device) -> None:
         np.testing.assert_array_equal(gs.scan(x, name, device="numpy"), wanted)
 
 
-def test_float64_made_by_a_map_is_refused_too(device: Device) -> None:
+def test_float64_made_by_a_map_is_refused_too(device: gs.Device) -> None:
     """The error comes before a shader is compiled, whichever of the three types it is."""
     x = np.arange(5, dtype=np.float32)
     to_float64 = {"before": lambda value: value.astype(np.float64)}, {"after": lambda value: value.astype(np.float64)}
@@ -351,12 +346,12 @@ def test_float64_made_by_a_map_is_refused_too(device: Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "complex64"])
-def test_inexact_floats_have_the_bits_of_numpys_twin(device: Device, dtype: str) -> None:
+def test_inexact_floats_have_the_bits_of_numpys_twin(device: gs.Device, dtype: str) -> None:
     """Sums that round: the tree is that of the CPU twin of the stages."""
     rng = np.random.default_rng(9)
     x = rng.standard_normal(LENGTH)
     x = (x + 1j * rng.standard_normal(LENGTH) if dtype == "complex64" else x).astype(dtype_of(dtype))
-    problem = posed(x, "add")
-    (wanted,) = reference.accumulate_stages(problem, tile_for(device, problem))
+    problem = make_problem(x, "add")
+    (wanted,) = twin_of(problem, tile_for(device, problem))
     for strategy in strategies_on(device):
-        assert_same(single(device, problem, strategy), wanted[0], strategy)
+        assert_same(single(device, problem, strategy), wanted, strategy)

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan.api.device import Device
-from gpuscan.api.linear_recurrence import gradients
+from tests.harness.scans import gradients_of
 from tests.laws import dtype_of
 from tests.oracle import assert_same
 
@@ -26,7 +25,7 @@ FEW, MANY = ((131, 7), 0), ((3, 257, 20), 1)
 
 
 def loop(a: Array, b: Array, axis: int, initial: Any, reverse: bool) -> Array:
-    """The definition, one t at a time, in float64."""
+    """Compute the states by the definition, one t at a time, in float64."""
     gates, inputs = (np.moveaxis(x.astype(np.float64), axis, 0) for x in (a, b))
     if reverse:
         gates, inputs = gates[::-1], inputs[::-1]
@@ -91,7 +90,7 @@ def close(got: Any, wanted: Array, dtype: str, note: Any = "") -> None:
         ("bfloat16", True, False, MANY),
     ],
 )
-def test_every_layout(device: Device, dtype: str, begin: bool, reverse: bool, columns: Any) -> None:
+def test_every_layout(device: gs.Device, dtype: str, begin: bool, reverse: bool, columns: Any) -> None:
     """Forward and backward, from NumPy and from the device; of the shapes every second one, in turn."""
     for shape, axis in (*SHAPES[begin ^ reverse :: 2], columns):
         a, b, grad_h = drawn(shape, dtype)
@@ -108,7 +107,7 @@ def test_every_layout(device: Device, dtype: str, begin: bool, reverse: bool, co
             note,
         )
         grads = loop_gradients(a, np.asarray(h), grad_h, axis, initial, reverse)
-        found = gradients(a, h, grad_h, axis=axis, initial=initial, reverse=reverse, device=device)
+        found = gradients_of(a, h, grad_h, axis=axis, initial=initial, reverse=reverse, where=device)
         on_device = gs.linear_recurrence_vjp(
             device.asarray(a), device.asarray(h), device.asarray(grad_h), axis=axis, initial=initial, reverse=reverse
         )
@@ -128,7 +127,7 @@ def test_every_layout(device: Device, dtype: str, begin: bool, reverse: bool, co
     reverse=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_integers_are_exact(device: Device, shape: tuple[int, ...], axis: int, reverse: bool, seed: int) -> None:
+def test_integers_are_exact(device: gs.Device, shape: tuple[int, ...], axis: int, reverse: bool, seed: int) -> None:
     axis %= len(shape)
     rng = np.random.default_rng(seed)
     a, b = (rng.integers(0, 2**32, shape, dtype=np.uint32) for _ in range(2))
@@ -143,13 +142,13 @@ def test_integers_are_exact(device: Device, shape: tuple[int, ...], axis: int, r
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((131_072,), 0), ((1, 131_072, 2), 1), ((3, 10_007), 1)])
-def test_long(device: Device, shape: tuple[int, ...], axis: int) -> None:
+def test_long(device: gs.Device, shape: tuple[int, ...], axis: int) -> None:
     """Lengths that are looked back over many tiles, a prime among them."""
     a, b, grad_h = drawn(shape, "float32")
     a *= np.float32(0.99)
     h = gs.linear_recurrence(a, b, axis=axis, device=device)
     close(h, loop(a, b, axis, None, False), "float32")
-    grad_a, grad_b, _ = gradients(a, h, grad_h, axis=axis, initial=None, reverse=False, device=device)
+    grad_a, grad_b, _ = gradients_of(a, h, grad_h, axis=axis, initial=None, reverse=False, where=device)
     for result, wanted in zip((grad_a, grad_b), loop_gradients(a, h, grad_h, axis, None, False), strict=False):
         close(result, wanted, "float32")
 
@@ -159,20 +158,20 @@ def test_the_device_that_is_no_gpu() -> None:
     for reverse in (False, True):
         h = gs.linear_recurrence(a, b, reverse=reverse, initial=2, device="numpy")
         close(h, loop(a, b, 1, 2, reverse), "float32")
-        grads = gradients(a, h, grad_h, axis=1, initial=2, reverse=reverse, device="numpy")
+        grads = gradients_of(a, h, grad_h, axis=1, initial=2, reverse=reverse, where="numpy")
         *wanted, of_copies = loop_gradients(a, h, grad_h, 1, 2, reverse)
         for result, each in zip(grads, (*wanted, of_copies.sum()), strict=True):
             close(result, each, "float32")
 
 
-def test_empty(device: Device) -> None:
+def test_empty(device: gs.Device) -> None:
     empty = np.zeros((3, 0), np.float32)
     assert gs.linear_recurrence(empty, empty, device=device).shape == (3, 0)
-    grad_a, grad_b, none = gradients(empty, empty, empty, axis=1, initial=None, reverse=False, device=device)
+    grad_a, grad_b, none = gradients_of(empty, empty, empty, axis=1, initial=None, reverse=False, where=device)
     assert (grad_a.shape, grad_b.shape, none) == ((3, 0), (3, 0), None)
 
 
-def test_errors(device: Device) -> None:
+def test_errors(device: gs.Device) -> None:
     a = np.ones((3, 4), np.float32)
     with pytest.raises(ValueError, match=r"a of shape \(3, 4\) and b of shape \(3, 5\)"):
         gs.linear_recurrence(a, np.ones((3, 5), np.float32), device=device)
@@ -194,34 +193,34 @@ def test_errors(device: Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_16_bit_gradients_are_rounded_once(device: Device, dtype: str) -> None:
+def test_16_bit_gradients_are_rounded_once(device: gs.Device, dtype: str) -> None:
     """The sum over what was broadcast, and products of what is beyond float16."""
     ones = np.ones((5120, 2, 1), dtype_of(dtype))
     a = np.full(18, 2, dtype_of(dtype))
     h, grad_h = np.full(18, 2.0**-14).astype(a.dtype), np.zeros(18, a.dtype)
     grad_h[-1] = 1
     for where in (device, "numpy"):
-        found = gradients(ones, ones, ones, axis=2, initial=ones[0, :, 0], reverse=False, device=where)[2]
+        found = gradients_of(ones, ones, ones, axis=2, initial=ones[0, :, 0], reverse=False, where=where)[2]
         assert_same(found, np.full(2, 5120, a.dtype))
-        grad_a, _, _ = gradients(a, h, grad_h, axis=0, initial=None, reverse=False, device=where)
+        grad_a, _, _ = gradients_of(a, h, grad_h, axis=0, initial=None, reverse=False, where=where)
         assert_same(grad_a, np.array([0, *(2.0 ** (2 - i) for i in range(17))]).astype(a.dtype))
 
 
 @pytest.mark.parametrize("initial", [1 + 1j, [1 + 1j, 2j], np.array([1j])])
-def test_complex_starts(device: Device, initial: Any) -> None:
+def test_complex_starts(device: gs.Device, initial: Any) -> None:
     """Python's and NumPy's complex numbers, which have 128 bits."""
     a = np.full((2, 3), 1 + 1j, np.complex64)
     h = gs.linear_recurrence(a, a, initial=initial, device=device)
     assert_same(h[:, 0], a[:, 0] * np.broadcast_to(np.asarray(initial), (1, 2))[0].astype(np.complex64) + a[:, 0])
     for where in (device, "numpy"):
-        grad_initial = gradients(a, h, a, axis=1, initial=initial, reverse=False, device=where)[2]
+        grad_initial = gradients_of(a, h, a, axis=1, initial=initial, reverse=False, where=where)[2]
         assert grad_initial.shape == np.shape(initial)
         each = a[0, 0] + a[0, 0] ** 2 + a[0, 0] ** 3
         assert_same(grad_initial.sum(), (each * a[0, 0] * 2).astype(np.complex64))
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (1, 1), (2, 1), (1, 3), (2, 3)])
-def test_the_gradient_of_what_was_broadcast(device: Device, shape: tuple[int, ...]) -> None:
+def test_the_gradient_of_what_was_broadcast(device: gs.Device, shape: tuple[int, ...]) -> None:
     """It has the shape of `initial`: the sum of the gradients of its copies, by small steps too."""
     rng = np.random.default_rng(6)
     a, b, grad_h = (rng.integers(-3, 4, (2, 5, 3)).astype(np.float32) for _ in range(3))
@@ -229,8 +228,8 @@ def test_the_gradient_of_what_was_broadcast(device: Device, shape: tuple[int, ..
     for reverse in (False, True):
         h = gs.linear_recurrence(a, b, axis=1, initial=initial, reverse=reverse, device="numpy")
         wide = np.broadcast_to(initial, (2, 3))
-        _, _, copies = gradients(a, h, grad_h, axis=1, initial=wide, reverse=reverse, device=device)
-        _, _, found = gradients(a, h, grad_h, axis=1, initial=initial, reverse=reverse, device=device)
+        _, _, copies = gradients_of(a, h, grad_h, axis=1, initial=wide, reverse=reverse, where=device)
+        _, _, found = gradients_of(a, h, grad_h, axis=1, initial=initial, reverse=reverse, where=device)
         assert found.shape == shape
         assert found.sum() == copies.sum()
         for place in np.ndindex(shape):
@@ -245,13 +244,13 @@ def test_the_gradient_of_what_was_broadcast(device: Device, shape: tuple[int, ..
 def test_gradients_of_arrays_larger_than_a_binding(
     adapter: wgpu.GPUAdapter, shape: tuple[int, int], reverse: bool
 ) -> None:
-    """Gates and states come from neighbours, of which none may lie beyond what is bound."""
-    small = Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 22})
+    """An element needs its neighbour's gate and state, which the same binding must hold."""
+    small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 22})
     a, b, grad_h = drawn(shape, "float32")
     h = gs.linear_recurrence(a, b, reverse=reverse, device=small)
     wanted = loop_gradients(a, h, grad_h, -1, None, reverse)[:2]
     for arrays in ((a, h, grad_h), tuple(map(small.asarray, (a, h, grad_h)))):
-        got = gradients(*arrays, axis=-1, initial=None, reverse=reverse, device=small)[:2]
+        got = gradients_of(*arrays, reverse=reverse, where=small)[:2]
         for result, expected in zip(got, wanted, strict=True):
             close(result, expected, "float32", (shape, reverse))
     row = tuple(small.asarray(x.reshape(-1)) for x in (a, h, grad_h))

@@ -11,20 +11,18 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.api.device import Device
-from gpuscan.engine import host_arrays as runner
 from gpuscan.operators.operator import resolve
-from gpuscan.planning.tiles import least_chunk
 from gpuscan.problem.problem import spread
+from tests.harness.scans import make_problem, scan_with, smallest_chunk
 from tests.laws import any_bits, whole
-from tests.oracle import AFFINE, assert_same, one_by_one, posed, small_tiles, strategies_on
+from tests.oracle import AFFINE, assert_same, one_by_one, small_tiles, strategies_on
 
 Array = np.ndarray[Any, Any]
 Moments = namedtuple("Moments", "count total")
 
 
 def same(value: Any) -> Any:
-    """No map."""
+    """Return the value: no map."""
     return value
 
 
@@ -38,7 +36,7 @@ class Mapped:
     after: Callable[[Any], Any] = same
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-        """The input: one array, or a tuple of them."""
+        """Draw the input: one array or a tuple of arrays."""
         fields = tuple(
             any_bits(rng, name, shape) if np.dtype(name).kind in "iu" else whole(rng, name, shape, -1, 1)
             for name in self.dtypes
@@ -46,7 +44,7 @@ class Mapped:
         return fields if len(fields) > 1 else fields[0]
 
     def maps(self) -> dict[str, Any]:
-        """What `gpuscan.scan` takes."""
+        """Return the maps as keyword arguments of `gpuscan.scan`."""
         maps = {"before": self.before, "after": self.after}
         return {name: function for name, function in maps.items() if function is not same}
 
@@ -89,13 +87,13 @@ NAMES = list(MAPS)
 
 
 def seed_of(case: Mapped) -> Any:
-    """An element to begin with: what `before` makes of an input, as numbers."""
+    """Return an initial element: what `before` makes of an input."""
     structure, fields = spread(case.before(case.draw(np.random.default_rng(3), (1,))))
     return structure.unflatten([field[0] for field in fields])
 
 
 def assert_bundle(got: Any, wanted: Any, note: Any = "") -> None:
-    """The same kind of bundle of the same arrays."""
+    """Require the same kind of bundle of the same arrays."""
     __tracebackhide__ = True
     structure, fields = spread(wanted)
     assert spread(got)[0] == structure, note
@@ -104,22 +102,21 @@ def assert_bundle(got: Any, wanted: Any, note: Any = "") -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_maps_on_many_tiles(device: Device, name: str) -> None:
-    """By each strategy in turn, exclusive, reversed or with initial; at a length that ends within words and tiles."""
+def test_maps_on_many_tiles(device: gs.Device, name: str) -> None:
+    """Strategies and options take turns; the length ends within a 32-bit word and a tile."""
     case, turn = MAPS[name], NAMES.index(name)
     x = case.draw(np.random.default_rng(1), (1037,))
     options: dict[str, Any] = {"exclusive": turn % 2 == 0, "reverse": turn % 3 == 0, "initial": seed_of(case)}
-    problem = posed(x, case.op, **options, **case.maps())
+    problem = make_problem(x, case.op, **options, **case.maps())
     strategies = strategies_on(device)
     strategy = strategies[turn % len(strategies)]
-    tile = replace(small_tiles(device)[turn % 2 - 1], chunk=least_chunk(runner.work_of(device, problem)))
-    rows = runner.run(device, problem, strategy, tile=tile)
-    got = problem.destination.structure.unflatten([problem.from_rows(row) for row in rows])
+    tile = replace(small_tiles(device)[turn % 2 - 1], chunk=smallest_chunk(device, problem))
+    got = problem.destination.structure.unflatten(scan_with(device, problem, strategy, tile=tile))
     assert_bundle(got, case.wanted(x, **options), strategy)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_maps_of_rows_columns_and_segments(device: Device, name: str) -> None:
+def test_maps_of_rows_columns_and_segments(device: gs.Device, name: str) -> None:
     """Through the front door, and on NumPy; arrays on the device give what NumPy's arrays do."""
     case, turn = MAPS[name], NAMES.index(name)
     x = case.draw(np.random.default_rng(2), (23, 41))
@@ -145,7 +142,7 @@ def joined(bundles: list[Any]) -> Any:
     return structure.unflatten([np.concatenate(part) for part in parts])
 
 
-def test_maps_of_arrays_on_the_device(device: Device) -> None:
+def test_maps_of_arrays_on_the_device(device: gs.Device) -> None:
     """`gs.Array` in, `gs.Array` out, of the types that the maps make."""
     case = MAPS["one to two of other types"]
     x = case.draw(np.random.default_rng(4), (3001,))
@@ -155,7 +152,7 @@ def test_maps_of_arrays_on_the_device(device: Device) -> None:
     assert_bundle(Moments(*(np.asarray(part) for part in got)), case.wanted(x))
 
 
-def test_a_map_may_give_the_element_an_axis(device: Device) -> None:
+def test_a_map_may_give_the_element_an_axis(device: gs.Device) -> None:
     """Numbers become vectors on load, and numbers again on store."""
     x = np.random.default_rng(5).integers(0, 2**32, (7, 300), dtype=np.uint32)
     maps: dict[str, Any] = {
@@ -171,7 +168,7 @@ def test_a_map_may_give_the_element_an_axis(device: Device) -> None:
         assert_same(gs.scan(x, compose, axis=1, device=where, **maps), gain ^ shift)
 
 
-def test_out_has_the_type_of_what_after_gives(device: Device) -> None:
+def test_out_has_the_type_of_what_after_gives(device: gs.Device) -> None:
     x = np.arange(100, dtype=np.int32)
     out = np.zeros(100, bool)
     assert gs.scan(x, after=lambda v: v % 2 == 0, out=out, device=device) is out
@@ -180,7 +177,7 @@ def test_out_has_the_type_of_what_after_gives(device: Device) -> None:
         gs.scan(x, after=lambda v: v % 2 == 0, out=np.zeros(100, np.int32), device=device)
 
 
-def test_initial_is_an_element_and_not_an_input(device: Device) -> None:
+def test_initial_is_an_element_and_not_an_input(device: gs.Device) -> None:
     """It is what `before` gives, so it is not mapped."""
     x = np.array([1, 2, 3], np.uint8)
     maps: dict[str, Any] = {"before": lambda v: (v.astype(np.int32), v.astype(np.int32) * 10)}
@@ -202,7 +199,7 @@ def test_initial_is_an_element_and_not_an_input(device: Device) -> None:
     [("bool", "int32"), ("int8", "int64"), ("uint16", "float32"), ("int32", "int8"), ("float32", "float16"),
      ("int64", "uint16"), ("float16", "complex64")],
 )  # fmt: skip
-def test_dtype_is_combined_in_and_returned(device: Device, source: str, target: str) -> None:
+def test_dtype_is_combined_in_and_returned(device: gs.Device, source: str, target: str) -> None:
     """Wider and narrower: what is converted on the GPU and what before the transfer give NumPy's numbers."""
     rng = np.random.default_rng(6)
     x = any_bits(rng, source, (1037,)) if np.dtype(source).kind in "iu" else whole(rng, source, (1037,), -1, 1)
@@ -214,7 +211,7 @@ def test_dtype_is_combined_in_and_returned(device: Device, source: str, target: 
         assert_same(got + got.dtype.type(0), wanted + wanted.dtype.type(0))
 
 
-def test_dtype_after_before(device: Device) -> None:
+def test_dtype_after_before(device: gs.Device) -> None:
     """What `before` gives is converted, each field of it."""
     x = np.arange(200, dtype=np.uint8)
     got = gs.scan(x, before=lambda v: v * np.uint8(3), dtype=np.int64, device=device)
@@ -251,8 +248,8 @@ class Scaled:
 
 
 @pytest.mark.parametrize("name", ["before", "after"])
-def test_maps_follow_what_they_close_over(device: Device, name: str) -> None:
-    """As functions that combine do, from call to call: in scans of every kind, chunks, and plans made anew."""
+def test_maps_follow_what_they_close_over(device: gs.Device, name: str) -> None:
+    """A map follows what it closes over from call to call, in every kind of scan and in new plans."""
     x = np.ones(300, np.float32)
     many = (x,) * 9  # more fields than a shader binds on some adapters
     scaled = Scaled(2.0)
@@ -273,8 +270,8 @@ def test_maps_follow_what_they_close_over(device: Device, name: str) -> None:
             assert_same(field, wanted)
 
 
-def test_a_map_that_changes_while_it_is_used(device: Device) -> None:
-    """As by another thread: its shader is that of what was traced, and no other function is given it."""
+def test_a_map_that_changes_while_it_is_used(device: gs.Device) -> None:
+    """A map that changes during the call: the shader is what was traced, and no other map gets it."""
     calls = 0
 
     def restless(v: Any) -> Any:
@@ -287,7 +284,7 @@ def test_a_map_that_changes_while_it_is_used(device: Device) -> None:
         assert_same(gs.scan(x, before=before, device=device), x.cumsum() * np.float32(2.25))
 
 
-def test_a_plan_stays_as_it_was_made(device: Device) -> None:
+def test_a_plan_stays_as_it_was_made(device: gs.Device) -> None:
     scaled = Scaled(2.0)
     x = np.ones(100, np.float32)
     plan = device.plan(100, np.float32, before=scaled, after=lambda v: scaled(v))
@@ -311,7 +308,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("maps", "message"), REFUSED)
-def test_maps_that_are_refused(device: Device, maps: dict[str, Any], message: str) -> None:
+def test_maps_that_are_refused(device: gs.Device, maps: dict[str, Any], message: str) -> None:
     x = np.ones(10, np.float32)
     with pytest.raises(gs.OperatorError, match=message):
         gs.scan(x, device=device, **maps)

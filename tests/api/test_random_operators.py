@@ -15,22 +15,25 @@ import numpy as np
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan.api.device import Device
-from gpuscan.device.adapters import find_adapters
-from gpuscan.engine import host_arrays as runner
 from gpuscan.operators.operator import Operator
 from gpuscan.planning.tile_shapes import TileShape
+from tests.harness.devices import all_adapters
+from tests.harness.scans import make_problem, scan_with
 from tests.laws import LAWS, Law, Leaves, dtype_of, folded
-from tests.oracle import boundaries, posed, small_tiles, strategies_on
+from tests.oracle import boundaries, small_tiles, strategies_on
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
-CASES = 2000 if NIGHTLY else 90  # on all adapters together
-WIDEST = 16 if NIGHTLY else 6  # 32-bit words of an element: what takes time is the compilers of software adapters
-MOST = 3500  # elements in a case: several blocks of the small tiles
+# Cases on all adapters together.
+CASES = 2000 if NIGHTLY else 90
+# The most 32-bit words of an element. Software adapters take long to compile wide ones.
+WIDEST = 16 if NIGHTLY else 6
+# The most elements of a case: several blocks of the small tiles.
+MOST = 3500
 
 # ----- Bundles
 
-NAMES = ("value", "let", "f0", "a b")  # the second is WGSL's own, the third gpuscan's, and the last no name in WGSL
+# The second is a keyword of WGSL, the third a name of gpuscan's own, and the last is no name in WGSL.
+NAMES = ("value", "let", "f0", "a b")
 Four = namedtuple("Four", "value let f0 index_")  # users have those without types too
 TUPLES: dict[int, Any] = {n: namedtuple(f"Named{n}", Four._fields[:n]) for n in range(1, 5)}
 
@@ -77,12 +80,12 @@ FORMS: dict[str, Form] = {
 
 
 def value_names(value: Any) -> tuple[str, ...]:
-    """The names of a dict or of a structured array."""
+    """Return the names of a dict or of a structured array."""
     return tuple(value) if isinstance(value, dict) else value.dtype.names
 
 
 def operator_of(law: Law, form: Form) -> Operator:
-    """The law as a user writes it for this form of bundle."""
+    """Return the law as a user would write it for this form of bundle."""
 
     def combine(left: Any, right: Any) -> Any:
         return form.bundle(law.combine(form.leaves(left), form.leaves(right)))
@@ -112,7 +115,7 @@ class Case:
 
 
 @st.composite
-def cases(draw: st.DrawFn, device: Device) -> Case:
+def cases(draw: st.DrawFn, device: gs.Device) -> Case:
     """Laws first, so that each is as likely as the next; lengths about the edges of the tile that is used."""
     law = draw(st.sampled_from([law for law in LAWS[draw(st.sampled_from(sorted(LAWS)))] if law.words <= WIDEST]))
     forms = ["plain"] if len(law.dtypes) == 1 else ["nested"]
@@ -143,7 +146,7 @@ def cases(draw: st.DrawFn, device: Device) -> Case:
 
 
 def begin_of(case: Case, seeds: Leaves) -> Leaves | None:
-    """What the fold of each row begins with."""
+    """Return the initial elements of the rows' folds."""
     if case.initial:
         return seeds
     if not case.exclusive:
@@ -166,7 +169,7 @@ def keys_of(offsets: Any) -> Any:
 
 
 def expected(case: Case, leaves: Leaves, begin: Leaves | None, offsets: Any) -> Leaves:
-    """The exact folds, row by row or segment by segment."""
+    """Fold each row or segment exactly."""
     ends = (0, case.length) if offsets is None else offsets
     stretches = [(a, b) for a, b in itertools.pairwise(ends) if a < b]
     folds = [
@@ -176,8 +179,8 @@ def expected(case: Case, leaves: Leaves, begin: Leaves | None, offsets: Any) -> 
     return tuple(np.concatenate(parts, axis=1) for parts in zip(*folds, strict=True))
 
 
-def check(device: Device, case: Case) -> None:
-    """The GPU's result and NumPy's are those of the fold."""
+def check(device: gs.Device, case: Case) -> None:
+    """Require that the GPU and NumPy give the result of the fold."""
     law, form = case.law, FORMS[case.form]
     rng = np.random.default_rng(case.seed)
     leaves = law.draw(rng, (case.rows, case.length))
@@ -195,9 +198,7 @@ def check(device: Device, case: Case) -> None:
     if case.tile is None:
         results = form.leaves(gs.scan(x, op, device=device, strategy=case.strategy, **options))
     else:
-        problem = posed(x, op, **options)
-        rows = runner.run(device, problem, case.strategy, tile=case.tile)
-        results = tuple(problem.from_rows(row) for row in rows)
+        results = tuple(scan_with(device, make_problem(x, op, **options), case.strategy, tile=case.tile))
     for result, field in zip(results, wanted, strict=True):
         assert_equal(result, field)
     for result, field in zip(form.leaves(gs.scan(x, op, device="numpy", **options)), wanted, strict=True):
@@ -211,9 +212,9 @@ def assert_equal(got: Any, wanted: Any) -> None:
     np.testing.assert_array_equal(got, wanted)
 
 
-def test_random_operators(device: Device) -> None:
+def test_random_operators(device: gs.Device) -> None:
     """Every case is a new operator, bundle, dtype, length and set of options."""
-    share = -(-CASES // max(1, len(find_adapters())))
+    share = -(-CASES // max(1, len(all_adapters())))
 
     @hypothesis.settings(max_examples=share)
     @hypothesis.given(case=cases(device))

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import wgpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan.api import reduce as reduction
-from gpuscan.api.device import Device
 from tests.laws import dtype_of
 from tests.oracle import AFFINE, LATER, MATRICES, assert_same, one_by_one, several, words
 from tests.strategies import arrays, numbers
@@ -19,7 +18,7 @@ from tests.strategies import arrays, numbers
 
 @settings(max_examples=40)
 @given(data=st.data(), dtype=st.sampled_from(["uint8", "int16", "int32", "uint64", "float32"]))
-def test_any_array(device: Device, data: st.DataObject, dtype: str) -> None:
+def test_any_array(device: gs.Device, data: st.DataObject, dtype: str) -> None:
     """Any shape, memory order and axis, all elements as well; from NumPy and from the device."""
     x = data.draw(arrays(dtype))
     axis = data.draw(st.sampled_from([None, *range(-x.ndim, x.ndim)]))
@@ -37,8 +36,8 @@ def test_any_array(device: Device, data: st.DataObject, dtype: str) -> None:
 @pytest.mark.parametrize(
     ("number", "shape"), list(enumerate([(20_011,), (300, 67), (3, 5000), (5, 300, 4), (70_000, 1), (1, 257, 33)]))
 )
-def test_operators_that_do_not_commute(device: Device, number: int, shape: tuple[int, ...]) -> None:
-    """The last of the scan, in its order, whether rows lie one after the other or side by side; operators in turn."""
+def test_operators_that_do_not_commute(device: gs.Device, number: int, shape: tuple[int, ...]) -> None:
+    """A reduction is the last element of the scan, along rows and along columns; operators take turns."""
     for axis in {0, len(shape) - 1, len(shape) // 2}:
         if shape[axis] > 10_000:
             continue
@@ -55,7 +54,7 @@ def test_operators_that_do_not_commute(device: Device, number: int, shape: tuple
         assert result == field[-1]
 
 
-def test_it_is_the_last_of_the_scan(device: Device) -> None:
+def test_it_is_the_last_of_the_scan(device: gs.Device) -> None:
     """Bit for bit, of floats too."""
     x = np.random.default_rng(1).normal(size=200_003).astype(np.float32)
     assert gs.reduce(x, device=device) == gs.scan(x, device=device)[-1]
@@ -63,34 +62,38 @@ def test_it_is_the_last_of_the_scan(device: Device) -> None:
     assert_same(gs.reduce(rows, axis=1, device=device), gs.scan(rows, axis=1, device=device)[:, -1])
 
 
-def test_part_by_part(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reduction, "PART_BYTES", 1 << 16)
-    x = words(np.random.default_rng(2), 2, 100_001)
-    wanted = [field[-1] for field in one_by_one(AFFINE.function, x)]
-    assert [int(v) for v in gs.reduce(x, AFFINE, device=device)] == [int(v) for v in wanted]
-    on_device = gs.reduce(tuple(device.asarray(field) for field in x), AFFINE)
+@pytest.fixture
+def small(adapter: wgpu.GPUAdapter) -> gs.Device:
+    """A device that binds 1 MiB at most."""
+    return gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
+
+
+def test_arrays_larger_than_a_binding(small: gs.Device) -> None:
+    x = words(np.random.default_rng(2), 2, 600_001)
+    wanted = [field[-1] for field in gs.scan(x, AFFINE, device="numpy")]
+    assert [int(v) for v in gs.reduce(x, AFFINE, device=small)] == [int(v) for v in wanted]
+    on_device = gs.reduce(tuple(small.asarray(field) for field in x), AFFINE)
     assert [int(v.numpy()) for v in on_device] == [int(v) for v in wanted]
-    table = numbers(np.random.default_rng(3), "uint32", (5000, 40))
+    table = numbers(np.random.default_rng(3), "uint32", (10_000, 60))
     for axis in (0, 1):
-        assert_same(gs.reduce(table, axis=axis, device=device), np.add.reduce(table, axis, np.uint32))
+        assert_same(gs.reduce(table, axis=axis, device=small), np.add.reduce(table, axis, np.uint32))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_16_bit_floats_are_rounded_once(device: Device, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
-    """Not where one part ends and the next one begins."""
-    monkeypatch.setattr(reduction, "PART_BYTES", 1 << 12)
-    x = np.full(1 << 15, 60, dtype_of(dtype))  # half of them add up to more than float16 holds
-    x[1 << 14 :] = -60
+def test_16_bit_floats_are_rounded_once(small: gs.Device, dtype: str) -> None:
+    """They are not rounded where one part ends and the next one begins."""
+    x = np.full(3 << 19, 60, dtype_of(dtype))  # half of them add up to more than float16 holds
+    x[len(x) // 2 :] = -60
     x[-1] = -59
-    for array in (x, device.asarray(x)):
-        assert np.asarray(gs.reduce(array, device=device if array is x else None)) == 1
-    ones = np.ones((5120, 3), dtype_of(dtype))
-    assert_same(gs.reduce(ones, axis=0, device=device), np.full(3, 5120, dtype_of(dtype)))
-    assert_same(gs.reduce(ones.T, axis=1, device=device), np.full(3, 5120, dtype_of(dtype)))
+    for array in (x, small.asarray(x)):
+        assert np.asarray(gs.reduce(array, device=small if array is x else None)) == 1
+    ones = np.ones((15 << 12, 12), dtype_of(dtype))  # both types hold 61,440
+    assert_same(gs.reduce(ones, axis=0, device=small), np.full(12, 15 << 12, dtype_of(dtype)))
+    assert_same(gs.reduce(ones.T, axis=1, device=small), np.full(12, 15 << 12, dtype_of(dtype)))
 
 
 @pytest.mark.parametrize("name", ["minimum", "maximum", "multiply", "bitwise_xor", "logical_or", "logaddexp"])
-def test_built_in_operators(device: Device, name: str) -> None:
+def test_built_in_operators(device: gs.Device, name: str) -> None:
     rng = np.random.default_rng(4)
     shape = several(device, 7), 101
     x: Any = rng.integers(0, 100, shape).astype(np.float32 if name == "logaddexp" else np.int32)
@@ -101,7 +104,7 @@ def test_built_in_operators(device: Device, name: str) -> None:
     np.testing.assert_allclose(gs.reduce(x, name, axis=1, device=device), wanted, rtol=1e-5)
 
 
-def test_nothing_to_reduce(device: Device) -> None:
+def test_nothing_to_reduce(device: gs.Device) -> None:
     """The identity or `initial`, of each row; else an error that says what to pass."""
     empty = np.zeros((3, 0), np.int32)
     for where in (device, "numpy"):
@@ -113,7 +116,7 @@ def test_nothing_to_reduce(device: Device) -> None:
             gs.reduce((empty, empty), LATER, axis=1, device=where)
 
 
-def test_dtype_and_errors(device: Device) -> None:
+def test_dtype_and_errors(device: gs.Device) -> None:
     x = np.full(1000, 200, np.uint8)
     assert gs.reduce(x, device=device) == np.uint8(200_000 % 256)
     got = gs.reduce(x, dtype=np.uint32, device=device)
@@ -124,7 +127,7 @@ def test_dtype_and_errors(device: Device) -> None:
         gs.reduce(np.ones(3, bool), device=device)
 
 
-def test_structured_and_named(device: Device) -> None:
+def test_structured_and_named(device: gs.Device) -> None:
     record = np.zeros(100, [("value", np.uint32), ("valid", np.uint32)])
     record["value"], record["valid"] = np.arange(100), np.arange(100) % 7 == 0
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan.api.device import Device
-from gpuscan.engine import host_arrays as runner
-from gpuscan.reference import scan as reference
+from tests.harness.devices import device_as_if, poison
+from tests.harness.scans import make_problem, scan_with
+from tests.harness.stages import twin_of
 from tests.oracle import (
     AFFINE,
     LATER,
@@ -23,14 +23,11 @@ from tests.oracle import (
     assert_scans,
     boundaries,
     one_by_one,
-    poison,
-    posed,
     small_tiles,
     strategies_in_turn,
     strategies_on,
     tile_in_turn,
     ufunc_scan,
-    with_capabilities,
     words,
 )
 from tests.strategies import SPECIAL_FLOATS, numbers, scans, shapes
@@ -38,46 +35,47 @@ from tests.strategies import SPECIAL_FLOATS, numbers, scans, shapes
 ORDERED = ["add", "multiply", "minimum", "maximum"]
 BITS = ["bitwise_and", "bitwise_or", "bitwise_xor"]
 PAIRS = [*itertools.product(["uint32", "int32"], ORDERED + BITS), *itertools.product(["float32"], ORDERED)]
-OPTIONS = [*itertools.product((False, True), (False, True), (False, True))]  # exclusive, reverse, initial
+# The values of exclusive, reverse, and whether there is an initial.
+OPTIONS = [*itertools.product((False, True), (False, True), (False, True))]
 
 
-def test_lengths_about_every_edge(device: Device) -> None:
+def test_lengths_about_every_edge(device: gs.Device) -> None:
     """Exact sums, on poisoned outputs, where tiles, blocks and chunks begin and end."""
     x = np.random.default_rng(0).integers(0, 2**32, 200_000, dtype=np.uint32)
     for strategy, tile in itertools.product(strategies_on(device), small_tiles(device)):
         for length in [*boundaries(tile), len(x)]:
             poison(device, 4 * length)
-            (got,) = runner.run(device, posed(x[:length]), strategy, tile=tile)
-            assert_same(got[0], ufunc_scan("add", x[:length]), (strategy, tile, length))
+            (got,) = scan_with(device, make_problem(x[:length]), strategy, tile=tile)
+            assert_same(got, ufunc_scan("add", x[:length]), (strategy, tile, length))
 
 
-def test_poisoned_buffers_are_those_that_runs_take(device: Device) -> None:
+def test_poisoned_buffers_are_those_that_runs_take(device: gs.Device) -> None:
     """The helper above would prove nothing if the runs took other buffers."""
     x = np.arange(5000, dtype=np.uint32)
-    runner.run(device, posed(x))
+    scan_with(device, make_problem(x))
     poison(device, x.nbytes)
-    reserved = device.pool.usage().bytes_reserved
-    runner.run(device, posed(x))
-    assert device.pool.usage().bytes_reserved == reserved
+    reserved = device.memory_usage().bytes_reserved
+    scan_with(device, make_problem(x))
+    assert device.memory_usage().bytes_reserved == reserved
 
 
 @pytest.mark.parametrize(("number", "dtype", "name"), [(i, *pair) for i, pair in enumerate(PAIRS)])
-def test_built_in_operators(device: Device, number: int, dtype: str, name: str) -> None:
+def test_built_in_operators(device: gs.Device, number: int, dtype: str, name: str) -> None:
     """By name and by ufunc; float results are those of the same tree on NumPy, bit for bit."""
     x = numbers(np.random.default_rng(1), dtype, 1000)
     if dtype == "float32":
         x = np.random.default_rng(1).uniform(0.5, 1.5, 1000).astype(np.float32)
     tile = small_tiles(device)[-1]
-    (wanted,) = reference.accumulate_stages(posed(x, name), tile)
+    (wanted,) = twin_of(make_problem(x, name), tile)
     for strategy in strategies_in_turn(device, number):
-        (got,) = runner.run(device, posed(x, getattr(np, name)), strategy, tile=tile)
+        (got,) = scan_with(device, make_problem(x, getattr(np, name)), strategy, tile=tile)
         assert_same(got, wanted, strategy)
-    np.testing.assert_allclose(wanted[0], ufunc_scan(name, x), rtol=1e-4 if dtype == "float32" else 0)
+    np.testing.assert_allclose(wanted, ufunc_scan(name, x), rtol=1e-4 if dtype == "float32" else 0)
 
 
 @pytest.mark.parametrize(("exclusive", "reverse", "initial"), OPTIONS)
 @pytest.mark.parametrize("rows", [False, True])
-def test_options(device: Device, rows: bool, exclusive: bool, reverse: bool, initial: bool) -> None:
+def test_options(device: gs.Device, rows: bool, exclusive: bool, reverse: bool, initial: bool) -> None:
     """Every combination of options, of one row and of many, whose lengths are no multiple of anything.
 
     Of rows, the single passes take the combinations in turn.
@@ -88,41 +86,41 @@ def test_options(device: Device, rows: bool, exclusive: bool, reverse: bool, ini
     begin = seeds if initial else (1, 0) if exclusive else None
     axis = 1 if rows else 0
     wanted = one_by_one(AFFINE.function, x, axis=axis, exclusive=exclusive, reverse=reverse, initial=begin)
-    problem = posed(x, AFFINE, axis=axis, exclusive=exclusive, reverse=reverse, initial=seeds)
+    problem = make_problem(x, AFFINE, axis=axis, exclusive=exclusive, reverse=reverse, initial=seeds)
     tile = small_tiles(device)[-1]
     strategies = strategies_in_turn(device, exclusive + reverse + initial)
     for strategy in strategies if rows else ["three_dispatch"]:  # load and store are those of every strategy
-        got = runner.run(device, problem, strategy, tile=tile)
-        for result, field in zip(got, wanted, strict=True):
-            assert_same(problem.from_rows(result), field, (strategy, tile))
-
-
-@pytest.mark.parametrize(("number", "name"), list(enumerate(NO_IDENTITY)))
-def test_operators_without_identity(device: Device, number: int, name: str) -> None:
-    """Exact operators that do not commute, as Python functions: any wrong order of combination shows."""
-    op, fields = NO_IDENTITY[name]
-    x = words(np.random.default_rng(4), fields, 20_000)
-    wanted = reference.accumulate(posed(x, op.function))
-    tile = tile_in_turn(device, number)
-    for strategy in strategies_in_turn(device, number // 2):
-        got = runner.run(device, posed(x, op.function), strategy, tile=tile)
+        got = scan_with(device, problem, strategy, tile=tile)
         for result, field in zip(got, wanted, strict=True):
             assert_same(result, field, (strategy, tile))
 
 
-def test_many_short_rows_and_few_long_ones(device: Device) -> None:
+@pytest.mark.parametrize(("number", "name"), list(enumerate(NO_IDENTITY)))
+def test_operators_without_identity(device: gs.Device, number: int, name: str) -> None:
+    """Exact operators that do not commute, as Python functions: any wrong order of combination shows."""
+    op, fields = NO_IDENTITY[name]
+    x = words(np.random.default_rng(4), fields, 20_000)
+    wanted = twin_of(make_problem(x, op.function))
+    tile = tile_in_turn(device, number)
+    for strategy in strategies_in_turn(device, number // 2):
+        got = scan_with(device, make_problem(x, op.function), strategy, tile=tile)
+        for result, field in zip(got, wanted, strict=True):
+            assert_same(result, field, (strategy, tile))
+
+
+def test_many_short_rows_and_few_long_ones(device: gs.Device) -> None:
     """Row heads fall anywhere in chunks and tiles; rows of one element are nothing but heads."""
     for shape in [(3000, 1), (1000, 7), (333, 31), (33, 257), (3, 5000), (1, 9000)]:
         x = words(np.random.default_rng(5), 2, shape)
-        problem = posed(x, AFFINE, axis=1)
+        problem = make_problem(x, AFFINE, axis=1)
         wanted = one_by_one(AFFINE.function, x, axis=1)
         for strategy in strategies_on(device):
-            got = runner.run(device, problem, strategy, tile=small_tiles(device)[0])
+            got = scan_with(device, problem, strategy, tile=small_tiles(device)[0])
             for result, field in zip(got, wanted, strict=True):
                 assert_same(result, field, (strategy, shape))
 
 
-def test_few_columns(device: Device) -> None:
+def test_few_columns(device: gs.Device) -> None:
     """Workgroups of a few invocations, and chains of tiles down one or two columns."""
     for shape in [(1, 2), (2, 2), (40, 3), (257, 3), (3000, 2), (3, 50, 4)]:
         x = np.random.default_rng(7).integers(0, 2**32, shape, dtype=np.uint32)
@@ -132,7 +130,7 @@ def test_few_columns(device: Device) -> None:
 
 
 @pytest.mark.parametrize("log", [17, 22])
-def test_large_arrays_in_the_planned_shape(device: Device, log: int) -> None:
+def test_large_arrays_in_the_planned_shape(device: gs.Device, log: int) -> None:
     length = 2**log + 13
     x = np.random.default_rng(6).integers(0, 2**32, length, dtype=np.uint32)
     wanted = ufunc_scan("add", x)
@@ -142,14 +140,14 @@ def test_large_arrays_in_the_planned_shape(device: Device, log: int) -> None:
 
 @settings(max_examples=50)
 @given(asked=scans(), data=st.data())
-def test_any_array_and_any_options(device: Device, asked: Any, data: st.DataObject) -> None:
+def test_any_array_and_any_options(device: gs.Device, asked: Any, data: st.DataObject) -> None:
     """Shapes of 1 to 5 axes in any memory order, by every strategy, through the front door."""
     assert_scans(*asked, device, data.draw(st.sampled_from(["auto", *strategies_on(device)])))
 
 
 @settings(max_examples=30)
 @given(shape=shapes(), reverse=st.booleans(), seed=st.integers(0, 2**32 - 1))
-def test_reverse_is_flip_of_scan_of_flip(device: Device, shape: tuple[int, ...], reverse: bool, seed: int) -> None:
+def test_reverse_is_flip_of_scan_of_flip(device: gs.Device, shape: tuple[int, ...], reverse: bool, seed: int) -> None:
     x = numbers(np.random.default_rng(seed), "uint32", shape)
     axis = len(shape) - 1
     flipped = np.flip(gs.scan(np.flip(x, axis), axis=axis, device=device, reverse=not reverse), axis)
@@ -158,7 +156,7 @@ def test_reverse_is_flip_of_scan_of_flip(device: Device, shape: tuple[int, ...],
 
 @pytest.mark.parametrize("name", ["minimum", "maximum", "add"])
 @pytest.mark.parametrize("special", SPECIAL_FLOATS, ids=str)
-def test_nan_infinity_and_signed_zero(device: Device, name: str, special: np.float32) -> None:
+def test_nan_infinity_and_signed_zero(device: gs.Device, name: str, special: np.float32) -> None:
     """Wherever they stand, results are NumPy's, NaN included."""
     x = np.random.default_rng(8).integers(-4, 5, (48, 64)).astype(np.float32)
     for row in range(48):
@@ -168,8 +166,8 @@ def test_nan_infinity_and_signed_zero(device: Device, name: str, special: np.flo
     np.testing.assert_array_equal(got, wanted)
 
 
-def test_zeros_of_both_signs_are_ordered(device: Device) -> None:
-    """-0.0 lies below +0.0 in minimum and maximum, whichever comes first, so that the tree does not matter."""
+def test_zeros_of_both_signs_are_ordered(device: gs.Device) -> None:
+    """-0.0 is less than +0.0 in minimum and maximum, so the order of combination does not matter."""
     x = np.array([0.0, -0.0] * 300 + [-0.0] * 5, np.float32)
     assert np.signbit(gs.scan(x, "minimum", device=device)[1:]).all()
     assert not np.signbit(gs.scan(x, "maximum", device=device)).any()
@@ -178,25 +176,25 @@ def test_zeros_of_both_signs_are_ordered(device: Device) -> None:
 # ----- Where the result goes
 
 
-def test_out_of_any_memory_order(device: Device) -> None:
+def test_out_of_any_memory_order(device: gs.Device) -> None:
     x = np.random.default_rng(9).integers(0, 2**32, (60, 70), dtype=np.uint32)
     wanted = ufunc_scan("add", x, axis=0)
     strided = np.zeros((120, 210), np.uint32)
     for out in (np.empty_like(x), np.empty(x.shape, np.uint32, order="F"), strided[::2, ::3], strided[1::2, ::-3]):
         assert gs.scan(x, axis=0, out=out, device=device) is out
         assert_same(out, wanted)
-    assert not strided[:, 1::3].any()  # nothing was written beside them
+    assert not strided[:, 1::3].any()  # the elements between them are unchanged
 
 
-def test_in_place(device: Device) -> None:
+def test_in_place(device: gs.Device) -> None:
     x = np.random.default_rng(10).integers(0, 2**32, 5000, dtype=np.uint32)
     wanted = ufunc_scan("add", x)
     assert gs.scan(x, out=x, device=device) is x
     assert_same(x, wanted)
 
 
-def test_out_over_the_input_in_another_order(device: Device) -> None:
-    """Arrays of several pieces, whose results would be written over what is not read yet."""
+def test_out_over_the_input_in_another_order(device: gs.Device) -> None:
+    """The results of early pieces must not overwrite the input of later ones."""
     base = np.arange(1_800_000, dtype=np.int32) % 7
     x, wanted = base.copy(), ufunc_scan("add", base)
     assert_same(gs.scan(x, out=x[::-1], device=device), wanted)
@@ -213,7 +211,7 @@ def test_out_over_the_input_in_another_order(device: Device) -> None:
     assert_same(gs.scan(base, keys=x[:1_800_000], out=x[900_000:], device=device), wanted)
 
 
-def test_bundles_come_back_as_they_were(device: Device) -> None:
+def test_bundles_come_back_as_they_were(device: gs.Device) -> None:
     x, valid = words(np.random.default_rng(11), 2, 500)
     wanted = one_by_one(LATER.function, (x, valid))
     as_tuple = gs.scan((x, valid), LATER, device=device)
@@ -236,7 +234,7 @@ def test_bundles_come_back_as_they_were(device: Device) -> None:
     assert_same(as_record["valid"], wanted[1])
 
 
-def test_out_of_a_bundle(device: Device) -> None:
+def test_out_of_a_bundle(device: gs.Device) -> None:
     x = words(np.random.default_rng(12), 4, 700)
     out = tuple(np.zeros(700, np.uint32) for _ in x)
     assert gs.scan(x, MATRICES, out=out, device=device) is out
@@ -244,7 +242,7 @@ def test_out_of_a_bundle(device: Device) -> None:
         assert_same(result, field)
 
 
-def test_dtype_is_what_is_combined_in(device: Device) -> None:
+def test_dtype_is_what_is_combined_in(device: gs.Device) -> None:
     x = np.array([2**31, 2**31, 5], np.uint32)
     assert_same(gs.scan(x, dtype=np.float32, device=device), np.array([2**31, 2**32, 2**32], np.float32))
     assert_same(
@@ -255,25 +253,25 @@ def test_dtype_is_what_is_combined_in(device: Device) -> None:
 # ----- What an adapter refuses
 
 
-def test_an_unsafe_strategy_is_refused_unless_the_device_allows_it(device: Device) -> None:
+def test_an_unsafe_strategy_is_refused_unless_the_device_allows_it(device: gs.Device) -> None:
     x = np.arange(1000, dtype=np.uint32)
-    less = with_capabilities(device, progress_earlier=False)
+    less = device_as_if(device, unsafe=False, progress_earlier=False)
     with pytest.raises(gs.StrategyError, match=r"'lookback' was asked for.*no progress.*auto.*unsafe=True"):
         gs.scan(x, device=less, strategy="lookback")
     assert_same(gs.scan(x, device=less), ufunc_scan("add", x))
-    less.unsafe = True
-    if "lookback" in strategies_on(device):  # it only was said not to be safe
-        assert_same(gs.scan(x, device=less, strategy="lookback"), ufunc_scan("add", x))
+    if "lookback" in strategies_on(device):
+        allowed = device_as_if(device, unsafe=True, progress_earlier=False)
+        assert_same(gs.scan(x, device=allowed, strategy="lookback"), ufunc_scan("add", x))
 
 
-def test_float64_where_there_is_none_names_what_to_pass(device: Device) -> None:
-    less = with_capabilities(device, float64=False)
+def test_float64_where_there_is_none_names_what_to_pass(device: gs.Device) -> None:
+    less = device_as_if(device, float64=False)
     with pytest.raises(gs.UnsupportedDtypeError, match=r"float64.*dtype=np\.float32.*device=\"numpy\""):
         gs.scan(np.ones(5), device=less)
     assert_same(gs.scan(np.ones(5), dtype=np.float32, device=less), np.arange(1, 6, dtype=np.float32))
 
 
-def test_the_device_goes_on_after_an_error(device: Device) -> None:
+def test_the_device_goes_on_after_an_error(device: gs.Device) -> None:
     x = np.arange(1000, dtype=np.uint32)
     before = x.copy()
     for bad in ({"op": lambda l, r: l if l > r else r}, {"op": "nothing"}, {"axis": 3}, {"out": np.zeros(3)}):
@@ -281,11 +279,11 @@ def test_the_device_goes_on_after_an_error(device: Device) -> None:
             gs.scan(x, device=device, **bad)
     np.testing.assert_array_equal(x, before)
     assert_same(gs.scan(x, device=device), ufunc_scan("add", x))
-    assert device.pool.usage().bytes_in_use == 0
+    assert device.memory_usage().bytes_in_use == 0
 
 
 @pytest.mark.parametrize("shape", [(100,), (10, 40)])
-def test_out_of_another_byte_order(device: Device, shape: tuple[int, ...]) -> None:
+def test_out_of_another_byte_order(device: gs.Device, shape: tuple[int, ...]) -> None:
     """Also where it is the input, and down columns."""
     x = np.arange(np.prod(shape), dtype=">i4").reshape(shape)
     wanted = x.cumsum(0)
@@ -296,7 +294,7 @@ def test_out_of_another_byte_order(device: Device, shape: tuple[int, ...]) -> No
         np.testing.assert_array_equal(swapped, wanted)
 
 
-def test_matrices_without_entries(device: Device) -> None:
+def test_matrices_without_entries(device: gs.Device) -> None:
     """As NumPy's product of them: nothing to compute."""
     x = np.ones((3, 0, 0), np.float32)
     for where in ("numpy", device):
@@ -304,13 +302,13 @@ def test_matrices_without_entries(device: Device) -> None:
         assert gs.reduce(x, "matmul", axis=0, device=where).shape == (0, 0)
 
 
-def test_control_flow_is_refused_alike(device: Device) -> None:
+def test_control_flow_is_refused_alike(device: gs.Device) -> None:
     for where in ("numpy", device):
         with pytest.raises(gs.OperatorError, match=r"write np\.where"):
             gs.scan(np.arange(5), lambda l, r: l if l > r else r, device=where)
 
 
 @pytest.mark.parametrize("op", [lambda l, r: next(iter(l)) + r, lambda l, r: r + len(range(l))])
-def test_loops_over_what_only_the_gpu_knows(device: Device, op: Any) -> None:
+def test_loops_over_what_only_the_gpu_knows(device: gs.Device, op: Any) -> None:
     with pytest.raises(gs.OperatorError, match=r"write .*np\.where\(condition, a, b\)"):
         gs.scan(np.arange(5), op, device=device)

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+import wgpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan.api.device import Device
-from gpuscan.engine import device_arrays as deferred
-from gpuscan.engine import host_arrays as runner
+from tests.harness.scans import device_marks, make_problem, scan_with
 from tests.oracle import (
     AFFINE,
     LATER,
     MATRICES,
     assert_same,
     one_by_one,
-    posed,
     small_tiles,
     strategies_in_turn,
     strategies_on,
@@ -34,7 +31,7 @@ Array = np.ndarray[Any, Any]
 
 
 def cut(rng: np.random.Generator, length: int, segments: int) -> Array:
-    """Offsets of so many segments, some of them empty, some of one element."""
+    """Return offsets of segments, some of them empty and some of one element."""
     inner = rng.integers(0, length + 1, segments - 1)
     inner[: len(inner) // 4] = inner[-1:] if len(inner) else 0
     return np.concatenate([[0], np.sort(inner), [length]])
@@ -55,7 +52,7 @@ def keys_of(offsets: Array, dtype: Any = np.int32) -> Array:
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("exclusive", [False, True])
-def test_short_segments_and_long_ones(device: Device, exclusive: bool, reverse: bool) -> None:
+def test_short_segments_and_long_ones(device: gs.Device, exclusive: bool, reverse: bool) -> None:
     """An operator that does not commute, with what each segment begins with."""
     rng, tile = np.random.default_rng(0), small_tiles(device)[-1]
     x = words(rng, 2, 9001)
@@ -63,13 +60,13 @@ def test_short_segments_and_long_ones(device: Device, exclusive: bool, reverse: 
     for offsets in (cut(rng, 9001, 400), np.array([0, 0, 9001, 9001]), np.array([0, 1, 4000, 8999, 9001])):
         wanted = each_for_itself(AFFINE.function, x, offsets, **options)
         for strategy in strategies_in_turn(device, exclusive + reverse):
-            got = runner.run(device, posed(x, AFFINE, segments=offsets, **options), strategy, tile=tile)
+            got = scan_with(device, make_problem(x, AFFINE, segments=offsets, **options), strategy, tile=tile)
             for result, field in zip(got, wanted, strict=True):
-                assert_same(result[0], field, (strategy, tile))
+                assert_same(result, field, (strategy, tile))
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
-def test_operators_without_identity(device: Device, exclusive: bool) -> None:
+def test_operators_without_identity(device: gs.Device, exclusive: bool) -> None:
     rng = np.random.default_rng(1)
     offsets = cut(rng, 5000, 90)
     for op, fields in ((MATRICES, 4), (LATER, 2)):
@@ -83,7 +80,7 @@ def test_operators_without_identity(device: Device, exclusive: bool) -> None:
 
 @settings(max_examples=25)
 @given(data=st.data(), dtype=st.sampled_from(["uint8", "int16", "int32", "uint64"]))
-def test_any_segments(device: Device, data: st.DataObject, dtype: str) -> None:
+def test_any_segments(device: gs.Device, data: st.DataObject, dtype: str) -> None:
     """Through the front door, by offsets and by keys, from NumPy and from the device."""
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     length = data.draw(st.sampled_from([0, 1, 2, 31, 32, 33, 63, 65, 255, 257, 1000, 4099]))
@@ -123,7 +120,7 @@ KEYS: dict[str, Any] = {
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("name", KEYS)
-def test_keys_of_any_dtype(device: Device, name: str, reverse: bool) -> None:
+def test_keys_of_any_dtype(device: gs.Device, name: str, reverse: bool) -> None:
     """They differ as NumPy's do: NaN from NaN, but 0.0 not from -0.0; of arrays here and on the device."""
     keys = KEYS[name]
     x = np.arange(1, len(keys) + 1, dtype=np.uint32)
@@ -138,7 +135,7 @@ def test_keys_of_any_dtype(device: Device, name: str, reverse: bool) -> None:
         assert_same(gs.scan(x, keys=on_device, reverse=reverse, device=device), wanted)
 
 
-def test_in_pieces(device: Device) -> None:
+def test_in_pieces(device: gs.Device) -> None:
     """Pieces have the bits of the whole."""
     rng = np.random.default_rng(4)
     length = 300_001
@@ -148,26 +145,23 @@ def test_in_pieces(device: Device) -> None:
     for a, b in itertools.pairwise(offsets):
         np.testing.assert_allclose(whole[a:b], np.cumsum(x[a:b], dtype=np.float64), rtol=1e-3, atol=1e-3)
     for strategy in strategies_on(device):
-        (got,) = runner.run(device, posed(x, segments=offsets), strategy, piece_bytes=1 << 18)
-        assert_same(got[0], whole, strategy)
+        (got,) = scan_with(device, make_problem(x, segments=offsets), strategy, piece_bytes=1 << 18)
+        assert_same(got, whole, strategy)
 
 
-@pytest.mark.parametrize("length", [100_001, 102_400])
-def test_larger_than_a_binding(device: Device, monkeypatch: pytest.MonkeyPatch, length: int) -> None:
-    """As if this device bound 128 KiB at most: pieces of an array that lies there, and of its marks."""
+@pytest.mark.parametrize("length", [600_001, 614_400])
+def test_larger_than_a_binding(adapter: wgpu.GPUAdapter, length: int) -> None:
+    """A device that binds 1 MiB at most scans an array, and its marks, in pieces."""
+    small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
     rng = np.random.default_rng(7)
     x, offsets = numbers(rng, "uint32", length), cut(rng, length, 500)
-    limits = dict(device.capabilities.limits) | {"max-storage-buffer-binding-size": 1 << 17}
-    monkeypatch.setattr(device, "capabilities", replace(device.capabilities, limits=limits))
-    monkeypatch.setattr(deferred, "tile_on", lambda *_: small_tiles(device)[0])
-    monkeypatch.setattr(device, "plans_kept", type(device.plans_kept)())
     for reverse in (False, True):
-        (wanted,) = each_for_itself(lambda l, r: (l[0] + r[0],), (x,), offsets, reverse=reverse)
+        wanted = gs.scan(x, segments=offsets, reverse=reverse, device="numpy")
         for places in ({"segments": offsets}, {"keys": keys_of(offsets)}):
-            assert_same(gs.scan(device.asarray(x), reverse=reverse, **places), wanted, (reverse, places))
+            assert_same(gs.scan(small.asarray(x), reverse=reverse, **places), wanted, (reverse, places))
 
 
-def test_structured_bundles_and_maps(device: Device) -> None:
+def test_structured_bundles_and_maps(device: gs.Device) -> None:
     rng = np.random.default_rng(5)
     x = rng.integers(0, 100, 2000, dtype=np.int16)
     offsets = cut(rng, 2000, 70)
@@ -184,24 +178,18 @@ def test_structured_bundles_and_maps(device: Device) -> None:
         assert_same(got[a:b], wanted.astype(np.float32))
 
 
-def test_out_is_the_input(device: Device) -> None:
+def test_out_is_the_input(device: gs.Device) -> None:
     x = np.ones(5000, np.uint32)
     a = device.asarray(x)
     assert gs.scan(a, segments=[0, 3000, 5000], out=a) is a
     assert_same(a, np.concatenate([np.arange(1, 3001), np.arange(1, 2001)]).astype(np.uint32))
 
 
-def test_the_marks_are_those_of_the_cpu(device: Device) -> None:
-    """mark_segments.wgsl and mark_keys.wgsl beside their twin on NumPy."""
-    from gpuscan.engine.segment_heads import mark
-    from gpuscan.problem.segments import heads_of
-
+def test_the_marks_are_those_of_the_cpu(device: gs.Device) -> None:
+    """The shaders mark_segments.wgsl and mark_keys.wgsl, and their twin on NumPy."""
     rng = np.random.default_rng(6)
     for length, reverse in itertools.product((1, 31, 32, 33, 5000), (False, True)):
         offsets = cut(rng, length, 1 + length // 7)
-        for heads in (
-            heads_of(offsets, None, (length,), reverse),
-            heads_of(None, keys_of(offsets, np.uint8), (length,), reverse),
-        ):
-            assert heads is not None
-            assert_same(mark(device, heads), heads.words(0, length), (length, reverse))
+        for cuts in ({"segments": offsets}, {"keys": keys_of(offsets, np.uint8)}):
+            made, wanted = device_marks(device, length, reverse, **cuts)
+            assert_same(made, wanted, (length, reverse))

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.api.device import Device
 
 Array = np.ndarray[Any, Any]
 
@@ -48,7 +47,7 @@ def moments(*shape: int) -> Array:
 
 
 def accumulated(function: Any, x: Array, axis: int = 0) -> Array:
-    """The scan by its definition, in one structured array."""
+    """Scan a structured array by the definition."""
     y = np.moveaxis(x.copy(), axis, 0)
     for i in range(1, len(y)):
         put(y[i : i + 1], function(y[i - 1 : i], y[i : i + 1]))
@@ -68,7 +67,7 @@ CASES = [(composed, maps), (pooled, moments)]
 
 
 @pytest.fixture(params=["device", "numpy"])
-def where(request: pytest.FixtureRequest, device: Device) -> Any:
+def where(request: pytest.FixtureRequest, device: gs.Device) -> Any:
     """Each adapter, and NumPy."""
     return device if request.param == "device" else "numpy"
 
@@ -161,7 +160,7 @@ def test_reductions_of_all_elements(where: Any) -> None:
 
 
 def test_vectors_of_records(where: Any) -> None:
-    """An operator's axes may lie before those of the fields."""
+    """An operator's axes may come before those of the fields."""
     x = np.zeros((4, 5, 2), PAIRS.dtype)
     x["count"], x["scale"] = np.arange(40).reshape(x.shape), 1
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.api.device import Device
 from tests.oracle import assert_same, one_by_one, ufunc_scan
 
 THREADS = 8
@@ -19,7 +18,7 @@ LENGTHS = (1, 100, 5_000, 70_000)
 OPERATORS = ("add", "maximum", "bitwise_xor")
 
 
-def work(thread: int, device: Device | None, together: threading.Barrier) -> int:
+def work(thread: int, device: gs.Device | None, together: threading.Barrier) -> int:
     """Scans of lengths and operators in an order of the thread's own, each held against NumPy."""
     rng = np.random.default_rng(thread)
     together.wait()
@@ -37,7 +36,7 @@ def work(thread: int, device: Device | None, together: threading.Barrier) -> int
     return thread
 
 
-def work_on_device(thread: int, device: Device, together: threading.Barrier) -> int:
+def work_on_device(thread: int, device: gs.Device, together: threading.Barrier) -> int:
     """Arrays that stay on the device: scanned, reduced, compacted, by recorded plans, and read by another thread."""
     rng = np.random.default_rng(thread)
     together.wait()
@@ -56,19 +55,19 @@ def work_on_device(thread: int, device: Device, together: threading.Barrier) -> 
     return thread
 
 
-def at_once(device: Device | None, work: Callable[..., int] = work) -> None:
+def at_once(device: gs.Device | None, work: Callable[..., int] = work) -> None:
     together = threading.Barrier(THREADS)
     with ThreadPoolExecutor(THREADS) as pool:
         done: list[Any] = [pool.submit(work, thread, device, together) for thread in range(THREADS)]
         assert [future.result() for future in done] == list(range(THREADS))
 
 
-def test_one_device_from_many_threads(device: Device) -> None:
+def test_one_device_from_many_threads(device: gs.Device) -> None:
     at_once(device)
-    assert device.pool.usage().bytes_in_use == 0
+    assert device.memory_usage().bytes_in_use == 0
 
 
-def test_arrays_on_one_device_from_many_threads(device: Device) -> None:
+def test_arrays_on_one_device_from_many_threads(device: gs.Device) -> None:
     at_once(device, work_on_device)
 
 

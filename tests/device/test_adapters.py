@@ -114,7 +114,7 @@ def test_the_variable_is_named_where_it_is_wrong(listed, monkeypatch):
 
 @pytest.mark.parametrize("found", [[], [LAVAPIPE]])
 def test_the_variable_that_asks_for_no_gpu(listed, monkeypatch, found):
-    """Whoever wants one all the same is told so, and of no driver."""
+    """A call that asks for an adapter all the same gets an error about the variable, not about drivers."""
     listed(*found)
     monkeypatch.setenv(adapters.ADAPTER_VARIABLE, "numpy")
     with pytest.raises(
@@ -144,7 +144,7 @@ def test_finding_adapters_is_silent():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_where_there_is_no_adapter_a_fork_changes_nothing(listed):
-    """Nothing was used that could be lost: whoever falls back to NumPy does so in the child as well."""
+    """No GPU was used, so a child of the process falls back to NumPy as its parent does."""
     listed()
     adapters.find_adapters()
     child = os.fork()

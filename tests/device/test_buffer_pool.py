@@ -30,7 +30,7 @@ class FakeDevice:
         return sum(buffer.size for buffer in self.alive)
 
     def create_buffer(self, *, size: int, usage: int) -> Any:
-        """A buffer, or MemoryError as wgpu's error is."""
+        """Return a buffer, or raise MemoryError as wgpu does."""
         if self.taken + size > self.room:
             raise MemoryError("out of memory")
         buffer = SimpleNamespace(size=size, usage=usage)

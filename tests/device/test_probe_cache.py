@@ -138,12 +138,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def described(found: Capabilities) -> dict[str, Any]:
-    """The fields that a device tells of itself."""
+    """Return the fields that a device reports of itself."""
     return {each.name: getattr(found, each.name) for each in fields(found)}
 
 
 def test_what_is_stored_is_loaded(folder):
-    """One readable file, nothing left beside it."""
+    """There is one readable file and nothing else."""
     found = capabilities()
     assert probe_cache.load(described(found)) is None
     probe_cache.store(found)
@@ -183,7 +183,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
 def test_a_damaged_file_counts_as_absent_and_is_mended(folder, damage):
-    """Whatever lies there."""
+    """Content of any kind in the file's place."""
     found = capabilities()
     probe_cache.store(found)
     [file] = folder.iterdir()

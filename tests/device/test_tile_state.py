@@ -58,7 +58,7 @@ def test_a_run_finds_its_parameters(state: TileState) -> None:
 
 
 def test_no_two_runs_on_a_buffer_have_one_epoch(state: TileState) -> None:
-    """Also where epochs begin anew, while some that were set aside before are not used up."""
+    """Epochs may also start again while some that were reserved before are still unused."""
     seen: dict[int, set[int]] = defaultdict(set)
     buffers = []  # kept, so that no two have one id
     rng = np.random.default_rng(1)

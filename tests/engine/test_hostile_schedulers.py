@@ -1,4 +1,4 @@
-"""Schedulers that delay workgroups, run them one at a time or let them begin in bursts: a test build plays them."""
+"""Scans under schedulers that delay workgroups, run them one at a time, or let them start in bursts."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.api.device import Device
-from gpuscan.engine import host_arrays as runner
-from gpuscan.planning.plan import plan_scan
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.problem import Problem
-from tests.oracle import AFFINE, assert_same, posed, small_tiles, strategies_on, ufunc_scan, words
+from tests.harness.devices import auto_strategy
+from tests.harness.scans import make_problem, plan_with, scan_with
+from tests.oracle import AFFINE, Array, assert_same, small_tiles, strategies_on, ufunc_scan, words
 
 SCHEDULERS = ["random", "serial", "bursts"]
-SECONDS = 5.0  # within which a call has ended
+# Seconds within which a call with bounded waits ends even on a busy machine. A call that hangs never ends.
+SECONDS = 60.0
 
-WAITS_FOR_LATER = "lookahead"  # its first workgroup waits for later ones, which "serial" does not let begin
+# In this strategy the first workgroup waits for later ones, which the scheduler "serial" does not let start.
+WAITS_FOR_LATER = "lookahead"
 
 
-def tiles_on(device: Device) -> list[TileShape]:
-    """Small shapes without subgroups, and with blocks that one subgroup looks at, as on GPUs."""
+def tiles_on(device: gs.Device) -> list[TileShape]:
+    """Return small tiles: one without subgroups, and one with blocks that a whole subgroup looks at, as on GPUs."""
     size = device.capabilities.subgroup_size
     return [TileShape(32, 0, 1, 4), *([TileShape(size, size, 2, 4)] if size else [])]
 
 
-def waiting_on(device: Device, scheduler: str, many: bool = False) -> list[str]:
-    """The strategies whose tiles wait for each other, and which the scheduler lets come to an end.
+def waiting_on(device: gs.Device, scheduler: str, many: bool = False) -> list[str]:
+    """Return the strategies with tiles that wait for each other and that can finish under the scheduler.
 
-    On CPU adapters, where the planner has none fold for all, a fold's turns are too few for look-back to outlast both
-    a scheduler of ours and one that takes the core away.
+    On a CPU adapter the planner never lets one workgroup fold for all: look-back's bound is too short there to outlast
+    both the hostile scheduler and an operating system that takes the core away.
     """
     barred = {"three_dispatch", WAITS_FOR_LATER if scheduler == "serial" else ""}
     if many and device.capabilities.adapter_type == "CPU":
@@ -41,94 +42,95 @@ def waiting_on(device: Device, scheduler: str, many: bool = False) -> list[str]:
     return [strategy for strategy in strategies_on(device) if strategy not in barred]
 
 
-def hindered(device: Device, problem: Problem, strategy: str, scheduler: str, **options: Any) -> runner.Rows:
-    """The result, twice the same, and the second time (the first compiles) within bounds."""
-    first = runner.run(device, problem, strategy, scheduler=scheduler, **options)
+def hindered(device: gs.Device, problem: Problem, strategy: str, scheduler: str, **options: Any) -> list[Array]:
+    """Scan twice under a hostile scheduler, require the same bits in bounded time, and return the result.
+
+    Only the second run is timed: the first compiles.
+    """
+    first = scan_with(device, problem, strategy, scheduler=scheduler, **options)
     begin = time.perf_counter()
-    second = runner.run(device, problem, strategy, scheduler=scheduler, **options)
+    second = scan_with(device, problem, strategy, scheduler=scheduler, **options)
     assert time.perf_counter() - begin < SECONDS
     for field, again in zip(first, second, strict=True):
         assert_same(again, field)
     return second
 
 
-@pytest.mark.parametrize("many", [False, True])  # whether one folds for all
+@pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_float_sums_have_the_bits_of_unhindered_ones(device: Device, scheduler: str, many: bool) -> None:
+def test_float_sums_have_the_bits_of_unhindered_ones(device: gs.Device, scheduler: str, many: bool) -> None:
     x = np.random.default_rng(0).standard_normal(40_000).astype(np.float32)
     for tile in tiles_on(device):
         for n in (tile.tile_size + 1, 5_000, len(x)):
-            problem = posed(x[:n])
-            (wanted,) = runner.run(device, problem, "three_dispatch", tile=tile)
-            np.testing.assert_allclose(wanted[0], np.cumsum(x[:n], dtype=np.float64), rtol=1e-3, atol=1e-3)
+            problem = make_problem(x[:n])
+            (wanted,) = scan_with(device, problem, "three_dispatch", tile=tile)
+            np.testing.assert_allclose(wanted, np.cumsum(x[:n], dtype=np.float64), rtol=1e-3, atol=1e-3)
             for strategy in waiting_on(device, scheduler, many):
-                options = {"tile": tile, "many": many}
-                work = runner.work_of(device, problem)
-                plan = plan_scan(work, device.capabilities, strategy, "", scheduler=scheduler, **options)
-                assert plan.posts  # else nothing would be hindered
+                options = {"tile": tile, "one_workgroup_folds": many}
+                assert plan_with(device, problem, strategy, scheduler=scheduler, **options).posts
                 (got,) = hindered(device, problem, strategy, scheduler, **options)
                 assert_same(got, wanted, (strategy, tile, n))
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_an_operator_that_does_not_commute(device: Device, scheduler: str) -> None:
-    """Rows that are read backwards."""
+def test_an_operator_that_does_not_commute(device: gs.Device, scheduler: str) -> None:
+    """Scan rows in reverse."""
     x = words(np.random.default_rng(1), 2, (7, 1_501))
     options: dict[str, Any] = {"axis": 1, "exclusive": True, "reverse": True}
     wanted = gs.scan(x, AFFINE, device="numpy", **options)
     for strategy in waiting_on(device, scheduler):
-        got = hindered(device, posed(x, AFFINE, **options), strategy, scheduler, tile=tiles_on(device)[-1])
+        got = hindered(device, make_problem(x, AFFINE, **options), strategy, scheduler, tile=tiles_on(device)[-1])
         for field, result in zip(wanted, got, strict=True):
-            assert_same(result.reshape(x[0].shape), field, strategy)
+            assert_same(result, field, strategy)
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_a_fold_of_matrices(device: Device, scheduler: str) -> None:
-    """Who folds them reads one block's aggregates while it scans another's, but under fallback."""
+def test_a_fold_of_matrices(device: gs.Device, scheduler: str) -> None:
+    """The folding workgroup reads one block while it scans another, except under fallback."""
     x = np.random.default_rng(6).integers(0, 2**32, (4_001, 2, 2), dtype=np.uint32)
     wanted = gs.scan(x, "matmul", device="numpy")
-    options: dict[str, Any] = {"tile": replace(tiles_on(device)[-1], chunk=1), "many": True}
-    for strategy in waiting_on(device, scheduler, many=True):
-        (got,) = hindered(device, posed(x, "matmul"), strategy, scheduler, **options)
-        assert_same(got[0], wanted, strategy)
+    options: dict[str, Any] = {"tile": replace(tiles_on(device)[-1], chunk=1), "one_workgroup_folds": True}
+    for strategy in waiting_on(device, scheduler, one_workgroup_folds=True):
+        (got,) = hindered(device, make_problem(x, "matmul"), strategy, scheduler, **options)
+        assert_same(got, wanted, strategy)
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_columns(device: Device, scheduler: str) -> None:
+def test_columns(device: gs.Device, scheduler: str) -> None:
     x = np.random.default_rng(2).integers(0, 2**32, (9_000, 5), dtype=np.uint32)
     for strategy in waiting_on(device, scheduler):
-        (got,) = hindered(device, posed(x, axis=0), strategy, scheduler)
-        assert_same(got.T, ufunc_scan("add", x), strategy)
+        (got,) = hindered(device, make_problem(x, axis=0), strategy, scheduler)
+        assert_same(got, ufunc_scan("add", x), strategy)
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_posts_that_never_come_besides(device: Device, scheduler: str) -> None:
+def test_posts_that_never_come_besides(device: gs.Device, scheduler: str) -> None:
     x = np.random.default_rng(3).integers(0, 2**32, 20_000, dtype=np.uint32)
-    (got,) = hindered(device, posed(x), "fallback", scheduler, tile=tiles_on(device)[-1], withhold=3)
-    assert_same(got[0], ufunc_scan("add", x))
+    (got,) = hindered(device, make_problem(x), "fallback", scheduler, tile=tiles_on(device)[-1], withheld=3)
+    assert_same(got, ufunc_scan("add", x))
 
 
-def test_auto_ends_in_a_right_result(own_device: Device) -> None:
+def test_auto_ends_in_a_right_result(own_device: gs.Device) -> None:
     device = own_device
     x = np.random.default_rng(4).integers(0, 2**32, 400_000, dtype=np.uint32)
     for scheduler in SCHEDULERS:
         for options in ({"tile": small_tiles(device)[-1]}, {}):
-            (got,) = hindered(device, posed(x), "auto", scheduler, **options)
-            assert_same(got[0], ufunc_scan("add", x), scheduler)
+            (got,) = hindered(device, make_problem(x), "auto", scheduler, **options)
+            assert_same(got, ufunc_scan("add", x), scheduler)
 
 
-def test_look_ahead_gives_up_in_time_where_workgroups_run_one_at_a_time(own_device: Device) -> None:
-    """Or gives the right result, where the lock's own bound lets the others in; then `"auto"` goes on without it."""
+def test_look_ahead_gives_up_in_time_where_workgroups_run_one_at_a_time(own_device: gs.Device) -> None:
+    """Look-ahead times out, or succeeds if the scheduler's own bound lets later workgroups in; "auto" then succeeds."""
     device = own_device
     x = np.random.default_rng(5).integers(0, 2**32, 20_000, dtype=np.uint32)
     options: dict[str, Any] = {"tile": small_tiles(device)[0], "scheduler": "serial"}
     for _ in range(2):  # the first compiles
         begin = time.perf_counter()
         try:
-            (got,) = runner.run(device, posed(x), WAITS_FOR_LATER, **options)
-            assert_same(got[0], ufunc_scan("add", x))
+            (got,) = scan_with(device, make_problem(x), WAITS_FOR_LATER, **options)
+            assert_same(got, ufunc_scan("add", x))
         except gs.ProgressTimeoutError:
-            assert device.strategy("auto")[0] != WAITS_FOR_LATER
+            assert auto_strategy(device) != WAITS_FOR_LATER
     assert time.perf_counter() - begin < SECONDS
-    (got,) = runner.run(device, posed(x), "auto", **options)
-    assert_same(got[0], ufunc_scan("add", x))
+    (got,) = scan_with(device, make_problem(x), "auto", **options)
+    assert_same(got, ufunc_scan("add", x))

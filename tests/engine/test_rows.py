@@ -1,4 +1,4 @@
-"""Rows long enough for tiles of their own: tiles end where rows do, and items carry no head flag."""
+"""Rows that are long enough for tiles of their own: a tile ends where its row does, and items carry no head flag."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan.api.device import Device
-from gpuscan.engine import host_arrays as runner
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.planning.tiles import LEAST_ROW
-from gpuscan.reference import scan as reference
+from tests.harness.scans import make_problem, planned_tile, scan_with
+from tests.harness.stages import twin_of
 from tests.oracle import (
     AFFINE,
     FIRST,
@@ -22,7 +21,6 @@ from tests.oracle import (
     Array,
     assert_same,
     one_by_one,
-    posed,
     several,
     strategies_in_turn,
     strategies_on,
@@ -30,8 +28,8 @@ from tests.oracle import (
 )
 
 
-def row_tiles(device: Device) -> list[TileShape]:
-    """Small tiles that end with rows, with subgroups and without, wider than a block and not."""
+def row_tiles(device: gs.Device) -> list[TileShape]:
+    """Return small tiles that end with rows: with and without subgroups, wider than a block and not."""
     size = device.capabilities.subgroup_size
     shapes = [TileShape(32, 0, 1, 4, per_row=True), TileShape(64, 0, 1, 2, per_row=True)]
     if size:
@@ -41,13 +39,13 @@ def row_tiles(device: Device) -> list[TileShape]:
 
 
 def lengths(tile: TileShape) -> list[int]:
-    """Rows of one tile and less, of a few, of as many as a block has; the last one full, and not."""
+    """Return row lengths of one tile and less, of a few tiles, and of a block, with a full last tile and without."""
     size, chunk = tile.tile_size, tile.chunk
     return [chunk, size - chunk, size, size + chunk, 3 * size, tile.block * size - chunk, tile.block * size]
 
 
 def options(rows: int, rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Options of a scan that ask for different code."""
+    """Return options that need different shaders."""
     initial = tuple(rng.integers(0, 2**32, rows, dtype=np.uint32) for _ in range(2))
     return [
         {},
@@ -58,8 +56,8 @@ def options(rows: int, rng: np.random.Generator) -> list[dict[str, Any]]:
     ]
 
 
-def test_every_length_and_option(device: Device) -> None:
-    """A bundle, an operator that does not commute, against the fold one by one; by one single pass in turn."""
+def test_every_length_and_option(device: gs.Device) -> None:
+    """A bundle under an operator that does not commute equals the fold one by one; strategies take turns."""
     rng = np.random.default_rng(0)
     for turn, tile in enumerate(row_tiles(device)):
         for number, length in enumerate(lengths(tile)):
@@ -68,43 +66,43 @@ def test_every_length_and_option(device: Device) -> None:
             begin = {"initial": (1, 0)} if asked.get("exclusive") else {}  # the operator's identity
             wanted = one_by_one(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), x, axis=1, **(begin | asked))
             for strategy in strategies_in_turn(device, number + turn):
-                results = runner.run(device, posed(x, AFFINE, axis=1, **asked), strategy, tile=tile)
+                results = scan_with(device, make_problem(x, AFFINE, axis=1, **asked), strategy, tile=tile)
                 for got, field in zip(results, wanted, strict=True):
                     assert_same(got, field, (tile, length, asked, strategy))
 
 
-def test_float_bits(device: Device) -> None:
-    """Float sums have one set of bits: those of the twin, whatever the strategy."""
+def test_float_bits(device: gs.Device) -> None:
+    """Float sums have the bits of the twin under every strategy."""
     rng = np.random.default_rng(1)
     for tile in row_tiles(device):
         for length in lengths(tile):
-            problem = posed(rng.standard_normal((4, length)).astype(np.float32), axis=1)
-            (wanted,) = reference.accumulate_stages(problem, tile)
+            problem = make_problem(rng.standard_normal((4, length)).astype(np.float32), axis=1)
+            (wanted,) = twin_of(problem, tile)
             for strategy in strategies_on(device):
-                (got,) = runner.run(device, problem, strategy, tile=tile)
+                (got,) = scan_with(device, problem, strategy, tile=tile)
                 assert_same(got, wanted, (tile, length, strategy))
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_pieces_are_whole_rows(device: Device, reverse: bool) -> None:
-    """Arrays that go piece by piece have the bits of those that go whole, from the device's own tile."""
+def test_pieces_are_whole_rows(device: gs.Device, reverse: bool) -> None:
+    """An array scanned in pieces has the bits of one that is scanned whole, with the planner's tile."""
     x = np.random.default_rng(2).standard_normal((37, 4 * LEAST_ROW)).astype(np.float32)
-    problem = posed(x, axis=1, reverse=reverse)
-    plan = runner.planned(device, problem, "auto")
-    assert isinstance(plan.tile, TileShape)
-    assert plan.tile.per_row
-    (wanted,) = reference.accumulate_stages(problem, plan.tile)
+    problem = make_problem(x, axis=1, reverse=reverse)
+    tile = planned_tile(device, problem)
+    assert isinstance(tile, TileShape)
+    assert tile.per_row
+    (wanted,) = twin_of(problem, tile)
     for strategy in strategies_on(device):
         for rows in (1, 5, 37, 100):
-            (got,) = runner.run(device, problem, strategy, piece_bytes=rows * x.nbytes // 37)
+            (got,) = scan_with(device, problem, strategy, piece_bytes=rows * x.nbytes // 37)
             assert_same(got, wanted, (strategy, rows))
 
 
 @pytest.mark.parametrize(
     ("number", "dtype"), list(enumerate(["uint8", "int16", "bool", "float16", "int64", "complex64"]))
 )
-def test_elements(device: Device, number: int, dtype: str) -> None:
-    """Elements of other widths, packed ones among them; lengths that they share tiles at, and not."""
+def test_elements(device: gs.Device, number: int, dtype: str) -> None:
+    """Scan elements of other widths, packed ones too, at lengths where rows share tiles and where they do not."""
     op = "logical_xor" if dtype == "bool" else "add"
     rng = np.random.default_rng(3)
     for turn, length in enumerate((LEAST_ROW + 1, (LEAST_ROW, 5 * LEAST_ROW + 4)[number % 2]), number):
@@ -114,7 +112,7 @@ def test_elements(device: Device, number: int, dtype: str) -> None:
             assert_same(gs.scan(x, op, axis=1, device=device, strategy=strategy), wanted, (length, strategy))
 
 
-def test_no_identity_and_arrays_on_the_device(device: Device) -> None:
+def test_no_identity_and_arrays_on_the_device(device: gs.Device) -> None:
     x = words(np.random.default_rng(4), 4, (6, 2 * LEAST_ROW))
     wanted = one_by_one(MATRICES.function, x, axis=1)  # type: ignore[arg-type]
     for strategy in strategies_on(device):
@@ -125,7 +123,7 @@ def test_no_identity_and_arrays_on_the_device(device: Device) -> None:
     assert_same(first, np.broadcast_to(x[0].reshape(2, 3, -1)[:, :, :1], first.shape))
 
 
-def test_in_place(device: Device) -> None:
+def test_in_place(device: gs.Device) -> None:
     x = np.random.default_rng(5).integers(0, 2**32, (40, 3 * LEAST_ROW), dtype=np.uint32)
     array = device.asarray(x)
     assert gs.scan(array, axis=1, out=array) is array
@@ -134,8 +132,8 @@ def test_in_place(device: Device) -> None:
 
 @settings(max_examples=20)
 @given(st.data())
-def test_any_row(device: Device, data: st.DataObject) -> None:
-    """Reductions and scans of rows of any length near the shortest that have tiles of their own, by the own tile."""
+def test_any_row(device: gs.Device, data: st.DataObject) -> None:
+    """Reduce and scan rows of about the smallest length that gets tiles of its own."""
     length = data.draw(st.integers(LEAST_ROW - 5, 3 * LEAST_ROW))
     rows = data.draw(st.integers(2, 70))
     reverse = data.draw(st.booleans())

@@ -1,65 +1,73 @@
-"""Small arrays, whose kind of scan is prepared once: later calls give what the first did, and follow what changes."""
+"""Small arrays: a kind of scan is prepared once, and later calls follow what changes."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.api.device import Device
-from gpuscan.api.scan import SMALL_BYTES
 from gpuscan.elements import SCALARS
-from gpuscan.engine import host_arrays as runner
-from gpuscan.engine import small
-from tests.oracle import assert_same, poison, strategies_in_turn, ufunc_scan
+from tests.harness.builds import count_plans, shorten_waits, withhold_posts
+from tests.harness.devices import device_as_if, force_strategy, poison
+from tests.harness.scans import SMALL_ARRAY_BYTES
+from tests.oracle import assert_same, small_tiles, strategies_in_turn, ufunc_scan
 
 
 @pytest.mark.parametrize(
     ("number", "dtype"), list(enumerate(["uint32", "int64", "float32", "int16", "bool", "bfloat16"]))
 )
-def test_calls_after_the_first(device: Device, number: int, dtype: str) -> None:
-    """Other contents, the same kind: buffers are full of what came before. Every second kind is read backwards."""
+def test_calls_after_the_first(device: gs.Device, number: int, dtype: str) -> None:
+    """Calls of one kind with other contents, in buffers full of earlier results; every second kind in reverse."""
     reverse = number % 2 == 1
     op = "logical_or" if dtype == "bool" else "add"
     for strategy in ["auto", *strategies_in_turn(device, number // 2)]:
         for seed in range(4):
             x = np.random.default_rng(seed).integers(0, 2, (3, 333)).astype(SCALARS[dtype].dtype)
-            poison(device, *(size for _, size in classes(device, x)))
+            poison(device, x.nbytes)
             if dtype == "bfloat16":
                 x[:, ::20] = 0  # sums of 8 bits are exact in it
                 x[:, 256:] = 0
             wanted = ufunc_scan(op, x[:, ::-1] if reverse else x, axis=1)
             got = gs.scan(x, op, axis=1, reverse=reverse, device=device, strategy=strategy)
             assert_same(got, wanted[:, ::-1] if reverse else wanted, (strategy, seed))
-    assert device.pool.usage().bytes_in_use == 0
+    assert device.memory_usage().bytes_in_use == 0
 
 
-def classes(device: Device, x: np.ndarray[Any, Any]) -> list[tuple[int, int]]:
-    """The buffers that a scan of `x` takes."""
-    prepared = small.prepare(device, x, "logical_or" if x.dtype == bool else "add", "auto", 1, False, False, None)
-    assert prepared is not None
-    return prepared._classes
+def test_a_call_is_planned_once(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second call of a kind plans nothing; distrust and the environment lead to a new plan."""
+    device, planned = device_as_if(device), count_plans(monkeypatch)
+    x = np.arange(501, dtype=np.uint32)
+
+    def plans_of_two_calls() -> list[int]:
+        counts = []
+        for _ in range(2):
+            planned.clear()
+            assert_same(gs.scan(x, device=device), np.cumsum(x, dtype=np.uint32))
+            counts.append(len(planned))
+        return counts
+
+    def planned_at_the_first_call() -> bool:
+        first, second = plans_of_two_calls()
+        return first > 0 and second == 0
+
+    assert planned_at_the_first_call()
+    device = device_as_if(device, distrusted=("lookback",))
+    assert planned_at_the_first_call()
+    monkeypatch.setenv("GPUSCAN_STRATEGY", "three_dispatch")
+    assert planned_at_the_first_call()
 
 
-def test_it_is_prepared_once(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    x = np.arange(77, dtype=np.float32)
-    first = gs.scan(x, "maximum", device=device)
-    monkeypatch.setattr(small, "pose", None)
-    assert_same(gs.scan(x, "maximum", device=device), first)
-
-
-def test_sizes_about_the_limit(device: Device) -> None:
-    for length in (SMALL_BYTES // 4 - 1, SMALL_BYTES // 4, SMALL_BYTES // 4 + 1):
+def test_sizes_about_the_limit(device: gs.Device) -> None:
+    for length in (SMALL_ARRAY_BYTES // 4 - 1, SMALL_ARRAY_BYTES // 4, SMALL_ARRAY_BYTES // 4 + 1):
         x = np.random.default_rng(1).integers(0, 2**32, length, dtype=np.uint32)
         for _ in range(2):
             assert_same(gs.scan(x, device=device), np.cumsum(x, dtype=np.uint32))
 
 
-def test_what_goes_the_long_way(device: Device) -> None:
-    """Options, layouts and elements that are not prepared for, twice each."""
+def test_other_options_and_layouts(device: gs.Device) -> None:
+    """Options, layouts and elements that need more than the shortest way, twice each."""
     x = np.random.default_rng(2).integers(0, 99, (6, 8), dtype=np.int32)
     record = np.zeros(5, [("a", "i4"), ("b", "f4")])
     for _ in range(2):
@@ -74,7 +82,7 @@ def test_what_goes_the_long_way(device: Device) -> None:
             gs.scan(record, "add", device=device)
 
 
-def test_a_function_is_traced_at_every_call(device: Device) -> None:
+def test_a_function_is_traced_at_every_call(device: gs.Device) -> None:
     """What it closes over may have changed."""
     x = np.ones(2, np.int32)
     factor = 2
@@ -87,40 +95,23 @@ def test_a_function_is_traced_at_every_call(device: Device) -> None:
     assert_same(gs.scan(x, scaled, device=device), np.array([1, 4], np.int32))
 
 
-def test_a_run_that_gives_up_is_done_another_way(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    x = np.arange(500, dtype=np.uint32)
-    before = device.capabilities
-    monkeypatch.setattr(small.SmallScan, "run", lambda *_: None)
-    assert_same(gs.scan(x, device=device), np.cumsum(x, dtype=np.uint32))
-    assert device.capabilities is before
+def test_a_small_scan_that_times_out_is_done_another_way(
+    own_device: gs.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Posts of many small tiles are withheld on a device that would trust look-back."""
+    shorten_waits(monkeypatch)
+    withhold_posts(monkeypatch, tile=small_tiles(own_device)[0])
+    device = device_as_if(own_device, progress_earlier=True, spins_per_second=2e4, adapter_type="DiscreteGPU")
+    monkeypatch.setenv("GPUSCAN_STRATEGY", "")
+    force_strategy(device, monkeypatch, "lookback", then="three_dispatch")
+    x = np.arange(5000, dtype=np.uint32)
+    for _ in range(2):
+        assert_same(gs.scan(x, device=device), np.cumsum(x, dtype=np.uint32))
+    assert device.capabilities.distrusted == ("lookback",)
 
 
-def test_distrust_and_the_environment_are_followed(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A strategy that is no longer chosen is not run from what was prepared with it."""
-    x = np.arange(501, dtype=np.uint32)
-    planned: list[str] = []
-
-    def noted(*asked: Any) -> Any:
-        planned.append(asked[2])
-        return runner.planned(*asked)
-
-    monkeypatch.setattr(small, "planned", noted)
-    monkeypatch.setattr(device, "small_scans", {})
-    for calls in (1, 1):
-        gs.scan(x, device=device)
-        assert len(planned) == calls
-    monkeypatch.setattr(device, "capabilities", replace(device.capabilities, distrusted=("lookback",)))
-    for calls in (2, 2):
-        gs.scan(x, device=device)
-        assert len(planned) == calls
-    monkeypatch.setenv("GPUSCAN_STRATEGY", "three_dispatch")
-    for calls in (3, 3):
-        gs.scan(x, device=device)
-        assert len(planned) == calls
-
-
-def test_errors(device: Device) -> None:
-    """They are those of the long way, and leave nothing behind."""
+def test_errors(device: gs.Device) -> None:
+    """Errors are those of large arrays, and leave nothing behind."""
     x = np.arange(9, dtype=np.int32)
     with pytest.raises(gs.StrategyError, match="'sideways'"):
         gs.scan(x, strategy="sideways", device=device)
@@ -134,4 +125,4 @@ def test_errors(device: Device) -> None:
         gs.scan(x, "nonsense", device=device)
     with pytest.raises(TypeError):
         gs.scan(x > 3, "add", device=device)
-    assert device.pool.usage().bytes_in_use == 0
+    assert device.memory_usage().bytes_in_use == 0

@@ -1,21 +1,14 @@
-"""Each stage's shader beside its CPU twin: what they leave in the tile state and the results, bit for bit."""
+"""Each stage's shader and its twin on NumPy leave the same bits in the tile state and in the results."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-import wgpu
 
-from gpuscan.api.device import Device
-from gpuscan.device.bind_groups import Binding
+import gpuscan as gs
 from gpuscan.elements import words_of
-from gpuscan.engine.host_arrays import work_of
-from gpuscan.engine.record import Run, record
-from gpuscan.planning.kernel import STATE_HEADER_WORDS, Kernel
-from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.problem import Problem
 from gpuscan.reference import scan as reference
@@ -32,15 +25,16 @@ from gpuscan.reference.stages import (
     scan_tile,
     scan_totals,
 )
-from tests.oracle import AFFINE, Array, assert_same, posed, strategies_on, tile_in_turn, words
+from tests.harness.devices import device_as_if
+from tests.harness.scans import make_problem
+from tests.harness.stages import run_stages
+from tests.oracle import AFFINE, Array, assert_same, strategies_on, tile_in_turn, words
 
-USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
 
+def shapes(device: gs.Device) -> list[TileShape]:
+    """Return tiles of every number of steps, access width, and number of subgroups.
 
-def shapes(device: Device) -> list[TileShape]:
-    """Every number of steps, chunks of every access width, subgroup totals that fit a subgroup and that do not.
-
-    And elements that are joined once, with all that comes before their chunk.
+    In the last one, the elements of a chunk are joined once with everything before the chunk.
     """
     size = device.capabilities.subgroup_size
     shapes = [TileShape(32, 0, 1, 1), TileShape(64, 0, 1, 8)]
@@ -52,80 +46,50 @@ def shapes(device: Device) -> list[TileShape]:
 
 
 def problems(tiles: int, tile: TileShape) -> dict[str, Problem]:
-    """Float sums and a bundle, plain and with every option; the last tile is not full, nor the last block."""
+    """Return float sums and a bundle, plain and with every option; the last tile and the last block are not full."""
     length = (tiles * tile.tile_size - tile.tile_size // 3 - 1) // 3 * 3
     rng = np.random.default_rng(tiles)
     x = rng.standard_normal(length).astype(np.float32)
     initial = rng.standard_normal(3).astype(np.float32)
     return {
-        "plain": posed(x),
-        "options": posed(x.reshape(3, -1), axis=1, exclusive=True, reverse=True, initial=initial),
-        "bundle": posed(words(rng, 2, (5, length // 5)), AFFINE, axis=1, reverse=True),
+        "plain": make_problem(x),
+        "options": make_problem(x.reshape(3, -1), axis=1, exclusive=True, reverse=True, initial=initial),
+        "bundle": make_problem(words(rng, 2, (5, length // 5)), AFFINE, axis=1, reverse=True),
     }
 
 
-def run_stages(device: Device, problem: Problem, plan: ScanPlan) -> tuple[Run, Array, list[Array]]:
-    """The run, the words of the tile state, and the results of a plan's stages, on buffers made for them alone."""
-    data = device.wgpu_device.create_buffer_with_data
-    sources = []
-    for leaf in problem.leaves:
-        content = problem.by_rows(leaf).tobytes()
-        sources.append(Binding(data(data=content + b"\xa5" * (-len(content) % 16), usage=USAGE)))
-    results = [data(data=b"\xa5" * source.buffer.size, usage=USAGE) for source in sources]
-    seeds = None
-    if problem.seeds is not None:
-        seeds = Binding(data(data=words_of(problem.element, problem.seeds), usage=USAGE))
-    encoder = device.wgpu_device.create_command_encoder()
-    run = record(device, plan, encoder, sources, [Binding(buffer) for buffer in results], seeds)
-    device.wgpu_device.queue.submit([encoder.finish()])
-    state = np.frombuffer(device.wgpu_device.queue.read_buffer(run.state), np.uint32)
-    fields = zip(results, problem.element.fields, strict=True)
-    arrays = [np.frombuffer(device.wgpu_device.queue.read_buffer(b), f.scalar.dtype)[: problem.size] for b, f in fields]
-    return run, state[STATE_HEADER_WORDS:], [a.reshape(problem.rows, problem.row_length) for a in arrays]
-
-
 def twin(problem: Problem, tile: TileShape) -> tuple[Joiner, TileSums]:
-    """The scans inside the tiles, on NumPy."""
+    """Return the scans inside the tiles, on NumPy, and the operator that joins them."""
     join = Joiner(problem.operator, problem.element, problem.rows > 1)
     flat = [reference.flattened(problem, problem.by_rows(leaf)) for leaf in problem.leaves]
     return join, scan_tile(join, tile, reference.load(problem, flat))
 
 
 def item_words(problem: Problem, items: Items) -> Array:
-    """The words in which items travel: the element's, then the head flag."""
+    """Return the words of items: those of the element, then the head flag."""
     fields = words_of(problem.element, items[: len(problem.element.fields)])
     return np.column_stack([fields, *items[len(problem.element.fields) :]]).astype(np.uint32)
 
 
-def planned(
-    device: Device, problem: Problem, strategy: str, tile: TileShape, many: bool | None = None, **changes: Any
-) -> ScanPlan:
-    """The plan, as if the adapter had other capabilities."""
-    capabilities = replace(device.capabilities, **changes)
-    return plan_scan(work_of(device, problem), capabilities, strategy, "asked", tile=tile, many=many)
-
-
-def each(device: Device, tiles: int) -> list[Any]:
-    """Every shape with every problem that it can be asked for."""
+def each(device: gs.Device, tiles: int) -> list[Any]:
+    """Return every tile with every problem."""
     return [(t, note, p) for t in shapes(device) for note, p in problems(tiles, t).items()]
 
 
-def test_reduce(device: Device) -> None:
+def test_reduce(device: gs.Device) -> None:
     """reduce.wgsl leaves the aggregate of every full tile."""
     for tile, note, problem in each(device, 40):
-        plan = planned(device, problem, "three_dispatch", tile)
-        _, state, _ = run_stages(device, problem, replace(plan, stages=plan.stages[:1]))
+        state = run_stages(device, problem, "three_dispatch", tile, stages=1).state
         _, sums = twin(problem, tile)
         wanted = item_words(problem, reduce(sums))
         got = state[: wanted.size].reshape(wanted.shape)
         assert_same(got[:-1], wanted[:-1], (tile, note))
 
 
-def test_scan_totals(device: Device) -> None:
+def test_scan_totals(device: gs.Device) -> None:
     """scan_totals.wgsl turns them into P(block) ⊕ K(tile)."""
     for tile, note, problem in each(device, 70):
-        plan = planned(device, problem, "three_dispatch", tile)
-        _, state, _ = run_stages(device, problem, replace(plan, stages=plan.stages[:2]))
+        state = run_stages(device, problem, "three_dispatch", tile, stages=2).state
         join, sums = twin(problem, tile)
         prefixes, _ = scan_totals(join, tile.block, reduce(sums))
         wanted = item_words(problem, prefixes)
@@ -133,11 +97,10 @@ def test_scan_totals(device: Device) -> None:
         assert_same(got[1:], wanted[1:], (tile, note))
 
 
-def test_scan(device: Device) -> None:
+def test_scan(device: gs.Device) -> None:
     """scan.wgsl, given the prefixes, stores every element once."""
     for tile, note, problem in each(device, 40):
-        plan = planned(device, problem, "three_dispatch", tile)
-        _, _, results = run_stages(device, problem, plan)
+        results = run_stages(device, problem, "three_dispatch", tile).results
         join, sums = twin(problem, tile)
         prefixes, _ = scan_totals(join, tile.block, reduce(sums))
         items = scan(join, sums, prefixes, exclusive=problem.exclusive)
@@ -148,10 +111,10 @@ def test_scan(device: Device) -> None:
 
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("strategy", ["lookback", "fallback"])
-def test_posts(device: Device, strategy: str, many: bool) -> None:
+def test_posts(device: gs.Device, strategy: str, many: bool) -> None:
     """Tiles post their aggregates, and a total and a prefix for each block or, by a fold, the prefix of each tile.
 
-    As halves of words and as long words, by turns: each problem and each shape has either.
+    Posts are halves of words for every second problem, and 64-bit words for the others.
     """
     if strategy not in strategies_on(device):
         assert not device.capabilities.progress_earlier
@@ -160,8 +123,8 @@ def test_posts(device: Device, strategy: str, many: bool) -> None:
     tile = tile_in_turn(device, turn)
     for number, (note, problem) in enumerate(problems(70, tile).items(), turn):
         long = device.capabilities.int64_atomics and number % 2 == 0
-        plan = planned(device, problem, strategy, tile, many, int64_atomics=long)
-        run, state, results = run_stages(device, problem, plan)
+        other = device_as_if(device, int64_atomics=long)
+        run = run_stages(other, problem, strategy, tile, one_workgroup_folds=many)
         join, sums = twin(problem, tile)
         aggregates = reduce(sums)
         prefixes, folded = scan_totals(join, tile.block, aggregates)
@@ -176,25 +139,11 @@ def test_posts(device: Device, strategy: str, many: bool) -> None:
             posted.append((first(totals, whole), slice(behind, behind + whole)))
             posted.append((first(folded, whole), slice(before + 1, before + 1 + whole)))  # nothing before block 0
 
-        epochs, payloads = posts(state, item_words(problem, aggregates).shape[1], plan.stages[0].kernel)
+        epochs, payloads = run.posts(item_words(problem, aggregates).shape[1])
         for items, at in posted:
             np.testing.assert_array_equal(epochs[at], run.epoch)  # each word has the epoch, or was not posted
             assert_same(payloads[at], item_words(problem, items), (tile, note, long))
 
         stored = reference.store(problem, scan(join, sums, prefixes, exclusive=problem.exclusive))
-        for got, field in zip(results, stored, strict=True):
+        for got, field in zip(run.results, stored, strict=True):
             assert_same(reference.flattened(problem, got), field, (tile, note))
-
-
-def posts(state: Array, width: int, kernel: Kernel) -> tuple[Array, Array]:
-    """Epochs and payloads of every post, in the order in which they lie.
-
-    Posts lie by the stride, each word of all of them side by side.
-    """
-    words = state.view(np.uint64) if kernel.long_posts else state
-    size = kernel.post_words * kernel.post_stride
-    posted = words[: len(words) // size * size].reshape(-1, width, kernel.post_words // width, kernel.post_stride)
-    posted = np.moveaxis(posted, 3, 1).reshape(-1, width, kernel.post_words // width)
-    if kernel.long_posts:
-        return posted >> 32, posted[..., 0].astype(np.uint32)
-    return posted >> 16, (posted[..., 0] & 0xFFFF) | (posted[..., 1] << 16)

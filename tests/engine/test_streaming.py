@@ -1,4 +1,4 @@
-"""Arrays piece by piece: the bits of one piece, whatever the pieces, the chunks and the memory they lie in."""
+"""Arrays in pieces and in chunks have the bits of one scan, in memory and in files of any order."""
 
 from __future__ import annotations
 
@@ -19,40 +19,35 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan.api.device import Device
-from gpuscan.device.transfer import Walk
-from gpuscan.engine import host_arrays as runner
-from gpuscan.engine.chunks import scan_in_chunks
-from gpuscan.engine.record import LONGEST_ROW, Origin
 from gpuscan.problem.problem import Problem
 from gpuscan.tools import file_scan as files
+from tests.harness.devices import force_strategy
+from tests.harness.scans import SINGLE_SUBMISSION_BYTES, make_problem, origin_of_piece, scan_chunks_with, scan_with
 from tests.laws import dtype_of
-from tests.oracle import AFFINE, NO_IDENTITY, assert_same, posed, small_tiles, strategies_in_turn, ufunc_scan, words
-
-CHUNK_OPTIONS = {"axis": None, "reverse": False, "dtype": None, "before": None, "after": None}
+from tests.oracle import AFFINE, NO_IDENTITY, assert_same, small_tiles, strategies_in_turn, ufunc_scan, words
 
 
 def problems(n: int) -> Iterator[tuple[str, Problem]]:
-    """Sums whose bits tell the order, rows that pieces cut through, packed elements, an operator without identity."""
+    """Yield float sums, rows that pieces cut, packed elements, and an operator without identity."""
     rng = np.random.default_rng(n)
     x = rng.standard_normal(n).astype(np.float32)
-    yield "one row", posed(x, initial=2.5)
-    yield "backwards", posed(x, exclusive=True, reverse=True)
+    yield "one row", make_problem(x, initial=2.5)
+    yield "backwards", make_problem(x, exclusive=True, reverse=True)
     seeds = rng.standard_normal(n // 4).astype(np.float32)
-    yield "short rows", posed(x[: n // 4 * 4].reshape(-1, 4), axis=1, exclusive=True, initial=seeds)
-    yield "long rows", posed(x[: n // 3 * 3].reshape(3, -1), axis=1, reverse=True, initial=seeds[:3])
-    yield "bytes", posed(rng.integers(0, 256, n, dtype=np.uint8), reverse=True)
-    yield "a bundle", posed(words(rng, 4, n), NO_IDENTITY["matrices"][0])
+    yield "short rows", make_problem(x[: n // 4 * 4].reshape(-1, 4), axis=1, exclusive=True, initial=seeds)
+    yield "long rows", make_problem(x[: n // 3 * 3].reshape(3, -1), axis=1, reverse=True, initial=seeds[:3])
+    yield "bytes", make_problem(rng.integers(0, 256, n, dtype=np.uint8), reverse=True)
+    yield "a bundle", make_problem(words(rng, 4, n), NO_IDENTITY["matrices"][0])
 
 
-def test_pieces_have_the_bits_of_the_whole(device: Device) -> None:
+def test_pieces_have_the_bits_of_the_whole(device: gs.Device) -> None:
     for tile in small_tiles(device)[-1:]:
         for turn, (note, problem) in enumerate(problems(50_001)):
-            wanted = runner.run(device, problem, "three_dispatch", tile=tile)
+            wanted = scan_with(device, problem, "three_dispatch", tile=tile)
             in_turn = strategies_in_turn(device, turn // 2)
             for strategy in in_turn if note in ("backwards", "long rows") else ["three_dispatch"]:
                 try:
-                    got = runner.run(device, problem, strategy, tile=tile, piece_bytes=30_000)
+                    got = scan_with(device, problem, strategy, tile=tile, piece_bytes=30_000)
                 except gs.ProgressTimeoutError:
                     assert strategy == "lookback"  # asked for by name, and a software adapter may be late
                     continue
@@ -60,10 +55,10 @@ def test_pieces_have_the_bits_of_the_whole(device: Device) -> None:
                     assert_same(result, field, (tile, note, strategy))
 
 
-def test_large_arrays_by_themselves(device: Device) -> None:
+def test_large_arrays_by_themselves(device: gs.Device) -> None:
     """Without being told to, into memory that the caller gives, and back onto the input."""
     x = np.random.default_rng(0).integers(0, 2**32, (5 << 20) + 77, dtype=np.uint32)
-    assert x.nbytes > runner.SINGLE_PASS_BYTES
+    assert x.nbytes > SINGLE_SUBMISSION_BYTES
     wanted = ufunc_scan("add", x)
     assert_same(gs.scan(x, device=device), wanted)
     out = np.zeros((len(x), 2), np.uint32)[:, 1]  # every other element
@@ -74,68 +69,43 @@ def test_large_arrays_by_themselves(device: Device) -> None:
     assert device.memory_usage().bytes_in_use == 0
 
 
-def test_a_piece_that_gave_up_is_done_again(adapter: wgpu.GPUAdapter, tmp_path: Path, monkeypatch: Any) -> None:
-    """A build whose posts are withheld times out piece by piece; "auto" goes on another way from there."""
-    for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
-        monkeypatch.setenv(name, str(tmp_path))
-    device = Device(adapter, unsafe=True)
-    original = device.strategy
-
-    def strategy(asked: str = "auto", tiles: int | None = None) -> tuple[str, str]:
-        return original("three_dispatch" if device.capabilities.distrusted else "lookback", tiles)
-
-    monkeypatch.setattr(device, "strategy", strategy)
-    x = np.random.default_rng(1).standard_normal(60_000).astype(np.float32)
-    tile = small_tiles(device)[0]
-    (got,) = runner.run(device, posed(x), "auto", tile=tile, piece_bytes=1, withhold=2)
-    assert device.capabilities.distrusted
-    (wanted,) = runner.run(Device(adapter), posed(x), "three_dispatch", tile=tile)
+def test_a_piece_that_timed_out_is_done_again(
+    own_device: gs.Device, device: gs.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A build whose posts are withheld times out in a piece; "auto" goes on from there by another strategy."""
+    force_strategy(own_device, monkeypatch, "lookback", then="three_dispatch")
+    problem = make_problem(np.random.default_rng(1).standard_normal(60_000).astype(np.float32))
+    tile = small_tiles(own_device)[0]
+    (got,) = scan_with(own_device, problem, tile=tile, piece_bytes=1, withheld=2)
+    assert own_device.capabilities.distrusted
+    (wanted,) = scan_with(device, problem, "three_dispatch", tile=tile)
     assert_same(got, wanted)
 
 
 def test_rows_longer_than_32_bits() -> None:
-    """What a shader is told of a piece gives each element its row and tells the heads."""
+    """The 32-bit numbers that a shader gets of a piece give each element its row and its offset there."""
     for row_length in (3, 1000, 2**31 - 1, 2**31, 2**32 + 5, 2**33):
         for start in (0, 1, 999, row_length - 1, row_length, 5 * row_length + 7, 3 * row_length - 2):
-            origin = Origin.at(start, row_length)
+            first_row, row_offset, length = origin_of_piece(start, row_length)
             for index in (0, 1, 2, 5, 998):
                 row, offset = divmod(start + index, row_length)
-                at = index + origin.row_offset
+                at = index + row_offset
                 assert at < 2**32
-                assert origin.first_row + at // origin.row_length == row, (row_length, start, index)
-                assert (at % origin.row_length == 0) == (offset == 0), (row_length, start, index)
-            assert origin.row_length <= LONGEST_ROW
-
-
-# ----- Walks
-
-
-@pytest.mark.parametrize("shape", [(60,), (4, 15), (3, 4, 5), (5, 1, 12)])
-def test_walks_read_and_write_any_order(shape: tuple[int, ...]) -> None:
-    rng = np.random.default_rng(0)
-    for axis in range(len(shape)):
-        for order in "CF":
-            x = np.asarray(rng.integers(0, 1000, (*shape, 2)), np.int32, order=order)  # type: ignore[call-overload]
-            flat = np.moveaxis(x, axis, len(shape) - 1).reshape(-1, 2)
-            y = np.zeros_like(x)
-            for start, count in ((0, 60), (7, 30), (13, 2), (59, 1), (15, 15)):
-                data = np.empty(8 * count, np.uint8)
-                Walk(x, shape, axis, x.dtype).read(start, data)
-                np.testing.assert_array_equal(data.view(np.int32).reshape(-1, 2), flat[start : start + count])
-                Walk(y, shape, axis, y.dtype).write(start, data)
-            np.testing.assert_array_equal(y, x)
+                assert first_row + at // length == row, (row_length, start, index)
+                assert (at % length == 0) == (offset == 0), (row_length, start, index)
+            assert length <= 2**31
 
 
 # ----- Chunks
 
 
 def cut(x: np.ndarray[Any, Any], pieces: int) -> list[np.ndarray[Any, Any]]:
-    """The array in chunks of random lengths, empty ones among them."""
+    """Cut the array into chunks of random lengths, some of them empty."""
     places = np.sort(np.random.default_rng(2).integers(0, len(x), pieces))
     return np.split(x, [0, *places, places[-1]])
 
 
-def test_chunks_have_the_bits_of_their_concatenation(device: Device) -> None:
+def test_chunks_have_the_bits_of_their_concatenation(device: gs.Device) -> None:
     rng = np.random.default_rng(3)
     for n in (1, 100, 300_000):
         x = rng.standard_normal(n).astype(np.float32)
@@ -152,14 +122,14 @@ def test_chunks_have_the_bits_of_their_concatenation(device: Device) -> None:
     assert device.memory_usage().bytes_in_use == 0
 
 
-def test_chunks_of_elements_without_numbers(device: Device) -> None:
+def test_chunks_of_elements_without_numbers(device: gs.Device) -> None:
     chunks = [np.zeros((count, 0, 0), np.float32) for count in (3, 0, 2)]
     results = list(gs.scan_chunks(chunks, "matmul", device=device))
     assert [result.shape for result in results] == [chunk.shape for chunk in chunks]
 
 
-def test_chunks_may_be_read_into_one_array(device: Device) -> None:
-    """As by `readinto`: what was taken is not looked at again."""
+def test_chunks_may_be_read_into_one_array(device: gs.Device) -> None:
+    """A caller may fill one buffer again and again: a chunk that was taken is not read again."""
 
     def chunks() -> Any:
         buffer = np.empty(300, np.int32)
@@ -171,10 +141,9 @@ def test_chunks_may_be_read_into_one_array(device: Device) -> None:
     assert_same(np.concatenate(list(gs.scan_chunks(chunks(), device=device))), wanted)
 
 
-def test_chunks_in_many_pieces(device: Device) -> None:
+def test_chunks_in_many_pieces(device: gs.Device) -> None:
     """Longer than what settles the tile's shape, so that the end is not known when the scan begins."""
     x = np.random.default_rng(4).integers(0, 2**32, 700_000, dtype=np.uint32)
-    options = CHUNK_OPTIONS | {"exclusive": False, "initial": None}
     taken = 0
 
     def chunks() -> Iterator[np.ndarray[Any, Any]]:
@@ -184,13 +153,13 @@ def test_chunks_in_many_pieces(device: Device) -> None:
             yield chunk
 
     got, early = [], 0
-    for part in scan_in_chunks(chunks(), "add", device, "auto", options, piece_bytes=1):
+    for part in scan_chunks_with(device, chunks(), piece_bytes=1):
         early += taken < 20
         got.append(part)
     assert_same(np.concatenate(got), ufunc_scan("add", x))
     if device.capabilities.adapter_type == "CPU":
         assert early > 0  # results come before the last chunk is taken
-    several = scan_in_chunks(chunks(), "add", device, "auto", options, piece_bytes=1)
+    several = scan_chunks_with(device, chunks(), piece_bytes=1)
     next(several)
     several.close()  # a consumer that has seen enough
     assert device.memory_usage().bytes_in_use == 0
@@ -211,7 +180,7 @@ def test_chunks_that_do_not_fit(where: str | None) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_chunks_carry_what_is_not_rounded(device: Device, dtype: str) -> None:
+def test_chunks_carry_what_is_not_rounded(device: gs.Device, dtype: str) -> None:
     """Numbers that neither type holds come before the third chunk."""
     x = np.array([60_000, 3, 60_000, 1, -60_000, -60_000, 5], dtype_of(dtype))
     bytes_ = np.full(700, 255, np.uint8)
@@ -225,7 +194,7 @@ def test_chunks_carry_what_is_not_rounded(device: Device, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["raises", "another dtype", "two axes"])
-def test_results_come_before_what_went_wrong(device: Device, wrong: str) -> None:
+def test_results_come_before_what_went_wrong(device: gs.Device, wrong: str) -> None:
     """Of all chunks that came before it, as on NumPy."""
 
     def chunks() -> Any:
@@ -275,7 +244,7 @@ def stored(path: Path, x: np.ndarray[Any, Any]) -> Path:
     return path
 
 
-def test_file_to_file(device: Device, tmp_path: Path) -> None:
+def test_file_to_file(device: gs.Device, tmp_path: Path) -> None:
     """Whatever the axis and order; the progress ends at the input's size."""
     x = np.random.default_rng(6).integers(0, 2**31, (7, 300_001), dtype=np.uint32)
     for order in "CF":
@@ -290,7 +259,7 @@ def test_file_to_file(device: Device, tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.npy", "out.npy"]
 
 
-def test_copy_on_write_pages_are_kept(device: Device, tmp_path: Path) -> None:
+def test_copy_on_write_pages_are_kept(device: gs.Device, tmp_path: Path) -> None:
     x = np.ones(2 << 20, np.float32)
     private = np.load(stored(tmp_path / "in.npy", x), mmap_mode="c")
     private[5] = 100
@@ -301,8 +270,8 @@ def test_copy_on_write_pages_are_kept(device: Device, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(mmap, "MAP_PRIVATE"), reason="POSIX maps")
 @pytest.mark.parametrize("shape", [(2 << 20,), (64, 1000)])
-def test_pages_that_no_file_holds_are_kept(device: Device, shape: tuple[int, ...]) -> None:
-    """Of a bare map nobody can tell whether it is shared; what lies in a private one is nowhere else."""
+def test_pages_that_no_file_holds_are_kept(device: gs.Device, shape: tuple[int, ...]) -> None:
+    """A bare map may be private, and then its pages exist nowhere else."""
 
     def mapped() -> Any:
         pages = mmap.mmap(-1, 4 * math.prod(shape), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -318,10 +287,16 @@ def test_pages_that_no_file_holds_are_kept(device: Device, shape: tuple[int, ...
     assert (x == 1).all()
 
 
+def with_gpuscan() -> dict[str, str]:
+    """Return an environment in which another Python finds this gpuscan."""
+    root = str(Path(gs.__file__).parents[1])
+    return os.environ | {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 def test_memory_is_bounded(adapter: wgpu.GPUAdapter, tmp_path: Path) -> None:
-    """A file of 512 MiB leaves no more in memory than pieces do."""
-    n = (512 << 20) // 4
+    """A file of 256 MiB leaves no more in memory than pieces do."""
+    n = (256 << 20) // 4
     x = np.lib.format.open_memmap(tmp_path / "in.npy", "w+", np.uint32, (n,))
     for start in range(0, n, 1 << 22):
         x[start : start + (1 << 22)] = np.arange(start, start + (1 << 22))
@@ -338,14 +313,8 @@ source = np.load("in.npy", mmap_mode="r")
 files.scan_to_file(source, files.Path("out.npy"), "add", lambda done: None, device=device)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, before)
 """
-    root = str(Path(gs.__file__).parents[1])
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])},
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", code], cwd=tmp_path, env=with_gpuscan(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     most, before = (int(word) * 1024 for word in done.stdout.split())
@@ -358,23 +327,20 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, before)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGINT to another process")
+@pytest.mark.usefixtures("default_signals")
 def test_interrupted(adapter: wgpu.GPUAdapter, tmp_path: Path) -> None:
-    """Ctrl-C in the middle leaves no half-written file, nor one beside it."""
+    """Ctrl-C in the middle leaves no partial file behind."""
     np.lib.format.open_memmap(tmp_path / "in.npy", "w+", np.float32, (256 << 20,)).flush()
-    root = str(Path(gs.__file__).parents[1])
     command = [sys.executable, "-m", "gpuscan", "scan", "in.npy", "out.npy", "--device", adapter.summary]
-    running = subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 60
-    while not any(p.name.endswith(".partial") for p in tmp_path.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    time.sleep(0.2)
-    running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=60)
+    with subprocess.Popen(command, cwd=tmp_path, env=with_gpuscan(), stderr=subprocess.PIPE, text=True) as running:
+        try:
+            deadline = time.monotonic() + 120
+            while not list(tmp_path.glob("*.partial")) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            time.sleep(0.2)
+            running.send_signal(signal.SIGINT)
+            _, err = running.communicate(timeout=120)
+        finally:
+            running.kill()
     assert (running.returncode, err) == (130, "gpuscan: interrupted\n")
     assert [p.name for p in tmp_path.iterdir()] == ["in.npy"]

@@ -1,9 +1,7 @@
-"""Compilers that give a shader's subgroups another size than the probe saw: nothing is wrong, and nobody is blamed."""
+"""Compilers may give a shader another subgroup size than the probe saw: the results are right all the same."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,40 +9,22 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan.api.device import Device
-from gpuscan.planning.kernel import Kernel
-from gpuscan.templates import render_kernel
+from tests.harness.builds import count_runs, has_mismatched_kernels, has_verified_kernels, pretend_wrong_subgroup_size
+from tests.harness.devices import device_as_if
 from tests.oracle import assert_same, strategies_on
 
-Compiler = Callable[[Callable[[Kernel], bool]], None]
 X = np.random.default_rng(0).integers(0, 1000, 100_000, dtype=np.int32)
 SUMS = X.cumsum(dtype=np.int32)
-CHECK = "subgroup_size != SUBGROUP_SIZE"
 
 
 @pytest.fixture
-def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
-    """Has the shaders that are picked find another size than they were built for."""
-
-    def differ(picks: Callable[[Kernel], bool]) -> None:
-        def render(kernel: Kernel) -> str:
-            text = render_kernel(kernel)
-            return text.replace(CHECK, f"true || {CHECK}") if picks(kernel) else text
-
-        monkeypatch.setattr("gpuscan.api.device.render_kernel", render)
-
-    return differ
+def varied(own_device: gs.Device) -> gs.Device:
+    """A device of a vendor whose compilers choose the subgroup size; kernels for CPUs do without subgroups."""
+    return device_as_if(own_device, vendor="Intel", adapter_type="IntegratedGPU")
 
 
-@pytest.fixture
-def varied(own_device: Device) -> Device:
-    """A device of a vendor whose compilers choose; kernels for CPUs do without subgroups."""
-    own_device.capabilities = replace(own_device.capabilities, vendor="Intel", adapter_type="IntegratedGPU")
-    return own_device
-
-
-def recorded(device: Device, strategy: str, *, in_place: bool = False) -> Any:
-    """The array that a recorded plan writes: submitted, and not waited for."""
+def recorded(device: gs.Device, strategy: str, *, in_place: bool = False) -> Any:
+    """Record a plan, submit it without waiting, and return the array that it writes."""
     plan = device.plan(X.shape, X.dtype, strategy=strategy)
     source = device.asarray(X)
     target = source if in_place else device.asarray(np.zeros_like(X))
@@ -55,46 +35,49 @@ def recorded(device: Device, strategy: str, *, in_place: bool = False) -> Any:
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_a_recorded_plan_does_without_subgroups(varied: Device, compiler: Compiler, in_place: bool) -> None:
-    compiler(lambda kernel: True)
+def test_a_recorded_plan_does_without_subgroups(
+    varied: gs.Device, monkeypatch: pytest.MonkeyPatch, in_place: bool
+) -> None:
+    pretend_wrong_subgroup_size(monkeypatch, lambda kernel: True)
     for _ in range(2):
         assert_same(recorded(varied, "three_dispatch", in_place=in_place), SUMS)
     varied.synchronize()
 
 
 @pytest.mark.parametrize("stage", ["reduce", "scan_totals", "scan"])
-def test_every_stage_tells(varied: Device, compiler: Compiler, stage: str) -> None:
-    compiler(lambda kernel: kernel.stage == stage)
+def test_every_stage_tells(varied: gs.Device, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+    pretend_wrong_subgroup_size(monkeypatch, lambda kernel: kernel.stage == stage)
     assert_same(gs.scan(X, device=varied, strategy="three_dispatch"), SUMS)
-    assert bool(varied.misfits) == (varied.capabilities.subgroup_size > 0)
+    assert has_mismatched_kernels(varied) == (varied.capabilities.subgroup_size > 0)
 
 
 def test_a_recorded_single_pass_does_without_subgroups(
-    varied: Device, compiler: Compiler, adapter: wgpu.GPUAdapter
+    varied: gs.Device, monkeypatch: pytest.MonkeyPatch, adapter: wgpu.GPUAdapter
 ) -> None:
-    """A software adapter that plays a GPU waits as long as one, which is not long enough for its few threads."""
-    compiler(lambda kernel: True)
+    """A software adapter that plays a GPU runs only fallback: its few threads need longer waits than a GPU's."""
+    pretend_wrong_subgroup_size(monkeypatch, lambda kernel: True)
     cpu = adapter.info["adapter_type"] == "CPU"
     for strategy in ["fallback"] if cpu else strategies_on(varied):
         assert_same(recorded(varied, strategy), SUMS, strategy)
     varied.synchronize()
 
 
-def test_a_recorded_plan_keeps_subgroups_that_are_as_planned(varied: Device) -> None:
-    """One tile of its own tells, at the first record of a kind."""
+def test_a_recorded_plan_keeps_subgroups_that_are_as_planned(varied: gs.Device) -> None:
+    """The first record of a kind runs one tile of its own to learn the size."""
     target = recorded(varied, "three_dispatch")
-    assert bool(varied.proven) == (varied.capabilities.subgroup_size > 0)
-    assert not varied.misfits
+    assert has_verified_kernels(varied) == (varied.capabilities.subgroup_size > 0)
+    assert not has_mismatched_kernels(varied)
     assert_same(target, SUMS)
 
 
-def test_where_one_size_is_known_a_recorded_plan_says_that_it_differed(own_device: Device, compiler: Compiler) -> None:
-    """Nothing is submitted ahead, and no strategy distrusted."""
-    device = own_device
-    device.capabilities = replace(device.capabilities, vendor="NVIDIA", adapter_type="DiscreteGPU")
+def test_where_one_size_is_known_a_recorded_plan_says_that_it_differed(
+    own_device: gs.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is submitted ahead, and no strategy is distrusted."""
+    device = device_as_if(own_device, vendor="NVIDIA", adapter_type="DiscreteGPU")
     if not device.capabilities.subgroup_size:
         return  # there is nothing to mistake
-    compiler(lambda kernel: True)
+    pretend_wrong_subgroup_size(monkeypatch, lambda kernel: True)
     target = recorded(device, "three_dispatch")
     with pytest.raises(gs.GpuscanError, match="another size"):
         target.numpy()
@@ -103,14 +86,14 @@ def test_where_one_size_is_known_a_recorded_plan_says_that_it_differed(own_devic
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_in_place_where_only_some_shaders_differ(varied: Device, compiler: Compiler, cut: bool) -> None:
-    """What one stage or piece has overwritten cannot be scanned again without subgroups."""
+def test_in_place_where_only_some_shaders_differ(varied: gs.Device, monkeypatch: pytest.MonkeyPatch, cut: bool) -> None:
+    """A stage or piece that has overwritten its input cannot be scanned again without subgroups."""
     x = X
     if cut:
         x = np.tile(X, 15)
         limits = dict(varied.capabilities.limits) | {"max-storage-buffer-binding-size": 3 << 20}
-        varied.capabilities = replace(varied.capabilities, limits=limits)
-    compiler(lambda kernel: kernel.carried if cut else kernel.stage == "reduce")
+        varied = device_as_if(varied, limits=limits)
+    pretend_wrong_subgroup_size(monkeypatch, lambda kernel: kernel.carried if cut else kernel.stage == "reduce")
     for _ in range(2):
         array = varied.asarray(x)
         gs.scan(array, out=array)
@@ -118,17 +101,9 @@ def test_in_place_where_only_some_shaders_differ(varied: Device, compiler: Compi
 
 
 @pytest.mark.parametrize("way", ["array", "long array", "device array", "plan"])
-def test_a_size_that_differed_is_remembered(
-    varied: Device, compiler: Compiler, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
-    compiler(lambda kernel: True)
-    begin, runs = varied.tile_state.begin, []
-
-    def counted(plan: Any, place: Any) -> Any:
-        runs.append(plan)
-        return begin(plan, place)
-
-    monkeypatch.setattr(varied.tile_state, "begin", counted)
+def test_a_size_that_differed_is_remembered(varied: gs.Device, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    pretend_wrong_subgroup_size(monkeypatch, lambda kernel: True)
+    runs = count_runs(varied, monkeypatch)
     x = np.tile(X, 3) if way == "long array" else X[:4000]
     given: Any = varied.asarray(x) if way in ("device array", "plan") else x
     plan = varied.plan(x.shape, x.dtype, strategy="three_dispatch")

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.api.device import Device
 from gpuscan.problem.field_packing import STORAGE_LIMIT, binds_too_many, pack_arrays, unpacked
-from tests.oracle import assert_same, posed
+from tests.harness.devices import device_as_if
+from tests.harness.scans import make_problem
+from tests.oracle import assert_same
 
-LEAST = 8  # what WebGPU promises
+# The storage buffers that WebGPU promises.
+LEAST = 8
 
 
 @pytest.fixture
-def narrow(device: Device, monkeypatch: pytest.MonkeyPatch) -> Device:
-    """The device as if it bound only so many buffers."""
-    limits = dict(device.capabilities.limits) | {STORAGE_LIMIT: LEAST}
-    monkeypatch.setattr(device, "capabilities", replace(device.capabilities, limits=limits))
-    monkeypatch.setattr(device, "plans_kept", type(device.plans_kept)())
-    return device
+def narrow(device: gs.Device) -> gs.Device:
+    """The device as if it bound only `LEAST` buffers."""
+    return device_as_if(device, limits=dict(device.capabilities.limits) | {STORAGE_LIMIT: LEAST})
 
 
 def fields(count: int, length: Any = 1001) -> tuple[Any, ...]:
-    """Of two widths, floats among them; sums of float16 stay exact."""
+    """Return fields of two widths, floats among them; sums of float16 stay exact."""
     rng = np.random.default_rng(0)
     dtypes = ("uint32", "int16", "float32", "int32", "uint16", "float16")
     return tuple(rng.integers(0, 2, length).astype(dtypes[i % len(dtypes)]) for i in range(count))
@@ -37,10 +35,10 @@ def sums(left: Any, right: Any) -> Any:
 
 
 @pytest.mark.parametrize(("number", "count"), list(enumerate([4, 5, 9, 16])))
-def test_many_fields(narrow: Device, number: int, count: int) -> None:
+def test_many_fields(narrow: gs.Device, number: int, count: int) -> None:
     """One of the four kinds of options each, in turn."""
     x = fields(count)
-    assert binds_too_many(narrow, posed(x, sums))
+    assert binds_too_many(narrow, make_problem(x, sums))
     all_options: list[dict[str, Any]] = [
         {},
         {"segments": [0, 9, 1001]},
@@ -60,7 +58,7 @@ def test_many_fields(narrow: Device, number: int, count: int) -> None:
                 assert_same(result, field, options)
 
 
-def test_axes_reductions_and_chunks(narrow: Device) -> None:
+def test_axes_reductions_and_chunks(narrow: gs.Device) -> None:
     x = fields(7, (40, 30))
     for axis in (0, 1):
         for result, field in zip(gs.scan(x, sums, axis=axis, device=narrow), x, strict=True):
@@ -73,8 +71,8 @@ def test_axes_reductions_and_chunks(narrow: Device) -> None:
         assert_same(np.concatenate([part[i] for part in parts]), np.cumsum(field, dtype=field.dtype))
 
 
-def test_matrices_flags_and_maps(narrow: Device) -> None:
-    """Fields of trailing axes beside others, before and after fused, a constant among the results."""
+def test_matrices_flags_and_maps(narrow: gs.Device) -> None:
+    """Fields with trailing axes among others, fused maps, and a constant result."""
     rng = np.random.default_rng(1)
     matrices = rng.integers(0, 4, (500, 2, 2), dtype=np.uint32)
     x = (matrices, *(rng.integers(0, 4, (500, 2, 2)).astype(np.uint32) for _ in range(4)))
@@ -95,7 +93,7 @@ def test_matrices_flags_and_maps(narrow: Device) -> None:
     assert_same(either[-1], np.full(500, 2, np.float32))
 
 
-def test_what_still_does_not_fit(narrow: Device) -> None:
+def test_what_still_does_not_fit(narrow: gs.Device) -> None:
     dtypes = ("uint8", "uint16", "uint32", "uint64", "complex64")
     x = tuple(np.ones(10, dtype) for dtype in dtypes)
     with pytest.raises(gs.GpuscanError, match=r"from 5 arrays to 5 .* of 5 and 5 widths; .* binds 8 buffers at most"):
@@ -106,6 +104,6 @@ def test_what_still_does_not_fit(narrow: Device) -> None:
 
 def test_packed_and_unpacked() -> None:
     x = fields(5, 10)
-    problem = posed(x, sums)
+    problem = make_problem(x, sums)
     for result, field in zip(unpacked(problem, pack_arrays(problem.source, x, 1)), x, strict=True):
         assert_same(result, field)

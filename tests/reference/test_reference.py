@@ -15,9 +15,10 @@ import gpuscan as gs
 from gpuscan.errors import OperatorError
 from gpuscan.operators.tracing import trace_operator
 from gpuscan.planning.tile_shapes import TileShape
-from gpuscan.reference import scan as reference
 from gpuscan.reference.stages import Joiner, kogge_stone, last, left_to_right, reduce, scan_tile, scan_totals
-from tests.oracle import AFFINE, MATRICES, NO_IDENTITY, assert_same, one_by_one, posed, words
+from tests.harness.scans import make_problem
+from tests.harness.stages import twin_of
+from tests.oracle import AFFINE, MATRICES, NO_IDENTITY, assert_same, one_by_one, words
 
 SHAPES = [
     TileShape(32, 0, 1, 1),
@@ -35,11 +36,11 @@ def test_stages_scan_in_order(shape: TileShape, length: int) -> None:
     """Every option, in one piece and in pieces of one block, with an operator that neither commutes nor divides."""
     x = words(np.random.default_rng(length), 2, length)
     for exclusive, reverse, initial in itertools.product((False, True), (False, True), (None, (3, 7))):
-        problem = posed(x, AFFINE, exclusive=exclusive, reverse=reverse, initial=initial)
+        problem = make_problem(x, AFFINE, exclusive=exclusive, reverse=reverse, initial=initial)
         begin = initial or ((1, 0) if exclusive else None)
         wanted = one_by_one(AFFINE.function, x, exclusive=exclusive, reverse=reverse, initial=begin)
         for piece_bytes in (1, 1 << 24):
-            got = reference.accumulate_stages(problem, shape, piece_bytes)
+            got = twin_of(problem, shape, piece_bytes)
             for result, field in zip(got, wanted, strict=True):
                 assert_same(result[0], field, (exclusive, reverse, initial, piece_bytes))
 
@@ -52,17 +53,17 @@ def test_rows_are_scanned_each_for_itself(name: str, axis: int) -> None:
     x = words(rng, fields, (5, 7, 61))
     initial = words(rng, fields, tuple(n for i, n in enumerate((5, 7, 61)) if i != axis))
     for exclusive, reverse, begin in [(False, False, None), (False, True, initial), (True, True, initial)]:
-        problem = posed(x, op, axis=axis, exclusive=exclusive, reverse=reverse, initial=begin)
+        problem = make_problem(x, op, axis=axis, exclusive=exclusive, reverse=reverse, initial=begin)
         wanted = one_by_one(op.function, x, axis=axis, exclusive=exclusive, reverse=reverse, initial=begin)
-        for results in (reference.accumulate(problem), reference.accumulate_stages(problem, TileShape(8, 0, 1, 2), 1)):
+        for results in (twin_of(problem), twin_of(problem, TileShape(8, 0, 1, 2), 1)):
             for result, field in zip(results, wanted, strict=True):
-                assert_same(problem.from_rows(result), field, (exclusive, reverse))
+                assert_same(result, field, (exclusive, reverse))
 
 
 @pytest.mark.parametrize("length", [1, 2, 100, 20_000, 300_000])
 def test_any_length_in_the_default_shape(length: int) -> None:
     x = words(np.random.default_rng(length), 4, length)
-    got = reference.accumulate(posed(x, MATRICES))
+    got = twin_of(make_problem(x, MATRICES))
     a, b, c, d = (field.astype(object) for field in x)
     matrices = np.array([[a, b], [c, d]]).transpose(2, 0, 1)
     product = matrices[0]
@@ -92,12 +93,12 @@ def test_segments_are_scanned_each_for_itself(exclusive: bool, reverse: bool) ->
     wanted = [np.concatenate(fields) for fields in zip(*parts, strict=True)]
     keys = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)).astype(np.int16)
     for cut in ({"segments": offsets}, {"keys": keys}):
-        problem = posed(x, AFFINE, **options, **cut)
-        for results in (reference.accumulate(problem), reference.accumulate_stages(problem, TileShape(8, 0, 1, 2), 1)):
+        problem = make_problem(x, AFFINE, **options, **cut)
+        for results in (twin_of(problem), twin_of(problem, TileShape(8, 0, 1, 2), 1)):
             for result, field in zip(results, wanted, strict=True):
                 assert_same(result[0], field, cut)
     sums = [np.cumsum(x[0][a:b], dtype=np.uint32) for a, b in itertools.pairwise(offsets)]
-    (got,) = reference.accumulate(posed(x[0], "add", segments=offsets))
+    (got,) = twin_of(make_problem(x[0], "add", segments=offsets))
     assert_same(got[0], np.concatenate(sums))
 
 
@@ -110,13 +111,13 @@ def test_integers_wrap_in_their_own_dtype(dtype: str, name: str) -> None:
     info = np.iinfo(dtype)
     x = np.random.default_rng(2).integers(info.min, info.max, 300, dtype=dtype, endpoint=True)
     wanted = one_by_one(lambda l, r: (getattr(np, name)(l[0], r[0]),), (x,))[0]
-    (got,) = reference.accumulate(posed(x, name))
+    (got,) = twin_of(make_problem(x, name))
     assert_same(got[0], wanted)
 
 
 def test_16_bit_floats_are_rounded_once() -> None:
     x = np.full(4096, np.float16(0.001))
-    (got,) = reference.accumulate(posed(x, "add"))
+    (got,) = twin_of(make_problem(x, "add"))
     assert_same(got[0], np.add.accumulate(x.astype(np.float32)).astype(np.float16))
     assert got[0, -1] == np.float16(np.float32(np.float16(0.001)) * 4096)  # in float16 the sum stops growing at 4
 
@@ -124,33 +125,33 @@ def test_16_bit_floats_are_rounded_once() -> None:
 def test_minimum_and_maximum_propagate_nan() -> None:
     x = np.array([3, 1, np.nan, 0, -np.inf], np.float32)
     for name, wanted in (("minimum", [3, 1, np.nan, np.nan, np.nan]), ("maximum", [3, 3, np.nan, np.nan, np.nan])):
-        (got,) = reference.accumulate(posed(x, name))
+        (got,) = twin_of(make_problem(x, name))
         assert_same(got[0], np.array(wanted, np.float32))
 
 
 def test_elements_with_axes_of_their_own() -> None:
     x = np.random.default_rng(3).integers(-3, 4, (2, 50, 3, 3), dtype=np.int32)
     wanted = one_by_one(lambda l, r: (l[0] @ r[0],), (x,), axis=1)[0]
-    problem = posed(x, "matmul", axis=1)
-    (got,) = reference.accumulate(problem)
-    assert_same(problem.from_rows(got), wanted)
+    problem = make_problem(x, "matmul", axis=1)
+    (got,) = twin_of(problem)
+    assert_same(got, wanted)
 
 
 def test_before_and_after_are_applied() -> None:
     x = np.arange(1, 6, dtype=np.int32)
-    problem = posed(x, "add", before=lambda v: v * v, after=lambda v: v.astype(np.float32) / np.float32(2))
-    (got,) = reference.accumulate(problem)
+    problem = make_problem(x, "add", before=lambda v: v * v, after=lambda v: v.astype(np.float32) / np.float32(2))
+    (got,) = twin_of(problem)
     assert_same(got[0], (np.cumsum(x * x) / 2).astype(np.float32))
 
-    counted = posed(x, AFFINE, before=lambda v: (v, np.int32(1)), after=lambda v: (v[1], np.int32(7)))
-    got, seven = reference.accumulate(counted)
+    counted = make_problem(x, AFFINE, before=lambda v: (v, np.int32(1)), after=lambda v: (v[1], np.int32(7)))
+    got, seven = twin_of(counted)
     assert_same(got[0], one_by_one(AFFINE.function, (x, np.ones_like(x)))[1])
     assert_same(seven[0], np.full(5, 7, np.int32))
 
 
 def test_narrow_numbers_are_widened_before_they_are_combined() -> None:
     x = np.full(300, 100, np.int8)
-    (got,) = reference.accumulate(posed(x, "add", dtype=np.int32))
+    (got,) = twin_of(make_problem(x, "add", dtype=np.int32))
     assert_same(got[0], np.cumsum(x, dtype=np.int32))
 
 
@@ -160,7 +161,7 @@ def test_a_carry_makes_pieces_one(tiles: int, cut: int, seed: int) -> None:
     block = 8
     cut = min(cut * block, tiles)
     totals = tuple(np.random.default_rng(seed).integers(0, 2**32, (2, tiles), dtype=np.uint32))
-    join = Joiner(AFFINE, posed((totals[0], totals[1]), AFFINE).element)
+    join = Joiner(AFFINE, make_problem((totals[0], totals[1]), AFFINE).element)
     whole, folded = scan_totals(join, block, totals)
     head, carry = scan_totals(join, block, tuple(a[:cut] for a in totals))
     for a, b in zip(head, whole, strict=True):
@@ -174,7 +175,7 @@ def test_a_carry_makes_pieces_one(tiles: int, cut: int, seed: int) -> None:
 @given(st.integers(1, 70), st.integers(0, 2**32 - 1))
 def test_kogge_stone_is_a_scan(length: int, seed: int) -> None:
     items = tuple(np.random.default_rng(seed).integers(0, 2**32, (2, length), dtype=np.uint32))
-    join = Joiner(AFFINE, posed(items, AFFINE).element)
+    join = Joiner(AFFINE, make_problem(items, AFFINE).element)
     for tree, serial in zip(kogge_stone(join, items), left_to_right(join, items), strict=True):
         assert_same(tree, serial)
 
@@ -183,16 +184,16 @@ def test_an_aggregate_is_its_tiles_last_inclusive_result() -> None:
     """The same bits whether reduced or scanned: what fallback rests on."""
     x = np.random.default_rng(4).standard_normal(32 * 8).astype(np.float32)
     shape = TileShape(32, 4, 2, 4)
-    problem = posed(x)
+    problem = make_problem(x)
     sums = scan_tile(Joiner(problem.operator, problem.element), shape, (x,))
-    (one,) = reference.accumulate_stages(problem, shape)
+    (one,) = twin_of(problem, shape)
     assert_same(reduce(sums)[0], one[0, -1:])
 
 
 def test_float_sums_are_as_exact_as_a_tree() -> None:
     x = np.random.default_rng(5).random(1 << 20, np.float32)
     exact = np.cumsum(x.astype(np.float64))
-    (got,) = reference.accumulate_stages(posed(x), TileShape(64, 8, 2, 4))
+    (got,) = twin_of(make_problem(x), TileShape(64, 8, 2, 4))
     np.testing.assert_allclose(got[0], exact, rtol=2e-6)
 
 
@@ -202,7 +203,7 @@ def test_float_sums_are_as_exact_as_a_tree() -> None:
 def failing(op: Any, x: Any = None) -> str:
     x = np.ones(100, np.float32) if x is None else x
     with pytest.raises(OperatorError) as raised:
-        reference.accumulate(posed(x, op))
+        twin_of(make_problem(x, op))
     return str(raised.value)
 
 
@@ -248,7 +249,7 @@ def test_what_means_another_thing_for_an_array_is_refused_as_on_a_gpu(op: Any) -
     x = np.ones(100, np.float32)
     message = failing(op, x)
     with pytest.raises(OperatorError) as traced:
-        trace_operator(op, posed(x, op).element, "the operator")
+        trace_operator(op, make_problem(x, op).element, "the operator")
     assert message == str(traced.value)
 
 
@@ -267,7 +268,7 @@ def test_bits_of_16_bit_floats_are_refused_as_on_a_gpu(dtype: Any) -> None:
 
 def test_ufuncs_that_only_gpus_lack_are_taken() -> None:
     x = np.array([12, 18, 30, 7], np.int32)
-    (got,) = reference.accumulate(posed(x, lambda l, r: np.gcd(l, r)))
+    (got,) = twin_of(make_problem(x, lambda l, r: np.gcd(l, r)))
     assert got.tolist() == [np.gcd.accumulate(x).tolist()]
 
 
@@ -275,4 +276,4 @@ def test_the_input_is_not_written() -> None:
     x = np.arange(100, dtype=np.int32)
     x.flags.writeable = False
     for op in ("add", lambda l, r: l + r):
-        reference.accumulate(posed(x, op, exclusive=True, reverse=True, initial=5))
+        twin_of(make_problem(x, op, exclusive=True, reverse=True, initial=5))
