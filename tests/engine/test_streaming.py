@@ -165,18 +165,18 @@ def test_chunks_in_many_pieces(device: gs.Device) -> None:
     assert device.memory_usage().bytes_in_use == 0
 
 
-@pytest.mark.parametrize("where", ["numpy", None])
-def test_chunks_that_do_not_fit(where: str | None) -> None:
+def test_chunks_that_do_not_fit(device: gs.Device) -> None:
     ones = np.ones(3, np.float32)
-    assert list(gs.scan_chunks([], device=where)) == []
-    with pytest.raises(ValueError, match="stretches of one row"):
-        list(gs.scan_chunks([np.ones((2, 2), np.float32)], device=where))
-    with pytest.raises(TypeError, match="chunk 2 has the elements int32"):
-        list(gs.scan_chunks([ones, ones.astype(np.int32)], device=where))
-    with pytest.raises(gs.OperatorError, match="no operator named 'sum'"):
-        gs.scan_chunks([], "sum", device=where)
-    with pytest.raises(gs.StrategyError, match="strategy 'fast' was asked for"):
-        gs.scan_chunks([ones], device=where, strategy="fast")
+    for where in (device, "numpy"):
+        assert list(gs.scan_chunks([], device=where)) == []
+        with pytest.raises(ValueError, match="stretches of one row"):
+            list(gs.scan_chunks([np.ones((2, 2), np.float32)], device=where))
+        with pytest.raises(TypeError, match="chunk 2 has the elements int32"):
+            list(gs.scan_chunks([ones, ones.astype(np.int32)], device=where))
+        with pytest.raises(gs.OperatorError, match="no operator named 'sum'"):
+            gs.scan_chunks([], "sum", device=where)
+        with pytest.raises(gs.StrategyError, match="strategy 'fast' was asked for"):
+            gs.scan_chunks([ones], device=where, strategy="fast")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
