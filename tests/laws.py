@@ -50,7 +50,7 @@ class Law:
 
     @property
     def element(self) -> Element:
-        """What gpuscan makes of the leaves."""
+        """The element that gpuscan makes of the leaves."""
         structure = Structure("tuple", tuple(range(len(self.dtypes))), (LEAF,) * len(self.dtypes))
         return element_of([dtype_of(name) for name in self.dtypes], structure, [self.shape] * len(self.dtypes))
 

@@ -120,7 +120,7 @@ def several(device: gs.Device, count: int) -> int:
 
 
 def boundaries(shape: TileShape) -> list[int]:
-    """Lengths about the edges of chunk, subgroup, tile and block."""
+    """Return lengths near the edges of chunk, subgroup, tile and block."""
     edges = {
         shape.chunk,
         shape.chunk * max(1, shape.subgroup_size),

@@ -242,7 +242,7 @@ KINDS = 5 * [named] + 6 * [tiled] + [traced, segments, compensated, wgsl, picked
 
 @dataclass
 class Tally:
-    """What came of an adapter's cases."""
+    """The outcome of an adapter's cases."""
 
     adapter: str
     cases: int = 0

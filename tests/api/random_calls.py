@@ -54,7 +54,7 @@ STRANGE_MAPS: list[Any] = [lambda v: (v, v), lambda v: None, lambda v: v.nothing
 
 
 def rarely(draw: st.DrawFn, usual: Any, strange: st.SearchStrategy[Any], one_in: int) -> Any:
-    """What is usual, and once in so many times something strange."""
+    """Draw something usual, and once in `one_in` times something strange."""
     return draw(strange) if draw(st.integers(1, one_in)) == one_in else draw(usual)
 
 
@@ -119,7 +119,7 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 
 def drawn_options(draw: st.DrawFn, x: Any) -> dict[str, Any]:
-    """Options of a scan, most of which fit."""
+    """Draw options of a scan. Most of them fit."""
     shape = shape_of(x)
     length = shape[0] if shape else 1
     rng = np.random.default_rng(length)

@@ -1,4 +1,4 @@
-"""Arrays on a device: what goes in comes out, views, foreign buffers, scans that stay there."""
+"""Arrays on a device: copies, views, reads, and scans that stay on the device."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_what_lives_on_a_device_is_not_pickled(device: gs.Device) -> None:
 
 
 def test_an_adapters_name_means_the_arrays_own_device(own_device: gs.Device) -> None:
-    """Also where the process has another device on that adapter."""
+    """The process may have another device on that adapter."""
     x = np.arange(5, dtype=np.int32)
     name = own_device.capabilities.summary
     assert_same(gs.scan(own_device.asarray(x), device=name).numpy(), x.cumsum(dtype=np.int32))

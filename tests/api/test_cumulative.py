@@ -67,7 +67,7 @@ def test_numpy_arrays(on: gs.Device) -> None:
 
 @pytest.mark.parametrize("include", [False, True])
 def test_results_are_native(on: gs.Device, include: bool) -> None:
-    """Whatever the byte order that is asked for, or that of `x`."""
+    """The result is in native byte order, whatever the byte order of `x` or of `dtype`."""
     x = np.arange(3)
     for got in (
         gs.cumulative_sum(x, dtype=">i4", include_initial=include),

@@ -1,4 +1,4 @@
-"""Every built-in operator on every element type: tails, reversed packed arrays, wrapping, NaN; against exact folds."""
+"""Every built-in operator on every element type: tails, reversed packed arrays, wrapping and NaN, by exact folds."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_64_bit_integers_as_two_words(device: gs.Device, dtype: str) -> None:
 
 
 def test_which_adapters_have_64_bit_integers(device: gs.Device) -> None:
-    """So that the tests above are known to run both forms where they say so."""
+    """The tests above run both forms of 64-bit integers, as they say."""
     words = {"SwiftShader", "OpenGL"}
     expected = not any(word in device.capabilities.summary for word in words)
     if device.capabilities.adapter_type == "CPU":
@@ -155,7 +155,7 @@ def test_which_adapters_have_64_bit_integers(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("dtype", PACKED)
 def test_packed_types_read_backwards(device: gs.Device, dtype: str) -> None:
-    """Lengths of every remainder, so that chunks that are read backwards begin anywhere in a word; exclusive or not.
+    """Reversed scans of every remainder, so that chunks start at every place in a word; exclusive and inclusive.
 
     Only a signed byte and a half float take all lengths, since software adapters compile a shader for each.
     """

@@ -1,4 +1,4 @@
-"""Linear recurrences and their gradient on every adapter, against the loop in float64 and, of integers, exactly."""
+"""Linear recurrences and their gradient on every adapter give the loop in float64; integers are exact."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def close(got: Any, wanted: Array, dtype: str, note: Any = "") -> None:
     ],
 )
 def test_every_layout(device: gs.Device, dtype: str, begin: bool, reverse: bool, columns: Any) -> None:
-    """Forward and backward, from NumPy and from the device; of the shapes every second one, in turn."""
+    """Compare states and gradients, forward and reversed, from NumPy and device arrays; shapes take turns."""
     for shape, axis in (*SHAPES[begin ^ reverse :: 2], columns):
         a, b, grad_h = drawn(shape, dtype)
         others = tuple(n for i, n in enumerate(shape) if i != axis)
@@ -143,7 +143,7 @@ def test_integers_are_exact(device: gs.Device, shape: tuple[int, ...], axis: int
 
 @pytest.mark.parametrize(("shape", "axis"), [((131_072,), 0), ((1, 131_072, 2), 1), ((3, 10_007), 1)])
 def test_long(device: gs.Device, shape: tuple[int, ...], axis: int) -> None:
-    """Lengths that are looked back over many tiles, a prime among them."""
+    """Rows that need many tiles, one of them of prime length."""
     a, b, grad_h = drawn(shape, "float32")
     a *= np.float32(0.99)
     h = gs.linear_recurrence(a, b, axis=axis, device=device)
@@ -221,7 +221,7 @@ def test_complex_starts(device: gs.Device, initial: Any) -> None:
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (1, 1), (2, 1), (1, 3), (2, 3)])
 def test_the_gradient_of_what_was_broadcast(device: gs.Device, shape: tuple[int, ...]) -> None:
-    """It has the shape of `initial`: the sum of the gradients of its copies, by small steps too."""
+    """The gradient has the shape of `initial`: the sum of its copies' gradients, and of small steps."""
     rng = np.random.default_rng(6)
     a, b, grad_h = (rng.integers(-3, 4, (2, 5, 3)).astype(np.float32) for _ in range(3))
     initial = rng.integers(-3, 4, shape).astype(np.float32)

@@ -1,4 +1,4 @@
-"""`before`, `after` and `dtype`: maps fused into load and store, of any type to any other, against NumPy's."""
+"""`before`, `after` and `dtype`: maps from any type to any other, fused into load and store, give NumPy's results."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_maps_on_many_tiles(device: gs.Device, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_maps_of_rows_columns_and_segments(device: gs.Device, name: str) -> None:
-    """Through the front door, and on NumPy; arrays on the device give what NumPy's arrays do."""
+    """Maps in rows, columns and segments give on the device and on NumPy what the definition gives."""
     case, turn = MAPS[name], NAMES.index(name)
     x = case.draw(np.random.default_rng(2), (23, 41))
     axis = turn % 2
@@ -178,7 +178,7 @@ def test_out_has_the_type_of_what_after_gives(device: gs.Device) -> None:
 
 
 def test_initial_is_an_element_and_not_an_input(device: gs.Device) -> None:
-    """It is what `before` gives, so it is not mapped."""
+    """An initial value is an element, so `before` does not map it."""
     x = np.array([1, 2, 3], np.uint8)
     maps: dict[str, Any] = {"before": lambda v: (v.astype(np.int32), v.astype(np.int32) * 10)}
 
@@ -212,7 +212,7 @@ def test_dtype_is_combined_in_and_returned(device: gs.Device, source: str, targe
 
 
 def test_dtype_after_before(device: gs.Device) -> None:
-    """What `before` gives is converted, each field of it."""
+    """With a dtype, each field of what `before` gives is converted."""
     x = np.arange(200, dtype=np.uint8)
     got = gs.scan(x, before=lambda v: v * np.uint8(3), dtype=np.int64, device=device)
     assert_same(got, np.cumsum((x * np.uint8(3)).astype(np.int64)))

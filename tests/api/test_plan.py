@@ -1,4 +1,4 @@
-"""Plans: run on arrays, and recorded into a caller's encoder, on the caller's buffers."""
+"""Plans that are called on arrays, and what a device remembers of recorded ones."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_plan_runs_on_arrays_of_both_kinds(device: gs.Device) -> None:
 
 
 def test_a_recorded_run_that_timed_out_is_reported(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once, however much was read before the commands are submitted; what is looked at does not grow."""
+    """It is reported once, after its commands were submitted, and the list of recorded runs does not grow."""
     device, n = own_device, 200_000
     a = device.asarray(np.ones(n, np.uint32))
     plan = device.plan(n, np.uint32, strategy="lookback")

@@ -99,7 +99,7 @@ def operator_of(law: Law, form: Form) -> Operator:
 
 @dataclass(frozen=True)
 class Case:
-    """One scan; `segments` is how many segments the one row there is falls into, 0 where it is a row."""
+    """One scan. If `segments` is not 0, its one row has that many segments."""
 
     law: Law
     form: str

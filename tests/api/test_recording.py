@@ -56,7 +56,7 @@ class Desk:
 
 @pytest.fixture
 def desk(device: gs.Device) -> Desk:
-    """The caller's side of every adapter in turn."""
+    """The caller's buffers, on every adapter in turn."""
     return Desk(device)
 
 
@@ -131,7 +131,7 @@ def test_reversed_with_a_length_from_the_gpu(desk: Desk) -> None:
 
 
 def test_several_plans_in_one_encoder(desk: Desk) -> None:
-    """Each sees what the one before has written: also in place, and in another part of one buffer."""
+    """Each plan sees what the one before has written, in place and in another part of one buffer."""
     x = numbers("uint32", 2048)
     a, b = desk.device.plan(2048, np.uint32), desk.device.plan(2048, np.uint32, "maximum", reverse=True)
     first, second = desk.holding(x), desk.marked(4 * x.nbytes)
@@ -206,7 +206,7 @@ def test_encoders_of_others_are_refused(desk: Desk) -> None:
 
 
 def test_encoders_that_cannot_be_recorded_into(desk: Desk) -> None:
-    """They are told from a device that was lost, and the plan can be recorded into another."""
+    """The error is not that of a lost device, and the plan can be recorded into another encoder."""
     x = np.arange(4, dtype=np.int32)
     source, target, length = desk.holding(x), desk.marked(16), desk.holding(np.uint32([4]))
     for dtype, options in ((np.int32, {}), (np.int32, {"length": length}), (np.uint8, {})):
@@ -224,7 +224,7 @@ def test_encoders_that_cannot_be_recorded_into(desk: Desk) -> None:
 
 
 def test_fields_go_by_their_keys(desk: Desk) -> None:
-    """In whatever order a dict has them; lists and tuples go by position."""
+    """A dict gives fields by their keys, in any order; lists and tuples give them by position."""
     dtype = np.dtype([("a", np.float32), ("b", np.float32)])
     plan = desk.device.plan(4, dtype, lambda l, r: {"a": l["a"] + r["a"], "b": l["b"] * r["b"]})
     a, b = desk.holding(np.arange(4, dtype=np.float32)), desk.holding(np.full(4, 2, np.float32))

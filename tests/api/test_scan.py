@@ -61,7 +61,7 @@ def test_poisoned_buffers_are_those_that_runs_take(device: gs.Device) -> None:
 
 @pytest.mark.parametrize(("number", "dtype", "name"), [(i, *pair) for i, pair in enumerate(PAIRS)])
 def test_built_in_operators(device: gs.Device, number: int, dtype: str, name: str) -> None:
-    """By name and by ufunc; float results are those of the same tree on NumPy, bit for bit."""
+    """Name operators by string and by ufunc. Float results have the bits of the twin on NumPy."""
     x = numbers(np.random.default_rng(1), dtype, 1000)
     if dtype == "float32":
         x = np.random.default_rng(1).uniform(0.5, 1.5, 1000).astype(np.float32)
@@ -284,7 +284,7 @@ def test_the_device_goes_on_after_an_error(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("shape", [(100,), (10, 40)])
 def test_out_of_another_byte_order(device: gs.Device, shape: tuple[int, ...]) -> None:
-    """Also where it is the input, and down columns."""
+    """`out` may have another byte order, be the input, and hold columns."""
     x = np.arange(np.prod(shape), dtype=">i4").reshape(shape)
     wanted = x.cumsum(0)
     for where in ("numpy", device):
@@ -295,7 +295,7 @@ def test_out_of_another_byte_order(device: gs.Device, shape: tuple[int, ...]) ->
 
 
 def test_matrices_without_entries(device: gs.Device) -> None:
-    """As NumPy's product of them: nothing to compute."""
+    """Products of empty matrices are empty, as NumPy's are."""
     x = np.ones((3, 0, 0), np.float32)
     for where in ("numpy", device):
         assert gs.scan(x, "matmul", axis=0, device=where).shape == (3, 0, 0)

@@ -1,4 +1,4 @@
-"""Scans that restart by offsets or by keys, on every adapter under every strategy, exact against each segment's own."""
+"""Scans that restart at offsets or where keys change give what a scan of each segment gives, exactly."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_operators_without_identity(device: gs.Device, exclusive: bool) -> None:
 @settings(max_examples=25)
 @given(data=st.data(), dtype=st.sampled_from(["uint8", "int16", "int32", "uint64"]))
 def test_any_segments(device: gs.Device, data: st.DataObject, dtype: str) -> None:
-    """Through the front door, by offsets and by keys, from NumPy and from the device."""
+    """Cut by offsets and by keys, from NumPy and device arrays."""
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     length = data.draw(st.sampled_from([0, 1, 2, 31, 32, 33, 63, 65, 255, 257, 1000, 4099]))
     offsets = cut(rng, length, data.draw(st.sampled_from([1, 2, 5, 40, 300])))

@@ -74,7 +74,7 @@ def where(request: pytest.FixtureRequest, device: gs.Device) -> Any:
 
 @pytest.mark.parametrize(("function", "make"), CASES)
 def test_scans(where: Any, function: Any, make: Any) -> None:
-    """In a row, in rows and in columns, and into `out`: structured arrays of the input's dtype."""
+    """Scan a row, rows and columns, into a new array and into `out`; the dtype stays that of the input."""
     x = make(500)
     got = gs.scan(x, function, device=where)
     assert got.dtype == x.dtype
@@ -89,7 +89,7 @@ def test_scans(where: Any, function: Any, make: Any) -> None:
 
 @pytest.mark.parametrize(("function", "make"), CASES)
 def test_reductions_and_chunks(where: Any, function: Any, make: Any) -> None:
-    """Of the whole array, of rows, and in chunks."""
+    """Reduce the whole array and rows, and scan chunks."""
     x = make(6, 35)
     whole, rows = accumulated(function, x.reshape(-1))[-1], accumulated(function, x, 1)[:, -1]
     assert gs.reduce(x, function, device=where) == whole
@@ -100,7 +100,7 @@ def test_reductions_and_chunks(where: Any, function: Any, make: Any) -> None:
 
 
 def test_aligned_fields_stay_aligned(where: Any) -> None:
-    """In scans, reductions, chunks and compactions, and inside a tuple."""
+    """An aligned dtype comes back from scans, reductions, chunks and compactions, and inside a tuple."""
     dtype = np.dtype([("n", np.int8), ("x", np.float32)], align=True)
     x = np.zeros(300, dtype)
     x["n"], x["x"] = 1, 2
@@ -136,7 +136,7 @@ def test_a_tuple_of_structured_arrays(where: Any) -> None:
 
 
 def test_reductions_of_all_elements(where: Any) -> None:
-    """Of structured arrays alone and in bundles: fields go by position as well, and come back as elements."""
+    """Reduce structured arrays alone and in bundles; the result is an element, and fields also have positions."""
     x, codes = maps(6, 35), np.arange(210, dtype=np.uint8).reshape(6, 35)
     wanted = accumulated(composed, x.reshape(-1))[-1]
 
@@ -193,7 +193,7 @@ PAIRS = np.array([(1, 2.0), (3, 4.0), (5, 6.0)], [("count", np.int32), ("scale",
     ],
 )
 def test_fields_by_name_and_by_position(where: Any, function: Any) -> None:
-    """As NumPy's own elements have them; a tuple stands for an element."""
+    """Fields have names and positions, as in NumPy's own elements, and a tuple stands for an element."""
     assert gs.scan(PAIRS, function, device=where).tolist() == [(1, 2.0), (4, 8.0), (9, 48.0)]
     assert gs.scan(PAIRS, function, initial=(10, 0.5), device=where).tolist() == [(11, 1.0), (14, 4.0), (19, 24.0)]
     op = gs.operator(function, identity=(0, 1.0))

@@ -69,7 +69,7 @@ def test_a_driver_listed_twice_counts_once_but_two_cards_stay_two(listed):
     ],
 )
 def test_choose(listed, wanted, meant):
-    """By part of the summary in any case, by number, or the adapter itself."""
+    """Choose an adapter by part of its summary in any case, by its number, or by the adapter itself."""
     listed(LLVMPIPE, LAVAPIPE, GEFORCE)
     assert adapters.choose_adapter(wanted) is meant
 

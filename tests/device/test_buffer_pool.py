@@ -1,4 +1,4 @@
-"""The pool over a device made up for the tests: what it counts, keeps, gives back, and does when memory runs out."""
+"""The buffer pool on a fake device: counting, keeping, giving back, and running out of memory."""
 
 from __future__ import annotations
 

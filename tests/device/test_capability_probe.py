@@ -1,4 +1,4 @@
-"""The probe on every adapter found: its verdicts against what is known of each."""
+"""The probe on every adapter found gives the verdicts that are known of each."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ VERDICTS = ("progress_earlier", "progress_later", "starts_in_order")
 
 
 def test_verdicts(found):
-    """Where the truth is known, the probe finds it."""
+    """The probe finds what is known of an adapter."""
     known = [truth for (name, backend), truth in KNOWN.items() if name in found.name and backend == found.backend]
     if known:
         assert (found.subgroup_size, *(getattr(found, name) for name in VERDICTS)) == known[0]
@@ -67,7 +67,7 @@ def test_verdicts_are_stable(adapter, wgpu_device, found):
 
 
 def test_the_chain_by_number_sees_who_waits_in_vain(wgpu_device, found):
-    """Its waits are bounded whatever the order; the first workgroup waits for none, and the others may all have to."""
+    """Its waits are bounded. The first workgroup waits for none, and all others may have to wait."""
     litmus = Litmus(workgroups=64, workgroup_size=32, chain_seconds=0, later_seconds=0, extra_polls=0)
     bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in found.features)
     words = bench.run({"chain": (1, 60_000), "order": (1, 60_000)}).words
@@ -93,7 +93,7 @@ def test_packing_of_halves_that_rounds_another_way_is_seen(wgpu_device, found):
 
 
 def test_loops_end_early_on_llvmpipe(found):
-    """Its limit holds for all loops of an invocation together."""
+    """llvmpipe's limit holds for all loops of an invocation together."""
     if "llvmpipe" in found.name:
         assert 60_000 < found.loop_iterations <= 65_535
     else:
@@ -108,7 +108,7 @@ def test_the_probe_is_quick(adapter, wgpu_device):
 
 
 def test_features_and_limits_are_the_devices(found, wgpu_device):
-    """Not the adapter's, which the device may not have been given."""
+    """The record has the device's features and limits, which may be fewer than the adapter's."""
     assert found.features == set(wgpu_device.features)
     assert dict(found.limits) == {name: int(value) for name, value in wgpu_device.limits.items()}
     assert found.float64 == ("shader-f64" in wgpu_device.features)
@@ -133,7 +133,7 @@ def test_found_once_then_read(adapter, wgpu_device, monkeypatch):
 
 
 def test_found_on_a_device_of_small_limits(adapter, tmp_path: Path, monkeypatch):
-    """As on any other: what is kept is of the adapter, and holds for devices with more."""
+    """The findings of a device with small limits also hold for devices with larger ones."""
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path))
     used = count_measurements(monkeypatch)
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 12})
@@ -144,7 +144,7 @@ def test_found_on_a_device_of_small_limits(adapter, tmp_path: Path, monkeypatch)
 
 
 def test_a_damaged_cache_means_measuring(adapter, wgpu_device, found, tmp_path: Path, monkeypatch):
-    """And the file is mended."""
+    """The probe measures again, and replaces the damaged file."""
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path))
     probe_cache.store(found)
     [file] = (tmp_path / "probe").iterdir()
@@ -228,7 +228,7 @@ def test_limits_that_end_within_a_vector(adapter: wgpu.GPUAdapter) -> None:
 
 
 def test_the_tile_state_grows_within_the_limits(adapter: wgpu.GPUAdapter) -> None:
-    """Each scan's posts fit a binding; twice those of the scan before do not."""
+    """Each scan's posts fit a binding, but the usual growth to twice the size would not."""
     small = gs.Device(adapter, unsafe=True, required_limits={"max-storage-buffer-binding-size": 1 << 20})
     for length in (26_000, 28_000, 1000):
         x = np.arange(5 * length, dtype=np.int32).reshape(5, length)

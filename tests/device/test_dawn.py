@@ -207,7 +207,7 @@ def test_threads_on_one_device(dawn: gs.Device) -> None:
 
 
 def test_an_adapter_is_opened_again(dawn: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of Dawn's gives a single device; it is looked up again for the next."""
+    """An adapter of Dawn's gives a single device, so gpuscan looks it up again for the next one."""
     monkeypatch.setenv(BACKEND_VARIABLE, "dawn")
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/")
     x = np.ones(5, np.int32)

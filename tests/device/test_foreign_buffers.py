@@ -43,7 +43,7 @@ def test_a_callers_buffer_needs_a_device(device: gs.Device) -> None:
 
 
 def test_buffers_that_cannot_be_used_are_refused(device: gs.Device) -> None:
-    """Those of 7 bytes too: the GPU reads whole words."""
+    """A buffer of 7 bytes is refused as well: the GPU reads whole 32-bit words."""
     gpu = device.wgpu_device
     mapped = gpu.create_buffer(size=16, usage=USAGE, mapped_at_creation=True)
     for error, match, buffer, count in (
@@ -64,7 +64,7 @@ def test_buffers_that_cannot_be_used_are_refused(device: gs.Device) -> None:
 
 
 def uses_of(a: gs.Array) -> list[Callable[[], Any]]:
-    """What submits commands with the array's buffer."""
+    """Return calls that submit commands with the array's buffer."""
     device, n = a.device, len(a)
     plan, there = device.plan(n, a.dtype), device.asarray(np.ones(n, a.dtype))
     plan(a), gs.scan(a, "maximum")

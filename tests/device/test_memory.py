@@ -1,4 +1,4 @@
-"""What the pool holds of a real device, over many calls."""
+"""Memory of real devices: what is counted, and what does not grow over many calls."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_bind_groups_of_a_callers_buffers(own_device: gs.Device) -> None:
 
 
 def test_the_interpreter_ends_quietly(adapter: wgpu.GPUAdapter) -> None:
-    """With arrays, views and reads alive, in cycles and out of order."""
+    """The process ends without an error while arrays, views and reads are alive, also in cycles."""
     code = f"""
 import numpy as np, gpuscan as gs
 device = gs.Device({adapter.summary!r})

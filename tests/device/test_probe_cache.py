@@ -27,7 +27,7 @@ def through_pickle(found: Capabilities, protocol: int) -> Capabilities:
 
 
 def test_json_and_back():
-    """Through text, as the cache has it."""
+    """Convert to JSON text and back, as the cache does."""
     found = capabilities(distrusted=("lookback",))
     assert Capabilities.from_json(json.loads(json.dumps(found.to_json()))) == found
 
@@ -70,7 +70,7 @@ def test_capabilities_can_be_copied_and_pickled(copied: Callable[[Capabilities],
 
 
 def test_capabilities_as_a_dict():
-    """Its limits are those that were found, and go into JSON."""
+    """A dict of the record holds the same limits, and JSON can hold it."""
     found = capabilities()
     as_dict = asdict(found)
     assert Capabilities(**as_dict) == found
@@ -94,20 +94,20 @@ WRONG: dict[str, list[Any]] = {
     ("name", "value"), [(each.name, value) for each in fields(Capabilities) for value in WRONG[str(each.type)]]
 )
 def test_a_wrong_type_is_found(name, value):
-    """In whichever field, and the message names it."""
+    """A value of a wrong type is found in every field, and the message names the field."""
     with pytest.raises(ValueError, match=name):
         Capabilities.from_json(capabilities().to_json() | {name: value})
 
 
 @pytest.mark.parametrize("data", [None, [], "text", {}, 3])
 def test_other_json_is_refused(data):
-    """It need not even be an object."""
+    """JSON of any other kind is refused, objects or not."""
     with pytest.raises(ValueError, match="capabilities"):
         Capabilities.from_json(data)
 
 
 def test_missing_and_unknown_fields_are_refused():
-    """Both mean that another version wrote it."""
+    """Missing and unknown fields mean that another version wrote the file."""
     data = capabilities().to_json()
     with pytest.raises(ValueError, match="novel"):
         Capabilities.from_json(data | {"novel": 1})
@@ -117,7 +117,7 @@ def test_missing_and_unknown_fields_are_refused():
 
 
 def test_features_and_limits_to_ask_for():
-    """Those of use that the adapter has; mapped storage only where memory is shared."""
+    """Ask for the useful features that the adapter has, and for mapped storage only if memory is shared."""
     features = frozenset({"subgroup", "shader-f64", "multiview", "mappable-primary-buffers"})
     assert probe.wanted_features(FakeAdapter(features=features)) == ["subgroup", "shader-f64"]
     shared = FakeAdapter(adapter_type="IntegratedGPU", features=features)
@@ -156,13 +156,13 @@ def test_what_is_stored_is_loaded(folder):
     "change", [{"driver": "NVIDIA 581"}, {"implementation": "wgpu-native 30"}, {"features": frozenset()}]
 )
 def test_another_driver_or_version_is_another_entry(folder, change):
-    """Each may behave otherwise."""
+    """Another driver, version or set of features may behave in another way."""
     probe_cache.store(capabilities())
     assert probe_cache.load(described(capabilities(**change))) is None
 
 
 def test_another_version_of_gpuscan_is_another_entry(folder, monkeypatch):
-    """It may measure otherwise."""
+    """Another version of gpuscan may measure in another way."""
     found = capabilities()
     probe_cache.store(found)
     monkeypatch.setattr(probe_cache, "__version__", "99")
@@ -238,7 +238,7 @@ def test_a_cache_that_cannot_be_used_is_done_without(folder, what):
 
 
 def test_distrust_is_remembered(folder):
-    """In the record returned and in the file."""
+    """Distrust is noted in the returned record and in the file."""
     found = capabilities()
     probe_cache.store(found)
     noted = probe.distrust(found, "lookback")

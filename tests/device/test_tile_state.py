@@ -47,7 +47,7 @@ def state() -> TileState:
 
 
 def test_a_run_finds_its_parameters(state: TileState) -> None:
-    """Whatever other runs come between."""
+    """A run finds its parameters, whatever other runs started in between."""
     rng = np.random.default_rng(0)
     for _ in range(3000):
         wanted = plan(length=int(rng.integers(1, 100)))
@@ -73,7 +73,7 @@ def test_no_two_runs_on_a_buffer_have_one_epoch(state: TileState) -> None:
 
 
 def test_runs_of_one_kind_are_written_ahead(state: TileState) -> None:
-    """Not at first, since many arrays are scanned once."""
+    """Parameters of later runs are written ahead, but not at first: many arrays are scanned only once."""
     made = [state.begin(plan(), (1, 0, 0)).params.buffer for _ in range(1 + 16 + 2 * MOST_AHEAD)]
     sizes = [made[i].size // STRIDE for i in (1, 16, 17, 17 + MOST_AHEAD)]
     assert sizes == [16, 16, MOST_AHEAD, MOST_AHEAD]

@@ -1,4 +1,4 @@
-"""Copies between NumPy and a device: every size about the pieces' edges, and what an error leaves behind."""
+"""Copies between NumPy and a device: every size near the edges of pieces, and errors in the middle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def random_bytes(n: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 @pytest.mark.parametrize("n", [1, 3, 4, 5, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 7 * PIECE + 13])
 def test_every_size_and_offset(device: gs.Device, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the queue's own staging and by the ring; bytes before and after stay."""
+    """Upload by one write and in pieces; the bytes before and after stay unchanged."""
     x = random_bytes(n)
     for single_write in (0, 1 << 20):
         small_transfers(monkeypatch, PIECE, single_write)
@@ -79,7 +79,7 @@ def test_copies_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_interrupted_copy_leaves_no_thread_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is unmapped next must not be written to any more: a process crashed over that."""
+    """No thread may write to memory that is unmapped next: that ends the process."""
     done: list[int] = []
 
     def slow(into: Any, source: Any, casting: str) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong beneath a call comes out as gpuscan's own errors, and the device is usable after it."""
+"""A failure below a call raises one of gpuscan's own errors, and leaves the device usable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def own_device(adapter: wgpu.GPUAdapter) -> gs.Device:
 
 
 def test_out_of_memory_then_room_again(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One cleanup and one more try; then the error, and the device goes on."""
+    """A call that finds no memory cleans up and tries once more. Then it raises, and the device remains usable."""
     device = own_device
     create, asked = device.wgpu_device.create_buffer, []
 
@@ -137,7 +137,7 @@ def test_an_interrupted_call(own_device: gs.Device, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("default_signals")
 def test_an_interrupt_in_a_callback_of_a_submission(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a callback raises is dropped; the interrupt comes nevertheless, after the submission."""
+    """wgpu drops what a callback raises; the interrupt is raised after the submission all the same."""
     device, queue = own_device, own_device.wgpu_device.queue
     submit, held, mask = queue.submit, device.asarray(X), device.asarray(X % 2 == 1)
     plan = device.plan(len(X), np.uint32, "add")
@@ -227,7 +227,7 @@ def megabytes(count: int) -> Iterator[np.ndarray[Any, Any]]:
 
 @pytest.mark.parametrize("lost", [True, False])
 def test_everything_says_that_a_destroyed_device_is_lost(own_device: gs.Device, lost: bool) -> None:
-    """Whether an earlier call has found that out or this one does; large arrays, and chunks of which some came."""
+    """Every call raises, whether an earlier one has found the loss or not, also in the middle of chunks."""
     device = own_device
     held, large = device.asarray(X), np.ones(2 << 20, np.uint32)
     with device.profile() as profile:
@@ -257,7 +257,7 @@ def test_everything_says_that_a_destroyed_device_is_lost(own_device: gs.Device, 
 
 
 def test_chunks_that_raise_what_a_lost_device_might(own_device: gs.Device) -> None:
-    """What the caller's own code raises is not taken for the device's words."""
+    """An error of the caller's own code is not taken for a lost device."""
 
     def broken() -> Iterator[np.ndarray[Any, Any]]:
         yield X

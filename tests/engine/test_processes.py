@@ -1,4 +1,4 @@
-"""What happens around a process: interrupts, the end of the main thread, and forks."""
+"""Interrupts, calls after the main thread has ended, and forks, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ print(status, gs.scan(x).numpy()[-1], sum(map(len, begun)) == 39 << 18)
     ],
 )
 def test_devices_are_not_opened_after_a_fork(adapter: wgpu.GPUAdapter, used: str) -> None:
-    """Where the parent has used the GPU, through gpuscan or not; a child of one that has not opens its own."""
+    """A child cannot open a device if its parent has used the GPU; a child of another parent can."""
     code = f"""
 import os, signal
 import numpy as np, wgpu, gpuscan as gs

@@ -83,7 +83,7 @@ def test_other_options_and_layouts(device: gs.Device) -> None:
 
 
 def test_a_function_is_traced_at_every_call(device: gs.Device) -> None:
-    """What it closes over may have changed."""
+    """A function may close over values that change between calls."""
     x = np.ones(2, np.int32)
     factor = 2
 

@@ -56,7 +56,7 @@ def test_pieces_have_the_bits_of_the_whole(device: gs.Device) -> None:
 
 
 def test_large_arrays_by_themselves(device: gs.Device) -> None:
-    """Without being told to, into memory that the caller gives, and back onto the input."""
+    """Large arrays are scanned in pieces, into memory that the caller gives and in place."""
     x = np.random.default_rng(0).integers(0, 2**32, (5 << 20) + 77, dtype=np.uint32)
     assert x.nbytes > SINGLE_SUBMISSION_BYTES
     wanted = ufunc_scan("add", x)
@@ -142,7 +142,7 @@ def test_chunks_may_be_read_into_one_array(device: gs.Device) -> None:
 
 
 def test_chunks_in_many_pieces(device: gs.Device) -> None:
-    """Longer than what settles the tile's shape, so that the end is not known when the scan begins."""
+    """The chunks are longer than what decides the tile, so the scan starts before the end is known."""
     x = np.random.default_rng(4).integers(0, 2**32, 700_000, dtype=np.uint32)
     taken = 0
 
@@ -181,7 +181,7 @@ def test_chunks_that_do_not_fit(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_chunks_carry_what_is_not_rounded(device: gs.Device, dtype: str) -> None:
-    """Numbers that neither type holds come before the third chunk."""
+    """The carry into the third chunk is a number that the 16-bit types cannot hold."""
     x = np.array([60_000, 3, 60_000, 1, -60_000, -60_000, 5], dtype_of(dtype))
     bytes_ = np.full(700, 255, np.uint8)
     for where in (device, "numpy"):
@@ -195,7 +195,7 @@ def test_chunks_carry_what_is_not_rounded(device: gs.Device, dtype: str) -> None
 
 @pytest.mark.parametrize("wrong", ["raises", "another dtype", "two axes"])
 def test_results_come_before_what_went_wrong(device: gs.Device, wrong: str) -> None:
-    """Of all chunks that came before it, as on NumPy."""
+    """An error of one chunk comes after the results of all earlier chunks, as on NumPy."""
 
     def chunks() -> Any:
         yield np.ones(3, np.float32)
@@ -245,7 +245,7 @@ def stored(path: Path, x: np.ndarray[Any, Any]) -> Path:
 
 
 def test_file_to_file(device: gs.Device, tmp_path: Path) -> None:
-    """Whatever the axis and order; the progress ends at the input's size."""
+    """Scan files along any axis and of any memory order; the progress ends at the input's size."""
     x = np.random.default_rng(6).integers(0, 2**31, (7, 300_001), dtype=np.uint32)
     for order in "CF":
         source = np.load(stored(tmp_path / "in.npy", np.asarray(x, order=order)), mmap_mode="r")  # type: ignore[call-overload]

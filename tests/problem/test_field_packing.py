@@ -1,4 +1,4 @@
-"""Bundles of more fields than an adapter binds arrays give what they would give anywhere."""
+"""Bundles of more fields than an adapter can bind give the same results as on any other adapter."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sums(left: Any, right: Any) -> Any:
 
 @pytest.mark.parametrize(("number", "count"), list(enumerate([4, 5, 9, 16])))
 def test_many_fields(narrow: gs.Device, number: int, count: int) -> None:
-    """One of the four kinds of options each, in turn."""
+    """Each number of fields has one of the four kinds of options."""
     x = fields(count)
     assert binds_too_many(narrow, make_problem(x, sums))
     all_options: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""Heads of segments: what offsets and keys say, and what is wrong with some."""
+"""Heads of segments from offsets and keys, and the errors of wrong ones."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_segments_cut_one_row() -> None:
 
 @given(data=st.data(), length=st.integers(1, 200), reverse=st.booleans())
 def test_flags_of_any_stretch(data: st.DataObject, length: int, reverse: bool) -> None:
-    """By offsets and by keys the same heads, whole or in stretches, as bits or as flags."""
+    """Offsets and keys give the same heads, for the whole and for stretches, as bits and as flags."""
     cuts = data.draw(st.lists(st.integers(0, length), max_size=30))
     offsets = np.array([0, *sorted(cuts), length])
     keys = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))

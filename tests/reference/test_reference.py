@@ -80,7 +80,7 @@ def test_any_length_in_the_default_shape(length: int) -> None:
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_segments_are_scanned_each_for_itself(exclusive: bool, reverse: bool) -> None:
-    """By offsets and by keys, empty segments among them, and of a built-in operator as well."""
+    """Cut by offsets and by keys, with empty segments among them, and with a built-in operator as well."""
     rng = np.random.default_rng(6)
     x = words(rng, 2, 3000)
     offsets = np.sort(np.concatenate([[0, 3000, 1700, 1700, 1701], rng.integers(0, 3001, 40)]))
