@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from tests.harness.scans import gradients_of
 from tests.laws import dtype_of
-from tests.oracle import assert_same
+from tests.oracle import assert_same, some
 
 Array = np.ndarray[Any, Any]
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
@@ -92,7 +92,7 @@ def close(got: Any, wanted: Array, dtype: str, note: Any = "") -> None:
 )
 def test_every_layout(device: gs.Device, dtype: str, begin: bool, reverse: bool, columns: Any) -> None:
     """Compare states and gradients, forward and reversed, from NumPy and device arrays; shapes take turns."""
-    for shape, axis in (*SHAPES[begin ^ reverse :: 2], columns):
+    for shape, axis in some(device, (columns, *SHAPES[begin ^ reverse :: 2])):
         a, b, grad_h = drawn(shape, dtype)
         others = tuple(n for i, n in enumerate(shape) if i != axis)
         initial = np.linspace(-1, 1, int(np.prod(others))).reshape(others).astype(DTYPES[dtype]) if begin else None

@@ -23,6 +23,7 @@ from tests.oracle import (
     maps_of_vectors,
     one_by_one,
     small_tiles,
+    some,
     strategies_in_turn,
     strategies_on,
     tile_in_turn,
@@ -59,7 +60,7 @@ def assert_flipped(got: Any, wanted: Any, note: Any = "") -> None:
 def test_rows_that_share_tiles(device: gs.Device, dtype: str) -> None:
     """Rows of whole chunks and not, shorter than a chunk and longer than a tile; strategies and tiles take turns."""
     every = 1 if dtype == "float32" else 2
-    for turn, length in list(enumerate(LENGTHS))[DTYPES.index(dtype) % every :: every]:
+    for turn, length in some(device, list(enumerate(LENGTHS))[DTYPES.index(dtype) % every :: every]):
         x = floats(dtype, 3 + 1500 // length, length)
         options: dict[str, Any] = {"axis": 1, "exclusive": turn % 2 == 1}
         if turn % 3 == 0:
@@ -100,7 +101,7 @@ def test_narrow_rows_that_are_joined_once(device: gs.Device, dtype: str) -> None
 
 def test_against_the_fold_one_by_one(device: gs.Device) -> None:
     """A bundle under an operator that does not commute, with an initial value for each row."""
-    for turn, length in enumerate(LENGTHS[1:]):
+    for turn, length in some(device, enumerate(LENGTHS[1:])):
         rows = 2 + 1000 // length
         x = words(np.random.default_rng(turn), 2, (rows, length))
         seeds = words(np.random.default_rng(99), 2, rows)
@@ -128,7 +129,7 @@ def test_any_rows_in_the_planned_shape(device: gs.Device, data: st.DataObject) -
 
 
 def test_bundles_in_the_planned_shape(device: gs.Device) -> None:
-    for length in (63, 64, 300):
+    for length in some(device, (63, 64, 300)):
         pair = (floats("float32", 50, length), floats("float32", 50, length) + 1)
         wanted = gs.scan(flipped(pair), gates, axis=1, device=device)
         assert_flipped(gs.scan(pair, gates, axis=1, reverse=True, device=device), wanted, length)

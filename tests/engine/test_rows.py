@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import gpuscan as gs
 from gpuscan.planning.tile_shapes import TileShape
-from gpuscan.planning.tiles import LEAST_ROW
-from tests.harness.scans import make_problem, planned_tile, scan_with
+from tests.harness.scans import MIN_ROW, make_problem, planned_tile, scan_with
 from tests.harness.stages import twin_of
 from tests.oracle import (
     AFFINE,
@@ -22,6 +21,7 @@ from tests.oracle import (
     assert_same,
     one_by_one,
     several,
+    some,
     strategies_in_turn,
     strategies_on,
     words,
@@ -60,7 +60,7 @@ def test_every_length_and_option(device: gs.Device) -> None:
     """A bundle under an operator that does not commute equals the fold one by one; strategies take turns."""
     rng = np.random.default_rng(0)
     for turn, tile in enumerate(row_tiles(device)):
-        for number, length in enumerate(lengths(tile)):
+        for number, length in some(device, enumerate(lengths(tile))):
             x = words(rng, 2, (3, length))
             asked = options(3, rng)[number % 5]
             begin = {"initial": (1, 0)} if asked.get("exclusive") else {}  # the operator's identity
@@ -75,7 +75,7 @@ def test_float_bits(device: gs.Device) -> None:
     """Float sums have the bits of the twin under every strategy."""
     rng = np.random.default_rng(1)
     for tile in row_tiles(device):
-        for length in lengths(tile):
+        for length in some(device, lengths(tile)):
             problem = make_problem(rng.standard_normal((4, length)).astype(np.float32), axis=1)
             (wanted,) = twin_of(problem, tile)
             for strategy in strategies_on(device):
@@ -86,7 +86,7 @@ def test_float_bits(device: gs.Device) -> None:
 @pytest.mark.parametrize("reverse", [False, True])
 def test_pieces_are_whole_rows(device: gs.Device, reverse: bool) -> None:
     """An array scanned in pieces has the bits of one that is scanned whole, with the planner's tile."""
-    x = np.random.default_rng(2).standard_normal((37, 4 * LEAST_ROW)).astype(np.float32)
+    x = np.random.default_rng(2).standard_normal((37, 4 * MIN_ROW)).astype(np.float32)
     problem = make_problem(x, axis=1, reverse=reverse)
     tile = planned_tile(device, problem)
     assert isinstance(tile, TileShape)
@@ -105,7 +105,7 @@ def test_elements(device: gs.Device, number: int, dtype: str) -> None:
     """Scan elements of other widths, packed ones too, at lengths where rows share tiles and where they do not."""
     op = "logical_xor" if dtype == "bool" else "add"
     rng = np.random.default_rng(3)
-    for turn, length in enumerate((LEAST_ROW + 1, (LEAST_ROW, 5 * LEAST_ROW + 4)[number % 2]), number):
+    for turn, length in enumerate((MIN_ROW + 1, (MIN_ROW, 5 * MIN_ROW + 4)[number % 2]), number):
         x = rng.integers(0, 2, (several(device, 3), length)).astype(dtype)
         wanted = np.logical_xor.accumulate(x, axis=1) if dtype == "bool" else np.cumsum(x, axis=1, dtype=x.dtype)
         for strategy in strategies_in_turn(device, turn):
@@ -113,7 +113,7 @@ def test_elements(device: gs.Device, number: int, dtype: str) -> None:
 
 
 def test_no_identity_and_arrays_on_the_device(device: gs.Device) -> None:
-    x = words(np.random.default_rng(4), 4, (6, 2 * LEAST_ROW))
+    x = words(np.random.default_rng(4), 4, (6, 2 * MIN_ROW))
     wanted = one_by_one(MATRICES.function, x, axis=1)  # type: ignore[arg-type]
     for strategy in strategies_on(device):
         got = gs.scan(tuple(map(device.asarray, x)), MATRICES, axis=1, strategy=strategy)
@@ -124,7 +124,7 @@ def test_no_identity_and_arrays_on_the_device(device: gs.Device) -> None:
 
 
 def test_in_place(device: gs.Device) -> None:
-    x = np.random.default_rng(5).integers(0, 2**32, (40, 3 * LEAST_ROW), dtype=np.uint32)
+    x = np.random.default_rng(5).integers(0, 2**32, (40, 3 * MIN_ROW), dtype=np.uint32)
     array = device.asarray(x)
     assert gs.scan(array, axis=1, out=array) is array
     assert_same(array.numpy(), np.cumsum(x, axis=1, dtype=np.uint32))
@@ -134,7 +134,7 @@ def test_in_place(device: gs.Device) -> None:
 @given(st.data())
 def test_any_row(device: gs.Device, data: st.DataObject) -> None:
     """Reduce and scan rows of about the smallest length that gets tiles of its own."""
-    length = data.draw(st.integers(LEAST_ROW - 5, 3 * LEAST_ROW))
+    length = data.draw(st.integers(MIN_ROW - 5, 3 * MIN_ROW))
     rows = data.draw(st.integers(2, 70))
     reverse = data.draw(st.booleans())
     x: Array = np.random.default_rng(length).integers(0, 2**32, (rows, length), dtype=np.uint32)

@@ -20,6 +20,7 @@ from gpuscan.device.adapters import find_adapters
 from gpuscan.device.bind_groups import BIND_GROUPS_KEPT
 from gpuscan.device.buffer_pool import BufferPool
 from gpuscan.device.capability_probe import wanted_features, wanted_limits
+from gpuscan.device.profiling import Profiles
 from gpuscan.device.tile_state import GROWTH
 from gpuscan.planning import tuned_tiles
 from gpuscan.planning.strategies import in_order as starts_in_order
@@ -85,6 +86,7 @@ def device_as_if(device: gs.Device, *, unsafe: bool | None = None, **capabilitie
         proven=set(),
         misfits=set(),
     )
+    other.profiles = Profiles(other)
     return other
 
 

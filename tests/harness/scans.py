@@ -20,7 +20,7 @@ from gpuscan.engine.segment_heads import mark
 from gpuscan.planning import plan as planning
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
-from gpuscan.planning.tiles import least_chunk
+from gpuscan.planning.tiles import LEAST_ROW, least_chunk
 from gpuscan.problem.problem import Problem, pose
 from gpuscan.problem.segments import heads_of
 
@@ -31,6 +31,8 @@ Tile = TileShape | ColumnTile
 SMALL_ARRAY_BYTES = SMALL_BYTES
 SINGLE_SUBMISSION_BYTES = SINGLE_PASS_BYTES
 MANY_TILES = planning.MANY_TILES
+# The shortest row with tiles of its own, in elements.
+MIN_ROW = LEAST_ROW
 
 # ----- Scans under test conditions
 
