@@ -30,14 +30,14 @@ def tiles_on(device: gs.Device) -> list[TileShape]:
     return [TileShape(32, 0, 1, 4), *([TileShape(size, size, 2, 4)] if size else [])]
 
 
-def waiting_on(device: gs.Device, scheduler: str, many: bool = False) -> list[str]:
+def waiting_on(device: gs.Device, scheduler: str, folds: bool = False) -> list[str]:
     """Return the strategies with tiles that wait for each other and that can finish under the scheduler.
 
     On a CPU adapter the planner never lets one workgroup fold for all: look-back's bound is too short there to outlast
     both the hostile scheduler and an operating system that takes the core away.
     """
     barred = {"three_dispatch", WAITS_FOR_LATER if scheduler == "serial" else ""}
-    if many and device.capabilities.adapter_type == "CPU":
+    if folds and device.capabilities.adapter_type == "CPU":
         barred.add("lookback")
     return [strategy for strategy in strategies_on(device) if strategy not in barred]
 
@@ -56,17 +56,17 @@ def hindered(device: gs.Device, problem: Problem, strategy: str, scheduler: str,
     return second
 
 
-@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("folds", [False, True])
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_float_sums_have_the_bits_of_unhindered_ones(device: gs.Device, scheduler: str, many: bool) -> None:
+def test_float_sums_have_the_bits_of_unhindered_ones(device: gs.Device, scheduler: str, folds: bool) -> None:
     x = np.random.default_rng(0).standard_normal(40_000).astype(np.float32)
     for tile in tiles_on(device):
         for n in (tile.tile_size + 1, 5_000, len(x)):
             problem = make_problem(x[:n])
             (wanted,) = scan_with(device, problem, "three_dispatch", tile=tile)
             np.testing.assert_allclose(wanted, np.cumsum(x[:n], dtype=np.float64), rtol=1e-3, atol=1e-3)
-            for strategy in waiting_on(device, scheduler, many):
-                options = {"tile": tile, "one_workgroup_folds": many}
+            for strategy in waiting_on(device, scheduler, folds):
+                options = {"tile": tile, "one_workgroup_folds": folds}
                 assert plan_with(device, problem, strategy, scheduler=scheduler, **options).posts
                 (got,) = hindered(device, problem, strategy, scheduler, **options)
                 assert_same(got, wanted, (strategy, tile, n))
@@ -90,7 +90,7 @@ def test_a_fold_of_matrices(device: gs.Device, scheduler: str) -> None:
     x = np.random.default_rng(6).integers(0, 2**32, (4_001, 2, 2), dtype=np.uint32)
     wanted = gs.scan(x, "matmul", device="numpy")
     options: dict[str, Any] = {"tile": replace(tiles_on(device)[-1], chunk=1), "one_workgroup_folds": True}
-    for strategy in waiting_on(device, scheduler, one_workgroup_folds=True):
+    for strategy in waiting_on(device, scheduler, folds=True):
         (got,) = hindered(device, make_problem(x, "matmul"), strategy, scheduler, **options)
         assert_same(got, wanted, strategy)
 

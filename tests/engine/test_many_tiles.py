@@ -113,10 +113,10 @@ def test_pieces_carry_what_the_fold_has_posted(device: gs.Device, period: int) -
 def test_many_tiles_are_folded_for(device: gs.Device) -> None:
     """The planner lets one workgroup fold from a number of tiles on, and only on a GPU; the results are exact."""
     tile = small_tiles(device)[0]
-    for tiles, many in ((MANY_TILES - 1, False), (MANY_TILES, True)):
+    for tiles, folds in ((MANY_TILES - 1, False), (MANY_TILES, True)):
         x: Array = numbers(np.random.default_rng(tiles), "uint32", (tiles * tile.tile_size,))
         for strategy in waiting_on(device):
             traits = traits_of(plan_with(device, make_problem(x), strategy, tile=tile))
-            assert traits["scan"].one_workgroup_folds == (many and device.capabilities.adapter_type != "CPU")
+            assert traits["scan"].one_workgroup_folds == (folds and device.capabilities.adapter_type != "CPU")
             (got,) = scan_with(device, make_problem(x), strategy, tile=tile)
             assert_same(got, np.cumsum(x, dtype=np.uint32), (strategy, tiles))

@@ -109,9 +109,9 @@ def test_scan(device: gs.Device) -> None:
             assert_same(reference.flattened(problem, got), field, (tile, note))
 
 
-@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("folds", [False, True])
 @pytest.mark.parametrize("strategy", ["lookback", "fallback"])
-def test_posts(device: gs.Device, strategy: str, many: bool) -> None:
+def test_posts(device: gs.Device, strategy: str, folds: bool) -> None:
     """Tiles post their aggregates, and a total and a prefix for each block or, by a fold, the prefix of each tile.
 
     Posts are halves of words for every second problem, and 64-bit words for the others.
@@ -119,21 +119,21 @@ def test_posts(device: gs.Device, strategy: str, many: bool) -> None:
     if strategy not in strategies_on(device):
         assert not device.capabilities.progress_earlier
         return
-    turn = many + (strategy == "fallback")
+    turn = folds + (strategy == "fallback")
     tile = tile_in_turn(device, turn)
     for number, (note, problem) in enumerate(problems(70, tile).items(), turn):
         long = device.capabilities.int64_atomics and number % 2 == 0
         other = device_as_if(device, int64_atomics=long)
-        run = run_stages(other, problem, strategy, tile, one_workgroup_folds=many)
+        run = run_stages(other, problem, strategy, tile, one_workgroup_folds=folds)
         join, sums = twin(problem, tile)
         aggregates = reduce(sums)
         prefixes, folded = scan_totals(join, tile.block, aggregates)
         tiles, whole = run.plan.tiles, run.plan.tiles // tile.block
         behind = -(-tiles // tile.block) * tile.block  # where the posts begin that come after the aggregates
         posted = [(first(aggregates, -1), slice(tiles - 1))]  # the last tile is not full
-        if many and problem.rows == 1:  # what comes after a tile is the next one's; a head ends the wait for it
+        if folds and problem.rows == 1:  # what comes after a tile is the next one's; a head ends the wait for it
             posted.append((rest(prefixes, 1), slice(behind, behind + tiles - 1)))
-        elif not many:
+        elif not folds:
             totals = last(scan_block(join, tile.block, aggregates))
             before = behind + -(-behind // tile.block**2) * tile.block
             posted.append((first(totals, whole), slice(behind, behind + whole)))

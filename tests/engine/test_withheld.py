@@ -22,8 +22,8 @@ WAITING = ("lookahead", "lookback")
 SECONDS = 60.0
 
 
-@pytest.mark.parametrize(("period", "many"), [(2, False), (7, False), (64, False), (7, True)])
-def test_fallback_does_the_late_tiles_work_itself(device: gs.Device, period: int, many: bool) -> None:
+@pytest.mark.parametrize(("period", "folds"), [(2, False), (7, False), (64, False), (7, True)])
+def test_fallback_does_the_late_tiles_work_itself(device: gs.Device, period: int, folds: bool) -> None:
     """The bits are those of three_dispatch: a tile has the same aggregate if another workgroup reduces it."""
     x = np.random.default_rng(0).standard_normal(60_000).astype(np.float32)
     rows = words(np.random.default_rng(1), 2, (7, 3001))
@@ -35,13 +35,13 @@ def test_fallback_does_the_late_tiles_work_itself(device: gs.Device, period: int
         )
         for problem in problems:
             wanted = scan_with(device, problem, "three_dispatch", tile=tile)
-            got = scan_with(device, problem, "fallback", tile=tile, withheld=period, one_workgroup_folds=many)
+            got = scan_with(device, problem, "fallback", tile=tile, withheld=period, one_workgroup_folds=folds)
             for result, field in zip(got, wanted, strict=True):
                 assert_same(result, field, tile)
 
 
-@pytest.mark.parametrize(("period", "many"), [(0, False), (2, False), (7, False), (0, True), (2, True)])
-def test_helpers_let_go_of_their_own_tile(device: gs.Device, period: int, many: bool) -> None:
+@pytest.mark.parametrize(("period", "folds"), [(0, False), (2, False), (7, False), (0, True), (2, True)])
+def test_helpers_let_go_of_their_own_tile(device: gs.Device, period: int, folds: bool) -> None:
     """A whole subgroup looks at a block, as on GPUs: float sums, reversed rows of a bundle, and segments."""
     size = device.capabilities.subgroup_size
     tile = TileShape(size or 32, size, 2 if size else 1, 4)
@@ -50,27 +50,27 @@ def test_helpers_let_go_of_their_own_tile(device: gs.Device, period: int, many: 
     rows = words(rng, 2, (7, 1501))
     backwards = make_problem(rows, AFFINE, axis=1, exclusive=True, reverse=True)
     segments = make_problem(x, segments=[0, 3, 3, 8_000, 8_001, 20_000])
-    for problem in (make_problem(x), segments if many or period == 7 else backwards):
+    for problem in (make_problem(x), segments if folds or period == 7 else backwards):
         traits = traits_of(plan_with(device, problem, "fallback", tile=tile))
         assert traits["scan"].looks_at_blocks == (size > 0)
         wanted = scan_with(device, problem, "three_dispatch", tile=tile)
-        got = scan_with(device, problem, "fallback", tile=tile, withheld=period, one_workgroup_folds=many)
+        got = scan_with(device, problem, "fallback", tile=tile, withheld=period, one_workgroup_folds=folds)
         for result, field in zip(got, wanted, strict=True):
             assert_same(result, field)
 
 
-@pytest.mark.parametrize(("strategy", "many"), [("lookahead", None), ("lookback", False), ("lookback", True)])
-def test_a_strategy_that_only_waits_gives_up(own_device: gs.Device, strategy: str, many: bool | None) -> None:
+@pytest.mark.parametrize(("strategy", "folds"), [("lookahead", None), ("lookback", False), ("lookback", True)])
+def test_a_strategy_that_only_waits_gives_up(own_device: gs.Device, strategy: str, folds: bool | None) -> None:
     """It ends in an error that says what to do instead, and leaves the device in order."""
     device = own_device
     x = np.random.default_rng(2).integers(0, 2**32, 60_000, dtype=np.uint32)
     problem = make_problem(x)
-    for turn, period in enumerate(PERIODS, bool(many)):
+    for turn, period in enumerate(PERIODS, bool(folds)):
         tile = tile_in_turn(device, turn)
         for _ in range(2):  # the first run compiles
             begin = time.perf_counter()
             with pytest.raises(gs.ProgressTimeoutError, match="three_dispatch"):
-                scan_with(device, problem, strategy, tile=tile, withheld=period, one_workgroup_folds=many)
+                scan_with(device, problem, strategy, tile=tile, withheld=period, one_workgroup_folds=folds)
         assert time.perf_counter() - begin < SECONDS
         for other in ("three_dispatch", "fallback"):
             (got,) = scan_with(device, problem, other, tile=tile)
