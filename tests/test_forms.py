@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.api.device import Device
 from gpuscan.codegen.number_formats import from_storage, from_words, to_storage, to_words
 from gpuscan.elements import SCALARS, Scalar
-from gpuscan.engine import host_arrays as runner
-from tests.oracle import Array, posed, small_tiles, strategies_in_turn
+from tests.harness.scans import make_problem, scan_with
+from tests.oracle import Array, small_tiles, strategies_in_turn
 
 NEWEST = gs.operator(lambda l, r: r, name="newest")  # the scan that gives its input back
 OLDEST = gs.operator(lambda l, r: l, name="oldest")  # and that whose results have all come through tile state
@@ -48,7 +47,7 @@ def bits_of(array: Array) -> Array:
 
 
 @pytest.mark.parametrize(("number", "name"), list(enumerate(SCALARS)))
-def test_every_number_comes_through(device: Device, number: int, name: str) -> None:
+def test_every_number_comes_through(device: gs.Device, number: int, name: str) -> None:
     scalar = SCALARS[name]
     x = patterns(scalar)
     if name == "float64" and not device.capabilities.float64:
@@ -57,22 +56,22 @@ def test_every_number_comes_through(device: Device, number: int, name: str) -> N
         return
     strategies = strategies_in_turn(device, number)
     for reverse, strategy in zip((False, True), strategies, strict=True):
-        (got,) = runner.run(device, posed(x, NEWEST, reverse=reverse), strategy, tile=small_tiles(device)[-1])
-        assert_same_bits(got[0], x, scalar)
+        (got,) = scan_with(device, make_problem(x, NEWEST, reverse=reverse), strategy, tile=small_tiles(device)[-1])
+        assert_same_bits(got, x, scalar)
 
 
 @pytest.mark.parametrize(
     ("number", "name"), list(enumerate(["bool", "int8", "uint16", "float16", "int64", "complex64"]))
 )
-def test_every_number_comes_through_the_tile_state(device: Device, number: int, name: str) -> None:
+def test_every_number_comes_through_the_tile_state(device: gs.Device, number: int, name: str) -> None:
     """Row after row its first element, which has to get to the row's last tile."""
     scalar = SCALARS[name]
     heads = patterns(scalar)[:40]
     x = np.zeros((40, 1000), scalar.dtype)
     x[:, 0] = heads
-    problem = posed(x, OLDEST, axis=1)
+    problem = make_problem(x, OLDEST, axis=1)
     for strategy in strategies_in_turn(device, number):
-        (got,) = runner.run(device, problem, strategy, tile=small_tiles(device)[0])
+        (got,) = scan_with(device, problem, strategy, tile=small_tiles(device)[0])
         assert_same_bits(got, np.broadcast_to(heads[:, np.newaxis], x.shape), scalar)
 
 

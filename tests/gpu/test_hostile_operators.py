@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.api.device import Device
-from gpuscan.engine import host_arrays as runner
 from gpuscan.planning.kernel import MOST_SOFTWARE_TURNS, MOST_TURNS
-from tests.oracle import assert_same, posed, small_tiles, strategies_on
+from tests.harness.scans import make_problem, scan_with
+from tests.oracle import assert_same, small_tiles, strategies_on
 
 SIGNATURE = "fn combine(a: Element, b: Element) -> Element {\n"
 X = np.arange(5000, dtype=np.uint32)
@@ -58,7 +57,7 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("body", ENDLESS.values(), ids=ENDLESS.keys())
-def test_a_loop_without_end_is_left_and_told(device: Device, body: str) -> None:
+def test_a_loop_without_end_is_left_and_told(device: gs.Device, body: str) -> None:
     with pytest.raises(gs.OperatorError, match="'endless' did not end: after"):
         gs.scan(X[:300], combining(body, name="endless"), device=device)
 
@@ -72,21 +71,21 @@ fn pair(x: u32) -> Pair { for (;;) { } return Pair(x, array<u32, 3>()); }
 
 
 @pytest.mark.parametrize("call", ["forever(b)", "pair(b).b[1]", "forever(pair(b).a)"])
-def test_loops_of_helpers_count_too(device: Device, call: str) -> None:
+def test_loops_of_helpers_count_too(device: gs.Device, call: str) -> None:
     with pytest.raises(gs.OperatorError, match="did not end"):
         gs.scan(X[:99], combining(f"return a + {call};", helpers=HELPERS), device=device)
     with pytest.raises(gs.OperatorError, match="did not end"):
         gs.scan(X[:99], combining("var c = a; nothing(&c); return c;", helpers=HELPERS), device=device)
 
 
-def test_every_path_tells(device: Device) -> None:
+def test_every_path_tells(device: gs.Device) -> None:
     """Every strategy, arrays in pieces and on the device, chunks, reductions, columns and a recorded plan."""
     op = combining(ENDLESS["while"], name="endless", identity=0)
     few, wide = X[:600], np.ones((4, 64), np.uint32)
     on_device = device.asarray(few)
     calls = [
         *(lambda s=s: gs.scan(few, op, strategy=s, device=device) for s in strategies_on(device)),
-        lambda: runner.run(device, posed(X, op), tile=small_tiles(device)[0], piece_bytes=1),
+        lambda: scan_with(device, make_problem(X, op), tile=small_tiles(device)[0], piece_bytes=1),
         lambda: gs.scan(on_device, op),
         lambda: gs.reduce(few, op, device=device),
         lambda: gs.scan(wide, op, axis=0, device=device),
@@ -119,7 +118,7 @@ GCD = """fn combine(a: Element, b: Element) -> Element {
 }"""
 
 
-def test_loops_that_end_give_what_they_mean(device: Device) -> None:
+def test_loops_that_end_give_what_they_mean(device: gs.Device) -> None:
     """Greatest common divisors by Euclid's loop, and a product by shifts; the second has loops in each other."""
     x = np.random.default_rng(0).integers(1, 50, 3000).astype(np.uint32) * 2 ** np.uint32(6) * 3
     for strategy in strategies_on(device):
@@ -137,7 +136,7 @@ def test_loops_that_end_give_what_they_mean(device: Device) -> None:
     assert_same(gs.scan(x, product, device=device), np.cumprod(x, dtype=np.uint32))
 
 
-def test_long_loops_that_end(device: Device) -> None:
+def test_long_loops_that_end(device: gs.Device) -> None:
     """One combination may make turns by the thousand; few combinations do, so that an invocation stays in bounds."""
     turns = 2000 if device.capabilities.adapter_type == "CPU" else 50_000
     assert turns < (MOST_SOFTWARE_TURNS if device.capabilities.adapter_type == "CPU" else MOST_TURNS)
@@ -198,18 +197,18 @@ DEADLY_HELPERS = {
 
 
 @pytest.mark.parametrize("body", DEADLY.values(), ids=DEADLY.keys())
-def test_what_compilers_do_not_survive_never_reaches_them(device: Device, body: str) -> None:
+def test_what_compilers_do_not_survive_never_reaches_them(device: gs.Device, body: str) -> None:
     with pytest.raises(gs.OperatorError):
         gs.scan(X, combining(body), device=device)
 
 
 @pytest.mark.parametrize(("helpers", "body"), DEADLY_HELPERS.values(), ids=DEADLY_HELPERS.keys())
-def test_nor_in_helpers(device: Device, helpers: str, body: str) -> None:
+def test_nor_in_helpers(device: gs.Device, helpers: str, body: str) -> None:
     with pytest.raises(gs.OperatorError):
         gs.scan(X, combining(body, helpers=helpers), device=device)
 
 
-def test_what_is_near_the_bounds_still_compiles(device: Device) -> None:
+def test_what_is_near_the_bounds_still_compiles(device: gs.Device) -> None:
     table = ", ".join(f"{3 * i}u" for i in range(8))
     op = combining(
         "return lookup(7u) + " + "(" * 60 + "b" + ")" * 60 + " + a" + " - a + a" * 40 + " - 21u;",
@@ -232,7 +231,7 @@ def test_what_is_near_the_bounds_still_compiles(device: Device) -> None:
         "return u32(f32(a) / f32(b - b)) + u32(i32(-2147483648) / i32(b - b - 1u));",
     ],
 )
-def test_numbers_without_meaning_harm_nobody(device: Device, body: str) -> None:
+def test_numbers_without_meaning_harm_nobody(device: gs.Device, body: str) -> None:
     """What comes out is up to the adapter, and all of it is the operator's own."""
     x = np.random.default_rng(1).integers(0, 2**32, 3000, dtype=np.uint32)
     before = x.copy()
@@ -267,7 +266,7 @@ def test_numbers_without_meaning_harm_nobody(device: Device, body: str) -> None:
         "asm { }; return a;",
     ],
 )
-def test_wgsl_that_is_none(device: Device, body: str) -> None:
+def test_wgsl_that_is_none(device: gs.Device, body: str) -> None:
     with pytest.raises(gs.OperatorError, match="'mine'"):
         gs.scan(X, combining(body, name="mine"), device=device)
 
@@ -285,14 +284,14 @@ def test_comments_end_where_wgsl_ends_them(line_end: str) -> None:
         gs.wgsl_operator(f"{SIGNATURE}return a + b; }}\n// {line_end}{hidden}")
 
 
-def test_comments_nest_as_those_of_wgsl(device: Device) -> None:
+def test_comments_nest_as_those_of_wgsl(device: gs.Device) -> None:
     with pytest.raises(gs.OperatorError, match="memory of its own"):
         gs.wgsl_operator("/* /* */ { */ var<private> x: u32; /* } */" + SIGNATURE + "return a + b; }")
     op = gs.wgsl_operator("/* { /* ( */ @ [ */" + SIGNATURE + "/* } */ return a /* // */ + b; // { [ /*\n}")
     assert_same(gs.scan(X, op, device=device), SUMS)
 
 
-def test_markers_of_ours_in_comments(device: Device) -> None:
+def test_markers_of_ours_in_comments(device: gs.Device) -> None:
     end = "// ---- end of operator mine"
     begin = "// ---- source of operator mine: line 1 follows"
     op = combining(f"{end}\n let state = a;\n{end}\n return state + b;\n {begin}", name="mine")
@@ -301,7 +300,7 @@ def test_markers_of_ours_in_comments(device: Device) -> None:
         gs.scan(X, combining(f"{end}\n return state + b;", name="mine"), device=device)
 
 
-def names_of_ours(device: Device) -> list[str]:
+def names_of_ours(device: gs.Device) -> list[str]:
     """Every name that gpuscan's shaders of this device declare at module scope."""
     found: set[str] = set()
     for strategy in strategies_on(device):
@@ -311,7 +310,7 @@ def names_of_ours(device: Device) -> list[str]:
     return sorted(found - {"combine", "Element"})
 
 
-def test_names_of_ours_mean_nothing_to_an_operator(device: Device) -> None:
+def test_names_of_ours_mean_nothing_to_an_operator(device: gs.Device) -> None:
     """None of them can be read, written or called; a few at a time, so that it takes no minutes."""
     names = names_of_ours(device)
     assert {"params", "state", "source0", "main", "join", "load_chunk", "WORKGROUP_SIZE"} <= set(names)
@@ -320,7 +319,7 @@ def test_names_of_ours_mean_nothing_to_an_operator(device: Device) -> None:
             gs.scan(X, combining(f"_ = {name};\n return a + b;", name="mine"), device=device)
 
 
-def test_names_of_ours_are_free_for_an_operator(device: Device) -> None:
+def test_names_of_ours_are_free_for_an_operator(device: gs.Device) -> None:
     """All of them at once: as functions and constants, as local names, as arguments and as members of a struct."""
     names = names_of_ours(device)
     functions = "\n".join(f"fn {name}(x: u32) -> u32 {{ return x + 1u; }}" for name in names)
@@ -334,7 +333,7 @@ def test_names_of_ours_are_free_for_an_operator(device: Device) -> None:
     assert_same(gs.scan(X, op, device=device), SUMS)
 
 
-def test_names_of_the_counting_are_free_too(device: Device) -> None:
+def test_names_of_the_counting_are_free_too(device: gs.Device) -> None:
     """A loop of an operator that declares what its turns are counted by."""
     op = combining(
         "let turns = 1u;\n let one_turn_too_many = turns;\n var c = a;\n"
@@ -344,7 +343,7 @@ def test_names_of_the_counting_are_free_too(device: Device) -> None:
     assert_same(gs.scan(X, op, device=device), SUMS)
 
 
-def test_fields_keep_their_names(device: Device) -> None:
+def test_fields_keep_their_names(device: gs.Device) -> None:
     """A bundle may have fields that are called as things of ours."""
     x = {"state": X, "params": X[::-1].copy()}
     op = combining("return Element(a.state + b.state, max(a.params, b.params));")

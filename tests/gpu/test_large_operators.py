@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.api.device import Device
-from gpuscan.engine import host_arrays as runner
 from gpuscan.operators.operator import Operator
 from gpuscan.planning.tile_shapes import TileShape
 from tests import fakes
+from tests.harness.scans import make_problem, plan_with, scan_with
 from tests.laws import matrices
-from tests.oracle import MATRICES, assert_same, maps_of_vectors, one_by_one, posed, strategies_on, vectors, words
+from tests.oracle import MATRICES, assert_same, maps_of_vectors, one_by_one, strategies_on, vectors, words
 
 Array = np.ndarray[Any, Any]
 Bundle = tuple[Array, ...]
@@ -58,7 +57,7 @@ def test_the_oracle_in_blocks_is_the_definition(length: int) -> None:
         assert_same(result, field)
 
 
-def test_an_operator_that_does_not_commute_on_a_long_array(device: Device) -> None:
+def test_an_operator_that_does_not_commute_on_a_long_array(device: gs.Device) -> None:
     """10^7 products of 2 x 2 matrices modulo 2^32 under every safe strategy: exact, so any wrong order shows.
 
     Takes 5 to 8 s an adapter on one core. Of llvmpipe's two backends one does not do the single passes again.
@@ -73,13 +72,13 @@ def test_an_operator_that_does_not_commute_on_a_long_array(device: Device) -> No
 # ----- Matrices
 
 
-def shares_compiler(device: Device) -> bool:
+def shares_compiler(device: gs.Device) -> bool:
     """Whether this is llvmpipe's OpenGL: its compiler is that of lavapipe."""
     return "llvmpipe" in device.capabilities.summary and device.capabilities.backend == "OpenGL"
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
-def test_matmul(device: Device, k: int) -> None:
+def test_matmul(device: gs.Device, k: int) -> None:
     """Products of k x k matrices modulo 2^32 under every safe strategy: elements of up to 64 bytes.
 
     A single pass takes llvmpipe 7 s to compile for k = 4, so for k > 2 only one of its two backends does, and by
@@ -93,8 +92,8 @@ def test_matmul(device: Device, k: int) -> None:
     elif k > 2 and not NIGHTLY:
         strategies = [name for name in strategies if name != "lookback"]
     for strategy in strategies:
-        (got,) = runner.run(device, posed(x, "matmul"), strategy, tile=SMALL)
-        assert_same(got[0], wanted, strategy)
+        (got,) = scan_with(device, make_problem(x, "matmul"), strategy, tile=SMALL)
+        assert_same(got, wanted, strategy)
     assert_same(gs.scan(x, "matmul", device="numpy"), wanted)
 
 
@@ -107,13 +106,13 @@ def in_matrices(k: int, x: Array) -> Bundle:
     return (np.stack(results),)
 
 
-def test_matrices_beyond_64_bytes(device: Device) -> None:
+def test_matrices_beyond_64_bytes(device: gs.Device) -> None:
     """5 x 5 matrices, 100 bytes, in the planned shape by the strategy that auto takes; exclusive from the identity."""
     x = np.random.default_rng(3).integers(0, 2**32, (777, 5, 5), dtype=np.uint32)
     (wanted,) = in_matrices(5, x)
     got = gs.scan(x, "matmul", exclusive=True, device=device)
     assert_same(got[1:], wanted[:-1])
-    assert_same(got[0], np.eye(5, dtype=np.uint32))
+    assert_same(got, np.eye(5, dtype=np.uint32))
 
 
 # ----- Vectors
@@ -128,7 +127,7 @@ def scanned(x: Array, **options: Any) -> Array:
     return one_by_one(lambda l, r: (maps_of_vectors(l[0], r[0]),), (x,), **options)[0]
 
 
-def test_vectors_of_every_width(device: Device) -> None:
+def test_vectors_of_every_width(device: gs.Device) -> None:
     """Widths of 1 to 17, each by one strategy and one set of options, in turn."""
     for width in (1, 8, 17) if shares_compiler(device) else range(1, 18):
         strategies = strategies_on(device) if width <= 5 else ["three_dispatch"]  # the others take long to compile
@@ -138,14 +137,16 @@ def test_vectors_of_every_width(device: Device) -> None:
         seed = x[7] if exclusive and not identity else None
         begin = seed if seed is not None else (np.arange(width) == 0) if exclusive else None
         wanted = scanned(x, exclusive=exclusive, reverse=reverse, initial=None if begin is None else (begin,))
-        problem = posed(x, of_vectors(width, identity), axis=0, exclusive=exclusive, reverse=reverse, initial=seed)
-        (got,) = runner.run(device, problem, strategy, tile=SMALL)
-        assert_same(got[0], wanted, (width, strategy))
+        problem = make_problem(
+            x, of_vectors(width, identity), axis=0, exclusive=exclusive, reverse=reverse, initial=seed
+        )
+        (got,) = scan_with(device, problem, strategy, tile=SMALL)
+        assert_same(got, wanted, (width, strategy))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16"])
 @pytest.mark.parametrize("width", [3, 5])
-def test_vectors_of_packed_numbers(device: Device, dtype: str, width: int) -> None:
+def test_vectors_of_packed_numbers(device: gs.Device, dtype: str, width: int) -> None:
     """An element of an odd number of bytes begins anywhere in a word; through the front door, also backwards."""
     x = vectors(width, dtype, 1001)
     op = of_vectors(width, True)
@@ -154,7 +155,7 @@ def test_vectors_of_packed_numbers(device: Device, dtype: str, width: int) -> No
     assert_same(gs.scan(x, op, reverse=True, exclusive=True, device=device), wanted)
 
 
-def test_vectors_in_rows_and_columns(device: Device) -> None:
+def test_vectors_in_rows_and_columns(device: gs.Device) -> None:
     """Axes before the element's own are scanned as any others."""
     x = vectors(3, "uint32", 5 * 40 * 6).reshape(5, 40, 6, 3)
     for axis in (0, 1, 2, -1):
@@ -163,7 +164,7 @@ def test_vectors_in_rows_and_columns(device: Device) -> None:
         assert_same(gs.scan(x, of_vectors(3, False), axis=axis, device="numpy"), wanted, axis)
 
 
-def test_an_exclusive_scan_needs_an_identity_or_initial(device: Device) -> None:
+def test_an_exclusive_scan_needs_an_identity_or_initial(device: gs.Device) -> None:
     x = vectors(3, "uint32", 100)
     op = of_vectors(3, False)
     with pytest.raises(ValueError, match=r"exclusive.*'maps'.*no identity.*initial="):
@@ -178,7 +179,6 @@ def test_an_exclusive_scan_needs_an_identity_or_initial(device: Device) -> None:
 @pytest.mark.parametrize("strategy", ["lookback", "fallback"])
 def test_elements_of_any_width_are_planned_in_a_single_pass(strategy: str) -> None:
     """Up to 64 bytes and beyond: a GPU's plan by a single-pass strategy is one dispatch, and the plan says which."""
-    from gpuscan.planning.plan import plan_scan
     from gpuscan.planning.strategies import choose_strategy
 
     limits = fakes.capabilities().limits | {
@@ -189,15 +189,15 @@ def test_elements_of_any_width_are_planned_in_a_single_pass(strategy: str) -> No
     gpu = fakes.capabilities(limits=limits, distrusted=("lookahead", *(["lookback"] if strategy == "fallback" else [])))
     choice = choose_strategy(gpu)
     assert choice.strategy == strategy
-    device = type("Fake", (), {"capabilities": gpu})
+    device: Any = type("Fake", (), {"capabilities": gpu})
     for width in (1, 2, 15, 16, 17, 32, 64):
-        problem = posed(np.zeros((2**20, width), np.uint32), of_vectors(width, False), axis=0)
-        plan = plan_scan(runner.work_of(device, problem), gpu, choice.strategy, choice.reason)  # type: ignore[arg-type]
+        problem = make_problem(np.zeros((2**20, width), np.uint32), of_vectors(width, False), axis=0)
+        plan = plan_with(device, problem, choice.strategy, reason=choice.reason)
         assert [stage.name for stage in plan.stages] == ["scan"], width
         assert (plan.strategy, plan.reason) == (strategy, choice.reason)
 
 
-def test_elements_wider_than_workgroup_memory(device: Device) -> None:
+def test_elements_wider_than_workgroup_memory(device: gs.Device) -> None:
     """The error comes before anything is compiled, and what it advises works."""
     width = device.capabilities.limits["max-compute-workgroup-storage-size"] // 4 // 2
     x = np.ones((40, width), np.uint32)

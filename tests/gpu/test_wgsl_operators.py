@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.api.device import Device
-from gpuscan.engine import host_arrays as runner
+from tests.harness.scans import make_problem, scan_with
 from tests.laws import any_bits, whole
-from tests.oracle import AFFINE, MATRICES, assert_same, one_by_one, posed, small_tiles, strategies_on, words
+from tests.oracle import AFFINE, MATRICES, assert_same, one_by_one, small_tiles, strategies_on, words
 
 SIGNATURE = "fn combine(a: Element, b: Element) -> Element {\n"
 PAIR = gs.wgsl_operator(
@@ -37,19 +36,19 @@ def returning(expression: str, **options: Any) -> gs.Operator:
     return gs.wgsl_operator(f"{SIGNATURE}    return {expression};\n}}", **options)
 
 
-def test_pairs_under_every_strategy(device: Device) -> None:
+def test_pairs_under_every_strategy(device: gs.Device) -> None:
     """Exact and not commutative; in rows, with the options in turn."""
     x = words(np.random.default_rng(0), 2, (3, 3001))
     for turn, strategy in enumerate(strategies_on(device)):
         options = {"axis": 1, "exclusive": turn > 0, "reverse": turn == 1}
         wanted = one_by_one(AFFINE.function, x, initial=(1, 0) if turn > 0 else None, **options)
-        problem = posed(x, PAIR, **options)
-        got = runner.run(device, problem, strategy, tile=small_tiles(device)[-1])
+        problem = make_problem(x, PAIR, **options)
+        got = scan_with(device, problem, strategy, tile=small_tiles(device)[-1])
         for result, field in zip(got, wanted, strict=True):
-            assert_same(problem.from_rows(result), field, strategy)
+            assert_same(result, field, strategy)
 
 
-def test_vectors_are_arrays_in_wgsl(device: Device) -> None:
+def test_vectors_are_arrays_in_wgsl(device: gs.Device) -> None:
     """Matrices as four numbers each, with a function of the user's beside `combine`; exclusive by `initial`."""
     bundle = words(np.random.default_rng(1), 4, 2000)
     x = np.stack(bundle, axis=-1)
@@ -75,7 +74,7 @@ KINDS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 
 
 @pytest.mark.parametrize("dtype", KINDS)
-def test_every_element_type(device: Device, dtype: str) -> None:
+def test_every_element_type(device: gs.Device, dtype: str) -> None:
     """The compute type is the one that the documentation names; narrow integers wrap when they are stored."""
     expression, ufunc = KINDS[dtype]
     rng = np.random.default_rng(2)
@@ -87,7 +86,7 @@ def test_every_element_type(device: Device, dtype: str) -> None:
     assert got.dtype == kind
 
 
-def test_types_of_elements(device: Device) -> None:
+def test_types_of_elements(device: gs.Device) -> None:
     """Each compute type can be written out; so can the fields of a bundle by the user's own names."""
     forms = {"bool": "bool", "int16": "i32", "uint8": "u32", "float16": "f32", "float32": "f32", "complex64": "vec2f"}
     forms["int64"] = "i64" if device.capabilities.native_int64 else "vec2u"
@@ -118,16 +117,16 @@ fn combine(a: Element, b: Element) -> Element {
 }"""
 
 
-def test_names_that_gpuscan_has_too(device: Device) -> None:
+def test_names_that_gpuscan_has_too(device: gs.Device) -> None:
     """The user's are kept apart, under every strategy; a comment and a member keep their words."""
     x = np.random.default_rng(3).integers(0, 2**32, 4000, dtype=np.uint32)
     op = gs.wgsl_operator(CLASHING, helpers="fn after(x: u32) -> u32 { return x; }", name="clashing")
     maps: dict[str, Any] = {"before": lambda v: v + 1, "after": lambda v: v ^ 1}
     wanted = np.cumsum(x + np.uint32(1), dtype=np.uint32) ^ np.uint32(1)
     for strategy in strategies_on(device):
-        problem = posed(x, op, **maps)
-        (got,) = runner.run(device, problem, strategy, tile=small_tiles(device)[0])
-        assert_same(got[0], wanted, strategy)
+        problem = make_problem(x, op, **maps)
+        (got,) = scan_with(device, problem, strategy, tile=small_tiles(device)[0])
+        assert_same(got, wanted, strategy)
 
 
 BROKEN = [
@@ -147,14 +146,14 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("source", "helpers", "message"), BROKEN)
-def test_compile_errors_are_the_users_lines(device: Device, source: str, helpers: str, message: str) -> None:
+def test_compile_errors_are_the_users_lines(device: gs.Device, source: str, helpers: str, message: str) -> None:
     """An OperatorError from `scan`, after which the device goes on."""
     x = np.ones(100, np.float32)
     op = gs.wgsl_operator(source, helpers=helpers, name="mine")
     for strategy in strategies_on(device):
         with pytest.raises(gs.OperatorError, match=rf"'mine' does not compile(.|\n)*{message}"):
             gs.scan(x, op, device=device, strategy=strategy)
-    assert device.pool.usage().bytes_in_use == 0
+    assert device.memory_usage().bytes_in_use == 0
     assert_same(gs.scan(x, returning("a + b"), device=device), np.cumsum(x))
 
 
@@ -174,7 +173,7 @@ ODD_NAMES = [
 
 
 @pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
-def test_names_may_hold_anything(device: Device, name: str) -> None:
+def test_names_may_hold_anything(device: gs.Device, name: str) -> None:
     """They stand in comments and labels only; a compile error still finds the user's lines."""
     x = np.arange(1000, dtype=np.float32)
     written, traced = returning("a + b", name=name), gs.operator(lambda left, right: left + right, name=name)
@@ -189,7 +188,7 @@ def test_numpy_does_not_run_wgsl() -> None:
         gs.scan(words(np.random.default_rng(4), 2, 10), PAIR, device="numpy")
 
 
-def test_an_exclusive_scan_begins_with_the_identity(device: Device) -> None:
+def test_an_exclusive_scan_begins_with_the_identity(device: gs.Device) -> None:
     x = np.arange(1, 100, dtype=np.int32)
     op = returning("a + b", identity=0)
     assert_same(gs.scan(x, op, exclusive=True, device=device), np.cumsum(x, dtype=np.int32) - x)
@@ -197,7 +196,7 @@ def test_an_exclusive_scan_begins_with_the_identity(device: Device) -> None:
         gs.scan(x, returning("a + b"), exclusive=True, device=device)
 
 
-def test_check_associative_runs_wgsl(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_associative_runs_wgsl(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the device, since there is no other form of it."""
     monkeypatch.setattr("gpuscan.api.device.default_device", lambda: device)
     gs.check_associative(returning("a * b"), np.uint32)

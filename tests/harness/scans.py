@@ -1,0 +1,194 @@
+"""Scans under test conditions, and what the planner decides for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import gpuscan as gs
+from gpuscan.api import plan as plan_module
+from gpuscan.api.linear_recurrence import gradients
+from gpuscan.api.scan import SMALL_BYTES
+from gpuscan.engine import host_arrays
+from gpuscan.engine.chunks import scan_in_chunks
+from gpuscan.engine.host_arrays import SINGLE_PASS_BYTES
+from gpuscan.engine.record import Origin
+from gpuscan.engine.segment_heads import mark
+from gpuscan.planning import plan as planning
+from gpuscan.planning.plan import ScanPlan, plan_scan
+from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+from gpuscan.planning.tiles import LEAST_ROW, least_chunk
+from gpuscan.problem.problem import Problem, pose
+from gpuscan.problem.segments import heads_of
+
+Array = np.ndarray[Any, Any]
+Tile = TileShape | ColumnTile
+
+# Sizes at which gpuscan goes another way. Tests use arrays on both sides of them.
+SMALL_ARRAY_BYTES = SMALL_BYTES
+SINGLE_SUBMISSION_BYTES = SINGLE_PASS_BYTES
+MANY_TILES = planning.MANY_TILES
+# The shortest row with tiles of its own, in elements.
+MIN_ROW = LEAST_ROW
+
+# ----- Scans under test conditions
+
+
+def make_problem(x: Any, op: Any = "add", **options: Any) -> Problem:
+    """Return the normalised request of ``gs.scan(x, op, **options)``."""
+    return pose(x, op, **options)
+
+
+def scan_with(
+    device: gs.Device,
+    problem: Problem,
+    strategy: str = "auto",
+    *,
+    tile: Tile | None = None,
+    withheld: int = 0,
+    scheduler: str = "",
+    one_workgroup_folds: bool | None = None,
+    piece_bytes: int | None = None,
+    out: list[Array] | None = None,
+) -> list[Array]:
+    """Run a scan of NumPy arrays under test conditions.
+
+    Args:
+        device: the device to run on.
+        problem: the request, from `make_problem`.
+        strategy: as in `gs.scan`.
+        tile: the tile to use (default: the planner's).
+        withheld: leave out the post of every tile of this period, as if its workgroup never ran on.
+        scheduler: delay workgroups (``"random"``), run one at a time (``"serial"``), or let them start in bursts
+            (``"bursts"``).
+        one_workgroup_folds: whether one waiting workgroup computes the prefixes of all tiles (default: the planner's
+            choice by the number of tiles).
+        piece_bytes: scan the array in pieces of this size (default: by the size of the array).
+        out: arrays to write to.
+
+    Returns:
+        One array for each field of the result, in the shape of the input; an empty list if `out` is given.
+    """
+    options: dict[str, Any] = {}
+    if tile is not None:
+        options["tile"] = tile
+    if withheld:
+        options["withhold"] = withheld
+    if scheduler:
+        options["scheduler"] = scheduler
+    if one_workgroup_folds is not None:
+        options["many"] = one_workgroup_folds
+    rows = host_arrays.run(device, problem, strategy, piece_bytes=piece_bytes, outputs=out, **options)
+    return [problem.from_rows(row) for row in rows]
+
+
+def scan_chunks_with(device: gs.Device, chunks: Iterable[Array], *, piece_bytes: int) -> Iterator[Array]:
+    """Return the running sums of chunks, scanned in pieces of a given size."""
+    names = ("axis", "reverse", "exclusive", "initial", "dtype", "before", "after")
+    options = dict.fromkeys(names) | {"reverse": False, "exclusive": False}
+    return scan_in_chunks(iter(chunks), "add", device, "auto", options, piece_bytes=piece_bytes)
+
+
+def gradients_of(a: Any, h: Any, grad_h: Any, *, where: gs.Device | str, **options: Any) -> tuple[Any, Any, Any]:
+    """Return what `gs.linear_recurrence_vjp` does, for NumPy arrays on a chosen device."""
+    options = {"axis": -1, "initial": None, "reverse": False} | options
+    return gradients(a, h, grad_h, device=where, **options)  # type: ignore[no-any-return]
+
+
+def device_marks(device: gs.Device, length: int, reverse: bool, **cuts: Array) -> tuple[Array, Array]:
+    """Return the segment marks that the device makes of ``segments=`` or ``keys=``, and those of the CPU."""
+    heads = heads_of(cuts.get("segments"), cuts.get("keys"), (length,), reverse)
+    assert heads is not None
+    return mark(device, heads).numpy(), heads.words(0, length)
+
+
+def origin_of_piece(start: int, row_length: int) -> tuple[int, int, int]:
+    """Return the numbers that a shader gets of a piece that starts at an element.
+
+    Returns:
+        The row of the piece's first element, that element's offset in the row, and the row's length, each made small
+        enough for 32 bits.
+    """
+    origin = Origin.at(start, row_length)
+    return origin.first_row, origin.row_offset, origin.row_length
+
+
+# ----- What the planner decides
+
+
+def plan_with(
+    device: gs.Device,
+    problem: Problem,
+    strategy: str,
+    *,
+    tile: Tile | None = None,
+    scheduler: str = "",
+    one_workgroup_folds: bool | None = None,
+    reason: str = "as asked",
+) -> ScanPlan:
+    """Return the plan that `scan_with` runs under the same conditions."""
+    work = host_arrays.work_of(device, problem)
+    options: dict[str, Any] = {"tile": tile, "scheduler": scheduler, "many": one_workgroup_folds}
+    return plan_scan(work, device.capabilities, strategy, reason, **options)
+
+
+@dataclass(frozen=True)
+class KernelTraits:
+    """What a test has to know about a stage's shader to be sure that it tests what it says.
+
+    Attributes:
+        one_workgroup_folds: one waiting workgroup computes the prefixes of all tiles.
+        looks_at_blocks: a whole subgroup looks at a block of tiles at once.
+        reads_ahead: the folding workgroup reads one block while it scans another.
+        blocks_at_once: how many blocks it reads at a time.
+        keeps_storage: packed numbers stay packed in registers, and are scanned twice.
+        uses_workgroup_memory: elements pass through workgroup memory on their way in and out.
+        starts_at_the_end: the last tiles are handed out first.
+        shares_words: invocations store parts of one 32-bit word, so that the result is cleared first.
+    """
+
+    one_workgroup_folds: bool
+    looks_at_blocks: bool
+    reads_ahead: bool
+    blocks_at_once: int
+    keeps_storage: bool
+    uses_workgroup_memory: bool
+    starts_at_the_end: bool
+    shares_words: bool
+
+
+def traits_of(plan: ScanPlan | plan_module.Plan) -> dict[str, KernelTraits]:
+    """Return the traits of each stage of a plan, by the stage's name."""
+    inner = plan._plan if isinstance(plan, plan_module.Plan) else plan
+    kernels = [stage.kernel for stage in inner.stages]
+    return {
+        kernel.stage: KernelTraits(
+            one_workgroup_folds=kernel.folds,
+            looks_at_blocks=kernel.helps,
+            reads_ahead=kernel.reads_ahead,
+            blocks_at_once=kernel.blocks_ahead,
+            keeps_storage=kernel.keeps_storage,
+            uses_workgroup_memory=kernel.stages_chunks,
+            starts_at_the_end=kernel.from_the_end,
+            shares_words=bool(kernel.cleared),
+        )
+        for kernel in kernels
+    }
+
+
+def tile_of(plan: plan_module.Plan) -> Tile:
+    """Return the tile of a plan that `Device.plan` made."""
+    return plan._plan.tile
+
+
+def planned_tile(device: gs.Device, problem: Problem) -> Tile:
+    """Return the tile that the planner takes for a problem on the device."""
+    return host_arrays.planned(device, problem, "auto").tile
+
+
+def smallest_chunk(device: gs.Device, problem: Problem) -> int:
+    """Return how many elements an invocation must take at least, so that they fill whole words."""
+    return least_chunk(host_arrays.work_of(device, problem))
