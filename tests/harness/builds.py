@@ -10,15 +10,15 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan.api import device as device_module
 from gpuscan.api import plan as plan_module
-from gpuscan.device import capability_probe, transfer
-from gpuscan.engine import attempts, device_arrays, transpose
+from gpuscan.api.array import Array as DeviceArray
+from gpuscan.codegen.kernel_text import render_kernel
+from gpuscan.device import capability_probe, context, transfer
+from gpuscan.engine import executor, host_arrays, part_buffers
 from gpuscan.planning import plan as planning
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
-from gpuscan.templates import render_kernel
 
 Array = np.ndarray[Any, Any]
 Tile = TileShape | ColumnTile
@@ -33,16 +33,13 @@ def withhold_posts(monkeypatch: pytest.MonkeyPatch, *, every: int = 2, tile: Til
     def planned(*given: Any, **options: Any) -> ScanPlan:
         return plan_scan(*given, **(options | forced))
 
-    for module in (attempts, plan_module, device_arrays):
+    for module in (executor, plan_module):
         monkeypatch.setattr(module, "plan_scan", planned)
-    monkeypatch.setattr(plan_module.Plan, "_planned", lambda plan, strategy, placement: planned(
-        plan._work, plan.device.capabilities, strategy, plan.reason, tile=plan._plan.tile, placement=placement
-    ))  # fmt: skip
 
 
 def wait_for_reports(monkeypatch: pytest.MonkeyPatch, wait: bool) -> None:
     """Make scans of device arrays wait for their own report, or leave it to a later read."""
-    monkeypatch.setattr(device_arrays, "needs_report", lambda *_: wait)
+    monkeypatch.setattr(executor.Executor, "needs_report", lambda *_: wait)
 
 
 def shorten_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,17 +54,17 @@ def read_ahead_always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def transpose_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a device bring NumPy arrays of any size into C order, not only those that are worth it."""
-    monkeypatch.setattr(transpose, "LEAST_BYTES", 1)
+    monkeypatch.setattr(host_arrays, "_MIN_TRANSPOSED_BYTES", 1)
 
 
 def is_transposed_on(device: gs.Device, x: Array) -> bool:
     """Return True if the device, and not the CPU, brings the array into C order."""
-    return transpose.turns_on(device, x)
+    return host_arrays.transposes_on_device(device._context, x)
 
 
 def uploaded_in_order(device: gs.Device, x: Array) -> gs.Array:
     """Return a copy of the array on the device in C order, transposed there."""
-    return transpose.place(device, x)
+    return DeviceArray.of(device, host_arrays.placed(device._context, x))
 
 
 def pretend_wrong_subgroup_size(monkeypatch: pytest.MonkeyPatch, picks: Callable[[Any], bool]) -> None:
@@ -81,17 +78,17 @@ def pretend_wrong_subgroup_size(monkeypatch: pytest.MonkeyPatch, picks: Callable
         text = render_kernel(kernel)
         return text.replace(check, f"true || {check}") if picks(kernel) else text
 
-    monkeypatch.setattr(device_module, "render_kernel", render)
+    monkeypatch.setattr(context, "render_kernel", render)
 
 
 def has_mismatched_kernels(device: gs.Device) -> bool:
     """Return True if a run has shown another subgroup size than planned."""
-    return bool(device.misfits)
+    return bool(device._context.runs.mismatched_kernels)
 
 
 def has_verified_kernels(device: gs.Device) -> bool:
     """Return True if a run has shown the subgroup size that was planned."""
-    return bool(device.proven)
+    return bool(device._context.runs.verified_kernels)
 
 
 # ----- Counting
@@ -99,13 +96,14 @@ def has_verified_kernels(device: gs.Device) -> bool:
 
 def count_runs(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return a list that grows by one entry with each run that the device starts."""
-    begin, runs = device.tile_state.begin, []
+    tile_state = device._context.tile_state
+    begin, runs = tile_state.begin, []
 
     def counted(plan: Any, place: Any) -> Any:
         runs.append(plan)
         return begin(plan, place)
 
-    monkeypatch.setattr(device.tile_state, "begin", counted)
+    monkeypatch.setattr(tile_state, "begin", counted)
     return runs
 
 
@@ -117,7 +115,7 @@ def count_plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         plans.append(given)
         return plan_scan(*given, **options)
 
-    monkeypatch.setattr(attempts, "plan_scan", counted)
+    monkeypatch.setattr(executor, "plan_scan", counted)
     return plans
 
 
@@ -136,13 +134,13 @@ def count_measurements(monkeypatch: pytest.MonkeyPatch) -> list[wgpu.GPUDevice]:
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows by the bytes of each device array that is copied to the CPU."""
     reads: list[int] = []
-    read_into = gs.Array._read_into
+    read = DeviceArray.read
 
-    def counted(array: gs.Array, out: Array) -> None:
-        reads.append(out.nbytes)
-        read_into(array, out)
+    def counted(array: DeviceArray) -> Array:
+        reads.append(array.nbytes)
+        return read(array)
 
-    monkeypatch.setattr(gs.Array, "_read_into", counted)
+    monkeypatch.setattr(DeviceArray, "read", counted)
     return reads
 
 
@@ -151,3 +149,4 @@ def small_transfers(monkeypatch: pytest.MonkeyPatch, piece: int, single_write: i
     monkeypatch.setattr(transfer, "STAGING_PIECE", piece)
     if single_write is not None:
         monkeypatch.setattr(transfer, "SINGLE_WRITE", single_write)
+        monkeypatch.setattr(part_buffers, "SINGLE_WRITE_BYTES", single_write)

@@ -11,25 +11,27 @@ import numpy as np
 import gpuscan as gs
 from gpuscan.api import plan as plan_module
 from gpuscan.api.linear_recurrence import gradients
-from gpuscan.api.scan import SMALL_BYTES
-from gpuscan.engine import host_arrays
-from gpuscan.engine.chunks import scan_in_chunks
-from gpuscan.engine.host_arrays import SINGLE_PASS_BYTES
+from gpuscan.engine.host_arrays import scan_host
+from gpuscan.engine.part_buffers import SINGLE_WRITE_BYTES
 from gpuscan.engine.record import Origin
-from gpuscan.engine.segment_heads import mark
+from gpuscan.engine.segment_heads import segment_heads
+from gpuscan.engine.streams import scan_stream
 from gpuscan.planning import plan as planning
+from gpuscan.planning.partition import SINGLE_PIECE_BYTES
 from gpuscan.planning.plan import ScanPlan, plan_scan
+from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 from gpuscan.planning.tiles import LEAST_ROW, least_chunk
-from gpuscan.problem.problem import Problem, pose
+from gpuscan.problem.problem import Problem
+from gpuscan.problem.problem import make_problem as problem_of
 from gpuscan.problem.segments import heads_of
 
 Array = np.ndarray[Any, Any]
 Tile = TileShape | ColumnTile
 
 # Sizes at which gpuscan goes another way. Tests use arrays on both sides of them.
-SMALL_ARRAY_BYTES = SMALL_BYTES
-SINGLE_SUBMISSION_BYTES = SINGLE_PASS_BYTES
+SMALL_ARRAY_BYTES = SINGLE_WRITE_BYTES
+SINGLE_SUBMISSION_BYTES = SINGLE_PIECE_BYTES
 MANY_TILES = planning.MANY_TILES
 # The shortest row with tiles of its own, in elements.
 MIN_ROW = LEAST_ROW
@@ -39,7 +41,7 @@ MIN_ROW = LEAST_ROW
 
 def make_problem(x: Any, op: Any = "add", **options: Any) -> Problem:
     """Return the normalised request of ``gs.scan(x, op, **options)``."""
-    return pose(x, op, **options)
+    return problem_of(x, op, **options)
 
 
 def scan_with(
@@ -70,7 +72,7 @@ def scan_with(
         out: arrays to write to.
 
     Returns:
-        One array for each field of the result, in the shape of the input; an empty list if `out` is given.
+        One array for each field of the result, in the shape of the input.
     """
     options: dict[str, Any] = {}
     if tile is not None:
@@ -81,15 +83,14 @@ def scan_with(
         options["scheduler"] = scheduler
     if one_workgroup_folds is not None:
         options["many"] = one_workgroup_folds
-    rows = host_arrays.run(device, problem, strategy, piece_bytes=piece_bytes, outputs=out, **options)
-    return [problem.from_rows(row) for row in rows]
+    return scan_host(device._executor, problem, strategy, piece_bytes=piece_bytes, outputs=out, **options)
 
 
 def scan_chunks_with(device: gs.Device, chunks: Iterable[Array], *, piece_bytes: int) -> Iterator[Array]:
     """Return the running sums of chunks, scanned in pieces of a given size."""
-    names = ("axis", "reverse", "exclusive", "initial", "dtype", "before", "after")
-    options = dict.fromkeys(names) | {"reverse": False, "exclusive": False}
-    return scan_in_chunks(iter(chunks), "add", device, "auto", options, piece_bytes=piece_bytes)
+    first, *others = (problem_of(chunk) for chunk in chunks)
+    for (result,) in scan_stream(device._executor, first, others, "auto", piece_bytes):
+        yield result
 
 
 def gradients_of(a: Any, h: Any, grad_h: Any, *, where: gs.Device | str, **options: Any) -> tuple[Any, Any, Any]:
@@ -102,7 +103,7 @@ def device_marks(device: gs.Device, length: int, reverse: bool, **cuts: Array) -
     """Return the segment marks that the device makes of ``segments=`` or ``keys=``, and those of the CPU."""
     heads = heads_of(cuts.get("segments"), cuts.get("keys"), (length,), reverse)
     assert heads is not None
-    return mark(device, heads).numpy(), heads.words(0, length)
+    return segment_heads(device._context, heads).read(), heads.words(0, length)
 
 
 def origin_of_piece(start: int, row_length: int) -> tuple[int, int, int]:
@@ -130,7 +131,7 @@ def plan_with(
     reason: str = "as asked",
 ) -> ScanPlan:
     """Return the plan that `scan_with` runs under the same conditions."""
-    work = host_arrays.work_of(device, problem)
+    work = scan_spec(problem, device.capabilities)
     options: dict[str, Any] = {"tile": tile, "scheduler": scheduler, "many": one_workgroup_folds}
     return plan_scan(work, device.capabilities, strategy, reason, **options)
 
@@ -186,9 +187,9 @@ def tile_of(plan: plan_module.Plan) -> Tile:
 
 def planned_tile(device: gs.Device, problem: Problem) -> Tile:
     """Return the tile that the planner takes for a problem on the device."""
-    return host_arrays.planned(device, problem, "auto").tile
+    return device._executor.plan(scan_spec(problem, device.capabilities), "auto").tile
 
 
 def smallest_chunk(device: gs.Device, problem: Problem) -> int:
     """Return how many elements an invocation must take at least, so that they fill whole words."""
-    return least_chunk(host_arrays.work_of(device, problem))
+    return least_chunk(scan_spec(problem, device.capabilities))

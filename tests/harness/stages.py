@@ -11,9 +11,10 @@ import numpy as np
 import wgpu
 
 import gpuscan as gs
+from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.bind_groups import Binding
 from gpuscan.elements import words_of
-from gpuscan.engine.record import record
+from gpuscan.engine.record import Buffers, record
 from gpuscan.operators.operator import combine_code
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.kernel import STATE_HEADER_WORDS
@@ -22,7 +23,6 @@ from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 from gpuscan.problem.problem import Problem
 from gpuscan.reference import scan as reference
-from gpuscan.templates import render_kernel
 from tests.harness.scans import plan_with
 
 Array = np.ndarray[Any, Any]
@@ -92,7 +92,8 @@ def run_stages(
     if problem.seeds is not None:
         seeds = Binding(make(data=words_of(problem.element, problem.seeds), usage=usage))
     encoder = gpu.create_command_encoder()
-    run = record(device, plan, encoder, sources, [Binding(buffer) for buffer in results], seeds)
+    buffers = Buffers(sources, [Binding(buffer) for buffer in results], seeds=seeds)
+    run = record(device._context, plan, encoder, buffers)
     gpu.queue.submit([encoder.finish()])
     state = np.frombuffer(gpu.queue.read_buffer(run.state), np.uint32)[STATE_HEADER_WORDS:]
     fields = zip(results, problem.element.fields, strict=True)
