@@ -368,8 +368,9 @@ def combine_code(operator: Operator, element: Element, native_int64: bool) -> Co
     """
     operator.check(element)
     if operator.wgsl is not None:
-        text = contained(operator.name, operator.wgsl, operator.helpers)
-        return Code(text, (), element, foreign=True, loops=has_loops(operator))
+        loops = has_loops(operator.name, operator.wgsl, operator.helpers)
+        text = contained(operator.name, operator.wgsl, operator.helpers, 4 * element.words)
+        return Code(text, (), element, foreign=True, loops=loops)
     assert operator.function is not None
     traced = trace_operator(operator.function, element, operator.name)
     signature = "fn combine(a: Element, b: Element) -> Element"
