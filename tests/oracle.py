@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.operators.operator import Operator, operator, resolve
+from gpuscan.operators.builtin import resolve
+from gpuscan.operators.operator import Operator, operator
 from gpuscan.planning.strategies import STRATEGIES, unsafe_reason
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.problem import Problem, pose

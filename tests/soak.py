@@ -27,7 +27,7 @@ from rich.table import Column, Table
 
 import gpuscan as gs
 from gpuscan.engine import host_arrays as runner
-from gpuscan.operators.operator import resolve
+from gpuscan.operators.builtin import resolve
 from tests.oracle import AFFINE, MATRICES, posed, small_tiles, strategies_on, words
 from tests.strategies import numbers
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from gpuscan.elements import Element, Scalar, Structure, dtype_from, element_of
 from gpuscan.errors import OperatorError
-from gpuscan.operators.operator import Operator, resolve
+from gpuscan.operators.builtin import resolve
+from gpuscan.operators.operator import Operator
 from gpuscan.reference.stages import Joiner
 
 Arrays = list[np.ndarray[Any, Any]]

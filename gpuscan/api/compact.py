@@ -16,7 +16,7 @@ from gpuscan.device.submission import submit
 from gpuscan.elements import Structure, element_of
 from gpuscan.engine.record import record_beside
 from gpuscan.errors import GpuscanError
-from gpuscan.operators.operator import resolve
+from gpuscan.operators.builtin import resolve
 from gpuscan.problem.field_packing import STORAGE_LIMIT
 from gpuscan.problem.problem import Problem, spread
 

@@ -13,7 +13,7 @@ from gpuscan.api.scan import resolve_device
 from gpuscan.device.transfer import release_pages
 from gpuscan.engine.attempts import fits_beside
 from gpuscan.errors import GpuscanError
-from gpuscan.operators.operator import resolve
+from gpuscan.operators.builtin import resolve
 from gpuscan.problem.field_packing import binds_too_many, packed, unpacked
 from gpuscan.problem.problem import Problem, pose, spread, unrounded
 from gpuscan.problem.results import assembled, own_axes

@@ -17,7 +17,7 @@ from gpuscan.api.array import Array
 from gpuscan.device.adapters import ADAPTER_VARIABLE, NUMPY
 from gpuscan.device.backends import BACKEND_VARIABLE, webgpu
 from gpuscan.errors import AdapterNotFoundError
-from gpuscan.operators.operator import resolve
+from gpuscan.operators.builtin import resolve
 from gpuscan.planning.strategies import check_strategy
 from gpuscan.problem.problem import Problem, as_flag, fields_of, pose, spread
 from gpuscan.problem.results import assembled, own_axes

@@ -32,7 +32,8 @@ from gpuscan.engine.direct import run_as_it_lies
 from gpuscan.engine.record import REPORT_BYTES, record
 from gpuscan.engine.streams import Piece, Stream
 from gpuscan.errors import GpuscanError, UnsupportedDtypeError, smaller
-from gpuscan.operators.operator import Code, Operator, combine_code, map_code
+from gpuscan.operators.code import Code, combine_code, map_code
+from gpuscan.operators.operator import Operator
 from gpuscan.planning.kernel import stored_element
 from gpuscan.planning.plan import ScanPlan, Work
 from gpuscan.planning.signs import without_signs

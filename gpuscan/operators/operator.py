@@ -1,24 +1,18 @@
-"""Operators: the built-in ones, the user's own, and the WGSL function that each becomes for an element."""
+"""Associative operators as values: made from a Python function, from WGSL, or named (`gpuscan.operators.builtin`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
 
 from gpuscan.elements import Element, Field
 from gpuscan.errors import OperatorError, UnsupportedDtypeError
-from gpuscan.operators.expression_graph import reachable
-from gpuscan.operators.tracing import trace_map, trace_operator
-from gpuscan.operators.user_wgsl import check_source, contained, has_loops
-from gpuscan.operators.wgsl_arithmetic import low_bits_suffice
-from gpuscan.operators.wgsl_emitter import arithmetic_functions, emit, helpers_of
+from gpuscan.operators.user_wgsl import check_source
 
 Function = Callable[[Any, Any], Any]
-LIGHT, LONG = 400, 1000  # characters of WGSL
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,91 +122,7 @@ class Operator:
         return f"it combines {', '.join(sorted(self.kinds))} numbers; pass an integer dtype such as dtype=np.int32"
 
 
-# ---- the built-in operators
-
-NUMBERS = frozenset({"signed", "unsigned", "float", "complex"})
-ORDERED = frozenset({"bool", "signed", "unsigned", "float"})
-BITS = frozenset({"bool", "signed", "unsigned"})
-
-
-def _lowest(field: Field) -> Any:
-    if field.scalar.kind == "float":
-        return -np.inf
-    return False if field.scalar.kind == "bool" else np.iinfo(field.scalar.dtype).min
-
-
-def _highest(field: Field) -> Any:
-    if field.scalar.kind == "float":
-        return np.inf
-    return True if field.scalar.kind == "bool" else np.iinfo(field.scalar.dtype).max
-
-
-def _all_bits(field: Field) -> Any:
-    return ~np.zeros((), dtype=field.scalar.dtype)
-
-
-def _eye(field: Field) -> Any:
-    return np.eye(field.shape[0], dtype=field.scalar.dtype)
-
-
-def _builtin(
-    ufunc: np.ufunc, kinds: frozenset[str], identity: Callable[[Field], Any], element_axes: int = 0
-) -> Operator:
-    def function(left: Any, right: Any) -> Any:
-        return ufunc(left, right)
-
-    return Operator(ufunc.__name__, function, identity=identity, kinds=kinds, element_axes=element_axes)
-
-
-_UFUNCS: Mapping[np.ufunc, Operator] = {
-    np.add: _builtin(np.add, NUMBERS, lambda field: 0),
-    np.multiply: _builtin(np.multiply, NUMBERS, lambda field: 1),
-    np.minimum: _builtin(np.minimum, ORDERED, _highest),
-    np.maximum: _builtin(np.maximum, ORDERED, _lowest),
-    np.bitwise_and: _builtin(np.bitwise_and, BITS, _all_bits),
-    np.bitwise_or: _builtin(np.bitwise_or, BITS, lambda field: 0),
-    np.bitwise_xor: _builtin(np.bitwise_xor, BITS, lambda field: 0),
-    np.logical_and: _builtin(np.logical_and, frozenset({"bool"}), lambda field: True),
-    np.logical_or: _builtin(np.logical_or, frozenset({"bool"}), lambda field: False),
-    np.logical_xor: _builtin(np.logical_xor, frozenset({"bool"}), lambda field: False),
-    np.logaddexp: _builtin(np.logaddexp, frozenset({"float"}), lambda field: -np.inf),
-    np.matmul: _builtin(np.matmul, NUMBERS, _eye, element_axes=2),
-}
-_ALIASES = {"mul": "multiply", "min": "minimum", "max": "maximum"}
-BUILTINS: Mapping[str, Operator] = {operator.name: operator for operator in _UFUNCS.values()}
-
-
-def resolve(op: Any) -> Operator:
-    """The operator that a name, a NumPy ufunc, an `Operator` or a Python function stands for.
-
-    Raises:
-        OperatorError: it stands for none; the message names the choices.
-    """
-    if isinstance(op, Operator):
-        return op
-    if isinstance(op, str):
-        found = BUILTINS.get(_ALIASES.get(op, op))
-        if found is None:
-            raise OperatorError(f"there is no operator named {op!r}; {_choices()}")
-        return found
-    if isinstance(op, np.ufunc):
-        if op not in _UFUNCS:
-            raise OperatorError(
-                f"np.{op.__name__} is no built-in operator; {_choices()}. If it is associative, pass a function: "
-                f"lambda l, r: np.{op.__name__}(l, r)"
-            )
-        return _UFUNCS[op]
-    if callable(op):
-        return Operator(_name_of(op), op)
-    raise OperatorError(f"{op!r} is no operator; {_choices()}")
-
-
-def _choices() -> str:
-    names = ", ".join([*BUILTINS, *_ALIASES])
-    return f"choose {names}, the NumPy ufunc of such a name, a gs.Operator, or a function of (left, right)"
-
-
-def _name_of(function: Callable[..., Any]) -> str:
+def name_of(function: Callable[..., Any]) -> str:
     name = getattr(function, "__name__", type(function).__name__)
     return "the operator" if name == "<lambda>" else str(name)
 
@@ -272,7 +182,7 @@ def operator(
     if not callable(function) or isinstance(function, (Operator, np.ufunc)):
         raise OperatorError(f"gs.operator takes a Python function of (left, right); got {function!r}")
     check_axes(element_axes)
-    return Operator(name or _name_of(function), function, identity=identity, element_axes=element_axes)
+    return Operator(name or name_of(function), function, identity=identity, element_axes=element_axes)
 
 
 def wgsl_operator(
@@ -324,85 +234,3 @@ def check_axes(element_axes: Any) -> None:
     """Raise OperatorError where it is no count of axes."""
     if not isinstance(element_axes, int) or element_axes < 0:
         raise OperatorError(f"element_axes counts trailing axes, 0 or more; got {element_axes!r}")
-
-
-# ---- code
-
-
-@dataclass(frozen=True)
-class Code:
-    """A WGSL function.
-
-    Attributes:
-        source: its text.
-        helpers: the functions of shaders/parts/arithmetic.wgsl that it needs, those that they need included.
-        result: the element that it returns.
-        foreign: it is the user's WGSL, to be kept apart from ours.
-        loops: it has loops whose turns are counted.
-        wraps_late: its narrow integers may be out of their range, given and returned, and are right in their low bits.
-    """
-
-    source: str
-    helpers: tuple[str, ...]
-    result: Element
-    foreign: bool = False
-    loops: bool = False
-    wraps_late: bool = False
-
-    @property
-    def light(self) -> bool:
-        """Whether it is ours and short, of WGSL's own operations, so that it may run twice where registers are few."""
-        return not (self.helpers or self.foreign) and len(self.source) <= LIGHT
-
-    @cached_property
-    def long(self) -> bool:
-        """Whether shaders in which it stands many times take long to compile."""
-        return len(self.source) + sum(len(arithmetic_functions()[name]) for name in self.helpers) > LONG
-
-
-def combine_code(operator: Operator, element: Element, native_int64: bool) -> Code:
-    """``fn combine(a: Element, b: Element) -> Element`` of an operator.
-
-    Raises:
-        OperatorError: the function cannot be traced for this element; the message has the line of the user's code.
-    """
-    operator.check(element)
-    if operator.wgsl is not None:
-        loops = has_loops(operator.name, operator.wgsl, operator.helpers)
-        text = contained(operator.name, operator.wgsl, operator.helpers, 4 * element.words)
-        return Code(text, (), element, foreign=True, loops=loops)
-    assert operator.function is not None
-    traced = trace_operator(operator.function, element, operator.name)
-    signature = "fn combine(a: Element, b: Element) -> Element"
-    arguments = (("a", element), ("b", element))
-    late = low_bits_suffice(reachable([node for field in traced.fields for node in field]))
-    source = emit(signature, arguments, traced.fields, element, "Element", native_int64, wrap=not late)
-    return Code(source, helpers_of(source), element, wraps_late=late)
-
-
-def map_code(
-    function: Callable[[Any], Any],
-    element: Element,
-    name: str,
-    native_int64: bool,
-    *,
-    argument_type: str = "Element",
-    result_type: str,
-) -> Code:
-    """``fn name(x: argument_type) -> result_type`` of a map, such as the ``before`` and ``after`` of a scan.
-
-    Args:
-        function: takes an element and returns one, of any types and number of fields.
-        element: what it takes.
-        name: what the WGSL function is called.
-        native_int64: whether WGSL has 64-bit integers on the device.
-        argument_type: what the type of its argument is called.
-        result_type: what the type of its result is called.
-
-    Raises:
-        OperatorError: as for `combine_code`.
-    """
-    traced = trace_map(function, element, name)
-    signature = f"fn {name}(x: {argument_type}) -> {result_type}"
-    source = emit(signature, (("x", element),), traced.fields, traced.element, result_type, native_int64)
-    return Code(source, helpers_of(source), traced.element)

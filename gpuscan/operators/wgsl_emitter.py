@@ -6,12 +6,9 @@ the expression that uses it, so that ``add`` reads ``return a + b;``.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
 
-from gpuscan import templates
 from gpuscan.elements import Element
 from gpuscan.errors import OperatorError
 from gpuscan.operators.expression_graph import Node, reachable
@@ -87,43 +84,3 @@ def _call(function: str, arguments: Sequence[str]) -> str:
         return line
     inner = ",\n".join(arguments).replace("\n", "\n        ")
     return f"{function}(\n        {inner},\n    )"
-
-
-# ---- the functions of arithmetic.wgsl that a text calls
-
-
-class _Everything:
-    """Contains every name: renders all of arithmetic.wgsl."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
-@cache
-def arithmetic_functions() -> dict[str, str]:
-    """The text of each function of shaders/parts/arithmetic.wgsl by its name, in the order of the file."""
-    text = templates.render("parts/arithmetic.wgsl", helpers=_Everything())
-    bodies = re.findall(r"^fn (\w+)(.*?^\})", text, flags=re.MULTILINE | re.DOTALL)
-    return {name: "fn " + name + body for name, body in bodies}
-
-
-@cache
-def _direct(name: str) -> frozenset[str]:
-    return _called(arithmetic_functions()[name]) - {name}
-
-
-def _called(source: str) -> frozenset[str]:
-    # Their names have underscores, which those of WGSL's own functions have not: most operators need no look at them.
-    named = frozenset(re.findall(r"\b\w+_\w+(?=\()", source))
-    return named & arithmetic_functions().keys() if named else named
-
-
-def helpers_of(source: str) -> tuple[str, ...]:
-    """The functions of arithmetic.wgsl that a WGSL text needs, and those that they need, in the order of the file."""
-    needed: set[str] = set()
-    waiting = set(_called(source))
-    while waiting:
-        name = waiting.pop()
-        needed.add(name)
-        waiting |= _direct(name) - needed
-    return tuple(name for name in arithmetic_functions() if name in needed) if needed else ()

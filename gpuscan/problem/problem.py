@@ -11,7 +11,8 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.elements import LEAF, Element, Scalar, Structure, dtype_from, element_of, scalar_of
-from gpuscan.operators.operator import Operator, resolve
+from gpuscan.operators.builtin import resolve
+from gpuscan.operators.operator import Operator
 from gpuscan.operators.tracing import ROUNDED_WHEN_STORED, structure_of, traced
 from gpuscan.planning.column_tiles import column_chunk
 from gpuscan.problem.results import own_axes

@@ -21,7 +21,8 @@ from gpuscan.api.scan import scan
 from gpuscan.device.backends import BACKEND_VARIABLE, _load, error_type, webgpu
 from gpuscan.engine.host_arrays import run
 from gpuscan.errors import AdapterNotFoundError, OperatorError
-from gpuscan.operators.operator import combine_code, wgsl_operator
+from gpuscan.operators.code import combine_code
+from gpuscan.operators.operator import wgsl_operator
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.plan import Work, plan_scan
 from gpuscan.planning.strategies import STRATEGIES, unsafe_reason

@@ -15,7 +15,7 @@ from gpuscan.api.device import Device
 from gpuscan.device.litmus import HALVES, Litmus, ProbeBench
 from gpuscan.elements import SCALARS, scalar_of
 from gpuscan.engine import host_arrays as runner
-from gpuscan.operators.operator import BUILTINS
+from gpuscan.operators.builtin import BUILTINS
 from gpuscan.planning.plan import plan_scan
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.reference import scan as reference

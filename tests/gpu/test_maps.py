@@ -13,7 +13,7 @@ import pytest
 import gpuscan as gs
 from gpuscan.api.device import Device
 from gpuscan.engine import host_arrays as runner
-from gpuscan.operators.operator import resolve
+from gpuscan.operators.builtin import resolve
 from gpuscan.planning.tiles import least_chunk
 from gpuscan.problem.problem import spread
 from tests.laws import any_bits, whole

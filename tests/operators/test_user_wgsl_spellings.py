@@ -16,7 +16,8 @@ import pytest
 
 from gpuscan.elements import Element, element_of
 from gpuscan.errors import OperatorError
-from gpuscan.operators.operator import combine_code, wgsl_operator
+from gpuscan.operators.code import combine_code
+from gpuscan.operators.operator import wgsl_operator
 from gpuscan.operators.user_wgsl import kept_apart
 
 LINE_BREAKS = ["\n", "\v", "\f", "\r", "\r\n", "\x85", "\u2028", "\u2029"]

@@ -13,7 +13,8 @@ import pytest
 
 from gpuscan.elements import LEAF, Element, Structure, element_of
 from gpuscan.errors import GpuscanError, OperatorError
-from gpuscan.operators.operator import combine_code, map_code, operator
+from gpuscan.operators.code import combine_code, map_code
+from gpuscan.operators.operator import operator
 
 Pair = namedtuple("Pair", "gain shift")
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import wgpu
 
-from tests.gpu.evaluate import evaluate_map, has_int64, open_device
+from tests.operators.evaluate import evaluate_map, has_int64, open_device
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 Array = np.ndarray[Any, Any]

@@ -14,12 +14,14 @@ import pytest
 import wgpu
 
 from gpuscan.elements import LEAF, Element, Structure, element_of
-from gpuscan.operators.operator import BUILTINS, combine_code, operator, resolve, wgsl_operator
+from gpuscan.operators.arithmetic_library import arithmetic_functions, helpers_of
+from gpuscan.operators.builtin import BUILTINS, resolve
+from gpuscan.operators.code import combine_code
+from gpuscan.operators.operator import operator, wgsl_operator
 from gpuscan.operators.user_wgsl import user_error
-from gpuscan.operators.wgsl_emitter import arithmetic_functions, helpers_of
 from gpuscan.templates import render
-from tests.gpu.evaluate import evaluate_combine, evaluate_map, has_int64, open_device, shader
-from tests.gpu.numbers import INTEGERS
+from tests.operators.evaluate import evaluate_combine, evaluate_map, has_int64, open_device, shader
+from tests.operators.numbers import INTEGERS
 
 Array = np.ndarray[Any, Any]
 Expression = Callable[[Any, Any], Any]
