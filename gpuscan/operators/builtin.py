@@ -14,6 +14,8 @@ from gpuscan.operators.operator import Operator, name_of
 NUMBERS = frozenset({"signed", "unsigned", "float", "complex"})
 ORDERED = frozenset({"bool", "signed", "unsigned", "float"})
 BITS = frozenset({"bool", "signed", "unsigned"})
+INTEGERS = frozenset({"signed", "unsigned"})
+FLOATS = frozenset({"float"})
 
 
 def _lowest(field: Field) -> Any:
@@ -26,6 +28,15 @@ def _highest(field: Field) -> Any:
     if field.scalar.kind == "float":
         return np.inf
     return True if field.scalar.kind == "bool" else np.iinfo(field.scalar.dtype).max
+
+
+def _highest_or_nan(field: Field) -> Any:
+    """Return the identity of fmin: a number wins over NaN, so NaN is the only value that never wins."""
+    return np.nan if field.scalar.kind == "float" else _highest(field)
+
+
+def _lowest_or_nan(field: Field) -> Any:
+    return np.nan if field.scalar.kind == "float" else _lowest(field)
 
 
 def _all_bits(field: Field) -> Any:
@@ -56,7 +67,12 @@ _UFUNCS: Mapping[np.ufunc, Operator] = {
     np.logical_and: _builtin(np.logical_and, frozenset({"bool"}), lambda field: True),
     np.logical_or: _builtin(np.logical_or, frozenset({"bool"}), lambda field: False),
     np.logical_xor: _builtin(np.logical_xor, frozenset({"bool"}), lambda field: False),
-    np.logaddexp: _builtin(np.logaddexp, frozenset({"float"}), lambda field: -np.inf),
+    np.logaddexp: _builtin(np.logaddexp, FLOATS, lambda field: -np.inf),
+    np.logaddexp2: _builtin(np.logaddexp2, FLOATS, lambda field: -np.inf),
+    np.hypot: _builtin(np.hypot, FLOATS, lambda field: 0),
+    np.fmin: _builtin(np.fmin, ORDERED, _highest_or_nan),
+    np.fmax: _builtin(np.fmax, ORDERED, _lowest_or_nan),
+    np.gcd: _builtin(np.gcd, INTEGERS, lambda field: 0),
     np.matmul: _builtin(np.matmul, NUMBERS, _eye, element_axes=2),
 }
 _ALIASES = {"mul": "multiply", "min": "minimum", "max": "maximum"}

@@ -19,10 +19,16 @@ from typing import Any
 import numpy as np
 
 from gpuscan.elements import Scalar, compute_dtype, scalar_of
+from gpuscan.operators.source_location import operator_error
 
 BOOL = scalar_of(np.dtype(bool))
 FLOAT32 = scalar_of(np.dtype(np.float32))
 COMPLEX64 = scalar_of(np.dtype(np.complex64))
+
+
+# Operations of one traced function. A product of 16 x 16 matrices has 7,936, and takes minutes to compile on a CPU
+# adapter.
+MAX_OPERATIONS = 10_000
 
 
 class Node:
@@ -58,6 +64,11 @@ class Graph:
         key = (op, tuple(arg.index for arg in args), scalar, data)
         node = self._known.get(key)
         if node is None:
+            if len(self.nodes) >= MAX_OPERATIONS:
+                raise operator_error(
+                    f"the function does more than {MAX_OPERATIONS:,} operations on numbers, and compilers would take "
+                    "many minutes for it; use smaller elements, fewer steps, or a loop in gs.wgsl_operator"
+                )
             node = Node(len(self.nodes), op, args, scalar, data)
             self.nodes.append(node)
             self._known[key] = node

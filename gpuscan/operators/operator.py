@@ -13,6 +13,8 @@ from gpuscan.errors import OperatorError, UnsupportedDtypeError
 from gpuscan.operators.user_wgsl import check_source
 
 Function = Callable[[Any, Any], Any]
+# What messages call a lambda, which has no name of its own.
+UNNAMED = "the operator"
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +42,11 @@ class Operator:
     element_axes: int = 0
     kinds: frozenset[str] | None = None
 
+    @property
+    def described(self) -> str:
+        """What messages call the operator: by its name, if it has one."""
+        return UNNAMED if self.name == UNNAMED else f"the operator {self.name!r}"
+
     def __call__(self, left: Any, right: Any) -> Any:
         """``f(left, right)`` on NumPy arrays or numbers: what the operator was made of.
 
@@ -47,7 +54,7 @@ class Operator:
             OperatorError: it is WGSL alone.
         """
         if self.function is None:
-            raise OperatorError(f"operator {self.name!r} is WGSL alone, not for Python to call. Scan with it on a GPU")
+            raise OperatorError(f"{self.described} was called; it is WGSL alone, so scan with it on a GPU")
         return self.function(left, right)
 
     def identity_for(self, element: Element) -> list[np.ndarray[Any, Any]] | None:
@@ -124,7 +131,7 @@ class Operator:
 
 def name_of(function: Callable[..., Any]) -> str:
     name = getattr(function, "__name__", type(function).__name__)
-    return "the operator" if name == "<lambda>" else str(name)
+    return UNNAMED if name == "<lambda>" else str(name)
 
 
 @overload

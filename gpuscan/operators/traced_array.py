@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.elements import Scalar, scalar_of
-from gpuscan.errors import OperatorError, UnsupportedDtypeError
+from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, widened
 from gpuscan.operators.source_location import operator_error
 from gpuscan.operators.traced_ufuncs import KNOWN, NoSuchForm, build
@@ -95,7 +95,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     def __setitem__(self, index: Any, value: Any) -> None:
         if not self.nodes.flags.writeable:
             raise operator_error(
-                "the operator writes into its argument; make a new array: np.copy, np.where or np.stack"
+                "the function writes into its argument; make a new array: np.copy, np.where or np.stack"
             )
         if not isinstance(value, Traced):
             value = constant_like(self, value)
@@ -111,7 +111,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         if not any(part is Ellipsis for part in parts):
             if not self.shape:
                 raise operator_error(
-                    f"the operator indexes {index!r} into one {self.scalar.name} number; only a bundle has fields "
+                    f"the function indexes {index!r} into one {self.scalar.name} number; only a bundle has fields "
                     "(pass a tuple of arrays), and only a declared trailing axis has entries (element_axes=1)"
                 )
             text = ", ".join(str(part) for part in parts)
@@ -134,13 +134,13 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __bool__(self) -> bool:
         raise operator_error(
-            "the operator asks Python for the truth of a value that is known only on the GPU (if, while, and, or, "
+            "the function asks Python for the truth of a value that is known only on the GPU (if, while, and, or, "
             "not, min, max); write np.where(condition, a, b), & | ~, np.minimum, np.maximum"
         )
 
     def _number(self, *_: Any) -> Any:
         raise operator_error(
-            "the operator turns a value that is known only on the GPU into a Python number (int, float, math.*); "
+            "the function turns a value that is known only on the GPU into a Python number (int, float, math.*); "
             "write .astype(np.int32), np.exp, np.sqrt and their like, and np.where(condition, a, b) where it decides"
         )
 
@@ -182,16 +182,26 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         traced = ARRAY_FUNCTIONS.get(function)
         if traced is None:
-            known = ", ".join(sorted(f"np.{each.__name__}" for each in ARRAY_FUNCTIONS))
-            raise operator_error(f"np.{function.__name__} is not traced; known are the ufuncs and {known}")
+            known = ", ".join(sorted(name_of_function(each) for each in ARRAY_FUNCTIONS))
+            raise operator_error(
+                f"{name_of_function(function)} is not traced; write it with NumPy's ufuncs and those that are: {known}"
+            )
         try:
             return traced(*args, **options)
         except TypeError as error:
-            raise operator_error(f"np.{function.__name__}, traced: {error}") from error
+            raise operator_error(f"{name_of_function(function)}, traced: {error}") from error
+
+
+def name_of_function(function: Any) -> str:
+    """Return the name by which a user calls a NumPy function, such as ``np.linalg.inv``."""
+    module = (getattr(function, "__module__", None) or "numpy").split(".")
+    shown = [part for part in module[1:] if not part.startswith("_")]
+    return ".".join(["np", *shown, function.__name__])
 
 
 REDUCTIONS = {np.add: np.sum, np.multiply: np.prod, np.minimum: np.min, np.maximum: np.max}
-METHODS = {np.sum, np.prod, np.min, np.max, np.any, np.all, np.clip, np.copy, np.swapaxes, np.conj}
+METHODS = {np.sum, np.prod, np.mean, np.min, np.max, np.any, np.all, np.clip, np.round, np.copy, np.conj, np.swapaxes}
+METHODS |= {np.squeeze, np.transpose, np.reshape}
 
 
 def known_scalar(dtype: Any) -> Scalar:
@@ -274,31 +284,29 @@ def check_float64(name: str, dtypes: Sequence[Any], results: Sequence[Any], trac
         )
 
 
-class UntracedUfuncError(OperatorError):
-    """A ufunc that works on each element for itself, so that arrays may be passed to it, but not traced values."""
-
-
 def call_ufunc(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[Traced, ...]:
     """The results of ``ufunc(*inputs)``, by NumPy's own promotion."""
     if ufunc in MULTIPLE:
         return tuple(result for part in MULTIPLE[ufunc] for result in call_ufunc(part, inputs))
-    if ufunc is np.matmul:
-        return (ARRAY_FUNCTIONS[np.matmul](*inputs),)
+    if ufunc in ARRAY_FUNCTIONS:
+        return (ARRAY_FUNCTIONS[ufunc](*inputs),)
     name = ufunc.__name__
     if name not in KNOWN:
-        error = operator_error(f"np.{name} is not traced; known ufuncs are {', '.join(sorted(KNOWN))}")
-        raise UntracedUfuncError(str(error)) if ufunc.signature is None else error
+        module = "np." if getattr(np, name, None) is ufunc else ""
+        raise operator_error(
+            f"the ufunc {module}{name} is not traced; write it with those that are: {', '.join(sorted(KNOWN))}"
+        )
     traced = [value for value in inputs if isinstance(value, Traced)]
     graph = traced[0].graph
     if any(each.graph is not graph for each in traced):
-        raise operator_error("the operator uses a value of an earlier call; it must depend on its arguments alone")
+        raise operator_error("the function uses a value of an earlier call; it must depend on its arguments alone")
     broadcast_check(f"np.{name}", traced)
     dtypes = [dtype_or_type(value, traced) for value in inputs]
     try:
         loop = ufunc.resolve_dtypes((*dtypes, *[None] * ufunc.nout))
     except TypeError as error:
         shown = ", ".join(str(getattr(each, "__name__", each)) for each in dtypes)
-        raise operator_error(f"np.{name} is not defined for {shown}; convert with .astype first") from error
+        raise operator_error(f"np.{name} is not defined for {shown} in NumPy; {_instead(name, dtypes)}") from error
     check_float64(f"np.{name}", dtypes, loop, traced)
     if name in COMPARISONS:
         answer = _beyond_range(ufunc, inputs, traced[0])
@@ -309,9 +317,18 @@ def call_ufunc(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[Traced, ...]:
     try:
         return (elementwise(graph, lambda *nodes: build(graph, name, nodes, scalars[-1]), arrays, scalars[-1]),)
     except NoSuchForm as error:
-        raise operator_error(f"np.{name} on {error} has no WGSL form; convert with .astype first") from None
+        raise operator_error(f"np.{name} of {error} has no form on a GPU; {_instead(name, dtypes)}") from None
     except ValueError as error:
         raise operator_error(f"np.{name}: {error}") from error
+
+
+def _instead(name: str, dtypes: Sequence[Any]) -> str:
+    """Say what to write in place of a ufunc that is not defined for these types."""
+    if any(dtype == np.complex64 for dtype in dtypes):
+        return "compute it from x.real and x.imag, which are float32"
+    if any(dtype == np.float64 for dtype in dtypes):
+        return "write .astype(np.float32) on its arguments"
+    return f"write .astype(...) of a type that np.{name} takes on its arguments"
 
 
 MULTIPLE: dict[np.ufunc, tuple[np.ufunc, ...]] = {np.divmod: (np.floor_divide, np.remainder)}

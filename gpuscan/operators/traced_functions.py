@@ -85,6 +85,37 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, /, *, min: Any = None, ma
     return x if high is None else np.minimum(x, high)
 
 
+@traced_form(np.nan_to_num)
+def nan_to_num(x: Traced, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    if not copy:
+        raise operator_error("np.nan_to_num(x, copy=False) changes its argument; leave copy out")
+    if x.scalar.kind != "float":
+        return x.astype(x.dtype)
+    limits = np.finfo(compute_dtype(x.scalar))
+    high, low = (limits.max if posinf is None else posinf), (limits.min if neginf is None else neginf)
+    infinite = where(np.signbit(x), full_like(x, float(low)), full_like(x, float(high)))
+    return where(np.isnan(x), full_like(x, nan), where(np.isinf(x), infinite, x))
+
+
+@traced_form(np.isclose)
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    close = np.isfinite(b) & ~np.isnan(a) & (np.abs(a - b) <= atol + rtol * np.abs(b))
+    same = np.isinf(b) & ~np.isnan(a) & (a == b)
+    return close | same | (np.isnan(a) & np.isnan(b)) if equal_nan else close | same
+
+
+@traced_form(np.round)
+def round_(a: Traced, decimals: int = 0) -> Any:
+    if not isinstance(decimals, int):
+        raise operator_error(f"np.round takes a plain number of decimals; got {decimals!r}")
+    if decimals == 0 or a.scalar.kind != "float":
+        if decimals < 0:
+            raise operator_error(f"np.round of {a.dtype} to decimals={decimals} is not traced; divide and multiply")
+        return np.rint(a) if a.scalar.kind == "float" else a.astype(a.dtype)
+    scale = full_like(a, 10.0 ** abs(decimals))
+    return np.rint(a * scale) / scale if decimals > 0 else np.rint(a / scale) * scale
+
+
 # ---- arrays like another
 
 
@@ -157,6 +188,28 @@ def swapaxes(a: Traced, axis1: int, axis2: int) -> Traced:
     return Traced(a.graph, np.swapaxes(a.nodes, *axes), a.scalar)
 
 
+@traced_form(np.expand_dims)
+def expand_dims(a: Traced, axis: Any) -> Traced:
+    nodes = np.expand_dims(a.nodes, _axis("np.expand_dims", a, axis, new=True))
+    return Traced(a.graph, nodes, a.scalar)
+
+
+@traced_form(np.squeeze)
+def squeeze(a: Traced, axis: Any = None) -> Traced:
+    axis = _axis("np.squeeze", a, axis)
+    if a.shape[axis] != 1:
+        raise operator_error(f"np.squeeze of axis {axis}: it has {a.shape[axis]} entries; pass an axis of one entry")
+    return Traced(a.graph, np.asarray(np.squeeze(a.nodes, axis), dtype=object), a.scalar)
+
+
+@traced_form(np.transpose, np.broadcast_to, np.reshape)
+def whole_array(*_: Any, **__: Any) -> Traced:
+    raise operator_error(
+        "np.transpose, np.broadcast_to and np.reshape name every axis of an array, and an operator knows only those of "
+        "its element; write np.swapaxes(x, -1, -2) or x.mT, x[..., None], np.stack([a, b], axis=-1)"
+    )
+
+
 @traced_form(np.flip)
 def flip(m: Traced, axis: Any = None) -> Traced:
     return Traced(m.graph, np.flip(m.nodes, _axis("np.flip", m, axis)), m.scalar)
@@ -198,6 +251,14 @@ def _reduction(name: str, ufunc: np.ufunc, widens: bool = False) -> Callable[...
         return total if keepdims else Traced(a.graph, np.asarray(np.squeeze(total.nodes, axis), object), total.scalar)
 
     return reduce
+
+
+@traced_form(np.mean)
+def mean(a: Traced, axis: Any = None, *, keepdims: bool = False) -> Any:
+    if a.scalar.kind not in ("float", "complex"):
+        raise operator_error(f"np.mean of {a.dtype} is float64 in NumPy; write .astype(np.float32) first")
+    total = _reduction("np.mean", np.add)(a, axis, keepdims=keepdims)
+    return total / full_like(total, a.shape[axis])
 
 
 traced_form(np.sum)(_reduction("np.sum", np.add, widens=True))
@@ -246,3 +307,17 @@ def matmul(x1: Any, x2: Any) -> Traced:
         products = [times(left[i, k], right[k, j]) for k in range(left.shape[1])]
         entries[i, j] = functools.reduce(lambda a, b: call_ufunc(np.add, (a, b))[0], products).nodes[()]
     return Traced(graph, entries, scalar)
+
+
+def vecdot(x1: Any, x2: Any) -> Traced:
+    """Return the sum of conj(x1) * x2 along the last axis, as a left fold in ascending order."""
+    return _reduction("np.vecdot", np.add)(np.conj(x1) * x2, -1)
+
+
+def matvec(x1: Any, x2: Any) -> Any:
+    """Return the product of a matrix and a vector of the element."""
+    return matmul(x1, x2[..., None])[..., 0]
+
+
+# NumPy has np.vecdot from 2.0 on, and np.matvec from 2.2 on.
+ARRAY_FUNCTIONS.update({getattr(np, form.__name__): form for form in (vecdot, matvec) if hasattr(np, form.__name__)})

@@ -13,6 +13,9 @@ from gpuscan.operators.expression_graph import BOOL, FLOAT32, Graph, Node
 Nodes = Sequence[Node]
 Rewrite = Callable[[Graph, Nodes, Scalar], Node]
 
+# Exponents up to which a power of a complex number is a repeated product. NumPy goes to 100.
+MAX_COMPLEX_EXPONENT = 100
+
 INTEGERS = frozenset({"signed", "unsigned"})
 REALS = INTEGERS | {"float"}
 FLOATS = frozenset({"float"})
@@ -26,13 +29,16 @@ SPELLED: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift"), INTEGERS),
     **dict.fromkeys(("logical_and", "logical_or", "logical_xor", "logical_not"), frozenset({"bool"})),
     **dict.fromkeys(("real", "imag"), frozenset({"complex"})),
-    **dict.fromkeys(("divide", "fmin", "fmax", "isnan", "isinf", "isfinite", "signbit", "copysign"), FLOATS),
-    **dict.fromkeys(("floor", "ceil", "trunc", "rint", "sqrt", "exp", "log", "log1p", "expm1", "logaddexp"), FLOATS),
+    **dict.fromkeys(("gcd", "bitwise_count"), frozenset({"unsigned"})),
+    **dict.fromkeys(("divide", "exp", "log", "sqrt"), FLOATS | {"complex"}),
+    **dict.fromkeys(("fmin", "fmax", "isnan", "isinf", "isfinite", "signbit", "copysign"), FLOATS),
+    **dict.fromkeys(("floor", "ceil", "trunc", "rint", "log1p", "expm1", "logaddexp"), FLOATS),
     **dict.fromkeys(("exp2", "log2", "log10", "sin", "cos", "tan", "tanh", "sinh", "cosh", "hypot"), FLOATS),
-    **dict.fromkeys(("arcsin", "arccos", "arctan", "arctan2", "cbrt"), FLOATS),
+    **dict.fromkeys(("arcsin", "arccos", "arctan", "arctan2", "arcsinh", "arccosh", "arctanh", "cbrt"), FLOATS),
 }
 NOT_FLOAT64 = frozenset(
-    """power exp2 log2 log10 sin cos tan tanh sinh cosh hypot arcsin arccos arctan arctan2 cbrt
+    """power exp2 log2 log10 sin cos tan tanh sinh cosh arcsin arccos arctan arctan2 arcsinh arccosh
+    arctanh cbrt
     floor_divide remainder fmod""".split()
 )
 
@@ -183,6 +189,54 @@ def _complex_absolute(graph: Graph, args: Nodes, result: Scalar) -> Node:
     return graph.apply("hypot", graph.parts(args[0]), result)
 
 
+def _any_part(name: str, joined: str) -> Rewrite:
+    """Ask both parts of a complex number, and join the answers."""
+
+    def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
+        return graph.apply(joined, [graph.apply(name, (part,), BOOL) for part in graph.parts(args[0])], BOOL)
+
+    return rewrite
+
+
+def _complex_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    """Multiply repeatedly where the exponent is a whole constant, as NumPy does."""
+    base, exponent = args
+    value = complex(exponent.value) if exponent.is_constant else 0.5
+    if value.imag or not value.real.is_integer() or abs(value.real) > MAX_COMPLEX_EXPONENT:
+        raise NoSuchForm(f"{result.name} with an exponent that is not a small whole constant")
+    product = _repeated_product(graph, base, int(abs(value.real)), result)
+    return product if value.real >= 0 else _reciprocal(graph, (product,), result)
+
+
+def _magnitude(graph: Graph, node: Node) -> Node:
+    """Return the size of an integer as an unsigned one of as many bits, which holds that of the lowest number too."""
+    if node.scalar.kind == "unsigned":
+        return node
+    return graph.cast(graph.apply("absolute", (node,), node.scalar), _unsigned(node.scalar))
+
+
+def _unsigned(scalar: Scalar) -> Scalar:
+    return scalar_of(np.dtype(f"uint{scalar.bits}"))
+
+
+def _gcd(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    return graph.cast(graph.apply("gcd", [_magnitude(graph, arg) for arg in args], _unsigned(result)), result)
+
+
+def _lcm(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    """|a| / gcd(a, b) * |b|; a quotient by zero is zero, as NumPy has it for two zeros."""
+    unsigned = _unsigned(result)
+    left, right = (_magnitude(graph, arg) for arg in args)
+    shared = graph.apply("gcd", (left, right), unsigned)
+    quotient = graph.apply("floor_divide", (left, shared), unsigned)
+    return graph.cast(graph.apply("multiply", (quotient, right), unsigned), result)
+
+
+def _bitwise_count(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    """NumPy counts the bits of the magnitude."""
+    return graph.apply("bitwise_count", (_magnitude(graph, args[0]),), result)
+
+
 def _logaddexp2(graph: Graph, args: Nodes, result: Scalar) -> Node:
     scaled = [_times(math.log(2))(graph, (arg,), result) for arg in args]
     return _times(1 / math.log(2))(graph, (graph.apply("logaddexp", scaled, result),), result)
@@ -255,10 +309,18 @@ REWRITES: Mapping[tuple[str, str], Rewrite] = {
     ("logaddexp2", "float"): _logaddexp2,
     ("conjugate", "complex"): _conjugate,
     ("absolute", "complex"): _complex_absolute,
+    ("isnan", "complex"): _any_part("isnan", "logical_or"),
+    ("isinf", "complex"): _any_part("isinf", "logical_or"),
+    ("isfinite", "complex"): _any_part("isfinite", "logical_and"),
+    ("reciprocal", "complex"): _reciprocal,
+    ("power", "complex"): _complex_power,
+    **{("gcd", kind): _gcd for kind in INTEGERS},
+    **{("lcm", kind): _lcm for kind in INTEGERS},
+    **{("bitwise_count", kind): _bitwise_count for kind in INTEGERS},
 }
 
 
 # Every ufunc that a traced function may call.
 KNOWN = frozenset(
-    name for name in (*SPELLED, *(name for name, _ in REWRITES)) if isinstance(getattr(np, name), np.ufunc)
+    name for name in (*SPELLED, *(name for name, _ in REWRITES)) if isinstance(getattr(np, name, None), np.ufunc)
 )

@@ -106,8 +106,7 @@ def _call_twice(function: Callable[..., Any], elements: Sequence[Element], name:
     if graph.described() != second.described() or _nodes_of(value, graph) != _nodes_of(again, second):
         raise OperatorError(
             f"{name} gives something else when it is called again: it depends on more than its arguments (a counter, "
-            "a random number, the time), or keeps them. It must be a function of left and right alone"
-            + defined_at(function)
+            "a random number, the time), or keeps them; write a function of its arguments alone" + defined_at(function)
         )
     return graph, value
 

@@ -58,7 +58,7 @@ _INTEGER = {"minimum": "min", "maximum": "max", "absolute": "abs"}
 _FLOAT = {"absolute": "abs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round", "sqrt": "sqrt"}
 BUILTIN = {
     "i32": {**_INTEGER, "sign": "sign"},
-    "u32": _INTEGER,
+    "u32": {**_INTEGER, "bitwise_count": "countOneBits"},
     "i64": _INTEGER,
     "u64": _INTEGER,
     "f32": {

@@ -35,7 +35,7 @@ def emit(
     for node in nodes:
         if node.scalar.name == "float64" and not native_int64:
             raise OperatorError(
-                "the operator computes in float64, which asks for an adapter with 64-bit numbers; "
+                "the function computes in float64, and the adapter has no 64-bit numbers; "
                 'write .astype(np.float32), or pass device="numpy"'
             )
         text = _text(node, texts, arguments, native_int64, wrap)

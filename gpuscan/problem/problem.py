@@ -166,7 +166,7 @@ def pose(
         identity = operator.identity_for(element)
         if identity is None:
             raise ValueError(
-                f"an exclusive scan with operator {operator.name!r} was asked for, which has no identity to begin "
+                f"an exclusive scan with {operator.described} was asked for, which has no identity to begin "
                 "with. Pass initial=..., or give the operator an identity"
             )
         rows = int(np.prod(rows_shape, dtype=np.int64))
@@ -285,7 +285,7 @@ def common_shape(
         if leaf.ndim < axes + 1:
             extra = f" and {axes} trailing axes of the element" if axes else ""
             raise ValueError(
-                f"an array of shape {leaf.shape} was passed; operator {operator.name!r} needs at least one axis to "
+                f"an array of shape {leaf.shape} was passed; {operator.described} needs at least one axis to "
                 f"scan along{extra}. Pass x[np.newaxis] to scan a single element"
             )
     split = [leaf.ndim - axes for leaf, axes in zip(leaves, counts, strict=True)]

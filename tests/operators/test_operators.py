@@ -19,7 +19,7 @@ from gpuscan.operators.user_wgsl import user_error
 
 NAMES = (
     "add multiply minimum maximum bitwise_and bitwise_or bitwise_xor "
-    "logical_and logical_or logical_xor logaddexp matmul"
+    "logical_and logical_or logical_xor logaddexp logaddexp2 hypot fmin fmax gcd matmul"
 ).split()
 SUM = "fn combine(a: Element, b: Element) -> Element {\n    return a + b;\n}"
 
@@ -72,7 +72,7 @@ def test_a_name_is_text(name: Any) -> None:
 def test_operators_are_called_as_what_they_are_made_of() -> None:
     assert BUILTINS["maximum"](np.arange(3), np.array([2, 0, 5])).tolist() == [2, 1, 5]
     wgsl = wgsl_operator("fn combine(a: Element, b: Element) -> Element { return a; }")
-    with pytest.raises(OperatorError, match="'combine' is WGSL alone"):
+    with pytest.raises(OperatorError, match="'combine' was called; it is WGSL alone"):
         wgsl(1, 2)
 
 
@@ -113,6 +113,21 @@ def test_identities_are_identities(name: str, dtype: str) -> None:
         values.flat[:2] = np.iinfo(dtype).min, np.iinfo(dtype).max
     np.testing.assert_array_equal(op.function(values, identity), values)
     np.testing.assert_array_equal(op.function(identity, values), values)
+
+
+def test_zero_is_the_identity_of_gcd_and_hypot_up_to_the_sign() -> None:
+    for name, dtype in (("gcd", np.int8), ("hypot", np.float32)):
+        values = np.array([-3, 4, -128], dtype)
+        (zero,) = resolve(name).identity_for(of(dtype)) or [None]
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(resolve(name)(zero, values), np.abs(values))
+
+
+def test_nan_is_the_identity_of_fmin_and_fmax() -> None:
+    values = np.array([np.nan, np.inf, -np.inf, 0], np.float32)
+    for name in ("fmin", "fmax"):
+        (nan,) = resolve(name).identity_for(of(np.float32)) or [None]
+        np.testing.assert_array_equal(resolve(name)(nan, values), values)
 
 
 def test_identity_of_bfloat16() -> None:
