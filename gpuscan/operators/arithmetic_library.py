@@ -17,7 +17,7 @@ class _Everything:
 
 @cache
 def arithmetic_functions() -> dict[str, str]:
-    """The text of each function of shaders/parts/arithmetic.wgsl by its name, in the order of the file."""
+    """Return the text of each function of shaders/parts/arithmetic.wgsl by its name, in the order of the file."""
     text = templates.render("parts/arithmetic.wgsl", helpers=_Everything())
     bodies = re.findall(r"^fn (\w+)(.*?^\})", text, flags=re.MULTILINE | re.DOTALL)
     return {name: "fn " + name + body for name, body in bodies}
@@ -29,13 +29,13 @@ def _direct(name: str) -> frozenset[str]:
 
 
 def _called(source: str) -> frozenset[str]:
-    # Their names have underscores, which those of WGSL's own functions have not: most operators need no look at them.
+    # WGSL's own functions have no underscore in their names, so most operators need no look at the library.
     named = frozenset(re.findall(r"\b\w+_\w+(?=\()", source))
     return named & arithmetic_functions().keys() if named else named
 
 
 def helpers_of(source: str) -> tuple[str, ...]:
-    """The functions of arithmetic.wgsl that a WGSL text needs, and those that they need, in the order of the file."""
+    """Return the names of the functions of arithmetic.wgsl that a WGSL text calls, directly or through others."""
     needed: set[str] = set()
     waiting = set(_called(source))
     while waiting:

@@ -80,28 +80,28 @@ BUILTINS: Mapping[str, Operator] = {operator.name: operator for operator in _UFU
 
 
 def resolve(op: Any) -> Operator:
-    """The operator that a name, a NumPy ufunc, an `Operator` or a Python function stands for.
+    """Return the operator for a name, a NumPy ufunc, an `Operator` or a Python function.
 
     Raises:
-        OperatorError: it stands for none; the message names the choices.
+        OperatorError: `op` is none of these; the message names the choices.
     """
     if isinstance(op, Operator):
         return op
     if isinstance(op, str):
         found = BUILTINS.get(_ALIASES.get(op, op))
         if found is None:
-            raise OperatorError(f"there is no operator named {op!r}; {_choices()}")
+            raise OperatorError(f"op={op!r} was passed, and no operator has that name; {_choices()}")
         return found
     if isinstance(op, np.ufunc):
         if op not in _UFUNCS:
             raise OperatorError(
-                f"np.{op.__name__} is no built-in operator; {_choices()}. If it is associative, pass a function: "
-                f"lambda l, r: np.{op.__name__}(l, r)"
+                f"op=np.{op.__name__} was passed, which is no named operator; {_choices()}. If it is associative, "
+                f"pass a function: lambda l, r: np.{op.__name__}(l, r)"
             )
         return _UFUNCS[op]
     if callable(op):
         return Operator(name_of(op), op)
-    raise OperatorError(f"{op!r} is no operator; {_choices()}")
+    raise OperatorError(f"op={op!r} was passed, which is no operator; {_choices()}")
 
 
 def _choices() -> str:

@@ -28,11 +28,12 @@ class Code:
 
     Attributes:
         source: its text.
-        helpers: the functions of shaders/parts/arithmetic.wgsl that it needs, those that they need included.
+        helpers: the names of the functions of shaders/parts/arithmetic.wgsl that it calls, directly or through others.
         result: the element that it returns.
-        foreign: it is the user's WGSL, to be kept apart from ours.
-        loops: it has loops whose turns are counted.
-        wraps_late: its narrow integers may be out of their range, given and returned, and are right in their low bits.
+        foreign: True for WGSL of the user's, which must be kept apart from gpuscan's.
+        loops: True if it has loops, so that gpuscan counts their iterations.
+        wraps_late: True if its narrow integers may leave their range and are right in their low bits only. They are
+            wrapped when they are stored.
     """
 
     source: str
@@ -44,17 +45,17 @@ class Code:
 
     @property
     def light(self) -> bool:
-        """Whether it is ours and short, of WGSL's own operations, so that it may run twice where registers are few."""
+        """True if the function is short enough to run twice where registers are few."""
         return not (self.helpers or self.foreign) and len(self.source) <= MAX_LIGHT_CHARACTERS
 
     @cached_property
     def long(self) -> bool:
-        """Whether shaders in which it stands many times take long to compile."""
+        """True if shaders that repeat the function take long to compile."""
         return len(self.source) + sum(len(arithmetic_functions()[name]) for name in self.helpers) > MAX_SHORT_CHARACTERS
 
 
 def combine_code(operator: Operator, element: Element, native_int64: bool) -> Code:
-    """``fn combine(a: Element, b: Element) -> Element`` of an operator.
+    """Return ``fn combine(a: Element, b: Element) -> Element`` of an operator.
 
     Raises:
         OperatorError: the function cannot be traced for this element; the message has the line of the user's code.
@@ -82,15 +83,15 @@ def map_code(
     argument_type: str = "Element",
     result_type: str,
 ) -> Code:
-    """``fn name(x: argument_type) -> result_type`` of a map, such as the ``before`` and ``after`` of a scan.
+    """Return ``fn name(x: argument_type) -> result_type`` of a map, such as the ``before`` and ``after`` of a scan.
 
     Args:
         function: takes an element and returns one, of any types and number of fields.
-        element: what it takes.
-        name: what the WGSL function is called.
-        native_int64: whether WGSL has 64-bit integers on the device.
-        argument_type: what the type of its argument is called.
-        result_type: what the type of its result is called.
+        element: the element that it takes.
+        name: the name of the WGSL function.
+        native_int64: True if WGSL has 64-bit integers on the device.
+        argument_type: the name of the type of its argument.
+        result_type: the name of the type of its result.
 
     Raises:
         OperatorError: as for `combine_code`.

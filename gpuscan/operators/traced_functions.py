@@ -1,4 +1,4 @@
-"""NumPy's array functions (those that are no ufuncs) on traced values."""
+"""The traced forms of NumPy's array functions, which are those that are not ufuncs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Form = TypeVar("Form", bound=Callable[..., Any])
 
 
 def traced_form(*functions: Any) -> Callable[[Form], Form]:
-    """Registers the traced form of NumPy functions."""
+    """Register the traced form of NumPy functions."""
 
     def register(form: Form) -> Form:
         ARRAY_FUNCTIONS.update(dict.fromkeys(functions, form))
@@ -38,10 +38,10 @@ def traced_form(*functions: Any) -> Callable[[Form], Form]:
 
 
 def _common(name: str, values: Sequence[Any]) -> tuple[list[np.ndarray[Any, Any]], Any, Any]:
-    """The nodes of values in their common type; the graph and the type."""
+    """Return the nodes of values in their common type, the graph, and the type."""
     traced = [value for value in values if isinstance(value, Traced)]
     if not traced:
-        raise operator_error(f"{name} of Python and NumPy numbers alone, beside a traced value: write np.int32(…)")
+        raise operator_error(f"{name} has no traced value among its arrays; write a constant as np.full_like(x, 1)")
     broadcast_check(name, traced)
     dtypes = [dtype_or_type(value, traced) for value in values]
     placeholders = [each(0) if isinstance(each, type) else each for each in dtypes]
@@ -160,7 +160,7 @@ def imag(val: Traced) -> Traced:
 
 
 def _axis(name: str, x: Traced, axis: Any, *, new: bool = False) -> int:
-    """A trailing axis, counted from the end: counted from the front it would be another one on an array."""
+    """Return a trailing axis, which must be counted from the end: on arrays the scanned axes come first."""
     count = len(x.shape) + new
     if not isinstance(axis, int) or not -count <= axis < 0:
         raise operator_error(f"{name} takes an axis of the element, counted from the end (axis=-1); got axis={axis!r}")
@@ -222,7 +222,7 @@ def roll(a: Traced, shift: int, axis: Any = None) -> Traced:
 
 @traced_form(np.take_along_axis)
 def take_along_axis(arr: Traced, indices: Any, axis: int = -1) -> Traced:
-    """Each entry is chosen by a chain of selects: a thread's registers cannot be indexed."""
+    """Choose each entry by a chain of selects, for the registers of an invocation cannot be indexed."""
     axis = _axis("np.take_along_axis", arr, axis)
     if not isinstance(indices, Traced):
         return Traced(arr.graph, np.take_along_axis(arr.nodes, np.asarray(indices), axis), arr.scalar)
@@ -237,7 +237,7 @@ def take_along_axis(arr: Traced, indices: Any, axis: int = -1) -> Traced:
 
 
 def _reduction(name: str, ufunc: np.ufunc, widens: bool = False) -> Callable[..., Traced]:
-    """A left fold along a trailing axis; sums and products of integers are 64-bit, as NumPy's are."""
+    """Return a reduction along a trailing axis, from left to right. Sums of integers are 64-bit, as NumPy's are."""
 
     def reduce(a: Traced, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Traced:
         axis = _axis(name, a, axis)
@@ -287,7 +287,7 @@ def trace(a: Traced, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Traced:
 
 @traced_form(np.matmul)
 def matmul(x1: Any, x2: Any) -> Traced:
-    """Rows by columns; every entry is a left fold in ascending order."""
+    """Return the product of two matrices. Every entry is summed from left to right."""
     for x in (x1, x2):
         if len(np.shape(x) if not isinstance(x, Traced) else x.shape) != 2:
             raise operator_error(
@@ -310,7 +310,7 @@ def matmul(x1: Any, x2: Any) -> Traced:
 
 
 def vecdot(x1: Any, x2: Any) -> Traced:
-    """Return the sum of conj(x1) * x2 along the last axis, as a left fold in ascending order."""
+    """Return the sum of conj(x1) * x2 along the last axis, from left to right."""
     return _reduction("np.vecdot", np.add)(np.conj(x1) * x2, -1)
 
 

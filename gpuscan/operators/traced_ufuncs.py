@@ -1,4 +1,4 @@
-"""NumPy's ufuncs as expression nodes: which there are, on which kinds of number, and how they rest on each other."""
+"""NumPy's ufuncs as expression nodes: which are known, for which kinds of number, and how to rewrite the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INTEGERS = frozenset({"signed", "unsigned"})
 REALS = INTEGERS | {"float"}
 FLOATS = frozenset({"float"})
 
-# The operations that emission spells in WGSL, and the kinds of number it spells them for. float64 has fewer.
+# The operations that `gpuscan.operators.wgsl_arithmetic` spells, and for which kinds of number. float64 has fewer.
 SPELLED: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("add", "subtract", "multiply", "negative", "equal", "not_equal"), REALS | {"complex"}),
     **dict.fromkeys(("less", "less_equal", "greater", "greater_equal", "floor_divide", "remainder"), REALS),
@@ -48,10 +48,10 @@ class NoSuchForm(Exception):
 
 
 def build(graph: Graph, name: str, args: Nodes, result: Scalar) -> Node:
-    """The node of the ufunc `name` on `args`, which were cast to the types of its loop.
+    """Return the node of the ufunc `name` on `args`, which were cast to the types of its loop.
 
     Raises:
-        NoSuchForm: there is none; the caller knows the user's line and says so.
+        NoSuchForm: it has none. The caller knows the user's line and reports it.
     """
     scalar = args[0].scalar
     rewrite = REWRITES.get((name, scalar.kind)) or REWRITES.get((name, "any"))
@@ -87,7 +87,7 @@ def _bool_equal(graph: Graph, args: Nodes, result: Scalar) -> Node:
 
 
 def _bool_order(*, swap: bool, joined: str) -> Rewrite:
-    """a < b is !a && b, and a <= b is !a || b; > and >= swap the sides."""
+    """Order bools: a < b is !a && b, and a <= b is !a || b; > and >= swap the sides."""
 
     def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
         low, high = reversed(args) if swap else args
@@ -97,7 +97,7 @@ def _bool_order(*, swap: bool, joined: str) -> Rewrite:
 
 
 def _nan_aware(name: str) -> Rewrite:
-    """``x != x`` and ``x == x`` ask for NaN, and compilers that assume there is none answer wrong: ask the bits."""
+    """Make ``x != x`` and ``x == x`` a test of the bits: compilers may assume that there is no NaN."""
 
     def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
         if args[0] is not args[1]:
@@ -121,7 +121,7 @@ def _unsigned_sign(graph: Graph, args: Nodes, result: Scalar) -> Node:
 
 
 def _integer_division(name: str) -> Rewrite:
-    """NumPy's integer ``//`` and ``%`` by zero are zero; WGSL refuses a division by a constant zero."""
+    """Make ``//`` and ``%`` by a constant zero a zero, as NumPy has it: WGSL refuses such a division."""
 
     def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
         if args[1].is_constant and args[1].value == 0:
@@ -132,7 +132,7 @@ def _integer_division(name: str) -> Rewrite:
 
 
 def _shift(name: str) -> Rewrite:
-    """NumPy shifts out every bit when the amount is negative or not below the width; WGSL refuses such constants."""
+    """Shift every bit out if a constant amount is negative or not below the width: WGSL refuses such constants."""
 
     def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
         value, amount = args
@@ -155,7 +155,7 @@ def _integer_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
 
 
 def _float_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
-    """The exponents for which NumPy multiplies or takes a root, as NumPy does; else the power function."""
+    """Multiply or take a root for the exponents for which NumPy does; else call the power function."""
     base, exponent = args
     if exponent.is_constant and not base.is_constant:
         value = float(exponent.value)
@@ -209,7 +209,7 @@ def _complex_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
 
 
 def _magnitude(graph: Graph, node: Node) -> Node:
-    """Return the size of an integer as an unsigned one of as many bits, which holds that of the lowest number too."""
+    """Return the magnitude of an integer as an unsigned one of the same width, which holds that of the lowest too."""
     if node.scalar.kind == "unsigned":
         return node
     return graph.cast(graph.apply("absolute", (node,), node.scalar), _unsigned(node.scalar))
@@ -224,7 +224,7 @@ def _gcd(graph: Graph, args: Nodes, result: Scalar) -> Node:
 
 
 def _lcm(graph: Graph, args: Nodes, result: Scalar) -> Node:
-    """|a| / gcd(a, b) * |b|; a quotient by zero is zero, as NumPy has it for two zeros."""
+    """Return |a| / gcd(a, b) * |b|. A quotient by zero is zero, as NumPy has it for two zeros."""
     unsigned = _unsigned(result)
     left, right = (_magnitude(graph, arg) for arg in args)
     shared = graph.apply("gcd", (left, right), unsigned)
@@ -233,7 +233,7 @@ def _lcm(graph: Graph, args: Nodes, result: Scalar) -> Node:
 
 
 def _bitwise_count(graph: Graph, args: Nodes, result: Scalar) -> Node:
-    """NumPy counts the bits of the magnitude."""
+    """Count the bits of the magnitude, as NumPy does."""
     return graph.apply("bitwise_count", (_magnitude(graph, args[0]),), result)
 
 
@@ -243,7 +243,7 @@ def _logaddexp2(graph: Graph, args: Nodes, result: Scalar) -> Node:
 
 
 def _mixed_order(name: str) -> Rewrite:
-    """NumPy compares int64 with uint64 exactly, without a common type: by the sign first, then as uint64."""
+    """Compare int64 with uint64 exactly, as NumPy does: by the sign first, then as uint64."""
 
     def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
         left, right = args

@@ -1,7 +1,7 @@
-"""An expression graph → the text of one WGSL function.
+"""Write an expression graph as one WGSL function.
 
-Every intermediate is a `let`, so that compilers keep it in a register. What is used once and is short stands inside
-the expression that uses it, so that ``add`` reads ``return a + b;``.
+Every intermediate is a `let`, so that compilers keep it in a register. A short one that is used once stands inside the
+expression that uses it, so that ``add`` reads ``return a + b;``.
 """
 
 from __future__ import annotations
@@ -14,17 +14,26 @@ from gpuscan.errors import OperatorError
 from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.wgsl_arithmetic import Text, literal, spelled
 
-INLINE_WIDTH = 40  # characters of an expression that may stand inside another
-LINE_WIDTH = 100  # characters of a `return` on one line
+# Characters of an expression that may stand inside another one.
+INLINE_WIDTH = 40
+# Characters of a `return` on one line.
+LINE_WIDTH = 100
 
 
 def emit(
     signature: str, arguments: Sequence[tuple[str, Element]], fields: Sequence[Sequence[Node]], result: Element,
     result_type: str, native_int64: bool, wrap: bool = True,
 ) -> str:  # fmt: skip
-    """The function `signature` whose arguments are named elements, returning the `fields` (nodes of each component).
+    """Return the WGSL of a function.
 
-    `wrap` brings narrow integers into their range after each operation.
+    Args:
+        signature: its text up to the body.
+        arguments: the name and the element of each argument.
+        fields: the nodes of each component of each field of the result.
+        result: the element that it returns.
+        result_type: the name of its type.
+        native_int64: True if WGSL has 64-bit numbers on the device.
+        wrap: keep narrow integers in their range after each operation.
     """
     results = [node for field in fields for node in field]
     nodes = reachable(results)
@@ -49,7 +58,7 @@ def emit(
 
 
 def _is_return(node: Node, uses: Counter[int], results: Sequence[Node]) -> bool:
-    """Whether the node is the whole of what is returned, so that it needs no name of its own."""
+    """Return True if the node is the whole result, so that it needs no name of its own."""
     return len(results) == 1 and node is results[0] and uses[node.index] == 1
 
 
@@ -78,7 +87,7 @@ def _constructed(
 
 
 def _call(function: str, arguments: Sequence[str]) -> str:
-    """A call, over several lines where it is long."""
+    """Return a call, over several lines if it is long."""
     line = f"{function}({', '.join(arguments)})"
     if len(line) <= LINE_WIDTH and "\n" not in line:
         return line
