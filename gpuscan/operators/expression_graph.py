@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from gpuscan.elements import Scalar, compute_dtype, scalar_of
-from gpuscan.operators.source_location import operator_error
+from gpuscan.errors import OperatorError
+from gpuscan.operators.source_location import running_line
 
 BOOL = scalar_of(np.dtype(bool))
 FLOAT32 = scalar_of(np.dtype(np.float32))
@@ -29,6 +30,10 @@ COMPLEX64 = scalar_of(np.dtype(np.complex64))
 # Operations of one traced function. A product of 16 x 16 matrices has 7,936, and takes minutes to compile on a CPU
 # adapter.
 MAX_OPERATIONS = 10_000
+
+
+class TooManyOperationsError(OperatorError):
+    """The function is too long for a GPU's compiler. NumPy has no such limit."""
 
 
 class Node:
@@ -59,15 +64,18 @@ class Graph:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self._known: dict[Any, Node] = {}
+        self._operations = 0
 
     def _node(self, op: str, args: tuple[Node, ...], scalar: Scalar, data: Any = None) -> Node:
         key = (op, tuple(arg.index for arg in args), scalar, data)
         node = self._known.get(key)
         if node is None:
-            if len(self.nodes) >= MAX_OPERATIONS:
-                raise operator_error(
-                    f"the function does more than {MAX_OPERATIONS:,} operations on numbers, and compilers would take "
-                    "many minutes for it; use smaller elements, fewer steps, or a loop in gs.wgsl_operator"
+            self._operations += bool(args)
+            if self._operations > MAX_OPERATIONS:
+                raise TooManyOperationsError(
+                    f"the function does more than {MAX_OPERATIONS:,} operations on numbers, and GPU compilers would "
+                    "take many minutes for it; use smaller elements, fewer steps, a loop in gs.wgsl_operator, or "
+                    'device="numpy"' + running_line()
                 )
             node = Node(len(self.nodes), op, args, scalar, data)
             self.nodes.append(node)

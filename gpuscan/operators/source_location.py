@@ -20,10 +20,15 @@ _OURS = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Path
 
 def operator_error(message: str) -> OperatorError:
     """Return an `OperatorError` that ends with the line of the user's code that is running now."""
+    return OperatorError(message + running_line())
+
+
+def running_line() -> str:
+    """Return the line of the user's code that is running now, quoted; empty if there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back
-    return OperatorError(message if frame is None else message + quoted(frame.f_code.co_filename, frame.f_lineno))
+    return "" if frame is None else quoted(frame.f_code.co_filename, frame.f_lineno)
 
 
 def raised_at(traceback: TracebackType | None) -> str:

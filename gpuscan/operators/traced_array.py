@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.elements import Scalar, scalar_of
-from gpuscan.errors import UnsupportedDtypeError
+from gpuscan.errors import OperatorError, UnsupportedDtypeError
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, widened
 from gpuscan.operators.source_location import operator_error
 from gpuscan.operators.traced_ufuncs import KNOWN, NoSuchForm, build
@@ -324,6 +324,8 @@ def call_ufunc(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[Traced, ...]:
         return (elementwise(graph, lambda *nodes: build(graph, name, nodes, scalars[-1]), arrays, scalars[-1]),)
     except NoSuchForm as error:
         raise operator_error(f"np.{name} of {error} has no form on a GPU; {_instead(name, dtypes)}") from None
+    except OperatorError:
+        raise
     except ValueError as error:
         raise operator_error(f"np.{name}: {error}") from error
 

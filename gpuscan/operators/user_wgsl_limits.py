@@ -36,6 +36,8 @@ MAX_VARIABLE_BYTES = 8192
 _NOT_ALONE = re.compile(
     r"\w*Barrier|workgroupUniformLoad|subgroup[A-Z]\w*|quad[A-Z]\w*|atomic\w*|texture\w*|dpd[xy]\w*|fwidth\w*"
 )
+# Types with parameters in ``< >``.
+_GENERATOR = re.compile(r"array|ptr|vec[234]|mat[234]x[234]|bitcast")
 
 
 def check_limits(name: str, texts: Sequence[str], element_bytes: int) -> None:
@@ -59,6 +61,7 @@ def check_limits(name: str, texts: Sequence[str], element_bytes: int) -> None:
     for tokens in all_tokens:
         words = [token.text for token in tokens]
         at_most(bracket_depth(name, tokens), MAX_BRACKET_DEPTH, "brackets inside each other")
+        at_most(_template_depth(words), MAX_BRACKET_DEPTH, "types inside each other")
         at_most(_longest_run(words, frozenset("~!-&*")), MAX_PREFIX_SIGNS, "signs in a row")
         at_most(_longest_statement(words), MAX_STATEMENT_TOKENS, "words and signs in one statement")
         at_most(words.count(";"), MAX_STATEMENTS, "statements")
@@ -91,6 +94,20 @@ def check_limits(name: str, texts: Sequence[str], element_bytes: int) -> None:
         "bytes in arrays and copies, those of the functions that are called included",
         "use fewer or smaller ones, and write the type of each variable: var x: f32 = ...",
     )
+
+
+def _template_depth(words: Sequence[str]) -> int:
+    """Return how deep types such as ``vec2<...>`` and ``ptr<...>`` nest. A ``<`` after any other word compares."""
+    deepest = depth = 0
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        if following == "<" and _GENERATOR.fullmatch(word):
+            depth += 1
+            deepest = max(deepest, depth)
+        elif word == ">":
+            depth = max(depth - 1, 0)
+        elif word in (";", "{", "}"):
+            depth = 0
+    return deepest
 
 
 def _longest_run(words: Sequence[str], signs: frozenset[str]) -> int:

@@ -8,6 +8,7 @@ Float results are equal to the GPU's bit for bit, so that a wrong stage is found
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 
 from gpuscan.elements import Element, Field, compute_dtype
 from gpuscan.errors import OperatorError
+from gpuscan.operators.expression_graph import TooManyOperationsError
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.source_location import defined_at, raised_at
 from gpuscan.operators.tracing import trace_operator
@@ -151,7 +153,8 @@ class Joiner:
 def _check_elementwise(operator: Operator, element: Element) -> None:
     """Refuse, as a GPU does, code that means another thing for arrays than for each element: ``l[0]``, ``r.sum()``."""
     assert operator.function is not None
-    trace_operator(operator.function, element, operator.name)
+    with suppress(TooManyOperationsError):  # a limit of GPU compilers
+        trace_operator(operator.function, element, operator.name)
 
 
 def left_to_right(join: Joiner, items: Items, carry: Items | None = None) -> Items:

@@ -117,6 +117,14 @@ def test_complex_questions(adapter: wgpu.GPUAdapter) -> None:
         assert_same(results[name], expected)
 
 
+def test_bundles_of_many_complex_fields(device: Device) -> None:
+    """More fields than an adapter binds buffers share one."""
+    x = {f"f{i}": (np.arange(50) % 7 + 1j * i).astype(np.complex64) for i in range(20)}
+    got = gs.scan(x, lambda l, r: {name: l[name] + r[name] for name in l}, device=device)
+    for name, field in x.items():
+        assert_same(got[name], np.cumsum(field))
+
+
 # ----- Axes of the element
 
 
@@ -170,6 +178,15 @@ def test_gcd_by_name(device: Device, dtype: str) -> None:
         assert_same(gs.scan(x, "gcd", device=device_or_name), np.gcd.accumulate(x))
         assert gs.reduce(x, np.gcd, device=device_or_name) == np.gcd.reduce(x)
     assert gs.reduce(x[:0], "gcd", device=device) == 0
+
+
+def test_functions_too_long_for_a_gpu_run_on_numpy(device: Device) -> None:
+    x = np.random.default_rng(9).integers(0, 2, (3, 24, 24)).astype(np.int32)
+    op = gs.operator(lambda l, r: l @ r, element_axes=2)
+    with pytest.raises(gs.OperatorError, match=r"more than 10,000 operations .* or device=\"numpy\""):
+        gs.scan(x, op, axis=0, device=device)
+    wanted = np.stack([x[0], x[0] @ x[1], x[0] @ x[1] @ x[2]])
+    assert_same(gs.scan(x, op, axis=0, device="numpy"), wanted)
 
 
 def test_hypot_and_logaddexp2_by_name(device: Device) -> None:

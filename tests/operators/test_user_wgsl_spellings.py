@@ -173,6 +173,8 @@ ALWAYS_REFUSED = {
     "its name": ("alias Element = array < u32 , 9 > ;", "return a + b ;"),
     "a function in a function": ("", "fn h ( ) { loop { } } return a + b ;"),
     "signs": ("", "return a + " + "~ " * 40 + "b ;"),
+    "types": ("", "var p : " + "ptr < function , " * 70 + "u32" + " >" * 70 + " ; return a + b ;"),
+    "vectors": ("", "let p = " + "vec2 < " * 70 + "u32" + " >" * 70 + " ( ) ; return a + b ;"),
     "brackets": ("", "return a + " + "( " * 70 + "b" + " )" * 70 + " ;"),
 }  # fmt: skip
 
@@ -249,6 +251,7 @@ ALLOWED = {
     "a struct": ("struct S { state : u32 , b : vec2 < u32 > , }",
                  "var s = S ( a , vec2u ( b ) ) ; return s . state + s . b . x ;"),
     "comparisons": ("", "return select ( a , b , a < b && b > a || a << 1u >= b >> 1u ) ;"),
+    "many comparisons": ("", "return select ( a , b , " + "a < b && " * 90 + "vec2 < u32 > ( a ) . x > b ) ;"),
     "an assert": ("const_assert 1 < 2 ;", "return a % b / 1u ;"),
     "an array": ("",
                  "var p : array < vec4 < f32 > , 64 > ; p [ 1 ] . x = 0x1.8p3f ; return u32 ( p [ 0 ] . x + .5 ) ;"),
