@@ -37,7 +37,7 @@ PRINTED = Path("-")  # a target that is standard output
 
 
 def _operator(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    from gpuscan.operators.operator import resolve
+    from gpuscan.operators.builtin import resolve
 
     try:
         resolve(value)

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from gpuscan.elements import LEAF, Element, Structure, element_of
-from gpuscan.operators.operator import Operator, combine_code, operator, resolve
+from gpuscan.operators.builtin import resolve
+from gpuscan.operators.code import combine_code
+from gpuscan.operators.operator import Operator, operator
 from gpuscan.templates import render
 
 FOLDER = Path(__file__).parent / "golden"

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from gpuscan.elements import LEAF, SCALARS, Structure, element_of
 from gpuscan.errors import GpuscanError, UnsupportedDtypeError
-from gpuscan.operators.operator import BUILTINS, combine_code, operator
+from gpuscan.operators.builtin import BUILTINS
+from gpuscan.operators.code import combine_code
+from gpuscan.operators.operator import operator
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.column_tiles import REGISTER_WORDS, column_tile
 from gpuscan.planning.plan import LEAST_LOOKBACK_SPINS, LENGTH_LIMIT, Work, grid_of, plan_scan

@@ -18,7 +18,7 @@ from gpuscan.engine.element_copy import copy_elements, duplicate, view_of
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.record import record_stage
 from gpuscan.errors import GpuscanError
-from gpuscan.operators.operator import resolve
+from gpuscan.operators.builtin import resolve
 from gpuscan.problem.field_packing import STORAGE_LIMIT
 from gpuscan.problem.problem import Problem
 

@@ -15,7 +15,7 @@ from gpuscan.operators.wgsl_arithmetic import Text, wrapped
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 
 if TYPE_CHECKING:
-    from gpuscan.operators.operator import Code
+    from gpuscan.operators.code import Code
 
 SPINS_PER_ROUND = 4096  # long waits are loops of short ones
 STATE_HEADER_WORDS = 6  # ticket, status, width, turns, folding, frontier: see shaders/parts/tile_state.wgsl, turns.wgsl

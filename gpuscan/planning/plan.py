@@ -17,7 +17,7 @@ from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 from gpuscan.planning.tiles import rescans, tile_shape
 
 if TYPE_CHECKING:
-    from gpuscan.operators.operator import Code
+    from gpuscan.operators.code import Code
     from gpuscan.planning.capabilities import Capabilities
     from gpuscan.problem.problem import Problem
 

@@ -10,7 +10,7 @@ from gpuscan.elements import SCALARS, Element, Field
 from gpuscan.errors import OperatorError
 
 if TYPE_CHECKING:
-    from gpuscan.operators.operator import Code
+    from gpuscan.operators.code import Code
     from gpuscan.planning.plan import Work
 
 

@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.elements import Element
-from gpuscan.operators.operator import Code, Operator, combine_code, map_code
+from gpuscan.operators.code import Code, combine_code, map_code
+from gpuscan.operators.operator import Operator
 from gpuscan.planning.column_tiles import column_chunk
 from gpuscan.planning.kernel import stored_element
 from gpuscan.planning.plan import Work

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from gpuscan.elements import Element, dtype_from, element_of
-from gpuscan.operators.operator import Operator, resolve
+from gpuscan.operators.builtin import resolve
+from gpuscan.operators.operator import Operator
 from gpuscan.operators.tracing import ROUNDED_WHEN_STORED, traced
 from gpuscan.problem.arguments import (
     Leaf,
@@ -177,7 +178,7 @@ def make_problem(
         identity = operator.identity_for(element)
         if identity is None:
             raise ValueError(
-                f"exclusive=True was passed with the operator {operator.name!r}, which has no identity for the scan to "
+                f"exclusive=True was passed with {operator.described}, which has no identity for the scan to "
                 "begin with. Pass initial=..., or give the operator an identity"
             )
         rows = int(np.prod(rows_shape, dtype=np.int64))

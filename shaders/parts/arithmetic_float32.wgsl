@@ -53,14 +53,34 @@ fn f32_tanh(x: f32) -> f32 {
     return select(f32_copysign(less_one / (less_one + 2.0f), x), x, f32_isnan(x));
 }
 {% endif %}
-{% if "f32_hypot" in helpers %}
+{% if "f32_arcsinh" in helpers %}
 
-fn f32_hypot(a: f32, b: f32) -> f32 {
-    let high = f32_maximum(abs(a), abs(b));
-    let low = f32_minimum(abs(a), abs(b));
-    let ratio = low / select(1.0f, high, f32_to_bool(high));
-    let infinite = f32_isinf(a) || f32_isinf(b);
-    return select(high * sqrt(1.0f + ratio * ratio), f32_from_bits(0x7f800000u), infinite);
+fn f32_arcsinh(x: f32) -> f32 {
+    let size = abs(x);
+    let near = min(size, 1e4f);  // the square of a larger number may overflow
+    let small = f32_log1p(near + near * near / (1.0f + sqrt(near * near + 1.0f)));
+    let angle = select(small, log(max(size, 1.0f)) + 0.6931472f, size > 1e4f);
+    return select(f32_copysign(angle, x), x, !f32_isfinite(x));
+}
+{% endif %}
+{% if "f32_arccosh" in helpers %}
+
+fn f32_arccosh(x: f32) -> f32 {
+    let above = clamp(x - 1.0f, 0.0f, 1e4f);  // the square of a larger number may overflow
+    let small = f32_log1p(above + sqrt(above * (above + 2.0f)));
+    let angle = select(small, log(max(x, 1.0f)) + 0.6931472f, x > 1e4f);
+    let undefined = select(angle, f32_from_bits(0x7fc00000u), x < 1.0f);
+    return select(undefined, x, f32_isnan(x) || (f32_isinf(x) && x > 0.0f));
+}
+{% endif %}
+{% if "f32_arctanh" in helpers %}
+
+fn f32_arctanh(x: f32) -> f32 {
+    let size = min(abs(x), 0.99999994f);  // the largest number below one
+    let angle = f32_copysign(0.5f * f32_log1p(2.0f * size / (1.0f - size)), x);
+    let at_one = f32_copysign(f32_from_bits(0x7f800000u), x);
+    let outside = select(f32_from_bits(0x7fc00000u), at_one, abs(x) == 1.0f);
+    return select(select(angle, outside, abs(x) >= 1.0f), x, f32_isnan(x));
 }
 {% endif %}
 {% if "f32_cbrt" in helpers %}
@@ -158,6 +178,42 @@ fn f32_floor_divide(a: f32, b: f32) -> f32 {
 
 fn c64_multiply(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
     return vec2<f32>(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
+}
+{% endif %}
+{% if "c64_divide" in helpers %}
+
+// Smith's algorithm (1962), as NumPy has it: no square of the divisor is formed, which might overflow.
+fn c64_divide(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
+    let swapped = abs(b.x) < abs(b.y);
+    let large = select(b.x, b.y, swapped);
+    let ratio = select(b.y, b.x, swapped) / select(1.0f, large, f32_to_bool(large));
+    let scale = 1.0f / (large + select(b.y, b.x, swapped) * ratio);
+    let real = select(a.x + a.y * ratio, a.x * ratio + a.y, swapped);
+    let imag = select(a.y - a.x * ratio, a.y * ratio - a.x, swapped);
+    return select(vec2<f32>(real, imag) * scale, a / abs(b.x), !f32_to_bool(large));
+}
+{% endif %}
+{% if "c64_exp" in helpers %}
+
+fn c64_exp(z: vec2<f32>) -> vec2<f32> {
+    let size = exp(z.x);
+    return vec2<f32>(size * cos(z.y), select(z.y, size * sin(z.y), f32_to_bool(z.y)));
+}
+{% endif %}
+{% if "c64_log" in helpers %}
+
+fn c64_log(z: vec2<f32>) -> vec2<f32> {
+    return vec2<f32>(log(f32_hypot(z.x, z.y)), f32_arctan2(z.y, z.x));
+}
+{% endif %}
+{% if "c64_sqrt" in helpers %}
+
+// The root with a real part that is not negative. The larger part comes first, so that nothing cancels.
+fn c64_sqrt(z: vec2<f32>) -> vec2<f32> {
+    let larger = sqrt(0.5f * abs(z.x) + 0.5f * f32_hypot(z.x, z.y));
+    let smaller = 0.5f * abs(z.y) / select(1.0f, larger, f32_to_bool(larger));
+    let root = select(vec2<f32>(larger, smaller), vec2<f32>(smaller, larger), z.x < 0.0f);
+    return vec2<f32>(root.x, f32_copysign(root.y, z.y));
 }
 {% endif %}
 {% if "f32_to_float16_bits" in helpers %}

@@ -92,6 +92,16 @@ fn {{ float }}_{{ name }}(a: {{ float }}, b: {{ float }}) -> {{ float }} {
 }
 {% endif %}
 {% endfor %}
+{% if float ~ "_hypot" in helpers %}
+
+fn {{ float }}_hypot(a: {{ float }}, b: {{ float }}) -> {{ float }} {
+    let high = {{ float }}_maximum(abs(a), abs(b));
+    let low = {{ float }}_minimum(abs(a), abs(b));
+    let ratio = low / select(1.0{{ f }}, high, {{ float }}_to_bool(high));
+    let infinite = {{ float }}_isinf(a) || {{ float }}_isinf(b);
+    return select(high * sqrt(1.0{{ f }} + ratio * ratio), {{ float }}_from_bits({{ infinity }}{{ u }}), infinite);
+}
+{% endif %}
 {% for name, bits, unsigned in (("i32", 31, false), ("u32", 32, true), ("i64", 63, false), ("u64", 64, true)) %}
 {% if float ~ "_to_" ~ name in helpers %}
 

@@ -113,6 +113,38 @@ fn wide_{{ sign }}_right_shift(a: vec2<u32>, amount: vec2<u32>) -> vec2<u32> {
 }
 {% endif %}
 {% endfor %}
+{% if "wide_unsigned_bitwise_count" in helpers %}
+
+fn wide_unsigned_bitwise_count(a: vec2<u32>) -> u32 {
+    return countOneBits(a.x) + countOneBits(a.y);
+}
+{% endif %}
+{% if "wide_trailing_zeros" in helpers %}
+
+fn wide_trailing_zeros(a: vec2<u32>) -> u32 {
+    return select(countTrailingZeros(a.x), 32u + countTrailingZeros(a.y), a.x == 0u);
+}
+{% endif %}
+{% if "wide_unsigned_gcd" in helpers %}
+
+// The binary algorithm (Stein 1967), which needs no division: each step takes at least one bit off the two numbers.
+fn wide_unsigned_gcd(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+    if (all(a == vec2<u32>())) {
+        return b;
+    }
+    let shared_twos = vec2<u32>(wide_trailing_zeros(a | b), 0u);
+    var x = wide_unsigned_right_shift(a, vec2<u32>(wide_trailing_zeros(a), 0u));
+    var y = b;
+    while (any(y != vec2<u32>())) {
+        y = wide_unsigned_right_shift(y, vec2<u32>(wide_trailing_zeros(y), 0u));
+        let swapped = wide_unsigned_less(y, x);
+        let low = select(x, y, swapped);
+        y = wide_subtract(select(y, x, swapped), low);
+        x = low;
+    }
+    return wide_left_shift(x, shared_twos);
+}
+{% endif %}
 {% if "wide_division" in helpers %}
 
 // Quotient (xy) and remainder (zw), one bit a step; both are zero where the divisor is.

@@ -15,7 +15,7 @@ from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.bind_groups import Binding
 from gpuscan.elements import words_of
 from gpuscan.engine.record import Buffers, record
-from gpuscan.operators.operator import combine_code
+from gpuscan.operators.code import combine_code
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.kernel import STATE_HEADER_WORDS
 from gpuscan.planning.plan import ScanPlan, Work, plan_scan

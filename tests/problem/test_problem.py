@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscan.elements import LEAF
-from gpuscan.operators.operator import resolve
+from gpuscan.operators.builtin import resolve
 from gpuscan.problem.problem import common_shape, resolve_axis, spread
 from tests.harness.scans import make_problem
 from tests.oracle import AFFINE, Array, assert_same

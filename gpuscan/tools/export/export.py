@@ -12,7 +12,8 @@ import numpy as np
 from gpuscan._version import __version__
 from gpuscan.elements import Element
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.operators.operator import combine_code, resolve
+from gpuscan.operators.builtin import resolve
+from gpuscan.operators.code import combine_code
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.plan import ScanPlan, Work, plan_scan
 from gpuscan.problem.problem import pose

@@ -13,7 +13,8 @@ import pytest
 
 from gpuscan.elements import LEAF, Element, Structure, element_of
 from gpuscan.errors import GpuscanError, OperatorError
-from gpuscan.operators.operator import combine_code, map_code, operator
+from gpuscan.operators.code import combine_code, map_code
+from gpuscan.operators.operator import operator
 
 Pair = namedtuple("Pair", "gain shift")
 
@@ -191,6 +192,18 @@ def test_tracing_is_deep() -> None:
     assert traced(chain, np.int32).count("let ") == 2999
 
 
+def test_a_function_of_too_many_operations_is_refused_while_it_is_traced() -> None:
+    def chain(l: Any, r: Any) -> Any:
+        for _ in range(10**9):
+            l = l * r + l
+        return l
+
+    message = refused(chain, np.int32)
+    assert "more than 10,000 operations" in message
+    assert "use smaller elements, fewer steps" in message
+    check_line(message, "l = l * r + l")
+
+
 # ----- What cannot be traced, and what the message says
 
 
@@ -222,7 +235,12 @@ def test_if_on_a_traced_value() -> None:
         (lambda l, r: l[r], "np.take_along_axis"),
         (lambda l, r: l[0] + r[0], "only a bundle has fields"),
         (lambda l, r: np.sort([l, r])[0], "np.stack([a, b], axis=-1)"),
-        (lambda l, r: np.linalg.norm(l), "is not traced"),
+        (lambda l, r: np.linalg.inv(l), "np.linalg.inv is not traced; write it with NumPy's ufuncs"),
+        (lambda l, r: np.transpose(l), "write np.swapaxes(x, -1, -2)"),
+        (lambda l, r: np.broadcast_to(l, (3,)), "x[..., None]"),
+        (lambda l, r: np.mean(l.astype(np.int32), axis=-1), "write .astype(np.float32)"),
+        (lambda l, r: np.floor(l.astype(np.complex64)), "from x.real and x.imag"),
+        (lambda l, r: l.astype(np.complex64) ** 0.5, "from x.real and x.imag"),
         (lambda l, r: np.add.accumulate(l), "np.add.accumulate"),
         (lambda l, r: np.array([l, r]), "np.stack([a, b], axis=-1)"),
         (lambda l, r: np.exp(l).fft(), "no attribute 'fft'"),
@@ -237,8 +255,11 @@ def test_if_on_a_traced_value() -> None:
         (lambda l, r: None, "None, not a number"),
         (lambda l, r: l.undefined, "no attribute 'undefined'"),
         (lambda l, r: l + {}["x"], "KeyError"),
-        (lambda l, r: np.nextafter(l, r), "known ufuncs are absolute, add,"),
-        (lambda l, r: np.reciprocal(l.astype(np.int32)), "on int32 has no WGSL form"),
+        (
+            lambda l, r: np.nextafter(l, r),
+            "np.nextafter is not traced; write it with those that are: absolute, add,",
+        ),
+        (lambda l, r: np.reciprocal(l.astype(np.int32)), "np.reciprocal of int32 has no form on a GPU; write .astype"),
         (lambda l, r: l.T, "no attribute 'T'"),
         (lambda l, r: l * 1j, "write .astype(np.float32)"),
         (lambda l, r: np.where(l > r), "only on the GPU"),

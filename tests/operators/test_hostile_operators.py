@@ -1,12 +1,12 @@
-"""The user's WGSL at its worst: loops without end, what compilers do not survive, and names of ours.
+"""The user's WGSL at its worst: loops without end, what compilers do not survive, and names of gpuscan's.
 
-Each ends in an OperatorError, or in what the text means, within seconds, and the device goes on.
+Each call ends in an OperatorError, or in what the text means, and the device goes on. A call that hangs fails by
+pytest's timeout.
 """
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +21,6 @@ from tests.oracle import assert_same, small_tiles, strategies_on
 SIGNATURE = "fn combine(a: Element, b: Element) -> Element {\n"
 X = np.arange(5000, dtype=np.uint32)
 SUMS = np.cumsum(X, dtype=np.uint32)
-SECONDS = 20.0  # within which each call has ended, compilation included
 
 
 def combining(body: str, **options: Any) -> gs.Operator:
@@ -29,11 +28,9 @@ def combining(body: str, **options: Any) -> gs.Operator:
 
 
 @pytest.fixture(autouse=True)
-def in_time(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every test: not a byte stays in use, the device still scans, and it took no longer than it may."""
-    begin = time.perf_counter()
+def device_goes_on(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Assert after every test that no byte stays in use and that the device still scans."""
     yield
-    assert time.perf_counter() - begin < SECONDS
     if "device" in request.fixturenames:
         device = request.getfixturevalue("device")
         assert device.memory_usage().bytes_in_use == 0
@@ -76,6 +73,21 @@ def test_loops_of_helpers_count_too(device: gs.Device, call: str) -> None:
         gs.scan(X[:99], combining(f"return a + {call};", helpers=HELPERS), device=device)
     with pytest.raises(gs.OperatorError, match="did not end"):
         gs.scan(X[:99], combining("var c = a; nothing(&c); return c;", helpers=HELPERS), device=device)
+
+
+@pytest.mark.parametrize("blank", [" ", "\u200e", "\u200f", "\x85", "/**/", "//\u2028"], ids=ascii)
+def test_loops_count_behind_any_blank_space(device: gs.Device, blank: str) -> None:
+    helpers = "fn h(x: u32) -> u32 { var i=x; loop { i=i*3u+1u; if (i==0u) {break;} } return i; }".replace(" ", blank)
+    with pytest.raises(gs.OperatorError, match="did not end"):
+        gs.scan(X[:99], combining("return a | h(b);", helpers=helpers), device=device)
+
+
+def test_a_loop_of_a_helper_alone_begins_its_count_with_each_combination(device: gs.Device) -> None:
+    """Many combinations that make a few iterations each are no loop without end."""
+    helper = "fn sum(x: u32, y: u32) -> u32 { var s = x; for (var i = 0u; i < 300u; i++) { s += y / 300u; } return s; }"
+    x = np.full(20_000 if device.capabilities.adapter_type != "CPU" else 500, 300, np.uint32)
+    op = combining("return sum(a, b);", helpers=helper)
+    assert_same(gs.scan(x, op, device=device), np.cumsum(x, dtype=np.uint32))
 
 
 def test_every_path_tells(device: gs.Device) -> None:

@@ -11,7 +11,8 @@ import wgpu
 
 from gpuscan.codegen import number_formats as forms
 from gpuscan.elements import LEAF, Element, Field, Structure, element_of
-from gpuscan.operators.operator import Code, Operator, combine_code, map_code
+from gpuscan.operators.code import Code, combine_code, map_code
+from gpuscan.operators.operator import Operator
 from gpuscan.templates import render
 
 

@@ -12,12 +12,14 @@ import pytest
 from gpuscan.api.check_associative import check_associative
 from gpuscan.elements import LEAF, Element, Structure, element_of
 from gpuscan.errors import OperatorError, UnsupportedDtypeError
-from gpuscan.operators.operator import BUILTINS, Operator, combine_code, operator, resolve, wgsl_operator
+from gpuscan.operators.builtin import BUILTINS, resolve
+from gpuscan.operators.code import combine_code
+from gpuscan.operators.operator import Operator, operator, wgsl_operator
 from gpuscan.operators.user_wgsl import user_error
 
 NAMES = (
     "add multiply minimum maximum bitwise_and bitwise_or bitwise_xor "
-    "logical_and logical_or logical_xor logaddexp matmul"
+    "logical_and logical_or logical_xor logaddexp logaddexp2 hypot fmin fmax gcd matmul"
 ).split()
 SUM = "fn combine(a: Element, b: Element) -> Element {\n    return a + b;\n}"
 
@@ -70,7 +72,7 @@ def test_a_name_is_text(name: Any) -> None:
 def test_operators_are_called_as_what_they_are_made_of() -> None:
     assert BUILTINS["maximum"](np.arange(3), np.array([2, 0, 5])).tolist() == [2, 1, 5]
     wgsl = wgsl_operator("fn combine(a: Element, b: Element) -> Element { return a; }")
-    with pytest.raises(OperatorError, match="'combine' is WGSL alone"):
+    with pytest.raises(OperatorError, match="'combine' was called; it is WGSL alone"):
         wgsl(1, 2)
 
 
@@ -111,6 +113,21 @@ def test_identities_are_identities(name: str, dtype: str) -> None:
         values.flat[:2] = np.iinfo(dtype).min, np.iinfo(dtype).max
     np.testing.assert_array_equal(op.function(values, identity), values)
     np.testing.assert_array_equal(op.function(identity, values), values)
+
+
+def test_zero_is_the_identity_of_gcd_and_hypot_up_to_the_sign() -> None:
+    for name, dtype in (("gcd", np.int8), ("hypot", np.float32)):
+        values = np.array([-3, 4, -128], dtype)
+        (zero,) = resolve(name).identity_for(of(dtype)) or [None]
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(resolve(name)(zero, values), np.abs(values))
+
+
+def test_nan_is_the_identity_of_fmin_and_fmax() -> None:
+    values = np.array([np.nan, np.inf, -np.inf, 0], np.float32)
+    for name in ("fmin", "fmax"):
+        (nan,) = resolve(name).identity_for(of(np.float32)) or [None]
+        np.testing.assert_array_equal(resolve(name)(nan, values), values)
 
 
 def test_identity_of_bfloat16() -> None:
@@ -187,7 +204,7 @@ fn combine(a: Element, b: Element) -> Element { return scan(a) + b * WORKGROUP_S
     code = combine_code(wgsl_operator(source, helpers=helpers, name="mine"), of(np.float32), True)
     assert "const user_WORKGROUP_SIZE = 3;" in code.source
     assert "return user_scan(a) + b * user_WORKGROUP_SIZE + user_tile(b).tile; }" in code.source
-    assert "// scan is my helper" in code.source
+    assert "scan is my helper" not in code.source  # shaders hold the text without its comments
     assert "fn user_tile(x: f32) -> user_Tile" in code.source
     assert code.source.count("\n") == source.count("\n") + helpers.count("\n") + 5
 
@@ -217,16 +234,16 @@ def test_compile_errors_come_back_in_the_users_lines() -> None:
     tint = "Error while parsing WGSL: :5:16 error: unresolved value 'c'\n    return a + c;\n"
     assert rendered.splitlines()[4] == "    return a + c;"
     for message in (naga, tint):
-        text = str(user_error(op, message, rendered))
+        text = str(user_error(op.name, message, rendered))
         assert "'my sum' does not compile" in text
         assert "line 2 of its source: return a + c;" in text
-    assert "unresolved value 'c'" in str(user_error(op, tint, rendered))
-    assert "no definition in scope" in str(user_error(op, naga, rendered))
+    assert "unresolved value 'c'" in str(user_error(op.name, tint, rendered))
+    assert "no definition in scope" in str(user_error(op.name, naga, rendered))
 
 
 def test_compile_errors_elsewhere_keep_the_compilers_words() -> None:
     op = wgsl_operator(SUM, name="mine")
-    assert "something else" in str(user_error(op, "something else, :1:1 error", "alias Element = f32;"))
+    assert "something else" in str(user_error(op.name, "something else, :1:1 error", "alias Element = f32;"))
 
 
 # ----- check_associative

@@ -14,12 +14,14 @@ import pytest
 import wgpu
 
 from gpuscan.elements import LEAF, Element, Structure, element_of
-from gpuscan.operators.operator import BUILTINS, combine_code, operator, resolve, wgsl_operator
+from gpuscan.operators.arithmetic_library import arithmetic_functions, helpers_of
+from gpuscan.operators.builtin import BUILTINS, resolve
+from gpuscan.operators.code import combine_code
+from gpuscan.operators.operator import operator, wgsl_operator
 from gpuscan.operators.user_wgsl import user_error
-from gpuscan.operators.wgsl_emitter import arithmetic_functions, helpers_of
 from gpuscan.templates import render
-from tests.gpu.evaluate import evaluate_combine, evaluate_map, has_int64, open_device, shader
-from tests.gpu.numbers import INTEGERS
+from tests.operators.evaluate import evaluate_combine, evaluate_map, has_int64, open_device, shader
+from tests.operators.numbers import INTEGERS
 
 Array = np.ndarray[Any, Any]
 Expression = Callable[[Any, Any], Any]
@@ -151,8 +153,8 @@ def test_named_operators(adapter: wgpu.GPUAdapter, dtype: str) -> None:
                 open_device(adapter), op, element(dtype, shape), [left], [right], native_int64=native
             )
             expected = op.function(left, right)
-            if name == "logaddexp":
-                np.testing.assert_allclose(result, expected, rtol=1e-6)
+            if name in ("logaddexp", "logaddexp2", "hypot"):
+                np.testing.assert_allclose(result, expected, rtol=2e-6)
             else:
                 np.testing.assert_array_equal(result, expected, err_msg=f"{name} {dtype} native_int64={native}")
 
@@ -347,7 +349,7 @@ def test_compile_errors_name_the_users_line(adapter: wgpu.GPUAdapter, source: st
     op, text = broken_shader(source, helpers)
     with pytest.raises(wgpu.GPUValidationError) as caught:
         open_device(adapter).create_shader_module(code=text)
-    assert re.search(place, str(user_error(op, str(caught.value), text)))
+    assert re.search(place, str(user_error(op.name, str(caught.value), text)))
 
 
 # ----- Dawn
@@ -400,4 +402,4 @@ def test_dawns_errors_name_the_users_line(dawn_device: Any, source: str, helpers
     op, text = broken_shader(source, helpers)
     with pytest.raises(Exception, match="error") as caught:
         dawn_device.create_shader_module(code=text)
-    assert re.search(place, str(user_error(op, str(caught.value), text)))
+    assert re.search(place, str(user_error(op.name, str(caught.value), text)))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import wgpu
 
-from tests.gpu.evaluate import evaluate_map, has_int64, open_device
-from tests.gpu.numbers import INTEGERS, check, forms_of_int64, integer_pairs
+from tests.operators.evaluate import evaluate_map, has_int64, open_device
+from tests.operators.numbers import INTEGERS, check, forms_of_int64, integer_pairs
 
 
 def integer_operations(x: Any) -> dict[str, Any]:

@@ -11,8 +11,8 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.api.device import Device
-from tests.gpu.evaluate import evaluate_map, has_int64, open_device
-from tests.gpu.numbers import check_floats, float_pairs, pairs_of, same_floats
+from tests.operators.evaluate import evaluate_map, has_int64, open_device
+from tests.operators.numbers import check_floats, float_pairs, pairs_of, same_floats
 from tests.oracle import assert_same, strategies_on
 
 
