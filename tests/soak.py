@@ -28,6 +28,7 @@ from rich.table import Column, Table
 import gpuscan as gs
 from gpuscan.engine import host_arrays as runner
 from gpuscan.operators.operator import resolve
+from gpuscan.planning.kernel_parts import InjectedFaults
 from tests.oracle import AFFINE, MATRICES, posed, small_tiles, strategies_on, words
 from tests.strategies import numbers
 
@@ -136,7 +137,14 @@ def tiled(recipe: Random, rng: Random, device: gs.Device) -> Case:
 
     def call() -> Any:
         problem = posed(x, op, reverse=reverse)
-        rows = runner.run(device, problem, strategy, tile=tile, withhold=withhold, many=many, scheduler=scheduler)
+        rows = runner.run(
+            device,
+            problem,
+            strategy,
+            tile=tile,
+            test_build=InjectedFaults(withhold, scheduler),
+            one_workgroup_folds=many,
+        )
         return rows[0][0] if op is ADD else tuple(row[0] for row in rows)
 
     note = f"{op.name} of {n}, {strategy}, {tile}, {withhold=}, {many=}, {scheduler=}, {reverse=}"
@@ -151,7 +159,9 @@ def in_vain(rng: Random, device: gs.Device) -> Case:
     x = numbers(rng, "uint32", (length_of(rng, rng, 16, 2 * tile.tile_size + 1),))
 
     def call() -> Any:
-        return runner.run(device, posed(x), strategy, tile=tile, withhold=withhold, many=many)[0][0]
+        return runner.run(
+            device, posed(x), strategy, tile=tile, test_build=InjectedFaults(withhold), one_workgroup_folds=many
+        )[0][0]
 
     note = f"every {withhold}th post withheld of {len(x)}, {strategy}, {tile}, {many=}"
     return Case(note, call, np.cumsum(x, dtype=np.uint32), WAITING_SECONDS, gives_up=strategy != "auto")

@@ -225,6 +225,6 @@ def gather(device: Device, leaf: Array, indices: Array, count: Array) -> Array:
         encoder = device.wgpu_device.create_command_encoder()
         workgroups = -(-words // GATHER_WORKGROUP)
         values = {"workgroup_size": GATHER_WORKGROUP, "unit": unit}
-        record_beside(device, encoder, "gather.wgsl", bound, workgroups, len(leaf), **values)
+        record_beside(device, encoder, "arrays/gather.wgsl", bound, workgroups, len(leaf), **values)
         submit(device.wgpu_device, encoder.finish())
     return room

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
+from gpuscan.codegen.kernel_text import render_kernel
+from gpuscan.device import tile_cache
 from gpuscan.device.adapters import choose_adapter, find_adapters, fresh
 from gpuscan.device.backends import error_type, webgpu
 from gpuscan.device.bind_groups import BindGroups, Binding
@@ -34,10 +36,9 @@ from gpuscan.device.transfer import map_for_reading, staging_ring, upload
 from gpuscan.engine.record import Run
 from gpuscan.errors import AdapterNotFoundError, StrategyError
 from gpuscan.operators.user_wgsl import user_error
-from gpuscan.planning import tuned_tiles as tuning
 from gpuscan.planning.strategies import check_strategy, choose_strategy, unsafe_reason
 from gpuscan.planning.workgroup_memory import check_room
-from gpuscan.templates import render, render_kernel
+from gpuscan.templates import render
 
 if TYPE_CHECKING:
     import wgpu
@@ -94,7 +95,7 @@ class Device:
             required_features=wanted_features(self._adapter), required_limits=limits
         )
         self.capabilities: Capabilities = probe(self._adapter, self.wgpu_device)
-        self.tuned: Tuned = tuning.load(self.capabilities)
+        self.tuned: Tuned = tile_cache.load(self.capabilities)
         self.process = os.getpid()
         self.usage = webgpu().BufferUsage  # flags of buffers
         self.lost = False
@@ -197,7 +198,7 @@ class Device:
         except error_type(self.wgpu_device) as error:
             if lost_while_compiling(str(error)):
                 raise
-            raise user_error(kernel.operator_name, str(error), text) from error
+            raise user_error(kernel.spec.operator_name, str(error), text) from error
         return pipeline, layout
 
     @cached_property

@@ -11,6 +11,7 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.compact import Picked
+from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT, Allocation
 from gpuscan.device.foreign_buffers import check_buffer, check_encoder, recording
@@ -24,10 +25,10 @@ from gpuscan.engine.record import Length, Run, record
 from gpuscan.engine.segment_heads import mark
 from gpuscan.engine.subgroup_check import proves, sizes_vary, unproven
 from gpuscan.errors import GpuscanError, StrategyError
-from gpuscan.planning.plan import Placement, ScanPlan, plan_scan
+from gpuscan.planning.kernel_parts import Placement
+from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.problem.field_packing import STORAGE_LIMIT, binds_too_many
 from gpuscan.problem.problem import pose
-from gpuscan.templates import render_kernel
 
 if TYPE_CHECKING:
     import wgpu
@@ -210,7 +211,7 @@ class Plan:
 
     def _check_in_place(self, plan: ScanPlan) -> None:
         kernel = plan.stages[-1].kernel
-        if kernel.in_place and kernel.cleared:
+        if kernel.access.in_place and kernel.cleared:
             raise ValueError(
                 f"dst is src, of reversed rows of {self._problem.row_length} elements of {self.dtype}, which share "
                 "32-bit words; they cannot be scanned in place. Record into another dst"

@@ -71,3 +71,8 @@ def to_storage(scalar: Scalar, native_int64: bool, values: Sequence[str]) -> lis
             parts.append(f"({bits} << {place * scalar.bits}u)" if place else bits)
         words.append(" | ".join(parts))
     return words
+
+
+def across_words(low: str, high: str, shift: str) -> str:
+    """Return the word that begins `shift` bits into the word `low` and ends in the next word, `high`."""
+    return f"(({low} >> {shift}) | ({high} << (32u - {shift})))"

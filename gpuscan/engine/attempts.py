@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning.kernel import STATE_HEADER_WORDS
-from gpuscan.planning.plan import ScanPlan, Work, plan_scan
-from gpuscan.planning.tuned_tiles import tile_on
+from gpuscan.planning.plan import ScanPlan, plan_scan
+from gpuscan.planning.spec import ScanSpec
+from gpuscan.planning.tuned_tiles import best_tile
 
 if TYPE_CHECKING:
     from gpuscan.api.device import Device
@@ -15,14 +16,14 @@ if TYPE_CHECKING:
 KERNELS_KEPT = 1024
 
 
-def plan_for(device: Device, work: Work, strategy: str, **options: Any) -> ScanPlan:
+def plan_for(device: Device, work: ScanSpec, strategy: str, **options: Any) -> ScanPlan:
     """The plan of this work by the strategy that is asked for; what ``"auto"`` takes, the number of tiles decides.
 
     Where subgroups were seen to have another size than planned, it goes without.
     """
     chosen, reason = device.strategy(strategy)
     if options.get("tile") is None and work.inner == 1:
-        options["tile"] = tile_on(device, work, options.get("subgroups", True))
+        options["tile"] = best_tile(work, device.capabilities, device.tuned, options.get("subgroups", True))
     plan = plan_scan(work, device.capabilities, chosen, reason, **options)
     better, why = device.strategy(strategy, plan.tiles)
     if plan.strategy == chosen != better:
@@ -33,7 +34,7 @@ def plan_for(device: Device, work: Work, strategy: str, **options: Any) -> ScanP
     return plan
 
 
-def bindable(device: Device, work: Work, plan: ScanPlan, **options: Any) -> ScanPlan:
+def bindable(device: Device, work: ScanSpec, plan: ScanPlan, **options: Any) -> ScanPlan:
     """The plan, or that of ``three_dispatch``, of the same bits, where its posts are larger than a binding."""
     limit = device.capabilities.limits["max-storage-buffer-binding-size"]
     if not plan.posts or plan.state_bytes <= limit:
@@ -42,7 +43,7 @@ def bindable(device: Device, work: Work, plan: ScanPlan, **options: Any) -> Scan
     return plan_scan(work, device.capabilities, "three_dispatch", reason, **options)
 
 
-def fits_beside(device: Device, work: Work, **options: Any) -> bool:
+def fits_beside(device: Device, work: ScanSpec, **options: Any) -> bool:
     """Whether what is bound beside the arrays can be: the tiles' totals, which posts are larger than, and the seeds."""
     limit = device.capabilities.limits["max-storage-buffer-binding-size"]
     # A tile has one total a column at most, and its last columns may be half out of the array.

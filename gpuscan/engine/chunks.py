@@ -17,8 +17,9 @@ from gpuscan.device.guards import guarded_steps
 from gpuscan.device.transfer import Bytes, bytes_of, copy
 from gpuscan.engine.host_arrays import check_dtypes, seed_words, work_of
 from gpuscan.engine.streams import Piece, Stream
-from gpuscan.planning.plan import LENGTH_LIMIT, Work
-from gpuscan.planning.tuned_tiles import tile_on
+from gpuscan.planning.plan import LENGTH_LIMIT
+from gpuscan.planning.spec import ScanSpec
+from gpuscan.planning.tuned_tiles import best_tile
 from gpuscan.problem.field_packing import binds_too_many, packed, unpacked
 from gpuscan.problem.problem import Problem, pose, unrounded
 
@@ -273,13 +274,13 @@ def described(problem: Problem) -> str:
     return ", ".join(f"{f.scalar.name}{list(f.shape) if prod(f.shape) > 1 else ''}" for f in problem.source.fields)
 
 
-def settled_length(work: Work, device: Device) -> int:
+def settled_length(work: ScanSpec, device: Device) -> int:
     """The least length from which on the tile's shape is that of the longest array."""
-    wanted = tile_on(device, work)
+    wanted = best_tile(work, device.capabilities, device.tuned)
     low, high = 1, work.row_length
     while low < high:
         middle = (low + high) // 2
-        if tile_on(device, replace(work, row_length=middle)) == wanted:
+        if best_tile(replace(work, row_length=middle), device.capabilities, device.tuned) == wanted:
             high = middle
         else:
             low = middle + 1

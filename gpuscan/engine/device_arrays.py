@@ -26,10 +26,11 @@ from gpuscan.engine.segment_heads import mark
 from gpuscan.engine.subgroup_check import proves, unproven
 from gpuscan.engine.transpose import scan_transposed
 from gpuscan.errors import GpuscanError, ProgressTimeoutError, StrategyError, smaller
-from gpuscan.planning.kernel import STATUS_WORD, TURNS_WORD, WIDTH_WORD
-from gpuscan.planning.plan import Placement, ScanPlan, plan_scan, shares_words, turns_rows
+from gpuscan.planning.kernel import LOOP_LIMIT_WORD, STATUS_WORD, SUBGROUP_SIZE_WORD
+from gpuscan.planning.kernel_parts import Placement
+from gpuscan.planning.plan import ScanPlan, plan_scan, reverses_rows, shares_words
 from gpuscan.planning.strategies import PUBLISHED_PROGRESS
-from gpuscan.planning.tuned_tiles import tile_on
+from gpuscan.planning.tuned_tiles import best_tile
 from gpuscan.problem.field_packing import binds_too_many
 
 if TYPE_CHECKING:
@@ -102,9 +103,12 @@ def in_pieces(device: Device, problem: Problem) -> bool:
     fields = (*problem.source.fields, *problem.destination.fields)
     if problem.in_columns or any(problem.shifts):
         return False
-    if turns_rows(problem):
+    if reverses_rows(problem):
         work = work_of(device, problem)
-        unit = max(piece_unit(device, problem, tile_on(device, work, subgroups)) for subgroups in (True, False))
+        unit = max(
+            piece_unit(device, problem, best_tile(work, device.capabilities, device.tuned, subgroups))
+            for subgroups in (True, False)
+        )
         return unit * max(f.storage_bytes for f in fields) <= limits["max-storage-buffer-binding-size"]
     alignment = limits["min-storage-buffer-offset-alignment"]
     return not problem.reverse or all(problem.size * field.storage_bytes % alignment == 0 for field in fields)
@@ -114,7 +118,7 @@ def piece_unit(device: Device, problem: Problem, tile: TileShape | ColumnTile) -
     """The elements of which a piece is a multiple, so that it can be bound where it lies: whole blocks or rows."""
     alignment = device.capabilities.limits["min-storage-buffer-offset-alignment"]
     unit = problem.row_length if tile.per_row else tile.tile_size * tile.block
-    if turns_rows(problem):
+    if reverses_rows(problem):
         unit = math.lcm(unit, problem.row_length)
     if problem.heads is not None:
         unit = math.lcm(unit, 8 * alignment)
@@ -280,7 +284,7 @@ def piece_plans(
     fields = (*problem.source.fields, *problem.destination.fields)
     work = work_of(device, problem)
     chosen, reason = device.strategy(strategy)
-    tile = tile_on(device, work, subgroups)
+    tile = best_tile(work, device.capabilities, device.tuned, subgroups)
     unit = piece_unit(device, problem, tile)
     length = limit // (unit * max(f.storage_bytes for f in fields)) * unit
     if length == 0:
@@ -420,7 +424,7 @@ def failures_of(device: Device, runs: Sequence[Run]) -> list[GpuscanError]:
     others: list[GpuscanError] = []
     for each in runs:
         report = reports[id(each.state)]
-        if each.epoch not in (report[STATUS_WORD], report[WIDTH_WORD], report[TURNS_WORD]):
+        if each.epoch not in (report[STATUS_WORD], report[SUBGROUP_SIZE_WORD], report[LOOP_LIMIT_WORD]):
             continue
         device.recorded[:] = [other for other in device.recorded if other is not each]
         if each.width_differed(report):  # then whoever waited did so for workgroups that had left

@@ -11,7 +11,8 @@ import numpy as np
 from gpuscan.device.transfer import is_mapped_file, release_pages
 from gpuscan.engine.attempts import fits_beside
 from gpuscan.errors import GpuscanError
-from gpuscan.planning.column_tiles import CPU_WORKGROUP, column_chunk, column_tile
+from gpuscan.planning.column_tiles import column_chunk, column_tile
+from gpuscan.planning.heuristics import CPU
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.tile_shapes import ColumnTile
 from gpuscan.planning.tiles import tile_shape
@@ -131,7 +132,7 @@ def narrowed(tile: TileShape | ColumnTile, columns: int) -> TileShape | ColumnTi
     if not isinstance(tile, ColumnTile):
         return tile
     wanted = 1 << (-(-columns // tile.chunk) - 1).bit_length()
-    return replace(tile, columns=min(tile.columns, max(wanted, -(-CPU_WORKGROUP // tile.groups))))
+    return replace(tile, columns=min(tile.columns, max(wanted, -(-CPU.min_column_workgroup // tile.groups))))
 
 
 def part_size(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,10 +31,8 @@ from gpuscan.engine.direct import run_as_it_lies
 from gpuscan.engine.record import REPORT_BYTES, record
 from gpuscan.engine.streams import Piece, Stream
 from gpuscan.errors import GpuscanError, UnsupportedDtypeError, smaller
-from gpuscan.operators.operator import Code, Operator, combine_code, map_code
-from gpuscan.planning.kernel import stored_element
-from gpuscan.planning.plan import ScanPlan, Work
-from gpuscan.planning.signs import without_signs
+from gpuscan.planning.plan import ScanPlan
+from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.field_packing import binds_too_many, packed, unpacked
 
@@ -94,7 +91,7 @@ def run(
         outputs: arrays of the result's shape; large results are written to them piece by piece, and left out of
             what is returned.
         piece_bytes: scan in pieces of so many bytes; left out, large arrays are, and in pieces that suit the adapter.
-        options: `tile`, `withhold`, `many` and `scheduler`, as in `plan_scan`.
+        options: `tile`, `one_workgroup_folds` and `test_build`, as in `plan_scan`.
 
     Raises:
         ProgressTimeoutError: the strategy that was asked for by name gave up waiting.
@@ -142,52 +139,9 @@ def check_dtypes(device: Device, *elements: Element) -> None:
             )
 
 
-@lru_cache(maxsize=256)
-def _combine(operator: Operator, element: Element, native_int64: bool) -> Code:
-    return combine_code(operator, element, native_int64)
-
-
-@lru_cache(maxsize=256)
-def _map(function: Callable[[Any], Any], element: Element, name: str, native_int64: bool) -> Code:
-    types = {"before": ("Source", "Element"), "after": ("Element", "Result"), "after_next": ("Stored", "Result")}
-    argument, result = types[name]
-    return map_code(function, element, name[:6].rstrip("_"), native_int64, argument_type=argument, result_type=result)
-
-
-def _after(problem: Problem, native_int64: bool) -> Code:
-    assert problem.after is not None
-    if 1 not in problem.shifts:
-        return _map(problem.after, problem.element, "after", native_int64)
-    return _map(
-        problem.after, stored_element(problem.element, problem.seed_element.fields[0]), "after_next", native_int64
-    )
-
-
-def work_of(device: Device, problem: Problem, *, carried: bool = False) -> Work:
-    """The problem's part that decides its shaders."""
-    native = device.capabilities.native_int64
-    work = Work(
-        source=problem.source,
-        element=problem.element,
-        destination=problem.destination,
-        operator_name=problem.operator.name,
-        combine=_combine(problem.operator, problem.element, native),
-        before=None if problem.before is None else _map(problem.before, problem.source, "before", native),
-        after=None if problem.after is None else _after(problem, native),
-        rows=problem.rows,
-        row_length=problem.row_length,
-        inner=problem.inner if problem.in_columns else 1,
-        reverse=problem.reverse,
-        exclusive=problem.exclusive,
-        initial=problem.initial,
-        carried=carried,
-        shifts=problem.shifts,
-        tails=1 in problem.shifts and problem.seeds is not None,
-        marked=problem.heads is not None,
-        ends=problem.ends,
-        moves=problem.moves,
-    )
-    return without_signs(work, lambda element: _combine(problem.operator, element, native))
+def work_of(device: Device, problem: Problem, *, carried: bool = False) -> ScanSpec:
+    """Return what decides the problem's shaders on this device."""
+    return scan_spec(problem, device.capabilities, carried=carried)
 
 
 def planned(device: Device, problem: Problem, strategy: str, **options: Any) -> ScanPlan:

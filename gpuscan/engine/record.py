@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.tile_state import PARAMS, parameters
 from gpuscan.device.transfer import download, padded
 from gpuscan.errors import OperatorError
-from gpuscan.planning.kernel import STATE_HEADER_WORDS, STATUS_WORD, TURNS_WORD, WIDTH_WORD
+from gpuscan.planning.kernel import LOOP_LIMIT_WORD, STATE_HEADER_WORDS, STATUS_WORD, SUBGROUP_SIZE_WORD
 from gpuscan.planning.plan import grid_of
 
 if TYPE_CHECKING:
@@ -72,11 +73,11 @@ class Run(NamedTuple):
 
     def width_differed(self, report: Sequence[int]) -> bool:
         """Whether subgroups had another size than the plan's."""
-        return report[WIDTH_WORD] == self.epoch
+        return report[SUBGROUP_SIZE_WORD] == self.epoch
 
     def ran_on(self, report: Sequence[int]) -> bool:
         """Whether a loop of the operator's WGSL made more turns than it may."""
-        return self.plan.loops and report[TURNS_WORD] == self.epoch
+        return self.plan.loops and report[LOOP_LIMIT_WORD] == self.epoch
 
     def check_turns(self, report: Sequence[int]) -> None:
         """Raise OperatorError where one did."""
@@ -97,10 +98,11 @@ def read_report(device: Device, state: wgpu.GPUBuffer) -> list[int]:
 
 def turns_error(plan: ScanPlan) -> OperatorError:
     kernel = plan.stages[-1].kernel
-    where = "all combinations of an invocation together" if kernel.software else "one combination"
+    where = "all combinations of an invocation together" if kernel.target.is_cpu_adapter else "one combination"
     return OperatorError(
-        f"a loop in the WGSL of the operator {kernel.operator_name!r} did not end: after {kernel.most_turns:,} turns, "
-        f"in {where}, it was left. Make it end sooner, for every pair of elements that there is"
+        f"a loop in the WGSL of the operator {kernel.spec.operator_name!r} did not end: after "
+        f"{kernel.heuristics.max_loop_iterations:,} turns, in {where}, it was left. Make it end "
+        "sooner, for every pair of elements that there is"
     )
 
 
@@ -205,7 +207,7 @@ def record_beside(
         values: what the template asks for.
     """
     pipeline, layout = device.stage(template, **values)
-    name = template.removesuffix(".wgsl")
+    name = PurePosixPath(template).stem
     batch = device.profiles.batch([name], "", elements) if device.profiles.active else None
     compute = encoder.begin_compute_pass(timestamp_writes=batch and batch.writes(name))
     compute.set_pipeline(pipeline)
@@ -243,6 +245,10 @@ def record_length(
     )
     most = device.capabilities.limits["max-compute-workgroups-per-dimension"]
     bound = [Binding(length.buffer, start, length.offset + 4 - start), Binding(call)]
-    values = {"tile_size": plan.tile.tile_size, "most_workgroups": most, "workgroups_beside": plan.workgroups_beside}
-    record_beside(device, encoder, "length.wgsl", bound, 1, 1, **values)
+    values = {
+        "tile_size": plan.tile.tile_size,
+        "max_workgroups": most,
+        "workgroups_without_tile": plan.workgroups_without_tile,
+    }
+    record_beside(device, encoder, "arrays/length.wgsl", bound, 1, 1, **values)
     return Binding(call, 0, PARAMS.size)

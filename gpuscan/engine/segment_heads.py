@@ -45,7 +45,7 @@ def mark(device: Device, heads: Heads) -> Array:
     kind = {"scalar": scalar_of(source.dtype)} if by_keys else {}
     if not by_keys:
         encoder.clear_buffer(marks.buffer, 0, padded(marks.nbytes))
-    name = "mark_keys.wgsl" if by_keys else "mark_segments.wgsl"
+    name = "arrays/mark_keys.wgsl" if by_keys else "arrays/mark_segments.wgsl"
     invocations = -(-heads.length // KEYS) if by_keys else count
     workgroups = max(1, -(-invocations // WORKGROUP_SIZE))
     record_beside(device, encoder, name, bound, workgroups, heads.length, workgroup_size=WORKGROUP_SIZE, **kind)

@@ -22,9 +22,11 @@ from gpuscan.device.transfer import Bytes, fill_mapped, map_for_reading, padded,
 from gpuscan.engine.attempts import note_size, plan_for, retry
 from gpuscan.engine.record import REPORT_BYTES, Origin, Run, record
 from gpuscan.errors import GpuscanError, smaller
-from gpuscan.planning.plan import ScanPlan, Work
+from gpuscan.planning.kernel_parts import InjectedFaults
+from gpuscan.planning.plan import ScanPlan
+from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.tile_shapes import TileShape
-from gpuscan.planning.tuned_tiles import tile_on
+from gpuscan.planning.tuned_tiles import best_tile
 
 if TYPE_CHECKING:
     import wgpu
@@ -61,7 +63,7 @@ class Piece:
 class Lane:
     """The buffers of one piece under way."""
 
-    def __init__(self, device: Device, work: Work, length: int) -> None:
+    def __init__(self, device: Device, work: ScanSpec, length: int) -> None:
         usage, self._pool = webgpu().BufferUsage, device.pool
         self.mapped = device.capabilities.mappable_storage
         sizes = [padded(f.storage_bytes * length, ALIGNMENT) for f in work.source.fields]
@@ -73,7 +75,9 @@ class Lane:
             self.sources = [self._take(size, up) for size in sizes]
             self.destinations = [self._take(size, down) for size in results]
             self.report = self._take(REPORT_BYTES, usage.MAP_READ | usage.COPY_DST)
-            self.heads = self._take(padded(-(-length // 8)), usage.STORAGE | usage.COPY_DST) if work.marked else None
+            self.heads = (
+                self._take(padded(-(-length // 8)), usage.STORAGE | usage.COPY_DST) if work.has_segment_bits else None
+            )
             if self.mapped:
                 self.up, self.down = self.sources, self.destinations
             else:
@@ -117,28 +121,35 @@ class Stream:
         strategy: as in `gpuscan.scan`.
         seeds: 32-bit words of each row's seed.
         piece_bytes: of the elements of one piece, at most; one block of tiles at least.
-        tile, withhold, many, scheduler: as in `plan_scan`.
+        tile, one_workgroup_folds, test_build: as in `plan_scan`.
     """
 
     def __init__(
         self,
         device: Device,
-        work: Work,
+        work: ScanSpec,
         strategy: str,
         *,
         seeds: np.ndarray[Any, Any] | None = None,
         piece_bytes: int | None = None,
         tile: TileShape | None = None,
-        withhold: int = 0,
-        many: bool | None = None,
-        scheduler: str = "",
+        one_workgroup_folds: bool | None = None,
+        test_build: InjectedFaults | None = None,
     ) -> None:
         self._device, self._work, self._seeds = device, work, seeds
         self._strategy = strategy
-        self._options: dict[str, Any] = {"tile": tile, "withhold": withhold, "many": many, "scheduler": scheduler}
+        self._options: dict[str, Any] = {
+            "tile": tile,
+            "one_workgroup_folds": one_workgroup_folds,
+            "test_build": test_build,
+        }
         self._plans: dict[tuple[bool, bool, int], ScanPlan] = {}
         capabilities = device.capabilities
-        shapes = [tile] if tile else [tile_on(device, work, subgroups) for subgroups in (True, False)]
+        shapes = (
+            [tile]
+            if tile
+            else [best_tile(work, device.capabilities, device.tuned, subgroups) for subgroups in (True, False)]
+        )
         self.unit = math.lcm(*(work.row_length if s.per_row else s.tile_size * s.block for s in shapes))
         widest = max(f.storage_bytes for f in (*work.source.fields, *work.destination.fields))
         whole = max(work.source.storage_bytes, work.destination.storage_bytes)

@@ -43,7 +43,7 @@ def proves(device: Device, plan: ScanPlan) -> bool:
     if not unproven(device, plan):
         return True
     kernel, elements = plan.stages[-1].kernel, plan.tile.tile_size
-    workgroups = 1 + plan.workgroups_beside
+    workgroups = 1 + plan.workgroups_without_tile
     stages = tuple(replace(stage, grid=(min(workgroups, stage.grid[0]), 1, 1)) for stage in plan.stages)
     single = replace(plan, length=min(plan.length, elements), tiles=1, stages=stages)
     held = []
@@ -55,8 +55,8 @@ def proves(device: Device, plan: ScanPlan) -> bool:
     def arrays(fields: tuple[Field, ...]) -> list[Binding]:
         return [room(elements * field.storage_bytes) for field in fields]
 
-    sources = arrays(kernel.source.fields)
-    destinations = sources if kernel.in_place else arrays(kernel.destination.fields)
+    sources = arrays(kernel.spec.source.fields)
+    destinations = sources if kernel.access.in_place else arrays(kernel.spec.destination.fields)
     words = 4 * kernel.item_words
     rest = room(elements * words), room(words), room(words)  # seeds, and carries in and out
     encoder = device.wgpu_device.create_command_encoder()

@@ -100,5 +100,5 @@ def transpose(device: Device, source: Array, result: Array, element_bytes: int, 
     values = {"workgroup_size": WORKGROUP_SIZE, "unit": unit}
     with device.lock:
         encoder = device.wgpu_device.create_command_encoder()
-        record_beside(device, encoder, "transpose.wgsl", bound, workgroups, length, **values)
+        record_beside(device, encoder, "arrays/transpose.wgsl", bound, workgroups, length, **values)
         submit(device.wgpu_device, encoder.finish())

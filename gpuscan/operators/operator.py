@@ -335,7 +335,7 @@ class Code:
 
     Attributes:
         source: its text.
-        helpers: the functions of shaders/parts/arithmetic.wgsl that it needs, those that they need included.
+        helpers: the functions of shaders/shared/arithmetic.wgsl that it needs, those that they need included.
         result: the element that it returns.
         foreign: it is the user's WGSL, to be kept apart from ours.
         loops: it has loops whose turns are counted.

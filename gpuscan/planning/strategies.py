@@ -7,16 +7,9 @@ from dataclasses import dataclass
 
 from gpuscan.errors import StrategyError
 from gpuscan.planning.capabilities import Capabilities
+from gpuscan.planning.heuristics import heuristics_for
 
 STRATEGIES = ("lookahead", "lookback", "fallback", "three_dispatch")
-
-# What "auto" takes for a large array: the first that is safe. On a GPU a scan is bound by memory, and the order is
-# that of traffic. A software adapter's workgroups are threads of the system, which may take the core away from one
-# for longer than another can wait (llvmpipe ends a wait after 65,535 polls, half a millisecond), so nobody waits.
-PREFERENCE: Mapping[str, tuple[str, ...]] = {
-    "GPU": ("lookahead", "lookback", "fallback", "three_dispatch"),
-    "CPU": ("three_dispatch", "lookback", "fallback"),
-}
 
 # For whom it is published that workgroups which have started go on making progress, by vendor and adapter type.
 # A litmus test that passed shows that starving was not seen, not that it cannot be: for the others, Apple, ARM,
@@ -35,10 +28,6 @@ PUBLISHED_PROGRESS: Mapping[str, frozenset[str]] = {
 # test's grid has one dimension, so that larger ones start row by row is published, not seen; a wait in vain ends in
 # time all the same.)
 PUBLISHED_ORDER = frozenset({"NVIDIA"})
-
-# How many tiles look-back is faster for than look-ahead: a few times as many as run at once, so that most find their
-# prefix posted. Measured on an H100: 13.3 against 14.2 us at 2^21 elements, 17.0 against 19.7 at 2^22.
-FEW_TILES = range(256, 513)
 
 _NEEDS_PROGRESS = frozenset({"lookahead", "lookback"})
 
@@ -60,14 +49,19 @@ class Choice:
 def choose_strategy(capabilities: Capabilities, tiles: int | None = None) -> Choice:
     """What ``"auto"`` takes on this adapter for so many tiles; left out, for a large array."""
     choice = _first_safe(capabilities)
-    if choice.strategy == "lookahead" and tiles in FEW_TILES and _objection("lookback", capabilities) is None:
+    heuristics = heuristics_for(capabilities.adapter_type)
+    if (
+        choice.strategy == "lookahead"
+        and tiles in heuristics.lookback_tiles
+        and _objection("lookback", capabilities) is None
+    ):
         return Choice("lookback", f"{tiles} tiles are so few that look-back is faster than look-ahead")
     return choice
 
 
 def _first_safe(capabilities: Capabilities) -> Choice:
     passed_over: list[str] = []
-    for strategy in PREFERENCE["CPU" if capabilities.adapter_type == "CPU" else "GPU"]:
+    for strategy in heuristics_for(capabilities.adapter_type).strategy_order:
         objection = _objection(strategy, capabilities)
         if objection is None:
             return Choice(strategy, "; ".join([*passed_over, _merit(strategy)]))
@@ -87,7 +81,7 @@ def unsafe_reason(strategy: str, capabilities: Capabilities) -> str | None:
     return None
 
 
-def in_order(capabilities: Capabilities) -> bool:
+def starts_in_order(capabilities: Capabilities) -> bool:
     """Whether tiles go by workgroup number: workgroups were seen to start in that order, and it is published."""
     return capabilities.starts_in_order and capabilities.vendor in PUBLISHED_ORDER
 

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api.array import Array
-from gpuscan.elements import LEAF, Element, Scalar, Structure, dtype_from, element_of, scalar_of
+from gpuscan.elements import LEAF, Element, Scalar, Structure, dtype_from, element_of, min_chunk, scalar_of
 from gpuscan.operators.operator import Operator, resolve
 from gpuscan.operators.tracing import ROUNDED_WHEN_STORED, structure_of, traced
-from gpuscan.planning.column_tiles import column_chunk
 from gpuscan.problem.results import own_axes
 from gpuscan.problem.segments import Heads, heads_of
 
@@ -97,7 +96,7 @@ class Problem:
     @property
     def in_columns(self) -> bool:
         """Whether the array is scanned as it lies, down its columns, without bringing rows together first."""
-        return self.inner > 1 and column_chunk(self.source, self.destination, self.inner) > 0
+        return self.inner > 1 and self.inner % min_chunk(self.source, self.destination) == 0
 
     def by_rows(self, leaf: Leaf) -> Leaf:
         """A leaf as a contiguous array (rows, row_length, *element shape)."""

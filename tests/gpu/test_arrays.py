@@ -15,6 +15,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.api.device import Device
 from gpuscan.engine import device_arrays as deferred
+from gpuscan.planning.kernel_parts import InjectedFaults
 from tests.oracle import AFFINE, assert_same, one_by_one, strategies_on, ufunc_scan, words
 
 USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
@@ -345,7 +346,7 @@ def test_larger_than_a_binding(device: Device, monkeypatch: pytest.MonkeyPatch) 
     unit = 4 * (1 << 15)
     small = replace(device.capabilities, limits=limits | {"max-storage-buffer-binding-size": unit})
     monkeypatch.setattr(device, "capabilities", small)
-    monkeypatch.setattr(deferred, "tile_on", lambda *_: tile_for(device))
+    monkeypatch.setattr(deferred, "best_tile", lambda *_: tile_for(device))
     monkeypatch.setattr(device, "plans_kept", type(device.plans_kept)())
     for axis, shape in ((0, (-1,)), (1, (3, -1))):
         got = gs.scan(a.reshape(*shape), axis=axis).numpy()
@@ -413,7 +414,7 @@ def withheld(planned: Any) -> Any:
     """The planner of a test build whose every second tile posts nothing."""
     from gpuscan.planning.tile_shapes import TileShape
 
-    return lambda *args, **options: planned(*args, **options, withhold=2, tile=TileShape(32, 0, 1, 4))
+    return lambda *args, **options: planned(*args, **options, test_build=InjectedFaults(2), tile=TileShape(32, 0, 1, 4))
 
 
 def test_synchronize_waits_for_what_was_submitted(device: Device) -> None:

@@ -18,16 +18,18 @@ import pytest
 import gpuscan as gs
 from gpuscan.api.device import Device
 from gpuscan.api.scan import scan
+from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.backends import BACKEND_VARIABLE, _load, error_type, webgpu
 from gpuscan.engine.host_arrays import run
 from gpuscan.errors import AdapterNotFoundError, OperatorError
 from gpuscan.operators.operator import combine_code, wgsl_operator
 from gpuscan.planning.kernel import Kernel
-from gpuscan.planning.plan import Work, plan_scan
+from gpuscan.planning.plan import plan_scan
+from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.strategies import STRATEGIES, unsafe_reason
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.problem import Problem
-from gpuscan.templates import render, render_kernel
+from gpuscan.templates import render
 from gpuscan.tools.matrix.conformance import check, suite
 from tests.gpu.test_threads import at_once, work, work_on_device
 from tests.oracle import AFFINE, LATER, MATRICES, assert_same, posed
@@ -78,7 +80,7 @@ def elements() -> Iterator[tuple[Any, Any]]:
 
 def kernels(dawn: Device, problem: Problem, shape: TileShape, form: dict[str, Any]) -> Iterator[Kernel]:
     """The shaders of a problem by every strategy, as for GPUs and for CPUs."""
-    work = Work(
+    work = ScanSpec(
         source=problem.source,
         element=problem.element,
         destination=problem.element,
@@ -120,7 +122,7 @@ def test_tint_takes_every_element(dawn: Device, x: Any, op: Any, form: dict[str,
 def test_tint_takes_the_probe(dawn: Device, stage: str) -> None:
     assert dawn.capabilities.spins_per_second > 0  # the device was opened through it
     values = {"workgroups": 64, "workgroup_size": 64, "extra_polls": 2, "rounds": 2, "polls": 2}
-    text = render(f"probe_{stage}.wgsl", enable_subgroups=stage == "subgroups", **values)
+    text = render(f"probe/{stage}.wgsl", enable_subgroups=stage == "subgroups", **values)
     dawn.wgpu_device.create_shader_module(code=text)
 
 

@@ -281,7 +281,7 @@ def test_halves_by_instructions(device: Device) -> None:
         for packs in (False, True):
             other = changed(device, packs_halves=packs)
             plan = plan_scan(runner.work_of(other, problem), other.capabilities, "three_dispatch", "", tile=tile)
-            assert plan.stages[-1].kernel.keeps_storage == (packs and lanes > 0)
+            assert plan.stages[-1].kernel.keeps_storage_form == (packs and lanes > 0)
             got.append(runner.run(other, problem, "three_dispatch", tile=tile)[0].reshape(shape))
         if exact:
             assert_same(got[1], got[0])

@@ -16,7 +16,7 @@ import pytest
 import gpuscan as gs
 from gpuscan.api.device import Device
 from gpuscan.engine import host_arrays as runner
-from gpuscan.planning.kernel import MOST_SOFTWARE_TURNS, MOST_TURNS
+from gpuscan.planning.heuristics import heuristics_for
 from tests.oracle import assert_same, posed, small_tiles, strategies_on
 
 SIGNATURE = "fn combine(a: Element, b: Element) -> Element {\n"
@@ -140,7 +140,7 @@ def test_loops_that_end_give_what_they_mean(device: Device) -> None:
 def test_long_loops_that_end(device: Device) -> None:
     """One combination may make turns by the thousand; few combinations do, so that an invocation stays in bounds."""
     turns = 2000 if device.capabilities.adapter_type == "CPU" else 50_000
-    assert turns < (MOST_SOFTWARE_TURNS if device.capabilities.adapter_type == "CPU" else MOST_TURNS)
+    assert turns < heuristics_for(device.capabilities.adapter_type).max_loop_iterations
     op = combining(f"var c = a; for (var i = 0u; i < {turns}u; i++) {{ c = c * 3u; }} return c / 1u + b;")
     with np.errstate(all="ignore"):
         factor = np.uint32(pow(3, turns, 2**32))

@@ -12,6 +12,7 @@ import pytest
 import gpuscan as gs
 from gpuscan.api.device import Device
 from gpuscan.engine import host_arrays as runner
+from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.plan import plan_scan
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.problem import Problem
@@ -41,11 +42,14 @@ def waiting_on(device: Device, scheduler: str, many: bool = False) -> list[str]:
     return [strategy for strategy in strategies_on(device) if strategy not in barred]
 
 
-def hindered(device: Device, problem: Problem, strategy: str, scheduler: str, **options: Any) -> runner.Rows:
+def hindered(
+    device: Device, problem: Problem, strategy: str, scheduler: str, withheld_period: int = 0, **options: Any
+) -> runner.Rows:
     """The result, twice the same, and the second time (the first compiles) within bounds."""
-    first = runner.run(device, problem, strategy, scheduler=scheduler, **options)
+    options["test_build"] = InjectedFaults(withheld_period, scheduler)
+    first = runner.run(device, problem, strategy, **options)
     begin = time.perf_counter()
-    second = runner.run(device, problem, strategy, scheduler=scheduler, **options)
+    second = runner.run(device, problem, strategy, **options)
     assert time.perf_counter() - begin < SECONDS
     for field, again in zip(first, second, strict=True):
         assert_same(again, field)
@@ -62,9 +66,10 @@ def test_float_sums_have_the_bits_of_unhindered_ones(device: Device, scheduler: 
             (wanted,) = runner.run(device, problem, "three_dispatch", tile=tile)
             np.testing.assert_allclose(wanted[0], np.cumsum(x[:n], dtype=np.float64), rtol=1e-3, atol=1e-3)
             for strategy in waiting_on(device, scheduler, many):
-                options = {"tile": tile, "many": many}
+                options = {"tile": tile, "one_workgroup_folds": many}
                 work = runner.work_of(device, problem)
-                plan = plan_scan(work, device.capabilities, strategy, "", scheduler=scheduler, **options)
+                faults = InjectedFaults(scheduler=scheduler)
+                plan = plan_scan(work, device.capabilities, strategy, "", test_build=faults, **options)
                 assert plan.posts  # else nothing would be hindered
                 (got,) = hindered(device, problem, strategy, scheduler, **options)
                 assert_same(got, wanted, (strategy, tile, n))
@@ -87,7 +92,7 @@ def test_a_fold_of_matrices(device: Device, scheduler: str) -> None:
     """Who folds them reads one block's aggregates while it scans another's, but under fallback."""
     x = np.random.default_rng(6).integers(0, 2**32, (4_001, 2, 2), dtype=np.uint32)
     wanted = gs.scan(x, "matmul", device="numpy")
-    options: dict[str, Any] = {"tile": replace(tiles_on(device)[-1], chunk=1), "many": True}
+    options: dict[str, Any] = {"tile": replace(tiles_on(device)[-1], chunk=1), "one_workgroup_folds": True}
     for strategy in waiting_on(device, scheduler, many=True):
         (got,) = hindered(device, posed(x, "matmul"), strategy, scheduler, **options)
         assert_same(got[0], wanted, strategy)
@@ -104,7 +109,7 @@ def test_columns(device: Device, scheduler: str) -> None:
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_posts_that_never_come_besides(device: Device, scheduler: str) -> None:
     x = np.random.default_rng(3).integers(0, 2**32, 20_000, dtype=np.uint32)
-    (got,) = hindered(device, posed(x), "fallback", scheduler, tile=tiles_on(device)[-1], withhold=3)
+    (got,) = hindered(device, posed(x), "fallback", scheduler, tile=tiles_on(device)[-1], withheld_period=3)
     assert_same(got[0], ufunc_scan("add", x))
 
 
@@ -121,7 +126,7 @@ def test_look_ahead_gives_up_in_time_where_workgroups_run_one_at_a_time(own_devi
     """Or gives the right result, where the lock's own bound lets the others in; then `"auto"` goes on without it."""
     device = own_device
     x = np.random.default_rng(5).integers(0, 2**32, 20_000, dtype=np.uint32)
-    options: dict[str, Any] = {"tile": small_tiles(device)[0], "scheduler": "serial"}
+    options: dict[str, Any] = {"tile": small_tiles(device)[0], "test_build": InjectedFaults(scheduler="serial")}
     for _ in range(2):  # the first compiles
         begin = time.perf_counter()
         try:

@@ -10,8 +10,9 @@ import pytest
 
 from gpuscan.api.device import Device
 from gpuscan.engine import host_arrays as runner
-from gpuscan.planning import plan as planning
+from gpuscan.planning.heuristics import GPU
 from gpuscan.planning.kernel import Kernel
+from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.plan import plan_scan
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.problem import Problem
@@ -40,7 +41,7 @@ def compare(device: Device, problem: Problem, tile: TileShape, strategies: list[
     """Strategies that wait, by a fold, beside the one that does not."""
     wanted = runner.run(device, problem, "three_dispatch", tile=tile)
     for strategy in strategies:
-        got = runner.run(device, problem, strategy, tile=tile, many=True)
+        got = runner.run(device, problem, strategy, tile=tile, one_workgroup_folds=True)
         for result, field in zip(got, wanted, strict=True):
             assert_same(result, field, (strategy, tile, note))
 
@@ -72,7 +73,9 @@ def test_a_fold_that_reads_one_block_at_a_time(device: Device) -> None:
         (posed(matrices, "matmul", axis=0), replace(tile, chunk=1)),
         (posed(rng.standard_normal(20_001).astype(np.float32), "logaddexp"), tile),
     ):
-        plan = plan_scan(runner.work_of(device, problem), device.capabilities, "lookback", "", tile=shape, many=True)
+        plan = plan_scan(
+            runner.work_of(device, problem), device.capabilities, "lookback", "", tile=shape, one_workgroup_folds=True
+        )
         assert plan.stages[0].kernel.blocks_ahead == 1
         compare(device, problem, shape, waiting_on(device))
 
@@ -85,7 +88,9 @@ def test_a_fold_that_reads_ahead(device: Device, monkeypatch: pytest.MonkeyPatch
     x = np.random.default_rng(7).standard_normal(9001).astype(np.float32)
     problem = posed(x, "logaddexp")
     for strategy in waiting_on(device):
-        plan = plan_scan(runner.work_of(device, problem), device.capabilities, strategy, "", tile=shape, many=True)
+        plan = plan_scan(
+            runner.work_of(device, problem), device.capabilities, strategy, "", tile=shape, one_workgroup_folds=True
+        )
         assert plan.stages[0].kernel.reads_ahead
         compare(device, problem, shape, [strategy])
 
@@ -106,17 +111,27 @@ def test_pieces_carry_what_the_fold_has_posted(device: Device, period: int) -> N
     (wanted,) = runner.run(device, posed(x), "three_dispatch", tile=tile)
     for strategy in waiting_on(device):
         withhold = period if strategy == "fallback" else 0
-        (got,) = runner.run(device, posed(x), strategy, tile=tile, piece_bytes=1, many=True, withhold=withhold)
+        (got,) = runner.run(
+            device,
+            posed(x),
+            strategy,
+            tile=tile,
+            piece_bytes=1,
+            one_workgroup_folds=True,
+            test_build=InjectedFaults(withhold),
+        )
         assert_same(got, wanted, (strategy, tile))
 
 
 def test_many_tiles_are_folded_for(device: Device) -> None:
     """The planner's own choice, by the number of tiles on a GPU; the results are exact."""
     tile = small_tiles(device)[0]
-    for tiles, many in ((planning.MANY_TILES - 1, False), (planning.MANY_TILES, True)):
+    for tiles, many in ((GPU.min_tiles_for_fold - 1, False), (GPU.min_tiles_for_fold, True)):
         x: Array = numbers(np.random.default_rng(tiles), "uint32", (tiles * tile.tile_size,))
         for strategy in waiting_on(device):
             plan = plan_scan(runner.work_of(device, posed(x)), device.capabilities, strategy, "asked", tile=tile)
-            assert plan.stages[-1].kernel.folds == (many and device.capabilities.adapter_type != "CPU")
+            assert plan.stages[-1].kernel.wait_policy.one_workgroup_folds == (
+                many and device.capabilities.adapter_type != "CPU"
+            )
             (got,) = runner.run(device, posed(x), strategy, tile=tile)
             assert_same(got[0], np.cumsum(x, dtype=np.uint32), (strategy, tiles))

@@ -12,9 +12,9 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.api.device import Device
+from gpuscan.elements import min_chunk
 from gpuscan.engine import host_arrays as runner
 from gpuscan.operators.operator import resolve
-from gpuscan.planning.tiles import least_chunk
 from gpuscan.problem.problem import spread
 from tests.laws import any_bits, whole
 from tests.oracle import AFFINE, assert_same, one_by_one, posed, small_tiles, strategies_on
@@ -112,7 +112,7 @@ def test_maps_on_many_tiles(device: Device, name: str) -> None:
     problem = posed(x, case.op, **options, **case.maps())
     strategies = strategies_on(device)
     strategy = strategies[turn % len(strategies)]
-    tile = replace(small_tiles(device)[turn % 2 - 1], chunk=least_chunk(runner.work_of(device, problem)))
+    tile = replace(small_tiles(device)[turn % 2 - 1], chunk=min_chunk(problem.source, problem.destination))
     rows = runner.run(device, problem, strategy, tile=tile)
     got = problem.destination.structure.unflatten([problem.from_rows(row) for row in rows])
     assert_bundle(got, case.wanted(x, **options), strategy)

@@ -157,4 +157,4 @@ def test_these_are_kept_as_they_lie_in_storage(device: Device) -> None:
             plan_scan(work, device.capabilities, strategies_on(device)[0], "", tile=tile_on(device)).stages[-1].kernel
         )
         assert kernel.stage == "scan"
-        assert kernel.keeps_storage == (tile_on(device).subgroup_size > 0), case
+        assert kernel.keeps_storage_form == (tile_on(device).subgroup_size > 0), case

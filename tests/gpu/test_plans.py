@@ -16,6 +16,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.api.device import Device
 from gpuscan.api.plan import RECORDED_MOST, STATES_MOST
+from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.plan import plan_scan
 from tests.oracle import assert_same, several, strategies_on, ufunc_scan
 
@@ -214,7 +215,7 @@ def test_a_recorded_run_that_gave_up_is_told_of(own_device: Device, monkeypatch:
     a = device.asarray(np.ones(n, np.uint32))
     plan = device.plan(n, np.uint32, strategy="lookback")
     plan._plans.clear()
-    monkeypatch.setattr("gpuscan.api.plan.plan_scan", partial(plan_scan, withhold=2))
+    monkeypatch.setattr("gpuscan.api.plan.plan_scan", partial(plan_scan, test_build=InjectedFaults(2)))
     encoder = device.wgpu_device.create_command_encoder()
     plan.record(encoder, a, device.empty(n, np.uint32))
     a.numpy()
@@ -237,7 +238,7 @@ def test_a_recorded_run_that_gave_up_is_told_of_before_others(
     text = "fn combine(a: Element, b: Element) -> Element { var x = a; while (x != 9u) { x |= 1u << 31u; } return x; }"
     plans = [device.plan(n, np.uint32, op, strategy="lookback") for op in (gs.wgsl_operator(text), "add")]
     plans[1]._plans.clear()
-    monkeypatch.setattr("gpuscan.api.plan.plan_scan", partial(plan_scan, withhold=2))
+    monkeypatch.setattr("gpuscan.api.plan.plan_scan", partial(plan_scan, test_build=InjectedFaults(2)))
     for plan in plans:
         encoder = device.wgpu_device.create_command_encoder()
         plan.record(encoder, device.asarray(np.ones(n, np.uint32)), device.empty(n, np.uint32))

@@ -185,7 +185,7 @@ def test_larger_than_a_binding(device: Device, monkeypatch: pytest.MonkeyPatch, 
     limits = dict(device.capabilities.limits) | {"max-storage-buffer-binding-size": 1 << 17}
     monkeypatch.setattr(device, "capabilities", replace(device.capabilities, limits=limits))
     for module in ("deferred", "streaming", "attempts"):
-        monkeypatch.setattr(f"gpuscan.{module}.tile_on", lambda *_: tile, raising=False)
+        monkeypatch.setattr(f"gpuscan.{module}.best_tile", lambda *_: tile, raising=False)
     monkeypatch.setattr(device, "plans_kept", type(device.plans_kept)())
     went: list[Any] = []
     record: Callable[..., Any] = deferred.record_pieces

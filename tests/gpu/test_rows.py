@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import gpuscan as gs
 from gpuscan.api.device import Device
 from gpuscan.engine import host_arrays as runner
+from gpuscan.planning.heuristics import GPU
 from gpuscan.planning.tile_shapes import TileShape
-from gpuscan.planning.tiles import LEAST_ROW
 from gpuscan.reference import scan as reference
 from tests.oracle import (
     AFFINE,
@@ -88,7 +88,7 @@ def test_float_bits(device: Device) -> None:
 @pytest.mark.parametrize("reverse", [False, True])
 def test_pieces_are_whole_rows(device: Device, reverse: bool) -> None:
     """Arrays that go piece by piece have the bits of those that go whole, from the device's own tile."""
-    x = np.random.default_rng(2).standard_normal((37, 4 * LEAST_ROW)).astype(np.float32)
+    x = np.random.default_rng(2).standard_normal((37, 4 * GPU.min_row)).astype(np.float32)
     problem = posed(x, axis=1, reverse=reverse)
     plan = runner.planned(device, problem, "auto")
     assert isinstance(plan.tile, TileShape)
@@ -107,7 +107,7 @@ def test_elements(device: Device, number: int, dtype: str) -> None:
     """Elements of other widths, packed ones among them; lengths that they share tiles at, and not."""
     op = "logical_xor" if dtype == "bool" else "add"
     rng = np.random.default_rng(3)
-    for turn, length in enumerate((LEAST_ROW + 1, (LEAST_ROW, 5 * LEAST_ROW + 4)[number % 2]), number):
+    for turn, length in enumerate((GPU.min_row + 1, (GPU.min_row, 5 * GPU.min_row + 4)[number % 2]), number):
         x = rng.integers(0, 2, (several(device, 3), length)).astype(dtype)
         wanted = np.logical_xor.accumulate(x, axis=1) if dtype == "bool" else np.cumsum(x, axis=1, dtype=x.dtype)
         for strategy in strategies_in_turn(device, turn):
@@ -115,7 +115,7 @@ def test_elements(device: Device, number: int, dtype: str) -> None:
 
 
 def test_no_identity_and_arrays_on_the_device(device: Device) -> None:
-    x = words(np.random.default_rng(4), 4, (6, 2 * LEAST_ROW))
+    x = words(np.random.default_rng(4), 4, (6, 2 * GPU.min_row))
     wanted = one_by_one(MATRICES.function, x, axis=1)  # type: ignore[arg-type]
     for strategy in strategies_on(device):
         got = gs.scan(tuple(map(device.asarray, x)), MATRICES, axis=1, strategy=strategy)
@@ -126,7 +126,7 @@ def test_no_identity_and_arrays_on_the_device(device: Device) -> None:
 
 
 def test_in_place(device: Device) -> None:
-    x = np.random.default_rng(5).integers(0, 2**32, (40, 3 * LEAST_ROW), dtype=np.uint32)
+    x = np.random.default_rng(5).integers(0, 2**32, (40, 3 * GPU.min_row), dtype=np.uint32)
     array = device.asarray(x)
     assert gs.scan(array, axis=1, out=array) is array
     assert_same(array.numpy(), np.cumsum(x, axis=1, dtype=np.uint32))
@@ -136,7 +136,7 @@ def test_in_place(device: Device) -> None:
 @given(st.data())
 def test_any_row(device: Device, data: st.DataObject) -> None:
     """Reductions and scans of rows of any length near the shortest that have tiles of their own, by the own tile."""
-    length = data.draw(st.integers(LEAST_ROW - 5, 3 * LEAST_ROW))
+    length = data.draw(st.integers(GPU.min_row - 5, 3 * GPU.min_row))
     rows = data.draw(st.integers(2, 70))
     reverse = data.draw(st.booleans())
     x: Array = np.random.default_rng(length).integers(0, 2**32, (rows, length), dtype=np.uint32)

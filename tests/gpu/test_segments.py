@@ -159,7 +159,7 @@ def test_larger_than_a_binding(device: Device, monkeypatch: pytest.MonkeyPatch, 
     x, offsets = numbers(rng, "uint32", length), cut(rng, length, 500)
     limits = dict(device.capabilities.limits) | {"max-storage-buffer-binding-size": 1 << 17}
     monkeypatch.setattr(device, "capabilities", replace(device.capabilities, limits=limits))
-    monkeypatch.setattr(deferred, "tile_on", lambda *_: small_tiles(device)[0])
+    monkeypatch.setattr(deferred, "best_tile", lambda *_: small_tiles(device)[0])
     monkeypatch.setattr(device, "plans_kept", type(device.plans_kept)())
     for reverse in (False, True):
         (wanted,) = each_for_itself(lambda l, r: (l[0] + r[0],), (x,), offsets, reverse=reverse)

@@ -102,7 +102,7 @@ def planned(
 ) -> ScanPlan:
     """The plan, as if the adapter had other capabilities."""
     capabilities = replace(device.capabilities, **changes)
-    return plan_scan(work_of(device, problem), capabilities, strategy, "asked", tile=tile, many=many)
+    return plan_scan(work_of(device, problem), capabilities, strategy, "asked", tile=tile, one_workgroup_folds=many)
 
 
 def each(device: Device, tiles: int) -> list[Any]:

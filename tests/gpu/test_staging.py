@@ -113,6 +113,6 @@ def test_these_are_staged(device: Device) -> None:
         work = runner.work_of(device, posed(vectors(width, "uint32", 1501), MAPS, axis=0, **options))
         tile = tile_on(device, chunk)
         stages = plan_scan(work, device.capabilities, "three_dispatch", "", tile=tile).stages
-        staged = {stage.kernel.stage: stage.kernel.stages_chunks for stage in stages}
+        staged = {stage.kernel.stage: stage.kernel.exchanges_chunks for stage in stages}
         lanes = tile.subgroup_size > 0
         assert staged == {"reduce": lanes, "scan_totals": False, "scan": lanes}, case

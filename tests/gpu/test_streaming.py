@@ -24,6 +24,7 @@ from gpuscan.device.transfer import Walk
 from gpuscan.engine import host_arrays as runner
 from gpuscan.engine.chunks import scan_in_chunks
 from gpuscan.engine.record import LONGEST_ROW, Origin
+from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.problem.problem import Problem
 from gpuscan.tools import file_scan as files
 from tests.laws import dtype_of
@@ -87,7 +88,7 @@ def test_a_piece_that_gave_up_is_done_again(adapter: wgpu.GPUAdapter, tmp_path: 
     monkeypatch.setattr(device, "strategy", strategy)
     x = np.random.default_rng(1).standard_normal(60_000).astype(np.float32)
     tile = small_tiles(device)[0]
-    (got,) = runner.run(device, posed(x), "auto", tile=tile, piece_bytes=1, withhold=2)
+    (got,) = runner.run(device, posed(x), "auto", tile=tile, piece_bytes=1, test_build=InjectedFaults(2))
     assert device.capabilities.distrusted
     (wanted,) = runner.run(Device(adapter), posed(x), "three_dispatch", tile=tile)
     assert_same(got, wanted)

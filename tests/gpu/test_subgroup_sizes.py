@@ -12,8 +12,8 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.api.device import Device
+from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.planning.kernel import Kernel
-from gpuscan.templates import render_kernel
 from tests.oracle import assert_same, strategies_on
 
 Compiler = Callable[[Callable[[Kernel], bool]], None]
@@ -110,7 +110,7 @@ def test_in_place_where_only_some_shaders_differ(varied: Device, compiler: Compi
         x = np.tile(X, 15)
         limits = dict(varied.capabilities.limits) | {"max-storage-buffer-binding-size": 3 << 20}
         varied.capabilities = replace(varied.capabilities, limits=limits)
-    compiler(lambda kernel: kernel.carried if cut else kernel.stage == "reduce")
+    compiler(lambda kernel: kernel.spec.carried if cut else kernel.stage == "reduce")
     for _ in range(2):
         array = varied.asarray(x)
         gs.scan(array, out=array)

@@ -31,14 +31,14 @@ def test_the_bits_are_those_of_three_dispatch(own_device: Device, number: int, k
     device = own_device
     problem = KINDS[kind](np.random.default_rng(1))
     by_ticket = [s for s in ("lookahead", "lookback", "fallback") if s in strategies_on(device)]
-    in_order = by_ticket if strategies.in_order(device.capabilities) else ["fallback"]
+    in_order = by_ticket if strategies.starts_in_order(device.capabilities) else ["fallback"]
     tile = None if kind == "columns" else tile_in_turn(device, number)
     wanted = runner.run(device, problem, "three_dispatch", tile=tile)
     for by_number in (False, True):
         many = (None, True)[(number // 2 + by_number) % 2]
         device.capabilities = replace(device.capabilities, starts_in_order=by_number, vendor="NVIDIA")
         for strategy in in_order if by_number else by_ticket:
-            got = runner.run(device, problem, strategy, tile=tile, many=many)
+            got = runner.run(device, problem, strategy, tile=tile, one_workgroup_folds=many)
             for result, field in zip(got, wanted, strict=True):
                 assert_same(result, field, (strategy, tile, by_number, many))
     assert device.capabilities.distrusted == ()

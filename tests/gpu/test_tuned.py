@@ -12,8 +12,8 @@ import pytest
 
 import gpuscan as gs
 from gpuscan import Device
+from gpuscan.device import tile_cache as tuning
 from gpuscan.engine.host_arrays import planned, run
-from gpuscan.planning import tuned_tiles as tuning
 from gpuscan.planning.tile_shapes import TileShape
 from tests.oracle import posed, strategies_on, with_capabilities
 

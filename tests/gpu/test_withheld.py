@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import gpuscan as gs
 from gpuscan.api.device import Device
 from gpuscan.engine import host_arrays as runner
 from gpuscan.planning import plan as planning
+from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.plan import plan_scan
 from gpuscan.planning.tile_shapes import TileShape
 from tests.oracle import AFFINE, assert_same, posed, small_tiles, strategies_on, tile_in_turn, ufunc_scan, words
@@ -20,6 +22,11 @@ from tests.oracle import AFFINE, assert_same, posed, small_tiles, strategies_on,
 PERIODS = [2, 7, 64]
 WAITING = ("lookahead", "lookback")  # strategies that have nothing else to do
 SECONDS = 2.0  # within which a wait in vain has ended
+
+
+def withheld(period: int, many: bool | None) -> dict[str, Any]:
+    """The options of a run in which the tiles of this period post nothing; where `many`, one folds for all."""
+    return {"test_build": InjectedFaults(period), "one_workgroup_folds": many}
 
 
 # Where `many`, one folds for all.
@@ -32,7 +39,9 @@ def test_fallback_does_the_late_tiles_work_itself(device: Device, period: int, m
         problems = [posed(x)] if period != 7 else [posed(x), posed(rows, AFFINE, axis=1, exclusive=True, reverse=True)]
         for problem in problems:
             wanted = runner.run(device, problem, "three_dispatch", tile=tile)
-            got = runner.run(device, problem, "fallback", tile=tile, withhold=period, many=many)
+            got = runner.run(
+                device, problem, "fallback", tile=tile, test_build=InjectedFaults(period), one_workgroup_folds=many
+            )
             for result, field in zip(got, wanted, strict=True):
                 assert_same(result, field, tile)
 
@@ -49,9 +58,11 @@ def test_helpers_let_go_of_their_own_tile(device: Device, period: int, many: boo
     segments = posed(x, segments=[0, 3, 3, 8_000, 8_001, 20_000])
     for problem in (posed(x), segments if many or period == 7 else backwards):
         plan = plan_scan(runner.work_of(device, problem), device.capabilities, "fallback", "asked", tile=tile)
-        assert plan.stages[-1].kernel.helps == (size > 0)
+        assert plan.stages[-1].kernel.reloads_after_help == (size > 0)
         wanted = runner.run(device, problem, "three_dispatch", tile=tile)
-        got = runner.run(device, problem, "fallback", tile=tile, withhold=period, many=many)
+        got = runner.run(
+            device, problem, "fallback", tile=tile, test_build=InjectedFaults(period), one_workgroup_folds=many
+        )
         for result, field in zip(got, wanted, strict=True):
             assert_same(result, field)
 
@@ -64,10 +75,14 @@ def test_who_only_waits_gives_up_in_time(own_device: Device, strategy: str, many
     for turn, period in enumerate(PERIODS, bool(many)):
         tile = tile_in_turn(device, turn)
         with pytest.raises(gs.ProgressTimeoutError, match="three_dispatch"):
-            runner.run(device, posed(x), strategy, tile=tile, withhold=period, many=many)  # compiles
+            runner.run(
+                device, posed(x), strategy, tile=tile, test_build=InjectedFaults(period), one_workgroup_folds=many
+            )  # compiles
         begin = time.perf_counter()
         with pytest.raises(gs.ProgressTimeoutError):
-            runner.run(device, posed(x), strategy, tile=tile, withhold=period, many=many)
+            runner.run(
+                device, posed(x), strategy, tile=tile, test_build=InjectedFaults(period), one_workgroup_folds=many
+            )
         assert time.perf_counter() - begin < SECONDS
         for other in ("three_dispatch", "fallback"):
             (got,) = runner.run(device, posed(x), other, tile=tile)
@@ -78,7 +93,7 @@ def test_a_strategy_that_gave_up_is_remembered(own_device: Device, adapter: wgpu
     device = own_device
     x = np.arange(60_000, dtype=np.uint32)
     with pytest.raises(gs.ProgressTimeoutError):
-        runner.run(device, posed(x), "lookback", tile=small_tiles(device)[0], withhold=2)
+        runner.run(device, posed(x), "lookback", tile=small_tiles(device)[0], test_build=InjectedFaults(2))
     assert device.capabilities.distrusted == ("lookback",)
     assert device.strategy("auto")[0] != "lookback"
     assert Device(adapter).capabilities.distrusted == ("lookback",)  # and by later processes
@@ -88,7 +103,7 @@ def test_auto_goes_on_by_another_path(own_device: Device) -> None:
     device = own_device
     x = np.random.default_rng(3).integers(0, 2**32, 60_000, dtype=np.uint32)
     chosen = device.strategy("auto")[0]
-    (got,) = runner.run(device, posed(x), "auto", tile=small_tiles(device)[0], withhold=2)
+    (got,) = runner.run(device, posed(x), "auto", tile=small_tiles(device)[0], test_build=InjectedFaults(2))
     assert_same(got[0], ufunc_scan("add", x))
     if chosen in WAITING:
         assert device.capabilities.distrusted
@@ -119,7 +134,7 @@ def test_auto_comes_to_an_end_whatever_it_began_with(
     device.capabilities = replace(device.capabilities, **NVIDIA, spins_per_second=2e4)  # what auto trusts most
     x = np.random.default_rng(5).integers(0, 2**32, SHAPES[shape], dtype=np.uint32)
     tile = None if x.ndim == 2 else small_tiles(device)[0]
-    (got,) = runner.run(device, posed(x, axis=x.ndim - 1), "auto", tile=tile, withhold=2)
+    (got,) = runner.run(device, posed(x, axis=x.ndim - 1), "auto", tile=tile, test_build=InjectedFaults(2))
     assert_same(got, ufunc_scan("add", x, axis=x.ndim - 1).reshape(got.shape))
     assert "lookback" in device.capabilities.distrusted
     assert not device.capabilities.starts_in_order  # which may have been at fault
