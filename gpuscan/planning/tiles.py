@@ -187,7 +187,7 @@ def best_row_tile(spec: ScanSpec, h: Heuristics, shapes: list[TileShape], is_cpu
     many = [shape for shape in shapes if tiles[shape] * spec.rows >= h.min_tiles]
     shapes = many or [min(shapes, key=lambda shape: shape.tile_size)]
     best = max(use[shape] for shape in shapes)
-    full = [shape for shape in shapes if use[shape] >= 0.9 * best]
+    full = [shape for shape in shapes if use[shape] >= h.row_use_tolerance * best]
     return max(full, key=lambda shape: (tiles[shape] == 1, use[shape] if tiles[shape] == 1 else 0, shape.tile_size))
 
 

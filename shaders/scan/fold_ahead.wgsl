@@ -13,12 +13,12 @@
 {% from "shared/peek.wgsl" import peek with context %}
 // ----- Fold of the aggregates
 const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
-const PATIENCE = max(1u, SPINS_PER_ROUND / {{ 4 if kernel.target.is_cpu_adapter else 2 }}u);  // looks in vain, for a round of a wait
-const GLANCE = 64u;  // looks in vain until it asks whether the run was given up
+const PATIENCE = max(1u, SPINS_PER_ROUND / {{ kernel.heuristics.fold_patience_divisor }}u);  // looks in vain, for a round of a wait
+const GLANCE = {{ kernel.heuristics.fold_glance }}u;  // looks in vain until it asks whether the run was given up
 
 var<workgroup> shared_place: u32;  // the block that the fold begins at, then the first tile that it has not seen
 {% if kernel.strategy != "lookahead" %}
-const STRIDE = 2u;  // blocks from one hint to the next
+const STRIDE = {{ kernel.heuristics.fold_hint_blocks }}u;  // blocks from one hint to the next
 var<workgroup> shared_seed: {{ text.shared_item }};
 
 // Where another fold may begin. All lanes store the same, so that none of them takes a path of its own.

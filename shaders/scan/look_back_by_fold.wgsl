@@ -9,11 +9,11 @@
 {% include "scan/wait_for_prefix.wgsl" %}
 {% from "shared/peek.wgsl" import peek with context %}
 // ----- Look-back
-const REST = {{ 0 if kernel.target.is_cpu_adapter else 8 }}u;  // looks in vain for tiles after its own, and who folds leaves
+const REST = {{ kernel.heuristics.fold_rest }}u;  // looks in vain for tiles after its own, and who folds leaves
 {% if kernel.strategy == "fallback" %}
-const LOOKS = {{ 8 if kernel.target.is_cpu_adapter else 32 }}u;  // in vain for tiles before its own, and who folds helps
+const LOOKS = {{ kernel.heuristics.fallback_fold_looks }}u;  // in vain for tiles before its own, and who folds helps
 const FIRST_SPINS = {{ kernel.wait_policy.first_spins }}u;  // of a wait's first round, before one helps for the first time
-const IMPATIENT = 8u;  // waits in vain, after which one does what another has begun
+const IMPATIENT = {{ kernel.heuristics.impatient_waits }}u;  // waits in vain, after which one does what another has begun
 
 var<workgroup> shared_late: u32;
 
