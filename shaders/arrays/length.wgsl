@@ -15,7 +15,7 @@ struct Call {
 }
 
 const TILE_SIZE = {{ tile_size }}u;
-const MOST_WORKGROUPS = {{ most_workgroups }}u;  // along one side of a grid
+const MAX_WORKGROUPS = {{ max_workgroups }}u;  // along one side of a grid
 
 @group(0) @binding(0) var<storage, read> given: array<u32>;
 @group(0) @binding(1) var<storage, read_write> call: Call;
@@ -24,8 +24,8 @@ const MOST_WORKGROUPS = {{ most_workgroups }}u;  // along one side of a grid
 fn main() {
     let length = min(given[call.place], call.length);
     let tiles = max(1u, length / TILE_SIZE + select(0u, 1u, length % TILE_SIZE > 0u));
-    let workgroups = tiles + {{ workgroups_beside }}u;
-    let rows = (workgroups + MOST_WORKGROUPS - 1u) / MOST_WORKGROUPS;
+    let workgroups = tiles + {{ workgroups_without_tile }}u;
+    let rows = (workgroups + MAX_WORKGROUPS - 1u) / MAX_WORKGROUPS;
     call.length = length;
     call.tiles = tiles;
     call.row_length = max(1u, length);

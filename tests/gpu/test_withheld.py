@@ -13,7 +13,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.api.device import Device
 from gpuscan.engine import host_arrays as runner
-from gpuscan.planning import plan as planning
+from gpuscan.planning import heuristics
 from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.plan import plan_scan
 from gpuscan.planning.tile_shapes import TileShape
@@ -130,7 +130,8 @@ def test_auto_comes_to_an_end_whatever_it_began_with(
 ) -> None:
     """Also where the plan's strategy is another than the adapter's first: each attempt leaves one out."""
     device = own_device
-    monkeypatch.setattr(planning, "LEAST_LOOKBACK_SPINS", 16)  # llvmpipe leaves loops after 65,535 turns
+    few = replace(heuristics.GPU, min_lookback_spins=16)  # llvmpipe leaves loops after 65,535 turns
+    monkeypatch.setattr(heuristics, "GPU", few)
     device.capabilities = replace(device.capabilities, **NVIDIA, spins_per_second=2e4)  # what auto trusts most
     x = np.random.default_rng(5).integers(0, 2**32, SHAPES[shape], dtype=np.uint32)
     tile = None if x.ndim == 2 else small_tiles(device)[0]
