@@ -463,7 +463,7 @@ def tune(device: Device | str | None, seconds: float, reset: bool) -> None:
     from rich.console import Console
 
     import gpuscan
-    from gpuscan.planning import tuned_tiles as tuning
+    from gpuscan.device import tile_cache
     from gpuscan.tools.bench.search import search, tuned_from
     from gpuscan.tools.bench.table import tuning_table
 
@@ -478,7 +478,7 @@ def tune(device: Device | str | None, seconds: float, reset: bool) -> None:
         with Console(stderr=True).status("") as status:
             found = list(search(chosen, seconds, lambda what: status.update(f"tuning {what}")))
         Console(highlight=False).print(tuning_table(found))
-    path = tuning.store(capabilities, tuned_from(found))
+    path = tile_cache.store(capabilities, tuned_from(found))
     if path is None:
         raise click.ClickException("the user's cache folder cannot be written, so nothing was kept")
     click.echo(f"{'Forgot' if reset else 'Kept'} the shapes for {capabilities.summary} in {path}")

@@ -20,12 +20,12 @@ os.environ |= {"__GL_SHADER_DISK_CACHE": "0", "MESA_SHADER_CACHE_DISABLE": "true
 from wide import add_fields, affine
 
 import gpuscan as gs
+from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.engine.host_arrays import work_of
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.plan import plan_scan
 from gpuscan.problem.compensated_sum import add_pairs
 from gpuscan.problem.problem import pose
-from gpuscan.templates import render_kernel
 
 
 def cases(n: int) -> list[tuple[str, Any, Any, int]]:

@@ -17,7 +17,7 @@ from gpuscan.engine.device_arrays import parts
 from gpuscan.engine.host_arrays import planned
 from gpuscan.engine.record import record
 from gpuscan.engine.segment_heads import mark
-from gpuscan.planning.plan import Placement
+from gpuscan.planning.kernel_parts import Placement
 from gpuscan.problem.problem import Problem, pose
 from gpuscan.tools.bench.buffers import place, release
 from gpuscan.tools.bench.copying import VECTOR_BYTES, copy_recording

@@ -16,6 +16,7 @@ import gpuscan as gs
 from gpuscan.device.bind_groups import Binding
 from gpuscan.engine.host_arrays import work_of
 from gpuscan.engine.record import Run, record
+from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.plan import plan_scan
 from gpuscan.tools.bench.buffers import place, release
 from gpuscan.tools.bench.cases import ScanCase
@@ -48,7 +49,7 @@ def measure(timer: GpuTimer, x: np.ndarray[Any, Any]) -> None:
     copied = timer.seconds(copy_recording(device, *buffers, x.nbytes // VECTOR_BYTES))
     unblocked = 0.0
     for period in PERIODS:
-        plan = plan_scan(work, device.capabilities, "fallback", "benchmark", withhold=period)
+        plan = plan_scan(work, device.capabilities, "fallback", "benchmark", test_build=InjectedFaults(period))
         runs: list[Run] = []
         taken = timer.seconds(
             lambda e, w, p=plan, r=runs: r.append(record(device, p, e, source, destination, timestamps=w))

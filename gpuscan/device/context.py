@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.codegen.kernel_text import render_kernel
+from gpuscan.device import tile_cache
 from gpuscan.device.adapters import choose_adapter, fresh
 from gpuscan.device.backends import error_type, webgpu
 from gpuscan.device.bind_groups import BindGroups, Binding
@@ -24,7 +25,6 @@ from gpuscan.device.requirements import checked_limits, limits_within, wanted_fe
 from gpuscan.device.tile_state import TileState
 from gpuscan.errors import StrategyError
 from gpuscan.operators.user_wgsl import user_error
-from gpuscan.planning import tuned_tiles
 from gpuscan.planning.strategies import check_strategy, choose_strategy, unsafe_reason
 from gpuscan.planning.workgroup_memory import check_room
 from gpuscan.templates import render
@@ -72,7 +72,7 @@ class DeviceContext:
         )
         self.queue = open_queue(self.wgpu_device)
         self.capabilities: Capabilities = probe(self.adapter, self.wgpu_device)
-        self.tuned: Tuned = tuned_tiles.load(self.capabilities)
+        self.tuned: Tuned = tile_cache.load(self.capabilities)
         self.process = os.getpid()
         self.usage = webgpu().BufferUsage
         self.lost = False
@@ -176,7 +176,7 @@ class DeviceContext:
         except error_type(self.wgpu_device) as error:
             if lost_while_compiling(str(error)):
                 raise
-            raise user_error(kernel.operator_name, str(error), text) from error
+            raise user_error(kernel.spec.operator_name, str(error), text) from error
         return pipeline, layout
 
     def stage(self, template: str, **values: Any) -> Pipeline:

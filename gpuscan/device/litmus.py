@@ -127,7 +127,7 @@ class ProbeBench:
     def _pipeline(self, stage: str, bound: tuple[int, int]) -> wgpu.GPUComputePipeline:
         if stage not in self._pipelines:
             rounds, polls = bound
-            code = render(f"probe_{stage}.wgsl", rounds=rounds, polls=polls, **self._values)
+            code = render(f"probe/{stage}.wgsl", rounds=rounds, polls=polls, **self._values)
             module = self._device.create_shader_module(label=f"gpuscan probe: {stage}", code=code)
             self._pipelines[stage] = self._device.create_compute_pipeline(
                 layout="auto", compute={"module": module, "entry_point": "main"}

@@ -165,6 +165,6 @@ def _gathered(context: DeviceContext, leaf: DeviceArray, indices: DeviceArray, c
         encoder = context.queue.encoder()
         workgroups = -(-words // _GATHER_WORKGROUP)
         values = {"workgroup_size": _GATHER_WORKGROUP, "unit": unit}
-        record_stage(context, encoder, "gather.wgsl", bound, workgroups, leaf.shape[0], **values)
+        record_stage(context, encoder, "arrays/gather.wgsl", bound, workgroups, leaf.shape[0], **values)
         context.queue.submit(encoder)
     return room

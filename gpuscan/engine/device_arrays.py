@@ -16,6 +16,7 @@ from gpuscan.engine.places import DeviceSink, DeviceSource
 from gpuscan.engine.preparation import check_dtypes, seed_words, tile_on, whole_tile
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.errors import GpuscanError, StrategyError, smaller
+from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.partition import (
     Part,
     block_size,
@@ -25,11 +26,10 @@ from gpuscan.planning.partition import (
     needs_whole_rows,
     piece_unit,
     pieces,
-    reverses_rows,
     whole_fits,
 )
-from gpuscan.planning.plan import Placement, Work, shares_words
-from gpuscan.planning.spec import scan_spec
+from gpuscan.planning.plan import reverses_rows, shares_words
+from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.problem.field_packing import STORAGE_LIMIT, binds_too_many, packed, packed_element, places
 from gpuscan.problem.problem import Problem
 
@@ -137,7 +137,7 @@ def _layout(context: DeviceContext, problem: Problem) -> Layout:
     return Layout(spec, (Part(spec, 0, spec.length, last=True),) if whole else (), context.capabilities)
 
 
-def _parts(context: DeviceContext, spec: Work) -> Iterable[Part] | None:
+def _parts(context: DeviceContext, spec: ScanSpec) -> Iterable[Part] | None:
     """Return the parts of a scan of large arrays; None if its rows have to be brought together first.
 
     Raises:
@@ -150,7 +150,7 @@ def _parts(context: DeviceContext, spec: Work) -> Iterable[Part] | None:
         return blocks(spec, spec.inner, tile, together, columns) if columns else None
     tiles = (tile_on(context, spec), tile_on(context, spec, False))
     unit = piece_unit(spec, tiles, context.offset_alignment)
-    if unit * largest_field(spec) > context.binding_limit and not spec.marked:
+    if unit * largest_field(spec) > context.binding_limit and not spec.has_segment_bits:
         # Pieces that do not begin where a shader can bind them are copied.
         unit = piece_unit(spec, tiles)
     cut_rows = needs_whole_rows(spec) and spec.rows > 1
@@ -158,7 +158,7 @@ def _parts(context: DeviceContext, spec: Work) -> Iterable[Part] | None:
         # Pieces that are read backwards have to be whole rows.
         unit = math.lcm(unit, spec.row_length)
         cut_rows = cut_rows or unit * largest_field(spec) > context.binding_limit
-    if cut_rows or any(spec.shifts):
+    if cut_rows or any(spec.field_offsets):
         together, columns = block_size(spec, 1, tile, capabilities, None)
         if not columns:
             raise GpuscanError(
@@ -170,7 +170,7 @@ def _parts(context: DeviceContext, spec: Work) -> Iterable[Part] | None:
     return pieces(spec, device_piece_length(spec, unit, capabilities))
 
 
-def _in_place(problem: Problem, spec: Work, leaves: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> bool:
+def _in_place(problem: Problem, spec: ScanSpec, leaves: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> bool:
     """Return True if every result replaces its own input, in whole words."""
     if problem.keep_last_only or problem.compacts or problem.source.fields != problem.destination.fields:
         return False

@@ -27,7 +27,9 @@ from gpuscan.engine.preparation import tile_on
 from gpuscan.engine.record import Buffers, Origin, record
 from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError
-from gpuscan.planning.plan import Placement, ScanPlan, Work, plan_scan
+from gpuscan.planning.kernel_parts import Placement
+from gpuscan.planning.plan import ScanPlan, plan_scan
+from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.strategies import PUBLISHED_PROGRESS
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ class Job:
         plans: the plans of parts that were made before, by the part's first element; None to make them anew.
     """
 
-    spec: Work
+    spec: ScanSpec
     strategy: str
     sources: Sequence[HostSource | DeviceSource]
     sinks: Sequence[HostSink | DeviceSink]
@@ -86,7 +88,7 @@ class Layout:
         plans: the parts' plans, by the part's first element.
     """
 
-    spec: Work
+    spec: ScanSpec
     parts: tuple[Part, ...]
     capabilities: Capabilities
     plans: dict[int, ScanPlan] = field(default_factory=dict)
@@ -114,7 +116,7 @@ class Executor:
 
     # ----- Plans
 
-    def plan(self, spec: Work, strategy: str, **options: Any) -> ScanPlan:
+    def plan(self, spec: ScanSpec, strategy: str, **options: Any) -> ScanPlan:
         """Return the plan for a scan, kept for later calls of its kind.
 
         Args:
@@ -134,7 +136,7 @@ class Executor:
                 self._plans.move_to_end(key)
             return plan
 
-    def _new_plan(self, spec: Work, strategy: str, options: dict[str, Any]) -> ScanPlan:
+    def _new_plan(self, spec: ScanSpec, strategy: str, options: dict[str, Any]) -> ScanPlan:
         context = self.context
         options = dict(options)
         chosen, reason = context.strategy(strategy)
@@ -149,7 +151,7 @@ class Executor:
             return self._new_plan(spec, strategy, options | {"subgroups": False, "tile": None})
         return plan
 
-    def bindable_plan(self, spec: Work, plan: ScanPlan, **options: Any) -> ScanPlan:
+    def bindable_plan(self, spec: ScanSpec, plan: ScanPlan, **options: Any) -> ScanPlan:
         """Return the plan, or that of ``three_dispatch`` if the tile state of this one exceeds a binding."""
         limit = self.context.binding_limit
         if not plan.posts or plan.state_bytes <= limit:
@@ -240,7 +242,7 @@ class Executor:
     def _buffers(self, job: Job, part: Part) -> PartBuffers:
         """Return buffers that hold any part of the job that is no larger than this one."""
         inputs = [part.length * each.element_bytes for each in job.sources if not isinstance(each, DeviceSource)]
-        results = part.spec.rows if part.spec.ends else part.length
+        results = part.spec.rows if part.spec.keep_last_only else part.length
         outputs = [results * each.element_bytes for each in job.sinks if not isinstance(each, DeviceSink)]
         heads = padded(-(-part.length // 8)) if job.heads is not None else 0
         # A later plan may have a report where this one has none, so there is always room for it.
@@ -269,7 +271,7 @@ class Executor:
             sources.append(binding)
         destinations: list[Binding] = []
         read_sizes: list[int] = []
-        results = part.spec.rows if part.spec.ends else part.length
+        results = part.spec.rows if part.spec.keep_last_only else part.length
         for place, sink in enumerate(job.sinks):
             if job.placement is not None and job.placement.in_place:
                 binding = sources[place]
@@ -333,7 +335,7 @@ class Executor:
         in_flight.popleft()
         if flight.buffers is not None:
             part, read = flight.part, 0
-            results = part.spec.rows if part.spec.ends else part.length
+            results = part.spec.rows if part.spec.keep_last_only else part.length
             for sink in job.sinks:
                 if not isinstance(sink, DeviceSink):
                     sink.drain(part, flight.buffers.read(read, results * sink.element_bytes))

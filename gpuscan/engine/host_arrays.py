@@ -33,8 +33,8 @@ from gpuscan.planning.partition import (
     pieces,
     whole_fits,
 )
-from gpuscan.planning.plan import ScanPlan, Work
-from gpuscan.planning.spec import scan_spec
+from gpuscan.planning.plan import ScanPlan
+from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.field_packing import STORAGE_LIMIT, binds_too_many, pack_arrays, packed, unpacked
@@ -106,7 +106,7 @@ class _Scan:
     ) -> None:
         self._executor, self._problem, self._strategy = executor, problem, strategy
         self._results, self._piece_bytes, self._options = results, piece_bytes, options
-        self._spec: Work
+        self._spec: ScanSpec
 
     def run(self) -> None:
         """Scan in one part where the arrays are small, else in blocks or pieces."""
@@ -129,10 +129,10 @@ class _Scan:
             if self._run_blocks(problem.inner):
                 return
             self._spec = spec = replace(spec, inner=1)
-        if any(spec.shifts):
+        if any(spec.field_offsets):
             if problem.inner > 1 or not self._run_blocks(1):
                 self._run_with_rows_together()
-        elif spec.ends:
+        elif spec.keep_last_only:
             self._run_reduction()
         else:
             self._run_pieces()
@@ -144,8 +144,8 @@ class _Scan:
         if isinstance(self._options.get("tile"), TileShape):
             # A tile of neighbours in memory needs rows that are brought together.
             spec = replace(spec, inner=1)
-        most = BLOCK_BYTES if spec.inner > 1 or any(spec.shifts) else SINGLE_PIECE_BYTES
-        neighbours = spec.inner > 1 or self._problem.inner == 1 or not any(spec.shifts)
+        most = BLOCK_BYTES if spec.inner > 1 or any(spec.field_offsets) else SINGLE_PIECE_BYTES
+        neighbours = spec.inner > 1 or self._problem.inner == 1 or not any(spec.field_offsets)
         small = self._piece_bytes is None and spec.length * largest_field(spec) <= most and neighbours
         small = small and whole_fits(spec, capabilities)
         return Layout(spec, (Part(spec, 0, spec.length, last=True),) if small else (), capabilities)
@@ -164,7 +164,7 @@ class _Scan:
             return
         self._run_parts(pieces(spec, length), spec)
 
-    def _tiles(self, spec: Work) -> tuple[TileShape, ...]:
+    def _tiles(self, spec: ScanSpec) -> tuple[TileShape, ...]:
         """Return the tiles that the planner may choose: a stream may have to go on without subgroups."""
         given = self._options.get("tile")
         if given is not None:
@@ -249,7 +249,7 @@ class _Scan:
     def _run_parts(
         self,
         parts: Any,
-        spec: Work,
+        spec: ScanSpec,
         *,
         inner: int | None = None,
         whole: bool = False,

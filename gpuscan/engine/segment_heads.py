@@ -43,7 +43,7 @@ def segment_heads(context: DeviceContext, heads: Heads) -> DeviceArray:
     row = context.uniform(np.array([heads.length, count, heads.reverse, 0], np.uint32).tobytes())
     bound = [row, source.binding(), marks.binding()]
     kind = {"scalar": scalar_of(source.dtype)} if by_keys else {}
-    name = "mark_keys.wgsl" if by_keys else "mark_segments.wgsl"
+    name = "arrays/mark_keys.wgsl" if by_keys else "arrays/mark_segments.wgsl"
     invocations = -(-heads.length // _KEYS_PER_INVOCATION) if by_keys else count
     workgroups = max(1, -(-invocations // WORKGROUP_SIZE))
     with context.lock:

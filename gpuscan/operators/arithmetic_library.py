@@ -1,4 +1,4 @@
-"""The functions of shaders/parts/arithmetic.wgsl: arithmetic with NumPy's meaning where WGSL has none or another."""
+"""The functions of shaders/shared/arithmetic.wgsl: arithmetic with NumPy's meaning where WGSL has none or another."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class _Everything:
 
 @cache
 def arithmetic_functions() -> dict[str, str]:
-    """Return the text of each function of shaders/parts/arithmetic.wgsl by its name, in the order of the file."""
-    text = templates.render("parts/arithmetic.wgsl", helpers=_Everything())
+    """Return the text of each function of shaders/shared/arithmetic.wgsl by its name, in the order of the file."""
+    text = templates.render("shared/arithmetic.wgsl", helpers=_Everything())
     bodies = re.findall(r"^fn (\w+)(.*?^\})", text, flags=re.MULTILINE | re.DOTALL)
     return {name: "fn " + name + body for name, body in bodies}
 

@@ -28,7 +28,7 @@ class Code:
 
     Attributes:
         source: its text.
-        helpers: the names of the functions of shaders/parts/arithmetic.wgsl that it calls, directly or through others.
+        helpers: the names of the functions of shaders/shared/arithmetic.wgsl that it calls, directly or through others.
         result: the element that it returns.
         foreign: True for WGSL of the user's, which must be kept apart from gpuscan's.
         loops: True if it has loops, so that gpuscan counts their iterations.

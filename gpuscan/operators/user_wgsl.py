@@ -182,7 +182,7 @@ def kept_apart(rendered: str, name: str) -> str:
 
 
 def counted(name: str, text: str) -> str:
-    """Return a text of an operator with loops, in which each iteration is counted (see shaders/parts/turns.wgsl).
+    """Return a text of an operator with loops, in which each iteration is counted (see shaders/shared/loop_limit.wgsl).
 
     One iteration too many returns from the function. The count begins where `combine` begins.
     """

@@ -17,6 +17,7 @@ from gpuscan.device import capability_probe, context, transfer
 from gpuscan.engine import executor, host_arrays, part_buffers
 from gpuscan.planning import plan as planning
 from gpuscan.planning.kernel import Kernel
+from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 
@@ -28,7 +29,7 @@ Tile = TileShape | ColumnTile
 
 def withhold_posts(monkeypatch: pytest.MonkeyPatch, *, every: int = 2, tile: Tile | None = None) -> None:
     """Leave out posts in every scan that is planned from now on, through whatever function it is called."""
-    forced = {"withhold": every} | ({} if tile is None else {"tile": tile})
+    forced: dict[str, Any] = {"test_build": InjectedFaults(every)} | ({} if tile is None else {"tile": tile})
 
     def planned(*given: Any, **options: Any) -> ScanPlan:
         return plan_scan(*given, **(options | forced))

@@ -13,7 +13,7 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.api import device as device_module
-from gpuscan.device import adapters
+from gpuscan.device import adapters, tile_cache
 from gpuscan.device.adapters import find_adapters
 from gpuscan.device.bind_groups import BIND_GROUPS_KEPT
 from gpuscan.device.buffer_pool import BufferPool
@@ -22,8 +22,7 @@ from gpuscan.device.reports import RunLog
 from gpuscan.device.requirements import wanted_features, wanted_limits
 from gpuscan.device.tile_state import GROWTH
 from gpuscan.engine.executor import Executor
-from gpuscan.planning import tuned_tiles
-from gpuscan.planning.strategies import in_order as starts_in_order
+from gpuscan.planning.strategies import starts_in_order
 from gpuscan.planning.tile_shapes import TileShape
 
 # How much a device keeps of earlier calls.
@@ -163,7 +162,7 @@ def recorded_states(device: gs.Device) -> int:
 
 def store_tuned_tiles(device: gs.Device, tiles: dict[tuple[int, int], TileShape]) -> None:
     """Store tiles as ``gpuscan tune`` does: one for each pair of an item's words and a length."""
-    assert tuned_tiles.store(device.capabilities, tiles) is not None
+    assert tile_cache.store(device.capabilities, tiles) is not None
 
 
 def tuned_tiles_of(device: gs.Device) -> dict[tuple[int, int], TileShape]:

@@ -11,17 +11,18 @@ import numpy as np
 import gpuscan as gs
 from gpuscan.api import plan as plan_module
 from gpuscan.api.linear_recurrence import gradients
+from gpuscan.elements import min_chunk
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.engine.part_buffers import SINGLE_WRITE_BYTES
 from gpuscan.engine.record import Origin
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.streams import scan_stream
-from gpuscan.planning import plan as planning
+from gpuscan.planning.heuristics import GPU
+from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.partition import SINGLE_PIECE_BYTES
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
-from gpuscan.planning.tiles import LEAST_ROW, least_chunk
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem import make_problem as problem_of
 from gpuscan.problem.segments import heads_of
@@ -32,9 +33,9 @@ Tile = TileShape | ColumnTile
 # Sizes at which gpuscan goes another way. Tests use arrays on both sides of them.
 SMALL_ARRAY_BYTES = SINGLE_WRITE_BYTES
 SINGLE_SUBMISSION_BYTES = SINGLE_PIECE_BYTES
-MANY_TILES = planning.MANY_TILES
+MANY_TILES = GPU.many_tiles
 # The shortest row with tiles of its own, in elements.
-MIN_ROW = LEAST_ROW
+MIN_ROW = GPU.min_row
 
 # ----- Scans under test conditions
 
@@ -77,12 +78,10 @@ def scan_with(
     options: dict[str, Any] = {}
     if tile is not None:
         options["tile"] = tile
-    if withheld:
-        options["withhold"] = withheld
-    if scheduler:
-        options["scheduler"] = scheduler
+    if withheld or scheduler:
+        options["test_build"] = InjectedFaults(withheld, scheduler)
     if one_workgroup_folds is not None:
-        options["many"] = one_workgroup_folds
+        options["one_workgroup_folds"] = one_workgroup_folds
     return scan_host(device._executor, problem, strategy, piece_bytes=piece_bytes, outputs=out, **options)
 
 
@@ -132,7 +131,9 @@ def plan_with(
 ) -> ScanPlan:
     """Return the plan that `scan_with` runs under the same conditions."""
     work = scan_spec(problem, device.capabilities)
-    options: dict[str, Any] = {"tile": tile, "scheduler": scheduler, "many": one_workgroup_folds}
+    options: dict[str, Any] = {"tile": tile, "one_workgroup_folds": one_workgroup_folds}
+    if scheduler:
+        options["test_build"] = InjectedFaults(0, scheduler)
     return plan_scan(work, device.capabilities, strategy, reason, **options)
 
 
@@ -167,13 +168,13 @@ def traits_of(plan: ScanPlan | plan_module.Plan) -> dict[str, KernelTraits]:
     kernels = [stage.kernel for stage in inner.stages]
     return {
         kernel.stage: KernelTraits(
-            one_workgroup_folds=kernel.folds,
-            looks_at_blocks=kernel.helps,
+            one_workgroup_folds=kernel.wait_policy.one_workgroup_folds,
+            looks_at_blocks=kernel.reloads_after_help,
             reads_ahead=kernel.reads_ahead,
             blocks_at_once=kernel.blocks_ahead,
-            keeps_storage=kernel.keeps_storage,
-            uses_workgroup_memory=kernel.stages_chunks,
-            starts_at_the_end=kernel.from_the_end,
+            keeps_storage=kernel.keeps_storage_form,
+            uses_workgroup_memory=kernel.exchanges_chunks,
+            starts_at_the_end=kernel.last_tiles_first,
             shares_words=bool(kernel.cleared),
         )
         for kernel in kernels
@@ -192,4 +193,4 @@ def planned_tile(device: gs.Device, problem: Problem) -> Tile:
 
 def smallest_chunk(device: gs.Device, problem: Problem) -> int:
     """Return how many elements an invocation must take at least, so that they fill whole words."""
-    return least_chunk(scan_spec(problem, device.capabilities))
+    return min_chunk(problem.source, problem.destination)

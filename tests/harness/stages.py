@@ -18,7 +18,8 @@ from gpuscan.engine.record import Buffers, record
 from gpuscan.operators.code import combine_code
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.kernel import STATE_HEADER_WORDS
-from gpuscan.planning.plan import ScanPlan, Work, plan_scan
+from gpuscan.planning.plan import ScanPlan, plan_scan
+from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 from gpuscan.problem.problem import Problem
@@ -115,7 +116,7 @@ def shaders_of(
         tile: the tile to render.
         form: other attributes of the scan: rows, row_length, inner, exclusive, reverse, initial, carried.
     """
-    work = Work(
+    work = ScanSpec(
         source=problem.source,
         element=problem.element,
         destination=problem.element,

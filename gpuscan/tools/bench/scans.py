@@ -11,9 +11,10 @@ from gpuscan.device.bind_groups import Binding
 from gpuscan.engine.host_arrays import check_dtypes, work_of
 from gpuscan.engine.record import REPORT_BYTES, record
 from gpuscan.errors import ProgressTimeoutError
-from gpuscan.planning.plan import ScanPlan, Work, plan_scan
+from gpuscan.planning.plan import ScanPlan, plan_scan
+from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
-from gpuscan.planning.tuned_tiles import tile_on
+from gpuscan.planning.tuned_tiles import best_tile
 from gpuscan.problem.problem import Problem, pose
 from gpuscan.tools.bench.buffers import gather, place, release
 from gpuscan.tools.bench.cases import ScanCase
@@ -101,7 +102,7 @@ class ScanSubject:
         release([*self._sources, *self._destinations])
 
 
-def work_for(device: Device, inputs: Inputs) -> Work:
+def work_for(device: Device, inputs: Inputs) -> ScanSpec:
     """The work of the case's scan on this device."""
     assert isinstance(inputs.case, ScanCase)
     problem = problem_of(inputs.case, inputs.arrays)
@@ -125,7 +126,9 @@ def plan_of(device: Device, inputs: Inputs, strategy: str, tile: TileShape | Non
     """The case's plan by a strategy, with a tile of the caller's or the planner's."""
     chosen, reason = device.strategy(strategy)
     work = work_for(device, inputs)
-    return plan_scan(work, device.capabilities, chosen, reason, tile=tile or tile_on(device, work))
+    return plan_scan(
+        work, device.capabilities, chosen, reason, tile=tile or best_tile(work, device.capabilities, device.tuned)
+    )
 
 
 def tile_text(tile: TileShape | ColumnTile) -> str:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpuscan.elements import min_chunk
 from gpuscan.planning.tile_shapes import TileShape
-from gpuscan.planning.tiles import least_chunk, tile_shape
+from gpuscan.planning.tiles import tile_shape
 from gpuscan.planning.tuned_tiles import Tuned, runs_on
 from gpuscan.tools.bench.cases import ScanCase
 from gpuscan.tools.bench.inputs import make_inputs
@@ -126,7 +127,7 @@ def _search_case(device: Device, case: ScanCase, words: int, seconds: float) -> 
     try:
         subject.seconds()  # the clocks rise
         times: dict[TileShape, float] = {}
-        for shape in candidates(device, default, words, least_chunk(work)):
+        for shape in candidates(device, default, words, min_chunk(work.source, work.destination)):
             if times and time.perf_counter() > begin + SCREENING * seconds:
                 break
             subject.retile(inputs, shape)

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from gpuscan._version import __version__
+from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.elements import Element
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.operators.builtin import resolve
 from gpuscan.operators.code import combine_code
 from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.plan import ScanPlan, Work, plan_scan
+from gpuscan.planning.plan import ScanPlan, plan_scan
+from gpuscan.planning.spec import ScanSpec
 from gpuscan.problem.problem import pose
-from gpuscan.templates import render_kernel
 from gpuscan.tools.matrix import conformance
 
 BROWSER_FILES = Path(__file__).parent / "browser"
@@ -91,7 +92,7 @@ def export(folder: Path, op: str, dtype: Any, length: int, strategy: str = STRAT
         )
     problem = pose(np.broadcast_to(np.zeros((), dtype), (length,)), op)
     check_element(problem.element, length)
-    work = Work(
+    work = ScanSpec(
         source=problem.source,
         element=problem.element,
         destination=problem.destination,
@@ -148,7 +149,7 @@ def _describe(plan: ScanPlan, element: Element, op: str) -> dict[str, Any]:
         "operator": op,
         "element": element.fields[0].scalar.name,
         "element_bytes": element.storage_bytes,
-        "workgroups_beside": plan.workgroups_beside,
+        "workgroups_beside": plan.workgroups_without_tile,
         "strategy": plan.strategy,
         "length": plan.length,
         "tile_size": plan.tile.tile_size,
