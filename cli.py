@@ -12,7 +12,7 @@ import click
 from gpuscan import Device
 from gpuscan._version import __version__
 from gpuscan.elements import SCALARS
-from gpuscan.operators.operator import BUILTINS
+from gpuscan.operators.builtin import BUILTINS
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.tools import file_scan, process

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import gpuscan as gs
+from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.tools.bench.buffers import place, release
 from gpuscan.tools.bench.cases import ScanCase
 from gpuscan.tools.bench.copies import copy_seconds
@@ -44,7 +45,7 @@ def measure(timer: GpuTimer, x: np.ndarray[Any, Any]) -> None:
     copied = copy_seconds(timer, 2 * x.nbytes)
     unblocked = 0.0
     for period in PERIODS:
-        plan = plan_of_problem(device, problem, "fallback", withhold=period)
+        plan = plan_of_problem(device, problem, "fallback", test_build=InjectedFaults(period))
         taken = timer.seconds(RecordedScan(device, plan, buffers[:1], buffers[1:]))
         found = np.frombuffer(device.wgpu_device.queue.read_buffer(buffers[1], x.nbytes - 4, 4), np.uint32)[0]
         unblocked = unblocked or taken

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -284,6 +284,12 @@ class Element:
     def member(self, variable: str, index: int) -> str:
         """WGSL for field `index` of the `Element` called `variable`."""
         return variable if self.single else f"{variable}.{self.fields[index].name}"
+
+
+def min_chunk(*elements: Element) -> int:
+    """Return the smallest number of neighbouring elements that fill whole 32-bit words in every field's array."""
+    sizes = [field.storage_bytes for element in elements for field in element.fields]
+    return max(max(1, 4 // gcd(4, size)) for size in sizes)
 
 
 def field_names(structure: Structure) -> tuple[str, ...]:

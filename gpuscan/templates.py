@@ -1,4 +1,4 @@
-"""Renders the WGSL templates under ``shaders/``. A variable that a template misses is an error with its name."""
+"""Render the WGSL templates under ``shaders/``. A variable that a template misses is an error with its name."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import jinja2
 
-
 _PACKAGE = Path(__file__).parent
 
 
 @cache
 def shader_folder() -> Path:
-    """Where the templates lie: inside the installed package, or at the top of a checkout."""
+    """Return the folder of the templates: inside the installed package, or at the top of a checkout."""
     inside = _PACKAGE / "shaders"
     return inside if inside.is_dir() else _PACKAGE.parent / "shaders"
 
@@ -35,7 +34,7 @@ def _environment() -> jinja2.Environment:
 
 
 def render(template: str, **variables: Any) -> str:
-    """The text of a template with its variables filled in; runs of blank lines become one."""
+    """Return the text of a template with its variables filled in. Runs of blank lines become one."""
     text = _environment().get_template(template).render(**variables)
     lines: list[str] = []
     for line in text.splitlines():

@@ -1,1 +1,1 @@
-"""The tests mirror gpuscan/; what needs an adapter is under gpu/."""
+"""Tests of gpuscan, in the packages of gpuscan. A test that needs an adapter asks for a fixture of `conftest`."""

@@ -1,10 +1,10 @@
-"""What all tests share: the adapters they run on, a cache folder of their own, and how long hypothesis searches.
+"""What all tests share: the adapters that they run on, a cache folder of their own, and hypothesis's settings.
 
 Environment:
-    GPUSCAN_TEST_MIN_ADAPTERS: tests must have passed on at least so many adapters, or the run fails; 0 lets a
-        machine without any adapter pass.
-    GPUSCAN_TEST_IN_TURN: 1 shares a test's cases among the software adapters: each case runs on one of them, and
-        tests of fewer cases than there are of those on all. GPUs run all.
+    GPUSCAN_TEST_MIN_ADAPTERS: the run fails unless tests passed on this many adapters. With 0, a machine without an
+        adapter passes.
+    GPUSCAN_TEST_IN_TURN: with 1, the software adapters share the cases of a test: each case runs on one of them, in
+        turn. A test with fewer cases than there are software adapters runs on all of them. GPUs run every case.
     HYPOTHESIS_PROFILE: ``default`` or ``nightly`` (many more cases).
 """
 
@@ -13,30 +13,30 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import tempfile
 from collections import Counter
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import hypothesis
 import platformdirs
 import pytest
+import wgpu
 
-if TYPE_CHECKING:
-    import wgpu
-
-    from gpuscan.api.device import Device
+import gpuscan as gs
+from tests.harness.devices import all_adapters, can_open
 
 MIN_ADAPTERS = os.environ.get("GPUSCAN_TEST_MIN_ADAPTERS")
 
-# Chromium carries SwiftShader, a Vulkan driver for the CPU; the Vulkan loader has to be told of it.
+# Chromium brings SwiftShader, a Vulkan driver for the CPU. The Vulkan loader finds it by this file.
 SWIFTSHADER = Path("/usr/lib/chromium/vk_swiftshader_icd.json")
 DRIVER_VARIABLES = ("VK_ADD_DRIVER_FILES", "VK_DRIVER_FILES", "VK_ICD_FILENAMES")
 if SWIFTSHADER.exists() and not any(name in os.environ for name in DRIVER_VARIABLES):
     os.environ["VK_ADD_DRIVER_FILES"] = str(SWIFTSHADER)
 
-# No deadline: the first run of a shader compiles it. Derandomised: a failure seen once is seen again.
+# There is no deadline, because the first run of a shader compiles it. A failure that was seen once is seen again.
 hypothesis.settings.register_profile("default", max_examples=150, deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.register_profile("nightly", max_examples=1000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
@@ -46,7 +46,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Points gpuscan's cache at an empty folder, but leaves pip the user's, for the wheel test to install from."""
+    """Point gpuscan's cache at an empty folder. Pip keeps the user's: the test of the wheel installs from it."""
     if not hasattr(config, "workerinput"):  # workers inherit the variables
         os.environ.setdefault("PIP_CACHE_DIR", platformdirs.user_cache_dir("pip", appauthor=False))
         folder = tempfile.mkdtemp(prefix="gpuscan-tests-")
@@ -59,35 +59,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def adapter_id(adapter: wgpu.GPUAdapter) -> str:
-    """A short name for test ids, such as ``lavapipe-vulkan`` or ``nvidia-vulkan``."""
+    """Return a short name for test ids, such as ``lavapipe-vulkan`` or ``nvidia-vulkan``."""
     backend = adapter.info["backend_type"].lower()
     device = re.sub(r"[^a-z0-9]+", " ", adapter.info["device"].lower()).split()[0]
     return f"{'lavapipe' if (device, backend) == ('llvmpipe', 'vulkan') else device}-{backend}"
 
 
-@cache
-def opens(adapter: wgpu.GPUAdapter) -> bool:
-    """Whether the driver lets the adapter be used: some list an OpenGL adapter that they then refuse."""
-    from gpuscan.device.capability_probe import wanted_features, wanted_limits
-
-    try:
-        adapter.request_device_sync(
-            required_features=wanted_features(adapter), required_limits=wanted_limits(adapter)
-        ).destroy()
-    except RuntimeError:
-        return False
-    return True
-
-
 def found_adapters() -> list[wgpu.GPUAdapter]:
-    """The adapters that open; the header names the others."""
-    from gpuscan.device.adapters import find_adapters
-
-    return [adapter for adapter in find_adapters() if opens(adapter)]
+    """Return the adapters that open; the header of the report names the others."""
+    return [adapter for adapter in all_adapters() if can_open(adapter)]
 
 
 def adapter_parameters() -> list[Any]:
-    """One pytest parameter for each adapter; a skipped one where there is none and none is asked for."""
+    """Return one pytest parameter for each adapter, or a skipped one if there is none and none is required."""
     parameters: list[Any] = []
     seen: dict[str, int] = {}
     for adapter in found_adapters():
@@ -106,40 +90,55 @@ def adapter(request: pytest.FixtureRequest) -> wgpu.GPUAdapter:
 
 
 @pytest.fixture(scope="session")
-def device(adapter: wgpu.GPUAdapter) -> Device:
+def device(adapter: wgpu.GPUAdapter) -> gs.Device:
     """A `gpuscan.Device` on every adapter in turn, one for the whole session."""
-    from gpuscan.api.device import Device
-
-    return Device(adapter)
+    return gs.Device(adapter)
 
 
 @pytest.fixture
-def own_device(adapter: wgpu.GPUAdapter, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Device:
-    """A device that may come to distrust a strategy: what it learns is kept in a cache of its own."""
-    from gpuscan.api.device import Device
-
+def own_device(adapter: wgpu.GPUAdapter, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
+    """A device that may learn to distrust a strategy: it has a cache folder of its own."""
     for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
         monkeypatch.setenv(name, str(tmp_path))
-    return Device(adapter, unsafe=True)
+    return gs.Device(adapter, unsafe=True)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs each test that asks for `adapter` or `device` once on every adapter."""
+    """Run each test that asks for `adapter` or `device` once on every adapter."""
     if "adapter" in metafunc.fixturenames:
         metafunc.parametrize("adapter", adapter_parameters(), indirect=True, scope="session")
+
+
+# ----- Signals
+
+
+@pytest.fixture
+def default_signals() -> Iterator[None]:
+    """Let SIGINT and SIGHUP act as usual, in this process and in those that the test starts.
+
+    A shell that starts the run in the background ignores SIGINT, and ``nohup`` ignores SIGHUP. Child processes inherit
+    that, and a test that interrupts them would fail.
+    """
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 # ----- What was tested
 
 
 def adapter_of(item: pytest.Item) -> wgpu.GPUAdapter | None:
-    """The adapter that a test runs on, if it needs one."""
+    """Return the adapter that a test runs on, or None if it needs none."""
     callspec = getattr(item, "callspec", None)
     return None if callspec is None else callspec.params.get("adapter")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Notes the adapter of each test in its report, which travels from the workers, and leaves out what has no turn."""
+    """Note each test's adapter in its report, which workers send on, and deselect cases that run on another adapter."""
     for item in items:
         if (adapter := adapter_of(item)) is not None:
             item.user_properties.append(("adapter", f"{adapter_id(adapter)} ({adapter.summary})"))
@@ -152,10 +151,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def has_turn(asked: list[tuple[str, str | None]], sharing: list[str]) -> list[bool]:
-    """For each case of a test on an adapter, whether it runs.
+    """Return, for each case of a test on an adapter, whether it runs.
 
-    All do but on those that are `sharing`: of these every case runs on one, in turn, so that every test runs on each;
-    and on all where cases are too few for that.
+    Adapters in `sharing` take the cases of a test in turn, so that every case runs on one of them and every test on
+    each. A test with too few cases for that runs on all of them. Other adapters run every case.
+
+    Args:
+        asked: for each case, the test and the summary of the adapter, or None.
+        sharing: the summaries of the adapters that share cases.
     """
     cases, seen, turns = Counter(asked), Counter[tuple[str, str | None]](), []
     for case in asked:
@@ -166,30 +169,28 @@ def has_turn(asked: list[tuple[str, str | None]], sharing: list[str]) -> list[bo
 
 
 class AdapterReport:
-    """Collects the adapters on which a test passed, names them at the end, and holds the run to the floor."""
+    """Collect the adapters on which a test passed, name them at the end, and require a minimum number."""
 
     def __init__(self) -> None:
         self.tested: set[str] = set()
 
     def pytest_report_header(self) -> str:
-        """The adapters found."""
-        from gpuscan.device.adapters import find_adapters
-
-        found = [a.summary + ("" if opens(a) else " (cannot be opened)") for a in find_adapters()]
+        """Return the adapters found."""
+        found = [a.summary + ("" if can_open(a) else " (cannot be opened)") for a in all_adapters()]
         return "adapters found: " + ("; ".join(found) or "none")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Takes note of a passed test's adapter."""
+        """Note a passed test's adapter."""
         if report.when == "call" and report.passed:
             self.tested.update(value for name, value in report.user_properties if name == "adapter")
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Fails a run that saw fewer adapters than asked for."""
+        """Fail a run that saw fewer adapters than required."""
         if exitstatus == pytest.ExitCode.OK and len(self.tested) < int(MIN_ADAPTERS or 0):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Names the adapters tested."""
+        """Name the adapters tested."""
         if self.tested:
             terminalreporter.write_line("adapters tested: " + "; ".join(sorted(self.tested)))
         if len(self.tested) < int(MIN_ADAPTERS or 0):

@@ -1,11 +1,14 @@
-"""Adapters and capabilities made up for tests that need no GPU."""
+"""Adapters, capabilities and scans made up for tests that need no GPU."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuscan.elements import LEAF, SCALARS, Structure, element_of
+from gpuscan.operators.operator import combine_code, operator
 from gpuscan.planning.capabilities import Capabilities
+from gpuscan.planning.spec import ScanSpec
 
 NVIDIA = {"vendor_id": 0x10DE, "vendor": "NVIDIA", "description": "580.1"}
 MESA = {"vendor_id": 0x10005, "vendor": "llvmpipe", "description": "Mesa 22.3.6"}
@@ -13,7 +16,7 @@ MESA = {"vendor_id": 0x10005, "vendor": "llvmpipe", "description": "Mesa 22.3.6"
 
 @dataclass(eq=False)
 class FakeAdapter:
-    """What `gpuscan.device` read of a wgpu adapter."""
+    """Stand in for a wgpu adapter: it has what `gpuscan.device` reads of one."""
 
     name: str = "GeForce"
     adapter_type: str = "DiscreteGPU"
@@ -25,7 +28,7 @@ class FakeAdapter:
 
     @property
     def info(self) -> dict[str, Any]:
-        """The adapter's own account of itself."""
+        """What the adapter says about itself."""
         return self.about | {"device": self.name, "adapter_type": self.adapter_type, "backend_type": self.backend}
 
     @property
@@ -45,7 +48,7 @@ class FakeAdapter:
 
 
 def capabilities(**changes: Any) -> Capabilities:
-    """A discrete GPU that passed every test, with these fields changed."""
+    """Make the capabilities of a discrete GPU that passed every test, with these fields changed."""
     fields: dict[str, Any] = {
         "summary": "GeForce (DiscreteGPU) via Vulkan",
         "name": "GeForce",
@@ -76,3 +79,37 @@ def capabilities(**changes: Any) -> Capabilities:
         "mappable_storage": False,
     }
     return Capabilities(**(fields | changes))
+
+
+# ----- For the planner
+
+# The limits that planning reads.
+LIMITS = {
+    "max-compute-invocations-per-workgroup": 1024,
+    "max-compute-workgroup-size-x": 1024,
+    "max-compute-workgroup-storage-size": 32768,
+    "max-compute-workgroups-per-dimension": 65535,
+}
+
+NEWEST = operator(lambda l, r: r, name="newest")
+
+
+def gpu(**changes: Any) -> Capabilities:
+    """Make the capabilities of a discrete GPU with the limits that planning reads, with these fields changed."""
+    return capabilities(**({"limits": LIMITS} | changes))
+
+
+def software(**changes: Any) -> Capabilities:
+    """Make the capabilities of an adapter that is the CPU, with these fields changed."""
+    return gpu(**({"adapter_type": "CPU", "subgroup_sizes": (8,), "subgroup_size": 8} | changes))
+
+
+def spec(*dtypes: str, shapes: Any = None, rows: int = 1, row_length: int = 1000, **options: Any) -> ScanSpec:
+    """Make the scan of a bundle of these dtypes, or of single values."""
+    names = dtypes or ("float32",)
+    structure = LEAF if len(names) == 1 else Structure("tuple", tuple(range(len(names))), (LEAF,) * len(names))
+    element = element_of([SCALARS[name].dtype for name in names], structure, shapes)
+    code = combine_code(NEWEST, element, native_int64=True)
+    fields: dict[str, Any] = {"source": element, "element": element, "destination": element}
+    fields |= {"operator_name": "newest", "combine": code, "rows": rows, "row_length": row_length}
+    return ScanSpec(**(fields | options))

@@ -34,8 +34,8 @@ class Law:
         dtypes: of the leaves.
         combine: NumPy code on two tuples of leaves.
         exact: the same on two tuples of Python numbers, or of object arrays where there are element axes. Integers
-            are wrapped by whoever calls it.
-        draw: leaves of a shape, whose combinations stay exact.
+            are wrapped by the caller.
+        draw: makes leaves of a shape; their combinations stay exact.
         identity: one value for each leaf, or None.
         shape: the element's own axes.
     """
@@ -50,7 +50,7 @@ class Law:
 
     @property
     def element(self) -> Element:
-        """What gpuscan makes of the leaves."""
+        """The element that gpuscan makes of the leaves."""
         structure = Structure("tuple", tuple(range(len(self.dtypes))), (LEAF,) * len(self.dtypes))
         return element_of([dtype_of(name) for name in self.dtypes], structure, [self.shape] * len(self.dtypes))
 
@@ -72,14 +72,14 @@ class Law:
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
-    """The dtype of any of gpuscan's names, bfloat16 included."""
+    """Return the dtype of a name, bfloat16 included."""
     if name == "bfloat16":
         return np.dtype(ml_dtypes.bfloat16)
     return np.dtype(name)
 
 
 def wrapped(value: Any, name: str) -> Any:
-    """A Python integer, or an object array of them, in the range of an integer dtype; other kinds as they are."""
+    """Wrap Python integers into the range of an integer dtype, and return other values unchanged."""
     dtype = np.dtype(name) if name != "bfloat16" else None
     if dtype is None or dtype.kind not in "iu":
         return value
@@ -88,7 +88,7 @@ def wrapped(value: Any, name: str) -> Any:
 
 
 def in_python(leaf: Array) -> Any:
-    """One element as Python numbers: one, or an object array of them."""
+    """Return one element as a Python number or an object array of them."""
     if leaf.dtype.name == "bfloat16":
         leaf = leaf.astype(np.float32)
     return leaf.astype(object) if leaf.ndim else leaf.item()
@@ -97,7 +97,7 @@ def in_python(leaf: Array) -> Any:
 def folded(
     law: Law, leaves: Leaves, exclusive: bool = False, reverse: bool = False, seeds: Leaves | None = None
 ) -> Leaves:
-    """The scan of every row of leaves (rows, length, *shape), element by element; `seeds` are (rows, *shape)."""
+    """Scan every row of leaves (rows, length, *shape) element by element; `seeds` are (rows, *shape)."""
     results: list[list[Any]] = [[] for _ in leaves]
     rows, length = leaves[0].shape[:2]
     order = range(length - 1, -1, -1) if reverse else range(length)
@@ -253,7 +253,7 @@ def max_subarray(name: str) -> Law:
 
 @cache
 def last_valid(name: str, flag: str) -> Law:
-    """The last value whose flag is set."""
+    """Return the law of the last value with its flag set."""
 
     def combine(l: Leaves, r: Leaves) -> Leaves:
         return np.where(r[1] != 0, r[0], l[0]), l[1] | r[1]

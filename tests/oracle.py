@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.operators.operator import Operator, operator, resolve
+from gpuscan.operators.builtin import resolve
+from gpuscan.operators.operator import Operator
 from gpuscan.planning.strategies import STRATEGIES, unsafe_reason
 from gpuscan.planning.tile_shapes import TileShape
-from gpuscan.problem.problem import Problem, pose
-
-if TYPE_CHECKING:
-    from gpuscan.api.device import Device
 
 Array = np.ndarray[Any, Any]
-
-
-def posed(x: Any, op: Any = "add", **options: Any) -> Problem:
-    """The `Problem` of a scan, of a sum where no operator is named."""
-    return pose(x, op, **options)
+T = TypeVar("T")
 
 
 def one_by_one(
@@ -34,7 +27,7 @@ def one_by_one(
     reverse: bool = False,
     initial: tuple[Any, ...] | None = None,
 ) -> tuple[Array, ...]:
-    """The scan of a bundle by its definition: ``y[0] = x[0]``, ``y[i] = f(y[i-1], x[i])``, one i at a time."""
+    """Scan a bundle by the definition: ``y[0] = x[0]``, ``y[i] = f(y[i-1], x[i])``, one i at a time."""
     rows = [np.moveaxis(field, axis, 0) for field in x]
     if reverse:
         rows = [row[::-1] for row in rows]
@@ -78,16 +71,18 @@ def vectors(width: int, dtype: str, length: int = 1500) -> Array:
     return x
 
 
-AFFINE = operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0), name="affine")
-MATRICES = operator(_matrices, name="matrices")  # 2 x 2, modulo 2^32; no identity is given
-LATER = operator(_later, name="later")  # the last valid value
-FIRST = operator(lambda l, r: l, name="first")
+AFFINE = gs.operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0), name="affine")
+# Products of 2 x 2 matrices modulo 2^32, without an identity.
+MATRICES = gs.operator(_matrices, name="matrices")
+# The last valid value.
+LATER = gs.operator(_later, name="later")
+FIRST = gs.operator(lambda l, r: l, name="first")
 
 NO_IDENTITY: dict[str, tuple[Operator, int]] = {"matrices": (MATRICES, 4), "later": (LATER, 2), "affine": (AFFINE, 2)}
 
 
 def words(rng: np.random.Generator, fields: int, shape: Any) -> tuple[Array, ...]:
-    """A bundle of uint32 fields of all bit patterns; zeros are common in the last one."""
+    """Draw a bundle of uint32 fields of all bit patterns; zeros are common in the last one."""
     bundle = [rng.integers(0, 2**32, shape, dtype=np.uint32) for _ in range(fields)]
     bundle[-1] *= rng.random(shape) < 0.5
     return tuple(bundle)
@@ -96,20 +91,13 @@ def words(rng: np.random.Generator, fields: int, shape: Any) -> tuple[Array, ...
 # ----- Devices
 
 
-def with_capabilities(device: Device, **changes: Any) -> Device:
-    """The same GPU, as one of which the probe found something else."""
-    other = object.__new__(type(device))
-    vars(other).update(vars(device), capabilities=replace(device.capabilities, **changes))
-    return other
-
-
-def strategies_on(device: Device) -> list[str]:
-    """The strategies that the probe found safe on this adapter."""
+def strategies_on(device: gs.Device) -> list[str]:
+    """Return the strategies that the probe found safe on this adapter."""
     return [name for name in STRATEGIES if unsafe_reason(name, device.capabilities) is None]
 
 
-def strategies_in_turn(device: Device, turn: int) -> list[str]:
-    """One of the single passes that are safe here, at every turn the next, and three_dispatch.
+def strategies_in_turn(device: gs.Device, turn: int) -> list[str]:
+    """Return one of the safe single passes, the next one at every turn, and three_dispatch.
 
     Single passes take long to compile, and have all in common but how they wait.
     """
@@ -117,25 +105,34 @@ def strategies_in_turn(device: Device, turn: int) -> list[str]:
     return [single_passes[turn % len(single_passes)], three_dispatch]
 
 
-def small_tiles(device: Device) -> list[TileShape]:
-    """Shapes of which a few thousand elements make several blocks of tiles, with subgroups and without."""
+def small_tiles(device: gs.Device) -> list[TileShape]:
+    """Return tiles so small that a few thousand elements make several blocks, with subgroups and without."""
     size = device.capabilities.subgroup_size
     return [TileShape(32, 0, 1, 4), *([TileShape(max(32, size), size, 2, 4)] if size else [])]
 
 
-def tile_in_turn(device: Device, turn: int) -> TileShape:
-    """One of the small tiles, at every turn the next."""
+def tile_in_turn(device: gs.Device, turn: int) -> TileShape:
+    """Return one of the small tiles, the next one at every turn."""
     tiles = small_tiles(device)
     return tiles[turn % len(tiles)]
 
 
-def several(device: Device, count: int) -> int:
-    """So many, or on a GPU, whose tiles are larger, 16 times as many: kernels for few elements are compiled sooner."""
+def some(device: gs.Device, cases: Iterable[T]) -> list[T]:
+    """Return all cases, or every third one for an OpenGL adapter if software adapters share the cases of tests.
+
+    Mesa takes about seven times as long to compile a shader for OpenGL as for Vulkan.
+    """
+    shares = os.environ.get("GPUSCAN_TEST_IN_TURN") == "1" and device.capabilities.backend == "OpenGL"
+    return list(cases)[:: 3 if shares else 1]
+
+
+def several(device: gs.Device, count: int) -> int:
+    """Return `count` for a CPU adapter and 16 times that for a GPU, which has larger tiles."""
     return count if device.capabilities.adapter_type == "CPU" else 16 * count
 
 
 def boundaries(shape: TileShape) -> list[int]:
-    """Lengths about the edges of chunk, subgroup, tile and block."""
+    """Return lengths near the edges of chunk, subgroup, tile and block."""
     edges = {
         shape.chunk,
         shape.chunk * max(1, shape.subgroup_size),
@@ -147,17 +144,6 @@ def boundaries(shape: TileShape) -> list[int]:
     }
     around = {edge + by for edge in edges for by in (-1, 0, 1)}
     return sorted({1, 2, 3, 31, 32, 33} | {length for length in around if length > 0})
-
-
-def poison(device: Device, *sizes: int) -> None:
-    """Fill the pool's buffers of these sizes with junk, so that what a run does not write shows."""
-    import wgpu
-
-    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.COPY_SRC
-    taken = [device.pool.take(size, usage) for size in sizes for _ in range(4)]
-    for buffer in taken:
-        device.wgpu_device.queue.write_buffer(buffer, 0, np.full(buffer.size, 0xA5, np.uint8))
-        device.pool.give(buffer)
 
 
 def assert_same(got: Any, wanted: Any, note: Any = "") -> None:

@@ -1,9 +1,8 @@
-"""Random scans for a while, beside processes that keep the CPU busy: `script/soak`.
+"""Run random scans for some time while other processes keep the CPU busy: `script/soak`.
 
-Every case draws its arrays and lengths anew. What decides its shaders is a recipe's, random too and shared by some
-hundred cases, since compiling takes a thousand times as long as a scan: kind, operator, options, strategy, order of
-magnitude, hostile scheduler, posts that never come. Every result is compared with NumPy's; a call that hangs ends the
-run.
+Every case draws new arrays and lengths. A recipe decides its shaders: the kind of scan, operator, options, strategy,
+order of magnitude, hostile scheduler, and withheld posts. Some hundred cases share a recipe, because compiling takes a
+thousand times as long as a scan. Every result is compared with NumPy's, and a call that hangs ends the run.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import click
@@ -26,22 +25,29 @@ from rich.console import Console
 from rich.table import Column, Table
 
 import gpuscan as gs
-from gpuscan.engine import host_arrays as runner
-from gpuscan.operators.operator import resolve
-from tests.oracle import AFFINE, MATRICES, posed, small_tiles, strategies_on, words
+from gpuscan.operators.builtin import resolve
+from tests.harness.devices import auto_strategy, forget_distrust
+from tests.harness.scans import make_problem, scan_with
+from tests.oracle import AFFINE, MATRICES, small_tiles, strategies_on, words
 from tests.strategies import numbers
 
 Array = np.ndarray[Any, Any]
 Random = np.random.Generator
 T = TypeVar("T")
 
-HANGS = 120.0  # seconds after which a call is taken to hang, and the process ends with all tracebacks
-SECONDS = 60.0  # within which a call has to end, on a CPU that others use, compiling included
-WAITING_SECONDS = 20.0  # of small scans that wait for hindered workgroups, or in vain
+# Seconds after which a call counts as hanging, and the process ends with all tracebacks.
+HANGS = 120.0
+# Seconds within which a call must end on a busy CPU, compiling included.
+SECONDS = 60.0
+# The same for small scans that wait for hindered workgroups, or for posts that never come.
+WAITING_SECONDS = 20.0
 HOGS = 2
-RECIPE_CASES = 800  # from one new recipe to the next, of as many as there are KINDS
-IN_VAIN = 1 / 400  # of the cases: a wait in vain lasts as long as 100 of the others
-LARGE = 1 / 12  # of the recipes: lengths up to 2^LARGEST, else to 2^USUAL
+# Cases from one new recipe to the next, for all kinds together.
+RECIPE_CASES = 800
+# The share of cases that wait for posts that never come: one takes as long as 100 others.
+IN_VAIN = 1 / 400
+# The share of recipes with lengths up to 2^LARGEST; the others have lengths up to 2^USUAL.
+LARGE = 1 / 12
 LARGEST, USUAL = 21, 15
 SCHEDULERS = ["", "random", "serial", "bursts"]
 
@@ -63,7 +69,10 @@ UFUNCS = {"int32": "add", "uint32": "bitwise_xor", "int64": "add", "uint8": "add
 
 @dataclass(frozen=True)
 class Case:
-    """A call, what it must give, what to call it by, and when it has to end. A wait in vain must be given up."""
+    """A call with its name, its result, and the seconds within which it must end.
+
+    If `gives_up` is set, the call waits for posts that never come, and must raise ProgressTimeoutError.
+    """
 
     name: str
     call: Callable[[], Any]
@@ -73,7 +82,7 @@ class Case:
 
 
 def draw(seed: int, number: int, device: gs.Device) -> Case:
-    """Case `number` of a seed: by a recipe of those in use, or a wait in vain."""
+    """Draw case `number` of a seed: by one of the recipes in use, or a wait for posts that never come."""
     rng = np.random.default_rng([seed, 0, number])
     if rng.random() < IN_VAIN:
         return in_vain(rng, device)
@@ -99,7 +108,7 @@ def strategy_of(recipe: Random, device: gs.Device) -> str:
 
 
 def named(recipe: Random, rng: Random, device: gs.Device) -> Case:
-    """A ufunc of any dtype along any axis, from NumPy or from the device."""
+    """Draw a ufunc of any dtype along any axis, of a NumPy or a device array."""
     dtype, name = one_of(recipe, list(UFUNCS.items()))
     ufunc: np.ufunc = getattr(np, name)
     dimensions, reverse = int(recipe.integers(1, 4)), bool(recipe.random() < 0.3)
@@ -135,9 +144,11 @@ def tiled(recipe: Random, rng: Random, device: gs.Device) -> Case:
         wanted = np.cumsum(x[::-1], dtype=x.dtype)[::-1] if reverse else np.cumsum(x, dtype=x.dtype)
 
     def call() -> Any:
-        problem = posed(x, op, reverse=reverse)
-        rows = runner.run(device, problem, strategy, tile=tile, withhold=withhold, many=many, scheduler=scheduler)
-        return rows[0][0] if op is ADD else tuple(row[0] for row in rows)
+        problem = make_problem(x, op, reverse=reverse)
+        rows = scan_with(
+            device, problem, strategy, tile=tile, withheld=withhold, one_workgroup_folds=many, scheduler=scheduler
+        )
+        return rows[0] if op is ADD else tuple(rows)
 
     note = f"{op.name} of {n}, {strategy}, {tile}, {withhold=}, {many=}, {scheduler=}, {reverse=}"
     return Case(note, call, wanted, WAITING_SECONDS)
@@ -146,12 +157,14 @@ def tiled(recipe: Random, rng: Random, device: gs.Device) -> Case:
 def in_vain(rng: Random, device: gs.Device) -> Case:
     """Posts that never come: who only waits gives up in time, and `"auto"` goes on by another path."""
     tile, withhold = one_of(rng, small_tiles(device)), int(one_of(rng, [2, 7, 64]))
-    auto_waits = device.strategy("auto")[0] in ("lookback", "lookahead")
+    auto_waits = auto_strategy(device) in ("lookback", "lookahead")
     strategy, many = one_of(rng, ["lookback", "lookahead", *(["auto"] if auto_waits else [])]), bool(rng.random() < 0.5)
     x = numbers(rng, "uint32", (length_of(rng, rng, 16, 2 * tile.tile_size + 1),))
 
     def call() -> Any:
-        return runner.run(device, posed(x), strategy, tile=tile, withhold=withhold, many=many)[0][0]
+        return scan_with(device, make_problem(x), strategy, tile=tile, withheld=withhold, one_workgroup_folds=many)[0][
+            0
+        ]
 
     note = f"every {withhold}th post withheld of {len(x)}, {strategy}, {tile}, {many=}"
     return Case(note, call, np.cumsum(x, dtype=np.uint32), WAITING_SECONDS, gives_up=strategy != "auto")
@@ -229,7 +242,7 @@ KINDS = 5 * [named] + 6 * [tiled] + [traced, segments, compensated, wgsl, picked
 
 @dataclass
 class Tally:
-    """What came of an adapter's cases."""
+    """The outcome of an adapter's cases."""
 
     adapter: str
     cases: int = 0
@@ -247,7 +260,7 @@ def same(got: Any, wanted: Any) -> bool:
 
 
 def soak(device: gs.Device, seconds: float, seed: int, most: int | None = None) -> Tally:
-    """Cases until the time is over, or so many."""
+    """Run cases until the time is over, or `most` of them."""
     tally = Tally(device.capabilities.summary)
     start = time.monotonic()
     while time.monotonic() - start < seconds and tally.cases != most:
@@ -267,7 +280,7 @@ def soak(device: gs.Device, seconds: float, seed: int, most: int | None = None) 
             verdict = traceback.format_exc(limit=-2)
         took = time.perf_counter() - begin
         faulthandler.cancel_dump_traceback_later()
-        device.capabilities = replace(device.capabilities, distrusted=())  # for what comes next as for this
+        forget_distrust(device)  # so that the next case has the same choice of strategies
         tally.longest = max(tally.longest, (took, case.name))
         if took > case.seconds:
             verdict = verdict or f"it took {took:.1f} s"

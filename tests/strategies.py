@@ -1,4 +1,4 @@
-"""What hypothesis draws: arrays of any shape and memory order, and the options of a scan."""
+"""Hypothesis strategies: arrays of any shape and memory order, and the options of a scan."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def arrays(draw: st.DrawFn, dtype: str) -> Array:
 
 
 def numbers(rng: np.random.Generator, dtype: str, shape: Any) -> Array:
-    """Numbers of all bit patterns of an integer dtype; of a float dtype small integers, whose sums are exact."""
+    """Draw integers of all bit patterns, or small whole floats, so that sums are exact."""
     kind = np.dtype(dtype)
     if kind.kind == "b":
         return rng.random(shape) < 0.5
@@ -58,7 +58,7 @@ def numbers(rng: np.random.Generator, dtype: str, shape: Any) -> Array:
 
 @st.composite
 def scans(draw: st.DrawFn) -> tuple[Array, str, int, dict[str, Any]]:
-    """An array, an operator with the identity 0, an axis, and the options that change what a scan gives."""
+    """Draw an array, an operator with the identity 0, an axis, and options."""
     dtype, op = draw(st.sampled_from([("int32", "add"), ("float32", "add"), ("uint32", "maximum")]))
     x = draw(arrays(dtype))
     axis = draw(st.integers(-x.ndim, x.ndim - 1))

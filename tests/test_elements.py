@@ -18,7 +18,7 @@ Pair = namedtuple("Pair", "gain shift")
 
 
 def nested(*keys: Any, kind: str = "tuple", factory: Any = None) -> Structure:
-    """A structure of leaves."""
+    """Return a structure of leaves."""
     return Structure(kind, keys, (LEAF,) * len(keys), factory)
 
 

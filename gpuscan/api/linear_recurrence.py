@@ -166,7 +166,7 @@ def gradients(
         reverse=not reverse,
         seeds=None if start is None else (start.reshape(-1),),
         after=_gradients,
-        shifts=(-1, 0, 1),
+        field_offsets=(-1, 0, 1),
     )
     home = home_of(leaves, device)
     if is_on_device(problem) or (home is not None and problem.size):

@@ -15,7 +15,7 @@ from gpuscan.device.foreign_buffers import check_buffer
 from gpuscan.device.transfer import padded
 from gpuscan.engine.record import Length
 from gpuscan.errors import GpuscanError
-from gpuscan.planning.plan import Placement
+from gpuscan.planning.kernel_parts import Placement
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext

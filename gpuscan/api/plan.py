@@ -20,7 +20,8 @@ from gpuscan.engine.record import Buffers, record
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.subgroup_check import sizes_vary, verified
 from gpuscan.errors import GpuscanError, StrategyError
-from gpuscan.planning.plan import Placement, ScanPlan, plan_scan
+from gpuscan.planning.kernel_parts import Placement
+from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.arguments import as_array, structure_and_leaves
 from gpuscan.problem.field_packing import STORAGE_LIMIT, binds_too_many
@@ -222,7 +223,7 @@ class Plan:
 
     def _check_in_place(self, plan: ScanPlan) -> None:
         kernel = plan.stages[-1].kernel
-        if kernel.in_place and kernel.cleared:
+        if kernel.access.in_place and kernel.cleared:
             raise ValueError(
                 f"dst was passed as src, but reversed rows of {self._problem.row_length} elements of {self.dtype} "
                 "share 32-bit words, so they cannot be scanned in place. Record into another dst"

@@ -13,7 +13,7 @@ from gpuscan.api.home import home_of
 from gpuscan.api.outputs import is_on_device
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
-from gpuscan.operators.operator import resolve
+from gpuscan.operators.builtin import resolve
 from gpuscan.problem.arguments import as_array, structure_and_leaves
 from gpuscan.problem.cache import cached_problem
 from gpuscan.problem.problem import Problem
@@ -101,13 +101,15 @@ def reduction(x: Any, op: Any, axis: int | None, initial: Any, dtype: Any) -> Pr
         identity = operator.identity_for(problem.element)
         if identity is None:
             raise ValueError(
-                f"a reduction of no elements was asked for (shape {problem.shape}, axis {problem.axis}), but operator "
-                f"{operator.name!r} has no identity. Pass initial=..., or give the operator an identity"
+                f"a reduction of no elements was asked for (shape {problem.shape}, axis {problem.axis}), but "
+                f"{operator.described} has no identity. Pass initial=..., or give the operator an identity"
             )
         shapes = [(problem.rows, *field.shape) for field in problem.element.fields]
         seeds = tuple(np.broadcast_to(value, shape) for value, shape in zip(identity, shapes, strict=True))
         problem = replace(problem, seeds=seeds)
-    return replace(problem, keep_last_only=True)
+    reduced = problem.with_leaves(problem.leaves)
+    vars(reduced)["keep_last_only"] = True
+    return reduced
 
 
 def flattened(x: Any, element_axes: int) -> Any:

@@ -1,16 +1,263 @@
-"""The WGSL text of a kernel."""
+"""Write the WGSL of a kernel.
+
+The templates under shaders/ hold every statement. A `KernelText` gives them the expressions that depend on the fields
+of the element, so that no template loops over numbers and their formats.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
 
+from gpuscan.codegen.load_store import (
+    FieldAccess,
+    destination_accesses,
+    moved_accesses,
+    source_accesses,
+    vector_type,
+)
+from gpuscan.codegen.number_formats import from_words, to_storage, to_words
+from gpuscan.elements import Element, Field
 from gpuscan.operators.user_wgsl import kept_apart
-from gpuscan.planning.kernel import Kernel
+from gpuscan.operators.wgsl_arithmetic import Text, wrapped
+from gpuscan.planning.kernel import MOVED, Kernel
+from gpuscan.planning.kernel_parts import BoundArray
 from gpuscan.templates import render
 
 
+# A function that is made again at each call gives a new kernel each time, so the cache is bounded.
 @lru_cache(maxsize=512)
 def render_kernel(kernel: Kernel) -> str:
-    """Return the WGSL of one kernel."""
-    text = render(kernel.template, kernel=kernel)
-    return kept_apart(text, kernel.operator_name) if kernel.combine.foreign else text
+    """Return the WGSL of a kernel."""
+    text = render(kernel.template, kernel=kernel, spec=kernel.spec, text=KernelText(kernel))
+    return kept_apart(text, kernel.spec.operator_name) if kernel.spec.combine.foreign else text
+
+
+class KernelText:
+    """The expressions of one kernel's WGSL. Methods return expressions, or lists of them."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.spec = kernel.spec
+        self.native_int64 = kernel.target.native_int64
+        self.sources = source_accesses(kernel)
+        self.destinations = destination_accesses(kernel)
+
+    # ----- Types and names
+
+    def type_of(self, field: Field) -> str:
+        """Return the WGSL type of a field in compute form."""
+        return field.wgsl(self.native_int64)
+
+    def array_type(self, array: BoundArray) -> str:
+        """Return the WGSL type of an array's elements."""
+        return "atomic<u32>" if array.atomic else vector_type(array.width)
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        """The functions of shaders/shared/arithmetic.wgsl that the operator and the maps call."""
+        codes = [code for code in (self.spec.combine, self.spec.before, self.spec.after) if code is not None]
+        return tuple(dict.fromkeys(name for code in codes for name in code.helpers))
+
+    @property
+    def float_conversions(self) -> tuple[str, ...]:
+        """The conversions of 16-bit floats that loads and stores call."""
+        names = {"float16": "half", "bfloat16": "bfloat"}
+        loaded = [f"{names[f.scalar.name]}_to_float" for f in self.spec.source.fields if f.scalar.name in names]
+        stored = [f"float_to_{names[f.scalar.name]}" for f in self.spec.destination.fields if f.scalar.name in names]
+        return tuple(dict.fromkeys(loaded + stored))
+
+    # ----- Items in workgroup memory: bools are stored as words, see Kernel.has_bools
+
+    @property
+    def shared_item(self) -> str:
+        """The WGSL type of an item in workgroup memory."""
+        return "Words" if self.kernel.has_bools else "Item"
+
+    def to_shared(self, item: str, convert: str = "item_to_words") -> str:
+        """Return what workgroup memory stores for an item."""
+        return f"{convert}({item})" if self.kernel.has_bools else item
+
+    def from_shared(self, shared: str, convert: str = "item_from_words") -> str:
+        """Return the item that workgroup memory stores."""
+        return f"{convert}({shared})" if self.kernel.has_bools else shared
+
+    # ----- Elements
+
+    def numbers_of(self, element: Element, variable: str) -> list[list[str]]:
+        """Return, for each field, the numbers in the element called `variable`."""
+        numbers = []
+        for index, field in enumerate(element.fields):
+            member = element.member(variable, index)
+            numbers.append([f"{member}[{i}]" for i in range(field.count)] if field.shape else [member])
+        return numbers
+
+    def field_value(self, field: Field, numbers: Sequence[str]) -> str:
+        """Return the field that consists of these numbers."""
+        return f"{self.type_of(field)}({', '.join(numbers)})" if field.shape else numbers[0]
+
+    def construct(self, name: str, element: Element, numbers: Sequence[Sequence[str]]) -> str:
+        """Return the element of the WGSL type `name` that consists of these numbers for each field."""
+        fields = [self.field_value(field, parts) for field, parts in zip(element.fields, numbers, strict=True)]
+        return fields[0] if element.single else f"{name}({', '.join(fields)})"
+
+    def element_words(self, variable: str) -> list[str]:
+        """Return the 32-bit words of an `Element`."""
+        return self._words_of(self.spec.element, variable)
+
+    def result_words(self, variable: str) -> list[str]:
+        """Return the 32-bit words of a `Result`."""
+        return self._words_of(self.spec.destination, variable)
+
+    def _words_of(self, element: Element, variable: str) -> list[str]:
+        return [
+            word
+            for field, numbers in zip(element.fields, self.numbers_of(element, variable), strict=True)
+            for number in numbers
+            for word in to_words(field.scalar, self.native_int64, number)
+        ]
+
+    def element_from_words(self, words: str, offset: str = "") -> str:
+        """Return the `Element` whose words are ``words[offset + 0]`` and on."""
+        return self._from_words("Element", self.spec.element, words, offset)
+
+    def result_from_words(self, words: str, offset: str = "") -> str:
+        """Return the `Result` whose words are ``words[offset + 0]`` and on."""
+        return self._from_words("Result", self.spec.destination, words, offset)
+
+    def _from_words(self, name: str, element: Element, words: str, offset: str) -> str:
+        numbers, position = [], 0
+        for field in element.fields:
+            numbers.append(self._numbers_from_words(field, words, offset, position))
+            position += field.words
+        return self.construct(name, element, numbers)
+
+    def field_from_words(self, field: Field, words: str, offset: str = "") -> str:
+        """Return the field whose words are ``words[offset + 0]`` and on."""
+        return self.field_value(field, self._numbers_from_words(field, words, offset, 0))
+
+    def _numbers_from_words(self, field: Field, words: str, offset: str, position: int) -> list[str]:
+        size = field.scalar.words
+        names = [f"{words}[{offset}{position + i}u]" for i in range(field.words)]
+        chunks = [names[i * size : (i + 1) * size] for i in range(field.count)]
+        return [from_words(field.scalar, self.native_int64, chunk) for chunk in chunks]
+
+    def pick_element(self, condition: str, yes: str, no: str) -> str:
+        """Return the element `yes` where the condition holds, else `no`, without a branch."""
+        element = self.spec.element
+        both = zip(self.numbers_of(element, yes), self.numbers_of(element, no), strict=True)
+        numbers = [[f"select({n}, {y}, {condition})" for y, n in zip(a, b, strict=True)] for a, b in both]
+        return self.construct("Element", element, numbers)
+
+    def mapped_result(self, item: str, position: int = 0) -> str:
+        """Return what is stored for the element `item` at this position of a chunk."""
+        spec, element = self.spec, self.spec.element
+        if spec.combine.wraps_late and spec.after:
+            pairs = zip(element.fields, self.numbers_of(element, item), strict=True)
+            in_range = [[wrapped(Text(n), field.scalar).argument for n in numbers] for field, numbers in pairs]
+            item = self.construct("Element", element, in_range)
+        if (field := spec.neighbour_field) is not None:
+            following = [f"next{position}[{i}]" for i in range(field.count)] if field.shape else [f"next{position}"]
+            item = self.construct("Stored", spec.with_neighbour, [*self.numbers_of(element, item), following])
+        return f"after({item})" if spec.after else item
+
+    # ----- Loads of a chunk
+
+    @cached_property
+    def places(self) -> list[int]:
+        """Where the chunk's elements are in storage, in logical order. The order is its own inverse."""
+        places = range(self.kernel.tile.chunk)
+        return list(reversed(places)) if self.kernel.reads_backwards else list(places)
+
+    @property
+    def loaded_sources(self) -> list[FieldAccess]:
+        """The sources whose elements are combined; the others are loaded when results are stored."""
+        return [source for source in self.sources if source.offset <= 0]
+
+    @property
+    def neighbour_source(self) -> FieldAccess:
+        """The source whose next element is passed to `after`."""
+        return self.sources[self.spec.field_offsets.index(1)]
+
+    def mask_number(self, position: int) -> str:
+        """Return the number of the mask at this position of the chunk."""
+        return self._chunk_numbers(self.sources[0], position)[0]
+
+    def loaded_element(self, position: int, first: str) -> str:
+        """Return the element at this position of the chunk that was loaded from place `first` in storage."""
+        spec = self.spec
+        numbers = [self._loaded_numbers(source, position, first) for source in self.loaded_sources]
+        name, element = ("Source", spec.source) if spec.neighbour_field is None else ("Element", spec.element)
+        value = self.construct(name, element, numbers)
+        return f"before({value})" if spec.before else value
+
+    def next_value(self, position: int, first: str) -> str:
+        """Return the neighbour field of the element after this position, or what follows the row's last element."""
+        kernel, source = self.kernel, self.neighbour_source
+        if kernel.single_elements:
+            numbers = self._single_numbers(source, position)
+        elif kernel.in_columns:
+            numbers = self._chunk_numbers(source, position)
+        elif position + 1 < kernel.tile.chunk:
+            numbers = self._chunk_numbers(source, position + 1)
+        else:
+            numbers = source.numbers_at("first - 1u" if kernel.reads_backwards else f"{first} + CHUNK")
+        tail = f"tail{position}"
+        tails = [f"{tail}[{i}]" for i in range(len(numbers))] if source.field.shape else [tail]
+        chosen = [f"select({number}, {t}, last{position})" for number, t in zip(numbers, tails, strict=True)]
+        return self.field_value(source.field, chosen)
+
+    def _loaded_numbers(self, source: FieldAccess, position: int, first: str) -> list[str]:
+        kernel = self.kernel
+        if kernel.single_elements:
+            numbers = self._single_numbers(source, position)
+        elif source.offset == 0 or kernel.in_columns:
+            numbers = self._chunk_numbers(source, position)
+        elif position > 0:
+            numbers = self._chunk_numbers(source, position - 1)
+        else:
+            numbers = source.numbers_at(f"{first} + CHUNK" if kernel.reads_backwards else f"{first} - 1u")
+        if source.offset == 0:
+            return numbers
+        zero = f"{source.field.scalar.wgsl(self.native_int64)}()"
+        return [f"select({number}, {zero}, head{position})" for number in numbers]
+
+    def _chunk_numbers(self, source: FieldAccess, position: int) -> list[str]:
+        return source.numbers(source.loaded_words(source.accesses), self.places[position])
+
+    def _single_numbers(self, source: FieldAccess, position: int) -> list[str]:
+        neighbour = {-1: " + 1u", 0: "", 1: " - 1u"}[source.offset]  # rows are reversed
+        return source.numbers_at(f"at{position}{neighbour}")
+
+    # ----- Stores of a chunk
+
+    def stored_words(self, destination: FieldAccess) -> list[str]:
+        """Return the storage words of the results ``r0``, ``r1``, … of a chunk, in the order of storage."""
+        index = self.destinations.index(destination)
+        results = [self.numbers_of(self.spec.destination, f"r{place}") for place in self.places]
+        values = [number for result in results for number in result[index]]
+        return to_storage(destination.field.scalar, self.native_int64, values)
+
+    def result_numbers(self, destination: FieldAccess, result: str) -> list[str]:
+        """Return the numbers of one field of a result."""
+        return self.numbers_of(self.spec.destination, result)[self.destinations.index(destination)]
+
+    def storage_words(self, destination: FieldAccess, number: str) -> list[str]:
+        """Return the storage words of one number."""
+        return to_storage(destination.field.scalar, self.native_int64, [number])
+
+    # ----- Compaction
+
+    @property
+    def moved_sources(self) -> list[tuple[FieldAccess, int]]:
+        """The sources that a mask selects from, each with the accesses that `MOVED` neighbours take."""
+        return [(source, moved_accesses(self.kernel, source)) for source in self.sources[1:]]
+
+    def moved_result(self, place: int, prefix: str) -> str:
+        """Return the result at this place of the `MOVED` neighbours whose vectors' names have this prefix."""
+        numbers = [
+            source.numbers(source.loaded_words(accesses, prefix), place) for source, accesses in self.moved_sources
+        ]
+        return self.construct("Result", self.spec.destination, numbers)
+
+    moved = MOVED

@@ -1,7 +1,8 @@
-"""WGSL expressions that turn one number from one form into another.
+"""Write the WGSL expressions that convert one number from one form into another.
 
-The three forms (storage, compute, words) are those of `gpuscan.elements`. The functions here write the small
-expressions; the templates under ``shaders/parts`` put them together.
+The three forms (storage, compute, words) are those of `gpuscan.elements`. These small expressions are Python because
+they depend on the number's format alone. The templates under ``shaders/`` hold the statements around them (see
+docs/decisions/221-wgsl-in-templates.md).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from gpuscan.elements import Scalar
 
 
 def to_words(scalar: Scalar, native_int64: bool, value: str) -> tuple[str, ...]:
-    """The 32-bit words of a number in compute form."""
+    """Return the 32-bit words of a number in compute form."""
     if scalar.kind == "bool":
         return (f"select(0u, 1u, {value})",)
     if scalar.kind == "complex":
@@ -26,7 +27,7 @@ def to_words(scalar: Scalar, native_int64: bool, value: str) -> tuple[str, ...]:
 
 
 def from_words(scalar: Scalar, native_int64: bool, words: Sequence[str]) -> str:
-    """The number in compute form whose words these are: the inverse of `to_words`."""
+    """Return the number in compute form that consists of these words: the inverse of `to_words`."""
     if scalar.kind == "bool":
         return f"({words[0]} != 0u)"
     if scalar.kind == "complex":
@@ -40,7 +41,7 @@ def from_words(scalar: Scalar, native_int64: bool, words: Sequence[str]) -> str:
 
 
 def from_storage(scalar: Scalar, native_int64: bool, words: Sequence[str], index: int) -> str:
-    """Number `index` of a run of numbers that lies in these storage words."""
+    """Return number `index` of the numbers that are stored in these words."""
     if not scalar.packed:
         return from_words(scalar, native_int64, words[index * scalar.words : (index + 1) * scalar.words])
     word = words[index // scalar.per_word]
@@ -56,7 +57,7 @@ def from_storage(scalar: Scalar, native_int64: bool, words: Sequence[str], index
 
 
 def to_storage(scalar: Scalar, native_int64: bool, values: Sequence[str]) -> list[str]:
-    """The storage words of a run of numbers in compute form: the inverse of `from_storage`."""
+    """Return the storage words of neighbouring numbers in compute form: the inverse of `from_storage`."""
     if not scalar.packed:
         return [word for value in values for word in to_words(scalar, native_int64, value)]
     mask = "0xffu" if scalar.bits == 8 else "0xffffu"
@@ -71,3 +72,8 @@ def to_storage(scalar: Scalar, native_int64: bool, values: Sequence[str]) -> lis
             parts.append(f"({bits} << {place * scalar.bits}u)" if place else bits)
         words.append(" | ".join(parts))
     return words
+
+
+def across_words(low: str, high: str, shift: str) -> str:
+    """Return the word that begins `shift` bits into the word `low` and ends in the next word, `high`."""
+    return f"(({low} >> {shift}) | ({high} << (32u - {shift})))"

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.codegen.kernel_text import render_kernel
+from gpuscan.device import tile_cache
 from gpuscan.device.adapters import choose_adapter, fresh
 from gpuscan.device.backends import error_type, webgpu
 from gpuscan.device.bind_groups import BindGroups, Binding
@@ -18,14 +19,12 @@ from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage, kept
 from gpuscan.device.capability_probe import distrust, probe
 from gpuscan.device.guards import guarded, lost_while_compiling
 from gpuscan.device.profiling import Profiles
+from gpuscan.device.queue import open_queue
 from gpuscan.device.reports import RunLog
 from gpuscan.device.requirements import checked_limits, limits_within, wanted_features, wanted_limits
-from gpuscan.device.submission import submit
 from gpuscan.device.tile_state import TileState
-from gpuscan.device.transfer import map_for_reading, staging_ring
 from gpuscan.errors import StrategyError
 from gpuscan.operators.user_wgsl import user_error
-from gpuscan.planning import tuned_tiles
 from gpuscan.planning.strategies import check_strategy, choose_strategy, unsafe_reason
 from gpuscan.planning.workgroup_memory import check_room
 from gpuscan.templates import render
@@ -71,8 +70,9 @@ class DeviceContext:
         self.wgpu_device: wgpu.GPUDevice = fresh(self.adapter).request_device_sync(
             required_features=wanted_features(self.adapter), required_limits=limits
         )
+        self.queue = open_queue(self.wgpu_device)
         self.capabilities: Capabilities = probe(self.adapter, self.wgpu_device)
-        self.tuned: Tuned = tuned_tiles.load(self.capabilities)
+        self.tuned: Tuned = tile_cache.load(self.capabilities)
         self.process = os.getpid()
         self.usage = webgpu().BufferUsage
         self.lost = False
@@ -176,7 +176,7 @@ class DeviceContext:
         except error_type(self.wgpu_device) as error:
             if lost_while_compiling(str(error)):
                 raise
-            raise user_error(kernel.operator_name, str(error), text) from error
+            raise user_error(kernel.spec.operator_name, str(error), text) from error
         return pipeline, layout
 
     def stage(self, template: str, **values: Any) -> Pipeline:
@@ -227,18 +227,12 @@ class DeviceContext:
         """Submit an empty command buffer, which shows that the device is alive."""
         with guarded(self):
             # On a lost device wgpu-native ends the process in `submit`, but finishing an encoder raises an error.
-            submit(self.wgpu_device, self.wgpu_device.create_command_encoder().finish())
+            self.queue.submit(self.queue.encoder())
 
     def synchronize(self) -> None:
         """Wait until the GPU has done everything submitted so far, then read the unread reports."""
-        usage = self.usage.MAP_READ | self.usage.COPY_DST
-        with guarded(self), self.lock, staging_ring(self.pool, usage, 16, 1) as (fence,):
-            encoder = self.wgpu_device.create_command_encoder()
-            # A buffer that no submission uses could be mapped while the GPU is still at work.
-            encoder.clear_buffer(fence)
-            submit(self.wgpu_device, encoder.finish())
-            map_for_reading(fence, 4).sync_wait()
-            fence.unmap()
+        with guarded(self):
+            self.queue.wait_idle()
         self.check()
 
     def check(self) -> None:

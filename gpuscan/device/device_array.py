@@ -108,12 +108,12 @@ class DeviceArray(OnDevice):
         start, skipped = self.offset // 4 * 4, self.offset % 4
         with guarded(self.context):
             self.check()
-            device, pool = self.context.wgpu_device, self.context.pool
+            queue, pool = self.context.queue, self.context.pool
             if skipped == 0:
-                download(device, pool, self.buffer, start, result)
+                download(queue, pool, self.buffer, start, result)
             else:
                 wide = np.empty(skipped + self.nbytes, np.uint8)
-                download(device, pool, self.buffer, start, wide)
+                download(queue, pool, self.buffer, start, wide)
                 result.reshape(-1).view(np.uint8)[:] = wide[skipped:]
         return result
 
@@ -157,7 +157,7 @@ def uploaded(context: DeviceContext, given: np.ndarray[Any, Any]) -> DeviceArray
     if array.nbytes:
         with guarded(context):
             content = np.ascontiguousarray(given, array.dtype)
-            upload(context.wgpu_device, content, array.buffer, pool=context.pool)
+            upload(context.queue, content, array.buffer, pool=context.pool)
     return array
 
 

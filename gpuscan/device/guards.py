@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.device.buffer_pool import BufferPool
+    from gpuscan.device.queue import Queue
     from gpuscan.planning.capabilities import Capabilities
 
 T = TypeVar("T")
@@ -34,6 +35,7 @@ class OpenDevice(Protocol):
     capabilities: Capabilities
     process: int
     lost: bool
+    queue: Queue
     pool: BufferPool
     lock: threading.RLock
 

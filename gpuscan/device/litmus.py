@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.device.backends import timestamp_period, webgpu
-from gpuscan.device.submission import submit
+from gpuscan.device.interrupts import interrupts_held
 from gpuscan.templates import render
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ class ProbeBench:
         commands = encoder.finish()
 
         start = time.perf_counter()
-        submit(self._device, commands)
+        with interrupts_held():
+            self._device.queue.submit([commands])
         self._readback.map_sync("READ")
         wall_seconds = time.perf_counter() - start
         data = self._readback.read_mapped(copy=True)
@@ -126,7 +127,7 @@ class ProbeBench:
     def _pipeline(self, stage: str, bound: tuple[int, int]) -> wgpu.GPUComputePipeline:
         if stage not in self._pipelines:
             rounds, polls = bound
-            code = render(f"probe_{stage}.wgsl", rounds=rounds, polls=polls, **self._values)
+            code = render(f"probe/{stage}.wgsl", rounds=rounds, polls=polls, **self._values)
             module = self._device.create_shader_module(label=f"gpuscan probe: {stage}", code=code)
             self._pipelines[stage] = self._device.create_compute_pipeline(
                 layout="auto", compute={"module": module, "entry_point": "main"}

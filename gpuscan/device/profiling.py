@@ -90,7 +90,7 @@ class Batch:
         """The timestamps; None without, and while the encoder that writes them is not submitted."""
         ticks = np.zeros(2 * len(self._stages), np.uint64)
         if self._queries is not None:
-            download(self._device.wgpu_device, self._device.pool, self._resolved, 0, ticks)
+            download(self._device.queue, self._device.pool, self._resolved, 0, ticks)
         return ticks.tolist() if ticks.any() else [None] * len(ticks)  # buffers begin as zeros
 
     def _timed(self, ticks: Sequence[int | None]) -> list[Span]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuscan.device.transfer import download
 from gpuscan.errors import GpuscanError, OperatorError, ProgressTimeoutError
-from gpuscan.planning.kernel import STATE_HEADER_WORDS, STATUS_WORD, TURNS_WORD, WIDTH_WORD, Kernel
+from gpuscan.planning.kernel import LOOP_LIMIT_WORD, STATE_HEADER_WORDS, STATUS_WORD, SUBGROUP_SIZE_WORD, Kernel
 
 if TYPE_CHECKING:
     import wgpu
@@ -62,7 +62,7 @@ class Run(NamedTuple):
         """Return how the run ended; where several things went wrong, the one that explains the others."""
         if self.exceeded_loop_limit(report):
             return Outcome.LOOP_LIMIT
-        if report[WIDTH_WORD] == self.epoch:
+        if report[SUBGROUP_SIZE_WORD] == self.epoch:
             return Outcome.WRONG_SUBGROUP_SIZE
         if self.plan.posts and report[STATUS_WORD] == self.epoch:
             return Outcome.TIMEOUT
@@ -70,23 +70,24 @@ class Run(NamedTuple):
 
     def exceeded_loop_limit(self, report: Sequence[int]) -> bool:
         """Return True if a loop of the operator's WGSL exceeded its iteration limit."""
-        return self.plan.loops and report[TURNS_WORD] == self.epoch
+        return self.plan.loops and report[LOOP_LIMIT_WORD] == self.epoch
 
 
 def loop_limit_error(plan: ScanPlan) -> OperatorError:
     """Return the error for an operator whose loop exceeded its iteration limit."""
     kernel = plan.stages[-1].kernel
-    where = "all combinations of one invocation" if kernel.software else "one combination"
+    where = "all combinations of one invocation" if kernel.target.is_cpu_adapter else "one combination"
     return OperatorError(
-        f"a scan with the operator {kernel.operator_name!r} was asked for, but a loop in its WGSL did not end within "
-        f"{kernel.most_turns:,} iterations in {where}. Make the loop end sooner for every pair of elements"
+        f"a scan with the operator {kernel.spec.operator_name!r} was asked for, but a loop in its WGSL did not end "
+        f"within {kernel.heuristics.max_loop_iterations:,} iterations in {where}. Make the loop end sooner for every "
+        "pair of elements"
     )
 
 
 def read_report(device: OpenDevice, state: wgpu.GPUBuffer) -> list[int]:
     """Return the report in a tile state, once everything submitted so far is done."""
     report = np.empty(STATE_HEADER_WORDS, np.uint32)
-    download(device.wgpu_device, device.pool, state, 0, report)
+    download(device.queue, device.pool, state, 0, report)
     numbers: list[int] = report.tolist()
     return numbers
 
@@ -160,10 +161,10 @@ class RunLog:
         failed: list[str] = []
         for each in runs:
             report = reports[id(each.state)]
-            if each.epoch not in (report[STATUS_WORD], report[WIDTH_WORD], report[TURNS_WORD]):
+            if each.epoch not in (report[STATUS_WORD], report[SUBGROUP_SIZE_WORD], report[LOOP_LIMIT_WORD]):
                 continue
             self.recorded[:] = [other for other in self.recorded if other is not each]
-            if report[WIDTH_WORD] == each.epoch:
+            if report[SUBGROUP_SIZE_WORD] == each.epoch:
                 self.note(each.plan, Outcome.WRONG_SUBGROUP_SIZE)
                 others.append(_wrong_subgroup_size_error(device, each.plan))
             elif each.plan.posts and report[STATUS_WORD] == each.epoch:

@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from gpuscan.device.backends import webgpu
-from gpuscan.device.submission import submit
+from gpuscan.device.native_queue import Bytes
+from gpuscan.device.queue import Mapping
 
 if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.device.buffer_pool import BufferPool
+    from gpuscan.device.queue import Queue
 
 T = TypeVar("T")
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
-COPY_THREADS = 8  # at most; one thread does not fill the bus
+# One thread does not fill the bus; more than eight do not help. Measured on an H100.
+_THREADS = min(8, os.cpu_count() or 1)
 COPY_SHARE = 2 << 20  # bytes that are worth a thread
 STAGING_PIECE = 32 << 20  # bytes of a staging buffer
 STAGING_DEPTH = 3  # staging buffers in a ring: one filled, one on the bus, one waiting
@@ -52,8 +54,7 @@ def _copy_threads() -> ThreadPoolExecutor:
     global _threads
     with _threads_lock:
         if _threads is None:
-            count = min(COPY_THREADS, os.cpu_count() or 1)
-            _threads = ThreadPoolExecutor(count, thread_name_prefix="gpuscan-copy")
+            _threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="gpuscan-copy")
         return _threads
 
 
@@ -70,7 +71,7 @@ if hasattr(os, "register_at_fork"):
 def copy(into: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
     """``into[...] = source`` for arrays of one shape, in shares along the first axis that are copied side by side."""
     count = len(into)
-    shares = min(COPY_THREADS, os.cpu_count() or 1, into.nbytes // COPY_SHARE, count)
+    shares = min(_THREADS, into.nbytes // COPY_SHARE, count)
     if shares < 2:
         np.copyto(into, source, casting="unsafe")
         return
@@ -100,33 +101,7 @@ def begun(threads: ThreadPoolExecutor, call: Callable[[], T]) -> Future[T]:
         return made
 
 
-# ----- Mapped buffers
-
-
-def fill_mapped(buffer: wgpu.GPUBuffer, size: int, fill: Callable[[Bytes], None]) -> None:
-    """Let `fill` write the first `size` bytes of a buffer that is mapped for writing."""
-    if hasattr(buffer, "_experimental_get_mapped_range"):
-        memory = buffer._experimental_get_mapped_range(0, padded(size))
-        fill(np.frombuffer(memory, np.uint8, size))
-        return
-    data = np.empty(size, np.uint8)
-    fill(data)
-    buffer.write_mapped(np.pad(data, (0, padded(size) - size)), 0)
-
-
-def map_for_reading(buffer: wgpu.GPUBuffer, size: int | None = None) -> Any:
-    """The promise of a buffer, filled by commands that were submitted before, to be readable.
-
-    The package wgpu would submit once more before it maps, in case nothing was; its own `read_buffer` leaves that out
-    by this mode, as is done here.
-    """
-    native = type(buffer).__module__.startswith("wgpu.backends.wgpu_native")
-    return buffer.map_async("READ_NOSYNC" if native else webgpu().MapMode.READ, 0, size)
-
-
-def read_mapped(buffer: wgpu.GPUBuffer, size: int, offset: int = 0) -> Bytes:
-    """The bytes of a buffer that is mapped for reading, as a view that ends with the mapping."""
-    return np.frombuffer(buffer.read_mapped(offset, padded(size), copy=False), np.uint8, size)
+# ----- Staging
 
 
 @contextmanager
@@ -146,7 +121,7 @@ def staging_ring(pool: BufferPool, usage: int, size: int, depth: int) -> Iterato
 
 
 def upload(
-    device: wgpu.GPUDevice,
+    queue: Queue,
     array: np.ndarray[Any, Any],
     buffer: wgpu.GPUBuffer,
     offset: int = 0,
@@ -162,7 +137,7 @@ def upload(
         if data.nbytes % 4:
             data = np.pad(data, (0, -data.nbytes % 4))
         if data.nbytes:
-            device.queue.write_buffer(buffer, offset, data)
+            queue.write(buffer, offset, data)
         return
     usage = webgpu().BufferUsage.MAP_WRITE | webgpu().BufferUsage.COPY_SRC
     size = min(STAGING_PIECE, padded(data.nbytes))
@@ -171,35 +146,33 @@ def upload(
         for number, start in enumerate(starts):
             staging = ring[number % len(ring)]
             piece = data[start : start + size]
-            staging.map_sync(webgpu().MapMode.WRITE, 0, padded(piece.nbytes))
-            fill_mapped(staging, piece.nbytes, lambda memory, piece=piece: copy(memory, piece))  # type: ignore[misc]
-            staging.unmap()
-            encoder = device.create_command_encoder()
+            mapping = queue.map(staging, padded(piece.nbytes), write=True)
+            mapping.sync_wait()
+            copy(mapping.view(piece.nbytes), piece)
+            mapping.unmap()
+            encoder = queue.encoder()
             encoder.copy_buffer_to_buffer(staging, 0, buffer, offset + start, padded(piece.nbytes))
-            submit(device, encoder.finish())
+            queue.submit(encoder)
 
 
-def download(
-    device: wgpu.GPUDevice, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int, array: np.ndarray[Any, Any]
-) -> None:
+def download(queue: Queue, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int, array: np.ndarray[Any, Any]) -> None:
     """Read a stretch of a buffer, from a multiple of four bytes on, into a contiguous array."""
     data = bytes_of(array)
     usage = webgpu().BufferUsage.MAP_READ | webgpu().BufferUsage.COPY_DST
     size = min(STAGING_PIECE, padded(data.nbytes))
     starts = deque(range(0, data.nbytes, size))
-    under_way: deque[tuple[wgpu.GPUBuffer, Bytes, Any]] = deque()
+    under_way: deque[tuple[wgpu.GPUBuffer, Bytes, Mapping]] = deque()
     with staging_ring(pool, usage, size, min(STAGING_DEPTH, len(starts))) as ring:
         free = deque(ring)
         while starts or under_way:
             while starts and free:
                 staging, piece = free.popleft(), data[starts[0] : starts[0] + size]
-                encoder = device.create_command_encoder()
+                encoder = queue.encoder()
                 encoder.copy_buffer_to_buffer(buffer, offset + starts.popleft(), staging, 0, padded(piece.nbytes))
-                submit(device, encoder.finish())
-                mapped = map_for_reading(staging, padded(piece.nbytes))
-                under_way.append((staging, piece, mapped))
-            staging, piece, mapped = under_way.popleft()
-            mapped.sync_wait()
-            copy(piece, read_mapped(staging, piece.nbytes))
-            staging.unmap()
+                queue.submit(encoder)
+                under_way.append((staging, piece, queue.map(staging, padded(piece.nbytes))))
+            staging, piece, mapping = under_way.popleft()
+            mapping.sync_wait()
+            copy(piece, mapping.view(piece.nbytes))
+            mapping.unmap()
             free.append(staging)

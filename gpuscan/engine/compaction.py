@@ -12,14 +12,13 @@ import numpy as np
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
-from gpuscan.device.submission import submit
 from gpuscan.elements import Structure, element_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import copy_elements, duplicate, view_of
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.record import record_stage
 from gpuscan.errors import GpuscanError
-from gpuscan.operators.operator import resolve
+from gpuscan.operators.builtin import resolve
 from gpuscan.problem.field_packing import STORAGE_LIMIT
 from gpuscan.problem.problem import Problem
 
@@ -163,9 +162,9 @@ def _gathered(context: DeviceContext, leaf: DeviceArray, indices: DeviceArray, c
         room = empty(context, leaf.shape, leaf.dtype)
         source = leaf if leaf.is_bindable else duplicate(leaf)
         bound = [call, *(array.binding() for array in (source, indices, count, room))]
-        encoder = context.wgpu_device.create_command_encoder()
+        encoder = context.queue.encoder()
         workgroups = -(-words // _GATHER_WORKGROUP)
         values = {"workgroup_size": _GATHER_WORKGROUP, "unit": unit}
-        record_stage(context, encoder, "gather.wgsl", bound, workgroups, leaf.shape[0], **values)
-        submit(context.wgpu_device, encoder.finish())
+        record_stage(context, encoder, "arrays/gather.wgsl", bound, workgroups, leaf.shape[0], **values)
+        context.queue.submit(encoder)
     return room

@@ -11,11 +11,12 @@ from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.engine.element_copy import StridedView, copied, copy_elements, duplicate, transposed, view_of
-from gpuscan.engine.executor import Executor, Job
+from gpuscan.engine.executor import Executor, Job, Layout
 from gpuscan.engine.places import DeviceSink, DeviceSource
 from gpuscan.engine.preparation import check_dtypes, seed_words, tile_on, whole_tile
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.errors import GpuscanError, StrategyError, smaller
+from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.partition import (
     Part,
     block_size,
@@ -25,11 +26,10 @@ from gpuscan.planning.partition import (
     needs_whole_rows,
     piece_unit,
     pieces,
-    reverses_rows,
     whole_fits,
 )
-from gpuscan.planning.plan import Placement, Work, shares_words
-from gpuscan.planning.spec import scan_spec
+from gpuscan.planning.plan import reverses_rows, shares_words
+from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.problem.field_packing import STORAGE_LIMIT, binds_too_many, packed, packed_element, places
 from gpuscan.problem.problem import Problem
 
@@ -87,12 +87,13 @@ def _scan(
         whole = packed(problem, _packed_arrays(problem, leaves), limit, context.capabilities.summary)
         _unpack(problem, scan_device(executor, whole, strategy, **options), results)
         return
-    spec = scan_spec(problem, context.capabilities)
-    cut = _parts(context, spec, problem.inner) if problem.inner == spec.inner else None
-    if cut is None:
+    kind = None if options or problem.kind is None else (problem.kind, problem.keep_last_only, "on device")
+    layout = executor.layout(kind, strategy, lambda: _layout(context, problem))
+    spec, one_part = layout.spec, bool(layout.parts)
+    parts = layout.parts or (_parts(context, spec) if problem.inner == spec.inner else None)
+    if parts is None:
         _scan_rows_together(executor, problem, strategy, leaves, results, options)
         return
-    one_part, parts = cut
     in_place = _in_place(problem, spec, leaves, results) and one_part
     if in_place and strategy == "fallback":
         raise StrategyError(
@@ -123,27 +124,33 @@ def _scan(
         count=count,
         placement=Placement(in_place=in_place),
         options=options,
+        plans=None if options or in_place else layout.plans,
     )
     for _ in executor.run(job, parts):
         pass
 
 
-def _parts(context: DeviceContext, spec: Work, inner: int) -> tuple[bool, Iterable[Part]] | None:
-    """Return whether the scan is one part, and its parts; None if its rows have to be brought together first.
+def _layout(context: DeviceContext, problem: Problem) -> Layout:
+    """Return the layout of the scan: its one part, if shaders can bind the arrays as a whole."""
+    spec = scan_spec(problem, context.capabilities)
+    whole = problem.inner == spec.inner and whole_fits(spec, context.capabilities)
+    return Layout(spec, (Part(spec, 0, spec.length, last=True),) if whole else (), context.capabilities)
+
+
+def _parts(context: DeviceContext, spec: ScanSpec) -> Iterable[Part] | None:
+    """Return the parts of a scan of large arrays; None if its rows have to be brought together first.
 
     Raises:
         GpuscanError: a row can be cut nowhere and does not fit a binding.
     """
     capabilities = context.capabilities
-    if whole_fits(spec, capabilities):
-        return True, [Part(spec, 0, spec.length, last=True)]
     tile = whole_tile(context, spec)
     if spec.inner > 1:
-        together, columns = block_size(spec, inner, tile, capabilities, None)
-        return (False, blocks(spec, inner, tile, together, columns)) if columns else None
+        together, columns = block_size(spec, spec.inner, tile, capabilities, None)
+        return blocks(spec, spec.inner, tile, together, columns) if columns else None
     tiles = (tile_on(context, spec), tile_on(context, spec, False))
     unit = piece_unit(spec, tiles, context.offset_alignment)
-    if unit * largest_field(spec) > context.binding_limit and not spec.marked:
+    if unit * largest_field(spec) > context.binding_limit and not spec.has_segment_bits:
         # Pieces that do not begin where a shader can bind them are copied.
         unit = piece_unit(spec, tiles)
     cut_rows = needs_whole_rows(spec) and spec.rows > 1
@@ -151,7 +158,7 @@ def _parts(context: DeviceContext, spec: Work, inner: int) -> tuple[bool, Iterab
         # Pieces that are read backwards have to be whole rows.
         unit = math.lcm(unit, spec.row_length)
         cut_rows = cut_rows or unit * largest_field(spec) > context.binding_limit
-    if cut_rows or any(spec.shifts):
+    if cut_rows or any(spec.field_offsets):
         together, columns = block_size(spec, 1, tile, capabilities, None)
         if not columns:
             raise GpuscanError(
@@ -159,11 +166,11 @@ def _parts(context: DeviceContext, spec: Work, inner: int) -> tuple[bool, Iterab
                 f"{context.binding_limit} bytes, and such rows cannot be cut. {smaller(spec.rows)}"
             )
         whole = unit // math.gcd(unit, spec.row_length)
-        return False, blocks(spec, 1, tile, together // whole * whole or together, 1)
-    return False, pieces(spec, device_piece_length(spec, unit, capabilities))
+        return blocks(spec, 1, tile, together // whole * whole or together, 1)
+    return pieces(spec, device_piece_length(spec, unit, capabilities))
 
 
-def _in_place(problem: Problem, spec: Work, leaves: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> bool:
+def _in_place(problem: Problem, spec: ScanSpec, leaves: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> bool:
     """Return True if every result replaces its own input, in whole words."""
     if problem.keep_last_only or problem.compacts or problem.source.fields != problem.destination.fields:
         return False

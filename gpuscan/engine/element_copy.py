@@ -14,7 +14,6 @@ import numpy as np
 
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.device.submission import submit
 from gpuscan.device.transfer import padded
 from gpuscan.engine.record import record_stage
 from gpuscan.errors import GpuscanError
@@ -111,11 +110,11 @@ def copy_elements(
         view.array.check()
         result.check()
         if run == pitch and view.is_contiguous and not (view.array.offset + view.first | start | view.nbytes) % 4:
-            encoder = context.wgpu_device.create_command_encoder()
+            encoder = context.queue.encoder()
             encoder.copy_buffer_to_buffer(
                 view.array.buffer, view.array.offset + view.first, result.buffer, start, view.nbytes
             )
-            submit(context.wgpu_device, encoder.finish())
+            context.queue.submit(encoder)
             return
         _copy_by_kernel(view, result, start, run, pitch)
 
@@ -155,7 +154,7 @@ def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int
     ]
     call = context.uniform(np.array(padded_to(numbers, 4), np.int64).astype(np.uint32).tobytes())
     values = {"workgroup_size": WORKGROUP_SIZE, "unit": unit, "rank": len(sizes), "contiguous": run == pitch}
-    encoder = context.wgpu_device.create_command_encoder()
+    encoder = context.queue.encoder()
     record_stage(
         context,
         encoder,
@@ -165,7 +164,7 @@ def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int
         view.nbytes // view.element_bytes,
         **values,
     )
-    submit(context.wgpu_device, encoder.finish())
+    context.queue.submit(encoder)
 
 
 def padded_to(numbers: list[int], unit: int) -> list[int]:

@@ -8,17 +8,18 @@ after it again by another plan.
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict, deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuscan.device.bind_groups import Binding
+from gpuscan.device.context import STRATEGY_VARIABLE, DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
-from gpuscan.device.submission import submit
 from gpuscan.device.transfer import padded
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostSink, HostSource
@@ -26,11 +27,13 @@ from gpuscan.engine.preparation import tile_on
 from gpuscan.engine.record import Buffers, Origin, record
 from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError
-from gpuscan.planning.plan import Placement, ScanPlan, Work, plan_scan
+from gpuscan.planning.kernel_parts import Placement
+from gpuscan.planning.plan import ScanPlan, plan_scan
+from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.strategies import PUBLISHED_PROGRESS
 
 if TYPE_CHECKING:
-    from gpuscan.device.context import DeviceContext
+    from gpuscan.planning.capabilities import Capabilities
     from gpuscan.planning.partition import Part
     from gpuscan.problem.segments import Heads
 
@@ -57,9 +60,10 @@ class Job:
         count: where the number of elements goes that a mask picks.
         placement: how the arrays share buffers.
         options: further arguments of `plan_scan`, such as a tile.
+        plans: the plans of parts that were made before, by the part's first element; None to make them anew.
     """
 
-    spec: Work
+    spec: ScanSpec
     strategy: str
     sources: Sequence[HostSource | DeviceSource]
     sinks: Sequence[HostSink | DeviceSink]
@@ -70,6 +74,24 @@ class Job:
     count: DeviceArray | None = None
     placement: Placement | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    plans: dict[int, ScanPlan] | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the scans of one kind are cut.
+
+    Attributes:
+        spec: the whole scan.
+        parts: its parts; empty if they are made one by one.
+        capabilities: what the device had when the layout was made.
+        plans: the parts' plans, by the part's first element.
+    """
+
+    spec: ScanSpec
+    parts: tuple[Part, ...]
+    capabilities: Capabilities
+    plans: dict[int, ScanPlan] = field(default_factory=dict)
 
 
 class _Flight:
@@ -90,10 +112,11 @@ class Executor:
     def __init__(self, context: DeviceContext) -> None:
         self.context = context
         self._plans: OrderedDict[tuple[Any, ...], ScanPlan] = OrderedDict()
+        self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
 
     # ----- Plans
 
-    def plan(self, spec: Work, strategy: str, **options: Any) -> ScanPlan:
+    def plan(self, spec: ScanSpec, strategy: str, **options: Any) -> ScanPlan:
         """Return the plan for a scan, kept for later calls of its kind.
 
         Args:
@@ -113,7 +136,7 @@ class Executor:
                 self._plans.move_to_end(key)
             return plan
 
-    def _new_plan(self, spec: Work, strategy: str, options: dict[str, Any]) -> ScanPlan:
+    def _new_plan(self, spec: ScanSpec, strategy: str, options: dict[str, Any]) -> ScanPlan:
         context = self.context
         options = dict(options)
         chosen, reason = context.strategy(strategy)
@@ -128,13 +151,37 @@ class Executor:
             return self._new_plan(spec, strategy, options | {"subgroups": False, "tile": None})
         return plan
 
-    def bindable_plan(self, spec: Work, plan: ScanPlan, **options: Any) -> ScanPlan:
+    def bindable_plan(self, spec: ScanSpec, plan: ScanPlan, **options: Any) -> ScanPlan:
         """Return the plan, or that of ``three_dispatch`` if the tile state of this one exceeds a binding."""
         limit = self.context.binding_limit
         if not plan.posts or plan.state_bytes <= limit:
             return plan
         reason = f"{plan.reason}; but its tile state of {plan.state_bytes} bytes exceeds the binding limit of {limit}"
         return plan_scan(spec, self.context.capabilities, "three_dispatch", reason, **options)
+
+    # ----- Layouts
+
+    def layout(self, kind: object | None, strategy: str, make: Callable[[], Layout]) -> Layout:
+        """Return how scans of a kind are cut and planned, from an earlier call where there was one.
+
+        Args:
+            kind: `Problem.kind`, and whatever else decides the layout; None if nothing is kept.
+            strategy: as in `gpuscan.scan`.
+            make: makes the layout.
+        """
+        if kind is None:
+            return make()
+        context = self.context
+        key = (kind, strategy, os.environ.get(STRATEGY_VARIABLE) if strategy == "auto" else None)
+        with context.lock:
+            found = self._layouts.get(key)
+            if found is None or found.capabilities is not context.capabilities:
+                self._layouts[key] = found = make()
+                if len(self._layouts) > _MAX_PLANS:
+                    self._layouts.popitem(last=False)
+            else:
+                self._layouts.move_to_end(key)
+            return found
 
     # ----- The loop
 
@@ -175,6 +222,16 @@ class Executor:
         return self.needs_report(self._plan_of(job, part))
 
     def _plan_of(self, job: Job, part: Part) -> ScanPlan:
+        if job.plans is not None:
+            plan = job.plans.get(part.start)
+            if plan is not None and not self.context.runs.has_wrong_subgroup_size(plan):
+                return plan
+        plan = self._plan_part(job, part)
+        if job.plans is not None:
+            job.plans[part.start] = plan
+        return plan
+
+    def _plan_part(self, job: Job, part: Part) -> ScanPlan:
         options = dict(job.options)
         if part.tile is not None and options.get("tile") is None:
             options["tile"] = part.tile
@@ -185,7 +242,7 @@ class Executor:
     def _buffers(self, job: Job, part: Part) -> PartBuffers:
         """Return buffers that hold any part of the job that is no larger than this one."""
         inputs = [part.length * each.element_bytes for each in job.sources if not isinstance(each, DeviceSource)]
-        results = part.spec.rows if part.spec.ends else part.length
+        results = part.spec.rows if part.spec.keep_last_only else part.length
         outputs = [results * each.element_bytes for each in job.sinks if not isinstance(each, DeviceSink)]
         heads = padded(-(-part.length // 8)) if job.heads is not None else 0
         # A later plan may have a report where this one has none, so there is always room for it.
@@ -214,7 +271,7 @@ class Executor:
             sources.append(binding)
         destinations: list[Binding] = []
         read_sizes: list[int] = []
-        results = part.spec.rows if part.spec.ends else part.length
+        results = part.spec.rows if part.spec.keep_last_only else part.length
         for place, sink in enumerate(job.sinks):
             if job.placement is not None and job.placement.in_place:
                 binding = sources[place]
@@ -237,14 +294,14 @@ class Executor:
                 shared.heads(part, buffers),
                 None if job.count is None else job.count.binding(),
             )
-            encoder = context.wgpu_device.create_command_encoder()
+            encoder = context.queue.encoder()
             if buffers is not None:
                 buffers.record_uploads(encoder, upload_sizes)
             origin = None if part.is_block else Origin.at(part.start, part.spec.row_length)
             flight.run = record(context, plan, encoder, bound, origin=origin if part.start else None)
             if buffers is not None:
                 buffers.record_readback(encoder, flight.run.state, read_sizes)
-            submit(context.wgpu_device, encoder.finish())
+            context.queue.submit(encoder)
             for sink, room in rooms:
                 sink.finish(part, room)
             if buffers is None and plan.posts:
@@ -278,7 +335,7 @@ class Executor:
         in_flight.popleft()
         if flight.buffers is not None:
             part, read = flight.part, 0
-            results = part.spec.rows if part.spec.ends else part.length
+            results = part.spec.rows if part.spec.keep_last_only else part.length
             for sink in job.sinks:
                 if not isinstance(sink, DeviceSink):
                     sink.drain(part, flight.buffers.read(read, results * sink.element_bytes))
@@ -305,6 +362,8 @@ class Executor:
             ProgressTimeoutError: the strategy timed out and was asked for by name.
         """
         self.context.runs.note(run.plan, outcome)
+        if job.plans is not None:
+            job.plans.clear()
         if outcome is Outcome.LOOP_LIMIT:
             raise loop_limit_error(run.plan)
         if outcome is Outcome.TIMEOUT:

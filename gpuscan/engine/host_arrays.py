@@ -13,7 +13,7 @@ from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.engine.element_copy import StridedView, copied
-from gpuscan.engine.executor import Executor, Job
+from gpuscan.engine.executor import Executor, Job, Layout
 from gpuscan.engine.mapped_files import is_mapped_file
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostBlocks, HostRows, HostSink, HostSource
 from gpuscan.engine.preparation import check_dtypes, seed_words, tile_on, whole_tile
@@ -33,8 +33,8 @@ from gpuscan.planning.partition import (
     pieces,
     whole_fits,
 )
-from gpuscan.planning.plan import Work
-from gpuscan.planning.spec import scan_spec
+from gpuscan.planning.plan import ScanPlan
+from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.field_packing import STORAGE_LIMIT, binds_too_many, pack_arrays, packed, unpacked
@@ -106,49 +106,55 @@ class _Scan:
     ) -> None:
         self._executor, self._problem, self._strategy = executor, problem, strategy
         self._results, self._piece_bytes, self._options = results, piece_bytes, options
-        self._spec = scan_spec(problem, executor.context.capabilities)
-        if isinstance(options.get("tile"), TileShape):
-            # A tile of neighbours in memory needs rows that are brought together.
-            self._spec = replace(self._spec, inner=1)
+        self._spec: ScanSpec
 
     def run(self) -> None:
         """Scan in one part where the arrays are small, else in blocks or pieces."""
-        spec, problem = self._spec, self._problem
-        context = self._executor.context
-        plain = spec.inner == problem.inner == 1 and not self._options and self._piece_bytes is None
-        transposed = plain and any(transposes_on_device(context, leaf) for leaf in problem.leaves)
+        problem, executor = self._problem, self._executor
+        plain = not self._options and self._piece_bytes is None
+        in_order = plain and all(leaf.flags.c_contiguous for leaf in problem.leaves)
+        kind = (problem.kind, problem.keep_last_only) if in_order and problem.kind is not None else None
+        layout = executor.layout(kind, self._strategy, self._layout)
+        spec = self._spec = layout.spec
+        if layout.parts:
+            self._run_parts(layout.parts, spec, whole=spec.inner > 1, plans=layout.plans if plain else None)
+            return
+        context = executor.context
+        transposed = plain and spec.inner == problem.inner == 1
+        transposed = transposed and any(transposes_on_device(context, leaf) for leaf in problem.leaves)
         if transposed and whole_fits(spec, context.capabilities):
             self._run_parts([Part(spec, 0, spec.length, last=True)], spec, transposed=True)
             return
         if spec.inner > 1:
-            if self._fits_one_part(BLOCK_BYTES) and whole_fits(spec, context.capabilities):
-                self._run_parts([Part(spec, 0, spec.length, last=True)], spec, whole=True)
-                return
             if self._run_blocks(problem.inner):
                 return
             self._spec = spec = replace(spec, inner=1)
-        if any(spec.shifts):
-            if problem.inner == 1 and self._run_blocks(1):
-                return
-            self._run_with_rows_together()
-            return
-        if spec.ends:
+        if any(spec.field_offsets):
+            if problem.inner > 1 or not self._run_blocks(1):
+                self._run_with_rows_together()
+        elif spec.keep_last_only:
             self._run_reduction()
-            return
-        self._run_pieces()
+        else:
+            self._run_pieces()
+
+    def _layout(self) -> Layout:
+        """Return the layout of the scan: its one part, if it is small."""
+        capabilities = self._executor.context.capabilities
+        spec = scan_spec(self._problem, capabilities)
+        if isinstance(self._options.get("tile"), TileShape):
+            # A tile of neighbours in memory needs rows that are brought together.
+            spec = replace(spec, inner=1)
+        most = BLOCK_BYTES if spec.inner > 1 or any(spec.field_offsets) else SINGLE_PIECE_BYTES
+        neighbours = spec.inner > 1 or self._problem.inner == 1 or not any(spec.field_offsets)
+        small = self._piece_bytes is None and spec.length * largest_field(spec) <= most and neighbours
+        small = small and whole_fits(spec, capabilities)
+        return Layout(spec, (Part(spec, 0, spec.length, last=True),) if small else (), capabilities)
 
     # ----- One part, or pieces along the scan
-
-    def _fits_one_part(self, most: int) -> bool:
-        bound = self._executor.context.capabilities.limits["max-storage-buffer-binding-size"]
-        return self._spec.length * largest_field(self._spec) <= min(most, bound)
 
     def _run_pieces(self) -> None:
         spec = self._spec
         capabilities = self._executor.context.capabilities
-        if self._piece_bytes is None and self._fits_one_part(SINGLE_PIECE_BYTES):
-            self._run_parts([Part(spec, 0, spec.length, last=True)], spec)
-            return
         unit = piece_unit(spec, self._tiles(spec))
         length = host_piece_length(spec, unit, capabilities, self._piece_bytes)
         if spec.reverse and spec.rows > 1 and unit % spec.row_length:
@@ -158,7 +164,7 @@ class _Scan:
             return
         self._run_parts(pieces(spec, length), spec)
 
-    def _tiles(self, spec: Work) -> tuple[TileShape, ...]:
+    def _tiles(self, spec: ScanSpec) -> tuple[TileShape, ...]:
         """Return the tiles that the planner may choose: a stream may have to go on without subgroups."""
         given = self._options.get("tile")
         if given is not None:
@@ -170,9 +176,6 @@ class _Scan:
     def _run_reduction(self) -> None:
         """Reduce whole rows at a time; where a row is long, piece by piece."""
         spec, problem = self._spec, self._problem
-        if self._piece_bytes is None and self._fits_one_part(SINGLE_PIECE_BYTES):
-            self._run_parts([Part(spec, 0, spec.length, last=True)], spec)
-            return
         capabilities = self._executor.context.capabilities
         unit = piece_unit(spec, self._tiles(spec))
         if spec.rows == 1:
@@ -246,13 +249,14 @@ class _Scan:
     def _run_parts(
         self,
         parts: Any,
-        spec: Work,
+        spec: ScanSpec,
         *,
         inner: int | None = None,
         whole: bool = False,
         flipped: bool = False,
         transposed: bool = False,
         sinks: Sequence[Any] | None = None,
+        plans: dict[int, ScanPlan] | None = None,
     ) -> None:
         problem, context = self._problem, self._executor.context
         sources = [
@@ -278,6 +282,7 @@ class _Scan:
             heads=None if on_device else heads,
             device_heads=segment_heads(context, heads) if on_device and heads is not None else None,
             options=self._options,
+            plans=plans,
         )
         done = 0
         for part in self._executor.run(job, parts):

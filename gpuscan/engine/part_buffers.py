@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.device.backends import webgpu
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT, size_class
+from gpuscan.device.native_queue import Bytes
 from gpuscan.device.reports import REPORT_BYTES
-from gpuscan.device.transfer import Bytes, fill_mapped, map_for_reading, padded, read_mapped, upload
+from gpuscan.device.transfer import padded, upload
 
 if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.device.context import DeviceContext
+    from gpuscan.device.queue import Mapping
 
 # Up to this many bytes, the queue's own staging is the faster way to upload. Measured on an H100 and on lavapipe.
 SINGLE_WRITE_BYTES = 1 << 20
@@ -80,9 +81,10 @@ class PartBuffers:
             self._report = next(rest) if reports else None
             self._uploads = self._sources if self._mapped else [next(rest) for _ in inputs]
             self._places = [(each, 0) for each in (self._results if self._mapped else rest)]
-        # Promises of the upload buffers that were asked to be mapped; None where nobody asked.
-        self._writable: list[Any] = [None] * len(self._uploads)
-        self._readable: list[tuple[wgpu.GPUBuffer, Any]] = []
+        # Mappings of the upload buffers that were asked for; None where nobody asked.
+        self._writable: list[Mapping | None] = [None] * len(self._uploads)
+        # Mappings of what is read back: the outputs' in order, then the report's; or one of them all.
+        self._readable: list[Mapping] = []
 
     def _place_in_one(self, staging: wgpu.GPUBuffer, at: int) -> None:
         """Read everything back through one buffer: first the report, then the outputs."""
@@ -99,24 +101,23 @@ class PartBuffers:
             if content is None:
                 content = np.empty(padded(nbytes), np.uint8)
                 fill(content[:nbytes])
-            upload(self._context.wgpu_device, content, self._sources[field])
+            upload(self._context.queue, content, self._sources[field])
             return
-        promise = self._writable[field] or self._uploads[field].map_async(webgpu().MapMode.WRITE)
-        promise.sync_wait()
-        fill_mapped(self._uploads[field], nbytes, fill)
-        self._uploads[field].unmap()
+        mapping = self._writable[field] or self._context.queue.map(self._uploads[field], write=True)
+        mapping.sync_wait()
+        fill(mapping.view(nbytes))
+        mapping.unmap()
         self._writable[field] = None
 
     def map_for_writing(self) -> None:
         """Ask for the upload buffers to be mapped as soon as the GPU is done with them."""
         if not self._small:
-            mode = webgpu().MapMode.WRITE
-            self._writable = [buffer.map_async(mode) for buffer in self._uploads]
+            self._writable = [self._context.queue.map(buffer, write=True) for buffer in self._uploads]
 
     def write_heads(self, words: np.ndarray[Any, Any]) -> Binding:
         """Upload the segment bits."""
         assert self._heads is not None
-        upload(self._context.wgpu_device, words, self._heads)
+        upload(self._context.queue, words, self._heads)
         return Binding(self._heads)
 
     # ----- Record
@@ -156,34 +157,35 @@ class PartBuffers:
         else:
             spans = [(buffer, padded(size)) for (buffer, _), size in zip(self._places, sizes, strict=True)]
             spans += [] if self._report is None else [(self._report, REPORT_BYTES)]
-        self._readable = [(buffer, map_for_reading(buffer, size)) for buffer, size in spans]
+        self._readable = [self._context.queue.map(buffer, size) for buffer, size in spans]
 
     def wait(self) -> list[int]:
         """Wait for the run; return its report, empty where it has none."""
-        for _, promise in self._readable:
-            promise.sync_wait()
+        for mapping in self._readable:
+            mapping.sync_wait()
         if self._report is None:
             return []
-        numbers: list[int] = read_mapped(self._report, REPORT_BYTES).view(np.uint32).tolist()
+        mapping = self._readable[0 if self._small else -1]
+        numbers: list[int] = mapping.view(REPORT_BYTES).view(np.uint32).tolist()
         return numbers
 
     def read(self, field: int, nbytes: int) -> Bytes:
         """Return the bytes of a result, as a view that ends with `unmap`."""
-        buffer, at = self._places[field]
-        return read_mapped(buffer, nbytes, at)
+        mapping = self._readable[0 if self._small else field]
+        return mapping.view(nbytes, self._places[field][1])
 
     def unmap(self) -> None:
         """Unmap the staging buffers, so that the next part can use them."""
-        for buffer, _ in self._readable:
-            buffer.unmap()
+        for mapping in self._readable:
+            mapping.unmap()
         self._readable = []
 
     def close(self, *, clean: bool) -> None:
         """Return the buffers to the pool, or discard them after an error, since they may be in any state."""
         if clean:
-            for promise, buffer in zip(self._writable, self._uploads, strict=True):
-                if promise is not None:
-                    promise.sync_wait()
-                    buffer.unmap()
+            for mapping in self._writable:
+                if mapping is not None:
+                    mapping.sync_wait()
+                    mapping.unmap()
         self._context.pool.give_all(self._buffers, self._kinds, clean=clean)
         self._buffers = []

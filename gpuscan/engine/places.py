@@ -6,6 +6,7 @@ it the part of a buffer that the shader binds.
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,7 +14,8 @@ import numpy as np
 
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty
-from gpuscan.device.transfer import Bytes, copy
+from gpuscan.device.native_queue import Bytes
+from gpuscan.device.transfer import bytes_of, copy
 from gpuscan.engine.element_copy import StridedView, copied, copy_elements, duplicate, view_of
 from gpuscan.engine.mapped_files import release_pages
 from gpuscan.engine.strided_rows import StridedRows
@@ -58,17 +60,36 @@ class HostRows:
     """Pieces of a NumPy array, along the scan."""
 
     def __init__(self, array: np.ndarray[Any, Any], shape: tuple[int, ...], axis: int, field: Field) -> None:
-        self._rows = StridedRows(array, shape, axis, field.scalar.dtype)
+        self._array, self._shape, self._axis, self._dtype = array, shape, axis, field.scalar.dtype
         self.element_bytes = field.storage_bytes
 
+    @cached_property
+    def _rows(self) -> StridedRows:
+        return StridedRows(self._array, self._shape, self._axis, self._dtype)
+
     def contiguous(self, part: Part) -> Bytes | None:
+        """Return the part's bytes as a view, or None if they have to be gathered."""
+        array = self._array
+        if part.length == part.spec.length and array.flags.c_contiguous and self._axis == len(self._shape) - 1:
+            # The whole array in memory order, read backwards or not: the kernel sees to that.
+            return bytes_of(array) if array.dtype == self._dtype else None
         return self._rows.contiguous(place_of(part, part.spec.reverse), part.length)
 
     def fill(self, part: Part, memory: Bytes) -> None:
-        self._rows.read(place_of(part, part.spec.reverse), memory)
+        """Write the part's bytes to `memory`."""
+        content = self.contiguous(part)
+        if content is not None:
+            copy(memory, content)
+        else:
+            self._rows.read(place_of(part, part.spec.reverse), memory)
 
     def drain(self, part: Part, memory: Bytes) -> None:
-        self._rows.write(place_of(part, part.spec.reverse), memory)
+        """Take the part's results from `memory`."""
+        target = self.contiguous(part)
+        if target is not None:
+            copy(target, memory)
+        else:
+            self._rows.write(place_of(part, part.spec.reverse), memory)
 
 
 class HostBlocks:

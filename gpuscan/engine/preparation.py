@@ -9,12 +9,11 @@ import numpy as np
 from gpuscan.elements import words_of
 from gpuscan.errors import GpuscanError, UnsupportedDtypeError, smaller
 from gpuscan.planning.column_tiles import column_tile
-from gpuscan.planning.tiles import tile_shape
-from gpuscan.planning.tuned_tiles import tile_for
+from gpuscan.planning.tuned_tiles import best_tile
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
-    from gpuscan.planning.plan import Work
+    from gpuscan.planning.spec import ScanSpec
     from gpuscan.planning.tile_shapes import ColumnTile, TileShape
     from gpuscan.problem.problem import Problem
 
@@ -53,11 +52,11 @@ def seed_words(problem: Problem, context: DeviceContext | None) -> np.ndarray[An
     return words
 
 
-def tile_on(context: DeviceContext, spec: Work, subgroups: bool = True) -> TileShape:
+def tile_on(context: DeviceContext, spec: ScanSpec, subgroups: bool = True) -> TileShape:
     """Return the tile for rows on this device: the one that `gpuscan tune` found, else the planner's."""
-    return tile_for(context.tuned, spec, subgroups) or tile_shape(spec, context.capabilities, subgroups)
+    return best_tile(spec, context.capabilities, context.tuned, subgroups)
 
 
-def whole_tile(context: DeviceContext, spec: Work) -> TileShape | ColumnTile:
+def whole_tile(context: DeviceContext, spec: ScanSpec) -> TileShape | ColumnTile:
     """Return the tile of the whole array, which its parts keep so that the bits stay the same."""
     return column_tile(spec, context.capabilities) if spec.inner > 1 else tile_on(context, spec)

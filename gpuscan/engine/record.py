@@ -201,10 +201,10 @@ def _record_length(
     bound = [Binding(length.buffer, start, length.offset + 4 - start), Binding(call)]
     values = {
         "tile_size": plan.tile.tile_size,
-        "most_workgroups": _max_workgroups(context),
-        "workgroups_beside": plan.workgroups_beside,
+        "max_workgroups": _max_workgroups(context),
+        "workgroups_without_tile": plan.workgroups_without_tile,
     }
-    record_stage(context, encoder, "length.wgsl", bound, 1, 1, **values)
+    record_stage(context, encoder, "arrays/length.wgsl", bound, 1, 1, **values)
     return Binding(call, 0, PARAMS.size)
 
 

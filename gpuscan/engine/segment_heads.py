@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gpuscan.device.device_array import DeviceArray, empty, is_number, uploaded
-from gpuscan.device.submission import submit
 from gpuscan.device.transfer import padded
 from gpuscan.elements import scalar_of
 from gpuscan.engine.element_copy import duplicate
@@ -44,13 +43,13 @@ def segment_heads(context: DeviceContext, heads: Heads) -> DeviceArray:
     row = context.uniform(np.array([heads.length, count, heads.reverse, 0], np.uint32).tobytes())
     bound = [row, source.binding(), marks.binding()]
     kind = {"scalar": scalar_of(source.dtype)} if by_keys else {}
-    name = "mark_keys.wgsl" if by_keys else "mark_segments.wgsl"
+    name = "arrays/mark_keys.wgsl" if by_keys else "arrays/mark_segments.wgsl"
     invocations = -(-heads.length // _KEYS_PER_INVOCATION) if by_keys else count
     workgroups = max(1, -(-invocations // WORKGROUP_SIZE))
     with context.lock:
-        encoder = context.wgpu_device.create_command_encoder()
+        encoder = context.queue.encoder()
         if not by_keys:
             encoder.clear_buffer(marks.buffer, 0, padded(marks.nbytes))
         record_stage(context, encoder, name, bound, workgroups, heads.length, workgroup_size=WORKGROUP_SIZE, **kind)
-        submit(context.wgpu_device, encoder.finish())
+        context.queue.submit(encoder)
     return marks

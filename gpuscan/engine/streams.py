@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from gpuscan.device.guards import guarded_steps
-from gpuscan.device.transfer import Bytes, bytes_of, copy
+from gpuscan.device.native_queue import Bytes
+from gpuscan.device.transfer import bytes_of, copy
 from gpuscan.engine.executor import Executor, Job
 from gpuscan.engine.preparation import check_dtypes, seed_words, tile_on
 from gpuscan.planning.partition import Part, host_piece_length, piece, piece_unit
-from gpuscan.planning.plan import LENGTH_LIMIT, Work
-from gpuscan.planning.spec import scan_spec
+from gpuscan.planning.plan import LENGTH_LIMIT
+from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.problem.field_packing import STORAGE_LIMIT, binds_too_many, pack_arrays, packed, unpacked
 from gpuscan.problem.problem import Problem
 
@@ -69,7 +70,7 @@ class ChunkQueue:
             self.arrived += chunk.length
         return True
 
-    def parts(self, spec: Work, length: int) -> Iterator[Part]:
+    def parts(self, spec: ScanSpec, length: int) -> Iterator[Part]:
         """Yield the elements in pieces of `length`; the last one has what is left."""
         start = 0
         while True:
@@ -195,7 +196,7 @@ def scan_stream(
         yield in_form(chunk)
 
 
-def settled_length(spec: Work, executor: Executor) -> int:
+def settled_length(spec: ScanSpec, executor: Executor) -> int:
     """Return the smallest length for which the planner picks the same tile as for the longest row."""
 
     def tile(length: int) -> object:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.device.transfer import Bytes, copy
+from gpuscan.device.native_queue import Bytes
+from gpuscan.device.transfer import copy
 from gpuscan.engine.mapped_files import shared_map
 
 

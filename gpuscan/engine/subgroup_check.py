@@ -14,7 +14,6 @@ import numpy as np
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import empty
 from gpuscan.device.reports import Outcome, read_report
-from gpuscan.device.submission import submit
 from gpuscan.engine.record import Buffers, record
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def verified(context: DeviceContext, plan: ScanPlan) -> bool:
     if context.runs.is_verified(plan):
         return True
     kernel, elements = plan.stages[-1].kernel, plan.tile.tile_size
-    workgroups = 1 + plan.workgroups_beside
+    workgroups = 1 + plan.workgroups_without_tile
     stages = tuple(replace(stage, grid=(min(workgroups, stage.grid[0]), 1, 1)) for stage in plan.stages)
     single = replace(plan, length=min(plan.length, elements), tiles=1, stages=stages)
     rooms = []
@@ -54,8 +53,8 @@ def verified(context: DeviceContext, plan: ScanPlan) -> bool:
     def arrays(fields: tuple[Field, ...]) -> list[Binding]:
         return [room(elements * field.storage_bytes) for field in fields]
 
-    sources = arrays(kernel.source.fields)
-    destinations = sources if kernel.in_place else arrays(kernel.destination.fields)
+    sources = arrays(kernel.spec.source.fields)
+    destinations = sources if kernel.access.in_place else arrays(kernel.spec.destination.fields)
     words = 4 * kernel.item_words
     buffers = Buffers(
         sources,
@@ -65,9 +64,9 @@ def verified(context: DeviceContext, plan: ScanPlan) -> bool:
         carry_out=room(words),
         heads=room(elements),
     )
-    encoder = context.wgpu_device.create_command_encoder()
+    encoder = context.queue.encoder()
     run = record(context, single, encoder, buffers)
-    submit(context.wgpu_device, encoder.finish())
+    context.queue.submit(encoder)
     outcome = run.outcome(read_report(context, run.state))
     mismatched = outcome is Outcome.WRONG_SUBGROUP_SIZE
     context.runs.note(plan, Outcome.WRONG_SUBGROUP_SIZE if mismatched else Outcome.DONE)

@@ -1,4 +1,4 @@
-"""The expression graph that a traced operator becomes: hash-consed, typed, one number a node.
+"""The expression graph of a traced function: each node is one number, has a type, and exists once.
 
 Vectors and matrices are arrays of nodes (`tracing.Traced`), so a node is always one number. A node's operation
 is the name of the NumPy ufunc that it computes (``add``, ``floor_divide``, …), or one of
@@ -19,14 +19,25 @@ from typing import Any
 import numpy as np
 
 from gpuscan.elements import Scalar, compute_dtype, scalar_of
+from gpuscan.errors import OperatorError
+from gpuscan.operators.source_location import running_line
 
 BOOL = scalar_of(np.dtype(bool))
 FLOAT32 = scalar_of(np.dtype(np.float32))
 COMPLEX64 = scalar_of(np.dtype(np.complex64))
 
 
+# Operations of one traced function. A product of 16 x 16 matrices has 7,936, and takes minutes to compile on a CPU
+# adapter.
+MAX_OPERATIONS = 10_000
+
+
+class TooManyOperationsError(OperatorError):
+    """The function is too long for a GPU's compiler. NumPy has no such limit."""
+
+
 class Node:
-    """One number: an operation, its arguments and the type of the result. Made by a `Graph` alone."""
+    """One number: an operation, its arguments and the type of the result. Only a `Graph` makes nodes."""
 
     __slots__ = ("args", "data", "index", "op", "scalar")
 
@@ -48,35 +59,43 @@ class Node:
 
 
 class Graph:
-    """Makes nodes, each once: the same operation on the same arguments is the same node."""
+    """Makes each node once: the same operation on the same arguments gives the same node."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self._known: dict[Any, Node] = {}
+        self._operations = 0
 
     def _node(self, op: str, args: tuple[Node, ...], scalar: Scalar, data: Any = None) -> Node:
         key = (op, tuple(arg.index for arg in args), scalar, data)
         node = self._known.get(key)
         if node is None:
+            self._operations += bool(args)
+            if self._operations > MAX_OPERATIONS:
+                raise TooManyOperationsError(
+                    f"the function does more than {MAX_OPERATIONS:,} operations on numbers, and GPU compilers would "
+                    "take many minutes for it; use smaller elements, fewer steps, a loop in gs.wgsl_operator, or "
+                    'device="numpy"' + running_line()
+                )
             node = Node(len(self.nodes), op, args, scalar, data)
             self.nodes.append(node)
             self._known[key] = node
         return node
 
     def described(self) -> list[Any]:
-        """All nodes, comparable with those of another graph."""
+        """Return all nodes in a form that can be compared with that of another graph."""
         return list(self._known)
 
     def input(self, argument: int, field: int, component: int, scalar: Scalar) -> Node:
         return self._node("input", (), scalar, (argument, field, component))
 
     def constant(self, value: Any, scalar: Scalar) -> Node:
-        """A number as a constant; `value` is converted as ``astype`` would, to what the type is combined in."""
+        """Return the node of a constant. `value` is converted as ``astype`` does it, to the type's compute form."""
         with np.errstate(all="ignore"):
             return self._node("constant", (), scalar, np.asarray(value).astype(compute_dtype(scalar)).tobytes())
 
     def apply(self, op: str, args: Sequence[Node], scalar: Scalar) -> Node:
-        """The ufunc `op` of `args`, which have the types of its loop; NumPy itself computes it on constants."""
+        """Return the node of the ufunc `op` on `args`, which have the types of its loop. NumPy computes constants."""
         if all(arg.is_constant for arg in args):
             with np.errstate(all="ignore"):
                 return self.constant(getattr(np, op)(*(arg.value for arg in args)), scalar)
@@ -105,7 +124,7 @@ class Graph:
         return self._node("view", (node,), scalar)
 
     def parts(self, node: Node) -> tuple[Node, Node]:
-        """The real and the imaginary part of a complex64."""
+        """Return the real and the imaginary part of a complex64."""
         if node.op == "complex":
             return node.args[0], node.args[1]
         return self.apply("real", (node,), FLOAT32), self.apply("imag", (node,), FLOAT32)
@@ -124,7 +143,7 @@ class Graph:
 
 
 def widened(nodes: Iterable[Node]) -> bool:
-    """Whether one of these 16-bit floats is computed from arguments, which NumPy has in float32, without a cast."""
+    """Return True if one of these 16-bit floats comes from arguments without a cast. NumPy has those in float32."""
     seen = set()
     waiting = list(nodes)
     while waiting:
@@ -138,7 +157,7 @@ def widened(nodes: Iterable[Node]) -> bool:
 
 
 def reachable(results: Sequence[Node]) -> list[Node]:
-    """Every node the results need, arguments before the nodes that use them."""
+    """Return every node that the results need. Arguments stand before the nodes that use them."""
     found: dict[int, Node] = {}
     waiting = list(results)
     while waiting:

@@ -19,15 +19,20 @@ _OURS = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Path
 
 
 def operator_error(message: str) -> OperatorError:
-    """An `OperatorError` that ends with the line of the user's code that is running now."""
+    """Return an `OperatorError` that ends with the line of the user's code that is running now."""
+    return OperatorError(message + running_line())
+
+
+def running_line() -> str:
+    """Return the line of the user's code that is running now, quoted; empty if there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back
-    return OperatorError(message if frame is None else message + quoted(frame.f_code.co_filename, frame.f_lineno))
+    return "" if frame is None else quoted(frame.f_code.co_filename, frame.f_lineno)
 
 
 def raised_at(traceback: TracebackType | None) -> str:
-    """The innermost line of the user's code in a traceback, quoted; empty where there is none."""
+    """Return the innermost line of the user's code in a traceback, quoted; empty if there is none."""
     place = ""
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
@@ -38,7 +43,7 @@ def raised_at(traceback: TracebackType | None) -> str:
 
 
 def defined_at(function: Callable[..., Any]) -> str:
-    """The first line of a Python function, quoted; empty for one of ours and for one not written in Python."""
+    """Return the first line of a user's Python function, quoted; empty for any other function."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None or code.co_filename.startswith(_OURS):
         return ""

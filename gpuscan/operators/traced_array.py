@@ -1,8 +1,8 @@
-"""`Traced`: what an operator is called with while it is traced. It answers as a NumPy array and builds the graph.
+"""`Traced`: the argument of a function while it is traced. It acts as a NumPy array and builds the expression graph.
 
-A traced value stands for an array whose leading axes are unknown and whose trailing axes belong to the element.
-Code that is right for it is right, unchanged, for the NumPy arrays of `device="numpy"`; code that would mean one
-thing here and another there (an index without ``...``, an axis counted from the front) is refused.
+A traced value stands for an array with unknown leading axes; the trailing axes belong to the element. Code that is
+right for it is right, unchanged, for the NumPy arrays of `device="numpy"`. Code that would mean another thing there (an
+index without ``...``, an axis counted from the front) is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from gpuscan.operators.traced_ufuncs import KNOWN, NoSuchForm, build
 Python = (bool, int, float, complex)
 COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"})
 
-ARRAY_FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # NumPy function → what it does on Traced; see array_functions.py
+# The traced form of each NumPy function; `gpuscan.operators.traced_functions` fills it.
+ARRAY_FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 
 
 class Traced(np.lib.mixins.NDArrayOperatorsMixin):
@@ -34,7 +35,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         self.nodes = nodes
         self.scalar = scalar
 
-    # ---- what an array says of itself
+    # ----- Attributes
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -61,7 +62,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     def mT(self) -> Traced:  # noqa: N802 (NumPy's name)
         return Traced(self.graph, np.swapaxes(self.nodes, -1, -2), self.scalar)
 
-    # ---- conversions
+    # ----- Conversions
 
     def astype(self, dtype: Any, copy: bool = True) -> Traced:
         scalar = known_scalar(dtype)
@@ -77,17 +78,20 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         return self.bits_as(dtype)
 
     def bits_as(self, dtype: Any) -> Traced:
-        """The bits as they are stored, which `view` gives where NumPy has them too."""
+        """Return the bits as they are stored. `view` gives them only if NumPy has them too."""
         scalar = known_scalar(dtype)
+        if scalar == self.scalar:
+            return self
         if scalar.bits != self.scalar.bits or "complex" in (scalar.kind, self.scalar.kind):
             raise operator_error(
-                f".view({scalar.name}) of {self.scalar.name} changes the shape; only types of one size are bit casts"
+                f".view({scalar.name}) of {self.scalar.name} changes the shape; use a type of the same size, or x.real "
+                "and x.imag"
             )
         if "bool" in (scalar.kind, self.scalar.kind):
             return self.astype(scalar.dtype)
         return elementwise(self.graph, lambda node: self.graph.view(node, scalar), [self.nodes], scalar)
 
-    # ---- indexing
+    # ----- Indexing
 
     def __getitem__(self, index: Any) -> Traced:
         return Traced(self.graph, np.asarray(self.nodes[self._checked(index)], dtype=object), self.scalar)
@@ -95,7 +99,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     def __setitem__(self, index: Any, value: Any) -> None:
         if not self.nodes.flags.writeable:
             raise operator_error(
-                "the operator writes into its argument; make a new array: np.copy, np.where or np.stack"
+                "the function writes into its argument; make a new array: np.copy, np.where or np.stack"
             )
         if not isinstance(value, Traced):
             value = constant_like(self, value)
@@ -111,7 +115,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         if not any(part is Ellipsis for part in parts):
             if not self.shape:
                 raise operator_error(
-                    f"the operator indexes {index!r} into one {self.scalar.name} number; only a bundle has fields "
+                    f"the function indexes {index!r} into one {self.scalar.name} number; only a bundle has fields "
                     "(pass a tuple of arrays), and only a declared trailing axis has entries (element_axes=1)"
                 )
             text = ", ".join(str(part) for part in parts)
@@ -130,17 +134,17 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     def __contains__(self, item: Any) -> bool:
         raise operator_error("`in` asks for one answer; write np.any(x == item, axis=-1)")
 
-    # ---- what cannot be traced
+    # ----- What cannot be traced
 
     def __bool__(self) -> bool:
         raise operator_error(
-            "the operator asks Python for the truth of a value that is known only on the GPU (if, while, and, or, "
+            "the function asks Python for the truth of a value that is known only on the GPU (if, while, and, or, "
             "not, min, max); write np.where(condition, a, b), & | ~, np.minimum, np.maximum"
         )
 
     def _number(self, *_: Any) -> Any:
         raise operator_error(
-            "the operator turns a value that is known only on the GPU into a Python number (int, float, math.*); "
+            "the function turns a value that is known only on the GPU into a Python number (int, float, math.*); "
             "write .astype(np.int32), np.exp, np.sqrt and their like, and np.where(condition, a, b) where it decides"
         )
 
@@ -148,7 +152,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         raise operator_error(
-            "a traced value does not become a NumPy array; np.stack([a, b], axis=-1) makes a vector of numbers"
+            "a traced value does not become a NumPy array; write np.stack([a, b], axis=-1) for a vector of numbers"
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -158,10 +162,10 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         if function in METHODS:
             return lambda *args, **options: function(self, *args, **options)
         raise operator_error(
-            f"a traced value has no attribute {name!r}; known are the functions of NumPy that are traced"
+            f"a traced value has no attribute {name!r}; call the NumPy function instead, if it is one that is traced"
         )
 
-    # ---- NumPy's protocols
+    # ----- NumPy's protocols
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         out = options.pop("out", None)
@@ -175,27 +179,39 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
             return results[0] if len(results) == 1 else results
         for target, result in zip(out, results, strict=True):
             if not isinstance(target, Traced) or target.scalar != result.scalar or target.shape != result.shape:
-                raise operator_error(f"np.{ufunc.__name__} gives {result.dtype}{result.shape}, which `out` cannot hold")
+                raise operator_error(
+                    f"np.{ufunc.__name__} gives {result.dtype}{result.shape}, which `out` cannot hold; leave `out` out"
+                )
             target[...] = result
         return out[0] if len(out) == 1 else out
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         traced = ARRAY_FUNCTIONS.get(function)
         if traced is None:
-            known = ", ".join(sorted(f"np.{each.__name__}" for each in ARRAY_FUNCTIONS))
-            raise operator_error(f"np.{function.__name__} is not traced; known are the ufuncs and {known}")
+            known = ", ".join(sorted(name_of_function(each) for each in ARRAY_FUNCTIONS))
+            raise operator_error(
+                f"{name_of_function(function)} is not traced; write it with NumPy's ufuncs and those that are: {known}"
+            )
         try:
             return traced(*args, **options)
         except TypeError as error:
-            raise operator_error(f"np.{function.__name__}, traced: {error}") from error
+            raise operator_error(f"{name_of_function(function)}, traced: {error}") from error
+
+
+def name_of_function(function: Any) -> str:
+    """Return the name by which a user calls a NumPy function, such as ``np.linalg.inv``."""
+    module = (getattr(function, "__module__", None) or "numpy").split(".")
+    shown = [part for part in module[1:] if not part.startswith("_")]
+    return ".".join(["np", *shown, function.__name__])
 
 
 REDUCTIONS = {np.add: np.sum, np.multiply: np.prod, np.minimum: np.min, np.maximum: np.max}
-METHODS = {np.sum, np.prod, np.min, np.max, np.any, np.all, np.clip, np.copy, np.swapaxes, np.conj}
+METHODS = {np.sum, np.prod, np.mean, np.min, np.max, np.any, np.all, np.clip, np.round, np.copy, np.conj, np.swapaxes}
+METHODS |= {np.squeeze, np.transpose, np.reshape}
 
 
 def known_scalar(dtype: Any) -> Scalar:
-    """The scalar of what the user passed as a dtype."""
+    """Return the scalar of a dtype that the user passed."""
     try:
         return scalar_of(np.dtype(dtype))
     except UnsupportedDtypeError as error:
@@ -205,13 +221,13 @@ def known_scalar(dtype: Any) -> Scalar:
 def elementwise(
     graph: Graph, function: Callable[..., Node], arrays: Sequence[np.ndarray[Any, Any]], scalar: Scalar
 ) -> Traced:
-    """`function` of the nodes of each component."""
+    """Apply a function to the nodes of each component."""
     nodes = np.frompyfunc(function, len(arrays), 1)(*arrays)
     return Traced(graph, np.asarray(nodes, dtype=object), scalar)
 
 
 def constant_like(like: Traced, value: Any) -> Traced:
-    """A constant (a Python number, a NumPy scalar or array) in the type of `like`."""
+    """Return a constant (a Python number, a NumPy scalar or array) in the type of `like`."""
     return constant(like.graph, value, like.scalar)
 
 
@@ -220,12 +236,12 @@ def constant(graph: Graph, value: Any, scalar: Scalar) -> Traced:
         check_fits(value, scalar)
     numbers = np.asarray(value)
     if numbers.dtype == object:
-        raise operator_error(f"{value!r} is no number; np.stack([a, b], axis=-1) makes a vector of traced numbers")
+        raise operator_error(f"{value!r} is no number; write np.stack([a, b], axis=-1) for a vector of traced numbers")
     return elementwise(graph, lambda number: graph.constant(number, scalar), [numbers.astype(object)], scalar)
 
 
 def fits(value: Any, scalar: Scalar) -> bool:
-    """Whether an integer type holds a Python int."""
+    """Return True unless the value is a Python int that the integer type cannot hold."""
     if type(value) is not int or scalar.kind not in ("signed", "unsigned"):
         return True
     limits = np.iinfo(scalar.dtype)
@@ -238,24 +254,24 @@ def check_fits(value: Any, scalar: Scalar) -> None:
 
 
 def is_weak(value: Any) -> bool:
-    """Whether a value is a Python number, which takes the type of the other side (NEP 50)."""
+    """Return True for a Python number, which takes the type of the other side (NEP 50)."""
     return isinstance(value, (int, float, complex)) and not isinstance(value, (bool, np.generic))
 
 
 def dtype_or_type(value: Any, traced: Sequence[Traced]) -> Any:
-    """What NumPy's promotion asks of an operand: its dtype, or the Python type of a weak number."""
+    """Return an operand as NumPy's promotion takes it: its dtype, or the Python type of a Python number."""
     if isinstance(value, Traced):
         return value.dtype
     if is_weak(value):
         narrow = next((each.dtype for each in traced if each.dtype.name == "bfloat16"), None)
         if narrow is not None and not isinstance(value, complex):
-            return narrow  # NumPy's promotion knows nothing of Python numbers beside a bfloat16
+            return narrow  # NumPy does not promote a Python number with a bfloat16
         return next(kind for kind in (int, float, complex) if isinstance(value, kind))
     return np.asarray(value).dtype
 
 
 def broadcast_check(name: str, traced: Sequence[Traced]) -> None:
-    """Traced operands need one number of axes: the scanned axes stand before them in NumPy's broadcasting."""
+    """Refuse traced operands of different numbers of axes: on arrays the scanned axes come before them."""
     shapes = [each.shape for each in traced]
     if len({len(shape) for shape in shapes}) > 1:
         raise operator_error(
@@ -265,7 +281,7 @@ def broadcast_check(name: str, traced: Sequence[Traced]) -> None:
 
 
 def check_float64(name: str, dtypes: Sequence[Any], results: Sequence[Any], traced: Sequence[Traced]) -> None:
-    """NumPy's promotion to float64 is refused where no operand is one: few adapters have float64."""
+    """Refuse NumPy's promotion to float64 if no operand is float64: few adapters have it."""
     if any(np.dtype(result) == np.float64 for result in results) and all(t.dtype != np.float64 for t in traced):
         shown = " and ".join(str(getattr(each, "__name__", each)) for each in dtypes)
         raise operator_error(
@@ -274,31 +290,29 @@ def check_float64(name: str, dtypes: Sequence[Any], results: Sequence[Any], trac
         )
 
 
-class UntracedUfuncError(OperatorError):
-    """A ufunc that works on each element for itself, so that arrays may be passed to it, but not traced values."""
-
-
 def call_ufunc(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[Traced, ...]:
-    """The results of ``ufunc(*inputs)``, by NumPy's own promotion."""
+    """Return the results of ``ufunc(*inputs)``, with NumPy's own promotion."""
     if ufunc in MULTIPLE:
         return tuple(result for part in MULTIPLE[ufunc] for result in call_ufunc(part, inputs))
-    if ufunc is np.matmul:
-        return (ARRAY_FUNCTIONS[np.matmul](*inputs),)
+    if ufunc in ARRAY_FUNCTIONS:
+        return (ARRAY_FUNCTIONS[ufunc](*inputs),)
     name = ufunc.__name__
     if name not in KNOWN:
-        error = operator_error(f"np.{name} is not traced; known ufuncs are {', '.join(sorted(KNOWN))}")
-        raise UntracedUfuncError(str(error)) if ufunc.signature is None else error
+        module = "np." if getattr(np, name, None) is ufunc else ""
+        raise operator_error(
+            f"the ufunc {module}{name} is not traced; write it with those that are: {', '.join(sorted(KNOWN))}"
+        )
     traced = [value for value in inputs if isinstance(value, Traced)]
     graph = traced[0].graph
     if any(each.graph is not graph for each in traced):
-        raise operator_error("the operator uses a value of an earlier call; it must depend on its arguments alone")
+        raise operator_error("the function uses a value of an earlier call; it must depend on its arguments alone")
     broadcast_check(f"np.{name}", traced)
     dtypes = [dtype_or_type(value, traced) for value in inputs]
     try:
         loop = ufunc.resolve_dtypes((*dtypes, *[None] * ufunc.nout))
     except TypeError as error:
         shown = ", ".join(str(getattr(each, "__name__", each)) for each in dtypes)
-        raise operator_error(f"np.{name} is not defined for {shown}; convert with .astype first") from error
+        raise operator_error(f"np.{name} is not defined for {shown} in NumPy; {_instead(name, dtypes)}") from error
     check_float64(f"np.{name}", dtypes, loop, traced)
     if name in COMPARISONS:
         answer = _beyond_range(ufunc, inputs, traced[0])
@@ -309,21 +323,32 @@ def call_ufunc(ufunc: np.ufunc, inputs: Sequence[Any]) -> tuple[Traced, ...]:
     try:
         return (elementwise(graph, lambda *nodes: build(graph, name, nodes, scalars[-1]), arrays, scalars[-1]),)
     except NoSuchForm as error:
-        raise operator_error(f"np.{name} on {error} has no WGSL form; convert with .astype first") from None
+        raise operator_error(f"np.{name} of {error} has no form on a GPU; {_instead(name, dtypes)}") from None
+    except OperatorError:
+        raise
     except ValueError as error:
         raise operator_error(f"np.{name}: {error}") from error
+
+
+def _instead(name: str, dtypes: Sequence[Any]) -> str:
+    """Say what to write in place of a ufunc that is not defined for these types."""
+    if any(dtype == np.complex64 for dtype in dtypes):
+        return "compute it from x.real and x.imag, which are float32"
+    if any(dtype == np.float64 for dtype in dtypes):
+        return "write .astype(np.float32) on its arguments"
+    return f"write .astype(...) of a type that np.{name} takes on its arguments"
 
 
 MULTIPLE: dict[np.ufunc, tuple[np.ufunc, ...]] = {np.divmod: (np.floor_divide, np.remainder)}
 
 
 def operand(graph: Graph, value: Any, scalar: Scalar) -> np.ndarray[Any, Any]:
-    """The nodes of a traced value or constant, cast to `scalar`."""
+    """Return the nodes of a traced value or a constant, cast to `scalar`."""
     return (value.astype(scalar.dtype) if isinstance(value, Traced) else constant(graph, value, scalar)).nodes
 
 
 def _beyond_range(ufunc: np.ufunc, inputs: Sequence[Any], traced: Traced) -> Traced | None:
-    """A comparison with a Python int that the type cannot hold: NumPy answers by the int's true value."""
+    """Compare with a Python int that the type cannot hold, by its true value as NumPy does; else return None."""
     if all(fits(value, traced.scalar) for value in inputs):
         return None
     sides = (0.0 if isinstance(value, Traced) else float(value) for value in inputs)

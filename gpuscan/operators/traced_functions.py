@@ -1,4 +1,4 @@
-"""NumPy's array functions (those that are no ufuncs) on traced values."""
+"""The traced forms of NumPy's array functions, which are those that are not ufuncs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Form = TypeVar("Form", bound=Callable[..., Any])
 
 
 def traced_form(*functions: Any) -> Callable[[Form], Form]:
-    """Registers the traced form of NumPy functions."""
+    """Register the traced form of NumPy functions."""
 
     def register(form: Form) -> Form:
         ARRAY_FUNCTIONS.update(dict.fromkeys(functions, form))
@@ -38,10 +38,10 @@ def traced_form(*functions: Any) -> Callable[[Form], Form]:
 
 
 def _common(name: str, values: Sequence[Any]) -> tuple[list[np.ndarray[Any, Any]], Any, Any]:
-    """The nodes of values in their common type; the graph and the type."""
+    """Return the nodes of values in their common type, the graph, and the type."""
     traced = [value for value in values if isinstance(value, Traced)]
     if not traced:
-        raise operator_error(f"{name} of Python and NumPy numbers alone, beside a traced value: write np.int32(…)")
+        raise operator_error(f"{name} has no traced value among its arrays; write a constant as np.full_like(x, 1)")
     broadcast_check(name, traced)
     dtypes = [dtype_or_type(value, traced) for value in values]
     placeholders = [each(0) if isinstance(each, type) else each for each in dtypes]
@@ -83,6 +83,37 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, /, *, min: Any = None, ma
     if low is not None:
         x = np.maximum(x, low)
     return x if high is None else np.minimum(x, high)
+
+
+@traced_form(np.nan_to_num)
+def nan_to_num(x: Traced, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    if not copy:
+        raise operator_error("np.nan_to_num(x, copy=False) changes its argument; leave copy out")
+    if x.scalar.kind != "float":
+        return x.astype(x.dtype)
+    limits = np.finfo(compute_dtype(x.scalar))
+    high, low = (limits.max if posinf is None else posinf), (limits.min if neginf is None else neginf)
+    infinite = where(np.signbit(x), full_like(x, float(low)), full_like(x, float(high)))
+    return where(np.isnan(x), full_like(x, nan), where(np.isinf(x), infinite, x))
+
+
+@traced_form(np.isclose)
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    close = np.isfinite(b) & ~np.isnan(a) & (np.abs(a - b) <= atol + rtol * np.abs(b))
+    same = np.isinf(b) & ~np.isnan(a) & (a == b)
+    return close | same | (np.isnan(a) & np.isnan(b)) if equal_nan else close | same
+
+
+@traced_form(np.round)
+def round_(a: Traced, decimals: int = 0) -> Any:
+    if not isinstance(decimals, int):
+        raise operator_error(f"np.round takes a plain number of decimals; got {decimals!r}")
+    if decimals == 0 or a.scalar.kind != "float":
+        if decimals < 0:
+            raise operator_error(f"np.round of {a.dtype} to decimals={decimals} is not traced; divide and multiply")
+        return np.rint(a) if a.scalar.kind == "float" else a.astype(a.dtype)
+    scale = full_like(a, 10.0 ** abs(decimals))
+    return np.rint(a * scale) / scale if decimals > 0 else np.rint(a / scale) * scale
 
 
 # ---- arrays like another
@@ -129,7 +160,7 @@ def imag(val: Traced) -> Traced:
 
 
 def _axis(name: str, x: Traced, axis: Any, *, new: bool = False) -> int:
-    """A trailing axis, counted from the end: counted from the front it would be another one on an array."""
+    """Return a trailing axis, which must be counted from the end: on arrays the scanned axes come first."""
     count = len(x.shape) + new
     if not isinstance(axis, int) or not -count <= axis < 0:
         raise operator_error(f"{name} takes an axis of the element, counted from the end (axis=-1); got axis={axis!r}")
@@ -157,6 +188,28 @@ def swapaxes(a: Traced, axis1: int, axis2: int) -> Traced:
     return Traced(a.graph, np.swapaxes(a.nodes, *axes), a.scalar)
 
 
+@traced_form(np.expand_dims)
+def expand_dims(a: Traced, axis: Any) -> Traced:
+    nodes = np.expand_dims(a.nodes, _axis("np.expand_dims", a, axis, new=True))
+    return Traced(a.graph, nodes, a.scalar)
+
+
+@traced_form(np.squeeze)
+def squeeze(a: Traced, axis: Any = None) -> Traced:
+    axis = _axis("np.squeeze", a, axis)
+    if a.shape[axis] != 1:
+        raise operator_error(f"np.squeeze of axis {axis}: it has {a.shape[axis]} entries; pass an axis of one entry")
+    return Traced(a.graph, np.asarray(np.squeeze(a.nodes, axis), dtype=object), a.scalar)
+
+
+@traced_form(np.transpose, np.broadcast_to, np.reshape)
+def whole_array(*_: Any, **__: Any) -> Traced:
+    raise operator_error(
+        "np.transpose, np.broadcast_to and np.reshape name every axis of an array, and an operator knows only those of "
+        "its element; write np.swapaxes(x, -1, -2) or x.mT, x[..., None], np.stack([a, b], axis=-1)"
+    )
+
+
 @traced_form(np.flip)
 def flip(m: Traced, axis: Any = None) -> Traced:
     return Traced(m.graph, np.flip(m.nodes, _axis("np.flip", m, axis)), m.scalar)
@@ -169,7 +222,7 @@ def roll(a: Traced, shift: int, axis: Any = None) -> Traced:
 
 @traced_form(np.take_along_axis)
 def take_along_axis(arr: Traced, indices: Any, axis: int = -1) -> Traced:
-    """Each entry is chosen by a chain of selects: a thread's registers cannot be indexed."""
+    """Choose each entry by a chain of selects, for the registers of an invocation cannot be indexed."""
     axis = _axis("np.take_along_axis", arr, axis)
     if not isinstance(indices, Traced):
         return Traced(arr.graph, np.take_along_axis(arr.nodes, np.asarray(indices), axis), arr.scalar)
@@ -184,7 +237,7 @@ def take_along_axis(arr: Traced, indices: Any, axis: int = -1) -> Traced:
 
 
 def _reduction(name: str, ufunc: np.ufunc, widens: bool = False) -> Callable[..., Traced]:
-    """A left fold along a trailing axis; sums and products of integers are 64-bit, as NumPy's are."""
+    """Return a reduction along a trailing axis, from left to right. Sums of integers are 64-bit, as NumPy's are."""
 
     def reduce(a: Traced, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Traced:
         axis = _axis(name, a, axis)
@@ -198,6 +251,14 @@ def _reduction(name: str, ufunc: np.ufunc, widens: bool = False) -> Callable[...
         return total if keepdims else Traced(a.graph, np.asarray(np.squeeze(total.nodes, axis), object), total.scalar)
 
     return reduce
+
+
+@traced_form(np.mean)
+def mean(a: Traced, axis: Any = None, *, keepdims: bool = False) -> Any:
+    if a.scalar.kind not in ("float", "complex"):
+        raise operator_error(f"np.mean of {a.dtype} is float64 in NumPy; write .astype(np.float32) first")
+    total = _reduction("np.mean", np.add)(a, axis, keepdims=keepdims)
+    return total / full_like(total, a.shape[axis])
 
 
 traced_form(np.sum)(_reduction("np.sum", np.add, widens=True))
@@ -226,7 +287,7 @@ def trace(a: Traced, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Traced:
 
 @traced_form(np.matmul)
 def matmul(x1: Any, x2: Any) -> Traced:
-    """Rows by columns; every entry is a left fold in ascending order."""
+    """Return the product of two matrices. Every entry is summed from left to right."""
     for x in (x1, x2):
         if len(np.shape(x) if not isinstance(x, Traced) else x.shape) != 2:
             raise operator_error(
@@ -246,3 +307,17 @@ def matmul(x1: Any, x2: Any) -> Traced:
         products = [times(left[i, k], right[k, j]) for k in range(left.shape[1])]
         entries[i, j] = functools.reduce(lambda a, b: call_ufunc(np.add, (a, b))[0], products).nodes[()]
     return Traced(graph, entries, scalar)
+
+
+def vecdot(x1: Any, x2: Any) -> Traced:
+    """Return the sum of conj(x1) * x2 along the last axis, from left to right."""
+    return _reduction("np.vecdot", np.add)(np.conj(x1) * x2, -1)
+
+
+def matvec(x1: Any, x2: Any) -> Any:
+    """Return the product of a matrix and a vector of the element."""
+    return matmul(x1, x2[..., None])[..., 0]
+
+
+# NumPy has np.vecdot from 2.0 on, and np.matvec from 2.2 on.
+ARRAY_FUNCTIONS.update({getattr(np, form.__name__): form for form in (vecdot, matvec) if hasattr(np, form.__name__)})

@@ -1,4 +1,4 @@
-"""NumPy's ufuncs as expression nodes: which there are, on which kinds of number, and how they rest on each other."""
+"""NumPy's ufuncs as expression nodes: which are known, for which kinds of number, and how to rewrite the others."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from gpuscan.operators.expression_graph import BOOL, FLOAT32, Graph, Node
 Nodes = Sequence[Node]
 Rewrite = Callable[[Graph, Nodes, Scalar], Node]
 
+# Exponents up to which a power of a complex number is a repeated product. NumPy goes to 100.
+MAX_COMPLEX_EXPONENT = 100
+
 INTEGERS = frozenset({"signed", "unsigned"})
 REALS = INTEGERS | {"float"}
 FLOATS = frozenset({"float"})
 
-# The operations that emission spells in WGSL, and the kinds of number it spells them for. float64 has fewer.
+# The operations that `gpuscan.operators.wgsl_arithmetic` spells, and for which kinds of number. float64 has fewer.
 SPELLED: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("add", "subtract", "multiply", "negative", "equal", "not_equal"), REALS | {"complex"}),
     **dict.fromkeys(("less", "less_equal", "greater", "greater_equal", "floor_divide", "remainder"), REALS),
@@ -26,13 +29,16 @@ SPELLED: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift"), INTEGERS),
     **dict.fromkeys(("logical_and", "logical_or", "logical_xor", "logical_not"), frozenset({"bool"})),
     **dict.fromkeys(("real", "imag"), frozenset({"complex"})),
-    **dict.fromkeys(("divide", "fmin", "fmax", "isnan", "isinf", "isfinite", "signbit", "copysign"), FLOATS),
-    **dict.fromkeys(("floor", "ceil", "trunc", "rint", "sqrt", "exp", "log", "log1p", "expm1", "logaddexp"), FLOATS),
+    **dict.fromkeys(("gcd", "bitwise_count"), frozenset({"unsigned"})),
+    **dict.fromkeys(("divide", "exp", "log", "sqrt"), FLOATS | {"complex"}),
+    **dict.fromkeys(("fmin", "fmax", "isnan", "isinf", "isfinite", "signbit", "copysign"), FLOATS),
+    **dict.fromkeys(("floor", "ceil", "trunc", "rint", "log1p", "expm1", "logaddexp"), FLOATS),
     **dict.fromkeys(("exp2", "log2", "log10", "sin", "cos", "tan", "tanh", "sinh", "cosh", "hypot"), FLOATS),
-    **dict.fromkeys(("arcsin", "arccos", "arctan", "arctan2", "cbrt"), FLOATS),
+    **dict.fromkeys(("arcsin", "arccos", "arctan", "arctan2", "arcsinh", "arccosh", "arctanh", "cbrt"), FLOATS),
 }
 NOT_FLOAT64 = frozenset(
-    """power exp2 log2 log10 sin cos tan tanh sinh cosh hypot arcsin arccos arctan arctan2 cbrt
+    """power exp2 log2 log10 sin cos tan tanh sinh cosh arcsin arccos arctan arctan2 arcsinh arccosh
+    arctanh cbrt
     floor_divide remainder fmod""".split()
 )
 
@@ -42,10 +48,10 @@ class NoSuchForm(Exception):
 
 
 def build(graph: Graph, name: str, args: Nodes, result: Scalar) -> Node:
-    """The node of the ufunc `name` on `args`, which were cast to the types of its loop.
+    """Return the node of the ufunc `name` on `args`, which were cast to the types of its loop.
 
     Raises:
-        NoSuchForm: there is none; the caller knows the user's line and says so.
+        NoSuchForm: it has none. The caller knows the user's line and reports it.
     """
     scalar = args[0].scalar
     rewrite = REWRITES.get((name, scalar.kind)) or REWRITES.get((name, "any"))
@@ -81,7 +87,7 @@ def _bool_equal(graph: Graph, args: Nodes, result: Scalar) -> Node:
 
 
 def _bool_order(*, swap: bool, joined: str) -> Rewrite:
-    """a < b is !a && b, and a <= b is !a || b; > and >= swap the sides."""
+    """Order bools: a < b is !a && b, and a <= b is !a || b; > and >= swap the sides."""
 
     def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
         low, high = reversed(args) if swap else args
@@ -91,7 +97,7 @@ def _bool_order(*, swap: bool, joined: str) -> Rewrite:
 
 
 def _nan_aware(name: str) -> Rewrite:
-    """``x != x`` and ``x == x`` ask for NaN, and compilers that assume there is none answer wrong: ask the bits."""
+    """Make ``x != x`` and ``x == x`` a test of the bits: compilers may assume that there is no NaN."""
 
     def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
         if args[0] is not args[1]:
@@ -115,7 +121,7 @@ def _unsigned_sign(graph: Graph, args: Nodes, result: Scalar) -> Node:
 
 
 def _integer_division(name: str) -> Rewrite:
-    """NumPy's integer ``//`` and ``%`` by zero are zero; WGSL refuses a division by a constant zero."""
+    """Make ``//`` and ``%`` by a constant zero a zero, as NumPy has it: WGSL refuses such a division."""
 
     def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
         if args[1].is_constant and args[1].value == 0:
@@ -126,7 +132,7 @@ def _integer_division(name: str) -> Rewrite:
 
 
 def _shift(name: str) -> Rewrite:
-    """NumPy shifts out every bit when the amount is negative or not below the width; WGSL refuses such constants."""
+    """Shift every bit out if a constant amount is negative or not below the width: WGSL refuses such constants."""
 
     def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
         value, amount = args
@@ -149,7 +155,7 @@ def _integer_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
 
 
 def _float_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
-    """The exponents for which NumPy multiplies or takes a root, as NumPy does; else the power function."""
+    """Multiply or take a root for the exponents for which NumPy does; else call the power function."""
     base, exponent = args
     if exponent.is_constant and not base.is_constant:
         value = float(exponent.value)
@@ -183,13 +189,61 @@ def _complex_absolute(graph: Graph, args: Nodes, result: Scalar) -> Node:
     return graph.apply("hypot", graph.parts(args[0]), result)
 
 
+def _any_part(name: str, joined: str) -> Rewrite:
+    """Ask both parts of a complex number, and join the answers."""
+
+    def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
+        return graph.apply(joined, [graph.apply(name, (part,), BOOL) for part in graph.parts(args[0])], BOOL)
+
+    return rewrite
+
+
+def _complex_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    """Multiply repeatedly where the exponent is a whole constant, as NumPy does."""
+    base, exponent = args
+    value = complex(exponent.value) if exponent.is_constant else 0.5
+    if value.imag or not value.real.is_integer() or abs(value.real) > MAX_COMPLEX_EXPONENT:
+        raise NoSuchForm(f"{result.name} with an exponent that is not a small whole constant")
+    product = _repeated_product(graph, base, int(abs(value.real)), result)
+    return product if value.real >= 0 else _reciprocal(graph, (product,), result)
+
+
+def _magnitude(graph: Graph, node: Node) -> Node:
+    """Return the magnitude of an integer as an unsigned one of the same width, which holds that of the lowest too."""
+    if node.scalar.kind == "unsigned":
+        return node
+    return graph.cast(graph.apply("absolute", (node,), node.scalar), _unsigned(node.scalar))
+
+
+def _unsigned(scalar: Scalar) -> Scalar:
+    return scalar_of(np.dtype(f"uint{scalar.bits}"))
+
+
+def _gcd(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    return graph.cast(graph.apply("gcd", [_magnitude(graph, arg) for arg in args], _unsigned(result)), result)
+
+
+def _lcm(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    """Return |a| / gcd(a, b) * |b|. A quotient by zero is zero, as NumPy has it for two zeros."""
+    unsigned = _unsigned(result)
+    left, right = (_magnitude(graph, arg) for arg in args)
+    shared = graph.apply("gcd", (left, right), unsigned)
+    quotient = graph.apply("floor_divide", (left, shared), unsigned)
+    return graph.cast(graph.apply("multiply", (quotient, right), unsigned), result)
+
+
+def _bitwise_count(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    """Count the bits of the magnitude, as NumPy does."""
+    return graph.apply("bitwise_count", (_magnitude(graph, args[0]),), result)
+
+
 def _logaddexp2(graph: Graph, args: Nodes, result: Scalar) -> Node:
     scaled = [_times(math.log(2))(graph, (arg,), result) for arg in args]
     return _times(1 / math.log(2))(graph, (graph.apply("logaddexp", scaled, result),), result)
 
 
 def _mixed_order(name: str) -> Rewrite:
-    """NumPy compares int64 with uint64 exactly, without a common type: by the sign first, then as uint64."""
+    """Compare int64 with uint64 exactly, as NumPy does: by the sign first, then as uint64."""
 
     def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
         left, right = args
@@ -255,10 +309,18 @@ REWRITES: Mapping[tuple[str, str], Rewrite] = {
     ("logaddexp2", "float"): _logaddexp2,
     ("conjugate", "complex"): _conjugate,
     ("absolute", "complex"): _complex_absolute,
+    ("isnan", "complex"): _any_part("isnan", "logical_or"),
+    ("isinf", "complex"): _any_part("isinf", "logical_or"),
+    ("isfinite", "complex"): _any_part("isfinite", "logical_and"),
+    ("reciprocal", "complex"): _reciprocal,
+    ("power", "complex"): _complex_power,
+    **{("gcd", kind): _gcd for kind in INTEGERS},
+    **{("lcm", kind): _lcm for kind in INTEGERS},
+    **{("bitwise_count", kind): _bitwise_count for kind in INTEGERS},
 }
 
 
 # Every ufunc that a traced function may call.
 KNOWN = frozenset(
-    name for name in (*SPELLED, *(name for name, _ in REWRITES)) if isinstance(getattr(np, name), np.ufunc)
+    name for name in (*SPELLED, *(name for name, _ in REWRITES)) if isinstance(getattr(np, name, None), np.ufunc)
 )

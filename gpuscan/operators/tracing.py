@@ -1,4 +1,4 @@
-"""A Python function, called once with traced values, becomes an expression graph."""
+"""Trace a Python function: call it with traced values, and get its expression graph."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from gpuscan.operators.expression_graph import Graph, Node
 from gpuscan.operators.source_location import defined_at, raised_at
 from gpuscan.operators.traced_array import Python, Traced, check_fits, constant, is_weak, known_scalar
 
-ROUNDED_WHEN_STORED = ("float16", "bfloat16")  # combined in float32, so a float32 result is theirs
+# Types that are combined in float32, so that a float32 result fits them.
+ROUNDED_WHEN_STORED = ("float16", "bfloat16")
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a traced function returns: the nodes of each field, component by component."""
+    """The result of a traced function: the nodes of each field, component by component."""
 
     fields: tuple[tuple[Node, ...], ...]
     element: Element
 
 
 def trace_operator(function: Callable[..., Any], element: Element, name: str) -> Result:
-    """The graph of ``function(left, right)``, whose result must be an element like its arguments."""
+    """Trace ``function(left, right)``, which must return an element like its arguments."""
     graph, value = _call_twice(function, [element, element], name)
     leaves = _flatten(element.structure, value, function, name)
     fields = [
@@ -38,14 +39,14 @@ def trace_operator(function: Callable[..., Any], element: Element, name: str) ->
 
 @dataclass(frozen=True)
 class Map:
-    """A function of one element, as it was when it was traced: what it closes over may change from call to call.
+    """A function of one element as it was when it was traced. Values that it closes over may change between calls.
 
     Attributes:
-        function: the user's.
-        source: what it takes.
-        nodes: the graph, and which of its nodes are the result. Maps are equal where these are, so that kernels are
-            found again.
-        result: the same, to make shaders of.
+        function: the user's function.
+        source: the element that it takes.
+        nodes: the graph, and which of its nodes are the result. Maps with equal nodes are equal, so that a kernel is
+            compiled once for them.
+        result: the same graph, for making shaders.
     """
 
     function: Callable[[Any], Any] = field(compare=False)
@@ -55,7 +56,7 @@ class Map:
 
     @property
     def element(self) -> Element:
-        """What it gives."""
+        """The element that the map returns."""
         return self.result.element
 
     def __call__(self, value: Any) -> Any:
@@ -63,10 +64,10 @@ class Map:
 
 
 def traced(function: Callable[[Any], Any], element: Element, name: str) -> Map:
-    """The function as a `Map` of elements; a `Map` of them as it is.
+    """Return the function as a `Map` of such elements; a `Map` of them is returned as it is.
 
     Raises:
-        OperatorError: it cannot be traced; the message has the line of the user's code.
+        OperatorError: the function cannot be traced; the message has the line of the user's code.
     """
     if isinstance(function, Map) and function.source == element:
         return function
@@ -77,7 +78,7 @@ def traced(function: Callable[[Any], Any], element: Element, name: str) -> Map:
 
 
 def trace_map(function: Callable[..., Any], element: Element, name: str) -> Result:
-    """The graph of ``function(x)``; the element that it returns may be another one."""
+    """Trace ``function(x)``, which may return another kind of element."""
     if isinstance(function, Map) and function.source == element:
         return function.result
     return _mapped(*_call_twice(function, [element], name), function, name)
@@ -99,15 +100,14 @@ def _mapped(graph: Graph, value: Any, function: Callable[..., Any], name: str) -
 
 
 def _call_twice(function: Callable[..., Any], elements: Sequence[Element], name: str) -> tuple[Graph, Any]:
-    """What the function returns. It is called again, to find out whether it depends on more than its arguments."""
+    """Call the function, and call it again to find out if it depends on more than its arguments."""
     graph, second = Graph(), Graph()
     value = _call(function, _arguments(graph, elements), name)
     again = _call(function, _arguments(second, elements), name)
     if graph.described() != second.described() or _nodes_of(value, graph) != _nodes_of(again, second):
         raise OperatorError(
             f"{name} gives something else when it is called again: it depends on more than its arguments (a counter, "
-            "a random number, the time), or keeps them. It must be a function of left and right alone"
-            + defined_at(function)
+            "a random number, the time), or keeps them; write a function of its arguments alone" + defined_at(function)
         )
     return graph, value
 
@@ -138,7 +138,7 @@ def _input(graph: Graph, argument: int, index: int, field: Field) -> Traced:
 
 
 def _nodes_of(value: Any, graph: Graph) -> Any:
-    """What a value is made of, comparable: the indices of its nodes, and whether they are of this graph."""
+    """Return a value in a form that can be compared: the indices of its nodes, and if they are of this graph."""
     if isinstance(value, Traced):
         return value.graph is graph, value.shape, tuple(node.index for node in value.nodes.ravel())
     if isinstance(value, Mapping):
@@ -148,15 +148,15 @@ def _nodes_of(value: Any, graph: Graph) -> Any:
     return repr(value)
 
 
-# ---- what an operator returns, held against the element
+# ----- The result of an operator, compared with the element
 
 
 def _flatten(structure: Structure, value: Any, function: Callable[..., Any], name: str) -> list[Any]:
-    """The leaves of what the operator returned, in the order of the element's fields."""
+    """Return the leaves of what the function returned, in the order of the element's fields."""
     if structure.kind == "leaf":
         if isinstance(value, (tuple, list, dict)):
             raise OperatorError(
-                f"{name} returns {len(value)} fields, but its arguments are single values; return one"
+                f"{name} returns {len(value)} fields, but its arguments are single values; return one value"
                 + defined_at(function)
             )
         return [value]
@@ -164,7 +164,7 @@ def _flatten(structure: Structure, value: Any, function: Callable[..., Any], nam
     if isinstance(value, Mapping):
         if set(value) != set(structure.keys):
             raise OperatorError(
-                f"{name} returns the fields {', '.join(map(str, value))}; its arguments have {expected}"
+                f"{name} returns the fields {', '.join(map(str, value))}; its arguments have {expected}; return these"
                 + defined_at(function)
             )
         parts = [value[key] for key in structure.keys]
@@ -172,11 +172,13 @@ def _flatten(structure: Structure, value: Any, function: Callable[..., Any], nam
         parts = list(value)
         if len(parts) != len(structure.children):
             raise OperatorError(
-                f"{name} returns {len(parts)} fields; its arguments have {expected}" + defined_at(function)
+                f"{name} returns {len(parts)} fields; its arguments have {expected}; return as many"
+                + defined_at(function)
             )
     else:
         raise OperatorError(
-            f"{name} returns one value; its arguments have {expected}, return as many" + defined_at(function)
+            f"{name} returns one value; its arguments have {expected}; return a tuple or dict of as many"
+            + defined_at(function)
         )
     return [
         leaf
@@ -186,16 +188,19 @@ def _flatten(structure: Structure, value: Any, function: Callable[..., Any], nam
 
 
 def _field_nodes(graph: Graph, leaf: Any, field: Field, function: Callable[..., Any], name: str) -> tuple[Node, ...]:
-    """The nodes of one field of the result, in the field's type and shape."""
+    """Return the nodes of one field of the result, in the field's type and shape."""
     shown = f"field {field.name} of what {name} returns"
     if not isinstance(leaf, Traced):
         if not isinstance(leaf, (*Python, np.generic, np.ndarray)):
-            raise OperatorError(f"{shown} is {leaf!r}, not a number or an array{defined_at(function)}")
+            raise OperatorError(f"{shown} is {leaf!r}, not a number or an array; return one{defined_at(function)}")
         if is_weak(leaf):
             kinds = ("bool", "signed", "unsigned", "float", "complex")
             least = {int: "signed", float: "float", complex: "complex"}[type(leaf)]
             if kinds.index(field.scalar.kind) < kinds.index(least):
-                raise OperatorError(f"{shown} is {leaf!r}, the element is {field.scalar.name}{defined_at(function)}")
+                raise OperatorError(
+                    f"{shown} is {leaf!r}, the element is {field.scalar.name}; return a number of that type"
+                    + defined_at(function)
+                )
             try:
                 check_fits(leaf, field.scalar)
             except OperatorError as error:
@@ -212,13 +217,13 @@ def _field_nodes(graph: Graph, leaf: Any, field: Field, function: Callable[..., 
         )
     if leaf.shape != field.shape:
         raise OperatorError(
-            f"{shown} has the shape {leaf.shape}, the element {field.shape}; both must be one{defined_at(function)}"
+            f"{shown} has the shape {leaf.shape}, the element {field.shape}; return that shape{defined_at(function)}"
         )
     return tuple(leaf.nodes.ravel())
 
 
 def structure_of(value: Any) -> tuple[Structure, list[Any]]:
-    """The structure of what a map returned, and its leaves."""
+    """Return the structure and the leaves of a value that a map returned."""
     factory: Callable[..., Any] | None = None
     if isinstance(value, Mapping):
         kind, keys, parts = "dict", tuple(value), list(value.values())

@@ -1,9 +1,9 @@
 """How WGSL writes each operation of the expression graph, for each compute type.
 
 The *form* of a number is the type that WGSL computes it in: ``bool``, ``i32``, ``u32``, ``f32``, ``f64``, ``c64``
-(complex64), ``i64`` and ``u64`` where they are native, ``wide_signed`` and ``wide_unsigned`` (two 32-bit words) where
-they are not. What WGSL lacks or defines otherwise than NumPy is a function of shaders/parts/arithmetic.wgsl, named
-after its form and operation: ``f32_minimum``, ``wide_signed_less``.
+(complex64), ``i64`` and ``u64`` if the adapter has them, else ``wide_signed`` and ``wide_unsigned`` (two 32-bit words).
+An operation that WGSL lacks, or defines otherwise than NumPy, is a function of shaders/shared/arithmetic.wgsl with the
+name of its form and operation: ``f32_minimum``, ``wide_signed_less``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 from gpuscan.elements import Scalar
 from gpuscan.operators.expression_graph import Node
 
-ATOM, UNARY, PRODUCT, SUM, LOOSE = 5, 4, 3, 2, 1  # how tightly the outermost operation of a text binds
+# How tightly the outermost operation of a text binds.
+ATOM, UNARY, PRODUCT, SUM, LOOSE = 5, 4, 3, 2, 1
 
 
 class Text(NamedTuple):
@@ -26,7 +27,7 @@ class Text(NamedTuple):
     level: int = ATOM
 
     def within(self, level: int) -> str:
-        """The text as an operand of an operation that needs at least this level."""
+        """Return the text as an operand of an operation that needs at least this level."""
         return self.text if self.level >= level else f"({self.text})"
 
     @property
@@ -58,7 +59,7 @@ _INTEGER = {"minimum": "min", "maximum": "max", "absolute": "abs"}
 _FLOAT = {"absolute": "abs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round", "sqrt": "sqrt"}
 BUILTIN = {
     "i32": {**_INTEGER, "sign": "sign"},
-    "u32": _INTEGER,
+    "u32": {**_INTEGER, "bitwise_count": "countOneBits"},
     "i64": _INTEGER,
     "u64": _INTEGER,
     "f32": {
@@ -70,9 +71,12 @@ BUILTIN = {
     },
     "f64": _FLOAT,
 }
-SIGNLESS = frozenset({"add", "subtract", "multiply", "negative", "left_shift"})  # the same for both signs
+# Operations that are the same for signed and unsigned integers.
+SIGNLESS = frozenset({"add", "subtract", "multiply", "negative", "left_shift"})
+# Operations that need only the low bits of their arguments to give the low bits of their result.
 LOW_BITS = frozenset({"add", "subtract", "multiply", "negative", "invert", "bitwise_and", "bitwise_or", "bitwise_xor"})
-WRAPS = SIGNLESS | {"absolute", "invert", "floor_divide", "power"}  # may leave the range of a narrow integer
+# Operations with results that may leave the range of a narrow integer.
+WRAPS = SIGNLESS | {"absolute", "invert", "floor_divide", "power"}
 
 
 def form_of(scalar: Scalar, native_int64: bool) -> str:
@@ -88,7 +92,7 @@ def call(function: str, *args: Text | str) -> Text:
 
 
 def infix(symbol: str, level: int, left: Text, right: Text) -> Text:
-    """Operands that bind tighter stand bare in sums, products and comparisons; elsewhere WGSL asks for parentheses."""
+    """Join two operands. WGSL allows bare operands in sums, products and comparisons only."""
     if symbol in ("<", "<=", ">", ">=", "==", "!="):
         return Text(f"{left.within(SUM)} {symbol} {right.within(SUM)}", LOOSE)
     if level == LOOSE:
@@ -97,7 +101,7 @@ def infix(symbol: str, level: int, left: Text, right: Text) -> Text:
 
 
 def wrapped(text: Text, scalar: Scalar) -> Text:
-    """A result brought back into the range of a narrow integer, as NumPy's arithmetic wraps."""
+    """Return a result wrapped into the range of a narrow integer, as NumPy does."""
     if scalar.bits >= 32 or scalar.kind not in ("signed", "unsigned"):
         return text
     if scalar.kind == "signed":
@@ -106,7 +110,7 @@ def wrapped(text: Text, scalar: Scalar) -> Text:
 
 
 def literal(value: Any, scalar: Scalar, native_int64: bool) -> Text:
-    """A constant. Infinities, NaN and subnormals come from their bits: WGSL has no literal for them."""
+    """Return a constant. Infinities, NaN and subnormals come from their bits: WGSL has no literal for them."""
     form = form_of(scalar, native_int64)
     if form == "bool":
         return Text("true" if value else "false")
@@ -136,9 +140,9 @@ def _float_literal(value: Any, form: str) -> Text:
 
 
 def low_bits_suffice(nodes: Sequence[Node]) -> bool:
-    """Whether an expression of these nodes, all of narrow integers, needs no more than the low bits of its arguments.
+    """Return True if these nodes are all of narrow integers and need only the low bits of their arguments.
 
-    Then nothing need be brought into range before it is stored.
+    Then nothing need be wrapped before it is stored.
     """
     return all(
         (node.op in LOW_BITS or not node.args) and node.scalar.kind in ("signed", "unsigned") and node.scalar.bits < 32
@@ -147,7 +151,7 @@ def low_bits_suffice(nodes: Sequence[Node]) -> bool:
 
 
 def spelled(node: Node, args: list[Text], native_int64: bool, wrap: bool = True) -> Text:
-    """The expression of one node; `args` are the expressions of its arguments, `wrap` brings it into range."""
+    """Return the expression of a node from those of its arguments; `wrap` keeps narrow integers in their range."""
     if node.op == "select":
         return call("select", args[2], args[1], args[0])
     if node.op == "complex":
@@ -235,7 +239,7 @@ def _cast(value: Text, source: Scalar, target: Scalar, native_int64: bool) -> Te
 
 
 def _float_to_integer(value: Text, start: str, target: Scalar, end: str) -> Text:
-    """Towards zero; narrow integers by way of i32, of which they keep the low bits, as NumPy does."""
+    """Round towards zero. Narrow integers keep the low bits of an i32, as NumPy does it."""
     if target.bits < 32:
         whole = call(f"{start}_to_i32", value)
         return wrapped(whole if end == "i32" else call("u32", whole), target)
@@ -243,7 +247,7 @@ def _float_to_integer(value: Text, start: str, target: Scalar, end: str) -> Text
 
 
 def _integer_to_integer(value: Text, source: Scalar, start: str, target: Scalar, end: str) -> Text:
-    """The low bits, extended by the source's sign."""
+    """Return the low bits, extended by the sign of the source."""
     if start.startswith("wide") and end.startswith("wide"):
         return value
     if end.startswith("wide"):

@@ -1,4 +1,4 @@
-"""What the probe found out about an adapter: a frozen record, and its JSON form."""
+"""Record what the probe found about an adapter, and convert the record to and from JSON."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Never
 
-MOST_LANES = 1024  # of a subgroup that is believed
-MOST_SPINS = 1e13  # polls a second that are believed
+# The largest subgroup size, in lanes, that is believed.
+MAX_LANES = 1024
+
+# The most polls in a second that are believed.
+MAX_SPINS = 1e13
 
 
 class Limits(dict[str, int]):
-    """A dict that is read only; unlike a view of one it can be copied and pickled. `dict(limits)` can be changed."""
+    """A dict that is read-only. Unlike a view of a dict it can be copied and pickled; `dict(limits)` can be changed."""
 
     def _refuse(self, *_: object, **__: object) -> Never:
         raise TypeError("limits are what a device was made with, and read-only; change a copy: dict(limits)")
@@ -26,7 +29,7 @@ class Limits(dict[str, int]):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What one adapter is, has, and was seen to do.
+    """Describe what one adapter is, what it has, and what the probe saw it do.
 
     Attributes:
         summary: the adapter in one line: name, type and backend.
@@ -47,8 +50,8 @@ class Capabilities:
         progress_later: litmus 2: workgroups not yet started do start while an earlier one spins (look-ahead).
         started_while_spinning: how many of the ``litmus_workgroups`` had started when litmus 2 ended.
         litmus_workgroups: workgroups in each litmus test.
-        starts_in_order: litmus 3: workgroups start in the order of their numbers: whoever waits for a lower one is not
-            in its way. Not tried, so False, on CPU adapters.
+        starts_in_order: litmus 3: workgroups start in the order of their numbers, so a workgroup may wait for one with
+            a lower number. Not tried, so False, on CPU adapters.
         packs_halves: WGSL's packing of 16-bit floats is exact and rounds as NumPy does, so that its instructions may be
             used. Not tried, so False, on CPU adapters.
         spins_per_second: polls of an atomic that one waiting invocation makes in a second.
@@ -98,16 +101,16 @@ class Capabilities:
 
     @property
     def enable_subgroups(self) -> bool:
-        """Whether a shader with subgroups opens with ``enable subgroups;``: WebGPU asks for it, naga refuses it."""
+        """Whether a shader with subgroups begins with ``enable subgroups;``. WebGPU requires it, naga refuses it."""
         return "subgroups" in self.features
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as JSON has them: strings, numbers, lists and objects."""
+        """Return the fields as JSON has them: strings, numbers, lists and objects."""
         return {each.name: _jsonable(getattr(self, each.name)) for each in fields(self)}
 
     @classmethod
     def from_json(cls, data: object) -> Capabilities:
-        """The record that `to_json` wrote.
+        """Read the record that `to_json` wrote.
 
         Raises:
             ValueError: a field is missing, unknown, of a wrong type, or has a value that no device has.
@@ -131,11 +134,11 @@ class Capabilities:
     def _plausible(self) -> bool:
         sizes = self.subgroup_sizes
         return (
-            all(0 < size <= MOST_LANES and size & (size - 1) == 0 for size in sizes)
+            all(0 < size <= MAX_LANES and size & (size - 1) == 0 for size in sizes)
             and self.subgroup_size in (0, *sizes)
             and 0 <= self.started_while_spinning <= self.litmus_workgroups < 1 << 32
             and 0 <= self.loop_iterations < 1 << 32
-            and self.spins_per_second < MOST_SPINS
+            and self.spins_per_second < MAX_SPINS
         )
 
 

@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gpuscan.errors import GpuscanError, smaller
-from gpuscan.planning.column_tiles import CPU_WORKGROUP, column_chunk
+from gpuscan.planning.heuristics import CPU
 from gpuscan.planning.kernel import STATE_HEADER_WORDS
-from gpuscan.planning.plan import LENGTH_LIMIT, Work, plan_scan, turns_rows
+from gpuscan.planning.plan import LENGTH_LIMIT, plan_scan
+from gpuscan.planning.spec import ScanSpec, column_chunk
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Part:
         tile: of a block, the tile; None for the planner's choice.
     """
 
-    spec: Work
+    spec: ScanSpec
     start: int
     length: int
     last: bool
@@ -72,12 +73,12 @@ class Part:
 # ----- Pieces
 
 
-def piece(spec: Work, start: int, length: int, *, last: bool) -> Part:
+def piece(spec: ScanSpec, start: int, length: int, *, last: bool) -> Part:
     """Return the piece of `length` elements from `start` on."""
     return Part(replace(spec, carried=start > 0, carry_out=not last), start, length, last)
 
 
-def pieces(spec: Work, length: int) -> Iterator[Part]:
+def pieces(spec: ScanSpec, length: int) -> Iterator[Part]:
     """Cut the scan into pieces of `length` elements; the last one may be shorter."""
     if spec.length <= length:
         yield Part(spec, 0, spec.length, last=True)
@@ -87,7 +88,7 @@ def pieces(spec: Work, length: int) -> Iterator[Part]:
         yield piece(spec, start, count, last=start + count == spec.length)
 
 
-def piece_unit(spec: Work, tiles: tuple[TileShape, ...], alignment: int = 1) -> int:
+def piece_unit(spec: ScanSpec, tiles: tuple[TileShape, ...], alignment: int = 1) -> int:
     """Return the number of elements that a piece must hold a multiple of.
 
     Args:
@@ -98,25 +99,25 @@ def piece_unit(spec: Work, tiles: tuple[TileShape, ...], alignment: int = 1) -> 
     unit = math.lcm(*(spec.row_length if tile.per_row else tile.tile_size * tile.block for tile in tiles))
     if alignment > 1:
         unit = math.lcm(unit, alignment)
-        if spec.marked:
+        if spec.has_segment_bits:
             # The segment bits are bound at a byte for every eight elements.
             unit = math.lcm(unit, 8 * alignment)
     return unit
 
 
-def largest_field(spec: Work) -> int:
+def largest_field(spec: ScanSpec) -> int:
     """Return the bytes of one element in the widest array."""
-    stored = () if spec.ends else spec.destination.fields
+    stored = () if spec.keep_last_only else spec.destination.fields
     return max(field.storage_bytes for field in (*spec.source.fields, *stored))
 
 
-def host_piece_length(spec: Work, unit: int, capabilities: Capabilities, piece_bytes: int | None = None) -> int:
+def host_piece_length(spec: ScanSpec, unit: int, capabilities: Capabilities, piece_bytes: int | None = None) -> int:
     """Return how many elements a piece of host arrays takes.
 
     Raises:
         GpuscanError: the smallest piece does not fit a binding.
     """
-    whole = max(spec.source.storage_bytes, 0 if spec.ends else spec.destination.storage_bytes)
+    whole = max(spec.source.storage_bytes, 0 if spec.keep_last_only else spec.destination.storage_bytes)
     if piece_bytes is None:
         most = CPU_PIECE_BYTES if capabilities.adapter_type == "CPU" else PIECE_BYTES
         piece_bytes = min(most, max(MIN_PIECE_BYTES, spec.length * whole // PIECES_WANTED))
@@ -124,7 +125,7 @@ def host_piece_length(spec: Work, unit: int, capabilities: Capabilities, piece_b
     return min(wanted, device_piece_length(spec, unit, capabilities))
 
 
-def device_piece_length(spec: Work, unit: int, capabilities: Capabilities) -> int:
+def device_piece_length(spec: ScanSpec, unit: int, capabilities: Capabilities) -> int:
     """Return how many elements the largest piece takes that a device binds.
 
     Raises:
@@ -145,20 +146,20 @@ def device_piece_length(spec: Work, unit: int, capabilities: Capabilities) -> in
 # ----- Blocks
 
 
-def max_elements(spec: Work, capabilities: Capabilities) -> int:
+def max_elements(spec: ScanSpec, capabilities: Capabilities) -> int:
     """Return the number of elements that a shader can bind and index."""
     limit = capabilities.limits["max-storage-buffer-binding-size"]
     return int(min(limit // largest_field(spec), LENGTH_LIMIT - 1))
 
 
-def whole_fits(spec: Work, capabilities: Capabilities) -> bool:
+def whole_fits(spec: ScanSpec, capabilities: Capabilities) -> bool:
     """Return True if the arrays and the auxiliary buffers each fit in one binding."""
     limit = capabilities.limits["max-storage-buffer-binding-size"]
-    results = spec.rows * max(field.storage_bytes for field in spec.destination.fields) if spec.ends else 0
+    results = spec.rows * max(field.storage_bytes for field in spec.destination.fields) if spec.keep_last_only else 0
     return spec.length <= max_elements(spec, capabilities) and results <= limit and auxiliary_fits(spec, capabilities)
 
 
-def auxiliary_fits(spec: Work, capabilities: Capabilities, tile: TileShape | ColumnTile | None = None) -> bool:
+def auxiliary_fits(spec: ScanSpec, capabilities: Capabilities, tile: TileShape | ColumnTile | None = None) -> bool:
     """Return True if the auxiliary buffers (tile totals and initial values) each fit in one binding.
 
     Only arrays scanned down their columns can have more of these than of elements.
@@ -178,11 +179,11 @@ def narrowed(tile: TileShape | ColumnTile, columns: int) -> TileShape | ColumnTi
     if not isinstance(tile, ColumnTile):
         return tile
     wanted = 1 << (-(-columns // tile.chunk) - 1).bit_length()
-    return replace(tile, columns=min(tile.columns, max(wanted, -(-CPU_WORKGROUP // tile.groups))))
+    return replace(tile, columns=min(tile.columns, max(wanted, -(-CPU.min_column_workgroup // tile.groups))))
 
 
 def block_size(
-    spec: Work, inner: int, tile: TileShape | ColumnTile, capabilities: Capabilities, wanted_bytes: int | None
+    spec: ScanSpec, inner: int, tile: TileShape | ColumnTile, capabilities: Capabilities, wanted_bytes: int | None
 ) -> tuple[int, int]:
     """Return how many outer arrays and how many columns a block takes; (0, 0) where not even one column fits.
 
@@ -216,7 +217,7 @@ def block_size(
     return 0, 0
 
 
-def blocks(spec: Work, inner: int, tile: TileShape | ColumnTile, together: int, columns: int) -> Iterator[Part]:
+def blocks(spec: ScanSpec, inner: int, tile: TileShape | ColumnTile, together: int, columns: int) -> Iterator[Part]:
     """Cut an array (outer, row_length, inner) into blocks of `together` outer arrays and `columns` columns."""
     outer = spec.rows // inner
     tile = narrowed(tile, columns)
@@ -237,11 +238,6 @@ def blocks(spec: Work, inner: int, tile: TileShape | ColumnTile, together: int, 
             )
 
 
-def needs_whole_rows(spec: Work) -> bool:
+def needs_whole_rows(spec: ScanSpec) -> bool:
     """Return True if the scan cannot be cut inside a row: elements use their neighbours, or only ends are kept."""
-    return any(spec.shifts) or spec.ends or spec.moves
-
-
-def reverses_rows(spec: Work) -> bool:
-    """Return True if each of several rows is read backwards in its own place."""
-    return turns_rows(spec)
+    return any(spec.field_offsets) or spec.keep_last_only or spec.compacts

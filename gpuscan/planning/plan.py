@@ -1,110 +1,29 @@
-"""Decides how a problem is run on a device: strategy, tile, kernels, dispatch sizes. Pure: plain values in and out."""
+"""Decide how a scan runs on a device: its tile, its kernels and its dispatches."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-from gpuscan.elements import Element
 from gpuscan.errors import GpuscanError
-from gpuscan.planning.column_tiles import column_stages, column_tile
-from gpuscan.planning.kernel import SPINS_PER_ROUND, STATE_HEADER_WORDS, Kernel
-from gpuscan.planning.staging import worth_staging
-from gpuscan.planning.strategies import in_order
+from gpuscan.planning.capabilities import Capabilities
+from gpuscan.planning.column_tiles import column_tile
+from gpuscan.planning.heuristics import heuristics_for
+from gpuscan.planning.kernel import STATE_HEADER_WORDS, Kernel
+from gpuscan.planning.kernel_parts import Access, InjectedFaults, Placement, Target, WaitPolicy
+from gpuscan.planning.spec import ScanSpec
+from gpuscan.planning.strategies import starts_in_order
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
-from gpuscan.planning.tiles import rescans, tile_shape
+from gpuscan.planning.tiles import recomputes_scan, tile_shape
+from gpuscan.planning.workgroup_memory import exchanges_chunks
+from gpuscan.problem.problem import Problem
 
-if TYPE_CHECKING:
-    from gpuscan.operators.operator import Code
-    from gpuscan.planning.capabilities import Capabilities
-    from gpuscan.problem.problem import Problem
+# The 32-bit words in the widest load or store: WGSL's vec4<u32>.
+ACCESS_WORDS = 4
 
-LOOKBACK_SECONDS = 0.5  # how long a tile waits for a post before look-back gives up
-LEAST_LOOKBACK_SPINS = 1 << 18  # polls, however slow they were when others kept the GPU busy during the probe
-FALLBACK_SPINS = 4  # polls before fallback reduces the late tile itself; a few, as Smith, Levien & Owens found
-FOLDED_FALLBACK_SPINS = 8  # the same where one folds for all; measured on an H100
-LONG_FALLBACK_SPINS = 32  # the same for long operators, whose tiles take their time
-FIRST_FALLBACK_SPINS = 1  # the same in the first round of a wait, for single words, whose tiles take as long as a load
-MANY_TILES = 1024  # from here on it is faster that one folds for all than that each looks back; measured on an H100
-ACCESS_WORDS = 4  # 32-bit words in the widest load or store
-CPU_FALLBACK_SPINS = 256
-CPU_LOOKBACK_SPINS = 57_344  # llvmpipe leaves loops after 65,535 turns
-CPU_PAUSES = 48  # divisions between two polls
-LENGTH_LIMIT = 2**31  # elements that 32-bit indices reach with room for a grid's last tiles
-
-
-@dataclass(frozen=True)
-class Work:
-    """What is to be scanned, once the operator is WGSL: the part of a request that decides the shaders.
-
-    Attributes:
-        source, element, destination: what is loaded, combined, stored.
-        combine, before, after: the operator's code and the fused maps.
-        rows, row_length: the array as rows that are scanned each for itself.
-        inner: rows that lie side by side, one element of each after the other; 1 where rows lie one after the other.
-        reverse, exclusive, initial: as asked.
-        carried: a carry of an earlier piece comes before the first element.
-        carry_out: a carry is written for the next piece.
-        shifts, tails: fields that are taken from a neighbour; see `gpuscan.planning.kernel.Kernel`.
-        marked: the one row there is restarts where marks say.
-        ends: of each row only the last result is stored.
-        moves: the first field is a mask that picks what is stored of the others.
-    """
-
-    source: Element
-    element: Element
-    destination: Element
-    operator_name: str
-    combine: Code
-    rows: int
-    row_length: int
-    before: Code | None = None
-    after: Code | None = None
-    inner: int = 1
-    reverse: bool = False
-    exclusive: bool = False
-    initial: bool = False
-    carried: bool = False
-    carry_out: bool = False
-    shifts: tuple[int, ...] = ()
-    tails: bool = False
-    marked: bool = False
-    ends: bool = False
-    moves: bool = False
-
-    @property
-    def length(self) -> int:
-        """Elements in all rows together."""
-        return self.rows * self.row_length
-
-    @property
-    def item_words(self) -> int:
-        """32-bit words of what the scan carries from tile to tile."""
-        return self.element.words + (1 if self.segmented else 0)
-
-    @property
-    def segmented(self) -> bool:
-        """Whether items carry a head flag."""
-        return self.marked or (self.rows > 1 and self.inner == 1)
-
-
-@dataclass(frozen=True)
-class Placement:
-    """How the arrays lie in their buffers.
-
-    Attributes:
-        width: 32-bit words of the widest access that the buffers allow.
-        exact: bytes after the destination's end are someone else's.
-        shared: a source and a destination lie in one buffer.
-        in_place: each destination is its source.
-    """
-
-    width: int = ACCESS_WORDS
-    exact: bool = False
-    shared: bool = False
-    in_place: bool = False
+# One more than the most elements of a piece. 32-bit indices reach twice as far, which leaves room for the last tiles.
+LENGTH_LIMIT = 2**31
 
 
 @dataclass(frozen=True)
@@ -118,16 +37,18 @@ class Stage:
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """How one problem is run.
+    """Describe how one scan runs.
 
     Attributes:
         strategy: how a tile learns its prefix.
-        reason: why this strategy.
+        reason: why this strategy was chosen.
         tile: the tile's shape.
-        length, tiles: elements, and tiles that hold them.
-        row_length: elements from one row's head to the next's.
+        length: the number of elements.
+        tiles: the number of tiles that hold them.
+        row_length: the elements from one row's head to the next one's.
         stages: the dispatches, in order.
-        spin_rounds: bound of a wait, in rounds of the kernel's spins.
+        spin_rounds: the bound of a wait, in rounds of the kernel's spins.
+        inner: the number of rows that are interleaved in memory.
     """
 
     strategy: str
@@ -142,227 +63,251 @@ class ScanPlan:
 
     @property
     def posts(self) -> bool:
-        """Whether tiles post to each other, in tagged words; else totals lie in plain words."""
+        """Whether tiles post to each other, in tagged words. Otherwise their totals are plain words."""
         return self.stages[-1].kernel.posts
 
     @property
-    def workgroups_beside(self) -> int:
-        """Workgroups that scan no tile: look-ahead's first."""
+    def workgroups_without_tile(self) -> int:
+        """The number of workgroups that scan no tile: the first one under look-ahead."""
         return 1 if self.stages[-1].kernel.strategy == "lookahead" else 0
 
     @property
     def reports(self) -> bool:
-        """Whether a run can fail, of which its report tells: wait in vain, see another subgroup size, or not end."""
+        """Whether a run can fail and says so in its report: a timeout, a subgroup size, or a loop without end."""
         return self.posts or self.loops or self.tile.subgroup_size > 0
 
     @property
     def loops(self) -> bool:
-        """Whether the operator is WGSL with loops, whose turns are bounded."""
-        return self.stages[-1].kernel.combine.loops
+        """Whether the operator is WGSL with loops, whose iterations are bounded."""
+        return self.stages[-1].kernel.spec.combine.loops
 
     @cached_property
     def state_bytes(self) -> int:
-        """Size of the tile state."""
-        words = self.stages[-1].kernel.item_words
-        if self.stages[-1].kernel.strategy == "alone":
-            return 4 * (STATE_HEADER_WORDS + words)  # of which only the header is used
+        """The size of the tile state in bytes."""
+        kernel = self.stages[-1].kernel
+        words = kernel.item_words
+        if kernel.strategy == "alone":
+            return 4 * (STATE_HEADER_WORDS + words)  # only the header is used
         if isinstance(self.tile, ColumnTile):
             items = self.tiles * self.tile.width * (4 if self.posts else 1)
             return 4 * (STATE_HEADER_WORDS + items * words)
         blocks = -(-self.tiles // self.tile.block)
         posts = blocks + 2 * -(-blocks // self.tile.block)
-        if self.stages[-1].kernel.folds:
+        if kernel.wait_policy.one_workgroup_folds:
             posts = (3 if self.strategy == "fallback" else 2) * blocks
         items = 2 * self.tile.block * posts if self.posts else self.tiles
         return 4 * (STATE_HEADER_WORDS + items * words)
 
 
 def plan_scan(
-    work: Work,
+    spec: ScanSpec,
     capabilities: Capabilities,
     strategy: str,
     reason: str,
     *,
     tile: TileShape | ColumnTile | None = None,
-    withhold: int = 0,
-    many: bool | None = None,
-    scheduler: str = "",
     subgroups: bool = True,
     piece: int | None = None,
     placement: Placement | None = None,
+    one_workgroup_folds: bool | None = None,
+    test_build: InjectedFaults | None = None,
 ) -> ScanPlan:
-    """The plan of `work` by `strategy` on a device with these capabilities.
+    """Plan a scan by a strategy on a device.
 
     Args:
+        spec: the scan.
+        capabilities: the device's.
+        strategy: how a tile learns its prefix.
+        reason: why this strategy was chosen.
         tile: a shape to use instead of the one for this adapter, element and length.
-        withhold: leave out the post of every tile of this period; for tests.
-        many: whether one workgroup folds for all under lookback and fallback; left out, where tiles are many, on a GPU
-            whose driver leaves loops alone.
-        scheduler: play one that delays workgroups ("random"), runs one at a time ("serial") or lets them begin in
-            bursts ("bursts"); for tests.
-        subgroups: False to do without subgroup operations where the adapter has them.
-        piece: elements of a piece of the array, for a plan of that piece alone; its tiles are those of the whole.
-        placement: how the arrays lie in their buffers.
+        subgroups: False to use no subgroup operations even if the adapter has them.
+        piece: the elements of a piece of the array, to plan that piece alone; its tiles are those of the whole.
+        placement: how the arrays are placed in their buffers.
+        one_workgroup_folds: whether one workgroup folds for all under lookback and fallback. By default it does if
+            there are many tiles and the adapter is a GPU whose driver does not end loops.
+        test_build: faults that a test injects.
 
     Raises:
         GpuscanError: the array is longer than 32-bit indices reach.
     """
-    length = work.length if piece is None else piece
+    length = spec.length if piece is None else piece
     if length >= LENGTH_LIMIT:
         raise GpuscanError(
             f"{length} elements were asked for in one piece; 32-bit indices reach {LENGTH_LIMIT - 1}. "
             "Scan the array in chunks with gpuscan.scan_chunks"
         )
-    placement = placement or Placement()
     if isinstance(tile, TileShape):
-        work = replace(work, inner=1)  # for rows that were brought together
+        spec = replace(spec, inner=1)  # the elements of each row were brought together
     if tile is None:
-        tile = tile_shape(work, capabilities, subgroups) if work.inner == 1 else column_tile(work, capabilities)
+        tile = tile_shape(spec, capabilities, subgroups) if spec.inner == 1 else column_tile(spec, capabilities)
     if strategy == "lookahead" and (isinstance(tile, ColumnTile) or tile.per_row):
         strategy, reason = "lookback", f"{reason}; rows and columns are looked back, each for itself"
-    alone = tile.per_row and work.row_length <= tile.tile_size  # then no tile waits for another
+    alone = why_no_tile_waits(spec, tile, length)
     if alone:
-        reason = f"{reason}; a tile holds a whole row, so none waits for another"
-    elif isinstance(tile, ColumnTile) and work.row_length <= tile.height:
-        alone, reason = True, f"{reason}; a tile holds whole columns, so none waits for another"
-    elif length <= tile.tile_size and not (isinstance(tile, ColumnTile) or work.carried or work.carry_out):
-        alone, reason = True, f"{reason}; one tile holds all, and waits for none"
+        reason = f"{reason}; {alone}"
     if tile.per_row:
-        work = replace(work, carried=False, carry_out=False)  # pieces are whole rows
-    spins_per_round, spin_rounds, pauses = spin_bounds(strategy, capabilities)
-    several = work.rows > 1 and not isinstance(tile, ColumnTile)
-    whole_chunks = tile.per_row or (several and work.row_length % tile.chunk == 0)
-    scattered = several and work.reverse and not whole_chunks
+        spec = replace(spec, carried=False, carry_out=False)  # pieces are whole rows
+    rounds, wait_policy = wait_bounds(strategy, capabilities)
     kernel = Kernel(
         stage="scan",
         strategy="alone" if alone else strategy,
-        source=work.source,
-        element=work.element,
-        destination=work.destination,
-        operator_name=work.operator_name,
-        combine=work.combine,
-        before=work.before,
-        after=work.after,
+        spec=spec.shader_spec,
         tile=tile,
-        reverse=work.reverse,
-        exclusive=work.exclusive,
-        initial=work.initial,
-        segmented=work.segmented and not tile.per_row,
-        marked=work.marked,
-        ends=work.ends,
-        moves=work.moves,
-        carried=work.carried,
-        carry_out=work.carry_out,
-        shifts=work.shifts,
-        tails=work.tails,
-        shared=placement.shared,
-        in_place=placement.in_place,
-        exact=placement.exact,
-        straddling=straddling(work, length),
-        whole_chunks=whole_chunks,
-        width=1 if scattered else min(placement.width, access_width(work, length)),
-        native_int64=capabilities.native_int64,
-        int64_atomics=capabilities.int64_atomics,
-        packs_halves=capabilities.packs_halves,
-        dawn=capabilities.enable_subgroups,
-        withhold=withhold,
-        scheduler=scheduler,
-        rescans=rescans(work, capabilities) and not (scattered or tile.single_lead),
-        in_order=in_order(capabilities) and scheduler not in ("serial", "bursts"),  # which are played by tickets
-        spins_per_round=spins_per_round,
-        first_spins=spins_per_round,
-        pauses=pauses,
-        software=capabilities.adapter_type == "CPU",
-        leaves_loops=capabilities.adapter_type == "CPU" or capabilities.loop_iterations > 0,
+        access=access_of(spec, tile, length, placement or Placement(), capabilities),
+        target=target_of(capabilities),
+        wait_policy=wait_policy,
+        test_build=test_build,
     )
-    if worth_staging(kernel, capabilities.limits["max-compute-workgroup-storage-size"]):
-        kernel = replace(kernel, staged=True)
-    limit = capabilities.limits["max-compute-workgroups-per-dimension"]
+    if exchanges_chunks(kernel, capabilities.limits["max-compute-workgroup-storage-size"]):
+        kernel = replace(kernel, access=replace(kernel.access, via_workgroup_memory=True))
     if isinstance(tile, ColumnTile):
-        tiles, dispatches = column_stages(kernel, tile, work)
+        tiles, dispatches = column_stages(kernel, tile, spec)
     else:
-        tiles, dispatches = tile_stages(kernel, tile, work, length, many)
+        tiles, dispatches = tile_stages(kernel, tile, spec, length, one_workgroup_folds)
+    limit = capabilities.limits["max-compute-workgroups-per-dimension"]
     return ScanPlan(
         strategy=strategy,
         reason=reason,
         tile=tile,
         length=length,
         tiles=tiles,
-        row_length=work.row_length,
+        row_length=spec.row_length,
         stages=tuple(Stage(each.stage, each, grid_of(count, limit)) for each, count in dispatches),
-        spin_rounds=spin_rounds,
-        inner=work.inner,
+        spin_rounds=rounds,
+        inner=spec.inner,
     )
 
 
-def tile_stages(
-    kernel: Kernel, tile: TileShape, work: Work, length: int, many: bool | None
-) -> tuple[int, list[tuple[Kernel, int]]]:
-    """The number of tiles, and the dispatches with their workgroups; `many` as in `plan_scan`."""
-    tiles = max(1, -(-length // tile.tile_size))
-    if tile.per_row:
-        tiles = length // work.row_length * -(-work.row_length // tile.tile_size)
-    if kernel.strategy in ("lookback", "fallback") and not tile.per_row:
-        worth_it = tiles >= MANY_TILES and not kernel.leaves_loops  # a fold is a loop over all tiles
-        kernel = replace(kernel, many=worth_it if many is None else many)
-        if kernel.many and kernel.strategy == "fallback" and not kernel.software:
-            spins = LONG_FALLBACK_SPINS if kernel.combine.long else FOLDED_FALLBACK_SPINS
-            plain = kernel.item_words == 1 and not kernel.rescans and not kernel.combine.long
-            kernel = replace(kernel, spins_per_round=spins, first_spins=FIRST_FALLBACK_SPINS if plain else spins)
-    dispatches = [(kernel, tiles + 1 if kernel.strategy == "lookahead" else tiles)]
-    if kernel.strategy == "three_dispatch":
-        if not tile.per_row:
-            dispatches.insert(0, (replace(kernel, stage="scan_totals", exclusive=False, initial=False), 1))
-        dispatches.insert(0, (replace(kernel, stage="reduce", exclusive=False), tiles))
-    elif work.carry_out:
-        dispatches.append((replace(kernel, stage="carry", exclusive=False, initial=False), 1))
-    return tiles, dispatches
+def why_no_tile_waits(spec: ScanSpec, tile: TileShape | ColumnTile, length: int) -> str:
+    """Return the reason why no tile waits for another, or ``""`` if some may."""
+    if isinstance(tile, ColumnTile):
+        return "a tile holds whole columns, so none waits for another" if spec.row_length <= tile.height else ""
+    if tile.per_row and spec.row_length <= tile.tile_size:
+        return "a tile holds a whole row, so none waits for another"
+    if length <= tile.tile_size and not (spec.carried or spec.carry_out):
+        return "one tile holds all, and waits for none"
+    return ""
 
 
-def spin_bounds(strategy: str, capabilities: Capabilities) -> tuple[int, int, int]:
-    """How long a tile waits for a post: polls in a round, rounds, and pauses between two polls."""
-    cpu, pauses = capabilities.adapter_type == "CPU", 0
-    if strategy == "fallback":
-        spins = CPU_FALLBACK_SPINS if cpu else FALLBACK_SPINS
-    elif cpu:
-        spins, pauses = CPU_LOOKBACK_SPINS, CPU_PAUSES
-    else:
-        spins = max(LEAST_LOOKBACK_SPINS, math.ceil(capabilities.spins_per_second * LOOKBACK_SECONDS))
-    per_round = min(SPINS_PER_ROUND, 1 << (spins - 1).bit_length())
-    return per_round, -(-spins // per_round), pauses
+# ----- Parts of the kernel
 
 
-def access_width(work: Work, length: int) -> int:
-    """32-bit words that one load or store may take: fewer where reading backwards begins off a vector's edge."""
-    if not work.reverse or work.inner > 1 or work.rows > 1:
+def target_of(capabilities: Capabilities) -> Target:
+    """Return what the device's shaders may use."""
+    is_cpu = capabilities.adapter_type == "CPU"
+    return Target(
+        native_int64=capabilities.native_int64,
+        int64_atomics=capabilities.int64_atomics,
+        packs_halves=capabilities.packs_halves,
+        enables_subgroups=capabilities.enable_subgroups,
+        is_cpu_adapter=is_cpu,
+        driver_ends_loops=is_cpu or capabilities.loop_iterations > 0,
+        starts_in_order=starts_in_order(capabilities),
+    )
+
+
+def access_of(
+    spec: ScanSpec, tile: TileShape | ColumnTile, length: int, placement: Placement, capabilities: Capabilities
+) -> Access:
+    """Return how the scan's kernel reads and writes the arrays."""
+    several = spec.rows > 1 and not isinstance(tile, ColumnTile)
+    whole_chunks = tile.per_row or (several and spec.row_length % tile.chunk == 0)
+    single_elements = several and spec.reverse and not whole_chunks
+    return Access(
+        width=1 if single_elements else min(placement.width, access_width(spec, length)),
+        exact=placement.exact,
+        shared=placement.shared,
+        in_place=placement.in_place,
+        several_rows=spec.stacked_rows,
+        whole_chunks=whole_chunks,
+        unaligned_sizes=unaligned_sizes(spec, length),
+        recomputes_scan=recomputes_scan(spec, capabilities) and not (single_elements or tile.single_lead),
+    )
+
+
+def access_width(spec: ScanSpec, length: int) -> int:
+    """Return the 32-bit words of one access: fewer if a reversed row does not end at the end of a vector."""
+    if not spec.reverse or spec.inner > 1 or spec.rows > 1:
         return ACCESS_WORDS
     width = ACCESS_WORDS
-    for field in (*work.source.fields, *work.destination.fields):
+    for field in (*spec.source.fields, *spec.destination.fields):
         while width > 1 and length * field.storage_bytes % (4 * width):
             width //= 2
     return width
 
 
-def turns_rows(work: Work | Problem) -> bool:
-    """Whether rows that lie one after the other are read backwards, each in its own place."""
-    return work.reverse and work.inner == 1 and work.rows > 1
+def wait_bounds(strategy: str, capabilities: Capabilities) -> tuple[int, WaitPolicy]:
+    """Return how long a tile waits for a post: the rounds of a wait, and the policy with the polls in a round."""
+    h = heuristics_for(capabilities.adapter_type)
+    pauses = 0
+    if strategy == "fallback":
+        spins = h.fallback_spins
+    elif h.fixed_lookback_spins is not None:
+        spins, pauses = h.fixed_lookback_spins, h.pause_divisions
+    else:
+        spins = max(h.min_lookback_spins, math.ceil(capabilities.spins_per_second * h.lookback_seconds))
+    per_round = min(h.spins_per_round, 1 << (spins - 1).bit_length())
+    return -(-spins // per_round), WaitPolicy(per_round, per_round, pauses)
 
 
-def straddling(work: Work | Problem, length: int) -> tuple[int, ...]:
-    """The sizes of elements of which one row, read backwards, begins within a word."""
-    fields = (*work.source.fields, *work.destination.fields)
-    sizes = {field.storage_bytes for field in fields if length * field.storage_bytes % 4}
-    return tuple(sorted(sizes)) if work.reverse and work.inner == 1 and work.rows == 1 else ()
+# ----- Dispatches
 
 
-def shares_words(work: Work | Problem, length: int) -> bool:
-    """Whether invocations may store parts of one word, so that the array cannot be scanned in place."""
-    packed = any(field.scalar.packed for field in work.destination.fields)
-    return (turns_rows(work) and packed) or bool(straddling(work, length))
+def tile_stages(
+    kernel: Kernel, tile: TileShape, spec: ScanSpec, length: int, one_workgroup_folds: bool | None
+) -> tuple[int, list[tuple[Kernel, int]]]:
+    """Return the number of tiles, and the dispatches with their numbers of workgroups."""
+    tiles = max(1, -(-length // tile.tile_size))
+    if tile.per_row:
+        tiles = length // spec.row_length * -(-spec.row_length // tile.tile_size)
+    if one_workgroup_folds is None:  # a fold is a loop over all tiles, which some drivers end
+        many = tiles >= kernel.heuristics.min_tiles_for_fold
+        one_workgroup_folds = many and not kernel.target.driver_ends_loops
+    may_fold = kernel.strategy in ("lookback", "fallback") and not tile.per_row
+    if kernel.strategy == "lookahead" or (may_fold and one_workgroup_folds):
+        kernel = replace(kernel, wait_policy=folding_policy(kernel))
+    dispatches = [(kernel, tiles + 1 if kernel.strategy == "lookahead" else tiles)]
+    later = replace(kernel, spec=replace(kernel.spec, exclusive=False, initial=False))
+    if kernel.strategy == "three_dispatch":
+        if not tile.per_row:
+            dispatches.insert(0, (replace(later, stage="scan_totals"), 1))
+        dispatches.insert(0, (reduction_of(kernel), tiles))
+    elif spec.carry_out:
+        dispatches.append((replace(later, stage="carry"), 1))
+    return tiles, dispatches
+
+
+def folding_policy(kernel: Kernel) -> WaitPolicy:
+    """Return how tiles wait where one workgroup folds for all."""
+    policy, h = replace(kernel.wait_policy, one_workgroup_folds=True), kernel.heuristics
+    if kernel.strategy != "fallback" or kernel.target.is_cpu_adapter:
+        return policy
+    long = kernel.spec.combine.long
+    spins = h.long_fallback_spins if long else h.folded_fallback_spins
+    plain = kernel.item_words == 1 and not kernel.access.recomputes_scan and not long
+    return replace(policy, spins_per_round=spins, first_spins=h.first_fallback_spins if plain else spins)
+
+
+def column_stages(kernel: Kernel, tile: ColumnTile, spec: ScanSpec) -> tuple[int, list[tuple[Kernel, int]]]:
+    """Return the number of tiles, and the dispatches with their numbers of workgroups."""
+    chains = spec.rows // spec.inner * -(-spec.inner // tile.width)
+    tiles = chains * -(-spec.row_length // tile.height)
+    dispatches = [(kernel, tiles)]
+    if kernel.strategy == "three_dispatch":
+        later = replace(kernel, spec=replace(kernel.spec, exclusive=False, initial=False))
+        totals = replace(later, stage="scan_totals")
+        dispatches.insert(0, (totals, -(-chains * tile.columns // tile.workgroup_size)))
+        dispatches.insert(0, (reduction_of(kernel), tiles))
+    return tiles, dispatches
+
+
+def reduction_of(kernel: Kernel) -> Kernel:
+    """Return the kernel of the first dispatch of three_dispatch."""
+    return replace(kernel, stage="reduce", spec=replace(kernel.spec, exclusive=False))
 
 
 def grid_of(tiles: int, limit: int) -> tuple[int, int, int]:
-    """The smallest nearly even grid of at least so many workgroups with no side over the limit.
+    """Return the smallest nearly even grid of at least this many workgroups with no side over the limit.
 
     Raises:
         GpuscanError: there is none.
@@ -374,3 +319,24 @@ def grid_of(tiles: int, limit: int) -> tuple[int, int, int]:
             '"max-compute-workgroups-per-dimension", or scan in chunks with gpuscan.scan_chunks'
         )
     return (-(-tiles // max(1, rows)), rows, 1)
+
+
+# ----- Reversed rows
+
+
+def reverses_rows(scan: ScanSpec | Problem) -> bool:
+    """Return True if there are several rows, one after the other, and each is reversed in its place."""
+    return scan.reverse and scan.inner == 1 and scan.rows > 1
+
+
+def unaligned_sizes(scan: ScanSpec | Problem, length: int) -> tuple[int, ...]:
+    """Return the sizes of elements, in bytes, whose one reversed row begins within a 32-bit word."""
+    fields = (*scan.source.fields, *scan.destination.fields)
+    sizes = {field.storage_bytes for field in fields if length * field.storage_bytes % 4}
+    return tuple(sorted(sizes)) if scan.reverse and scan.inner == 1 and scan.rows == 1 else ()
+
+
+def shares_words(scan: ScanSpec | Problem, length: int) -> bool:
+    """Return True if invocations may store parts of one word, so that the array cannot be scanned in place."""
+    packed = any(field.scalar.packed for field in scan.destination.fields)
+    return (reverses_rows(scan) and packed) or bool(unaligned_sizes(scan, length))

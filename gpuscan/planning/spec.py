@@ -1,70 +1,245 @@
-"""Build what decides the shaders of a scan from a problem."""
+"""Describe what a scan computes: the values that decide its shaders, its tiles and its plan."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, lru_cache
+from typing import Any
 
-from gpuscan.elements import Element
-from gpuscan.operators.operator import Code, Operator, combine_code, map_code
-from gpuscan.planning.column_tiles import column_chunk
-from gpuscan.planning.kernel import stored_element
-from gpuscan.planning.plan import Work
-from gpuscan.planning.signs import without_signs
-
-if TYPE_CHECKING:
-    from gpuscan.planning.capabilities import Capabilities
-    from gpuscan.problem.problem import Problem
+from gpuscan.elements import LEAF, SCALARS, Element, Field, Structure, min_chunk
+from gpuscan.errors import OperatorError
+from gpuscan.operators.code import Code, combine_code, map_code
+from gpuscan.operators.operator import Operator
+from gpuscan.planning.capabilities import Capabilities
+from gpuscan.problem.problem import Problem
 
 
-@lru_cache(maxsize=256)
-def _combine(operator: Operator, element: Element, native_int64: bool) -> Code:
-    return combine_code(operator, element, native_int64)
+class HashedOnce:
+    """Give a frozen dataclass a hash that is computed once. The class sets ``__hash__ = HashedOnce.__hash__``."""
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(getattr(self, each.name) for each in fields(self)))  # type: ignore[arg-type]
 
 
-@lru_cache(maxsize=256)
-def _map(function: Callable[[Any], Any], element: Element, name: str, native_int64: bool) -> Code:
-    types = {"before": ("Source", "Element"), "after": ("Element", "Result"), "after_next": ("Stored", "Result")}
-    argument, result = types[name]
-    return map_code(function, element, name[:6].rstrip("_"), native_int64, argument_type=argument, result_type=result)
+@dataclass(frozen=True, kw_only=True)
+class ShaderSpec(HashedOnce):
+    """The part of a scan that decides the text of its shaders, whatever the number of rows and elements.
+
+    Attributes:
+        source: the element type that is loaded.
+        element: the element type that the operator combines.
+        destination: the element type that is stored.
+        operator_name: the operator's name, for comments and messages.
+        combine: the operator's code.
+        before: the code of the map that is fused into the load, or None.
+        after: the code of the map that is fused into the store, or None.
+        reverse: the scan runs from the end of each row.
+        exclusive: a result excludes its own element.
+        initial: an initial value is combined with each row's first element.
+        carried: a carry of an earlier piece precedes the first tile.
+        carry_out: the carry for the next piece is written.
+        field_offsets: for each source field, which element it is taken from in the order of the scan: -1 for the one
+            before (zero before a row's first element), 0 for the element itself, or 1 for the one after, which is not
+            combined but passed to `after`. Empty if all are 0.
+        has_tail_values: the field with offset 1 has a value for each row that follows the row's last element. Without
+            it that value is zero.
+        has_segment_bits: a buffer holds one bit for each element that says whether a segment begins there.
+        keep_last_only: only the last result of each row is stored.
+        compacts: the first source field is a mask, which is summed. The other fields of the elements that it selects
+            are stored one after the other.
+    """
+
+    source: Element
+    element: Element
+    destination: Element
+    operator_name: str
+    combine: Code
+    before: Code | None = None
+    after: Code | None = None
+    reverse: bool = False
+    exclusive: bool = False
+    initial: bool = False
+    carried: bool = False
+    carry_out: bool = False
+    field_offsets: tuple[int, ...] = ()
+    has_tail_values: bool = False
+    has_segment_bits: bool = False
+    keep_last_only: bool = False
+    compacts: bool = False
+
+    __hash__ = HashedOnce.__hash__
+
+    @property
+    def seeded(self) -> bool:
+        """Whether rows start from a given value: `initial`, or the identity of an exclusive scan."""
+        return self.initial or self.exclusive
+
+    @property
+    def neighbour_field(self) -> Field | None:
+        """The source field that is taken from the next element and passed to `after`, or None."""
+        return self.source.fields[self.field_offsets.index(1)] if 1 in self.field_offsets else None
+
+    @property
+    def with_neighbour(self) -> Element:
+        """The argument of `after` where there is a neighbour field: the fields of the element, then that field."""
+        assert self.neighbour_field is not None
+        return element_with(self.element, self.neighbour_field)
+
+    def offset_of(self, index: int) -> int:
+        """Return which element source field `index` is taken from; see `field_offsets`."""
+        return self.field_offsets[index] if self.field_offsets else 0
 
 
-def _after(problem: Problem, native_int64: bool) -> Code:
-    assert problem.after is not None
-    if 1 not in problem.shifts:
-        return _map(problem.after, problem.element, "after", native_int64)
-    return _map(
-        problem.after, stored_element(problem.element, problem.seed_element.fields[0]), "after_next", native_int64
-    )
+@dataclass(frozen=True, kw_only=True)
+class ScanSpec(ShaderSpec):
+    """One scan: what it computes, and over how many rows and elements. Equal scans are equal keys of a cache.
+
+    Attributes:
+        rows: the number of rows, each scanned by itself.
+        row_length: the number of elements in a row.
+        inner: the number of rows that are interleaved in memory, one element of each after the other. It is 1 if the
+            elements of a row are neighbours.
+    """
+
+    rows: int
+    row_length: int
+    inner: int = 1
+
+    __hash__ = HashedOnce.__hash__
+
+    @property
+    def length(self) -> int:
+        """The number of elements in all rows together."""
+        return self.rows * self.row_length
+
+    @property
+    def stacked_rows(self) -> bool:
+        """Whether there are several rows, one after the other in memory."""
+        return self.rows > 1 and self.inner == 1
+
+    @property
+    def segmented(self) -> bool:
+        """Whether items carry a head flag."""
+        return self.has_segment_bits or self.stacked_rows
+
+    @property
+    def item_words(self) -> int:
+        """The 32-bit words of what the scan carries from tile to tile: an element, and perhaps a head flag."""
+        return self.element.words + (1 if self.segmented else 0)
+
+    @cached_property
+    def shader_spec(self) -> ShaderSpec:
+        """The part that decides the shaders' text."""
+        return ShaderSpec(**{each.name: getattr(self, each.name) for each in fields(ShaderSpec)})
 
 
-def scan_spec(problem: Problem, capabilities: Capabilities) -> Work:
-    """Return the part of the problem that decides its shaders."""
+def element_with(element: Element, field: Field) -> Element:
+    """Return a tuple of the element's fields and of one more field."""
+    together = (*element.fields, field)
+    renamed = tuple(replace(each, name=f"f{i}") for i, each in enumerate(together))
+    return Element(renamed, Structure("tuple", tuple(range(len(together))), (LEAF,) * len(together)))
+
+
+def scan_spec(problem: Problem, capabilities: Capabilities, *, carried: bool = False) -> ScanSpec:
+    """Build the `ScanSpec` of a problem on a device.
+
+    Args:
+        problem: the request.
+        capabilities: the device's; they decide how the operator's code treats 64-bit integers.
+        carried: a carry of an earlier piece precedes the first element.
+
+    Raises:
+        OperatorError: the operator or a map cannot become WGSL.
+    """
     native = capabilities.native_int64
-    work = Work(
+    before = after = None
+    if problem.before is not None:
+        before = _map_code(problem.before, problem.source, "before", "Source", "Element", native)
+    if problem.after is not None and 1 not in problem.field_offsets:
+        after = _map_code(problem.after, problem.element, "after", "Element", "Result", native)
+    elif problem.after is not None:
+        argument = element_with(problem.element, problem.seed_element.fields[0])
+        after = _map_code(problem.after, argument, "after", "Stored", "Result", native)
+    spec = ScanSpec(
         source=problem.source,
         element=problem.element,
         destination=problem.destination,
         operator_name=problem.operator.name,
-        combine=_combine(problem.operator, problem.element, native),
-        before=None if problem.before is None else _map(problem.before, problem.source, "before", native),
-        after=None if problem.after is None else _after(problem, native),
+        combine=_combine_code(problem.operator, problem.element, native),
+        before=before,
+        after=after,
         rows=problem.rows,
         row_length=problem.row_length,
         inner=problem.inner if scans_columns(problem) else 1,
         reverse=problem.reverse,
         exclusive=problem.exclusive,
         initial=problem.initial,
-        shifts=problem.shifts,
-        tails=1 in problem.shifts and problem.seeds is not None,
-        marked=problem.heads is not None,
-        ends=problem.keep_last_only,
-        moves=problem.compacts,
+        carried=carried,
+        field_offsets=problem.field_offsets,
+        has_tail_values=1 in problem.field_offsets and problem.seeds is not None,
+        has_segment_bits=problem.heads is not None,
+        keep_last_only=problem.keep_last_only,
+        compacts=problem.compacts,
     )
-    return without_signs(work, lambda element: _combine(problem.operator, element, native))
+    return without_signs(spec, lambda element: _combine_code(problem.operator, element, native))
+
+
+def column_chunk(source: Element, destination: Element, inner: int) -> int:
+    """Return the fewest neighbouring columns that fill whole words in every field, or 0 if `inner` is no multiple."""
+    chunk = min_chunk(source, destination)
+    return 0 if inner % chunk else chunk
 
 
 def scans_columns(problem: Problem) -> bool:
     """Return True if the array is scanned down its columns in place, without bringing rows together first."""
     return problem.inner > 1 and column_chunk(problem.source, problem.destination, problem.inner) > 0
+
+
+@lru_cache(maxsize=256)
+def _combine_code(operator: Operator, element: Element, native_int64: bool) -> Code:
+    return combine_code(operator, element, native_int64)
+
+
+@lru_cache(maxsize=256)
+def _map_code(
+    function: Callable[[Any], Any], element: Element, name: str, argument: str, result: str, native_int64: bool
+) -> Code:
+    return map_code(function, element, name, native_int64, argument_type=argument, result_type=result)
+
+
+# ----- Narrow integers
+
+
+def without_signs(spec: ScanSpec, combine: Callable[[Element], Code]) -> ScanSpec:
+    """Return the same scan over unsigned numbers if the operator needs only the low bits of its narrow integers.
+
+    An H100 takes 3 % less time for bytes then, and signed and unsigned numbers share their shaders.
+
+    Args:
+        spec: the scan.
+        combine: gives the operator's code for an element.
+    """
+    mapped = spec.before is not None or spec.after is not None or spec.compacts or any(spec.field_offsets)
+    if mapped or not spec.combine.wraps_late or not spec.source == spec.element == spec.destination:
+        return spec
+    element = replace(spec.element, fields=tuple(_unsigned(field) for field in spec.element.fields))
+    if element == spec.element:
+        return spec
+    try:
+        code = combine(element)
+    except OperatorError:  # the operator has a constant below zero
+        return spec
+    if code != replace(spec.combine, result=element):
+        return spec
+    return replace(spec, source=element, element=element, destination=element, combine=code)
+
+
+def _unsigned(field: Field) -> Field:
+    if field.scalar.kind != "signed":
+        return field
+    return replace(field, scalar=SCALARS[f"u{field.scalar.name}"])

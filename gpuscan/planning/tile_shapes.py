@@ -1,24 +1,27 @@
-"""How a workgroup shares out a tile: of neighbours in memory, or of rows of columns."""
+"""Describe how a workgroup divides a tile among its invocations."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-BLOCK = 32  # tiles whose aggregates are scanned together, at most
+# The most tiles whose aggregates are scanned together. It is the size of a subgroup on most GPUs, and it fixes the
+# order of combination, so it is the same on every adapter.
+BLOCK = 32
 
 
 @dataclass(frozen=True)
 class TileShape:
-    """How a workgroup shares out a tile; with the operator it fixes the order of combination.
+    """Divide neighbouring elements among a workgroup. With the operator, the shape fixes the order of combination.
 
     Attributes:
-        workgroup_size: invocations in a workgroup.
-        subgroup_size: lanes in a subgroup; 0 to do without subgroup operations.
-        steps: chunks that one invocation takes, a subgroup's width apart; 1 without subgroups.
-        chunk: neighbouring elements that one invocation takes in a step.
-        per_row: tiles begin and end where rows do; a row is whole chunks, and no more tiles than a block has.
-        single_lead: all that comes before a chunk is joined first, and then with each element, which is joined once;
-            else what comes before it in the tile is, while the tile waits, and what comes before the tile at the end.
+        workgroup_size: the invocations in a workgroup.
+        subgroup_size: the lanes in a subgroup; 0 to use no subgroup operations.
+        steps: the chunks of one invocation, the width of a subgroup apart; 1 without subgroups.
+        chunk: the neighbouring elements that one invocation takes in a step.
+        per_row: tiles begin and end where rows do. A row is whole chunks, and no more tiles than a block has.
+        single_lead: the prefix of a chunk within its tile and the prefix of the tile are joined first, and the result
+            is joined with each element, which is thus joined once. Otherwise each element is joined with the former
+            while the tile waits, and with the latter at the end.
     """
 
     workgroup_size: int
@@ -30,12 +33,12 @@ class TileShape:
 
     @property
     def tile_size(self) -> int:
-        """Elements in a tile."""
+        """The number of elements in a tile."""
         return self.workgroup_size * self.steps * self.chunk
 
     @property
     def block(self) -> int:
-        """Tiles whose aggregates are scanned together."""
+        """The number of tiles whose aggregates are scanned together."""
         return min(BLOCK, self.workgroup_size)
 
     @property
@@ -45,13 +48,13 @@ class TileShape:
 
 @dataclass(frozen=True)
 class ColumnTile:
-    """How a workgroup shares out a tile of an array whose scanned axis is not the last: rows of columns.
+    """Divide rows and columns among a workgroup, for an array whose scanned axis is not the last.
 
     Attributes:
-        columns: invocations side by side, each with `chunk` neighbouring columns.
-        groups: invocations one below the other.
-        rows: rows that one invocation takes.
-        chunk: neighbouring columns that one invocation takes.
+        columns: the invocations side by side, each with `chunk` neighbouring columns.
+        groups: the invocations one below the other.
+        rows: the rows that one invocation takes.
+        chunk: the neighbouring columns that one invocation takes.
     """
 
     columns: int
@@ -67,22 +70,22 @@ class ColumnTile:
 
     @property
     def workgroup_size(self) -> int:
-        """Invocations in a workgroup."""
+        """The number of invocations in a workgroup."""
         return self.columns * self.groups
 
     @property
     def height(self) -> int:
-        """Rows in a tile."""
+        """The number of rows in a tile."""
         return self.groups * self.rows
 
     @property
     def width(self) -> int:
-        """Columns in a tile."""
+        """The number of columns in a tile."""
         return self.columns * self.chunk
 
     @property
     def tile_size(self) -> int:
-        """Elements in a tile."""
+        """The number of elements in a tile."""
         return self.height * self.width
 
     @property

@@ -1,25 +1,25 @@
-"""Whether a shader fits a device: its workgroup memory."""
+"""Compute the workgroup memory that a shader takes, and decide what it is used for."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.planning.tile_shapes import ColumnTile
+from gpuscan.planning.capabilities import Capabilities
+from gpuscan.planning.kernel import Kernel
+from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 
-if TYPE_CHECKING:
-    from gpuscan.planning.capabilities import Capabilities
-    from gpuscan.planning.kernel import Kernel
+# Items of workgroup memory that are counted for every shader. Compilers take minutes over items so wide that fewer
+# fit, even where the shader puts no item there.
+MIN_ITEMS = 32
 
+# Words of workgroup memory that a waiting tile needs besides items: a ticket, a late tile, what the look-back found.
+WAIT_WORDS = 8
 
-LEAST_ITEMS = 32  # in workgroup memory: what is wider takes compilers minutes, also where no item goes there
-
-
-FEW_WORDS = 8  # in workgroup memory beside items: a ticket, a late tile, what the look-back found
+# Items of workgroup memory besides those of the scan: a prefix and a fold's seed among them.
+OTHER_ITEMS = 8
 
 
 def scanned_items(kernel: Kernel) -> int:
-    """Items that a workgroup's scans put in workgroup memory."""
+    """Return the number of items that a workgroup's scans put in workgroup memory."""
     tile = kernel.tile
     if kernel.in_columns:
         return tile.workgroup_size * tile.chunk
@@ -28,32 +28,58 @@ def scanned_items(kernel: Kernel) -> int:
 
 
 def workgroup_bytes(kernel: Kernel) -> int:
-    """Workgroup memory that the items of one workgroup take, or might."""
-    return 4 * kernel.item_words * max(scanned_items(kernel), LEAST_ITEMS)
+    """Return the bytes of workgroup memory that the items of one workgroup take, or might take."""
+    return 4 * kernel.item_words * max(scanned_items(kernel), MIN_ITEMS)
 
 
 def waiting_bytes(kernel: Kernel) -> int:
-    """Workgroup memory of what a workgroup that looks back holds beside: prefixes, a fold's seed, lanes' conditions."""
+    """Return the bytes that a waiting workgroup takes in addition: prefixes, a fold's seed and lanes' conditions."""
     if not kernel.posts:
         return 0
     tile = kernel.tile
-    items = tile.columns * tile.chunk if isinstance(tile, ColumnTile) else 1 + kernel.folds
+    items = tile.columns * tile.chunk if isinstance(tile, ColumnTile) else 1 + kernel.wait_policy.one_workgroup_folds
     words = tile.columns if isinstance(tile, ColumnTile) else tile.block
-    return 4 * (kernel.item_words * items + words + FEW_WORDS)
+    return 4 * (kernel.item_words * items + words + WAIT_WORDS)
 
 
 def check_room(kernel: Kernel, capabilities: Capabilities) -> None:
     """Refuse an element of more bytes than the device's shaders can hold.
 
     Raises:
-        UnsupportedDtypeError: the message says what was asked for, what the device has, and what to do.
+        UnsupportedDtypeError: the workgroup memory is too small for the element.
     """
     room = capabilities.limits["max-compute-workgroup-storage-size"]
     together = 4 * kernel.item_words * scanned_items(kernel) + waiting_bytes(kernel)
     needed = max(workgroup_bytes(kernel), together)
     if needed > room:
         raise UnsupportedDtypeError(
-            f"elements of {kernel.element.storage_bytes} bytes were passed, of which a workgroup's {needed} bytes do "
-            f"not fit the {room} bytes of workgroup memory of {capabilities.summary}. Pass smaller elements, or "
+            f"elements of {kernel.spec.element.storage_bytes} bytes were passed. They need {needed} bytes of workgroup "
+            f"memory, and {capabilities.summary} has {room}. Pass smaller elements, or "
             'device="numpy"'
         )
+
+
+def exchanges_chunks(kernel: Kernel, room: int) -> bool:
+    """Return True if chunks should go through workgroup memory between storage and invocations.
+
+    They should if an element takes several accesses to storage and `room` bytes hold the chunks of one step. If each
+    invocation reads its own wide elements, lanes do not access neighbours: an H100 then has 0.35 (36 bytes) to 0.7
+    (64 bytes) of its memory's speed, and all of it through workgroup memory.
+
+    Args:
+        kernel: the shader, without the exchange.
+        room: the bytes of workgroup memory that the device has.
+    """
+    tile, spec = kernel.tile, kernel.spec
+    if not isinstance(tile, TileShape) or not tile.subgroup_size or tile.per_row:
+        return False
+    several_fields = len(spec.source.fields) > 1 or len(spec.destination.fields) > 1
+    reversed_rows = kernel.reads_backwards and kernel.several_rows  # the chunks of a subgroup are not neighbours then
+    if several_fields or reversed_rows or spec.compacts or spec.keep_last_only or spec.field_offsets:
+        return False
+    source, destination = spec.source.fields[0], spec.destination.fields[0]
+    if source.storage_bytes != destination.storage_bytes or source.storage_bytes % 4:
+        return False
+    access_bytes = 4 * kernel.field_width(source)
+    needed = kernel.exchange_vectors * access_bytes + workgroup_bytes(kernel) + OTHER_ITEMS * 4 * kernel.item_words
+    return source.storage_bytes > access_bytes and needed <= room

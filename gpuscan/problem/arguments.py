@@ -118,7 +118,7 @@ def common_shape(
             )
         extra = f" and {axes} trailing axes of the element" if axes else ""
         raise ValueError(
-            f"an array of shape {leaf.shape} was passed, but operator {operator.name!r} needs at least one axis to "
+            f"an array of shape {leaf.shape} was passed, but {operator.described} needs at least one axis to "
             f"scan along{extra}. Pass x[np.newaxis] to scan a single element"
         )
     split = [leaf.ndim - axes for leaf, axes in zip(leaves, counts, strict=True)]

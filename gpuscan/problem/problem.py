@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from gpuscan.elements import Element, dtype_from, element_of
-from gpuscan.operators.operator import Operator, resolve
+from gpuscan.operators.builtin import resolve
+from gpuscan.operators.operator import Operator
 from gpuscan.operators.tracing import ROUNDED_WHEN_STORED, traced
 from gpuscan.problem.arguments import (
     Leaf,
@@ -42,8 +43,9 @@ class Problem:
         seeds: for each field, one value a row (rows, *element shape): `initial`, or an identity; None without.
         initial: whether the seeds are combined with the first elements, or only stand before them.
         before, after: functions to fuse, or None; the user's are a `gpuscan.operators.tracing.Map`.
-        shifts: for each source field, whether its element is the one before (-1) or after (1) in the scan's order;
-            see `Kernel`. Of one that comes after, `seeds` are what follows a row's last element.
+        field_offsets: for each source field, whether its element is the one before (-1) or after (1) in the scan's
+            order; see `gpuscan.planning.spec.ShaderSpec`. For one that comes after, the seeds are the values that
+            follow the rows' last elements.
         heads: where the one row there is restarts, each time with the seed; None where it does not.
         keep_last_only: of each row only the last result is wanted.
         compacts: the first field is a mask that picks which entries of the others are stored.
@@ -62,10 +64,15 @@ class Problem:
     initial: bool = False
     before: Callable[[Any], Any] | None = None
     after: Callable[[Any], Any] | None = None
-    shifts: tuple[int, ...] = ()
+    field_offsets: tuple[int, ...] = ()
     heads: Heads | None = field(default=None, repr=False)
     keep_last_only: bool = False
     compacts: bool = False
+
+    @cached_property
+    def kind(self) -> object | None:
+        """What the problem shares with all others of its kind, if `gpuscan.problem.cache` keeps them; else None."""
+        return None
 
     def with_leaves(self, leaves: tuple[Any, ...]) -> Problem:
         """Return the same problem of other arrays of the same shape and dtype."""
@@ -76,7 +83,7 @@ class Problem:
     @property
     def seed_element(self) -> Element:
         """What the seeds are: elements, or of a field that is taken from the next element, its values."""
-        return Element((self.source.fields[self.shifts.index(1)],)) if 1 in self.shifts else self.element
+        return Element((self.source.fields[self.field_offsets.index(1)],)) if 1 in self.field_offsets else self.element
 
     @cached_property
     def row_length(self) -> int:
@@ -172,7 +179,7 @@ def make_problem(
         identity = operator.identity_for(element)
         if identity is None:
             raise ValueError(
-                f"exclusive=True was passed with the operator {operator.name!r}, which has no identity for the scan to "
+                f"exclusive=True was passed with {operator.described}, which has no identity for the scan to "
                 "begin with. Pass initial=..., or give the operator an identity"
             )
         rows = int(np.prod(rows_shape, dtype=np.int64))

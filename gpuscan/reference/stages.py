@@ -17,9 +17,9 @@ import numpy as np
 
 from gpuscan.elements import Element, Field, compute_dtype
 from gpuscan.errors import OperatorError
+from gpuscan.operators.expression_graph import TooManyOperationsError
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.source_location import defined_at, raised_at
-from gpuscan.operators.traced_array import UntracedUfuncError
 from gpuscan.operators.tracing import trace_operator
 from gpuscan.planning.tile_shapes import TileShape
 
@@ -102,7 +102,7 @@ class Joiner:
         operator, element = self.operator, self.element
         if operator.function is None:
             raise OperatorError(
-                f"operator {operator.name!r} was asked for on NumPy, but it is WGSL alone. Give it as a Python "
+                f"{operator.described} was asked for on NumPy, but it is WGSL alone. Give it as a Python "
                 "function, or run it on a GPU"
             )
         if operator.kinds is None:
@@ -125,7 +125,7 @@ class Joiner:
             leaves = element.structure.flatten(value)
         except (TypeError, KeyError, ValueError, IndexError) as error:
             raise OperatorError(
-                f"operator {operator.name!r} gives {type(value).__name__}, which is no element of "
+                f"{operator.described} gives {type(value).__name__}, which is no element of "
                 f"{len(shapes)} fields: {error}. Return one value for each field"
             ) from error
         return tuple(self._field(leaf, field, lanes) for leaf, field in zip(leaves, element.fields, strict=True))
@@ -137,14 +137,14 @@ class Joiner:
         plain = isinstance(leaf, (int, float, complex)) and not isinstance(leaf, np.generic)
         if not plain and array.dtype not in (wanted, field.scalar.dtype):
             raise OperatorError(
-                f"operator {self.operator.name!r} gives {array.dtype} in field {field.name}, whose elements are "
+                f"{self.operator.described} gives {array.dtype} in field {field.name}, whose elements are "
                 f"{field.scalar.name}. Write .astype(np.{field.scalar.name}) on it"
             )
         try:
             return np.broadcast_to(array.astype(wanted, copy=False), lanes + field.shape)
         except ValueError:
             raise OperatorError(
-                f"operator {self.operator.name!r} gives shape {array.shape} in field {field.name} for operands of "
+                f"{self.operator.described} gives shape {array.shape} in field {field.name} for operands of "
                 f"shape {lanes + field.shape}; both must be one"
             ) from None
 
@@ -153,7 +153,7 @@ class Joiner:
 def _check_elementwise(operator: Operator, element: Element) -> None:
     """Refuse, as a GPU does, code that means another thing for arrays than for each element: ``l[0]``, ``r.sum()``."""
     assert operator.function is not None
-    with suppress(UntracedUfuncError):  # np.gcd and its like, which only GPUs have not
+    with suppress(TooManyOperationsError):  # a limit of GPU compilers
         trace_operator(operator.function, element, operator.name)
 
 

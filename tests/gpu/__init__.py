@@ -1,1 +1,1 @@
-"""Tests that run on every adapter found (the fixtures `adapter` and `device` of tests/conftest.py)."""
+"""Tests of operators and tools on every adapter found."""

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from gpuscan import cli
 from gpuscan.errors import GpuscanError
-from gpuscan.operators.operator import BUILTINS
+from gpuscan.operators.builtin import BUILTINS
 from gpuscan.tools.bench import plot
 from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase
 from gpuscan.tools.bench.contender import Contender, Unsupported, measure

@@ -24,8 +24,7 @@ from gpuscan import cli
 from gpuscan.device import probe_cache
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.plan import plan_scan
-from tests.fakes import capabilities
-from tests.test_planning import LIMITS, work
+from tests.fakes import LIMITS, capabilities, spec
 
 EXAMPLES = hypothesis.settings().max_examples
 MANY = hypothesis.settings(
@@ -243,7 +242,7 @@ def test_a_spoiled_probe_cache_counts_as_absent_or_is_whole(cache: Path, data: s
     if loaded is not None:
         assert Capabilities.from_json(json.loads(json.dumps(loaded.to_json()))) == loaded
         assert type(loaded.spins_per_second) is float
-        plan = plan_scan(work(row_length=100_000), replace(loaded, limits=LIMITS), "lookback", "a test")
+        plan = plan_scan(spec(row_length=100_000), replace(loaded, limits=LIMITS), "lookback", "a test")
         assert 0 < plan.spin_rounds < 1 << 32
         assert all(type(size) is int for size in (*loaded.subgroup_sizes, *loaded.limits.values()))
     probe_cache.store(found)

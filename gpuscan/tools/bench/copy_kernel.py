@@ -28,7 +28,7 @@ def copy_recording(device: Device, source: wgpu.GPUBuffer, destination: wgpu.GPU
     """Return a function that records the copy of a number of vectors into an encoder."""
     limits = device.capabilities.limits
     workgroup = min(WORKGROUP_SIZE, limits["max-compute-invocations-per-workgroup"])
-    code = render("copy.wgsl", workgroup_size=workgroup, lanes=LANES, steps=STEPS)
+    code = render("arrays/copy.wgsl", workgroup_size=workgroup, lanes=LANES, steps=STEPS)
     gpu = device.wgpu_device
     pipeline = gpu.create_compute_pipeline(
         layout="auto", compute={"module": gpu.create_shader_module(code=code), "entry_point": "main"}

@@ -14,13 +14,14 @@ import numpy as np
 from gpuscan import Device
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.reports import Outcome, Run, read_report
+from gpuscan.elements import min_chunk
 from gpuscan.engine.preparation import check_dtypes, tile_on
 from gpuscan.engine.record import Buffers, record
 from gpuscan.errors import ProgressTimeoutError
-from gpuscan.planning.plan import ScanPlan, Work, plan_scan
-from gpuscan.planning.spec import scan_spec
+from gpuscan.planning.plan import ScanPlan, plan_scan
+from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
-from gpuscan.planning.tiles import least_chunk, tile_shape
+from gpuscan.planning.tiles import tile_shape
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.tools.bench.buffers import gather, place, release
 from gpuscan.tools.bench.cases import ScanCase
@@ -137,12 +138,12 @@ def plan_of_problem(device: Device, problem: Problem, strategy: str, **options: 
         strategy: the strategy to use.
         **options: as in `plan_scan`, such as `tile`.
     """
-    work = replace(scan_spec(problem, device.capabilities), inner=problem.inner)  # columns are not transposed first
-    return plan_scan(work, device.capabilities, strategy, "benchmark", **options)
+    spec = replace(scan_spec(problem, device.capabilities), inner=problem.inner)  # columns are not transposed first
+    return plan_scan(spec, device.capabilities, strategy, "benchmark", **options)
 
 
-def work_for(device: Device, inputs: Inputs) -> Work:
-    """Return the work of the case's scan on this device."""
+def spec_of(device: Device, inputs: Inputs) -> ScanSpec:
+    """Return what decides the shaders of the case's scan on this device."""
     assert isinstance(inputs.case, ScanCase)
     problem = problem_of(inputs.case, inputs.arrays)
     check_problem(device, problem)
@@ -169,18 +170,19 @@ def problem_of(case: ScanCase, arrays: Sequence[np.ndarray[Any, Any]]) -> Proble
 def plan_of(device: Device, inputs: Inputs, strategy: str, tile: TileShape | None) -> ScanPlan:
     """Return the case's plan for a strategy, with the given tile or the planner's."""
     chosen, reason = device._context.strategy(strategy)
-    work = work_for(device, inputs)
-    return plan_scan(work, device.capabilities, chosen, reason, tile=tile or tile_on(device._context, work))
+    spec = spec_of(device, inputs)
+    return plan_scan(spec, device.capabilities, chosen, reason, tile=tile or tile_on(device._context, spec))
 
 
 def default_tile(device: Device, inputs: Inputs) -> TileShape:
     """Return the shape that the planner chooses on an untuned device."""
-    return tile_shape(work_for(device, inputs), device.capabilities)
+    return tile_shape(spec_of(device, inputs), device.capabilities)
 
 
 def smallest_chunk(device: Device, inputs: Inputs) -> int:
     """Return the least number of elements of a chunk, which fill whole words."""
-    return least_chunk(work_for(device, inputs))
+    spec = spec_of(device, inputs)
+    return min_chunk(spec.source, spec.destination)
 
 
 def tile_text(tile: TileShape | ColumnTile) -> str:

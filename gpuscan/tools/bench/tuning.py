@@ -7,8 +7,8 @@ import math
 import click
 
 from gpuscan import Device
-from gpuscan.planning import tuned_tiles
-from gpuscan.planning.tuned_tiles import Tuned
+from gpuscan.device import tile_cache
+from gpuscan.planning.tuned_tiles import UNTUNED, Tuned
 from gpuscan.tools.bench.tables import tuning_table
 from gpuscan.tools.bench.tile_search import search, tuned_from
 from gpuscan.tools.console import progress_console, table_console
@@ -26,11 +26,11 @@ def tune(device: Device, seconds: float) -> None:
 
 def forget(device: Device) -> None:
     """Forget the shapes that were kept for the device."""
-    _store(device, tuned_tiles.UNTUNED, "Forgot")
+    _store(device, UNTUNED, "Forgot")
 
 
 def _store(device: Device, tuned: Tuned, done: str) -> None:
-    path = tuned_tiles.store(device.capabilities, tuned)
+    path = tile_cache.store(device.capabilities, tuned)
     if path is None:
         raise click.ClickException(
             "tile shapes are kept in the user's cache folder, and it cannot be written. Set XDG_CACHE_HOME to another"

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuscan._version import __version__
 from gpuscan.codegen.kernel_text import render_kernel
-from gpuscan.operators.operator import resolve
+from gpuscan.operators.builtin import resolve
 from gpuscan.planning.plan import ScanPlan
 from gpuscan.tools.exit_codes import fail_to_write
 from gpuscan.tools.export.any_browser import plan_for_browsers
@@ -112,7 +112,7 @@ def _describe(plan: ScanPlan, dtype: np.dtype[Any], op: str) -> dict[str, Any]:
         "operator": op,
         "element": dtype.name,
         "element_bytes": dtype.itemsize,
-        "workgroups_beside": plan.workgroups_beside,
+        "workgroups_beside": plan.workgroups_without_tile,
         "strategy": plan.strategy,
         "length": plan.length,
         "tile_size": plan.tile.tile_size,

@@ -1,0 +1,274 @@
+"""Record, submit and wait by the C functions below the package wgpu's objects.
+
+A short scan spends most of its time in these objects and in waking the thread that polls for mapped buffers. Here
+commands go straight to the C library, and the thread that waits also polls. `is_available` checks that the installed
+package has everything that this module relies on; otherwise `gpuscan.device.queue` uses the public objects.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.device.backends import package_of
+from gpuscan.device.interrupts import interrupts_held
+
+if TYPE_CHECKING:
+    import wgpu
+
+# The C functions that this module calls.
+_FUNCTIONS = (
+    "wgpuDeviceCreateCommandEncoder",
+    "wgpuCommandEncoderBeginComputePass",
+    "wgpuComputePassEncoderSetPipeline",
+    "wgpuComputePassEncoderSetBindGroup",
+    "wgpuComputePassEncoderDispatchWorkgroups",
+    "wgpuComputePassEncoderEnd",
+    "wgpuComputePassEncoderRelease",
+    "wgpuCommandEncoderCopyBufferToBuffer",
+    "wgpuCommandEncoderClearBuffer",
+    "wgpuCommandEncoderResolveQuerySet",
+    "wgpuCommandEncoderFinish",
+    "wgpuCommandEncoderRelease",
+    "wgpuCommandBufferRelease",
+    "wgpuQueueSubmitForIndex",
+    "wgpuQueueWriteBuffer",
+    "wgpuDevicePoll",
+    "wgpuBufferMapAsync",
+    "wgpuBufferGetConstMappedRange",
+    "wgpuBufferGetMappedRange",
+    "wgpuBufferUnmap",
+)
+# The versions of the package whose internals are known to be as this module needs them.
+_VERSIONS = ("0.32.",)
+# Seconds between two polls if the library runs a callback on another thread.
+_POLL_SECONDS = 20e-6
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+class _Library:
+    """The C library, and the callback that it calls when a buffer is mapped."""
+
+    def __init__(self) -> None:
+        from wgpu.backends.wgpu_native import ffi, lib
+        from wgpu.backends.wgpu_native._api import libf
+
+        # Calls by `checked` raise the errors that WebGPU reports; those by `lib` are faster and cannot fail.
+        self.ffi, self.lib, self.checked = ffi, lib, libf
+        # How the maps ended, by the map's number: None, or the error's text.
+        self.ended: dict[int, str | None] = {}
+        self.numbers = itertools.count(1)
+
+        @ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)")  # type: ignore[untyped-decorator]
+        def on_mapped(status: int, message: Any, number: Any, _: Any) -> None:
+            text = None
+            if status != lib.WGPUMapAsyncStatus_Success:
+                length = min(int(message.length), 4096) if message.data != ffi.NULL else 0
+                text = ffi.unpack(message.data, length).decode(errors="replace") if length else "no reason given"
+                text = f"Could not map buffer ({status} : {text})."
+            self.ended[int(ffi.cast("uintptr_t", number))] = text
+
+        self.on_mapped = on_mapped
+
+
+_library: _Library | None = None
+_lock = threading.Lock()
+
+
+def is_available(wgpu_device: wgpu.GPUDevice) -> bool:
+    """Return True if the device is one of wgpu-native's, in a version whose internals this module knows."""
+    if package_of(wgpu_device) != "wgpu":
+        return False
+    import wgpu
+
+    if not wgpu.__version__.startswith(_VERSIONS):
+        return False
+    from wgpu.backends.wgpu_native import lib
+
+    known = all(hasattr(lib, name) for name in _FUNCTIONS)
+    return known and hasattr(wgpu_device, "_internal") and hasattr(wgpu_device.queue, "_internal")
+
+
+def _get_library() -> _Library:
+    global _library
+    with _lock:
+        if _library is None:
+            _library = _Library()
+        return _library
+
+
+class NativePass:
+    """A compute pass that records straight into the C library."""
+
+    __slots__ = ("_library", "_pass")
+
+    def __init__(self, library: _Library, handle: Any) -> None:
+        self._library, self._pass = library, handle
+
+    def set_pipeline(self, pipeline: wgpu.GPUComputePipeline) -> None:
+        """Set the pipeline of the dispatches that follow."""
+        self._library.lib.wgpuComputePassEncoderSetPipeline(self._pass, pipeline._internal)
+
+    def set_bind_group(self, index: int, group: wgpu.GPUBindGroup, offsets: Sequence[int] = ()) -> None:
+        """Set a bind group of the dispatches that follow."""
+        library = self._library
+        array = library.ffi.new("uint32_t[]", offsets) if offsets else library.ffi.NULL
+        library.lib.wgpuComputePassEncoderSetBindGroup(self._pass, index, group._internal, len(offsets), array)
+
+    def dispatch_workgroups(self, x: int, y: int = 1, z: int = 1) -> None:
+        """Run the pipeline on a grid of workgroups."""
+        self._library.lib.wgpuComputePassEncoderDispatchWorkgroups(self._pass, x, y, z)
+
+    def end(self) -> None:
+        """End the pass."""
+        self._library.lib.wgpuComputePassEncoderEnd(self._pass)
+        self._library.lib.wgpuComputePassEncoderRelease(self._pass)
+
+
+class NativeEncoder:
+    """A command encoder that records straight into the C library, with the methods of wgpu's that gpuscan calls."""
+
+    __slots__ = ("_library", "handle")
+
+    def __init__(self, library: _Library, wgpu_device: wgpu.GPUDevice) -> None:
+        self._library = library
+        self.handle = library.checked.wgpuDeviceCreateCommandEncoder(wgpu_device._internal, library.ffi.NULL)
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None) is not None:
+            self._library.lib.wgpuCommandEncoderRelease(self.handle)
+
+    def begin_compute_pass(self, *, timestamp_writes: dict[str, Any] | None = None) -> NativePass:
+        """Open a compute pass."""
+        ffi, lib = self._library.ffi, self._library.lib
+        descriptor = ffi.NULL
+        if timestamp_writes is not None:
+            times = ffi.new("WGPUPassTimestampWrites *")
+            times.querySet = timestamp_writes["query_set"]._internal
+            times.beginningOfPassWriteIndex = timestamp_writes["beginning_of_pass_write_index"]
+            times.endOfPassWriteIndex = timestamp_writes["end_of_pass_write_index"]
+            descriptor = ffi.new("WGPUComputePassDescriptor *")
+            descriptor.timestampWrites = times
+        return NativePass(self._library, lib.wgpuCommandEncoderBeginComputePass(self.handle, descriptor))
+
+    def copy_buffer_to_buffer(
+        self, source: wgpu.GPUBuffer, start: int, destination: wgpu.GPUBuffer, at: int, size: int
+    ) -> None:
+        """Copy bytes from one buffer to another."""
+        self._library.lib.wgpuCommandEncoderCopyBufferToBuffer(
+            self.handle, source._internal, start, destination._internal, at, size
+        )
+
+    def clear_buffer(self, buffer: wgpu.GPUBuffer, offset: int = 0, size: int | None = None) -> None:
+        """Set bytes of a buffer to zero."""
+        whole = buffer.size - offset if size is None else size
+        self._library.lib.wgpuCommandEncoderClearBuffer(self.handle, buffer._internal, offset, whole)
+
+    def resolve_query_set(
+        self, queries: wgpu.GPUQuerySet, first: int, count: int, destination: wgpu.GPUBuffer, offset: int
+    ) -> None:
+        """Write the results of queries to a buffer."""
+        self._library.lib.wgpuCommandEncoderResolveQuerySet(
+            self.handle, queries._internal, first, count, destination._internal, offset
+        )
+
+
+class NativeMapping:
+    """A buffer that is being mapped, or is mapped."""
+
+    __slots__ = ("_buffer", "_device", "_index", "_library", "_number", "_write")
+
+    def __init__(
+        self, library: _Library, wgpu_device: wgpu.GPUDevice, index: Any, buffer: wgpu.GPUBuffer, size: int, write: bool
+    ) -> None:
+        self._library, self._device, self._index, self._write = library, wgpu_device, index, write
+        self._buffer = buffer
+        self._number = next(library.numbers)
+        ffi, lib = library.ffi, library.lib
+        info = ffi.new("WGPUBufferMapCallbackInfo *")
+        info.mode = lib.WGPUCallbackMode_AllowProcessEvents
+        info.callback = library.on_mapped
+        info.userdata1 = ffi.cast("void *", self._number)
+        mode = lib.WGPUMapMode_Write if write else lib.WGPUMapMode_Read
+        with interrupts_held():
+            library.checked.wgpuBufferMapAsync(buffer._internal, mode, 0, size, info[0])
+
+    def sync_wait(self) -> None:
+        """Wait until the buffer is mapped; polls on this thread.
+
+        Raises:
+            RuntimeError: it cannot be mapped, for example because the device is lost.
+        """
+        library, ended = self._library, self._library.ended
+        if self._number not in ended:
+            with interrupts_held():
+                while self._number not in ended:
+                    library.checked.wgpuDevicePoll(self._device._internal, 1, self._index)
+                    if self._number not in ended:
+                        time.sleep(_POLL_SECONDS)
+        error = ended.pop(self._number)
+        # A later wait returns at once.
+        ended[self._number] = error
+        if error is not None:
+            raise RuntimeError(error)
+
+    def view(self, size: int, offset: int = 0) -> Bytes:
+        """Return mapped bytes as a view that ends with `unmap`. Offsets are multiples of 8."""
+        library = self._library
+        padded = -(-size // 4) * 4
+        range_of = library.lib.wgpuBufferGetMappedRange if self._write else library.lib.wgpuBufferGetConstMappedRange
+        start = range_of(self._buffer._internal, offset, padded)
+        if start == library.ffi.NULL:
+            raise RuntimeError(f"Could not map buffer (bytes {offset} to {offset + padded} of {self._buffer.size}).")
+        return np.frombuffer(library.ffi.buffer(start, size), np.uint8)
+
+    def unmap(self) -> None:
+        """Unmap the buffer."""
+        self._library.ended.pop(self._number, None)
+        self._library.lib.wgpuBufferUnmap(self._buffer._internal)
+
+
+class NativeQueue:
+    """The queue of a device, by the C library."""
+
+    def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
+        self._device = wgpu_device
+        self._library = _get_library()
+        self._last: Any = self._library.ffi.NULL
+
+    def encoder(self) -> NativeEncoder:
+        """Return a new command encoder."""
+        return NativeEncoder(self._library, self._device)
+
+    def submit(self, encoder: NativeEncoder) -> None:
+        """Finish the encoder and submit its commands; an interrupt is raised once they are submitted."""
+        library = self._library
+        commands = library.checked.wgpuCommandEncoderFinish(encoder.handle, library.ffi.NULL)
+        array = library.ffi.new("WGPUCommandBuffer[1]", [commands])
+        with interrupts_held():
+            index = library.checked.wgpuQueueSubmitForIndex(self._device.queue._internal, 1, array)
+        self._last = library.ffi.new("WGPUSubmissionIndex *", index)
+        library.lib.wgpuCommandBufferRelease(commands)
+
+    def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
+        """Write whole words of contiguous bytes to a buffer."""
+        library = self._library
+        content = library.ffi.from_buffer(data)
+        queue = self._device.queue._internal
+        library.checked.wgpuQueueWriteBuffer(queue, buffer._internal, offset, content, data.nbytes)
+
+    def map(self, buffer: wgpu.GPUBuffer, size: int | None = None, *, write: bool = False) -> NativeMapping:
+        """Ask for a buffer to be mapped once everything submitted so far is done."""
+        length = buffer.size if size is None else size
+        return NativeMapping(self._library, self._device, self._last, buffer, length, write)
+
+    def wait_idle(self) -> None:
+        """Wait until everything submitted so far is done."""
+        with interrupts_held():
+            self._library.checked.wgpuDevicePoll(self._device._internal, 1, self._library.ffi.NULL)

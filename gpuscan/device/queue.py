@@ -1,0 +1,99 @@
+"""The queue of a device: encoders, submissions, writes and maps.
+
+`open_queue` returns one that calls the C library (`gpuscan.device.native_queue`) where it can, else one that goes by
+the public objects of the WebGPU package. Both have the same methods.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuscan.device.backends import webgpu
+from gpuscan.device.interrupts import interrupts_held
+from gpuscan.device.native_queue import Bytes, NativeMapping, NativeQueue, is_available
+
+if TYPE_CHECKING:
+    import wgpu
+
+
+def open_queue(wgpu_device: wgpu.GPUDevice) -> Queue:
+    """Return the fastest queue that works for the device."""
+    return NativeQueue(wgpu_device) if is_available(wgpu_device) else PublicQueue(wgpu_device)
+
+
+class PublicMapping:
+    """A buffer that is being mapped, or is mapped, by the public objects."""
+
+    def __init__(self, buffer: wgpu.GPUBuffer, size: int | None, write: bool) -> None:
+        self._buffer, self._write = buffer, write
+        # The package wgpu would submit once more before it maps for reading, in case nothing was submitted; its own
+        # `read_buffer` leaves that out by this mode.
+        native = type(buffer).__module__.startswith("wgpu.backends.wgpu_native")
+        read = "READ_NOSYNC" if native else webgpu().MapMode.READ
+        self._promise = buffer.map_async(webgpu().MapMode.WRITE if write else read, 0, size)
+        self._written: list[tuple[Bytes, int]] = []
+
+    def sync_wait(self) -> None:
+        """Wait until the buffer is mapped."""
+        self._promise.sync_wait()
+
+    def view(self, size: int, offset: int = 0) -> Bytes:
+        """Return mapped bytes as a view that ends with `unmap`."""
+        padded = -(-size // 4) * 4
+        if not self._write:
+            return np.frombuffer(self._buffer.read_mapped(offset, padded, copy=False), np.uint8, size)
+        if hasattr(self._buffer, "_experimental_get_mapped_range"):
+            return np.frombuffer(self._buffer._experimental_get_mapped_range(offset, padded), np.uint8, size)
+        data = np.zeros(padded, np.uint8)
+        self._written.append((data, offset))
+        return data[:size]
+
+    def unmap(self) -> None:
+        """Unmap the buffer, once what was written is there."""
+        for data, offset in self._written:
+            self._buffer.write_mapped(data, offset)
+        self._buffer.unmap()
+
+
+class PublicQueue:
+    """The queue of a device, by the public objects of the WebGPU package."""
+
+    def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
+        self._device = wgpu_device
+
+    def encoder(self) -> wgpu.GPUCommandEncoder:
+        """Return a new command encoder."""
+        return self._device.create_command_encoder()
+
+    def submit(self, encoder: wgpu.GPUCommandEncoder) -> None:
+        """Finish the encoder and submit its commands; an interrupt is raised once they are submitted."""
+        commands = encoder.finish()
+        with interrupts_held():
+            self._device.queue.submit([commands])
+
+    def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
+        """Write whole words of contiguous bytes to a buffer."""
+        self._device.queue.write_buffer(buffer, offset, data)
+
+    def map(self, buffer: wgpu.GPUBuffer, size: int | None = None, *, write: bool = False) -> PublicMapping:
+        """Ask for a buffer to be mapped once everything submitted so far is done."""
+        return PublicMapping(buffer, size, write)
+
+    def wait_idle(self) -> None:
+        """Wait until everything submitted so far is done."""
+        usage = webgpu().BufferUsage
+        fence = self._device.create_buffer(size=16, usage=usage.MAP_READ | usage.COPY_DST)
+        encoder = self.encoder()
+        # A buffer that no submission uses could be mapped while the GPU is still at work.
+        encoder.clear_buffer(fence)
+        self.submit(encoder)
+        mapping = self.map(fence, 4)
+        mapping.sync_wait()
+        mapping.unmap()
+        fence.destroy()
+
+
+Queue = NativeQueue | PublicQueue
+Mapping = NativeMapping | PublicMapping

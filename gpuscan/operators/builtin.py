@@ -1,0 +1,109 @@
+"""The named operators, and what a user may pass as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gpuscan.elements import Field
+from gpuscan.errors import OperatorError
+from gpuscan.operators.operator import Operator, name_of
+
+NUMBERS = frozenset({"signed", "unsigned", "float", "complex"})
+ORDERED = frozenset({"bool", "signed", "unsigned", "float"})
+BITS = frozenset({"bool", "signed", "unsigned"})
+INTEGERS = frozenset({"signed", "unsigned"})
+FLOATS = frozenset({"float"})
+
+
+def _lowest(field: Field) -> Any:
+    if field.scalar.kind == "float":
+        return -np.inf
+    return False if field.scalar.kind == "bool" else np.iinfo(field.scalar.dtype).min
+
+
+def _highest(field: Field) -> Any:
+    if field.scalar.kind == "float":
+        return np.inf
+    return True if field.scalar.kind == "bool" else np.iinfo(field.scalar.dtype).max
+
+
+def _highest_or_nan(field: Field) -> Any:
+    """Return the identity of fmin: a number wins over NaN, so NaN is the only value that never wins."""
+    return np.nan if field.scalar.kind == "float" else _highest(field)
+
+
+def _lowest_or_nan(field: Field) -> Any:
+    return np.nan if field.scalar.kind == "float" else _lowest(field)
+
+
+def _all_bits(field: Field) -> Any:
+    return ~np.zeros((), dtype=field.scalar.dtype)
+
+
+def _eye(field: Field) -> Any:
+    return np.eye(field.shape[0], dtype=field.scalar.dtype)
+
+
+def _builtin(
+    ufunc: np.ufunc, kinds: frozenset[str], identity: Callable[[Field], Any], element_axes: int = 0
+) -> Operator:
+    def function(left: Any, right: Any) -> Any:
+        return ufunc(left, right)
+
+    return Operator(ufunc.__name__, function, identity=identity, kinds=kinds, element_axes=element_axes)
+
+
+_UFUNCS: Mapping[np.ufunc, Operator] = {
+    np.add: _builtin(np.add, NUMBERS, lambda field: 0),
+    np.multiply: _builtin(np.multiply, NUMBERS, lambda field: 1),
+    np.minimum: _builtin(np.minimum, ORDERED, _highest),
+    np.maximum: _builtin(np.maximum, ORDERED, _lowest),
+    np.bitwise_and: _builtin(np.bitwise_and, BITS, _all_bits),
+    np.bitwise_or: _builtin(np.bitwise_or, BITS, lambda field: 0),
+    np.bitwise_xor: _builtin(np.bitwise_xor, BITS, lambda field: 0),
+    np.logical_and: _builtin(np.logical_and, frozenset({"bool"}), lambda field: True),
+    np.logical_or: _builtin(np.logical_or, frozenset({"bool"}), lambda field: False),
+    np.logical_xor: _builtin(np.logical_xor, frozenset({"bool"}), lambda field: False),
+    np.logaddexp: _builtin(np.logaddexp, FLOATS, lambda field: -np.inf),
+    np.logaddexp2: _builtin(np.logaddexp2, FLOATS, lambda field: -np.inf),
+    np.hypot: _builtin(np.hypot, FLOATS, lambda field: 0),
+    np.fmin: _builtin(np.fmin, ORDERED, _highest_or_nan),
+    np.fmax: _builtin(np.fmax, ORDERED, _lowest_or_nan),
+    np.gcd: _builtin(np.gcd, INTEGERS, lambda field: 0),
+    np.matmul: _builtin(np.matmul, NUMBERS, _eye, element_axes=2),
+}
+_ALIASES = {"mul": "multiply", "min": "minimum", "max": "maximum"}
+BUILTINS: Mapping[str, Operator] = {operator.name: operator for operator in _UFUNCS.values()}
+
+
+def resolve(op: Any) -> Operator:
+    """Return the operator for a name, a NumPy ufunc, an `Operator` or a Python function.
+
+    Raises:
+        OperatorError: `op` is none of these; the message names the choices.
+    """
+    if isinstance(op, Operator):
+        return op
+    if isinstance(op, str):
+        found = BUILTINS.get(_ALIASES.get(op, op))
+        if found is None:
+            raise OperatorError(f"op={op!r} was passed, and no operator has that name; {_choices()}")
+        return found
+    if isinstance(op, np.ufunc):
+        if op not in _UFUNCS:
+            raise OperatorError(
+                f"op=np.{op.__name__} was passed, which is no named operator; {_choices()}. If it is associative, "
+                f"pass a function: lambda l, r: np.{op.__name__}(l, r)"
+            )
+        return _UFUNCS[op]
+    if callable(op):
+        return Operator(name_of(op), op)
+    raise OperatorError(f"op={op!r} was passed, which is no operator; {_choices()}")
+
+
+def _choices() -> str:
+    names = ", ".join([*BUILTINS, *_ALIASES])
+    return f"choose {names}, the NumPy ufunc of such a name, a gs.Operator, or a function of (left, right)"

@@ -1,0 +1,125 @@
+"""Describe the parts that a kernel is composed of: frozen values, each about one question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Describe how the caller's arrays are placed in their buffers.
+
+    Attributes:
+        width: the 32-bit words of the widest access that the buffers' offsets allow: 4, 2 or 1.
+        exact: the bytes after the destination's end belong to someone else and are not written.
+        shared: a source and a destination are in one buffer.
+        in_place: each destination is its source.
+    """
+
+    width: int = 4
+    exact: bool = False
+    shared: bool = False
+    in_place: bool = False
+
+
+@dataclass(frozen=True)
+class Access:
+    """Describe how a shader reads and writes the arrays.
+
+    Attributes:
+        width: the 32-bit words that one load or store may take: 4, 2 or 1.
+        exact: not one byte past the end is written. Otherwise stores may fill the last 16 bytes.
+        shared: a source and a destination are in one buffer, so sources are bound as destinations are.
+        in_place: each destination is its source, bound once.
+        several_rows: there are several rows, one after the other in memory.
+        whole_chunks: each of several rows is whole chunks, so that a row begins and ends with a chunk.
+        unaligned_sizes: the sizes of elements, in bytes, whose one reversed row ends within a 32-bit word. Its chunks
+            begin and end within words, which neighbouring invocations share.
+        recomputes_scan: chunks are scanned once for their totals and again where they are stored, and kept in their
+            storage form in between. Narrow numbers take up to four times the registers once they are widened.
+        via_workgroup_memory: elements that take several accesses go through workgroup memory, so that the lanes of a
+            subgroup access neighbouring words.
+    """
+
+    width: int = 4
+    exact: bool = False
+    shared: bool = False
+    in_place: bool = False
+    several_rows: bool = False
+    whole_chunks: bool = False
+    unaligned_sizes: tuple[int, ...] = ()
+    recomputes_scan: bool = False
+    via_workgroup_memory: bool = False
+
+
+@dataclass(frozen=True)
+class Target:
+    """Describe what a device's shaders may use and rely on.
+
+    Attributes:
+        native_int64: shaders may have 64-bit integers.
+        int64_atomics: 64-bit atomics have every operation.
+        packs_halves: WGSL's packing of 16-bit floats rounds as NumPy does.
+        enables_subgroups: the compiler wants the line ``enable subgroups;``.
+        is_cpu_adapter: the adapter is the CPU.
+        driver_ends_loops: the driver ends long loops silently, or may.
+        starts_in_order: workgroups start in the order of their numbers, so tiles need no tickets.
+    """
+
+    native_int64: bool = False
+    int64_atomics: bool = False
+    packs_halves: bool = False
+    enables_subgroups: bool = False
+    is_cpu_adapter: bool = False
+    driver_ends_loops: bool = False
+    starts_in_order: bool = False
+
+
+@dataclass(frozen=True)
+class WaitPolicy:
+    """Describe how a tile waits for its prefix.
+
+    Attributes:
+        spins_per_round: polls in a round of waiting.
+        first_spins: polls in the first round of a wait under fallback, where one workgroup folds for all.
+        pauses: divisions that pass the time between two polls.
+        one_workgroup_folds: one waiting workgroup at a time computes the prefixes of all tiles.
+    """
+
+    spins_per_round: int
+    first_spins: int
+    pauses: int = 0
+    one_workgroup_folds: bool = False
+
+
+@dataclass(frozen=True)
+class InjectedFaults:
+    """Describe what a test build does to its own tiles.
+
+    Attributes:
+        withheld_period: leave out the post of every tile of this period; 0 leaves out none.
+        scheduler: play a hostile scheduler: ``"random"``, ``"serial"`` or ``"bursts"``; ``""`` plays none. See
+            shaders/scan/hostile_scheduler.wgsl.
+    """
+
+    withheld_period: int = 0
+    scheduler: str = ""
+
+
+@dataclass(frozen=True)
+class BoundArray:
+    """Describe a storage buffer as a shader declares it.
+
+    Attributes:
+        name: its name in the shader.
+        binding: the number of its binding.
+        access: ``"read"`` or ``"read_write"``.
+        width: the 32-bit words of one access.
+        atomic: its words are atomics.
+    """
+
+    name: str
+    binding: int
+    access: str
+    width: int = 1
+    atomic: bool = False

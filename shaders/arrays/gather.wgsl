@@ -1,0 +1,40 @@
+{#- Rows by their indices: row i of the result is row indices[i] of the source. Each invocation puts one word of the
+    result together, from the units of {{ unit }} bytes that rows are made of.
+    in:  source, indices, count: how many rows there are to gather
+    out: result
+    Comes in: workgroup_size, unit: bytes, 1, 2 or 4, of which a row has a whole number. -#}
+struct Call {
+    row_units: u32,  // in a row
+    words: u32,  // that all rows have together at most
+}
+
+const WORKGROUP_SIZE = {{ workgroup_size }}u;
+
+@group(0) @binding(0) var<uniform> call: Call;
+@group(0) @binding(1) var<storage, read> source: array<u32>;
+@group(0) @binding(2) var<storage, read> indices: array<u32>;
+@group(0) @binding(3) var<storage, read> count: array<u32>;
+@group(0) @binding(4) var<storage, read_write> result: array<u32>;
+
+{% include "arrays/units.wgsl" %}
+
+// The unit of the source that belongs at this place of the result.
+fn unit_at(place: u32) -> u32 {
+    let at = indices[place / call.row_units] * call.row_units + place % call.row_units;
+    return unit_of_source(at);
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+) {
+    let word = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
+    let first = word * UNITS;
+    let end = count[0] * call.row_units;
+    if (word >= call.words || first >= end) {
+        return;
+    }
+    result[word] = word_at(first, end);
+}

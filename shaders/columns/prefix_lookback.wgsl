@@ -1,0 +1,11 @@
+{#- The prefix by look-back. A wait that outlasts its bound is reported, and the tile writes nothing. -#}
+{% include "columns/look_back.wgsl" %}
+
+fn learn_prefix(invocation: u32, tile: u32, aggregate: Chunk) -> Prefix {
+    post_columns(invocation, tile, aggregate);
+    let learned = share_look_back(invocation, tile, aggregate) == NO_TILE;
+    if (!learned) {  // of any invocation: a driver may leave a loop by force for some of them
+        report_timeout();
+    }
+    return Prefix(learned, tile >= chains_of_columns(), {{ text.from_shared("shared_prefix[invocation % COLUMNS]", "chunk_from_shared") }});
+}

@@ -1,0 +1,8 @@
+{#- The prefix from columns_scan_totals.wgsl. -#}
+{% include "columns/totals.wgsl" %}
+{% include "shared/grid.wgsl" %}
+{% include "columns/prefix_result.wgsl" %}
+
+fn learn_prefix(invocation: u32, tile: u32, aggregate: Chunk) -> Prefix {
+    return Prefix(true, tile >= chains_of_columns(), read_total(tile, invocation % COLUMNS));
+}

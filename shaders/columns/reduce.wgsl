@@ -1,0 +1,26 @@
+{#- First dispatch of three_dispatch for columns: every tile's aggregate of each column.
+    in:  the source
+    out: tile totals -#}
+{% include "shared/header.wgsl" %}
+{% include "shared/element.wgsl" %}
+{% include "shared/operator.wgsl" %}
+{% include "columns/load_store.wgsl" %}
+{% include "columns/tile.wgsl" %}
+{% include "columns/totals.wgsl" %}
+{% include "shared/grid.wgsl" %}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+) {
+    let tile = tile_of(invocation, workgroup, grid);
+    if (tile >= params.tiles) {
+        return;
+    }
+    let aggregate = reduce_tile(tile, invocation);
+    if (invocation < COLUMNS) {
+        write_total(tile, invocation, aggregate);
+    }
+}

@@ -1,0 +1,79 @@
+{#- One pass over an array (outer, n, inner), scanned along n where neighbours in memory are columns: load a tile of
+    some rows and columns, scan it down the rows, learn each column's prefix, store.
+    in:  the source, the seeds where there are any, the tile state
+    out: the destination
+    The strategies are those of scan.wgsl. Every column is a scan of its own, so lanes exchange nothing sideways. -#}
+{% set scheduler = kernel.scheduler if kernel.posts else "" %}
+{% include "shared/header.wgsl" %}
+{% include "shared/element.wgsl" %}
+{% include "shared/operator.wgsl" %}
+{% include "columns/load_store.wgsl" %}
+{% include "columns/tile.wgsl" %}
+{% include "columns/prefix_" ~ kernel.strategy ~ ".wgsl" %}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+) {
+    let tile = tile_of(invocation, workgroup, grid);
+    if (tile >= params.tiles) {
+        return;
+    }
+    let lane = invocation % COLUMNS;
+    let group = invocation / COLUMNS;
+    let place = place_of(tile, lane);
+    let first = place.first_row + group * ROWS;
+{% if spec.keep_last_only and kernel.strategy == "three_dispatch" %}
+    let first_row = tile / chains_of_columns() * (GROUPS * ROWS);  // the same in the whole workgroup, as Dawn has to see
+    if (params.row_length - first_row > GROUPS * ROWS) {
+        return;  // nothing to store, and no one waits for it
+    }
+{% endif %}
+{% if scheduler == "random" %}
+    idle(LOADS, tile, invocation, LONGEST_DELAY);
+{% endif %}
+
+    // 1. Load every row, so that all reads are under way together.
+{% for row in range(kernel.tile.rows) %}
+    let loaded{{ row }} = load_row(place, first + {{ row }}u);
+{% endfor %}
+
+    // 2. Scan down the rows in registers, then over the groups of rows.
+    let local0 = loaded0;
+{% for row in range(1, kernel.tile.rows) %}
+    let local{{ row }} = join_chunks(local{{ row - 1 }}, loaded{{ row }});
+{% endfor %}
+    let sums = scan_groups(lane, group, local{{ kernel.tile.rows - 1 }});
+
+    // 3. Learn what comes before the tile in each column.
+{% if scheduler == "random" %}
+    idle(POSTS, tile, 0u, LONGEST_POST_DELAY);
+{% endif %}
+    let prefix = learn_prefix(invocation, tile, sums.aggregate);
+    if (!prefix.learned) {
+        return;
+    }
+{% if scheduler == "random" %}
+    idle(STORES, tile, invocation, LONGEST_DELAY);
+{% endif %}
+    let lead = pick_chunk(prefix.known, pick_chunk(group > 0u, join_chunks(prefix.chunk, sums.lead), prefix.chunk), sums.lead);
+    let known = prefix.known || group > 0u;
+
+    // 4. Store every element once.
+{% for row in range(kernel.tile.rows) %}
+{% if spec.exclusive %}
+{% if row == 0 %}
+    store_row(place, first, lead);
+{% else %}
+    store_row(place, first + {{ row }}u, pick_chunk(known, join_chunks(lead, local{{ row - 1 }}), local{{ row - 1 }}));
+{% endif %}
+{% else %}
+    store_row(place, first + {{ row }}u, pick_chunk(known, join_chunks(lead, local{{ row }}), local{{ row }}));
+{% endif %}
+{% endfor %}
+{% if scheduler == "serial" %}
+    leave();
+{% endif %}
+}

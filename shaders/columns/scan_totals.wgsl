@@ -1,0 +1,29 @@
+{#- Second dispatch of three_dispatch for columns: each invocation goes down the tiles of its columns, left to right,
+    and puts each tile's prefix in its aggregate's place (the first tile's is of no use to anyone).
+    in, out: tile totals -#}
+{% include "shared/header.wgsl" %}
+{% include "shared/element.wgsl" %}
+{% include "shared/operator.wgsl" %}
+{% include "columns/chunk.wgsl" %}
+{% include "columns/totals.wgsl" %}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+) {
+    let at = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
+    let chain = at / COLUMNS;
+    let lane = at % COLUMNS;
+    let chains = chains_of_columns();
+    if (chain >= chains) {
+        return;
+    }
+    var carry = read_total(chain, lane);
+    for (var tile = chain + chains; tile < params.tiles; tile += chains) {
+        let total = read_total(tile, lane);
+        write_total(tile, lane, carry);
+        carry = join_chunks(carry, total);
+    }
+}

@@ -1,8 +1,0 @@
-{#- The prefix from columns_scan_totals.wgsl. -#}
-{% include "parts/columns_totals.wgsl" %}
-{% include "parts/grid.wgsl" %}
-{% include "parts/columns_prefix_result.wgsl" %}
-
-fn learn_prefix(invocation: u32, tile: u32, aggregate: Chunk) -> Prefix {
-    return Prefix(true, tile >= chains_of_columns(), read_total(tile, invocation % COLUMNS));
-}

@@ -1,0 +1,63 @@
+{% set by_number = by_number is defined %}
+{% if not by_number %}
+// Litmus 1, a chain of tickets: do workgroups that have started go on making progress while others spin?
+//
+// In:  results, zeroed; more workgroups than can run at once.
+// Out: results.next_ticket: the workgroups that ran.
+//      results.waited_in_vain: those that never saw the post of the ticket before their own; 0, or the answer is no.
+//
+{% endif %}
+// This is what decoupled look-back needs (Merrill & Garland, "Single-pass Parallel Prefix Scan with Decoupled
+// Look-back", 2016) and decoupled fallback does without (Smith, Levien & Owens, SPAA 2025). As a litmus test of
+// forward progress it follows Sorensen et al., "Portable Inter-workgroup Barrier Synchronisation for GPUs" (OOPSLA
+// 2016): the occupancy-bound model promises just this, that a workgroup which has once run is not starved for ever.
+{% include "probe/results.wgsl" %}
+{% set in_vain = "waited_by_number" if by_number else "waited_in_vain" %}
+
+// Now and then a workgroup is late with its post, so that the next ones have something to wait for.
+const LATE_EVERY: u32 = 64u;
+const LATE_POLLS: u32 = 128u;
+const POSTED: u32 = {{ 2 if by_number else 1 }}u;
+
+var<workgroup> ticket: u32;
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) workgroup: vec3<u32>) {
+    if (local_index == 0u) {
+{% if by_number %}
+        ticket = workgroup.x;
+{% else %}
+        // Tickets, not workgroup ids: whoever holds an earlier ticket has started.
+        ticket = atomicAdd(&results.next_ticket, 1u);
+{% endif %}
+        var posted = select(0u, POSTED, ticket == 0u);
+        // Once one has waited in vain the answer is known, and the rest need not wait their own bounds out.
+        for (var rounds = 0u; rounds < ROUNDS && posted < POSTED; rounds++) {
+            if (atomicLoad(&results.{{ in_vain }}) != 0u) {
+                break;
+            }
+            for (var polls = 0u; polls < POLLS && posted < POSTED; polls++) {
+                posted = atomicLoad(&results.posts[ticket - 1u]);
+{% for _ in range(extra_polls) %}
+                posted |= atomicOr(&results.posts[ticket - 1u], 0u);
+{% endfor %}
+            }
+        }
+        // Leaving the loop is not success, having seen the post is.
+        if (posted < POSTED) {
+            atomicAdd(&results.{{ in_vain }}, 1u);
+{% if by_number %}
+        } else {
+            atomicAdd(&results.found_by_number, 1u);
+{% endif %}
+        }
+        var late = select(0u, LATE_POLLS, ticket % LATE_EVERY == LATE_EVERY / 2u);
+        for (; late > 0u && atomicLoad(&results.never) == 0u; late--) {}
+    }
+    // The other lanes wait here meanwhile, as those of a tile do, and the last one posts: SwiftShader, for one, runs
+    // what comes after a barrier as a task of its own, which a spinning workgroup can keep from its turn.
+    workgroupBarrier();
+    if (local_index == WORKGROUP_SIZE - 1u) {
+        atomicStore(&results.posts[ticket], POSTED);
+    }
+}

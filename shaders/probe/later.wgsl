@@ -1,0 +1,29 @@
+// Litmus 2: do workgroups that have not yet started start while an earlier one spins?
+//
+// In:  results, zeroed; more workgroups than can run at once.
+// Out: results.started: all workgroups, in the end.
+//      results.started_while_spinning: as many as the first one to start saw, itself included; all, or the answer is no.
+//
+// This is what look-ahead needs: its first workgroup stays until every later tile has posted. Of the models that
+// Sorensen, Evrard & Donaldson compare ("GPU Schedulers: How Fair Is Fair Enough?", CONCUR 2018) none short of full
+// fairness promises it, so it is tried out: llvmpipe gives each of its threads a fixed share of the grid, and the share
+// of the spinning one never starts.
+{% include "probe/results.wgsl" %}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(@builtin(local_invocation_index) local_index: u32) {
+    if (local_index == 0u) {
+        var started = atomicAdd(&results.started, 1u) + 1u;
+        if (started == 1u) {
+            for (var rounds = 0u; rounds < ROUNDS && started < WORKGROUPS; rounds++) {
+                for (var polls = 0u; polls < POLLS && started < WORKGROUPS; polls++) {
+                    started = atomicLoad(&results.started);
+{% for _ in range(extra_polls) %}
+                    started = max(started, atomicOr(&results.started, 0u));
+{% endfor %}
+                }
+            }
+            atomicStore(&results.started_while_spinning, started);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+{#- The aggregates of neighbouring tiles, up to BLOCK of them, waited for within bounds and scanned by the lanes of a
+    block. -#}
+{% from "shared/wait.wgsl" import wait with context %}
+// ----- Aggregates
+const NO_LANE = 0xffffffffu;
+const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
+
+{% include "shared/pause.wgsl" %}
+
+// Wait, within bounds, for what this lane wants to see posted.
+fn await_post(at: u32, wanted: bool, found: Post) -> Post {
+    var post = found;
+{% call wait("!any_lane(wanted & !post.ready)", "any_lane(given_up())") %}
+            post = read_post(at);
+{% endcall %}
+    return post;
+}
+
+{% if kernel.block_in_subgroup %}
+// The last of these lanes that is not after `position`, or where there is none, the last; NO_LANE of no lanes.
+fn one_of(lanes: u32, position: u32) -> u32 {
+    let near = lanes & (0xffffffffu >> (31u - position));
+    return firstLeadingBit(select(lanes, near, near != 0u));
+}
+{% endif %}
+{% if kernel.segmented and kernel.block_in_subgroup %}
+
+// The lanes that are still waited for. A head cuts off what comes before it, so lanes before the last head that is
+// there need not be: whatever stands for them, the sums after the head are the same.
+fn waited_for(wanted: bool, post: Post) -> u32 {
+    let missing = subgroupBallot(wanted && !post.ready).x;
+    let heads = subgroupBallot(wanted && post.ready && post.item.head != 0u).x;
+    return missing & select(0xffffffffu << (firstLeadingBit(heads) & 31u), 0xffffffffu, heads == 0u);
+}
+
+// Wait, within bounds, for the aggregates of a block from its last head on.
+fn await_aggregates(at: u32, wanted: bool) -> Post {
+    var post = read_post(at);
+{% call wait("waited_for(wanted, post) == 0u", "any_lane(given_up())") %}
+            post = read_post(at);
+{% endcall %}
+    return post;
+}
+{% endif %}
+
+// Scan aggregates from tile `first` to lane `last`; lane `own_lane` brings its own. Gives NO_TILE, or a tile whose
+// aggregate did not come in time: where several are late, tiles of another `position` give another one, so that those
+// who help do not all help the same.
+fn scan_aggregates(
+    invocation: u32,
+    first: u32,
+    last: u32,
+    own_lane: u32,
+    own: Item,
+    position: u32,
+    sums: ptr<function, Item>,
+) -> u32 {
+    let is_own = invocation == own_lane;
+    let wanted = (invocation <= last) & !is_own;
+    let at = aggregate_of(min(first + invocation, params.tiles - 1u));
+{% if kernel.segmented and kernel.block_in_subgroup %}
+    let post = await_aggregates(at, wanted);
+    let late = one_of(waited_for(wanted, post), position);
+{% elif kernel.block_in_subgroup %}
+    let post = await_post(at, wanted, read_post(at));
+    let late = one_of(subgroupBallot(wanted & !post.ready).x, position);
+{% else %}
+    let post = await_post(at, wanted, read_post(at));
+    let late = first_lane_where(invocation, wanted & !post.ready);
+{% endif %}
+    *sums = scan_block(invocation, pick(is_own, own, post.item));
+    return select(NO_TILE, first + late, late < BLOCK);
+}

@@ -1,0 +1,80 @@
+{#- BLOCK lanes that look at BLOCK tiles at once: the first subgroup where it is wide enough, else the first BLOCK
+    invocations through workgroup memory (then all invocations call, since there are barriers inside). -#}
+{% from "scan/shared_scan.wgsl" import shared_scan with context %}
+{% from "scan/subgroup_scan.wgsl" import subgroup_scan with context %}
+// ----- Lanes of a block
+{% if kernel.block_in_subgroup %}
+{{ subgroup_scan("scan_block", kernel.tile.block, kernel.loops_over_block) }}
+fn block_item(invocation: u32, item: Item, lane: u32) -> Item {
+    return item_at(item, lane);
+}
+
+// The first lane of the block where the condition holds; BLOCK or more where there is none.
+fn first_lane_where(invocation: u32, condition: bool) -> u32 {
+{% if kernel.tile.block == 32 %}
+    return countTrailingZeros(subgroupBallot(condition & (invocation < BLOCK)).x);
+{% else %}
+    return countTrailingZeros(subgroupBallot(condition & (invocation < BLOCK)).x | {{ 2 ** kernel.tile.block }}u);
+{% endif %}
+}
+
+fn any_lane(condition: bool) -> bool {
+    return subgroupAny(condition);
+}
+
+// The items of lanes `start`, `start` - 1, …, 0 after `carry`, from left to right.
+fn fold_lanes(invocation: u32, known: bool, carry: Item, item: Item, start: u32) -> Item {
+    let first = item_at(item, start);
+    var folded = pick(known, join(carry, first), first);
+    for (var lane = start; lane > 0u; lane--) {
+        folded = join(folded, item_at(item, lane - 1u));
+    }
+    return folded;
+}
+{% else %}
+{{ shared_scan("scan_block", kernel.tile.block) }}
+fn block_item(invocation: u32, item: Item, lane: u32) -> Item {
+    scratch[invocation] = {{ text.to_shared("item") }};
+    workgroupBarrier();
+    let found = {{ text.from_shared("scratch[lane]") }};
+    workgroupBarrier();
+    return found;
+}
+
+var<workgroup> lane_conditions: array<u32, BLOCK>;
+var<workgroup> first_lane: u32;
+
+// The first lane of the block where the condition holds; BLOCK or more where there is none.
+fn first_lane_where(invocation: u32, condition: bool) -> u32 {
+    if (invocation < BLOCK) {
+        lane_conditions[invocation] = select(0u, 1u, condition);
+    }
+    workgroupBarrier();
+    if (invocation == 0u) {
+        var lane = 0u;
+        while (lane < BLOCK && lane_conditions[min(lane, BLOCK - 1u)] == 0u) {
+            lane++;
+        }
+        first_lane = lane;
+    }
+    return workgroupUniformLoad(&first_lane);
+}
+
+// Lanes wait each for itself.
+fn any_lane(condition: bool) -> bool {
+    return condition;
+}
+
+// The items of lanes `start`, `start` - 1, …, 0 after `carry`, from left to right.
+fn fold_lanes(invocation: u32, known: bool, carry: Item, item: Item, start: u32) -> Item {
+    scratch[invocation] = {{ text.to_shared("item") }};
+    workgroupBarrier();
+    let first = {{ text.from_shared("scratch[start]") }};
+    var folded = pick(known, join(carry, first), first);
+    for (var lane = start; lane > 0u; lane--) {
+        folded = join(folded, {{ text.from_shared("scratch[lane - 1u]") }});
+    }
+    workgroupBarrier();
+    return folded;
+}
+{% endif %}

@@ -1,0 +1,30 @@
+{#- After the single pass over a piece of whole blocks: what comes before the next piece, P(block) ⊕ T(block) of the
+    last block, which its tiles have posted, or the fold.
+    in:  the tile state, the carry that came into the piece
+    out: carry_out: the carry in plain words -#}
+{% include "shared/header.wgsl" %}
+{% include "shared/element.wgsl" %}
+{% include "shared/operator.wgsl" %}
+{% include "shared/tile_state.wgsl" %}
+
+{% include "scan/carry_in.wgsl" %}
+@group(0) @binding({{ kernel.carry_out_binding }}) var<storage, read_write> carry_out: array<u32>;
+
+@compute @workgroup_size(1)
+fn main() {
+{% if kernel.wait_policy.one_workgroup_folds %}
+    let carry = read_post(prefix_after(params.tiles - 1u)).item;
+{% else %}
+    let block = params.tiles / BLOCK - 1u;
+    let total = read_post(total_of(block)).item;
+{% if spec.carried %}
+    let carry = join(pick(block > 0u, read_post(prefix_of(block)).item, carry_in()), total);
+{% else %}
+    let carry = pick(block > 0u, join(read_post(prefix_of(block)).item, total), total);
+{% endif %}
+{% endif %}
+    let words = item_to_words(carry);
+{% for word in range(kernel.item_words) %}
+    carry_out[{{ word }}] = words[{{ word }}];
+{% endfor %}
+}

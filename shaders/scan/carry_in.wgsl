@@ -1,0 +1,8 @@
+{#- What comes before a piece's first tile, where an earlier piece left it. -#}
+{% if spec.carried %}
+@group(0) @binding({{ kernel.carry_binding }}) var<storage, read> carries: array<u32>;
+
+fn carry_in() -> Item {
+    return item_from_words(Words({% for word in range(kernel.item_words) %}carries[{{ word }}]{{ ", " if not loop.last }}{% endfor %}));
+}
+{% endif %}

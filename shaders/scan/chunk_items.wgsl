@@ -1,0 +1,39 @@
+{#- The body of the functions that make items of a chunk: its elements, combined with the initial value where a row begins,
+    and their head flags. -#}
+{% from "shared/chunk_access.wgsl" import load_elements, load_mask with context %}
+{% from "scan/chunk_places.wgsl" import find_heads, head_at, find_places with context %}
+{% macro chunk_items() %}
+{{ find_heads() -}}
+{{ find_places() -}}
+{% if spec.field_offsets %}
+{% for position in range(kernel.tile.chunk) %}
+    let head{{ position }} = {{ head_at(position) }};
+{% endfor %}
+{% endif %}
+{{ load_mask("first") if spec.compacts else load_elements("first") -}}
+{% if spec.initial and kernel.segmented and not kernel.heads_begin_chunks %}
+{# Picked, not branched: SwiftShader's compile time is exponential in the number of branches within a loop. #}
+{% for position in range(kernel.tile.chunk) %}
+    let head{{ position }} = {{ head_at(position) }};
+    let seeded{{ position }} = combine(seed(row_of(index + {{ position }}u)), e{{ position }});
+    e{{ position }} = {{ text.pick_element("head" ~ position, "seeded" ~ position, "e" ~ position) }};
+{% endfor %}
+{% elif spec.initial and kernel.heads_begin_chunks %}
+    if (is_head(index)) {  // the only head in the chunk's row, and it begins a chunk
+        e0 = combine(seed(row_of(index)), e0);
+    }
+{% elif spec.initial %}
+    if (is_head(index)) {  // the only head there is, and it begins a chunk
+        e0 = combine(seed(0u), e0);
+    }
+{% endif %}
+    return Chunk(
+{% for position in range(kernel.tile.chunk) %}
+{% if kernel.segmented %}
+        Item(e{{ position }}, select(0u, 1u, {{ head_at(position) }})),
+{% else %}
+        e{{ position }},
+{% endif %}
+{% endfor %}
+    );
+{% endmacro %}

@@ -1,0 +1,60 @@
+{#- Macros that name where a chunk's elements are, for the functions that load and store a chunk.
+    `index` is the chunk's first element in logical order: the order of the scan. -#}
+{% set rows_within = kernel.several_rows and not kernel.heads_begin_chunks %}
+
+{#- Find where rows begin in the chunk: `marks0`, … are bits from the first element on, since chunks do not cross words of
+    bits; `place0`, … are elements' places in their rows, and `ends0`, … say whether an element ends its row. -#}
+{% macro find_heads() %}
+{% if spec.has_segment_bits %}
+    let marks0 = heads[index >> 5u] >> (index & 31u);
+{% for word in range(1, (kernel.tile.chunk + 31) // 32) %}
+    let marks{{ word }} = heads[(index >> 5u) + {{ word }}u];
+{% endfor %}
+{% elif rows_within %}
+    let place0 = (index + params.row_offset) % params.row_length;
+    let ends0 = place0 + 1u == params.row_length;
+{% for position in range(1, kernel.tile.chunk) %}
+{# No remainder for each element: a GPU takes 20 times as long for those. #}
+    let place{{ position }} = select(place{{ position - 1 }} + 1u, 0u, ends{{ position - 1 }});
+    let ends{{ position }} = place{{ position }} + 1u == params.row_length;
+{% endfor %}
+{% endif %}
+{% endmacro %}
+
+{#- Whether a row or segment begins with this element of the chunk. -#}
+{% macro head_at(position) -%}
+{%- if spec.has_segment_bits -%}
+extractBits(marks{{ position // 32 }}, {{ position % 32 }}u, 1u) == 1u
+{%- elif kernel.heads_begin_chunks and position > 0 -%}
+false
+{%- elif rows_within -%}
+place{{ position }} == 0u
+{%- else -%}
+is_head(index + {{ position }}u)
+{%- endif -%}
+{%- endmacro %}
+
+{#- Whether a row ends with this element of the chunk; `next` is the index of the element after it. -#}
+{% macro end_at(position, next) -%}
+{{ "ends" ~ position if rows_within else "is_head(" ~ next ~ ")" }}
+{%- endmacro %}
+
+{#- Name where the chunk begins in storage, `first`; or where its elements are, `at0`, `at1`, …, if each is accessed by
+    itself. Element i of one reversed row is at `length - 1 - i`. Each of several rows is reversed in its own place, so that
+    they share tiles as they do forwards: element i, the p-th of its row, is at `i + row_length - 1 - 2 * p`. Past the end
+    some place is named whose element is not kept. -#}
+{% macro find_places() %}
+{% if not kernel.reads_backwards %}
+    let first = index;
+{% elif not kernel.several_rows %}
+    let first = params.length - CHUNK - index;
+{% elif not kernel.single_elements %}
+    let first = index + params.row_length - CHUNK - 2u * (index % params.row_length);
+{% else %}
+    let at0 = index + params.row_length - 1u - 2u * place0;
+{% for position in range(1, kernel.tile.chunk) %}
+{# Element `position`, or the first one of the next row. #}
+    let at{{ position }} = select(at{{ position - 1 }} - 1u, at{{ position - 1 }} + 2u * params.row_length - 1u, ends{{ position - 1 }});
+{% endfor %}
+{% endif %}
+{% endmacro %}

@@ -1,0 +1,69 @@
+{#- What a mask picks: each chunk of the mask leaves its rank in workgroup memory, and once the tile's prefix is known
+    all invocations move what is kept: from neighbours to workgroup memory, and from there to neighbours. Few words are
+    held while the tile waits.
+    Comes in: text.moved_sources, kernel.moved_at_once. -#}
+// ----- Elements that are moved
+const MOVED = {{ text.moved }}u;  // neighbouring elements that an invocation takes
+
+@group(0) @binding({{ kernel.count_binding }}) var<storage, read_write> count: array<u32>;
+
+// Of each chunk: the mask's bits, and above them how many of the tile's elements are kept before it.
+var<workgroup> ranks: array<u32, TILE_SIZE / CHUNK>;
+
+// `sums` are those of the tile alone.
+fn rank_chunk(offset: u32, mask: Chunk, sums: Chunk) {
+    let bits = {% for position in range(kernel.tile.chunk) %}(mask[{{ position }}] << {{ position }}u){{ " | " if not loop.last }}{% endfor %};
+    ranks[offset / CHUNK] = ((sums[CHUNK - 1u] - countOneBits(bits)) << 16u) | bits;
+}
+
+const RESULT_WORDS = {{ spec.destination.words }}u;
+const TURN = {{ kernel.moved_at_once }}u * WORKGROUP_SIZE * MOVED;  // elements
+
+var<workgroup> staged: array<u32, TURN * RESULT_WORDS>;
+
+// How many of the tile's elements are kept before this one.
+fn kept_before(offset: u32, kept: u32) -> u32 {
+    return select(kept, ranks[min(offset, TILE_SIZE - 1u) / CHUNK] >> 16u, offset < TILE_SIZE);
+}
+
+// Everything that the tile keeps goes behind what the tiles before do.
+fn move_tile(invocation: u32, tile: u32, before: u32, kept: u32) {
+    for (var turn = 0u; turn < TILE_SIZE; turn += TURN) {
+        let start = kept_before(turn, kept);
+{% for part in range(kernel.moved_at_once) %}
+        let offset{{ part }} = turn + ({{ part }}u * WORKGROUP_SIZE + invocation) * MOVED;
+        let index{{ part }} = tile * TILE_SIZE + offset{{ part }};
+{% for source, accesses in text.moved_sources %}
+{% for i in range(accesses) %}
+        let t{{ part }}{{ source.name }}_{{ i }} = {{ source.name }}[index{{ part }} / MOVED * {{ accesses }}u + {{ i }}u];
+{% endfor %}
+{% endfor %}
+{% for place in range(text.moved) %}
+        let t{{ part }}r{{ place }} = {{ text.moved_result(place, "t%d" % part) }};
+{% endfor %}
+{% endfor %}
+{% for part in range(kernel.moved_at_once) %}
+        let rank{{ part }} = ranks[offset{{ part }} / CHUNK];
+        let shift{{ part }} = offset{{ part }} % CHUNK;
+        var at{{ part }} = ((rank{{ part }} >> 16u) + countOneBits(rank{{ part }} & ((1u << shift{{ part }}) - 1u)) - start) * RESULT_WORDS;
+{% for position in range(text.moved) %}
+        if (extractBits(rank{{ part }}, shift{{ part }} + {{ position }}u, 1u) == 1u) {
+{% for word in text.result_words("t" ~ part ~ "r" ~ position) %}
+            staged[at{{ part }} + {{ loop.index0 }}u] = {{ word }};
+{% endfor %}
+            at{{ part }} += RESULT_WORDS;
+        }
+{% endfor %}
+{% endfor %}
+        workgroupBarrier();
+        let picked = kept_before(turn + TURN, kept) - start;
+        for (var i = invocation; i < picked; i += WORKGROUP_SIZE) {
+            let at = i * RESULT_WORDS;
+            store_result(before + start + i, {{ text.result_from_words("staged", "at + ") }});
+        }
+        workgroupBarrier();
+    }
+    if (invocation == 0u && tile + 1u == params.tiles) {
+        count[0] = before + kept;
+    }
+}

@@ -1,0 +1,151 @@
+{#- The fold of the single-pass strategies: the lanes of a block read the aggregates in order, several blocks at a time
+    or one while they scan the one before, and post the prefix of every tile, as far as the aggregates are there. Who
+    folds is the strategy's to say. The order of combination is always P(block) ⊕ K(tile): K is the Kogge-Stone scan of
+    the block's aggregates, P folds the totals of the blocks before, left to right; so several may fold at a time, and
+    post the same bits.
+    Where no more is there it looks again, and leaves when it has seen nothing new for long enough. -#}
+{% from "scan/by_lanes.wgsl" import by_lanes with context %}
+{% include "shared/tile_state.wgsl" %}
+{% include "scan/block_lanes.wgsl" %}
+{% include "scan/carry_in.wgsl" %}
+{% include "shared/pause.wgsl" %}
+{% include "scan/prefix_result.wgsl" %}
+{% from "shared/peek.wgsl" import peek with context %}
+// ----- Fold of the aggregates
+const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
+const PATIENCE = max(1u, SPINS_PER_ROUND / {{ kernel.heuristics.fold_patience_divisor }}u);  // looks in vain, for a round of a wait
+const GLANCE = {{ kernel.heuristics.fold_glance }}u;  // looks in vain until it asks whether the run was given up
+
+var<workgroup> shared_place: u32;  // the block that the fold begins at, then the first tile that it has not seen
+{% if kernel.strategy != "lookahead" %}
+const STRIDE = {{ kernel.heuristics.fold_hint_blocks }}u;  // blocks from one hint to the next
+var<workgroup> shared_seed: {{ text.shared_item }};
+
+// Where another fold may begin. All lanes store the same, so that none of them takes a path of its own.
+fn tell_frontier(block: u32) {
+    atomicStore(&state.frontier, (params.epoch << 16u) | min(block, 0xffffu));
+}
+{% endif %}
+
+fn read_aggregate(tile: u32) -> Post {
+    let post = read_post(aggregate_of(min(tile, params.tiles - 1u)));
+    return Post(post.ready & (tile < params.tiles), post.item);
+}
+
+// Post prefixes until all are posted, or `patience` looks in a row were in vain; once the prefix of `tile` is, so many
+// as `rest`. Gives the first tile whose aggregate was not there.
+fn fold_ahead(invocation: u32, tile: u32, patience: u32, rest: u32) -> u32 {
+{% if kernel.strategy == "lookahead" %}
+    let start = 0u;
+{% else %}
+    if (invocation == 0u) {
+        let hint = {{ peek("frontier") }};
+        let block = select(0u, hint & 0xffffu, (hint >> 16u) == params.epoch);
+        let at = prefix_after(max(block * BLOCK, 1u) - 1u);
+        var seed = read_post(at);
+        for (var look = 0u; look < GLANCE; look++) {  // the hint may be seen before it
+            if (seed.ready | (block == 0u)) {
+                break;
+            }
+            seed = read_post(at);
+        }
+        shared_place = select(0u, block, seed.ready);
+        shared_seed = {{ text.to_shared("seed.item") }};
+    }
+    let start = workgroupUniformLoad(&shared_place);
+{% endif %}
+{{ by_lanes("fold_by_lanes(invocation, start, tile, patience, rest)") }}
+    return workgroupUniformLoad(&shared_place);
+}
+
+{% macro count_ready(post) -%}
+let {{ post }}_ready = min(first_lane_where(invocation, (invocation < BLOCK) & !{{ post }}.ready), BLOCK);
+{%- endmacro %}
+{% macro fold_block(post) %}
+        // Post the prefixes that the block's aggregates give as far as they are there; all: on to the next block.
+{% if not kernel.reads_ahead %}
+        {{ count_ready(post) }}
+{% endif %}
+        if ({{ post }}_ready > posted) {
+            let sums = scan_block(invocation, {{ post }}.item);
+            let before = pick(known, join(carry, sums), sums);
+            if ((invocation >= posted) & (invocation < {{ post }}_ready)) {
+                write_post(prefix_after(block * BLOCK + invocation), before);
+            }
+            posted = {{ post }}_ready;
+            idle = 0u;
+            if (posted == BLOCK) {
+                carry = block_item(invocation, before, BLOCK - 1u);
+                known = true;
+                posted = 0u;
+                block++;
+            }
+        }
+{% endmacro %}
+fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) {
+{% if spec.carried %}
+    var carry = carry_in();  // what comes before the block
+    var known = true;  // whether anything does
+{% else %}
+    var carry = Item();  // what comes before the block
+    var known = false;  // whether anything does
+{% endif %}
+{% if kernel.strategy != "lookahead" %}
+    carry = pick(start > 0u, {{ text.from_shared("shared_seed") }}, carry);
+    known = known | (start > 0u);
+{% endif %}
+    var block = start;  // whose aggregates are scanned
+    var posted = 0u;  // of them, how many are in prefixes that are posted
+    var idle = 0u;  // looks since the last that saw anything new
+{% if kernel.reads_ahead %}
+    var post0 = Post(false, carry);  // of the block, as they were when it was read
+{% endif %}
+    while (block * BLOCK + posted < params.tiles) {
+        if (idle >= select(patience, rest, block * BLOCK + posted >= tile)) {
+            break;
+        }
+{% if kernel.reads_ahead %}
+        {{ count_ready("post0") }}
+        // Under way while this block is scanned: the next one, or what is there of this one by then.
+        let next = read_aggregate((block + post0_ready / BLOCK) * BLOCK + min(invocation, BLOCK - 1u));
+{% else %}
+        let first = block * BLOCK + min(invocation, BLOCK - 1u);
+{% for ahead in range(kernel.blocks_ahead) %}
+        let post{{ ahead }} = read_aggregate(first + {{ ahead }}u * BLOCK);{{ "  // all are under way together" if ahead == 0 }}
+{% endfor %}
+{% endif %}
+        let was = block;
+        idle++;
+        if (idle % GLANCE == 0u) {
+            if (first_lane_where(invocation, given_up()) < BLOCK) {
+                break;
+            }
+        }
+{{ fold_block("post0") -}}
+{% for ahead in range(1, kernel.blocks_ahead) %}
+        if (block == was + {{ ahead }}u) {
+{{ fold_block("post" ~ ahead) | indent(4, true) }}
+        }
+{% endfor %}
+{% if kernel.strategy != "lookahead" %}
+        if (block / STRIDE != was / STRIDE) {
+            tell_frontier(block);
+        }
+{% endif %}
+{% if kernel.wait_policy.pauses %}
+        if (pause(idle) == 0x70000001u) {
+            idle += 2u;  // never so, but the compiler cannot tell, and keeps the pause
+        }
+{% endif %}
+{% if kernel.reads_ahead %}
+        post0 = next;
+{% endif %}
+    }
+    if (invocation == 0u) {
+        shared_place = block * BLOCK + posted;
+{% if kernel.strategy != "lookahead" %}
+        tell_frontier(block);
+        atomicStore(&state.folding, 0u);
+{% endif %}
+    }
+}

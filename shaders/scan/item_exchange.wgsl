@@ -1,0 +1,20 @@
+{#- Items between invocations: `scratch` in workgroup memory where a scan goes through it, and shuffles between the
+    lanes of a subgroup, word by word, for an element of any width. -#}
+// ----- Items between invocations
+{% if kernel.uses_scratch %}
+var<workgroup> scratch: array<{{ text.shared_item }}, WORKGROUP_SIZE>;
+{% endif %}
+{% if kernel.subgroups %}
+{% macro shuffle(name, builtin, argument) %}
+fn {{ name }}(item: Item, {{ argument }}: u32) -> Item {
+    let words = item_to_words(item);
+    return item_from_words(Words(
+{% for word in range(kernel.item_words) %}
+        {{ builtin }}(words[{{ word }}], {{ argument }}),
+{% endfor %}
+    ));
+}
+{% endmacro %}
+{{ shuffle("item_up", "subgroupShuffleUp", "distance") }}
+{{ shuffle("item_at", "subgroupShuffle", "lane") }}
+{% endif %}

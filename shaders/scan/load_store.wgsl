@@ -1,0 +1,21 @@
+{#- Between storage and registers: one invocation's chunk of CHUNK neighbouring elements at a time.
+    in:  the sources and the initial values
+    out: the destinations
+    Reads past the end give some value (WGSL's bounds rule), which never reaches an element before the end. Writes past
+    the end are skipped. -#}
+{% include "shared/arrays.wgsl" %}
+// ----- Load and store
+alias Chunk = array<Item, {{ kernel.tile.chunk }}>;
+
+{% include "scan/rows.wgsl" %}
+
+{% if kernel.loads_words_first %}
+{% include "scan/load_words.wgsl" %}
+{% else %}
+{% include "scan/load_chunk.wgsl" %}
+{% endif %}
+{% if kernel.destinations and spec.compacts %}
+{% include "scan/compact.wgsl" %}
+{% elif kernel.destinations %}
+{% include "scan/store_chunk.wgsl" %}
+{% endif %}

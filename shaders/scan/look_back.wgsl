@@ -1,0 +1,111 @@
+{#- Decoupled look-back (Merrill & Garland 2016) on two levels, in a fixed order of combination. A tile's prefix is
+    always P(block) ⊕ K(tile): K is the Kogge-Stone scan of the block's aggregates, P folds the totals of the blocks
+    before, left to right. Whatever a tile finds posted when it looks, the bits are the same. Since totals need no
+    prefix, no tile waits for a chain of others: one look covers BLOCK blocks.
+    Rests on: workgroups that have started go on making progress, and no further than the bound of the spins. -#}
+{% include "scan/block_aggregates.wgsl" %}
+// ----- Look-back
+{% include "scan/carry_in.wgsl" %}
+
+// The prefix of a tile: everything before it, if `known`. Gives NO_TILE when it is found, else the tile whose aggregate
+// did not come in time.
+fn look_back(
+    invocation: u32,
+    tile: u32,
+    own: Item,
+    prefix: ptr<function, Item>,
+    known: ptr<function, bool>,
+) -> u32 {
+    let block = tile / BLOCK;
+    let position = tile % BLOCK;
+
+    // Lane i looks at block `end - 1 - i`. This look is under way while the block's own aggregates come in.
+    var end = block;
+    var block_prefix = read_post(prefix_of(end - 1u - min(invocation, end - 1u)));
+    var total = read_post(total_of(end - 1u - min(invocation, end - 1u)));
+
+    // K(tile)
+    var sums: Item;
+    var late = scan_aggregates(invocation, tile - position, position, position, own, position, &sums);
+    if (late != NO_TILE) {
+        return late;
+    }
+    if (position == BLOCK - 1u && invocation == position) {
+        write_post(total_of(block), sums);
+    }
+    var before = block_item(invocation, sums, max(position, 1u) - 1u);
+{% if kernel.segmented and kernel.block_in_subgroup %}
+    if (position > 0u && before.head != 0u) {  // the same in all lanes
+        *prefix = before;
+        *known = true;
+        return NO_TILE;
+    }
+{% endif %}
+
+    // P(block): the nearest prefix that is posted, and the totals after it.
+{% if spec.carried %}
+    var carry = carry_in();
+    var carry_known = true;
+{% else %}
+    var carry = own;
+    var carry_known = false;
+{% endif %}
+    if (block > 0u) {
+        var nearest = NO_LANE;
+        for (var window = 0u; window <= block / BLOCK; window++) {
+            let seen = end - 1u - min(invocation, end - 1u);
+{% if kernel.segmented %}
+            let cut = total.ready & (total.item.head != 0u);  // nothing before it matters
+{% else %}
+            let cut = false;
+{% endif %}
+            nearest = first_lane_where(invocation, (invocation < BLOCK) & ((seen == 0u) | block_prefix.ready | cut));
+            if (nearest < BLOCK) {
+                break;
+            }
+            end -= BLOCK;
+            block_prefix = read_post(prefix_of(end - 1u - min(invocation, end - 1u)));
+            total = read_post(total_of(end - 1u - min(invocation, end - 1u)));
+        }
+        nearest = min(nearest, end - 1u);
+        let posted = block_item(invocation, block_prefix.item, nearest);
+        carry = pick(nearest + 1u == end, carry, posted);  // nothing is posted before block 0
+        carry_known = carry_known | (nearest + 1u < end);
+        loop {
+            let at = total_of(end - 1u - min(invocation, end - 1u));
+            total = await_post(at, invocation <= nearest, total);
+            let missing = first_lane_where(invocation, (invocation <= nearest) & !total.ready);
+            if (missing < BLOCK) {  // its tiles may all be there, and only the total late
+                var rest: Item;
+                late = scan_aggregates(invocation, (end - 1u - missing) * BLOCK, BLOCK - 1u, NO_LANE, own, position, &rest);
+                if (late != NO_TILE) {
+                    return late;
+                }
+                if (invocation == BLOCK - 1u) {
+                    write_post(total_of(end - 1u - missing), rest);
+                }
+                let whole = block_item(invocation, rest, BLOCK - 1u);
+                total = Post(total.ready | (invocation == missing), pick(invocation == missing, whole, total.item));
+                continue;
+            }
+            carry = fold_lanes(invocation, carry_known, carry, total.item, nearest);
+            carry_known = true;
+            if (end == block) {
+                break;
+            }
+            end += BLOCK;
+            nearest = BLOCK - 1u;
+            total = read_post(total_of(end - 1u - min(invocation, end - 1u)));
+        }
+        if (end != block) {
+            return tile - position;  // the loop was left by force
+        }
+        if (position == 0u && invocation == 0u) {
+            write_post(prefix_of(block), carry);
+        }
+    }
+
+    *prefix = pick(position == 0u, carry, pick(carry_known, join(carry, before), before));
+    *known = carry_known || position > 0u;
+    return NO_TILE;
+}

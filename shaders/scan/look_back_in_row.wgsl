@@ -1,0 +1,27 @@
+{#- Look-back where a row has no more tiles than a block has lanes: a tile's prefix is K(tile), the Kogge-Stone scan of
+    the aggregates of the row's tiles before it. -#}
+{% include "scan/block_aggregates.wgsl" %}
+// ----- Look-back in a row
+
+// The prefix of a tile: everything before it in its row, if `known`. Gives NO_TILE when it is found, else the tile
+// whose aggregate did not come in time.
+fn look_back(
+    invocation: u32,
+    tile: u32,
+    own: Item,
+    prefix: ptr<function, Item>,
+    known: ptr<function, bool>,
+) -> u32 {
+    let position = tile % tiles_per_row();
+    if (position == 0u) {
+        return NO_TILE;  // the same in all lanes
+    }
+    var sums: Item;
+    let late = scan_aggregates(invocation, tile - position, position - 1u, NO_LANE, own, position, &sums);
+    if (late != NO_TILE) {
+        return late;
+    }
+    *prefix = block_item(invocation, sums, position - 1u);
+    *known = true;
+    return NO_TILE;
+}

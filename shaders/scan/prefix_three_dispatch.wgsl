@@ -1,0 +1,20 @@
+{#- The prefix where reduce.wgsl came before. Of tiles that end where rows do: K(tile), from the aggregates of the row's
+    tiles. Else from scan_totals.wgsl: tile t's prefix is where tile t's aggregate was. -#}
+{% include "scan/totals.wgsl" %}
+{% include "shared/grid.wgsl" %}
+{% include "scan/prefix_result.wgsl" %}
+{% if kernel.tile.per_row %}
+{% include "scan/block_lanes.wgsl" %}
+
+fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
+    let position = tile % tiles_per_row();
+    let lane = invocation{{ " % SUBGROUP_SIZE" if kernel.block_in_subgroup }};
+    let sums = scan_block(lane, read_total(tile - position + lane));
+    return Prefix(position > 0u, block_item(lane, sums, max(position, 1u) - 1u));
+}
+{% else %}
+
+fn learn_prefix(invocation: u32, tile: u32, aggregate: Item) -> Prefix {
+    return Prefix({{ "true" if spec.carried else "tile > 0u" }}, read_total(tile));
+}
+{% endif %}

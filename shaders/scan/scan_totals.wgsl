@@ -1,0 +1,95 @@
+{#- Second dispatch of three_dispatch: one workgroup turns the tiles' aggregates into the tiles' prefixes, block by
+    block: P(block) ⊕ K(tile), the order of combination of every strategy.
+    in:  tile totals: the aggregate of each tile
+    out: tile totals: the prefix of each tile (tile 0's is of no use to anyone unless a carry comes in)
+         carry_out: what comes before the next piece, where this piece is whole blocks -#}
+{% include "shared/header.wgsl" %}
+{% include "shared/element.wgsl" %}
+{% include "shared/operator.wgsl" %}
+{% include "scan/item_exchange.wgsl" %}
+{% include "scan/totals.wgsl" %}
+{% include "scan/block_lanes.wgsl" %}
+
+const GROUPS = {{ kernel.blocks_at_once }}u;  // blocks that the workgroup scans side by side
+var<workgroup> block_totals: array<{{ text.shared_item }}, GROUPS>;
+
+{% if spec.carried %}
+@group(0) @binding({{ kernel.carry_binding }}) var<storage, read> carries: array<u32>;
+{% endif %}
+{% if spec.carry_out %}
+@group(0) @binding({{ kernel.carry_out_binding }}) var<storage, read_write> carry_out: array<u32>;
+{% endif %}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+{% if kernel.subgroups %}
+    @builtin(subgroup_size) subgroup_size: u32,
+{% endif %}
+) {
+{% if kernel.subgroups %}
+    if (subgroup_size != SUBGROUP_SIZE) {
+        report_width();
+        return;
+    }
+{% endif %}
+{% if kernel.block_in_subgroup %}
+    let lane = invocation % SUBGROUP_SIZE;
+    let group = invocation / SUBGROUP_SIZE;
+{% else %}
+    let lane = invocation;
+    let group = 0u;
+{% endif %}
+    let blocks = (params.tiles + BLOCK - 1u) / BLOCK;
+{% if spec.carried %}
+    var carry = item_from_words(Words({% for word in range(kernel.item_words) %}carries[{{ word }}]{{ ", " if not loop.last }}{% endfor %}));
+    var known = true;
+{% else %}
+    var carry = read_total(0u);
+    var known = false;
+{% endif %}
+    var coming = read_total(group * BLOCK + lane);
+    for (var first = 0u; first < blocks; first += GROUPS) {
+        let tile = (first + group) * BLOCK + lane;
+        let sums = scan_block(lane, coming);
+        coming = read_total(tile + GROUPS * BLOCK);  // under way while this turn is folded
+        if (lane == BLOCK - 1u) {
+            block_totals[group] = {{ text.to_shared("sums") }};
+        }
+        workgroupBarrier();
+        // Fold the blocks before this one's, left to right.
+        var before = carry;
+        var before_known = known;
+        for (var other = 0u; other < GROUPS; other++) {
+            let total = {{ text.from_shared("block_totals[other]") }};
+            if (other < group) {
+                before = pick(before_known, join(before, total), total);
+                before_known = true;
+            }
+{% if spec.carry_out %}
+            carry = pick(first + other < blocks, pick(known, join(carry, total), total), carry);
+{% else %}
+            carry = pick(known, join(carry, total), total);
+{% endif %}
+            known = true;
+        }
+{% if kernel.block_in_subgroup %}
+        let exclusive = item_up(sums, 1u);
+{% else %}
+        let exclusive = block_item(invocation, sums, max(lane, 1u) - 1u);
+{% endif %}
+        workgroupBarrier();
+        let prefix = pick(lane > 0u, pick(before_known, join(before, exclusive), exclusive), before);
+        if (lane < BLOCK && tile < params.tiles) {
+            write_total(tile, prefix);
+        }
+    }
+{% if spec.carry_out %}
+    if (invocation == 0u) {
+        let words = item_to_words(carry);
+{% for word in range(kernel.item_words) %}
+        carry_out[{{ word }}] = words[{{ word }}];
+{% endfor %}
+    }
+{% endif %}
+}

@@ -1,0 +1,58 @@
+{#- Store the results of a chunk. An exclusive scan stores the initial value where a row begins. -#}
+{% from "shared/chunk_access.wgsl" import load_next, store_results, store_single with context %}
+{% from "scan/chunk_places.wgsl" import rows_within, find_heads, head_at, end_at, find_places with context %}
+{% set needs_heads = spec.exclusive or (rows_within and (spec.neighbour_field or spec.keep_last_only or kernel.single_elements)) %}
+{% if kernel.exchanges_chunks %}
+fn store_chunk(index: u32, chunk: Chunk, invocation: u32) {
+    let lane = invocation % SUBGROUP_SIZE;
+{% else %}
+fn store_chunk(index: u32, chunk: Chunk) {
+{% endif %}
+{{ find_heads() if needs_heads -}}
+{{ find_places() if spec.neighbour_field or kernel.reads_backwards -}}
+{% if spec.neighbour_field %}
+{% for position in range(kernel.tile.chunk) %}
+{% set next = "index + %du" % (position + 1) %}
+{% if kernel.heads_begin_chunks and not loop.last %}
+    let last{{ position }} = false;
+{% else %}
+    let last{{ position }} = {{ next }} == params.length || {{ end_at(position, next) }};
+{% endif %}
+{% if spec.has_tail_values %}
+    let tail{{ position }} = tail(row_of(index + {{ position }}u));
+{% else %}
+    let tail{{ position }} = {{ text.type_of(spec.neighbour_field) }}();
+{% endif %}
+{% endfor %}
+{{ load_next("first") -}}
+{% endif %}
+{% for position in range(kernel.tile.chunk) %}
+{% set item = "chunk[%d]" % position ~ (".value" if kernel.segmented else "") %}
+{% if spec.exclusive %}
+    var e{{ position }} = {{ item }};
+    if ({{ head_at(position) }}) {
+        e{{ position }} = seed(row_of(index + {{ position }}u));
+    }
+    let r{{ position }} = {{ text.mapped_result("e%d" % position, position) }};
+{% else %}
+    let r{{ position }} = {{ text.mapped_result(item, position) }};
+{% endif %}
+{% endfor %}
+{% if spec.keep_last_only %}
+{# Where heads begin chunks, only a chunk's last element can end a row. #}
+{% for position in range(kernel.tile.chunk - 1 if kernel.heads_begin_chunks else 0, kernel.tile.chunk) %}
+    let next{{ position }} = index + {{ position + 1 }}u;
+    if (next{{ position }} == params.length || (next{{ position }} < params.length && {{ end_at(position, "next%d" % position) }})) {
+        store_result(row_of(index + {{ position }}u), r{{ position }});
+    }
+{% endfor %}
+{% elif kernel.single_elements %}
+{% for position in range(kernel.tile.chunk) %}
+    if (index + {{ position }}u < params.length) {
+{{ store_single("at%d" % position, "r%d" % position) | indent(4, true) }}
+    }
+{% endfor %}
+{% else %}
+{{ store_results("first" if kernel.reads_backwards else "index") -}}
+{% endif %}
+}

@@ -1,0 +1,43 @@
+{#- Inclusive scan over the first `size` lanes of a subgroup (Kogge & Stone 1973). All lanes take the same path.
+    Rolled into a loop, the operator stands there once, and the shader is compiled sooner. -#}
+{% macro subgroup_scan(name, size, rolled=false) %}
+fn {{ name }}(lane: u32, own: Item) -> Item {
+    var item = own;
+{% if rolled %}
+    for (var distance = 1u; distance < {{ size }}u; distance *= 2u) {
+        item = {{ joined("item", "distance") }};
+    }
+{% else %}
+{% set ns = namespace(distance=1) %}
+{% for _ in range(8) %}{% if ns.distance < size %}
+    item = {{ joined("item", ns.distance ~ "u") }};
+{% set ns.distance = ns.distance * 2 %}
+{% endif %}{% endfor %}
+{% endif %}
+    return item;
+}
+{% endmacro %}
+{% macro joined(item, distance) -%}
+pick(lane >= {{ distance }}, join(item_up({{ item }}, {{ distance }}), {{ item }}), {{ item }})
+{%- endmacro %}
+{#- Where an invocation's chunk of this step begins. -#}
+{% macro place(step) %}first{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %}{% endmacro %}
+{#- For every step, whose chunk the caller gives: `local0` and on, its scan, and `lanes0` and on, the scan of the totals
+    over the subgroup's lanes. Rolled into one loop for all steps, so that none waits for another. -#}
+{% macro scan_steps() %}
+{% for step in range(kernel.tile.steps) %}
+    let local{{ step }} = scan_chunk({{ caller(step) }});
+{% if kernel.loops_over_lanes %}
+    var lanes{{ step }} = local{{ step }}[CHUNK - 1u];
+{% else %}
+    let lanes{{ step }} = scan_lanes(lane, local{{ step }}[CHUNK - 1u]);
+{% endif %}
+{% endfor %}
+{% if kernel.loops_over_lanes %}
+    for (var distance = 1u; distance < SUBGROUP_SIZE; distance *= 2u) {
+{% for step in range(kernel.tile.steps) %}
+        lanes{{ step }} = {{ joined("lanes" ~ step, "distance") }};
+{% endfor %}
+    }
+{% endif %}
+{% endmacro %}

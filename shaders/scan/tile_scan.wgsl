@@ -1,0 +1,126 @@
+{#- Functions on one invocation's chunk, and the scan over invocations, in the fixed order of combination that every
+    stage shares: left to right in a chunk, a Kogge-Stone tree over lanes, left to right over steps, a Kogge-Stone
+    tree over subgroups. Without subgroups: left to right in a chunk, a Kogge-Stone tree over the workgroup. -#}
+{% from "scan/shared_scan.wgsl" import shared_scan with context %}
+{% from "scan/subgroup_scan.wgsl" import place, scan_steps, subgroup_scan with context %}
+{% include "scan/item_exchange.wgsl" %}
+// ----- Scan of a tile
+{% if kernel.subgroups %}
+{% if not kernel.loops_over_lanes %}
+{{ subgroup_scan("scan_lanes", kernel.tile.subgroup_size) }}
+{% endif %}
+{% if kernel.tile.subgroups_per_workgroup > 1 %}
+const SUBGROUPS = {{ kernel.tile.subgroups_per_workgroup }}u;  // in a workgroup
+var<workgroup> subgroup_totals: array<{{ text.shared_item }}, {{ kernel.tile.subgroups_per_workgroup + 1 }}>;  // the last one takes what no one reads
+{% if kernel.totals_fit_subgroup %}
+{{ subgroup_scan("scan_totals", kernel.tile.subgroups_per_workgroup, kernel.loops_over_lanes) }}
+{% else %}
+{{ shared_scan("scan_totals", kernel.tile.subgroups_per_workgroup) }}
+{% endif %}
+{% endif %}
+{% else %}
+{{ shared_scan("scan_invocations", kernel.tile.workgroup_size) }}
+{% endif %}
+
+fn scan_chunk(chunk: Chunk) -> Chunk {
+    let s0 = chunk[0];
+{% for position in range(1, kernel.tile.chunk) %}
+    let s{{ position }} = join(s{{ position - 1 }}, chunk[{{ position }}]);
+{% endfor %}
+    return Chunk({% for position in range(kernel.tile.chunk) %}s{{ position }}{{ ", " if not loop.last }}{% endfor %});
+}
+
+// Every item of the chunk after `lead`; the chunk itself where there is no lead.
+fn join_chunk(known: bool, lead: Item, chunk: Chunk) -> Chunk {
+    return Chunk(
+{% for position in range(kernel.tile.chunk) %}
+        pick(known, join(lead, chunk[{{ position }}]), chunk[{{ position }}]),
+{% endfor %}
+    );
+}
+
+{% if kernel.tile.per_row %}
+fn tiles_per_row() -> u32 {
+    return (params.row_length + TILE_SIZE - 1u) / TILE_SIZE;
+}
+
+fn start_of(tile: u32) -> u32 {
+    let tiles = tiles_per_row();
+    return tile / tiles * params.row_length + tile % tiles * TILE_SIZE;
+}
+
+// Where the row ends that the tile is of.
+fn end_of(tile: u32) -> u32 {
+    return (tile / tiles_per_row() + 1u) * params.row_length;
+}
+
+{% endif %}
+{% set start = "start_of(tile)" if kernel.tile.per_row else "tile * TILE_SIZE" %}
+// Where an invocation's first chunk begins.
+fn first_of(tile: u32, invocation: u32) -> u32 {
+{% if kernel.subgroups %}
+    let subgroup = invocation / SUBGROUP_SIZE;
+    return {{ start }} + subgroup * (SUBGROUP_SIZE * STEPS * CHUNK) + (invocation % SUBGROUP_SIZE) * CHUNK;
+{% else %}
+    return {{ start }} + invocation * CHUNK;
+{% endif %}
+}
+{% if kernel.subgroups %}
+
+// The scan over the workgroup's subgroups: what comes before this one (nothing before the first), and the whole tile.
+struct SubgroupSums {
+    lead: Item,
+    aggregate: Item,
+}
+
+fn scan_subgroups(invocation: u32, total: Item) -> SubgroupSums {
+{% if kernel.tile.subgroups_per_workgroup == 1 %}
+    return SubgroupSums(total, total);
+{% else %}
+    let lane = invocation % SUBGROUP_SIZE;
+    let subgroup = invocation / SUBGROUP_SIZE;
+    subgroup_totals[select(SUBGROUPS, subgroup, lane == 0u)] = {{ text.to_shared("total") }};
+    workgroupBarrier();
+{% if kernel.totals_fit_subgroup and kernel.loops_over_lanes %}
+    if (subgroup == 0u) {  // the others would do the same, and have more to do than it takes to wait
+        let sums = scan_totals(lane, {{ text.from_shared("subgroup_totals[min(lane, SUBGROUPS - 1u)]") }});
+        subgroup_totals[min(lane, SUBGROUPS)] = {{ text.to_shared("sums") }};
+    }
+    workgroupBarrier();
+    return SubgroupSums({{ text.from_shared("subgroup_totals[max(subgroup, 1u) - 1u]") }}, {{ text.from_shared("subgroup_totals[SUBGROUPS - 1u]") }});
+{% elif kernel.totals_fit_subgroup %}
+    let sums = scan_totals(lane, {{ text.from_shared("subgroup_totals[min(lane, SUBGROUPS - 1u)]") }});
+    return SubgroupSums(item_at(sums, max(subgroup, 1u) - 1u), item_at(sums, SUBGROUPS - 1u));
+{% else %}
+    _ = scan_totals(invocation, {{ text.from_shared("subgroup_totals[min(invocation, SUBGROUPS - 1u)]") }});
+    let sums = SubgroupSums({{ text.from_shared("scratch[max(subgroup, 1u) - 1u]") }}, {{ text.from_shared("scratch[SUBGROUPS - 1u]") }});
+    workgroupBarrier();
+    return sums;
+{% endif %}
+{% endif %}
+}
+{% endif %}
+{% if kernel.reduces %}
+
+// The aggregate of a tile, by the same tree as its scan; every invocation gets it.
+fn reduce_tile(tile: u32, invocation: u32) -> Item {
+    let first = first_of(tile, invocation);
+{% if kernel.subgroups %}
+    let lane = invocation % SUBGROUP_SIZE;
+{% for step in range(kernel.tile.steps) %}
+    let loaded{{ step }} = {{ "load(" ~ place(step) ~ ", invocation)" if kernel.exchanges_chunks else "load_chunk(" ~ place(step) ~ ")" }};
+{% endfor %}
+{% call(step) scan_steps() %}{{ "chunk_of(" ~ place(step) ~ ", loaded" ~ step ~ ", invocation)" if kernel.exchanges_chunks else "loaded" ~ step }}{% endcall %}
+{% for step in range(kernel.tile.steps) %}
+    let total{{ step }} = item_at(lanes{{ step }}, SUBGROUP_SIZE - 1u);
+    let carry{{ step }} = {{ "join(carry" ~ (step - 1) ~ ", total" ~ step ~ ")" if step else "total0" }};
+{% endfor %}
+    return scan_subgroups(invocation, carry{{ kernel.tile.steps - 1 }}).aggregate;
+{% else %}
+    _ = scan_invocations(invocation, scan_chunk(load_chunk(first))[CHUNK - 1u]);
+    let aggregate = {{ text.from_shared("scratch[WORKGROUP_SIZE - 1u]") }};
+    workgroupBarrier();
+    return aggregate;
+{% endif %}
+}
+{% endif %}

@@ -1,0 +1,50 @@
+{#- One invocation watches, within bounds, for the prefix of its tile; the outcome is for the whole workgroup.
+    Except under look-ahead, whoever waits and finds that nobody folds is to fold. -#}
+{% from "shared/peek.wgsl" import peek with context %}
+{% from "shared/wait.wgsl" import wait with context %}
+// ----- Wait for a prefix
+const FOUND = 0u;  // the prefix, in shared_prefix
+const FOLD = 1u;  // that nobody folds: this workgroup is to, and to look again then
+const LATE = 2u;  // nothing, and the bound is over
+
+var<workgroup> shared_outcome: u32;
+var<workgroup> shared_prefix: {{ text.shared_item }};
+
+// In rounds of so many spins.
+fn look(invocation: u32, tile: u32, spins: u32) -> u32 {
+    if (invocation == 0u) {
+        shared_outcome = watch(tile, spins);
+    }
+    return workgroupUniformLoad(&shared_outcome);
+}
+
+fn watch(tile: u32, spins: u32) -> u32 {
+    if (tile == 0u) {
+{% if spec.carried %}
+        shared_prefix = {{ text.to_shared("carry_in()") }};
+{% endif %}
+        return FOUND;
+    }
+    var post = read_post(prefix_after(tile - 1u));
+    var folds = false;
+{% call wait("(post.ready | folds)", "given_up()", "spins") %}
+            post = read_post(prefix_after(tile - 1u));
+{% if kernel.segmented %}
+            // A head in the tile before cuts off everything before it.
+            let neighbour = read_post(aggregate_of(tile - 1u));
+            let cut = neighbour.ready && neighbour.item.head != 0u;
+            post = Post(post.ready || cut, pick(post.ready, post.item, neighbour.item));
+{% endif %}
+{% if kernel.strategy != "lookahead" %}
+            if ({{ peek("folding") }} != params.epoch) {
+                folds = atomicExchange(&state.folding, params.epoch) != params.epoch;
+            }
+{% endif %}
+{% endcall %}
+    shared_prefix = {{ text.to_shared("post.item") }};
+    return select(select(LATE, FOUND, post.ready), FOLD, folds);
+}
+
+fn prefix_found(tile: u32) -> Prefix {
+    return Prefix({{ "true" if spec.carried else "tile > 0u" }}, {{ text.from_shared("shared_prefix") }});
+}

@@ -1,0 +1,141 @@
+{#- What float32 and float64 have in common, told apart by bits: compilers assume that there is no NaN, and may flush
+    subnormals when they compare. Comes in: helpers. -#}
+{% for float, int, uint, magnitude, infinity, sign, top in (
+    ("f32", "i32", "u32", "0x7fffffff", "0x7f800000", "0x80000000", 31),
+    ("f64", "i64", "u64", "0x7fffffffffffffff", "0x7ff0000000000000", "0x8000000000000000", 63),
+) %}
+{% set i = "i" if float == "f32" else "li" %}
+{% set u = "u" if float == "f32" else "lu" %}
+{% set f = "f" if float == "f32" else "lf" %}
+{% if float ~ "_from_bits" in helpers %}
+
+// Infinities and NaN, which WGSL has no literals for.
+fn {{ float }}_from_bits(bits: {{ uint }}) -> {{ float }} {
+    return bitcast<{{ float }}>(bits);
+}
+{% endif %}
+{% if float ~ "_magnitude" in helpers %}
+
+// The bits without the sign.
+fn {{ float }}_magnitude(x: {{ float }}) -> {{ uint }} {
+    return bitcast<{{ uint }}>(x) & {{ magnitude }}{{ u }};
+}
+{% endif %}
+{% for name, comparison in (("isnan", ">"), ("isinf", "=="), ("isfinite", "<")) %}
+{% if float ~ "_" ~ name in helpers %}
+
+fn {{ float }}_{{ name }}(x: {{ float }}) -> bool {
+    return {{ float }}_magnitude(x) {{ comparison }} {{ infinity }}{{ u }};
+}
+{% endif %}
+{% endfor %}
+{% if float ~ "_to_bool" in helpers %}
+
+fn {{ float }}_to_bool(x: {{ float }}) -> bool {
+    return {{ float }}_magnitude(x) != 0{{ u }};
+}
+{% endif %}
+{% if float ~ "_signbit" in helpers %}
+
+fn {{ float }}_signbit(x: {{ float }}) -> bool {
+    return bitcast<{{ int }}>(x) < 0{{ i }};
+}
+{% endif %}
+{% if float ~ "_copysign" in helpers %}
+
+fn {{ float }}_copysign(x: {{ float }}, sign: {{ float }}) -> {{ float }} {
+    // Not the magnitude with a sign beside it, which llvmpipe folds wrongly under a select.
+    let bits = bitcast<{{ uint }}>(x);
+    return bitcast<{{ float }}>(bits ^ ((bits ^ bitcast<{{ uint }}>(sign)) & {{ sign }}{{ u }}));
+}
+{% endif %}
+{% if float ~ "_sign" in helpers %}
+
+// -1, 0 or 1; NaN of NaN.
+fn {{ float }}_sign(x: {{ float }}) -> {{ float }} {
+    let unit = {{ float }}_copysign(1.0{{ f }}, x);
+    return select(unit, x, {{ float }}_isnan(x) | !{{ float }}_to_bool(x));
+}
+{% endif %}
+{% if float ~ "_order" in helpers %}
+
+// An integer that orders floats as their values do, -0 below +0.
+fn {{ float }}_order(x: {{ float }}) -> {{ int }} {
+    let bits = bitcast<{{ int }}>(x);
+    return bits ^ ((bits >> {{ top }}u) & {{ magnitude }}{{ i }});
+}
+{% endif %}
+{% if float ~ "_not_equal" in helpers %}
+
+// A number and NaN differ; some compilers' != says otherwise.
+fn {{ float }}_not_equal(a: {{ float }}, b: {{ float }}) -> bool {
+    return (a != b) | {{ float }}_isnan(a) | {{ float }}_isnan(b);
+}
+{% endif %}
+{% for name, ahead in (("minimum", "<="), ("maximum", ">=")) %}
+{% if float ~ "_" ~ name in helpers %}
+
+// A NaN operand is the result.
+fn {{ float }}_{{ name }}(a: {{ float }}, b: {{ float }}) -> {{ float }} {
+    let ahead = {{ float }}_order(a) {{ ahead }} {{ float }}_order(b);
+    return select(b, a, {{ float }}_isnan(a) | (ahead & !{{ float }}_isnan(b)));
+}
+{% endif %}
+{% endfor %}
+{% for name, ahead in (("fmin", "<="), ("fmax", ">=")) %}
+{% if float ~ "_" ~ name in helpers %}
+
+// A NaN operand gives way to a number.
+fn {{ float }}_{{ name }}(a: {{ float }}, b: {{ float }}) -> {{ float }} {
+    let ahead = {{ float }}_order(a) {{ ahead }} {{ float }}_order(b);
+    return select(b, a, {{ float }}_isnan(b) | (ahead & !{{ float }}_isnan(a)));
+}
+{% endif %}
+{% endfor %}
+{% if float ~ "_hypot" in helpers %}
+
+fn {{ float }}_hypot(a: {{ float }}, b: {{ float }}) -> {{ float }} {
+    let high = {{ float }}_maximum(abs(a), abs(b));
+    let low = {{ float }}_minimum(abs(a), abs(b));
+    let ratio = low / select(1.0{{ f }}, high, {{ float }}_to_bool(high));
+    let infinite = {{ float }}_isinf(a) || {{ float }}_isinf(b);
+    return select(high * sqrt(1.0{{ f }} + ratio * ratio), {{ float }}_from_bits({{ infinity }}{{ u }}), infinite);
+}
+{% endif %}
+{% for name, bits, unsigned in (("i32", 31, false), ("u32", 32, true), ("i64", 63, false), ("u64", 64, true)) %}
+{% if float ~ "_to_" ~ name in helpers %}
+
+{% if unsigned %}
+// Towards zero. A negative number wraps, as on x86-64.
+{% else %}
+// Towards zero. What does not fit is the lowest number, as on x86-64.
+{% endif %}
+fn {{ float }}_to_{{ name }}(x: {{ float }}) -> {{ name }} {
+{% set limit = 2 ** bits ~ ".0" ~ f %}
+{% if unsigned %}
+{% set signed = name | replace("u", "i") %}
+    let positive = {{ name }}(select(0.0{{ f }}, x, (x >= 0.0{{ f }}) & (x < {{ limit }})));
+    return select(positive, bitcast<{{ name }}>({{ float }}_to_{{ signed }}(x)), x < 0.0{{ f }});
+{% else %}
+    let inside = (x >= -{{ limit }}) & (x < {{ limit }}) & !{{ float }}_isnan(x);
+    let lowest = {{ "i32(-2147483648)" if bits == 31 else "-9223372036854775807li - 1li" }};
+    return select(lowest, {{ name }}(select(0.0{{ f }}, x, inside)), inside);
+{% endif %}
+}
+{% endif %}
+{% endfor %}
+{% if float ~ "_logaddexp" in helpers %}
+
+// log(exp(a) + exp(b)). Terms further apart than {{ "18" if float == "f32" else "38" }} leave the larger one as it is.
+fn {{ float }}_logaddexp(a: {{ float }}, b: {{ float }}) -> {{ float }} {
+{% set reach = "18.0f" if float == "f32" else "38.0lf" %}
+    let high = {{ float }}_maximum(a, b);
+    let low = {{ float }}_minimum(a, b);
+    let near = {{ float }}_isfinite(high) & {{ float }}_isfinite(low) & (high - low < {{ reach }});
+    let ratio = {{ "exp" if float == "f32" else "f64_exp" }}(select(0.0{{ f }}, low - high, near));
+    return select(high, high + {{ float }}_log1p(ratio), near);
+}
+{% endif %}
+{% endfor %}
+{% include "shared/arithmetic_float32.wgsl" %}
+{% include "shared/arithmetic_float64.wgsl" %}

@@ -1,0 +1,43 @@
+{#- The source and destination arrays and the seeds, and the maps fused into load and store.
+    Comes in: kernel.arrays, spec.before, spec.after. -#}
+{% from "shared/chunk_access.wgsl" import store_single with context %}
+// ----- Arrays
+{% for array in kernel.arrays %}
+@group(0) @binding({{ array.binding }}) var<storage, {{ array.access }}> {{ array.name }}: array<{{ text.array_type(array) }}>;
+{% endfor %}
+{% if spec.seeded or spec.has_tail_values %}
+@group(0) @binding({{ kernel.seed_binding }}) var<storage, read> seeds: array<u32>;  // an element's words for each row
+{% endif %}
+
+{% if text.float_conversions %}
+{% set conversions, packs_halves = text.float_conversions, kernel.target.packs_halves %}
+{% include "shared/small_floats.wgsl" %}
+{% endif %}
+{% if spec.before %}
+// The map that is fused into the load.
+{{ spec.before.source }}
+{% endif %}
+{% if spec.after %}
+// The map that is fused into the store.
+{{ spec.after.source }}
+{% endif %}
+{% if spec.seeded %}
+// What comes before a row's first element: `initial`, or the identity of an exclusive scan.
+fn seed(row: u32) -> Element {
+    let at = row * {{ spec.element.words }}u;
+    return {{ text.element_from_words("seeds", "at + ") }};
+}
+{% endif %}
+{% if (spec.keep_last_only or spec.compacts) and kernel.destinations %}
+// One result alone.
+fn store_result(at: u32, result: Result) {
+{{ store_single("at", "result") -}}
+}
+{% endif %}
+{% if spec.has_tail_values %}
+// What comes after a row's last element, of the field that is held.
+fn tail(row: u32) -> {{ text.type_of(spec.neighbour_field) }} {
+    let at = row * {{ spec.neighbour_field.words }}u;
+    return {{ text.field_from_words(spec.neighbour_field, "seeds", "at + ") }};
+}
+{% endif %}

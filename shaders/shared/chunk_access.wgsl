@@ -1,0 +1,186 @@
+{#- Macros for the statements that load and store one field's share of a chunk: neighbouring elements of one invocation.
+    Each takes an `access` (gpuscan/codegen/load_store.py), which holds plain values: the array's name, the width of an
+    access in words, the number of accesses in a chunk. The numbers inside the words are expressions of `text`. -#}
+
+{#- ----- Indices -#}
+
+{#- The index of the vector that holds element `first`. Read backwards, `first` may be below zero, so it is shifted as a
+    signed number. -#}
+{% macro vector_index(access, first) -%}
+{%- set words = first if access.index_factor == 1 else first ~ " * " ~ access.index_factor ~ "u" -%}
+{%- if access.index_shift == 0 -%}
+{{ words }}
+{%- elif kernel.reads_backwards -%}
+bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
+{%- elif access.index_factor > 1 -%}
+({{ words }}) >> {{ access.index_shift }}u
+{%- else -%}
+{{ words }} >> {{ access.index_shift }}u
+{%- endif -%}
+{%- endmacro %}
+
+{#- The number of vectors that hold elements before the end. -#}
+{% macro vector_count(access) -%}
+{%- set words = "params.length" if access.index_factor == 1 else "params.length * " ~ access.index_factor ~ "u" -%}
+{%- if access.index_shift == 0 -%}
+{{ words }}
+{%- else -%}
+({{ words }} + {{ 2 ** access.index_shift - 1 }}u) / {{ 2 ** access.index_shift }}u
+{%- endif -%}
+{%- endmacro %}
+
+{#- The index of an invocation's first access: that of its chunk, or where the lanes of a subgroup exchange chunks, that
+    of the lane among its subgroup's vectors. -#}
+{% macro first_access(access, first) -%}
+{%- if kernel.exchanges_chunks -%}
+({{ vector_index(access, first) }}) - {{ "(SUBGROUP_SIZE - 1u - lane)" if kernel.reads_backwards else "lane" }} * {{ access.accesses }}u + lane
+{%- else -%}
+{{ vector_index(access, first) }}
+{%- endif -%}
+{%- endmacro %}
+
+{#- The index of access `i`, given that of the first. -#}
+{% macro nth_access(first, i) -%}
+{{ first }} + {{ i }}u{{ " * SUBGROUP_SIZE" if kernel.exchanges_chunks }}
+{%- endmacro %}
+
+{#- The bits of a word before the first element of an unaligned chunk; never 0. -#}
+{% macro bit_shift(access) -%}
+((params.length * {{ access.field.storage_bytes }}u) & 3u) * 8u
+{%- endmacro %}
+
+{#- ----- Loads -#}
+
+{#- Load the vectors of a chunk that begins at element `first`, as `source0_0`, `source0_1`, … -#}
+{% macro load_vectors(access, first) %}
+{% if kernel.loads_words_first %}
+{% for i in range(access.accesses) %}
+    let {{ access.name }}_{{ i }} = loaded[{{ i }}];
+{% endfor %}
+{% else %}
+    let {{ access.name }}_at = {{ vector_index(access, first) }};
+{% for i in range(access.accesses) %}
+    let {{ access.name }}_{{ i }} = {{ access.name }}[{{ access.name }}_at + {{ i }}u];
+{% endfor %}
+{% endif %}
+{% if access.unaligned %}
+    let {{ access.name }}_shift = {{ bit_shift(access) }};
+{% endif %}
+{% endmacro %}
+
+{#- Load a chunk that begins at element `first` in storage, and name its elements `e0`, `e1`, … in logical order. For
+    columns, `previous` is where the row before begins. -#}
+{% macro load_elements(first, previous="") %}
+{% for source in text.loaded_sources if not kernel.single_elements %}
+{{ load_vectors(source, previous if source.offset and kernel.in_columns else first) -}}
+{% endfor %}
+{% for position in range(kernel.tile.chunk) %}
+    {{ "var" if spec.initial else "let" }} e{{ position }} = {{ text.loaded_element(position, first) }};
+{% endfor %}
+{% endmacro %}
+
+{#- Load a chunk of a mask, and name its elements `e0`, `e1`, …: 1 for what it selects. -#}
+{% macro load_mask(first) %}
+{{ load_vectors(text.sources[0], first) -}}
+{% for position in range(kernel.tile.chunk) %}
+    let e{{ position }} = select(0u, min({{ text.mask_number(position) }}, 1u), {{ first }} + {{ position }}u < params.length);
+{% endfor %}
+{% endmacro %}
+
+{#- Load the neighbour field of the elements after those of a chunk, as `next0`, `next1`, … For columns, `first` is where
+    the row after begins. -#}
+{% macro load_next(first) %}
+{% if not kernel.single_elements %}
+{{ load_vectors(text.neighbour_source, first) -}}
+{% endif %}
+{% for position in range(kernel.tile.chunk) %}
+    let next{{ position }} = {{ text.next_value(position, first) }};
+{% endfor %}
+{% endmacro %}
+
+{#- ----- Stores -#}
+
+{#- Store the results `r0`, `r1`, … of a chunk that begins at element `first` in storage, but nothing past the end. -#}
+{% macro store_results(first) %}
+{% for access in text.destinations %}
+{% set stored = "stored" ~ loop.index0 %}
+{% set words = text.stored_words(access) %}
+    let {{ stored }}_at = {{ first_access(access, first) }};
+    let {{ stored }}_end = {{ vector_count(access) }};
+{% if access.unaligned %}
+{{ store_unaligned(access, stored, words) -}}
+{% elif kernel.exchanges_chunks %}
+    let {{ stored }} = to_storage(invocation, Loaded({% for vector in words | batch(access.width) %}{{ as_vector(access, vector) }}{{ ", " if not loop.last }}{% endfor %}));
+{% for i in range(access.accesses) %}
+{{ store_vector(access, stored, i, stored ~ "[" ~ i ~ "]") -}}
+{% endfor %}
+{% else %}
+{% for vector in words | batch(access.width) %}
+{{ store_vector(access, stored, loop.index0, as_vector(access, vector)) -}}
+{% endfor %}
+{% endif %}
+{% endfor %}
+{% endmacro %}
+
+{% macro as_vector(access, words) -%}
+{{ words[0] if access.width == 1 else access.vector ~ "(" ~ words | join(", ") ~ ")" }}
+{%- endmacro %}
+
+{#- Store vector `i` of a chunk, unless it is past the end. Where the bytes after the array belong to someone else, the
+    last word keeps those. -#}
+{% macro store_vector(access, stored, i, vector) %}
+{% set at = nth_access(stored ~ "_at", i) %}
+{% if kernel.access.exact and access.field.storage_bytes % 4 %}
+{% set tail = "((params.length * " ~ access.field.storage_bytes ~ "u) & 3u)" %}
+{% set mask = "((1u << (8u * " ~ tail ~ ")) - 1u)" %}
+    if ({{ at }} + 1u == {{ stored }}_end && {{ tail }} > 0u) {
+        {{ access.name }}[{{ at }}] = ({{ access.name }}[{{ at }}] & ~{{ mask }}) | (({{ vector }}) & {{ mask }});
+    } else if ({{ at }} < {{ stored }}_end) {
+        {{ access.name }}[{{ at }}] = {{ vector }};
+    }
+{% else %}
+    if ({{ at }} < {{ stored }}_end) {
+        {{ access.name }}[{{ at }}] = {{ vector }};
+    }
+{% endif %}
+{% endmacro %}
+
+{#- Store the words of a chunk that begins within a word. It shares its first and last word with other chunks, which add
+    their bits to a word that was 0. -#}
+{% macro store_unaligned(access, stored, words) %}
+    let {{ stored }}_shift = {{ bit_shift(access) }};
+{% for word in words %}
+    let {{ stored }}_{{ loop.index0 }} = {{ word }};
+{% endfor %}
+{% for i in range(words | length + 1) %}
+{% set low = "(%s_%d << %s_shift)" % (stored, i, stored) %}
+{% set high = "(%s_%d >> (32u - %s_shift))" % (stored, i - 1, stored) %}
+    if ({{ stored }}_at + {{ i }}u < {{ stored }}_end) {
+{% if i == 0 %}
+        atomicOr(&{{ access.name }}[{{ stored }}_at + {{ i }}u], {{ low }});
+{% elif i == words | length %}
+        atomicOr(&{{ access.name }}[{{ stored }}_at + {{ i }}u], {{ high }});
+{% else %}
+        atomicStore(&{{ access.name }}[{{ stored }}_at + {{ i }}u], {{ low }} | {{ high }});
+{% endif %}
+    }
+{% endfor %}
+{% endmacro %}
+
+{#- Store one result by itself at element `at`, wherever that begins within a word. -#}
+{% macro store_single(at, result) %}
+{% for access in text.destinations %}
+{% for number in text.result_numbers(access, result) %}
+{% set words = text.storage_words(access, number) %}
+{% if access.field.scalar.packed %}
+{% set place = "(%s * %du + %du)" % (at, access.field.count, loop.index0) %}
+    atomicOr(&{{ access.name }}[{{ place }} / {{ access.field.scalar.per_word }}u], ({{ words[0] }}) << ({{ place }} % {{ access.field.scalar.per_word }}u * {{ access.field.scalar.bits }}u));
+{% else %}
+{% set start = "%s * %du + %du" % (at, access.field.words, loop.index0 * words | length) %}
+{% for word in words %}
+    {{ access.name }}[{{ start }} + {{ loop.index0 }}u] = {{ word }};
+{% endfor %}
+{% endif %}
+{% endfor %}
+{% endfor %}
+{% endmacro %}

@@ -1,0 +1,66 @@
+{#- A test build: schedulers that gpuscan may meet, played by the workgroups themselves. No wait is without a bound.
+    random: subgroups idle before they load and before they store, and workgroups before they post, for as long as chance
+            has it; all lanes of a subgroup as long, since lanes that were apart may not vote or shuffle
+    serial: a workgroup takes its ticket when the one before has left; look-ahead, whose first waits, has to give up. Who
+            leaves without a result keeps the lock, and the others wait out its bound
+    bursts: a workgroup goes on when all tickets of its burst are out, so that they begin together -#}
+// ----- Scheduler
+{% if kernel.scheduler == "random" %}
+const LOADS = 0u;  // places to idle at
+const POSTS = 1u;
+const STORES = 2u;
+const LONGEST_DELAY = {{ 64 if kernel.target.is_cpu_adapter else 1024 }}u;  // looks at the state
+const LONGEST_POST_DELAY = {{ 1024 if kernel.target.is_cpu_adapter else 4096 }}u;  // longer than a fallback waits
+
+// Idle, in one of four cases.
+fn idle(place: u32, tile: u32, who: u32, longest: u32) {
+    let seed = (params.epoch * 3u + place) * 747796405u + tile * WORKGROUP_SIZE + who;
+    let mixed = ((seed >> ((seed >> 28u) + 4u)) ^ seed) * 277803737u;
+    let chance = ((mixed >> 22u) ^ mixed) * 2654435769u;
+    let turns = select(0u, (chance >> 8u) % longest, chance >> 30u == 0u);
+    for (var turn = 0u; turn < turns; turn++) {
+        if ({{ "subgroupAny(given_up())" if kernel.subgroups else "given_up()" }}) {
+            break;
+        }
+    }
+}
+{% else %}
+const MOST_LOOKS = {{ "1u << 12u" if kernel.target.is_cpu_adapter else "1u << 18u" }};
+{% endif %}
+{% if kernel.scheduler == "serial" %}
+const BUSY = 0x80000000u;  // of the ticket counter: a workgroup is at work
+
+var<workgroup> done: atomic<u32>;  // invocations
+
+fn enter() {
+    atomicStore(&done, 0u);  // not every driver begins with zero
+    for (var look = 0u; look < MOST_LOOKS; look++) {
+        if ((atomicOr(&state.ticket, BUSY) & BUSY) == 0u) {
+            break;
+        }
+        if (given_up()) {
+            break;
+        }
+    }
+}
+
+// Whoever is the last to have stored lets the next workgroup in. (A barrier would want uniform control flow.)
+fn leave() {
+    if (atomicAdd(&done, 1u) == WORKGROUP_SIZE - 1u) {
+        atomicAnd(&state.ticket, ~BUSY);
+    }
+}
+{% endif %}
+{% if kernel.scheduler == "bursts" %}
+const BURST = {{ 2 if kernel.target.is_cpu_adapter else 16 }}u;  // tickets; a CPU runs few workgroups at a time
+
+fn await_burst(own: u32) {
+    let last = own / BURST * BURST + BURST;
+    for (var look = 0u; look < MOST_LOOKS; look++) {
+        let out = {{ peek("ticket") }};
+        if ((out >= last) | (out <= own)) {  // the last ticket of all leaves the counter at zero
+            break;
+        }
+    }
+}
+{% endif %}

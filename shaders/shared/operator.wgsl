@@ -1,0 +1,24 @@
+{#- The operator, and the join of items that it gives. Comes in: spec.combine (its code), spec.before,
+    spec.after. `combine` must be associative; it need not commute, so `a` is always the left operand. -#}
+{% set helpers = text.helpers %}
+{% if helpers %}
+{% include "shared/arithmetic.wgsl" %}
+{% endif %}
+
+// ----- Operator: {{ kernel.operator_label }}
+{{ spec.combine.source }}
+{% if spec.combine.loops %}
+{% include "shared/loop_limit.wgsl" %}
+{% endif %}
+
+{% if kernel.segmented %}
+// The operator lifted over head flags (Blelloch 1990, segmented scans): a head in `b` cuts `a` off.
+fn join(a: Item, b: Item) -> Item {
+    let joined = Item(combine(a.value, b.value), a.head | b.head);
+    return pick(b.head != 0u, b, joined);
+}
+{% else %}
+fn join(a: Item, b: Item) -> Item {
+    return combine(a, b);
+}
+{% endif %}

@@ -1,0 +1,136 @@
+{#- What tiles tell each other. WGSL's atomics are relaxed, so a flag cannot publish other memory: each word of a post
+    carries the run's epoch beside its payload (parts/posts.wgsl), and a post is there when all its words are.
+    The order of combination is fixed, so whoever posts a thing posts the same bits: posts may be repeated. -#}
+{% from "shared/peek.wgsl" import peek with context %}
+{% from "shared/posts.wgsl" import tag, write_word, see_word, strange, word_seen with context %}
+// ----- Tile state
+struct State {
+    ticket: atomic<u32>,  // tiles handed out so far, where tickets hand them out
+    status: atomic<u32>,  // the epoch of a run that gave up waiting
+    width: atomic<u32>,  // the epoch of a run whose subgroups had another size than planned
+    turns: atomic<u32>,  // the epoch of a run in which a loop of the operator did not end
+    folding: atomic<u32>,  // the epoch of a run whose aggregates somebody folds
+    frontier: atomic<u32>,  // the epoch, and below it the first block of which not all prefixes are posted: a hint
+    posts: array<atomic<{{ "u64" if kernel.long_posts else "u32" }}>>,  // {{ "of columns" if kernel.in_columns else "an aggregate for each tile, then " ~ ("what comes after each" if kernel.wait_policy.one_workgroup_folds else "a total and a prefix for each block") }}
+}
+@group(0) @binding({{ kernel.state_binding }}) var<storage, read_write> state: State;
+
+const NO_TILE = 0xffffffffu;
+const POST_WORDS = {{ kernel.post_words }}u;
+const POST_STRIDE = {{ kernel.post_stride }}u;  // from one word of a post to the next
+
+struct Post {
+    ready: bool,
+    item: Item,
+}
+
+// Posts of wide items lie by BLOCK neighbours, each word of all of them side by side, so that the lanes of a block
+// read whole cache lines; narrow ones lie one after the other, so that fewer tiles write to one line.
+fn place_of_post(post: u32) -> u32 {
+    return post / POST_STRIDE * (POST_STRIDE * POST_WORDS) + post % POST_STRIDE;
+}
+
+fn aggregate_of(tile: u32) -> u32 {
+    return place_of_post(tile);
+}
+
+{% if kernel.wait_policy.one_workgroup_folds %}
+// What comes before the next tile.
+fn prefix_after(tile: u32) -> u32 {
+    return place_of_post(blocks_of(params.tiles) * BLOCK + tile);
+}
+{% else %}
+fn total_of(block: u32) -> u32 {
+    return place_of_post(blocks_of(params.tiles) * BLOCK + block);
+}
+
+fn prefix_of(block: u32) -> u32 {
+    let blocks = blocks_of(params.tiles);
+    return place_of_post((blocks + blocks_of(blocks)) * BLOCK + block);
+}
+{% endif %}
+
+fn blocks_of(count: u32) -> u32 {
+    return (count + BLOCK - 1u) / BLOCK;
+}
+
+fn write_post(at: u32, item: Item) {
+    let words = item_to_words(item);
+    let tag = {{ tag }};
+{% for word in range(kernel.item_words) %}
+{{ write_word("at", word, "POST_STRIDE", "words[%d]" % word) }}
+{%- endfor %}
+}
+
+fn read_post(at: u32) -> Post {
+{% for word in range(kernel.item_words) %}
+{{ see_word("at", word, "POST_STRIDE") }}
+{%- endfor %}
+    // Whether every word has this run's epoch, without `&&`, which is a branch for each.
+    let tag = {{ tag }};
+    let strange ={% for word in range(kernel.item_words) %} {{ strange(word) }}{{ ";" if loop.last else " |" }}{% endfor %}
+
+    let ready = (strange >> {{ kernel.tag_shift }}u) == {{ "0lu" if kernel.long_posts else "0u" }};
+    return Post(ready, item_from_words(Words(
+{% for word in range(kernel.item_words) %}
+        {{ word_seen(word) }},
+{% endfor %}
+    )));
+}
+
+fn post_aggregate(tile: u32, aggregate: Item) {
+{% if kernel.withheld_period %}
+    if (tile % {{ kernel.withheld_period }}u == 1u) {
+        return;  // a test build: this tile's post never comes
+    }
+{% endif %}
+    write_post(aggregate_of(tile), aggregate);
+}
+
+fn report_timeout() {
+    atomicStore(&state.status, params.epoch);
+}
+
+{% if kernel.subgroups %}
+fn report_width() {
+    atomicStore(&state.width, params.epoch);
+}
+
+{% endif %}
+fn given_up() -> bool {
+    return {{ peek("status") }} == params.epoch;
+}
+{% if kernel.scheduler %}
+
+{% include "shared/hostile_scheduler.wgsl" %}
+{% endif %}
+
+{% if kernel.tiles_by_number %}
+// Workgroups were seen to start in the order of their numbers, so a tile waits on tiles that already run; fallback does
+// not rest on it.
+fn ticket_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
+    return (workgroup.z * grid.y + workgroup.y) * grid.x + workgroup.x;
+}
+{% else %}
+var<workgroup> ticket: u32;
+
+// Tiles are handed out in the order in which workgroups start, so a tile waits only on tiles that already run.
+// The last ticket leaves the counter at zero for the next run.
+fn ticket_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
+    if (invocation == 0u) {
+{% if kernel.scheduler == "serial" %}
+        enter();
+        ticket = atomicAdd(&state.ticket, 1u) & ~BUSY;
+{% else %}
+        ticket = atomicAdd(&state.ticket, 1u);
+{% endif %}
+        if (ticket == grid.x * grid.y * grid.z - 1u) {
+            atomicStore(&state.ticket, 0u);
+        }
+{% if kernel.scheduler == "bursts" %}
+        await_burst(ticket);
+{% endif %}
+    }
+    return workgroupUniformLoad(&ticket);
+}
+{% endif %}

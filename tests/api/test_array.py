@@ -1,0 +1,301 @@
+"""Arrays on a device: copies, views, reads, and scans that stay on the device."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import wgpu
+
+import gpuscan as gs
+from gpuscan.planning.tile_shapes import TileShape
+from tests.harness.builds import wait_for_reports, withhold_posts
+from tests.oracle import AFFINE, assert_same, one_by_one, strategies_on, ufunc_scan, words
+
+DTYPES = ("bool", "int8", "uint16", "int32", "float32", "int64", "complex64")
+
+
+def numbers(dtype: str, shape: Any) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (7,), (3, 5), (1000, 3)])
+def test_round_trip(device: gs.Device, dtype: str, shape: tuple[int, ...]) -> None:
+    x = numbers(dtype, shape)
+    a = device.asarray(x)
+    assert (a.shape, a.dtype, a.nbytes, a.device) == (x.shape, x.dtype, x.nbytes, device)
+    assert_same(a.numpy(), x)
+    assert_same(np.asarray(a), x)
+    assert_same(a.copy(), x)
+    assert device.asarray(a) is a
+
+
+def test_large_arrays_go_through_the_rings(device: gs.Device) -> None:
+    x = np.random.default_rng(1).integers(0, 256, (40 << 20) + 3, dtype=np.uint8)
+    assert_same(device.asarray(x).numpy(), x)
+
+
+def test_strange_input(device: gs.Device) -> None:
+    x = np.arange(24, dtype=">i4").reshape(4, 6)
+    assert_same(device.asarray(x.T), x.T.astype(np.int32))
+    with pytest.raises(gs.UnsupportedDtypeError, match="datetime64"):
+        device.asarray(np.zeros(3, "M8[s]"))
+    with pytest.raises(ValueError, match="0 or more"):
+        device.empty((3, -1), np.float32)
+
+
+def test_views(device: gs.Device) -> None:
+    x = numbers("uint16", (9, 5))
+    a = device.asarray(x)
+    for index in (slice(2, 5), slice(None), slice(7, 100), slice(5, 2), slice(-3, None), 0, 4, -1):
+        assert_same(a[index], x[index], index)
+        assert a[index].buffer is a.buffer
+    assert_same(a[3][1:4], x[3][1:4])
+    assert_same(a[1:].reshape(-1, 10), x[1:].reshape(-1, 10))
+    assert [len(row) for row in (a[i] for i in range(len(a)))] == [5] * 9
+    with pytest.raises(TypeError, match="step 2"):
+        a[::2]
+    with pytest.raises(TypeError, match=r"a\[start:stop\]"):
+        a[[1, 2]]
+    with pytest.raises(IndexError, match="9 entries"):
+        a[9]
+    with pytest.raises(ValueError, match="without a copy"):
+        np.array(a, copy=False)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_copies_lie_on_the_device(device: gs.Device, copied: Callable[[Any], Any]) -> None:
+    x = np.arange(10, dtype=np.uint8)
+    whole = device.asarray(x)
+    for a, wanted in ((whole, x), (whole[3:], x[3:]), (whole.reshape(2, 5), x.reshape(2, 5)), (whole[:0], x[:0])):
+        twin = copied(a)
+        assert type(twin) is gs.Array
+        assert twin.device is device
+        assert twin.buffer is not a.buffer
+        assert_same(twin, wanted)
+    picked = gs.compact(whole, x % 2 == 0)
+    assert_same(copied(picked), x[::2])
+    before = copied(whole)
+    gs.scan(whole, out=whole)
+    assert_same(before, x)
+
+
+def test_a_deep_copy_keeps_what_is_the_same(device: gs.Device) -> None:
+    a = device.asarray(np.ones(3, np.float32))
+    first, second = copy.deepcopy([a, a])
+    assert first is second
+    assert first is not a
+
+
+def test_what_lives_on_a_device_is_not_pickled(device: gs.Device) -> None:
+    a = device.asarray(np.ones(3, np.float32))
+    plan = device.plan(3, np.float32)
+    for thing in (a, a[1:], gs.compact(a, np.ones(3, bool)), device, plan, [a]):
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            with pytest.raises(TypeError, match=r"cannot be pickled.*array\.numpy\(\)"):
+                pickle.dumps(thing, protocol)
+    for thing in (device, plan):
+        for copied in (copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match="cannot be pickled or copied"):
+                copied(thing)
+
+
+def test_an_adapters_name_means_the_arrays_own_device(own_device: gs.Device) -> None:
+    """The process may have another device on that adapter."""
+    x = np.arange(5, dtype=np.int32)
+    name = own_device.capabilities.summary
+    assert_same(gs.scan(own_device.asarray(x), device=name).numpy(), x.cumsum(dtype=np.int32))
+    with pytest.raises(ValueError, match="was passed together with NumPy"):
+        gs.scan(own_device.asarray(x), device="numpy")
+
+
+def test_read_async(device: gs.Device) -> None:
+    """A future holds the array as it was at the call."""
+    x = np.arange(300_000, dtype=np.uint32)
+    a = device.asarray(x)
+    before = a.read_async()
+    gs.scan(a, out=a)
+    after = a.read_async()
+    assert_same(before.result(30), x)
+    assert_same(after.result(30), ufunc_scan("add", x))
+    assert device.empty(0, np.int8).read_async().result(1).shape == (0,)
+
+
+# ----- Scans
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "float32", "uint64"])
+@pytest.mark.parametrize("n", [1, 5, 1000, 70_001])
+def test_scan_stays_on_the_device(device: gs.Device, dtype: str, n: int) -> None:
+    x = numbers(dtype, n)
+    a = device.asarray(x)
+    for strategy in ("auto", *strategies_on(device)[-1:]):
+        y = gs.scan(a, strategy=strategy)
+        assert isinstance(y, gs.Array)
+        assert_same(y, gs.scan(x, device=device), strategy)
+    assert_same(gs.scan(a, reverse=True), ufunc_scan("add", x[::-1])[::-1])
+    assert_same(a, x)
+
+
+def test_options_and_bundles(device: gs.Device) -> None:
+    x = words(np.random.default_rng(2), 2, (5, 700))
+    a = {"gain": device.asarray(x[0]), "shift": device.asarray(x[1])}
+
+    def affine(l: Any, r: Any) -> Any:
+        return {"gain": l["gain"] * r["gain"], "shift": r["gain"] * l["shift"] + r["shift"]}
+
+    got = gs.scan(a, affine, axis=1, reverse=True)
+    wanted = one_by_one(AFFINE.function, x, axis=1, reverse=True)
+    for name, field in zip(("gain", "shift"), wanted, strict=True):
+        assert_same(got[name], field)
+    rows = device.asarray(x[0])
+    for options in ({"axis": 0}, {"axis": 1, "exclusive": True}, {"axis": 1, "initial": x[0][:, 0]}):
+        assert_same(gs.scan(rows, **options), gs.scan(x[0], device=device, **options), options)
+    assert_same(gs.scan(rows[:0], axis=1), x[0][:0])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32"])
+def test_the_rest_of_a_vector_is_left_alone(device: gs.Device, dtype: str) -> None:
+    """Views that end in the vector, of four words, in which their array ends; in place too, and down columns."""
+    for length, end in ((7, 3), (7, 6), (260, 257), (3000, 2999), (16, 15)):
+        x = numbers(dtype, length)
+        wanted = x.copy()
+        wanted[:end] = ufunc_scan("add", x[:end])
+        for target in (device.asarray(x), gs.scan(device.asarray(x), lambda l, r: r)):
+            gs.scan(device.asarray(x[:end]), out=target[:end])
+            assert_same(target, wanted, (length, end))
+        target = device.asarray(x)
+        gs.scan(target[:end], out=target[:end])
+        assert_same(target, wanted, (length, end, "in place"))
+        if end % 3 == 0:
+            target, whole = device.asarray(x), target
+            table = target[:end].reshape(-1, 3)
+            gs.scan(table, axis=0, out=table)
+            assert_same(target[:end].reshape(-1, 3), ufunc_scan("add", x[:end].reshape(-1, 3), axis=0))
+            assert_same(target[end:], whole[end:])
+
+
+def test_views_are_scanned_where_they_lie(device: gs.Device) -> None:
+    """Views are scanned at any offset, and nothing outside the target is written."""
+    for dtype in ("uint8", "uint16", "uint32"):
+        x = numbers(dtype, 3000)
+        a = device.asarray(x)
+        for start, stop in ((0, 3000), (1, 9), (64, 1000), (7, 2222), (3, 4)):
+            assert_same(gs.scan(a[start:stop]), ufunc_scan("add", x[start:stop]), (dtype, start))
+            target = device.asarray(np.full(3000, 165, dtype))
+            out = target[start:stop]
+            assert gs.scan(a[start:stop], out=out) is out
+            wanted = np.full(3000, 165, dtype)
+            wanted[start:stop] = ufunc_scan("add", x[start:stop])
+            assert_same(target, wanted, (dtype, start))
+
+
+def test_in_place(device: gs.Device) -> None:
+    x = numbers("int32", 50_000)
+    for strategy in ("auto", *strategies_on(device)):
+        a = device.asarray(x)
+        if strategy == "fallback":
+            with pytest.raises(gs.StrategyError, match="overwritten"):
+                gs.scan(a, out=a, strategy=strategy)
+            assert_same(a, x)
+            continue
+        try:
+            gs.scan(a, out=a, strategy=strategy)
+        except gs.ProgressTimeoutError:
+            assert strategy == "lookback"  # asked for by name, and a software adapter may be late
+            continue
+        assert_same(a, ufunc_scan("add", x), strategy)
+    a = device.asarray(x)
+    gs.scan(a, out=a, reverse=True, exclusive=True)
+    assert_same(a, gs.scan(x, reverse=True, exclusive=True, device=device))
+    a = device.asarray(x)
+    gs.scan(a[:40_000], out=a[10_000:])  # overlaps: the input is copied first
+    assert_same(a[10_000:], ufunc_scan("add", x[:40_000]))
+    small = x[:1001].astype(np.uint8)  # ends within a word, which chunks share if it is read backwards
+    a = device.asarray(small)
+    gs.scan(a, out=a, reverse=True)
+    assert_same(a, np.add.accumulate(small[::-1], dtype=np.uint8)[::-1])
+
+
+def test_larger_than_a_binding(device: gs.Device, adapter: wgpu.GPUAdapter) -> None:
+    """An array larger than the device binds is scanned in pieces, rows and the whole, in place too."""
+    small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
+    x = np.random.default_rng(3).standard_normal((3, 200_000)).astype(np.float32)
+    a = small.asarray(x)
+    for axis, shape in ((0, (-1,)), (1, (3, -1))):
+        got = gs.scan(a.reshape(*shape), axis=axis).numpy()
+        np.testing.assert_allclose(got, gs.scan(x.reshape(shape), axis=axis, device=device), rtol=1e-3, atol=1e-2)
+    flat = a.reshape(-1)
+    gs.scan(flat, out=flat)
+    np.testing.assert_allclose(flat.numpy(), gs.scan(x.reshape(-1), device=device), rtol=1e-3, atol=1e-2)
+
+
+def test_errors(device: gs.Device) -> None:
+    a = device.asarray(np.ones(10, np.float32))
+    with pytest.raises(ValueError, match="runs where its arrays are"):
+        gs.scan(a, device="numpy")
+    with pytest.raises(TypeError, match=r"gpuscan\.Array"):
+        gs.scan(a, out=np.zeros(10, np.float32))
+    with pytest.raises(ValueError, match=r"shape \(9,\)"):
+        gs.scan(a, out=device.empty(9, np.float32))
+    with pytest.raises(TypeError, match="dtype int32"):
+        gs.scan(a, out=device.empty(10, np.int32))
+    with pytest.raises(ValueError, match="axis="):
+        gs.scan(a.reshape(2, 5))
+    both = device.empty(10, np.float32)
+    with pytest.raises(ValueError, match="share memory"):
+        gs.scan((a, a), lambda l, r: (l[0] + r[0], l[1] + r[1]), out=(both, both))
+
+
+def test_a_run_that_timed_out_is_reported_at_the_next_read(
+    own_device: gs.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scan that does not wait for its report succeeds; the next read raises, and the strategy is distrusted."""
+    a = own_device.asarray(np.ones(200_000, np.uint32))
+    withhold_posts(monkeypatch, tile=TileShape(32, 0, 1, 4))
+    wait_for_reports(monkeypatch, False)
+    y = gs.scan(a, strategy="lookback")
+    with pytest.raises(gs.ProgressTimeoutError, match="Compute them again"):
+        y.numpy()
+    assert own_device.capabilities.distrusted == ("lookback",)
+    own_device.synchronize()
+
+
+def test_a_run_that_timed_out_is_reported_after_another(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second run was waited for, and its report has overwritten the first one's."""
+    a = own_device.asarray(np.ones(200_000, np.uint32))
+    withhold_posts(monkeypatch, tile=TileShape(32, 0, 1, 4))
+    with monkeypatch.context() as patched:
+        wait_for_reports(patched, False)
+        y = gs.scan(a, strategy="lookback")
+    wait_for_reports(monkeypatch, True)
+    with pytest.raises(gs.ProgressTimeoutError, match="asked for"):
+        gs.scan(a, strategy="lookback")
+    with pytest.raises(gs.ProgressTimeoutError, match="Compute them again"):
+        y.numpy()
+    own_device.synchronize()
+
+
+def test_synchronize_waits_for_what_was_submitted(device: gs.Device) -> None:
+    """After it a few bytes of the result are there at once; before it, they take as long as the scan.
+
+    One undisturbed round of ten is enough: without the wait, the read would be the slower part of every round.
+    """
+    x = device.asarray(np.ones(1 << 22, np.float32))
+    plan = device.plan(x.shape, x.dtype)
+    plan(x).numpy()
+    ratios = []
+    for _ in range(10):
+        begin = time.perf_counter()
+        result = plan(x)
+        device.synchronize()
+        done = time.perf_counter()
+        result[:4].numpy()
+        ratios.append((time.perf_counter() - done) / (done - begin))
+    assert min(ratios) < 0.5, ratios

@@ -1,0 +1,176 @@
+"""`gpuscan.compact` on every adapter gives what NumPy's indexing by a mask does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import wgpu
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpuscan as gs
+from gpuscan.elements import SCALARS
+from tests.harness.builds import count_reads
+from tests.harness.devices import poison
+from tests.oracle import assert_same, ufunc_scan
+
+
+@pytest.fixture
+def on(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
+    """The default device of the process, on every adapter in turn: `gs.compact` takes no device."""
+    monkeypatch.setenv("GPUSCAN_ADAPTER", adapter.summary)
+    return gs.default_device()
+
+
+@pytest.fixture
+def small(adapter: wgpu.GPUAdapter) -> gs.Device:
+    """A device that binds 1 MiB at most."""
+    return gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
+
+
+def entries(dtype: Any, shape: Any, seed: int = 0) -> np.ndarray[Any, Any]:
+    count = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    bits = np.random.default_rng(seed).integers(0, 256, count, dtype=np.uint8)
+    return (bits & 1 if dtype == "bool" else bits).view(dtype).reshape(shape)
+
+
+def same_bits(got: Any, wanted: np.ndarray[Any, Any], note: Any = "") -> None:
+    got = np.asarray(got)
+    assert got.dtype == wanted.dtype, note
+    assert got.shape == wanted.shape, note
+    assert np.ascontiguousarray(got).tobytes() == np.ascontiguousarray(wanted).tobytes(), note
+
+
+@pytest.mark.parametrize("dtype", SCALARS)
+def test_every_dtype(on: gs.Device, dtype: str) -> None:
+    """Every bit is kept, those of NaNs and infinities too, at every place in a 32-bit word."""
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+    for length in (1, 31, 33, 1000, 4099):
+        x = entries(kind, length)
+        for density in (0.0, 0.3, 1.0):
+            mask = np.random.default_rng(1).random(length) < density
+            poison(on, x.nbytes)
+            same_bits(gs.compact(x, mask), x[mask], (length, density))
+
+
+@settings(max_examples=40)
+@given(
+    dtype=st.sampled_from(["uint8", "int16", "float32", "uint64"]),
+    length=st.sampled_from([0, 1, 2, 63, 64, 65, 777, 5003]),
+    trailing=st.sampled_from([(), (1,), (2,), (3,), (4,), (2, 2), (5,), (7, 3), (0,)]),
+    density=st.sampled_from([0.0, 0.01, 0.5, 0.99, 1.0]),
+    form=st.sampled_from(["C", "F", "strided", "backwards"]),
+    seed=st.integers(0, 1000),
+)
+def test_any_array(
+    device: gs.Device, dtype: str, length: int, trailing: tuple[int, ...], density: float, form: str, seed: int
+) -> None:
+    """Entries of any size, from arrays of any memory order; from NumPy and from the device."""
+    x = entries(dtype, (2 * length, *trailing), seed)
+    x = x[::2] if form == "strided" else x[:length][::-1] if form == "backwards" else np.array(x[:length], order=form)  # type: ignore[call-overload]
+    mask = np.random.default_rng(seed).random(length) < density
+    wanted = x[mask]
+    same_bits(gs.compact(x, device.asarray(mask)), wanted)
+    got = gs.compact(device.asarray(x), mask)
+    assert isinstance(got, gs.Array)
+    same_bits(got, wanted)
+    same_bits(got[: len(wanted) // 2], wanted[: len(wanted) // 2])
+
+
+def test_the_length_stays_on_the_device(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The length is read only when the caller asks for it, and a plan can take it from the device."""
+    x = np.random.default_rng(2).integers(0, 2**32, 10_000, dtype=np.uint32)
+    mask = x % 3 == 0
+    reads = count_reads(monkeypatch)
+    a, m = device.asarray(x), device.asarray(mask)
+    gs.compact(a, m)  # the first run of a kernel is waited for where its subgroups are not known
+    reads.clear()
+    picked = gs.compact(a, m)
+    plan = device.plan(len(x), np.uint32)
+    sums = device.asarray(np.zeros(len(x), np.uint32))
+    encoder = device.wgpu_device.create_command_encoder()
+    plan.record(encoder, picked, sums, length=picked.count)
+    device.wgpu_device.queue.submit([encoder.finish()])
+    assert reads == []
+    wanted = x[mask]
+    assert picked.shape == wanted.shape
+    assert reads == [4]
+    assert_same(sums[: len(wanted)], ufunc_scan("add", wanted))
+    assert_same(gs.scan(picked), ufunc_scan("add", wanted))
+
+
+def test_bundles(on: gs.Device) -> None:
+    """Compact every array of a tuple, of a structured array, and of a dict of more arrays than a shader binds."""
+    mask = np.random.default_rng(3).random(3001) < 0.4
+    x = tuple(
+        entries(dtype, (3001, *trailing)) for dtype, trailing in (("uint8", ()), ("float64", ()), ("int32", (3,)))
+    )
+    got = gs.compact(x, mask)
+    assert isinstance(got, tuple)
+    for result, field in zip(got, x, strict=True):
+        same_bits(result, field[mask])
+    many = {f"field {i}": entries("uint32", 3001, i) for i in range(40)}
+    for name, result in gs.compact(many, mask).items():
+        same_bits(result, many[name][mask])
+    record = np.zeros(3001, [("a", np.int16), ("b", np.float32, 2)])
+    record["a"], record["b"] = np.arange(3001), np.arange(6002).reshape(3001, 2)
+    same_bits(gs.compact(record, mask), record[mask])
+
+
+def test_entries_without_bytes(on: gs.Device) -> None:
+    """Entries without bytes, alone and in a bundle with others."""
+    mask = np.array([False, True, True])
+    x = {"none": np.zeros((3, 0), np.float32), "some": np.array([10, 20, 30], np.int32)}
+    for bundle in (x, {name: on.asarray(leaf) for name, leaf in x.items()}):
+        got = gs.compact(bundle, mask)
+        assert got["none"].shape == (2, 0)
+        same_bits(got["some"], x["some"][mask])
+    assert gs.compact(x["none"], mask).shape == (2, 0)
+
+
+@pytest.mark.parametrize("shape", [(600_001,), (130_001, 5)])
+def test_arrays_larger_than_a_binding(small: gs.Device, shape: tuple[int, ...]) -> None:
+    x = entries("uint16", shape)
+    mask = np.random.default_rng(4).random(len(x)) < 0.5
+    same_bits(gs.compact(x, small.asarray(mask)), x[mask])
+    got = gs.compact(small.asarray(x), mask)
+    assert isinstance(got, gs.Array)
+    same_bits(got, x[mask])
+
+
+@pytest.mark.parametrize("width", [7_000, 20_000, 1 << 18])
+def test_wide_entries(small: gs.Device, width: int) -> None:
+    """Wide entries: a binding holds fewer than 32 of them, down to one."""
+    x = entries("float32", (40, width))
+    mask = np.arange(40) % 3 == 0
+    same_bits(gs.compact(x, small.asarray(mask)), x[mask])
+    same_bits(gs.compact(small.asarray(x), mask), x[mask])
+
+
+def test_entries_wider_than_a_binding(small: gs.Device) -> None:
+    x, mask = np.ones((2, (1 << 18) + 1), np.float32), np.ones(2, bool)
+    for array, chosen in ((x, small.asarray(mask)), (small.asarray(x), mask)):
+        with pytest.raises(gs.GpuscanError, match="entries of 1048580 bytes were passed"):
+            gs.compact(array, chosen)
+
+
+def test_without_an_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+    x = np.arange(10)
+    same_bits(gs.compact(x, x % 2 == 0), x[x % 2 == 0])
+
+
+def test_errors(on: gs.Device) -> None:
+    x = np.arange(10)
+    with pytest.raises(ValueError, match=r"mask of shape \(9,\) was passed for an array of shape \(10,\)"):
+        gs.compact(x, np.ones(9, bool))
+    with pytest.raises(ValueError, match=r"mask of shape \(2, 5\).*shape \(10,\)"):
+        gs.compact(x, np.ones((2, 5), bool))
+    with pytest.raises(TypeError, match=r"mask of dtype int64.*mask != 0"):
+        gs.compact(x, x)
+    with pytest.raises(ValueError, match="no first axis"):
+        gs.compact(np.float32(3), np.ones(1, bool))
+    assert on.memory_usage().bytes_in_use == 0

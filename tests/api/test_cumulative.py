@@ -1,0 +1,93 @@
+"""`cumulative_sum` and `cumulative_prod` follow the Python array API standard and give NumPy's results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import wgpu
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpuscan as gs
+from tests.oracle import assert_same
+from tests.strategies import arrays
+
+PROMOTED = {
+    "int8": "int64",
+    "int16": "int64",
+    "int32": "int64",
+    "int64": "int64",
+    "uint8": "uint64",
+    "uint32": "uint64",
+    "uint64": "uint64",
+    "float32": "float32",
+    "bool": "int64",
+}
+
+
+@pytest.fixture
+def on(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
+    """The default device of the process, on every adapter in turn."""
+    monkeypatch.setenv("GPUSCAN_ADAPTER", adapter.summary)
+    return gs.default_device()
+
+
+@settings(max_examples=40)
+@given(data=st.data(), dtype=st.sampled_from([*PROMOTED]), include=st.booleans())
+def test_any_array(device: gs.Device, data: st.DataObject, dtype: str, include: bool) -> None:
+    x = data.draw(arrays(dtype))
+    axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    if x.ndim == 1:
+        axis = data.draw(st.sampled_from([None, axis]))
+    native = x.astype(x.dtype.newbyteorder("="))
+    for function, ufunc, start in ((gs.cumulative_sum, np.add, 0), (gs.cumulative_prod, np.multiply, 1)):
+        if function is gs.cumulative_prod and dtype == "float32":
+            native = np.sign(native)
+        along = 0 if axis is None else axis
+        wanted = ufunc.accumulate(native, axis=along, dtype=PROMOTED[dtype])  # type: ignore[attr-defined]
+        if include:
+            shape = [1 if i == along % x.ndim else n for i, n in enumerate(x.shape)]
+            wanted = np.concatenate([np.full(shape, start, wanted.dtype), wanted], axis=along)
+        got = function(device.asarray(native), axis=axis, include_initial=include)
+        assert isinstance(got, gs.Array)
+        assert_same(got, wanted)
+
+
+def test_numpy_arrays(on: gs.Device) -> None:
+    x = np.arange(1, 13, dtype=np.int16).reshape(3, 4)
+    assert_same(gs.cumulative_sum(x, axis=0), np.cumsum(x, axis=0, dtype=np.int64))
+    assert_same(gs.cumulative_prod(x, axis=1, dtype=np.float32), np.cumprod(x, axis=1, dtype=np.float32))
+    assert_same(gs.cumulative_sum(x[0], include_initial=True), np.array([0, 1, 3, 6, 10], np.int64))
+    assert_same(gs.cumulative_sum(x[:, :0], axis=1, include_initial=True), np.zeros((3, 1), np.int64))
+    assert_same(gs.cumulative_sum([1.5, 2.5], dtype="float32"), np.array([1.5, 4], np.float32))
+    assert on.memory_usage().bytes_in_use == 0
+
+
+@pytest.mark.parametrize("include", [False, True])
+def test_results_are_native(on: gs.Device, include: bool) -> None:
+    """The result is in native byte order, whatever the byte order of `x` or of `dtype`."""
+    x = np.arange(3)
+    for got in (
+        gs.cumulative_sum(x, dtype=">i4", include_initial=include),
+        gs.cumulative_sum(on.asarray(x), dtype=">i4", include_initial=include).numpy(),
+        gs.cumulative_sum(x.astype(">i4"), dtype="int32", include_initial=include),
+    ):
+        assert got.dtype.isnative
+        assert_same(got, np.array([0, 0, 1, 3][not include :], np.int32))
+
+
+ERRORS: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
+    "no axis": (np.ones((2, 2)), {}, ValueError, "without axis="),
+    "axis": (np.ones(2), {"axis": 1}, ValueError, "axis 1 was asked for"),
+    "0-d": (np.ones(()), {}, ValueError, "at least one axis"),
+    "text": (np.array(["a"]), {}, TypeError, "cannot be an element"),
+}
+
+
+@pytest.mark.parametrize(("x", "options", "error", "message"), ERRORS.values(), ids=ERRORS.keys())
+def test_errors(on: gs.Device, x: Any, options: dict[str, Any], error: type[Exception], message: str) -> None:
+    for function in (gs.cumulative_sum, gs.cumulative_prod):
+        with pytest.raises(error, match=message):
+            function(x, **options)

@@ -1,0 +1,155 @@
+"""Plans that are called on arrays, and what a device remembers of recorded ones."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from tests.harness.builds import withhold_posts
+from tests.harness.devices import (
+    MAX_RECORDED_RUNS,
+    MAX_RECORDED_STATES,
+    auto_strategy,
+    device_as_if,
+    distrust,
+    recorded_runs,
+    recorded_states,
+)
+from tests.oracle import assert_same
+
+
+def numbers(dtype: str, n: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(n).integers(0, 50, n).astype(dtype)
+
+
+def test_a_plan_keeps_up_with_what_the_device_has_learnt(own_device: gs.Device) -> None:
+    """After a timeout, a plan neither takes that strategy again nor relies on workgroups that start in order."""
+    device = device_as_if(own_device, vendor="NVIDIA", adapter_type="DiscreteGPU", starts_in_order=True)
+    x = device.asarray(np.ones(100_000, np.uint32))
+    plan = device.plan(x.shape, x.dtype, strategy="fallback")
+    assert "atomicAdd" not in plan.wgsl["scan"]
+    np.testing.assert_array_equal(plan(x).numpy(), np.arange(1, 100_001))
+    distrust(device, "lookahead")
+    np.testing.assert_array_equal(plan(x).numpy(), np.arange(1, 100_001))
+    assert "atomicAdd(&state.ticket" in plan.wgsl["scan"]
+    device = device_as_if(device, distrusted=())
+    x = device.asarray(np.ones(100_000, np.uint32))
+    automatic = device.plan(x.shape, x.dtype)
+    distrust(device, automatic.strategy)
+    np.testing.assert_array_equal(automatic(x).numpy(), np.arange(1, 100_001))
+    assert automatic.strategy == auto_strategy(device)
+
+
+def test_a_plan_runs_on_arrays_of_both_kinds(device: gs.Device) -> None:
+    x = numbers("int32", 5000).reshape(5, 1000)
+    for options in ({}, {"exclusive": True, "initial": np.arange(5, dtype=np.int32)}, {"reverse": True}):
+        plan = device.plan(x.shape, np.int32, axis=1, **options)
+        wanted = gs.scan(x, axis=1, device=device, **options)
+        assert_same(plan(x), wanted)
+        on_device = device.asarray(x)
+        got = plan(on_device)
+        assert isinstance(got, gs.Array)
+        assert_same(got, wanted)
+        assert plan(on_device, out=on_device) is on_device
+        assert_same(on_device, wanted)
+    with pytest.raises(ValueError, match=r"plan for shape \(5, 1000\)"):
+        plan(x[:3])
+    with pytest.raises(TypeError, match="plan for dtype int32"):
+        plan(x.astype(np.float32))
+
+
+def test_a_recorded_run_that_timed_out_is_reported(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is reported once, after its commands were submitted, and the list of recorded runs does not grow."""
+    device, n = own_device, 200_000
+    a = device.asarray(np.ones(n, np.uint32))
+    plan = device.plan(n, np.uint32, strategy="lookback")
+    withhold_posts(monkeypatch)
+    encoder = device.wgpu_device.create_command_encoder()
+    plan.record(encoder, a, device.empty(n, np.uint32))
+    a.numpy()
+    device.synchronize()
+    device.wgpu_device.queue.submit([encoder.finish()])
+    with pytest.raises(gs.ProgressTimeoutError, match="Compute them again"):
+        device.synchronize()
+    device.synchronize()
+    encoder = device.wgpu_device.create_command_encoder()
+    for _ in range(MAX_RECORDED_RUNS + 1):
+        plan.record(encoder, a, device.empty(n, np.uint32))
+    assert recorded_runs(device) == MAX_RECORDED_RUNS
+
+
+def test_a_recorded_run_that_timed_out_is_reported_before_others(
+    own_device: gs.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A timed-out run is reported together with one whose operator did not end."""
+    device, n = own_device, 200_000
+    text = "fn combine(a: Element, b: Element) -> Element { var x = a; while (x != 9u) { x |= 1u << 31u; } return x; }"
+    plans = [device.plan(n, np.uint32, op, strategy="lookback") for op in (gs.wgsl_operator(text), "add")]
+    withhold_posts(monkeypatch)
+    for plan in plans:
+        encoder = device.wgpu_device.create_command_encoder()
+        plan.record(encoder, device.asarray(np.ones(n, np.uint32)), device.empty(n, np.uint32))
+        device.wgpu_device.queue.submit([encoder.finish()])
+    with pytest.raises(gs.ProgressTimeoutError, match="Compute them again") as told:
+        device.synchronize()
+    assert isinstance(told.value.__cause__, gs.OperatorError)
+    assert device.capabilities.distrusted == ("lookback",)
+    device.synchronize()
+
+
+def test_what_recorded_runs_hold_does_not_grow(own_device: gs.Device) -> None:
+    device, n = own_device, 200_000
+    a, b = device.asarray(np.ones(n, np.uint32)), device.empty(n, np.uint32)
+    plan = device.plan(n, np.uint32, strategy="lookback")
+    for _ in range(MAX_RECORDED_STATES + 3):
+        plan.record(device.wgpu_device.create_command_encoder(), a, b)
+        device.memory_cleanup()
+    assert recorded_states(device) == MAX_RECORDED_STATES
+
+
+def test_a_plan_for_elements_without_numbers(device: gs.Device) -> None:
+    with pytest.raises(gs.GpuscanError, match="no numbers"):
+        device.plan((3, 0, 0), np.float32, "matmul", axis=0)
+
+
+def test_what_was_recorded_is_counted_until_it_goes(own_device: gs.Device) -> None:
+    device, n = own_device, 1000
+    encoder = device.wgpu_device.create_command_encoder()
+    a, b = device.asarray(np.ones(n, np.int32)), device.empty(n, np.int32)
+    device.plan(n, np.int32).record(encoder, a, b)
+    assert device.memory_usage().allocations == 2
+    device.wgpu_device.queue.submit([encoder.finish()])
+    assert_same(b.numpy(), np.arange(1, n + 1, dtype=np.int32))
+    del a, b
+    gc.collect()
+    device.memory_cleanup()
+    assert device.memory_usage() == gs.MemoryUsage(0, 0, 0)
+
+
+def test_a_plan_is_not_changed_with_the_callers_arrays(device: gs.Device) -> None:
+    ones = np.ones((3, 4), np.int32)
+    keys, segments, initial = np.array([0, 0, 1, 1]), np.array([0, 2, 4]), np.array([10, 20, 30], np.int32)
+    plans = [
+        device.plan(4, np.int32, keys=keys),
+        device.plan(4, np.int32, segments=segments),
+        device.plan((3, 4), np.int32, axis=1, initial=initial),
+    ]
+    for option in (keys, segments, initial):
+        option[:] = 0
+    begun = np.cumsum([[11, 1, 1, 1], [21, 1, 1, 1], [31, 1, 1, 1]], axis=1, dtype=np.int32)
+    for plan, wanted in zip(plans, ([1, 2, 1, 2], [1, 2, 1, 2], begun), strict=True):
+        x = ones if plan.shape == (3, 4) else ones[0]
+        assert_same(plan(x), np.asarray(wanted, np.int32))
+        assert_same(plan(device.asarray(x)).numpy(), np.asarray(wanted, np.int32))
+
+
+def test_shapes_and_byte_orders_that_numpy_takes(device: gs.Device) -> None:
+    plan = device.plan(np.int64(3), "<i4")
+    assert_same(plan(np.ones(3, ">i4")), np.arange(1, 4, dtype=np.int32))
+    assert_same(device.plan([3], ">i4")(np.ones(3, "<i4")), np.arange(1, 4, dtype=np.int32))
+    with pytest.raises(TypeError):
+        device.plan(3.0, np.int32)

@@ -1,0 +1,140 @@
+"""`gpuscan.reduce` on every adapter against NumPy's reductions and a fold by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import wgpu
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpuscan as gs
+from tests.laws import dtype_of
+from tests.oracle import AFFINE, LATER, MATRICES, assert_same, one_by_one, several, words
+from tests.strategies import arrays, numbers
+
+
+@settings(max_examples=40)
+@given(data=st.data(), dtype=st.sampled_from(["uint8", "int16", "int32", "uint64", "float32"]))
+def test_any_array(device: gs.Device, data: st.DataObject, dtype: str) -> None:
+    """Any shape, memory order and axis, all elements as well; from NumPy and from the device."""
+    x = data.draw(arrays(dtype))
+    axis = data.draw(st.sampled_from([None, *range(-x.ndim, x.ndim)]))
+    begin = data.draw(st.sampled_from([None, 3]))
+    native = x.astype(x.dtype.newbyteorder("="))
+    wanted = np.add.reduce(native, axis=axis, dtype=native.dtype, initial=0 if begin is None else begin)
+    got = gs.reduce(x, axis=axis, initial=begin, device=device)
+    assert_same(got, wanted)
+    assert type(got) is type(wanted)
+    on_device = gs.reduce(device.asarray(native), axis=axis, initial=begin)
+    assert isinstance(on_device, gs.Array)
+    assert_same(on_device, wanted)
+
+
+@pytest.mark.parametrize(
+    ("number", "shape"), list(enumerate([(20_011,), (300, 67), (3, 5000), (5, 300, 4), (70_000, 1), (1, 257, 33)]))
+)
+def test_operators_that_do_not_commute(device: gs.Device, number: int, shape: tuple[int, ...]) -> None:
+    """A reduction is the last element of the scan, along rows and along columns; operators take turns."""
+    for axis in {0, len(shape) - 1, len(shape) // 2}:
+        if shape[axis] > 10_000:
+            continue
+        op, fields = ((MATRICES, 4), (AFFINE, 2), (LATER, 2))[(number + axis) % 3]
+        x = words(np.random.default_rng(0), fields, shape)
+        wanted = [np.take(field, -1, axis) for field in one_by_one(op.function, x, axis=axis)]
+        got = gs.reduce(x, op, axis=axis, device=device)
+        assert isinstance(got, tuple)
+        for result, field in zip(got, wanted, strict=True):
+            assert_same(result, field, (op, axis))
+    x = words(np.random.default_rng(0), 2, shape)
+    whole = gs.reduce(x, LATER, device=device)
+    for result, field in zip(whole, one_by_one(LATER.function, tuple(f.reshape(-1) for f in x)), strict=True):
+        assert result == field[-1]
+
+
+def test_it_is_the_last_of_the_scan(device: gs.Device) -> None:
+    """Bit for bit, of floats too."""
+    x = np.random.default_rng(1).normal(size=200_003).astype(np.float32)
+    assert gs.reduce(x, device=device) == gs.scan(x, device=device)[-1]
+    rows = x[:200_000].reshape(100, 2000)
+    assert_same(gs.reduce(rows, axis=1, device=device), gs.scan(rows, axis=1, device=device)[:, -1])
+
+
+@pytest.fixture
+def small(adapter: wgpu.GPUAdapter) -> gs.Device:
+    """A device that binds 1 MiB at most."""
+    return gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
+
+
+def test_arrays_larger_than_a_binding(small: gs.Device) -> None:
+    x = words(np.random.default_rng(2), 2, 600_001)
+    wanted = [field[-1] for field in gs.scan(x, AFFINE, device="numpy")]
+    assert [int(v) for v in gs.reduce(x, AFFINE, device=small)] == [int(v) for v in wanted]
+    on_device = gs.reduce(tuple(small.asarray(field) for field in x), AFFINE)
+    assert [int(v.numpy()) for v in on_device] == [int(v) for v in wanted]
+    table = numbers(np.random.default_rng(3), "uint32", (10_000, 60))
+    for axis in (0, 1):
+        assert_same(gs.reduce(table, axis=axis, device=small), np.add.reduce(table, axis, np.uint32))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_16_bit_floats_are_rounded_once(small: gs.Device, dtype: str) -> None:
+    """They are not rounded where one part ends and the next one begins."""
+    x = np.full(3 << 19, 60, dtype_of(dtype))  # half of them add up to more than float16 holds
+    x[len(x) // 2 :] = -60
+    x[-1] = -59
+    for array in (x, small.asarray(x)):
+        assert np.asarray(gs.reduce(array, device=small if array is x else None)) == 1
+    ones = np.ones((15 << 12, 12), dtype_of(dtype))  # both types hold 61,440
+    assert_same(gs.reduce(ones, axis=0, device=small), np.full(12, 15 << 12, dtype_of(dtype)))
+    assert_same(gs.reduce(ones.T, axis=1, device=small), np.full(12, 15 << 12, dtype_of(dtype)))
+
+
+@pytest.mark.parametrize("name", ["minimum", "maximum", "multiply", "bitwise_xor", "logical_or", "logaddexp"])
+def test_built_in_operators(device: gs.Device, name: str) -> None:
+    rng = np.random.default_rng(4)
+    shape = several(device, 7), 101
+    x: Any = rng.integers(0, 100, shape).astype(np.float32 if name == "logaddexp" else np.int32)
+    if name == "logical_or":
+        x = rng.random(shape) < 0.01
+    ufunc: np.ufunc = getattr(np, name)
+    wanted = ufunc.reduce(x, axis=1, dtype=x.dtype)
+    np.testing.assert_allclose(gs.reduce(x, name, axis=1, device=device), wanted, rtol=1e-5)
+
+
+def test_nothing_to_reduce(device: gs.Device) -> None:
+    """The identity or `initial`, of each row; else an error that says what to pass."""
+    empty = np.zeros((3, 0), np.int32)
+    for where in (device, "numpy"):
+        assert_same(gs.reduce(empty, axis=1, device=where), np.zeros(3, np.int32))
+        assert_same(gs.reduce(empty, "minimum", axis=1, device=where), np.full(3, 2**31 - 1, np.int32))
+        assert_same(gs.reduce(empty, axis=0, device=where), np.zeros(0, np.int32))
+        assert_same(gs.reduce(empty, axis=1, initial=[1, 2, 3], device=where), np.array([1, 2, 3], np.int32))
+        with pytest.raises(ValueError, match=r"no elements.*'later', which has no identity.*initial="):
+            gs.reduce((empty, empty), LATER, axis=1, device=where)
+
+
+def test_dtype_and_errors(device: gs.Device) -> None:
+    x = np.full(1000, 200, np.uint8)
+    assert gs.reduce(x, device=device) == np.uint8(200_000 % 256)
+    got = gs.reduce(x, dtype=np.uint32, device=device)
+    assert (got, got.dtype) == (200_000, np.uint32)
+    with pytest.raises(ValueError, match="axis 2 was asked for"):
+        gs.reduce(x.reshape(10, 100), axis=2, device=device)
+    with pytest.raises(TypeError, match="bool"):
+        gs.reduce(np.ones(3, bool), device=device)
+
+
+def test_structured_and_named(device: gs.Device) -> None:
+    record = np.zeros(100, [("value", np.uint32), ("valid", np.uint32)])
+    record["value"], record["valid"] = np.arange(100), np.arange(100) % 7 == 0
+
+    def later(l: Any, r: Any) -> Any:
+        return {"value": np.where(r["valid"] != 0, r["value"], l["value"]), "valid": l["valid"] | r["valid"]}
+
+    for where in (device, "numpy"):
+        got = gs.reduce(record, later, device=where)
+        assert got.dtype == record.dtype
+        assert (int(got["value"]), int(got["valid"])) == (98, 1)

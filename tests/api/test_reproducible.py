@@ -1,0 +1,37 @@
+"""One set of bits: on every run and under every strategy, floats included."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import gpuscan as gs
+from tests.harness.scans import make_problem, planned_tile
+from tests.harness.stages import twin_of
+from tests.oracle import strategies_on
+
+# Runs of each scan under each strategy: an order that depends on timing shows within a few.
+RUNS = 20
+
+
+def test_float_sums_have_one_set_of_bits(device: gs.Device) -> None:
+    """They are the bits of the CPU twin in the planned tile shape, too; another order of adding gives others."""
+    x = np.random.default_rng(0).standard_normal(2**20).astype(np.float32)
+    seen = {
+        gs.scan(x, device=device, strategy=strategy).tobytes()
+        for strategy in strategies_on(device)
+        for _ in range(RUNS)
+    }
+    problem = make_problem(x)
+    (twin,) = twin_of(problem, planned_tile(device, problem))
+    assert seen == {twin.tobytes()}
+    assert np.add.accumulate(x).tobytes() not in seen
+
+
+def test_the_bits_do_not_depend_on_what_ran_before(device: gs.Device) -> None:
+    """Neither on junk in the tile state nor on how large it has grown."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal(50_000).astype(np.float32)
+    first = gs.scan(x, device=device).tobytes()
+    for length in (1, 50_000, 2**21, 12_345):
+        gs.scan(rng.standard_normal(length).astype(np.float32), "maximum", device=device, reverse=True)
+        assert gs.scan(x, device=device).tobytes() == first

@@ -1,0 +1,1 @@
+"""Tests of the WGSL text, most of which need no GPU."""

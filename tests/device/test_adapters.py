@@ -1,0 +1,163 @@
+"""Which adapters count, in what order, and which one a name means."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from gpuscan.device import adapters
+from gpuscan.errors import AdapterNotFoundError
+from tests.fakes import MESA, FakeAdapter
+
+LAVAPIPE = FakeAdapter("llvmpipe", "CPU", "Vulkan", frozenset({"subgroup", "shader-f64"}), about=MESA)
+SWIFTSHADER = FakeAdapter("SwiftShader", "CPU", "Vulkan", frozenset({"subgroup"}), about=MESA)
+LLVMPIPE = FakeAdapter("llvmpipe", "CPU", "OpenGL", about=MESA)
+IRIS = FakeAdapter("Iris", "IntegratedGPU", "Vulkan")
+IRIS_OPENGL = FakeAdapter("Iris", "IntegratedGPU", "OpenGL")
+GEFORCE = FakeAdapter("GeForce RTX", "DiscreteGPU", "Vulkan")
+OLD_OPENGL = FakeAdapter("Old", "IntegratedGPU", "OpenGL", invocations=0)
+MOBILE = FakeAdapter("Mobile", "IntegratedGPU", "OpenGL", storage_buffers=4)
+
+
+@pytest.fixture
+def listed(monkeypatch: pytest.MonkeyPatch):
+    """Has wgpu list these adapters, and no others."""
+    import wgpu
+
+    def listed(*found: FakeAdapter) -> None:
+        monkeypatch.setattr(adapters, "_found", None)
+        monkeypatch.setattr(adapters, "_user", None)
+        monkeypatch.setattr(wgpu.gpu, "enumerate_adapters_sync", lambda: list(found))
+
+    monkeypatch.delenv(adapters.ADAPTER_VARIABLE, raising=False)
+    return listed
+
+
+def test_best_first(listed):
+    """Discrete, integrated, CPU; Vulkan before OpenGL; more features before fewer."""
+    listed(SWIFTSHADER, LLVMPIPE, IRIS_OPENGL, LAVAPIPE, GEFORCE, IRIS)
+    assert adapters.find_adapters() == [GEFORCE, IRIS, IRIS_OPENGL, LAVAPIPE, SWIFTSHADER, LLVMPIPE]
+
+
+def test_adapters_without_compute_are_left_out(listed):
+    """OpenGL below 4.3 draws only."""
+    listed(OLD_OPENGL, LAVAPIPE)
+    assert adapters.find_adapters() == [LAVAPIPE]
+
+
+def test_a_driver_listed_twice_counts_once_but_two_cards_stay_two(listed):
+    """Two cards of one model look like one card listed twice, and both must be reachable."""
+    twin = FakeAdapter("GeForce RTX", "DiscreteGPU", "Vulkan")
+    again = FakeAdapter("llvmpipe", "CPU", "Vulkan", LAVAPIPE.features, about=MESA)
+    listed(LAVAPIPE, GEFORCE, again, twin)
+    assert adapters.find_adapters() == [GEFORCE, twin, LAVAPIPE]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "meant"),
+    [
+        (None, GEFORCE),
+        ("LLVMPIPE", LAVAPIPE),
+        ("opengl", LLVMPIPE),
+        (0, GEFORCE),
+        (np.int64(2), LLVMPIPE),
+        (LLVMPIPE, LLVMPIPE),
+    ],
+)
+def test_choose(listed, wanted, meant):
+    """Choose an adapter by part of its summary in any case, by its number, or by the adapter itself."""
+    listed(LLVMPIPE, LAVAPIPE, GEFORCE)
+    assert adapters.choose_adapter(wanted) is meant
+
+
+@pytest.mark.parametrize("wanted", [1.5, object(), True, b"llvmpipe"])
+def test_what_is_no_adapter(listed, wanted):
+    """A TypeError says what is."""
+    listed(LAVAPIPE)
+    with pytest.raises(TypeError, match=f"its number, or a wgpu adapter; got {type(wanted).__name__}"):
+        adapters.choose_adapter(wanted)
+
+
+def test_the_variable_names_the_default_but_does_not_overrule(listed, monkeypatch):
+    """GPUSCAN_ADAPTER counts where the caller names none."""
+    listed(LAVAPIPE, GEFORCE)
+    monkeypatch.setenv(adapters.ADAPTER_VARIABLE, " llvm ")
+    assert adapters.choose_adapter() is LAVAPIPE
+    assert adapters.choose_adapter("geforce") is GEFORCE
+    monkeypatch.setenv(adapters.ADAPTER_VARIABLE, "")
+    assert adapters.choose_adapter() is GEFORCE
+
+
+@pytest.mark.parametrize("wanted", ["radeon", 2, -1])
+def test_no_such_adapter(listed, wanted):
+    """The message has what was asked, what there is, and what to do."""
+    listed(LAVAPIPE, GEFORCE)
+    with pytest.raises(AdapterNotFoundError) as error:
+        adapters.choose_adapter(wanted)
+    message = str(error.value)
+    assert repr(wanted) in message
+    assert f"0: {GEFORCE.summary}; 1: {LAVAPIPE.summary}" in message
+    assert "install" in message
+
+
+def test_the_variable_is_named_where_it_is_wrong(listed, monkeypatch):
+    """The caller may not know of it."""
+    listed(LAVAPIPE)
+    monkeypatch.setenv(adapters.ADAPTER_VARIABLE, "radeon")
+    with pytest.raises(AdapterNotFoundError, match=r"'radeon' \(from GPUSCAN_ADAPTER\)"):
+        adapters.choose_adapter()
+
+
+@pytest.mark.parametrize("found", [[], [LAVAPIPE]])
+def test_the_variable_that_asks_for_no_gpu(listed, monkeypatch, found):
+    """A call that asks for an adapter all the same gets an error about the variable, not about drivers."""
+    listed(*found)
+    monkeypatch.setenv(adapters.ADAPTER_VARIABLE, "numpy")
+    with pytest.raises(
+        AdapterNotFoundError, match="GPUSCAN_ADAPTER=numpy asks for no GPU; unset the variable"
+    ) as error:
+        adapters.choose_adapter()
+    assert "install" not in str(error.value)
+    if found:
+        assert adapters.choose_adapter("llvm") is LAVAPIPE
+
+
+def test_no_adapter_at_all(listed):
+    """The message says what to install."""
+    listed()
+    with pytest.raises(AdapterNotFoundError, match=r"no GPU adapter at all; install.*mesa-vulkan-drivers.*numpy"):
+        adapters.choose_adapter()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the variable and its message are libwayland's")
+def test_finding_adapters_is_silent():
+    """Without XDG_RUNTIME_DIR libwayland complains; the variable is as before afterwards."""
+    code = "import os, gpuscan.device.adapters as a; a.find_adapters(); print(os.environ.get('XDG_RUNTIME_DIR'))"
+    environment = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("None\n", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_where_there_is_no_adapter_a_fork_changes_nothing(listed):
+    """No GPU was used, so a child of the process falls back to NumPy as its parent does."""
+    listed()
+    adapters.find_adapters()
+    child = os.fork()
+    if child == 0:
+        try:
+            adapters.choose_adapter()
+        except AdapterNotFoundError:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_adapters_below_the_minimum_of_webgpu_are_left_out(listed):
+    listed(MOBILE, LLVMPIPE)
+    assert adapters.find_adapters() == [LLVMPIPE]

@@ -1,0 +1,126 @@
+"""The buffer pool on a fake device: counting, keeping, giving back, and running out of memory."""
+
+from __future__ import annotations
+
+import gc
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import gpuscan as gs
+from gpuscan.device.buffer_pool import LEAST_BYTES, BufferPool, MemoryUsage, size_class
+
+USAGE = 0x80
+
+
+class FakeDevice:
+    """Makes buffers until `room` bytes are taken."""
+
+    def __init__(self, room: int = 1 << 40) -> None:
+        self.limits = {"max-buffer-size": 1 << 30}
+        self.room = room
+        self.alive: list[Any] = []
+        self.made = 0
+
+    @property
+    def taken(self) -> int:
+        """Bytes of the buffers that were not destroyed."""
+        return sum(buffer.size for buffer in self.alive)
+
+    def create_buffer(self, *, size: int, usage: int) -> Any:
+        """Return a buffer, or raise MemoryError as wgpu does."""
+        if self.taken + size > self.room:
+            raise MemoryError("out of memory")
+        buffer = SimpleNamespace(size=size, usage=usage)
+        buffer.destroy = lambda: self.alive.remove(buffer)
+        self.alive.append(buffer)
+        self.made += 1
+        return buffer
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 255, 256, 257, 5000, 1 << 20, (1 << 20) + 1, 123_456_789])
+def test_size_classes_fit_and_waste_little(nbytes: int) -> None:
+    size = size_class(nbytes)
+    assert size >= max(nbytes, LEAST_BYTES)
+    assert size % 16 == 0
+    assert size <= max(LEAST_BYTES, nbytes * 1.25)
+    assert size_class(size) == size
+
+
+def test_a_buffer_is_used_again() -> None:
+    device = FakeDevice()
+    pool = BufferPool(device)
+    first = pool.take(1000, USAGE)
+    assert pool.usage() == MemoryUsage(first.size, first.size, 1)
+    pool.give(first)
+    assert pool.usage() == MemoryUsage(0, first.size, 0)
+    assert pool.take(1010, USAGE) is first
+    assert pool.take(1010, USAGE) is not first
+    assert pool.take(1000, USAGE | 1).usage == USAGE | 1
+
+
+def test_what_is_counted_is_what_is_there() -> None:
+    device = FakeDevice()
+    pool = BufferPool(device, kept_bytes=1 << 20)
+    held: list[Any] = []
+    chance = random.Random(0)
+    for _ in range(3000):
+        if held and chance.random() < 0.5:
+            pool.give(held.pop(chance.randrange(len(held))))
+        else:
+            held.append(pool.take(chance.randrange(1, 300_000), USAGE))
+        if len(held) > 20:
+            pool.give(held.pop(0))
+        usage = pool.usage()
+        assert usage == MemoryUsage(sum(b.size for b in held), device.taken, len(held))
+        assert usage.bytes_reserved - usage.bytes_in_use <= 1 << 20
+    for buffer in held:
+        pool.give(buffer)
+    pool.cleanup()
+    assert pool.usage() == MemoryUsage(0, 0, 0)
+    assert device.alive == []
+
+
+def test_an_allocation_gives_its_buffer_back_when_it_dies() -> None:
+    pool = BufferPool(FakeDevice())
+    lent = [pool.lend(1000, USAGE) for _ in range(3)]
+    ring: list[Any] = [lent.pop()]
+    ring.append(ring)  # only the collector of cycles finds this one
+    assert pool.usage().allocations == 3
+    del lent[0]
+    assert pool.usage().allocations == 2
+    del ring
+    gc.collect()
+    assert pool.usage().allocations == 1
+    lent.clear()
+    assert pool.usage() == MemoryUsage(0, 3 * size_class(1000), 0)
+
+
+def test_out_of_memory_is_tried_once_more_after_a_cleanup() -> None:
+    device = FakeDevice(room=3 << 20)
+    pool = BufferPool(device)
+    for buffer in [pool.take(size, USAGE) for size in (1 << 20, 1 << 19)]:
+        pool.give(buffer)
+    kept = pool.take(5 << 19, USAGE)  # fits once the free buffers are gone
+    assert pool.usage() == MemoryUsage(kept.size, kept.size, 1)
+    with pytest.raises(gs.DeviceMemoryError, match=r"2097152 bytes.*in use"):
+        pool.take(2 << 20, USAGE)
+    assert pool.usage() == MemoryUsage(kept.size, kept.size, 1)
+    pool.give(kept)
+    pool.give(pool.take(2 << 20, USAGE))
+    assert isinstance(gs.DeviceMemoryError(), MemoryError)
+
+
+def test_larger_than_the_largest_buffer() -> None:
+    with pytest.raises(gs.DeviceMemoryError, match="largest has 1073741824"):
+        BufferPool(FakeDevice()).take((1 << 30) + 1, USAGE)
+
+
+def test_a_discarded_buffer_is_gone() -> None:
+    device = FakeDevice()
+    pool = BufferPool(device)
+    pool.discard(pool.take(1000, USAGE))
+    assert pool.usage() == MemoryUsage(0, 0, 0)
+    assert device.alive == []

@@ -1,0 +1,288 @@
+"""The probe on every adapter found gives the verdicts that are known of each."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import platformdirs
+import pytest
+import wgpu
+
+import gpuscan as gs
+from gpuscan.device import probe_cache
+from gpuscan.device.capability_probe import checked_limits, probe, wanted_features, wanted_limits
+from gpuscan.device.litmus import HALVES, Litmus, ProbeBench
+from gpuscan.planning.capabilities import Capabilities
+from tests.harness.builds import count_measurements
+
+# Seconds within which the probe has ended even on a busy machine; an unbounded wait never ends.
+BOUNDED_SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def wgpu_device(adapter):
+    """A device with all that the probe asks for."""
+    return adapter.request_device_sync(
+        required_features=wanted_features(adapter), required_limits=wanted_limits(adapter)
+    )
+
+
+@pytest.fixture(scope="module")
+def found(adapter, wgpu_device) -> Capabilities:
+    """Freshly measured."""
+    return probe(adapter, wgpu_device, refresh=True)
+
+
+# By implementation and backend: subgroup size, and the verdicts of litmus 1, 2 and 3.
+KNOWN = {
+    ("llvmpipe", "Vulkan"): (8, True, False, False),  # fixed shares of the grid for each thread
+    ("llvmpipe", "OpenGL"): (0, True, False, False),
+    ("SwiftShader", "Vulkan"): (4, False, False, False),  # what follows a barrier is a task that spinning can hold up
+    ("NVIDIA", "Vulkan"): (32, True, True, True),
+}
+VERDICTS = ("progress_earlier", "progress_later", "starts_in_order")
+
+
+def test_verdicts(found):
+    """The probe finds what is known of an adapter."""
+    known = [truth for (name, backend), truth in KNOWN.items() if name in found.name and backend == found.backend]
+    if known:
+        assert (found.subgroup_size, *(getattr(found, name) for name in VERDICTS)) == known[0]
+    assert found.progress_later == (found.started_while_spinning == found.litmus_workgroups)
+    assert 0 < found.started_while_spinning <= found.litmus_workgroups
+
+
+def test_verdicts_are_stable(adapter, wgpu_device, found):
+    """The verdicts do not depend on luck."""
+    again = probe(adapter, wgpu_device, refresh=True)
+    for name in ("subgroup_sizes", "lanes_in_order", *VERDICTS, "packs_halves", "timestamps"):
+        assert getattr(again, name) == getattr(found, name), name
+    assert 0.02 < again.spins_per_second / found.spins_per_second < 50
+
+
+def test_the_chain_by_number_sees_who_waits_in_vain(wgpu_device, found):
+    """Its waits are bounded. The first workgroup waits for none, and all others may have to wait."""
+    litmus = Litmus(workgroups=64, workgroup_size=32, chain_seconds=0, later_seconds=0, extra_polls=0)
+    bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in found.features)
+    words = bench.run({"chain": (1, 60_000), "order": (1, 60_000)}).words
+    assert words["next_ticket"] == 64  # the chain of tickets leaves nothing that the other takes for its own
+    assert words["waited_by_number"] + words["found_by_number"] == 64
+    assert words["waited_by_number"] == 0 if found.starts_in_order else words["found_by_number"] > 0
+    nobody = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in found.features)
+    words = nobody.run({"order": (1, 0)}).words  # who may not look sees nothing
+    assert (words["found_by_number"], words["waited_by_number"]) == (1, 63)
+
+
+def test_packing_of_halves_that_rounds_another_way_is_seen(wgpu_device, found):
+    """SwiftShader cuts bits off where NumPy rounds; llvmpipe and NVIDIA's GPUs do as NumPy does."""
+    litmus = Litmus(workgroups=1, workgroup_size=48, chain_seconds=0, later_seconds=0, extra_polls=0)
+    bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in found.features)
+    alike = bench.run({"halves": (0, 0)}).words["halves_alike"]
+    assert 1 << 11 < alike <= HALVES  # what a half can hold needs no rounding
+    if "SwiftShader" in found.name:
+        assert alike < HALVES
+    if "llvmpipe" in found.name or found.vendor == "NVIDIA":
+        assert alike == HALVES
+    assert found.packs_halves == (alike == HALVES and found.adapter_type != "CPU")
+
+
+def test_loops_end_early_on_llvmpipe(found):
+    """llvmpipe's limit holds for all loops of an invocation together."""
+    if "llvmpipe" in found.name:
+        assert 60_000 < found.loop_iterations <= 65_535
+    else:
+        assert found.loop_iterations == 0
+
+
+def test_the_probe_is_quick(adapter, wgpu_device):
+    """Measuring takes tenths of a second whatever the verdict, for every wait is bounded; the shaders are compiled."""
+    start = time.perf_counter()
+    probe(adapter, wgpu_device, refresh=True)
+    assert time.perf_counter() - start < BOUNDED_SECONDS
+
+
+def test_features_and_limits_are_the_devices(found, wgpu_device):
+    """The record has the device's features and limits, which may be fewer than the adapter's."""
+    assert found.features == set(wgpu_device.features)
+    assert dict(found.limits) == {name: int(value) for name, value in wgpu_device.limits.items()}
+    assert found.float64 == ("shader-f64" in wgpu_device.features)
+    assert bool(found.subgroup_sizes) == ("subgroup" in wgpu_device.features)
+
+
+def test_a_device_without_features(adapter):
+    """Nothing is claimed that the device was not given; polling is timed by the wall's clock then."""
+    bare = probe(adapter, adapter.request_device_sync(), refresh=True)
+    assert (bare.subgroup_sizes, bare.subgroup_size, bare.lanes_in_order) == ((), 0, False)
+    assert not bare.timestamps
+    assert not bare.native_int64
+    assert bare.spins_per_second > 1e4
+
+
+def test_found_once_then_read(adapter, wgpu_device, monkeypatch):
+    """The second device on an adapter does not measure."""
+    found = probe(adapter, wgpu_device, refresh=True)
+    measured = count_measurements(monkeypatch)
+    assert probe(adapter, wgpu_device) == found
+    assert measured == []
+
+
+def test_found_on_a_device_of_small_limits(adapter, tmp_path: Path, monkeypatch):
+    """The findings of a device with small limits also hold for devices with larger ones."""
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path))
+    used = count_measurements(monkeypatch)
+    small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 12})
+    assert small.capabilities.limits["max-storage-buffer-binding-size"] == 1 << 12
+    assert int(used[0].limits["max-storage-buffer-binding-size"]) > 1 << 16
+    assert small.capabilities.litmus_workgroups == gs.Device(adapter).capabilities.litmus_workgroups
+    assert len(used) == 1
+
+
+def test_a_damaged_cache_means_measuring(adapter, wgpu_device, found, tmp_path: Path, monkeypatch):
+    """The probe measures again, and replaces the damaged file."""
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path))
+    probe_cache.store(found)
+    [file] = (tmp_path / "probe").iterdir()
+    file.write_text("{")
+    assert probe(adapter, wgpu_device).progress_earlier == found.progress_earlier
+    assert len(file.read_text()) > 100
+
+
+def test_starting_up_from_nothing(adapter, tmp_path: Path):
+    """A new process with an empty cache imports, loads drivers, compiles and measures in bounded time."""
+    code = f"import gpuscan as gs; print(gs.Device({adapter.summary!r}).capabilities.name)"
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=BOUNDED_SECONDS)
+    assert done.stdout.strip() in adapter.summary
+
+
+LIMITS = [
+    (ValueError, "there are .*max-buffer-size", {"max-buffers": 1}),
+    (ValueError, "Ask for less", {"max-buffer-size": 1 << 62}),
+    (ValueError, "Ask for more", {"max-buffer-size": -1}),
+    (ValueError, "Ask for more", {"min-storage-buffer-offset-alignment": 1}),
+    (TypeError, "is an integer", {"max-buffer-size": "1"}),
+    (TypeError, "a dict of", ["max-buffer-size"]),
+]
+
+
+@pytest.mark.parametrize(("error", "match", "limits"), LIMITS)
+def test_limits_that_there_are_not(adapter: wgpu.GPUAdapter, error: Any, match: str, limits: Any) -> None:
+    with pytest.raises(error, match=match):
+        gs.Device(adapter, required_limits=limits)
+
+
+@pytest.mark.parametrize("name", ["max-buffer-size", "max_buffer_size", "maxBufferSize"])
+def test_limits_by_every_name(adapter: wgpu.GPUAdapter, name: str) -> None:
+    assert checked_limits(adapter, {name: np.int64(1 << 20)}) == {"max-buffer-size": 1 << 20}
+
+
+def test_small_limits_are_kept_to(adapter: wgpu.GPUAdapter) -> None:
+    """Arrays larger than a binding are scanned in pieces, small ones too."""
+    small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 22})
+    assert small.capabilities.limits["max-storage-buffer-binding-size"] == 1 << 22
+    x = np.arange(1_600_000, dtype=np.int32)
+    wanted = x.cumsum(dtype=np.int32)
+    plan = small.plan(len(x), np.int32)
+    for got in (gs.scan(x, device=small), plan(x), gs.scan(small.asarray(x)).numpy()):
+        np.testing.assert_array_equal(got, wanted)
+    columns = x.reshape(4000, 400)
+    for axis in (0, 1):
+        got = gs.scan(columns, axis=axis, reverse=True, device=small)
+        np.testing.assert_array_equal(got, np.flip(np.flip(columns, axis).cumsum(axis, dtype=np.int32), axis))
+    assert gs.reduce(x, device=small) == wanted[-1]
+
+
+def test_small_buffers_take_arrays_in_pieces(adapter: wgpu.GPUAdapter) -> None:
+    """NumPy arrays of any length, also where one buffer would hold the array and not the run's report as well."""
+    small = gs.Device(adapter, required_limits={"max-buffer-size": 1 << 22})
+    assert small.capabilities.limits["max-storage-buffer-binding-size"] == 1 << 22
+    for n in (1 << 20, 1 << 22):
+        x = np.arange(n, dtype=np.int32)
+        wanted = x.cumsum(dtype=np.int32)
+        np.testing.assert_array_equal(gs.scan(x, device=small), wanted)
+        np.testing.assert_array_equal(np.concatenate(list(gs.scan_chunks([x[:7], x[7:]], device=small))), wanted)
+        assert gs.reduce(x, device=small) == wanted[-1]
+        columns = x.reshape(-1, 64)
+        np.testing.assert_array_equal(gs.scan(columns, axis=0, device=small), columns.cumsum(0, dtype=np.int32))
+    with pytest.raises(gs.DeviceMemoryError, match="larger limit"):
+        small.asarray(x)
+
+
+def test_limits_that_end_within_a_vector(adapter: wgpu.GPUAdapter) -> None:
+    """An array in the last 12 bytes below a limit that is no multiple of 16 is bound up to the end of those 16."""
+    small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": (1 << 22) - 4})
+    x = np.arange((1 << 20) - 1, dtype=np.int32)
+    wanted = x.cumsum(dtype=np.int32)
+    np.testing.assert_array_equal(gs.scan(x, device=small), wanted)
+    np.testing.assert_array_equal(gs.scan(small.asarray(x)).numpy(), wanted)
+    assert gs.reduce(x, device=small) == wanted[-1]
+    columns = x.reshape(-1, 3)
+    np.testing.assert_array_equal(gs.scan(columns, axis=0, device=small), columns.cumsum(0, dtype=np.int32))
+
+
+def test_the_tile_state_grows_within_the_limits(adapter: wgpu.GPUAdapter) -> None:
+    """Each scan's posts fit a binding, but the usual growth to twice the size would not."""
+    small = gs.Device(adapter, unsafe=True, required_limits={"max-storage-buffer-binding-size": 1 << 20})
+    for length in (26_000, 28_000, 1000):
+        x = np.arange(5 * length, dtype=np.int32).reshape(5, length)
+        for strategy in ("fallback", "three_dispatch"):
+            got = gs.scan(x, axis=0, device=small, strategy=strategy)
+            np.testing.assert_array_equal(got, x.cumsum(0, dtype=np.int32))
+
+
+@pytest.mark.parametrize("length", [1, 4])
+def test_short_columns_as_large_as_a_binding(adapter: wgpu.GPUAdapter, length: int) -> None:
+    """A tile holds all rows of short columns, and shares nothing with other tiles."""
+    small = gs.Device(adapter, unsafe=True, required_limits={"max-storage-buffer-binding-size": 1 << 20})
+    x = np.random.default_rng(0).integers(0, 99, (length, (1 << 18) // length), dtype=np.int32)
+    wanted = x.cumsum(0, dtype=np.int32)
+    for strategy in ("three_dispatch", "lookback", "fallback"):
+        np.testing.assert_array_equal(gs.scan(x, axis=0, device=small, strategy=strategy), wanted)
+        np.testing.assert_array_equal(gs.scan(small.asarray(x), axis=0, strategy=strategy).numpy(), wanted)
+        got = gs.scan(x, axis=0, reverse=True, exclusive=True, device=small, strategy=strategy)
+        np.testing.assert_array_equal(got[:-1], x[::-1].cumsum(0, dtype=np.int32)[::-1][1:])
+    np.testing.assert_array_equal(gs.reduce(x, axis=0, device=small), wanted[-1])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "op"),
+    [("int32", (2, 1 << 17), "add"), ("int8", (2, 1 << 19), "add"), ("float32", (20, 40, 8, 8), "matmul")],
+)
+def test_columns_whose_tiles_share_more_than_a_binding(
+    adapter: wgpu.GPUAdapter, dtype: str, shape: tuple[int, ...], op: str
+) -> None:
+    """Posts take up to four times as much as the array, and totals or seeds of packed numbers too: the array is cut."""
+    most = max(1 << 16, np.dtype(dtype).itemsize * int(np.prod(shape)))
+    small = gs.Device(adapter, unsafe=True, required_limits={"max-storage-buffer-binding-size": most})
+    x = np.random.default_rng(0).integers(0, 3, shape).astype(dtype)
+    wanted = gs.scan(x, op, axis=0, device="numpy")
+    strategies = ("fallback", "auto") if op == "matmul" else ("three_dispatch", "lookback", "fallback", "auto")
+    for strategy in strategies:  # matrices take long to compile
+        np.testing.assert_allclose(gs.scan(x, op, axis=0, device=small, strategy=strategy), wanted, rtol=1e-5)
+        got = gs.scan(small.asarray(x), op, axis=0, strategy=strategy).numpy()
+        np.testing.assert_allclose(got, wanted, rtol=1e-5)
+    if dtype == "int8":
+        np.testing.assert_array_equal(gs.scan(x, op, axis=0, exclusive=True, device=small)[1:], wanted[:-1])
+        if adapter.info["adapter_type"] == "CPU":  # a GPU's tiles hold the whole columns, and share nothing
+            with pytest.raises(gs.GpuscanError, match="Reduce fewer rows at a time"):
+                gs.reduce(x, op, axis=0, device=small)
+        else:
+            np.testing.assert_array_equal(gs.reduce(x, op, axis=0, device=small), wanted[-1])
+        x, wanted = x[:, : 1 << 18], wanted[:, : 1 << 18]
+    np.testing.assert_allclose(gs.reduce(x, op, axis=0, device=small), wanted[-1], rtol=1e-5)
+    np.testing.assert_array_equal(gs.scan(np.ones(9, np.int32), device=small), np.arange(1, 10))
+
+
+def test_limits_too_small_for_a_piece(adapter: wgpu.GPUAdapter) -> None:
+    small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 16})
+    x = np.ones(70_001, np.int32)
+    for array in (x, small.asarray(x)):
+        with pytest.raises(gs.GpuscanError, match="of which the smallest"):
+            gs.scan(array, device=small)

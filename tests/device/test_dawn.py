@@ -1,0 +1,245 @@
+"""The second WebGPU implementation: every shader passes its compiler (Tint), and scans on it are right.
+
+Tint holds shaders to WGSL more strictly than naga does: barriers and subgroup operations in uniform control flow,
+parentheses between unlike operators, constants that overflow. A shader that it refuses does not run in Chrome.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from gpuscan.device.backends import BACKEND_VARIABLE, _load, error_type, webgpu
+from gpuscan.planning.strategies import STRATEGIES
+from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.templates import render
+from gpuscan.tools.matrix.conformance import check, suite
+from tests.api.test_threads import at_once, work, work_on_device
+from tests.conftest import MIN_ADAPTERS
+from tests.harness.scans import make_problem, scan_with
+from tests.harness.stages import shaders_of
+from tests.oracle import AFFINE, LATER, MATRICES, assert_same, strategies_in_turn, strategies_on
+
+SHAPES = [
+    TileShape(64, 0, 1, 4),  # no subgroups
+    TileShape(64, 4, 2, 4),  # more subgroups than lanes in one
+    TileShape(64, 8, 1, 8),  # a block of tiles is wider than a subgroup
+    TileShape(256, 32, 12, 4),
+    TileShape(128, 64, 2, 4),
+    TileShape(32, 32, 4, 4),  # one subgroup
+]
+FORMS: list[dict[str, Any]] = [
+    {},
+    {"exclusive": True},
+    {"reverse": True},
+    {"rows": 3},
+    {"rows": 3, "exclusive": True, "initial": True, "reverse": True},
+    {"initial": True, "carried": True},
+    {"rows": 10, "row_length": 500, "inner": 5, "exclusive": True, "initial": True},
+]
+
+
+def dawn_adapter(patch: pytest.MonkeyPatch) -> Any:
+    """Choose Dawn as the WebGPU implementation, and return the best adapter that it finds here."""
+    patch.setenv(BACKEND_VARIABLE, "dawn")
+    patch.setenv("XDG_RUNTIME_DIR", "/")  # keeps a Wayland loader from complaining
+    adapters = webgpu().gpu.enumerate_adapters_sync()
+    if not adapters and MIN_ADAPTERS == "0":
+        pytest.skip("no adapter on this machine")
+    assert adapters, "Dawn finds no adapter here"
+    return adapters[0]
+
+
+@pytest.fixture(scope="module")
+def dawn() -> gs.Device:
+    """A device of Dawn's, on SwiftShader if there is no GPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        return gs.Device(dawn_adapter(patch))
+
+
+def elements() -> Iterator[tuple[Any, Any]]:
+    """Yield inputs of a few elements, each with an operator for it."""
+    for name in ("bool", "int8", "uint16", "int32", "uint32", "float16", "float32", "int64", "uint64"):
+        yield np.ones(8, name), "maximum" if name != "bool" else "logical_xor"
+    for name in ("multiply", "bitwise_xor", "minimum"):
+        yield np.ones(8, np.int64), name
+    yield np.ones(8, np.float32), "logaddexp"
+    yield np.ones(8, np.complex64), "multiply"
+    yield np.ones((8, 3, 3), np.float32), "matmul"
+    yield (np.ones(8, np.float32), np.ones(8, np.float32)), AFFINE
+    yield (np.ones(8, np.uint16), np.ones(8, np.int64)), LATER
+    yield tuple(np.ones((4, 8), np.uint32)), MATRICES
+
+
+def compile_shaders(dawn: gs.Device, x: Any, op: Any, tile: TileShape, form: dict[str, Any]) -> None:
+    """Compile every shader of a scan, and fail if Tint refuses one."""
+    for label, text in shaders_of(make_problem(x, op, axis=0), dawn.capabilities, tile, form):
+        try:
+            dawn.wgpu_device.create_shader_module(code=text)
+        except error_type(dawn.wgpu_device) as error:
+            pytest.fail(f"{label}: {str(error)[:2000]}")
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: "-".join(form) or "plain")
+def test_tint_takes_every_form_of_every_stage(dawn: gs.Device, shape: TileShape, form: dict[str, Any]) -> None:
+    for x, op in ((np.ones(8, np.uint32), "add"), ((np.ones(8, np.uint32), np.ones(8, np.uint8)), LATER)):
+        compile_shaders(dawn, x, op, shape, form)
+
+
+@pytest.mark.parametrize(("x", "op"), [pytest.param(x, op) for x, op in elements()])
+@pytest.mark.parametrize("form", [{"rows": 3, "initial": True}, {"reverse": True}], ids=lambda form: "-".join(form))
+def test_tint_takes_every_element(dawn: gs.Device, x: Any, op: Any, form: dict[str, Any]) -> None:
+    compile_shaders(dawn, x, op, TileShape(64, 4, 2, 4), form)
+
+
+@pytest.mark.parametrize("stage", ["chain", "halves", "later", "order", "spin", "subgroups"])
+def test_tint_takes_the_probe(dawn: gs.Device, stage: str) -> None:
+    assert dawn.capabilities.spins_per_second > 0  # the device was opened through it
+    values = {"workgroups": 64, "workgroup_size": 64, "extra_polls": 2, "rounds": 2, "polls": 2}
+    text = render(f"probe_{stage}.wgsl", enable_subgroups=stage == "subgroups", **values)
+    dawn.wgpu_device.create_shader_module(code=text)
+
+
+def test_tint_refuses_a_barrier_that_not_all_reach(dawn: gs.Device) -> None:
+    """The compiler of these tests is as strict as they need it to be."""
+    text = """
+        @compute @workgroup_size(64) fn main(@builtin(local_invocation_index) i: u32) {
+            if (i < 3u) { workgroupBarrier(); }
+        }"""
+    with pytest.raises(error_type(dawn.wgpu_device), match="uniform"):
+        dawn.wgpu_device.create_shader_module(code=text)
+
+
+def test_the_quick_suite_passes(dawn: gs.Device) -> None:
+    """Of two cases that differ in the strategy only, the one under "auto" is left out: each is a new shader."""
+    cases = suite(quick=True)
+    named = {case for case in cases if case.strategy in strategies_on(dawn)}
+    twins = {replace(case, strategy="auto") for case in named}
+    outcomes = [check(dawn, case) for case in cases if case not in twins]
+    assert [str(outcome) for outcome in outcomes if outcome.verdict == "failed"] == []
+    refused = {outcome.case.element for outcome in outcomes if outcome.verdict == "refused"}
+    safe = set(strategies_on(dawn)) == set(STRATEGIES)
+    assert refused == {"float64"} or not safe
+    assert sum(outcome.verdict == "passed" for outcome in outcomes) > 50
+
+
+@pytest.mark.parametrize("length", [50, 5000])
+def test_reductions_of_columns(dawn: gs.Device, length: int) -> None:
+    x = np.arange(length * 4, dtype=np.int32).reshape(length, 4)
+    assert_same(gs.reduce(x, axis=0, device=dawn), x.sum(axis=0, dtype=np.int32))
+    assert_same(gs.reduce(dawn.asarray(x), axis=0), x.sum(axis=0, dtype=np.int32))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "float32", "complex64"])
+def test_keys_on_the_device(dawn: gs.Device, dtype: str) -> None:
+    keys = (np.arange(900) // 7 % 2).astype(dtype)
+    x = np.ones(900, np.int32)
+    assert_same(gs.scan(dawn.asarray(x), keys=dawn.asarray(keys)).numpy(), np.arange(900, dtype=np.int32) % 7 + 1)
+
+
+def test_both_implementations_give_the_same_bits(dawn: gs.Device, device: gs.Device) -> None:
+    x = np.random.default_rng(0).standard_normal(10_007).astype(np.float32)
+    shape = TileShape(32, 0, 1, 4)
+    problem = make_problem(x)
+    (got,), (wanted,) = (scan_with(each, problem, "three_dispatch", tile=shape) for each in (dawn, device))
+    assert_same(got, wanted)
+
+
+def test_what_differs(dawn: gs.Device) -> None:
+    capabilities = dawn.capabilities
+    assert capabilities.implementation.startswith("Dawn")
+    assert not capabilities.native_int64
+    assert not capabilities.float64
+    assert capabilities.timestamp_period == 1.0
+    assert capabilities.enable_subgroups == bool(capabilities.subgroup_sizes)
+
+
+def test_an_operator_that_does_not_compile_is_our_error(dawn: gs.Device) -> None:
+    op = gs.wgsl_operator("fn combine(a: Element, b: Element) -> Element { return nothing; }", name="broken")
+    with pytest.raises(gs.OperatorError, match="broken"):
+        gs.scan(np.ones(8, np.float32), op, device=dawn)
+
+
+def test_loops_of_an_operator_are_counted(dawn: gs.Device) -> None:
+    """Tint takes the counting as well, and analyses no barrier as reached by some only."""
+    text = "fn combine(a: Element, b: Element) -> Element {{ var p = vec2u(a, b); while ({}) {{ {} }} return p.x; }}"
+    x = np.arange(1, 3000, dtype=np.uint32) * np.uint32(6)
+    gcd = gs.wgsl_operator(text.format("p.y != 0u", "p = vec2u(p.y, p.x % p.y);"))
+    endless = gs.wgsl_operator(text.format("p.x < 0xffffffffu", "p.x = p.x | 1u;"))
+    for strategy in strategies_in_turn(dawn, 0):
+        assert_same(gs.scan(x, gcd, device=dawn, strategy=strategy), np.gcd.accumulate(x))
+        with pytest.raises(gs.OperatorError, match="did not end"):
+            gs.scan(x, endless, device=dawn, strategy=strategy)
+
+
+def test_a_device_destroyed_while_buffers_are_being_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = gs.Device(dawn_adapter(monkeypatch))
+    results = gs.scan_chunks((np.ones(1 << 18, np.uint32) for _ in range(90)), device=own)
+    next(results)
+    own.wgpu_device.destroy()
+    with pytest.raises(gs.DeviceLostError):
+        list(results)
+
+
+def test_a_lost_device_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work in progress on a lost device can be garbage-collected."""
+    for length in (100, 100_000):
+        own, x = gs.Device(dawn_adapter(monkeypatch)), np.ones(length, np.float32)
+        gs.scan(x, device=own)
+        own.wgpu_device.destroy()
+        with pytest.raises(gs.DeviceLostError):
+            gs.scan(x, device=own)
+        gc.collect()
+
+
+def test_threads_on_one_device(dawn: gs.Device) -> None:
+    """Dawn's devices are not for several threads but by a feature of theirs."""
+    at_once(dawn, work)
+    at_once(dawn, work_on_device)
+
+
+def test_an_adapter_is_opened_again(dawn: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An adapter of Dawn's gives a single device, so gpuscan looks it up again for the next one."""
+    monkeypatch.setenv(BACKEND_VARIABLE, "dawn")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/")
+    x = np.ones(5, np.int32)
+    for again in (gs.Device(dawn), gs.Device(dawn)):
+        assert again.capabilities.summary == dawn.capabilities.summary
+        assert_same(gs.scan(x, device=again), np.arange(1, 6, dtype=np.int32))
+
+
+def test_compensated_sums(dawn: gs.Device) -> None:
+    x = np.random.default_rng(1).integers(2**22, 2**23, 3000).astype(np.float32)
+    wanted = np.cumsum(x, dtype=np.float64).astype(np.float32)
+    assert_same(gs.scan(x, compensated=True, device=dawn), wanted)
+
+
+# ----- $GPUSCAN_BACKEND
+
+
+@pytest.mark.parametrize(("name", "package"), [("", "wgpu"), ("wgpu", "wgpu"), ("dawn", "wgpudawn")])
+def test_the_variable_chooses(monkeypatch: pytest.MonkeyPatch, name: str, package: str) -> None:
+    monkeypatch.setenv(BACKEND_VARIABLE, name)
+    assert webgpu().__name__ == package
+
+
+def test_an_unknown_implementation_names_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(BACKEND_VARIABLE, "metal")
+    with pytest.raises(gs.AdapterNotFoundError, match=r"'metal'.*wgpu, dawn"):
+        webgpu()
+
+
+def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wgpudawn", None)
+    _load.cache_clear()
+    monkeypatch.setenv(BACKEND_VARIABLE, "dawn")
+    with pytest.raises(gs.AdapterNotFoundError, match="pip install wgpudawn"):
+        webgpu()

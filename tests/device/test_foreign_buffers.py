@@ -1,0 +1,126 @@
+"""Arrays on buffers that the caller made: checked, read and written in place, and refused when unusable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import wgpu
+
+import gpuscan as gs
+from tests.harness.devices import is_lost
+from tests.oracle import assert_same, ufunc_scan
+
+USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+
+
+def test_a_callers_buffer(device: gs.Device) -> None:
+    x = np.arange(100, dtype=np.float32)
+    buffer = device.wgpu_device.create_buffer_with_data(data=x, usage=USAGE)
+    a = gs.Array.from_buffer(device, buffer, 90, np.float32, offset=40)
+    assert_same(a, x[10:])
+    assert_same(gs.scan(a), ufunc_scan("add", x[10:]))
+    with pytest.raises(ValueError, match="has 400"):
+        gs.Array.from_buffer(device, buffer, 101, np.float32)
+    with pytest.raises(ValueError, match="multiple of 4"):
+        gs.Array.from_buffer(device, buffer, 10, np.float32, offset=2)
+    for offset in (4.0, np.float32(4), "4", None):
+        with pytest.raises(TypeError, match="a whole number of bytes"):
+            gs.Array.from_buffer(device, buffer, 10, np.float32, offset=offset)  # type: ignore[arg-type]
+    assert_same(gs.Array.from_buffer(device, buffer, 10, np.float32, offset=np.int64(4)), x[1:11])  # type: ignore[arg-type]
+    bare = device.wgpu_device.create_buffer(size=64, usage=wgpu.BufferUsage.STORAGE)
+    with pytest.raises(ValueError, match="COPY_SRC, COPY_DST"):
+        gs.Array.from_buffer(device, bare, 16, np.float32)
+
+
+def test_a_callers_buffer_needs_a_device(device: gs.Device) -> None:
+    buffer = device.wgpu_device.create_buffer(size=16, usage=USAGE)
+    for given in (None, "SwiftShader", "numpy", 0, device.wgpu_device):
+        with pytest.raises(TypeError, match=rf"device was {type(given).__name__}; .* gpuscan\.Device whose"):
+            gs.Array.from_buffer(given, buffer, 4, np.float32)  # type: ignore[arg-type]
+
+
+def test_buffers_that_cannot_be_used_are_refused(device: gs.Device) -> None:
+    """A buffer of 7 bytes is refused as well: the GPU reads whole 32-bit words."""
+    gpu = device.wgpu_device
+    mapped = gpu.create_buffer(size=16, usage=USAGE, mapped_at_creation=True)
+    for error, match, buffer, count in (
+        (ValueError, "whole 4-byte words up to byte 8", gpu.create_buffer(size=7, usage=USAGE), 7),
+        (ValueError, "another device", gs.Device(device).wgpu_device.create_buffer(size=16, usage=USAGE), 4),
+        (ValueError, "unmap it", mapped, 4),
+        (TypeError, "buffer was NoneType", None, 4),
+        (TypeError, "buffer was ndarray", np.zeros(4, np.uint8), 4),
+    ):
+        with pytest.raises(error, match=match):
+            gs.Array.from_buffer(device, buffer, count, np.uint8)
+    mapped.unmap()
+    assert gs.Array.from_buffer(device, mapped, 4, np.uint8).numpy().shape == (4,)
+    with pytest.raises(gs.UnsupportedDtypeError, match="a bundle"):
+        device.asarray(np.zeros(3, [("a", np.int32)]))
+    with pytest.raises(TypeError):
+        device.empty(1.5, np.int32)
+
+
+def uses_of(a: gs.Array) -> list[Callable[[], Any]]:
+    """Return calls that submit commands with the array's buffer."""
+    device, n = a.device, len(a)
+    plan, there = device.plan(n, a.dtype), device.asarray(np.ones(n, a.dtype))
+    plan(a), gs.scan(a, "maximum")
+    encoder = device.wgpu_device.create_command_encoder()
+    return [
+        a.numpy,
+        a.copy,
+        a[1:].numpy,
+        lambda: a.read_async().result(),
+        lambda: gs.scan(a, "maximum"),
+        lambda: gs.scan((a, there), lambda l, r: (l[0] + r[0], l[1] + r[1])),
+        lambda: gs.reduce(a),
+        lambda: gs.compact(a, np.ones(n, bool)),
+        lambda: plan(a),
+        lambda: plan.record(encoder, a, there),
+        lambda: plan.record(encoder, there, a),
+        lambda: plan.record(encoder, there, there, length=a),
+        lambda: gs.scan(there, out=a),
+    ]
+
+
+def test_a_buffer_that_its_owner_has_mapped(device: gs.Device) -> None:
+    """wgpu-native would end the process. Unmapped, it can be used again."""
+    x = np.arange(64, dtype=np.uint32)
+    mappable = device.capabilities.mappable_storage
+    buffer = device.wgpu_device.create_buffer(
+        size=x.nbytes, usage=USAGE | (wgpu.BufferUsage.MAP_READ if mappable else 0)
+    )
+    device.wgpu_device.queue.write_buffer(buffer, 0, x)
+    a = gs.Array.from_buffer(device, buffer, 64, np.uint32)
+    uses = uses_of(a)
+    if mappable:
+        buffer.map_sync(wgpu.MapMode.READ)
+    else:  # as it were
+        buffer._map_state = "mapped"
+    for use in uses:
+        with pytest.raises(ValueError, match="'mapped'; unmap it"):
+            use()
+    if mappable:
+        buffer.unmap()
+    else:
+        buffer._map_state = "unmapped"
+    for use in uses:
+        use()
+    device.wgpu_device.queue.write_buffer(buffer, 0, x)
+    assert_same(gs.scan(a), ufunc_scan("add", x))
+
+
+def test_a_buffer_that_its_owner_has_destroyed(device: gs.Device) -> None:
+    """wgpu-native would end the process; the device goes on."""
+    buffer = device.wgpu_device.create_buffer(size=256, usage=USAGE)
+    a = gs.Array.from_buffer(device, buffer, 64, np.uint32)
+    uses = uses_of(a)
+    buffer.destroy()
+    for use in (*uses, lambda: gs.Array.from_buffer(device, buffer, 64, np.uint32)):
+        with pytest.raises(ValueError, match="was destroyed"):
+            use()
+    assert_same(gs.scan(np.ones(9, np.int32), device=device), np.arange(1, 10, dtype=np.int32))
+    assert not is_lost(device)

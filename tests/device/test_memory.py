@@ -1,0 +1,122 @@
+"""Memory of real devices: what is counted, and what does not grow over many calls."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+import wgpu
+
+import gpuscan as gs
+from gpuscan.device.buffer_pool import size_class
+from tests.harness.devices import (
+    MAX_BIND_GROUPS,
+    RUNS_BEFORE_PARAMETERS_ARE_WRITTEN_AHEAD,
+    all_adapters,
+    kept_bind_groups,
+)
+
+# Calls on the best adapter: more than any cache keeps entries.
+CALLS = 4_000
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def test_arrays_are_counted_to_the_byte(own_device: gs.Device) -> None:
+    device = own_device
+    before = device.memory_usage()
+    assert before.bytes_in_use == 0
+    x = device.asarray(np.ones(10_000, np.float32))
+    view = x[100:200]
+    y = device.empty((3, 5), np.int16)
+    usage = device.memory_usage()
+    assert usage.bytes_in_use == x.buffer.size + y.buffer.size == size_class(40_000) + size_class(30)
+    assert usage.allocations == 2
+    del x
+    assert device.memory_usage().allocations == 2  # the view holds it
+    np.testing.assert_array_equal(view, 1)
+    del view, y
+    assert device.memory_usage().bytes_in_use == 0
+    device.memory_cleanup()
+    assert device.memory_usage() == gs.MemoryUsage(0, 0, 0)
+    np.testing.assert_array_equal(gs.scan(np.ones(1000, np.uint32), device=device), np.arange(1, 1001))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+@pytest.mark.slow
+def test_nothing_grows(own_device: gs.Device) -> None:
+    """Calls of changing sizes, on NumPy and device arrays; most on one adapter, for all share what may grow."""
+    device = own_device
+    calls = CALLS if all_adapters()[0].summary == device.capabilities.summary else CALLS // 3
+    rng = np.random.default_rng(0)
+    x = np.ones(20_000, np.uint32)
+    on_device = device.asarray(x)
+    marks = []
+    for call in range(calls):
+        n = int(rng.integers(1, len(x)))
+        if call % 2:
+            assert gs.scan(x[:n], device=device)[-1] == n
+        else:
+            gs.scan(on_device[:n], device=device)
+        if call in (calls // 4, calls - 1):
+            gc.collect()
+            device.synchronize()
+            marks.append((device.memory_usage(), resident(), kept_bind_groups(device)))
+    (early, resident_early, _), (late, resident_late, groups) = marks
+    assert late.bytes_in_use == early.bytes_in_use
+    assert late.bytes_reserved <= early.bytes_reserved * 1.25
+    assert resident_late - resident_early < 16 << 20
+    assert groups <= MAX_BIND_GROUPS
+
+
+def test_bind_groups_of_a_callers_buffers(own_device: gs.Device) -> None:
+    """They are made once, and go when a buffer does: they would keep its memory."""
+    device = own_device
+    gpu, usage = device.wgpu_device, wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
+    plan = device.plan(1000, np.uint32, strategy="fallback")  # one dispatch
+
+    def run(source: wgpu.GPUBuffer, target: wgpu.GPUBuffer) -> int:
+        encoder = gpu.create_command_encoder()
+        plan.record(encoder, source, target)
+        gpu.queue.submit([encoder.finish()])
+        np.testing.assert_array_equal(np.frombuffer(gpu.queue.read_buffer(target), np.uint32), np.arange(1, 1001))
+        return kept_bind_groups(device)
+
+    source = gpu.create_buffer_with_data(data=np.ones(1000, np.uint32), usage=usage)
+    targets = [gpu.create_buffer(size=4000, usage=usage) for _ in range(3)]
+    for _ in range(1 + RUNS_BEFORE_PARAMETERS_ARE_WRITTEN_AHEAD):
+        before = run(source, targets[0])
+    kept = [run(source, target) for target in targets]  # the parameters are written for many runs from here on
+    assert kept == [before, before + 1, before + 2]
+    assert [run(source, target) for target in targets] == [before + 2] * 3
+    gone = weakref.ref(targets[1])
+    del targets[1]
+    assert gone() is None
+    assert kept_bind_groups(device) == before + 1
+    del source
+    assert kept_bind_groups(device) == 0
+
+
+def test_the_interpreter_ends_quietly(adapter: wgpu.GPUAdapter) -> None:
+    """The process ends without an error while arrays, views and reads are alive, also in cycles."""
+    code = f"""
+import numpy as np, gpuscan as gs
+device = gs.Device({adapter.summary!r})
+a = device.asarray(np.ones(1000, np.float32))
+views = [a[i:] for i in range(5)]
+views.append(views)
+future = a.read_async()
+b = gs.scan(a)
+print(float(b.numpy()[-1]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "1000.0"), done.stderr
+    assert "Traceback" not in done.stderr

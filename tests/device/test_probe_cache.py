@@ -1,0 +1,248 @@
+"""The record of capabilities, its JSON, and the cache on disk."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Callable
+from dataclasses import asdict, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import pytest
+
+from gpuscan.device import capability_probe as probe
+from gpuscan.device import probe_cache
+from gpuscan.planning.capabilities import Capabilities
+from tests.fakes import FakeAdapter, capabilities
+
+# ----- The record
+
+
+def through_pickle(found: Capabilities, protocol: int) -> Capabilities:
+    return pickle.loads(pickle.dumps(found, protocol))  # type: ignore[no-any-return]
+
+
+def test_json_and_back():
+    """Convert to JSON text and back, as the cache does."""
+    found = capabilities(distrusted=("lookback",))
+    assert Capabilities.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_capabilities_are_frozen_and_can_be_a_key():
+    """Plans are cached by them."""
+    found = capabilities()
+    with pytest.raises(AttributeError):
+        found.float64 = False  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        found.limits["max-buffer-size"] = 1  # type: ignore[index]
+    assert len({found, capabilities()}) == 1
+
+
+CHANGES: list[Callable[[Any], Any]] = [
+    lambda limits: limits.__setitem__("max-buffer-size", 1),
+    lambda limits: limits.__delitem__("max-buffer-size"),
+    lambda limits: limits.__ior__({"max-buffer-size": 1}),
+    lambda limits: limits.update({"max-buffer-size": 1}),
+    lambda limits: limits.setdefault("new", 1),
+    lambda limits: limits.pop("max-buffer-size"),
+    lambda limits: limits.popitem(),
+    lambda limits: limits.clear(),
+]
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, replace, *(partial(through_pickle, protocol=p) for p in range(6))]
+)
+def test_capabilities_can_be_copied_and_pickled(copied: Callable[[Capabilities], Capabilities]) -> None:
+    """The copies are equal and frozen as well."""
+    found = capabilities()
+    twin = copied(found)
+    assert twin == found
+    assert hash(twin) == hash(found)
+    for change in CHANGES:
+        with pytest.raises(TypeError, match="read-only"):
+            change(twin.limits)
+    assert twin.limits == found.limits
+
+
+def test_capabilities_as_a_dict():
+    """A dict of the record holds the same limits, and JSON can hold it."""
+    found = capabilities()
+    as_dict = asdict(found)
+    assert Capabilities(**as_dict) == found
+    assert dict(as_dict["limits"]) == dict(found.limits)
+    assert json.loads(json.dumps(as_dict["limits"])) == dict(found.limits)
+
+
+WRONG: dict[str, list[Any]] = {
+    "str": [None, 1, ["a"]],
+    "int": [None, "1", 1.0, True],
+    "bool": [None, 1, "true"],
+    "float": [None, "1", True, -1.0, 0.0, float("nan"), float("inf"), 10**400],
+    "frozenset[str]": [None, "subgroup", [1]],
+    "tuple[int, ...]": [None, 32, ["32"], [True]],
+    "tuple[str, ...]": [None, "lookback", [1]],
+    "Mapping[str, int]": [None, [], {"max": "1"}, {"max": True}],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(each.name, value) for each in fields(Capabilities) for value in WRONG[str(each.type)]]
+)
+def test_a_wrong_type_is_found(name, value):
+    """A value of a wrong type is found in every field, and the message names the field."""
+    with pytest.raises(ValueError, match=name):
+        Capabilities.from_json(capabilities().to_json() | {name: value})
+
+
+@pytest.mark.parametrize("data", [None, [], "text", {}, 3])
+def test_other_json_is_refused(data):
+    """JSON of any other kind is refused, objects or not."""
+    with pytest.raises(ValueError, match="capabilities"):
+        Capabilities.from_json(data)
+
+
+def test_missing_and_unknown_fields_are_refused():
+    """Missing and unknown fields mean that another version wrote the file."""
+    data = capabilities().to_json()
+    with pytest.raises(ValueError, match="novel"):
+        Capabilities.from_json(data | {"novel": 1})
+    del data["driver"]
+    with pytest.raises(ValueError, match="driver"):
+        Capabilities.from_json(data)
+
+
+def test_features_and_limits_to_ask_for():
+    """Ask for the useful features that the adapter has, and for mapped storage only if memory is shared."""
+    features = frozenset({"subgroup", "shader-f64", "multiview", "mappable-primary-buffers"})
+    assert probe.wanted_features(FakeAdapter(features=features)) == ["subgroup", "shader-f64"]
+    shared = FakeAdapter(adapter_type="IntegratedGPU", features=features)
+    assert probe.wanted_features(shared) == ["subgroup", "shader-f64", "mappable-primary-buffers"]
+    limits = probe.wanted_limits(FakeAdapter())  # type: ignore[arg-type]
+    assert limits["max-buffer-size"] == 1 << 30
+    assert "max-texture-dimension-1d" not in limits
+
+
+# ----- The cache
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder."""
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path / name))
+    return tmp_path / "gpuscan" / "probe"
+
+
+def described(found: Capabilities) -> dict[str, Any]:
+    """Return the fields that a device reports of itself."""
+    return {each.name: getattr(found, each.name) for each in fields(found)}
+
+
+def test_what_is_stored_is_loaded(folder):
+    """There is one readable file and nothing else."""
+    found = capabilities()
+    assert probe_cache.load(described(found)) is None
+    probe_cache.store(found)
+    assert probe_cache.load(described(found)) == found
+    [file] = folder.iterdir()
+    assert json.loads(file.read_text())["content"]["name"] == "GeForce"
+
+
+@pytest.mark.parametrize(
+    "change", [{"driver": "NVIDIA 581"}, {"implementation": "wgpu-native 30"}, {"features": frozenset()}]
+)
+def test_another_driver_or_version_is_another_entry(folder, change):
+    """Another driver, version or set of features may behave in another way."""
+    probe_cache.store(capabilities())
+    assert probe_cache.load(described(capabilities(**change))) is None
+
+
+def test_another_version_of_gpuscan_is_another_entry(folder, monkeypatch):
+    """Another version of gpuscan may measure in another way."""
+    found = capabilities()
+    probe_cache.store(found)
+    monkeypatch.setattr(probe_cache, "__version__", "99")
+    assert probe_cache.load(described(found)) is None
+
+
+DAMAGE = {
+    "empty": b"",
+    "cut short": b'{"key": {"na',
+    "not text": b"\xff\xfe\x00\x80",
+    "a pickle": b"\x80\x04\x95\x05\x00\x00\x00\x00\x00\x00\x00\x8c\x01a\x94.",
+    "other JSON": b"[1, 2]",
+    "null": b"null",
+    "a string": b'"key"',
+    "deep": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_damaged_file_counts_as_absent_and_is_mended(folder, damage):
+    """Content of any kind in the file's place."""
+    found = capabilities()
+    probe_cache.store(found)
+    [file] = folder.iterdir()
+    file.write_bytes(damage)
+    assert probe_cache.load(described(found)) is None
+    probe_cache.store(found)
+    assert probe_cache.load(described(found)) == found
+
+
+def test_a_wrong_field_counts_as_damage(folder):
+    """A verdict that is no longer a bool is no verdict."""
+    found = capabilities()
+    probe_cache.store(found)
+    [file] = folder.iterdir()
+    data = json.loads(file.read_text())
+    data["content"]["progress_earlier"] = "yes"
+    file.write_text(json.dumps(data))
+    assert probe_cache.load(described(found)) is None
+
+
+def test_another_adapters_file_is_not_taken(folder):
+    """Should two keys ever share a name."""
+    found = capabilities()
+    other = capabilities(name="Radeon")
+    probe_cache.store(found)
+    probe_cache.store(other)
+    first, second = folder.iterdir()
+    first_text, second_text = first.read_text(), second.read_text()
+    first.write_text(second_text)
+    second.write_text(first_text)
+    assert probe_cache.load(described(found)) is None
+    assert probe_cache.load(described(other)) is None
+
+
+@pytest.mark.parametrize("what", ["a file in the folder's place", "a folder in the file's place"])
+def test_a_cache_that_cannot_be_used_is_done_without(folder, what):
+    """Neither loading nor storing raises, and nothing is left behind."""
+    found = capabilities()
+    if what == "a file in the folder's place":
+        folder.parent.mkdir(parents=True)
+        folder.write_text("")
+    else:
+        probe_cache.store(found)
+        [file] = folder.iterdir()
+        file.unlink()
+        file.mkdir()
+        (file / "full").touch()
+    before = sorted(folder.parent.rglob("*"))
+    assert probe_cache.load(described(found)) is None
+    probe_cache.store(found)
+    assert sorted(folder.parent.rglob("*")) == before
+
+
+def test_distrust_is_remembered(folder):
+    """Distrust is noted in the returned record and in the file."""
+    found = capabilities()
+    probe_cache.store(found)
+    noted = probe.distrust(found, "lookback")
+    assert noted == replace(found, distrusted=("lookback",), starts_in_order=False)
+    assert probe_cache.load(described(found)) == noted
+    assert probe.distrust(noted, "lookback") is noted
+    assert probe.distrust(noted, "fallback").distrusted == ("lookback", "fallback")

@@ -1,0 +1,106 @@
+"""Epochs and parameters of runs: no two runs that share a buffer have one epoch, and each finds its own parameters."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuscan.device.tile_state import EPOCH_WORD, KINDS_KEPT, LAST_EPOCH, MOST_AHEAD, TileState, TileStateSizeError
+
+STRIDE = 64
+MOST = 1 << 21
+
+
+class FakeDevice:
+    """Buffers that are made, and what was written to them."""
+
+    limits = {"min-uniform-buffer-offset-alignment": STRIDE, "max-storage-buffer-binding-size": MOST}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        self.queue = SimpleNamespace(write_buffer=self.write)
+
+    def write(self, buffer: Any, offset: int, data: bytes) -> None:
+        place = slice(offset // 4, (offset + len(data)) // 4)
+        assert not buffer.words[place].any()  # recorded commands may still want what is there
+        buffer.words[place] = np.frombuffer(data, np.uint32)
+
+    def create_buffer(self, size: int, usage: int) -> Any:
+        return SimpleNamespace(size=size, words=np.zeros(size // 4, np.uint32))
+
+    def create_buffer_with_data(self, data: np.ndarray[Any, Any], usage: int) -> Any:
+        return SimpleNamespace(size=data.nbytes, words=data.reshape(-1).copy())
+
+
+def plan(length: int = 1000, posts: bool = True, state_bytes: int = 100) -> Any:
+    return SimpleNamespace(
+        length=length, tiles=3, spin_rounds=7, row_length=1000, inner=1, posts=posts, state_bytes=state_bytes
+    )
+
+
+@pytest.fixture
+def state() -> TileState:
+    return TileState(FakeDevice())  # type: ignore[arg-type]
+
+
+def test_a_run_finds_its_parameters(state: TileState) -> None:
+    """A run finds its parameters, whatever other runs started in between."""
+    rng = np.random.default_rng(0)
+    for _ in range(3000):
+        wanted = plan(length=int(rng.integers(1, 100)))
+        begun = state.begin(wanted, (wanted.length, 5, 6))
+        words = begun.params.buffer.words[begun.offset // 4 :][:8]
+        assert words.tolist() == [wanted.length, 3, begun.epoch, 7, wanted.length, 5, 6, 1]
+        assert begun.offset % STRIDE == 0
+
+
+def test_no_two_runs_on_a_buffer_have_one_epoch(state: TileState) -> None:
+    """Epochs may also start again while some that were reserved before are still unused."""
+    seen: dict[int, set[int]] = defaultdict(set)
+    buffers = []  # kept, so that no two have one id
+    rng = np.random.default_rng(1)
+    for run in range(3 * LAST_EPOCH):
+        begun = state.begin(plan(length=int(rng.integers(1, 40)), posts=run % 5 > 0), (1, 0, 0))
+        if id(begun.state) not in seen:
+            buffers.append(begun.state)
+        assert 1 <= begun.epoch <= LAST_EPOCH
+        assert begun.epoch not in seen[id(begun.state)]
+        seen[id(begun.state)].add(begun.epoch)
+    assert len(buffers) >= 6  # each end of the epochs makes a buffer of either kind
+
+
+def test_runs_of_one_kind_are_written_ahead(state: TileState) -> None:
+    """Parameters of later runs are written ahead, but not at first: many arrays are scanned only once."""
+    made = [state.begin(plan(), (1, 0, 0)).params.buffer for _ in range(1 + 16 + 2 * MOST_AHEAD)]
+    sizes = [made[i].size // STRIDE for i in (1, 16, 17, 17 + MOST_AHEAD)]
+    assert sizes == [16, 16, MOST_AHEAD, MOST_AHEAD]
+    assert len({id(buffer) for buffer in made}) == 4
+    epochs = made[-1].words.reshape(MOST_AHEAD, -1)[:, EPOCH_WORD]
+    assert np.array_equal(np.diff(epochs), np.ones(MOST_AHEAD - 1))
+
+
+def test_memory_is_bounded_and_given_back(state: TileState) -> None:
+    for length in range(5000):
+        state.begin(plan(length=length), (1, 0, 0))
+        state.begin(plan(length=length), (1, 0, 0))
+    assert state.nbytes <= (1 << 16) + (16 * KINDS_KEPT + MOST_AHEAD) * STRIDE
+    grown = state.begin(plan(state_bytes=1 << 20), (1, 0, 0)).state
+    assert grown.size == 1 << 20
+    state.release()
+    assert state.nbytes == 0
+    assert state.begin(plan(), (1, 0, 0)).epoch == 1
+
+
+def test_buffers_grow_up_to_what_can_be_bound(state: TileState) -> None:
+    """Twofold, or as far as that goes; what does not fit is refused, and later runs are as before."""
+    sizes = [1 << 19, (1 << 19) + 4, (1 << 20) + 4, MOST]
+    assert [state.begin(plan(state_bytes=n), (1, 0, 0)).state.size for n in sizes] == [1 << 19, 1 << 20, MOST, MOST]
+    before = state.begin(plan(), (1, 0, 0))
+    with pytest.raises(TileStateSizeError, match=f"{MOST + 4} bytes; the device binds at most {MOST}"):
+        state.begin(plan(state_bytes=MOST + 4), (1, 0, 0))
+    after = state.begin(plan(), (1, 0, 0))
+    assert after.state is before.state
+    assert after.epoch == before.epoch + 1

@@ -1,0 +1,277 @@
+"""A failure below a call raises one of gpuscan's own errors, and leaves the device usable."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+import wgpu
+
+import gpuscan as gs
+from tests.harness.builds import small_transfers
+from tests.harness.devices import is_lost, mark_lost
+from tests.oracle import assert_same, ufunc_scan
+
+X = np.arange(3000, dtype=np.uint32)
+
+
+@pytest.fixture
+def own_device(adapter: wgpu.GPUAdapter) -> gs.Device:
+    """A device that a test may break."""
+    return gs.Device(adapter)
+
+
+def test_out_of_memory_then_room_again(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that finds no memory cleans up and tries once more. Then it raises, and the device remains usable."""
+    device = own_device
+    create, asked = device.wgpu_device.create_buffer, []
+
+    def full(**options: Any) -> Any:
+        asked.append(options["size"])
+        raise wgpu.GPUOutOfMemoryError("no room")
+
+    gs.scan(X, device=device)
+    with monkeypatch.context() as patched:
+        patched.setattr(device.wgpu_device, "create_buffer", full)
+        with pytest.raises(gs.DeviceMemoryError, match="no room for it"):
+            device.empty(1 << 20, np.float32)
+        assert len(asked) == 2
+        with pytest.raises(gs.DeviceMemoryError):
+            gs.scan(np.ones(3 << 20, np.float32), device=device)
+    assert device.memory_usage().bytes_in_use == 0
+    assert_same(gs.scan(X, device=device), ufunc_scan("add", X))
+
+    def full_once(**options: Any) -> Any:
+        monkeypatch.setattr(device.wgpu_device, "create_buffer", create)
+        raise wgpu.GPUOutOfMemoryError("no room")
+
+    monkeypatch.setattr(device.wgpu_device, "create_buffer", full_once)
+    assert_same(gs.scan(X[:50], device=device), ufunc_scan("add", X[:50]))
+
+
+@pytest.mark.parametrize("error", [wgpu.GPUOutOfMemoryError, KeyboardInterrupt])
+def test_nothing_stays_in_use_where_buffers_are_not_all_taken(
+    own_device: gs.Device, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    """Whichever buffer of a piece, or of a ring of staging buffers, is the one that there is no room for."""
+    small_transfers(monkeypatch, 4 << 20)
+    device = own_device
+    create, x, rows = device.wgpu_device.create_buffer, np.ones(3 << 20, np.uint32), np.ones((4, 3 << 18), np.uint32)
+    calls: list[Callable[[], Any]] = [
+        lambda: gs.scan(x, device=device),
+        lambda: gs.scan(rows, axis=1, initial=np.arange(4, dtype=np.uint32), device=device),
+        lambda: device.asarray(x).numpy(),
+    ]
+    for call in calls:
+        call()
+        for left in itertools.count():
+            device.memory_cleanup()
+            made = 0
+
+            def full(left: int = left, **options: Any) -> Any:
+                nonlocal made
+                made += 1
+                if made > left:
+                    raise error("no room")
+                return create(**options)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(device.wgpu_device, "create_buffer", full)
+                with suppress(gs.DeviceMemoryError, KeyboardInterrupt):
+                    call()
+            assert (left, device.memory_usage().allocations) == (left, 0)
+            if made <= left:
+                break
+
+
+def test_an_interrupted_synchronize_keeps_nothing(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_device.wgpu_device.queue, "submit", failing(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        own_device.synchronize()
+    assert own_device.memory_usage().allocations == 0
+
+
+def test_an_array_larger_than_any_buffer(device: gs.Device) -> None:
+    most = device.capabilities.limits["max-buffer-size"]
+    with pytest.raises(gs.DeviceMemoryError, match=str(most // 16 * 16)):
+        device.empty(most + 1, np.uint8)
+
+
+def test_a_submit_that_fails(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, queue = own_device, own_device.wgpu_device.queue
+    for size in (len(X), 3 << 20):
+        x = np.ones(size, np.uint32)
+        with monkeypatch.context() as patched:
+            patched.setattr(queue, "submit", failing(wgpu.GPUValidationError("something of ours is wrong")))
+            with pytest.raises(wgpu.GPUValidationError):
+                gs.scan(x, device=device)
+        assert device.memory_usage().bytes_in_use == 0
+        assert_same(gs.scan(x, device=device), ufunc_scan("add", x))
+
+
+def test_an_interrupted_call(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the GPU works, in a small scan and in the middle of a large one."""
+    device, queue = own_device, own_device.wgpu_device.queue
+    for size, calls in ((len(X), 0), (9 << 20, 4)):
+        x, count, submit = np.ones(size, np.uint32), calls, queue.submit
+
+        def interrupted(buffers: Any, submit: Any = submit) -> None:
+            nonlocal count
+            submit(buffers)
+            count -= 1
+            if count < 0:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(queue, "submit", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                gs.scan(x, device=device)
+        assert device.memory_usage().bytes_in_use == 0
+        assert_same(gs.scan(x, device=device), ufunc_scan("add", x))
+
+
+@pytest.mark.usefixtures("default_signals")
+def test_an_interrupt_in_a_callback_of_a_submission(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """wgpu drops what a callback raises; the interrupt is raised after the submission all the same."""
+    device, queue = own_device, own_device.wgpu_device.queue
+    submit, held, mask = queue.submit, device.asarray(X), device.asarray(X % 2 == 1)
+    plan = device.plan(len(X), np.uint32, "add")
+    dropped: list[BaseException] = []
+
+    def called_back(buffers: Any) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt as error:
+            dropped.append(error)
+        submit(buffers)
+
+    calls: list[Callable[[], Any]] = [
+        lambda: gs.scan(X, device=device),
+        lambda: gs.scan(np.ones(9 << 18, np.uint32), device=device),
+        lambda: list(gs.scan_chunks(megabytes(3), device=device)),
+        lambda: gs.scan(held),
+        lambda: plan(held),
+        lambda: gs.compact(held, mask),
+        lambda: gs.scan(held, keys=held),
+        held.copy,
+        held.numpy,
+        device.flush,
+        device.synchronize,
+    ]
+    for call in calls:
+        handler = signal.getsignal(signal.SIGINT)
+        with monkeypatch.context() as patched:
+            patched.setattr(queue, "submit", called_back)
+            with pytest.raises(KeyboardInterrupt):
+                call()
+        assert not dropped
+        assert signal.getsignal(signal.SIGINT) is handler
+    assert_same(gs.scan(X, device=device), ufunc_scan("add", X))
+
+
+def failing(error: BaseException) -> Any:
+    def call(*_: Any, **__: Any) -> None:
+        raise error
+
+    return call
+
+
+def test_a_lost_device(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every later call says that the device is lost, and the default device is opened again."""
+    monkeypatch.setenv("GPUSCAN_ADAPTER", adapter.summary)
+    device = gs.default_device()
+    held = device.asarray(X)
+    with monkeypatch.context() as patched:
+        patched.setattr(device.wgpu_device.queue, "submit", failing(wgpu.GPUValidationError("Parent device is lost")))
+        with pytest.raises(gs.DeviceLostError, match="opened anew"):
+            gs.scan(X)
+    for call in (lambda: gs.scan(held), held.numpy, lambda: device.asarray(X), device.synchronize):
+        with pytest.raises(gs.DeviceLostError):
+            call()
+    assert gs.default_device() is not device
+    assert_same(gs.scan(X), ufunc_scan("add", X))
+
+
+def test_a_destroyed_device_is_told_from_other_errors(own_device: gs.Device) -> None:
+    """A device that really went away, as far as a test can make one: the driver's own words are understood."""
+    device = own_device
+    gs.scan(X, device=device)
+    device.wgpu_device.destroy()
+    with pytest.raises(gs.DeviceLostError):
+        gs.scan(X, device=device)
+
+
+def test_a_device_that_is_lost_while_it_compiles(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No fault of the operator."""
+    gpu = own_device.wgpu_device
+    compile_pipeline = gpu.create_compute_pipeline
+
+    def lost(**options: Any) -> Any:
+        gpu.destroy()
+        return compile_pipeline(**options)
+
+    monkeypatch.setattr(gpu, "create_compute_pipeline", lost)
+    with pytest.raises(gs.DeviceLostError, match="was lost"):
+        gs.scan(X, "maximum", device=own_device)
+    assert is_lost(own_device)
+
+
+def megabytes(count: int) -> Iterator[np.ndarray[Any, Any]]:
+    return (np.ones(1 << 18, np.uint32) for _ in range(count))
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_everything_says_that_a_destroyed_device_is_lost(own_device: gs.Device, lost: bool) -> None:
+    """Every call raises, whether an earlier one has found the loss or not, also in the middle of chunks."""
+    device = own_device
+    held, large = device.asarray(X), np.ones(2 << 20, np.uint32)
+    with device.profile() as profile:
+        gs.scan(held)
+    assert sum(map(len, gs.scan_chunks(megabytes(9), device=device))) == 9 << 18
+    gs.scan(large, device=device)
+    begun = gs.scan_chunks(megabytes(90), device=device)
+    next(begun)
+    device.wgpu_device.destroy()
+    calls: list[Callable[[], Any]] = [
+        lambda: gs.scan(large, device=device),
+        lambda: list(gs.scan_chunks(megabytes(9), device=device)),
+        lambda: list(gs.scan_chunks([X], device=device)),
+        lambda: list(gs.scan_chunks([X], device=device, compensated=True, dtype=np.float32)),
+        lambda: list(begun),
+        held.copy,
+        held.read_async,
+        lambda: device.plan(77, np.int32, "maximum"),
+    ]
+    if device.capabilities.timestamps:
+        calls.append(lambda: profile.spans)
+    for call in calls:
+        mark_lost(device, lost)
+        with pytest.raises(gs.DeviceLostError, match="was lost"):
+            call()
+        assert is_lost(device)
+
+
+def test_chunks_that_raise_what_a_lost_device_might(own_device: gs.Device) -> None:
+    """An error of the caller's own code is not taken for a lost device."""
+
+    def broken() -> Iterator[np.ndarray[Any, Any]]:
+        yield X
+        raise RuntimeError("the cable is lost")
+
+    with pytest.raises(RuntimeError, match="cable") as caught:
+        list(gs.scan_chunks(broken(), device=own_device))
+    assert not isinstance(caught.value, gs.GpuscanError)
+    assert not is_lost(own_device)
+
+
+def test_flush_on_a_destroyed_device(own_device: gs.Device) -> None:
+    own_device.flush()
+    own_device.wgpu_device.destroy()
+    for _ in range(2):
+        with pytest.raises(gs.DeviceLostError):
+            own_device.flush()

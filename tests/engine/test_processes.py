@@ -1,0 +1,192 @@
+"""Interrupts, calls after the main thread has ended, and forks, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import wgpu
+
+import gpuscan as gs
+
+
+@pytest.mark.usefixtures("default_signals")
+def test_an_interrupt_while_a_buffer_is_mapped(adapter: wgpu.GPUAdapter) -> None:
+    """Ctrl-C in wgpu's own callback, on the thread of the call, which waited for ever for that buffer."""
+    code = f"""
+import signal, sys, threading
+import numpy as np, gpuscan as gs
+from wgpu.backends.wgpu_native import _poller
+device = gs.Device({adapter.summary!r})
+x = np.ones(3 << 20, np.uint32)
+done, pending = _poller.PollToken.set_done, True
+def interrupted(token):
+    global pending
+    by = sys._getframe(1).f_code.co_name
+    if pending and by == "buffer_map_callback" and threading.current_thread() is threading.main_thread():
+        pending = False
+        signal.raise_signal(signal.SIGINT)
+    done(token)
+_poller.PollToken.set_done = interrupted
+try:
+    for _ in range(20):
+        if pending:
+            gs.scan(x, device=device)
+    print("raised" if pending else "lost")  # where no callback came on this thread, nothing could be lost
+except KeyboardInterrupt:
+    print("raised")
+print(gs.scan(x, device=device)[-1])
+"""
+    done = python(code)
+    assert (done.returncode, done.stdout.split()) == (0, ["raised", str(3 << 20)]), done.stderr
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    """The code, run by a Python of its own."""
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(Path(gs.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    }
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_after_the_main_thread_has_ended(adapter: wgpu.GPUAdapter) -> None:
+    """Threads that go on, and functions that run at the end, when Python's own pools take nothing more."""
+    code = f"""
+import atexit, threading
+import numpy as np, gpuscan as gs
+device = gs.Device({adapter.summary!r})
+x = np.ones(9_000_000, np.uint32)
+def work():
+    threading.main_thread().join()
+    held = device.asarray(x)
+    print(gs.scan(x, device=device)[-1], held.numpy().sum(), held.read_async().result().sum())
+atexit.register(lambda: print(gs.scan(x, device=device)[-1]))
+threading.Thread(target=work).start()
+"""
+    done = python(code)
+    assert done.stdout.split() == ["9000000"] * 4, done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_after_a_fork(adapter: wgpu.GPUAdapter) -> None:
+    """A clear error in the child, at once; the parent goes on."""
+    code = f"""
+import os, sys
+import numpy as np, gpuscan as gs
+device = gs.Device({adapter.summary!r})
+x = device.asarray(np.ones(100, np.uint32))
+gs.scan(np.ones(1 << 21, np.uint32), device=device)
+chunks = lambda: gs.scan_chunks((np.ones(1 << 18, np.uint32) for _ in range(40)), device=device)
+begun, left = chunks(), chunks()
+next(begun), next(left)
+child = os.fork()
+if child == 0:
+    left.close()
+    calls = (
+        lambda: gs.scan(x),
+        lambda: gs.scan(np.ones(9, "f4"), device=device),
+        lambda: list(chunks()),
+        lambda: list(begun),
+        lambda: device.plan(77, np.int32, "maximum"),
+        x.numpy,
+        x.copy,
+        x.read_async,
+        device.synchronize,
+        device.flush,
+    )
+    for call in calls:
+        try:
+            call()
+        except gs.DeviceLostError as error:
+            assert "spawn" in str(error)
+        else:
+            os._exit(1)
+    os._exit(0)
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+print(status, gs.scan(x).numpy()[-1], sum(map(len, begun)) == 39 << 18)
+"""
+    done = python(code)
+    assert (done.returncode, done.stdout.split()) == (0, ["0", "100", "True"]), done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize(
+    "used",
+    [
+        "gs.scan(gs.Device(name).asarray(np.ones(100, 'f4'))).device",
+        "gs.Device(next(a for a in wgpu.gpu.enumerate_adapters_sync() if a.summary == name))",
+        "next(a for a in wgpu.gpu.enumerate_adapters_sync() if a.summary == name).request_device_sync()",
+    ],
+)
+def test_devices_are_not_opened_after_a_fork(adapter: wgpu.GPUAdapter, used: str) -> None:
+    """A child cannot open a device if its parent has used the GPU; a child of another parent can."""
+    code = f"""
+import os, signal
+import numpy as np, wgpu, gpuscan as gs
+name = {adapter.summary!r}
+def in_child(act):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        os._exit(act())
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def scans():
+    return int(gs.scan(np.ones(9, "f4"), device=gs.Device(name))[-1])
+def refused():
+    ours = isinstance(held, gs.Device)
+    kept = [lambda: gs.Device(held), lambda: gs.Device(held.wgpu_device.adapter)] if ours else []
+    for call in (lambda: gs.Device(name), gs.devices, gs.default_device, lambda: gs.scan(np.ones(9, "f4")), *kept):
+        try:
+            call()
+        except gs.DeviceLostError as error:
+            assert "spawn" in str(error)
+        else:
+            return 1
+    return int(gs.scan(np.ones(7, "f4"), device="numpy")[-1])
+print(in_child(scans))
+held = {used}
+print(in_child(refused), in_child(lambda: in_child(refused)), scans())
+"""
+    done = python(code)
+    assert (done.returncode, done.stdout.split()) == (0, ["9", "7", "7", "9"]), done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_releases_nothing(adapter: wgpu.GPUAdapter) -> None:
+    """Garbage of the process before: to release a buffer waits for locks that a thread may have held at the fork."""
+    code = f"""
+import gc, os, signal
+import numpy as np, wgpu, gpuscan as gs
+gc.disable()
+device = gs.Device({adapter.summary!r})
+held = device.asarray(np.ones(100, np.uint32))
+begun = gs.scan_chunks((np.ones(1 << 18, np.uint32) for _ in range(9)), device=device)
+next(begun)
+begun.close()
+def after_fork():
+    global device, held, begun
+    released = []
+    ours = [thing for thing in gc.get_objects() if isinstance(thing, (wgpu.GPUObjectBase, wgpu.GPUAdapter))]
+    for kind in set(map(type, ours)):
+        kind._release = lambda thing: released.append(1)
+    del device, held, begun, ours
+    gc.collect()
+    return min(len(released), 9)
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    os._exit(after_fork())
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), after_fork() > 0)
+"""
+    done = python(code)
+    assert (done.returncode, done.stdout.split()) == (0, ["0", "True"]), done.stderr

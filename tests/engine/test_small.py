@@ -1,0 +1,128 @@
+"""Small arrays: a kind of scan is prepared once, and later calls follow what changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from gpuscan.elements import SCALARS
+from tests.harness.builds import count_plans, shorten_waits, withhold_posts
+from tests.harness.devices import device_as_if, force_strategy, poison
+from tests.harness.scans import SMALL_ARRAY_BYTES
+from tests.oracle import assert_same, small_tiles, strategies_in_turn, ufunc_scan
+
+
+@pytest.mark.parametrize(
+    ("number", "dtype"), list(enumerate(["uint32", "int64", "float32", "int16", "bool", "bfloat16"]))
+)
+def test_calls_after_the_first(device: gs.Device, number: int, dtype: str) -> None:
+    """Calls of one kind with other contents, in buffers full of earlier results; every second kind in reverse."""
+    reverse = number % 2 == 1
+    op = "logical_or" if dtype == "bool" else "add"
+    for strategy in ["auto", *strategies_in_turn(device, number // 2)]:
+        for seed in range(4):
+            x = np.random.default_rng(seed).integers(0, 2, (3, 333)).astype(SCALARS[dtype].dtype)
+            poison(device, x.nbytes)
+            if dtype == "bfloat16":
+                x[:, ::20] = 0  # sums of 8 bits are exact in it
+                x[:, 256:] = 0
+            wanted = ufunc_scan(op, x[:, ::-1] if reverse else x, axis=1)
+            got = gs.scan(x, op, axis=1, reverse=reverse, device=device, strategy=strategy)
+            assert_same(got, wanted[:, ::-1] if reverse else wanted, (strategy, seed))
+    assert device.memory_usage().bytes_in_use == 0
+
+
+def test_a_call_is_planned_once(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second call of a kind plans nothing; distrust and the environment lead to a new plan."""
+    device, planned = device_as_if(device), count_plans(monkeypatch)
+    x = np.arange(501, dtype=np.uint32)
+
+    def plans_of_two_calls() -> list[int]:
+        counts = []
+        for _ in range(2):
+            planned.clear()
+            assert_same(gs.scan(x, device=device), np.cumsum(x, dtype=np.uint32))
+            counts.append(len(planned))
+        return counts
+
+    def planned_at_the_first_call() -> bool:
+        first, second = plans_of_two_calls()
+        return first > 0 and second == 0
+
+    assert planned_at_the_first_call()
+    device = device_as_if(device, distrusted=("lookback",))
+    assert planned_at_the_first_call()
+    monkeypatch.setenv("GPUSCAN_STRATEGY", "three_dispatch")
+    assert planned_at_the_first_call()
+
+
+def test_sizes_about_the_limit(device: gs.Device) -> None:
+    for length in (SMALL_ARRAY_BYTES // 4 - 1, SMALL_ARRAY_BYTES // 4, SMALL_ARRAY_BYTES // 4 + 1):
+        x = np.random.default_rng(1).integers(0, 2**32, length, dtype=np.uint32)
+        for _ in range(2):
+            assert_same(gs.scan(x, device=device), np.cumsum(x, dtype=np.uint32))
+
+
+def test_other_options_and_layouts(device: gs.Device) -> None:
+    """Options, layouts and elements that need more than the shortest way, twice each."""
+    x = np.random.default_rng(2).integers(0, 99, (6, 8), dtype=np.int32)
+    record = np.zeros(5, [("a", "i4"), ("b", "f4")])
+    for _ in range(2):
+        assert_same(gs.scan(x, axis=0, device=device), np.cumsum(x, axis=0, dtype=np.int32))
+        assert_same(gs.scan(x.T, axis=1, device=device), np.cumsum(x.T, axis=1, dtype=np.int32))
+        assert_same(gs.scan(x, axis=1, exclusive=True, device=device)[:, 1:], np.cumsum(x, 1, np.int32)[:, :-1])
+        assert_same(gs.scan(x, axis=1, dtype=np.float32, device=device), np.cumsum(x, axis=1, dtype=np.float32))
+        assert_same(gs.scan(x.astype(">i4"), axis=1, device=device), np.cumsum(x, axis=1, dtype=np.int32))
+        assert_same(gs.scan(np.ones(3, np.uint8), device=device), np.arange(1, 4, dtype=np.uint8))
+        assert gs.scan(x[:, :0], axis=1, device=device).shape == (6, 0)
+        with pytest.raises(gs.OperatorError):
+            gs.scan(record, "add", device=device)
+
+
+def test_a_function_is_traced_at_every_call(device: gs.Device) -> None:
+    """A function may close over values that change between calls."""
+    x = np.ones(2, np.int32)
+    factor = 2
+
+    def scaled(l: Any, r: Any) -> Any:
+        return l + factor * r
+
+    assert_same(gs.scan(x, scaled, device=device), np.array([1, 3], np.int32))
+    factor = 3
+    assert_same(gs.scan(x, scaled, device=device), np.array([1, 4], np.int32))
+
+
+def test_a_small_scan_that_times_out_is_done_another_way(
+    own_device: gs.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Posts of many small tiles are withheld on a device that would trust look-back."""
+    shorten_waits(monkeypatch)
+    withhold_posts(monkeypatch, tile=small_tiles(own_device)[0])
+    device = device_as_if(own_device, progress_earlier=True, spins_per_second=2e4, adapter_type="DiscreteGPU")
+    monkeypatch.setenv("GPUSCAN_STRATEGY", "")
+    force_strategy(device, monkeypatch, "lookback", then="three_dispatch")
+    x = np.arange(5000, dtype=np.uint32)
+    for _ in range(2):
+        assert_same(gs.scan(x, device=device), np.cumsum(x, dtype=np.uint32))
+    assert device.capabilities.distrusted == ("lookback",)
+
+
+def test_errors(device: gs.Device) -> None:
+    """Errors are those of large arrays, and leave nothing behind."""
+    x = np.arange(9, dtype=np.int32)
+    with pytest.raises(gs.StrategyError, match="'sideways'"):
+        gs.scan(x, strategy="sideways", device=device)
+    with pytest.raises(ValueError, match="axis 3"):
+        gs.scan(x, axis=3, device=device)
+    gs.scan(x, axis=0, device=device)
+    for axis in (False, 0.0):  # equal to an axis for which a scan is prepared
+        with pytest.raises(TypeError, match="axis must be an integer"):
+            gs.scan(x, axis=axis, device=device)
+    with pytest.raises(gs.OperatorError, match="nonsense"):
+        gs.scan(x, "nonsense", device=device)
+    with pytest.raises(TypeError):
+        gs.scan(x > 3, "add", device=device)
+    assert device.memory_usage().bytes_in_use == 0

@@ -1,0 +1,346 @@
+"""Arrays in pieces and in chunks have the bits of one scan, in memory and in files of any order."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import wgpu
+
+import gpuscan as gs
+from gpuscan.problem.problem import Problem
+from gpuscan.tools import file_scan as files
+from tests.harness.devices import force_strategy
+from tests.harness.scans import SINGLE_SUBMISSION_BYTES, make_problem, origin_of_piece, scan_chunks_with, scan_with
+from tests.laws import dtype_of
+from tests.oracle import AFFINE, NO_IDENTITY, assert_same, small_tiles, some, strategies_in_turn, ufunc_scan, words
+
+
+def problems(n: int) -> Iterator[tuple[str, Problem]]:
+    """Yield float sums, rows that pieces cut, packed elements, and an operator without identity."""
+    rng = np.random.default_rng(n)
+    x = rng.standard_normal(n).astype(np.float32)
+    yield "one row", make_problem(x, initial=2.5)
+    yield "backwards", make_problem(x, exclusive=True, reverse=True)
+    seeds = rng.standard_normal(n // 4).astype(np.float32)
+    yield "short rows", make_problem(x[: n // 4 * 4].reshape(-1, 4), axis=1, exclusive=True, initial=seeds)
+    yield "long rows", make_problem(x[: n // 3 * 3].reshape(3, -1), axis=1, reverse=True, initial=seeds[:3])
+    yield "bytes", make_problem(rng.integers(0, 256, n, dtype=np.uint8), reverse=True)
+    yield "a bundle", make_problem(words(rng, 4, n), NO_IDENTITY["matrices"][0])
+
+
+def test_pieces_have_the_bits_of_the_whole(device: gs.Device) -> None:
+    for tile in small_tiles(device)[-1:]:
+        for turn, (note, problem) in some(device, enumerate(problems(50_001))):
+            wanted = scan_with(device, problem, "three_dispatch", tile=tile)
+            in_turn = strategies_in_turn(device, turn // 2)
+            for strategy in in_turn if note in ("backwards", "long rows") else ["three_dispatch"]:
+                try:
+                    got = scan_with(device, problem, strategy, tile=tile, piece_bytes=30_000)
+                except gs.ProgressTimeoutError:
+                    assert strategy == "lookback"  # asked for by name, and a software adapter may be late
+                    continue
+                for result, field in zip(got, wanted, strict=True):
+                    assert_same(result, field, (tile, note, strategy))
+
+
+def test_large_arrays_by_themselves(device: gs.Device) -> None:
+    """Large arrays are scanned in pieces, into memory that the caller gives and in place."""
+    x = np.random.default_rng(0).integers(0, 2**32, (5 << 20) + 77, dtype=np.uint32)
+    assert x.nbytes > SINGLE_SUBMISSION_BYTES
+    wanted = ufunc_scan("add", x)
+    assert_same(gs.scan(x, device=device), wanted)
+    out = np.zeros((len(x), 2), np.uint32)[:, 1]  # every other element
+    assert gs.scan(x, device=device, out=out) is out
+    assert_same(out, wanted)
+    assert gs.scan(x, device=device, out=x) is x
+    assert_same(x, wanted)
+    assert device.memory_usage().bytes_in_use == 0
+
+
+def test_a_piece_that_timed_out_is_done_again(
+    own_device: gs.Device, device: gs.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A build whose posts are withheld times out in a piece; "auto" goes on from there by another strategy."""
+    force_strategy(own_device, monkeypatch, "lookback", then="three_dispatch")
+    problem = make_problem(np.random.default_rng(1).standard_normal(60_000).astype(np.float32))
+    tile = small_tiles(own_device)[0]
+    (got,) = scan_with(own_device, problem, tile=tile, piece_bytes=1, withheld=2)
+    assert own_device.capabilities.distrusted
+    (wanted,) = scan_with(device, problem, "three_dispatch", tile=tile)
+    assert_same(got, wanted)
+
+
+def test_rows_longer_than_32_bits() -> None:
+    """The 32-bit numbers that a shader gets of a piece give each element its row and its offset there."""
+    for row_length in (3, 1000, 2**31 - 1, 2**31, 2**32 + 5, 2**33):
+        for start in (0, 1, 999, row_length - 1, row_length, 5 * row_length + 7, 3 * row_length - 2):
+            first_row, row_offset, length = origin_of_piece(start, row_length)
+            for index in (0, 1, 2, 5, 998):
+                row, offset = divmod(start + index, row_length)
+                at = index + row_offset
+                assert at < 2**32
+                assert first_row + at // length == row, (row_length, start, index)
+                assert (at % length == 0) == (offset == 0), (row_length, start, index)
+            assert length <= 2**31
+
+
+# ----- Chunks
+
+
+def cut(x: np.ndarray[Any, Any], pieces: int) -> list[np.ndarray[Any, Any]]:
+    """Cut the array into chunks of random lengths, some of them empty."""
+    places = np.sort(np.random.default_rng(2).integers(0, len(x), pieces))
+    return np.split(x, [0, *places, places[-1]])
+
+
+def test_chunks_have_the_bits_of_their_concatenation(device: gs.Device) -> None:
+    rng = np.random.default_rng(3)
+    for n in (1, 100, 300_000):
+        x = rng.standard_normal(n).astype(np.float32)
+        for options in ({}, {"exclusive": True}, {"initial": 3.0, "after": lambda v: v * 2}):
+            chunks = cut(x, 9)
+            got = list(gs.scan_chunks(iter(chunks), device=device, **options))  # type: ignore[arg-type]
+            assert [len(part) for part in got] == [len(chunk) for chunk in chunks]
+            assert_same(np.concatenate(got), gs.scan(x, device=device, **options), (n, options))
+    bundle = words(rng, 2, 5000)
+    parts = list(gs.scan_chunks(zip(*(np.split(f, [1000, 1001]) for f in bundle), strict=True), AFFINE, device=device))
+    wanted = gs.scan(bundle, AFFINE, device=device)
+    for field in range(2):
+        assert_same(np.concatenate([part[field] for part in parts]), wanted[field])
+    assert device.memory_usage().bytes_in_use == 0
+
+
+def test_chunks_of_elements_without_numbers(device: gs.Device) -> None:
+    chunks = [np.zeros((count, 0, 0), np.float32) for count in (3, 0, 2)]
+    results = list(gs.scan_chunks(chunks, "matmul", device=device))
+    assert [result.shape for result in results] == [chunk.shape for chunk in chunks]
+
+
+def test_chunks_may_be_read_into_one_array(device: gs.Device) -> None:
+    """A caller may fill one buffer again and again: a chunk that was taken is not read again."""
+
+    def chunks() -> Any:
+        buffer = np.empty(300, np.int32)
+        for number in range(40):
+            buffer[:] = number
+            yield buffer
+
+    wanted = np.repeat(np.arange(40, dtype=np.int32), 300).cumsum(dtype=np.int32)
+    assert_same(np.concatenate(list(gs.scan_chunks(chunks(), device=device))), wanted)
+
+
+def test_chunks_in_many_pieces(device: gs.Device) -> None:
+    """The chunks are longer than what decides the tile, so the scan starts before the end is known."""
+    x = np.random.default_rng(4).integers(0, 2**32, 700_000, dtype=np.uint32)
+    taken = 0
+
+    def chunks() -> Iterator[np.ndarray[Any, Any]]:
+        nonlocal taken
+        for chunk in np.array_split(x, 20):
+            taken += 1
+            yield chunk
+
+    got, early = [], 0
+    for part in scan_chunks_with(device, chunks(), piece_bytes=1):
+        early += taken < 20
+        got.append(part)
+    assert_same(np.concatenate(got), ufunc_scan("add", x))
+    if device.capabilities.adapter_type == "CPU":
+        assert early > 0  # results come before the last chunk is taken
+    several = scan_chunks_with(device, chunks(), piece_bytes=1)
+    next(several)
+    several.close()  # a consumer that has seen enough
+    assert device.memory_usage().bytes_in_use == 0
+
+
+def test_chunks_that_do_not_fit(device: gs.Device) -> None:
+    ones = np.ones(3, np.float32)
+    for where in (device, "numpy"):
+        assert list(gs.scan_chunks([], device=where)) == []
+        with pytest.raises(ValueError, match="stretches of one row"):
+            list(gs.scan_chunks([np.ones((2, 2), np.float32)], device=where))
+        with pytest.raises(TypeError, match="chunk 2 has the elements int32"):
+            list(gs.scan_chunks([ones, ones.astype(np.int32)], device=where))
+        with pytest.raises(gs.OperatorError, match="no operator named 'sum'"):
+            gs.scan_chunks([], "sum", device=where)
+        with pytest.raises(gs.StrategyError, match="strategy 'fast' was asked for"):
+            gs.scan_chunks([ones], device=where, strategy="fast")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_chunks_carry_what_is_not_rounded(device: gs.Device, dtype: str) -> None:
+    """The carry into the third chunk is a number that the 16-bit types cannot hold."""
+    x = np.array([60_000, 3, 60_000, 1, -60_000, -60_000, 5], dtype_of(dtype))
+    bytes_ = np.full(700, 255, np.uint8)
+    for where in (device, "numpy"):
+        for options in ({}, {"exclusive": True}, {"after": lambda v: v.astype(np.float32) * 2}):
+            got = list(gs.scan_chunks([x[:2], x[2:4], x[4:]], device=where, **options))  # type: ignore[arg-type]
+            assert_same(np.concatenate(got), gs.scan(x, device=where, **options), options)
+        maps = {"before": lambda v: v.astype(np.float16), "after": lambda v: v.astype(np.float32)}
+        got = list(gs.scan_chunks([bytes_[:300], bytes_[300:]], device=where, **maps))
+        assert_same(np.concatenate(got), (np.arange(1, 701) * 255).astype(np.float32))
+
+
+@pytest.mark.parametrize("wrong", ["raises", "another dtype", "two axes"])
+def test_results_come_before_what_went_wrong(device: gs.Device, wrong: str) -> None:
+    """An error of one chunk comes after the results of all earlier chunks, as on NumPy."""
+
+    def chunks() -> Any:
+        yield np.ones(3, np.float32)
+        yield np.ones(4, np.float32)
+        if wrong == "raises":
+            raise LookupError("no more")
+        yield np.ones(3, np.int32) if wrong == "another dtype" else np.ones((2, 2), np.float32)
+
+    for where in ("numpy", device):
+        results = gs.scan_chunks(chunks(), device=where)
+        assert [part.tolist() for part in itertools.islice(results, 2)] == [[1, 2, 3], [4, 5, 6, 7]]
+        with pytest.raises((LookupError, TypeError, ValueError), match=r"no more|chunk 3 has|stretches of one row"):
+            next(results)
+    assert device.memory_usage().bytes_in_use == 0
+
+
+def test_chunks_on_numpy() -> None:
+    x = np.random.default_rng(5).integers(0, 100, 1000).astype(np.int32)
+    for options in ({}, {"exclusive": True}, {"initial": 7}, {"after": lambda v: v * 2}):
+        got = gs.scan_chunks(cut(x, 5), device="numpy", **options)  # type: ignore[arg-type]
+        assert_same(np.concatenate(list(got)), gs.scan(x, device="numpy", **options), options)
+    chunk = np.zeros(5, np.int32)
+
+    def filled_again() -> Iterator[np.ndarray[Any, Any]]:
+        for _ in range(3):
+            chunk[:] = 1
+            yield chunk
+
+    for options in ({}, {"exclusive": True}, {"after": lambda v: v}, {"after": lambda v: (v, v)}):
+        for number, result in enumerate(gs.scan_chunks(filled_again(), device="numpy", **options)):  # type: ignore[arg-type]
+            for field in result if isinstance(result, tuple) else [result]:
+                assert_same(field, np.arange(5, dtype=np.int32) + number * 5 + ("exclusive" not in options), options)
+                field[:] = 99  # the caller's to write to, as the chunk is
+            chunk[:] = 50
+    both = gs.scan(x, device="numpy", after=lambda v: (v, v))
+    assert not np.shares_memory(*both)
+    for result in gs.scan_chunks(cut(x, 5), device="numpy", after=lambda v: (v, np.float32(3))):
+        assert_same(result[1], np.full(len(result[0]), 3, np.float32))
+
+
+# ----- Files
+
+
+def stored(path: Path, x: np.ndarray[Any, Any]) -> Path:
+    np.save(path, x)
+    return path
+
+
+def test_file_to_file(device: gs.Device, tmp_path: Path) -> None:
+    """Scan files along any axis and of any memory order; the progress ends at the input's size."""
+    x = np.random.default_rng(6).integers(0, 2**31, (7, 300_001), dtype=np.uint32)
+    for order in "CF":
+        source = np.load(stored(tmp_path / "in.npy", np.asarray(x, order=order)), mmap_mode="r")  # type: ignore[call-overload]
+        for options in ({"axis": 0}, {"axis": 1, "reverse": True}):
+            steps: list[int] = []
+            files.scan_to_file(source, tmp_path / "out.npy", "add", steps.append, device=device, **options)
+            wanted = ufunc_scan("add", x, 0) if options["axis"] == 0 else ufunc_scan("add", x[:, ::-1], 1)[:, ::-1]
+            assert_same(np.load(tmp_path / "out.npy"), wanted, (order, options))
+            assert steps == sorted(steps)
+            assert steps[-1] == x.nbytes
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.npy", "out.npy"]
+
+
+def test_copy_on_write_pages_are_kept(device: gs.Device, tmp_path: Path) -> None:
+    x = np.ones(2 << 20, np.float32)
+    private = np.load(stored(tmp_path / "in.npy", x), mmap_mode="c")
+    private[5] = 100
+    got = gs.scan(private, device=device)
+    assert got[-1] == len(x) + 99
+    assert private[5] == 100
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MAP_PRIVATE"), reason="POSIX maps")
+@pytest.mark.parametrize("shape", [(2 << 20,), (64, 1000)])
+def test_pages_that_no_file_holds_are_kept(device: gs.Device, shape: tuple[int, ...]) -> None:
+    """A bare map may be private, and then its pages exist nowhere else."""
+
+    def mapped() -> Any:
+        pages = mmap.mmap(-1, 4 * math.prod(shape), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        return np.ndarray(shape, np.uint32, buffer=pages)
+
+    x, out = mapped(), mapped()
+    x[...], out[...] = 1, 7
+    expected = np.cumsum(x, axis=0, dtype=np.uint32)
+    got = gs.scan(x, axis=0, out=out, device=device)
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(out, expected)
+    assert gs.reduce(x, axis=0, device=device).sum() == x.size
+    assert (x == 1).all()
+
+
+def with_gpuscan() -> dict[str, str]:
+    """Return an environment in which another Python finds this gpuscan."""
+    root = str(Path(gs.__file__).parents[1])
+    return os.environ | {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+def test_memory_is_bounded(adapter: wgpu.GPUAdapter, tmp_path: Path) -> None:
+    """A file of 256 MiB leaves no more in memory than pieces do."""
+    n = (256 << 20) // 4
+    x = np.lib.format.open_memmap(tmp_path / "in.npy", "w+", np.uint32, (n,))
+    for start in range(0, n, 1 << 22):
+        x[start : start + (1 << 22)] = np.arange(start, start + (1 << 22))
+    x.flush()
+    del x
+    code = f"""
+import resource, sys
+import numpy as np, gpuscan as gs
+from gpuscan.tools import file_scan as files
+device = gs.Device({adapter.summary!r})
+gs.scan(np.ones(3 << 20, np.uint32), device=device)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+source = np.load("in.npy", mmap_mode="r")
+files.scan_to_file(source, files.Path("out.npy"), "add", lambda done: None, device=device)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, before)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=with_gpuscan(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    most, before = (int(word) * 1024 for word in done.stdout.split())
+    assert most < before + 3 * (32 << 20) + (32 << 20), (most, before)
+    got = np.load(tmp_path / "out.npy", mmap_mode="r")
+    places = np.random.default_rng(7).integers(0, n, 1000)
+    triangles = (places.astype(np.uint64) * (places.astype(np.uint64) + 1) // 2).astype(np.uint32)
+    np.testing.assert_array_equal(got[places], triangles)
+    assert got[-1] == np.uint32((n * (n - 1) // 2) % 2**32)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGINT to another process")
+@pytest.mark.usefixtures("default_signals")
+def test_interrupted(adapter: wgpu.GPUAdapter, tmp_path: Path) -> None:
+    """Ctrl-C in the middle leaves no partial file behind."""
+    np.lib.format.open_memmap(tmp_path / "in.npy", "w+", np.float32, (256 << 20,)).flush()
+    command = [sys.executable, "-m", "gpuscan", "scan", "in.npy", "out.npy", "--device", adapter.summary]
+    with subprocess.Popen(command, cwd=tmp_path, env=with_gpuscan(), stderr=subprocess.PIPE, text=True) as running:
+        try:
+            deadline = time.monotonic() + 120
+            while not list(tmp_path.glob("*.partial")) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            time.sleep(0.2)
+            running.send_signal(signal.SIGINT)
+            _, err = running.communicate(timeout=120)
+        finally:
+            running.kill()
+    assert (running.returncode, err) == (130, "gpuscan: interrupted\n")
+    assert [p.name for p in tmp_path.iterdir()] == ["in.npy"]

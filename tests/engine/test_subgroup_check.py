@@ -1,0 +1,114 @@
+"""Compilers may give a shader another subgroup size than the probe saw: the results are right all the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import wgpu
+
+import gpuscan as gs
+from tests.harness.builds import count_runs, has_mismatched_kernels, has_verified_kernels, pretend_wrong_subgroup_size
+from tests.harness.devices import device_as_if
+from tests.oracle import assert_same, strategies_on
+
+X = np.random.default_rng(0).integers(0, 1000, 100_000, dtype=np.int32)
+SUMS = X.cumsum(dtype=np.int32)
+
+
+@pytest.fixture
+def varied(own_device: gs.Device) -> gs.Device:
+    """A device of a vendor whose compilers choose the subgroup size; kernels for CPUs do without subgroups."""
+    return device_as_if(own_device, vendor="Intel", adapter_type="IntegratedGPU")
+
+
+def recorded(device: gs.Device, strategy: str, *, in_place: bool = False) -> Any:
+    """Record a plan, submit it without waiting, and return the array that it writes."""
+    plan = device.plan(X.shape, X.dtype, strategy=strategy)
+    source = device.asarray(X)
+    target = source if in_place else device.asarray(np.zeros_like(X))
+    encoder = device.wgpu_device.create_command_encoder()
+    plan.record(encoder, source, target)
+    device.wgpu_device.queue.submit([encoder.finish()])
+    return target
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_recorded_plan_does_without_subgroups(
+    varied: gs.Device, monkeypatch: pytest.MonkeyPatch, in_place: bool
+) -> None:
+    pretend_wrong_subgroup_size(monkeypatch, lambda kernel: True)
+    for _ in range(2):
+        assert_same(recorded(varied, "three_dispatch", in_place=in_place), SUMS)
+    varied.synchronize()
+
+
+@pytest.mark.parametrize("stage", ["reduce", "scan_totals", "scan"])
+def test_every_stage_tells(varied: gs.Device, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+    pretend_wrong_subgroup_size(monkeypatch, lambda kernel: kernel.stage == stage)
+    assert_same(gs.scan(X, device=varied, strategy="three_dispatch"), SUMS)
+    assert has_mismatched_kernels(varied) == (varied.capabilities.subgroup_size > 0)
+
+
+def test_a_recorded_single_pass_does_without_subgroups(
+    varied: gs.Device, monkeypatch: pytest.MonkeyPatch, adapter: wgpu.GPUAdapter
+) -> None:
+    """A software adapter that plays a GPU runs only fallback: its few threads need longer waits than a GPU's."""
+    pretend_wrong_subgroup_size(monkeypatch, lambda kernel: True)
+    cpu = adapter.info["adapter_type"] == "CPU"
+    for strategy in ["fallback"] if cpu else strategies_on(varied):
+        assert_same(recorded(varied, strategy), SUMS, strategy)
+    varied.synchronize()
+
+
+def test_a_recorded_plan_keeps_subgroups_that_are_as_planned(varied: gs.Device) -> None:
+    """The first record of a kind runs one tile of its own to learn the size."""
+    target = recorded(varied, "three_dispatch")
+    assert has_verified_kernels(varied) == (varied.capabilities.subgroup_size > 0)
+    assert not has_mismatched_kernels(varied)
+    assert_same(target, SUMS)
+
+
+def test_where_one_size_is_known_a_recorded_plan_says_that_it_differed(
+    own_device: gs.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is submitted ahead, and no strategy is distrusted."""
+    device = device_as_if(own_device, vendor="NVIDIA", adapter_type="DiscreteGPU")
+    if not device.capabilities.subgroup_size:
+        return  # there is nothing to mistake
+    pretend_wrong_subgroup_size(monkeypatch, lambda kernel: True)
+    target = recorded(device, "three_dispatch")
+    with pytest.raises(gs.GpuscanError, match="another size"):
+        target.numpy()
+    assert not device.capabilities.distrusted
+    assert_same(recorded(device, "three_dispatch"), SUMS)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_in_place_where_only_some_shaders_differ(varied: gs.Device, monkeypatch: pytest.MonkeyPatch, cut: bool) -> None:
+    """A stage or piece that has overwritten its input cannot be scanned again without subgroups."""
+    x = X
+    if cut:
+        x = np.tile(X, 15)
+        limits = dict(varied.capabilities.limits) | {"max-storage-buffer-binding-size": 3 << 20}
+        varied = device_as_if(varied, limits=limits)
+    pretend_wrong_subgroup_size(monkeypatch, lambda kernel: kernel.carried if cut else kernel.stage == "reduce")
+    for _ in range(2):
+        array = varied.asarray(x)
+        gs.scan(array, out=array)
+        assert_same(array, x.cumsum(dtype=np.int32))
+
+
+@pytest.mark.parametrize("way", ["array", "long array", "device array", "plan"])
+def test_a_size_that_differed_is_remembered(varied: gs.Device, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    pretend_wrong_subgroup_size(monkeypatch, lambda kernel: True)
+    runs = count_runs(varied, monkeypatch)
+    x = np.tile(X, 3) if way == "long array" else X[:4000]
+    given: Any = varied.asarray(x) if way in ("device array", "plan") else x
+    plan = varied.plan(x.shape, x.dtype, strategy="three_dispatch")
+    for call in range(3):
+        runs.clear()
+        got = plan(given) if way == "plan" else gs.scan(given, device=varied, strategy="three_dispatch")
+        assert_same(got, x.cumsum(dtype=np.int32))
+        assert call == 0 or len(runs) == 1

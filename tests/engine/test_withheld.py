@@ -1,0 +1,130 @@
+"""Posts that never come: a test build of the shader leaves out the post of every 2nd, 7th, or 64th tile."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import wgpu
+
+import gpuscan as gs
+from gpuscan.planning.tile_shapes import TileShape
+from tests.harness.builds import shorten_waits
+from tests.harness.devices import auto_strategy, device_as_if
+from tests.harness.scans import make_problem, plan_with, scan_with, traits_of
+from tests.oracle import AFFINE, assert_same, small_tiles, strategies_on, tile_in_turn, ufunc_scan, words
+
+PERIODS = [2, 7, 64]
+# In these strategies a tile can do nothing but wait.
+WAITING = ("lookahead", "lookback")
+# Seconds within which a bounded wait ends even on a busy machine. An unbounded one never ends.
+SECONDS = 60.0
+
+
+@pytest.mark.parametrize(("period", "folds"), [(2, False), (7, False), (64, False), (7, True)])
+def test_fallback_does_the_late_tiles_work_itself(device: gs.Device, period: int, folds: bool) -> None:
+    """The bits are those of three_dispatch: a tile has the same aggregate if another workgroup reduces it."""
+    x = np.random.default_rng(0).standard_normal(60_000).astype(np.float32)
+    rows = words(np.random.default_rng(1), 2, (7, 3001))
+    for tile in small_tiles(device):
+        problems = (
+            [make_problem(x)]
+            if period != 7
+            else [make_problem(x), make_problem(rows, AFFINE, axis=1, exclusive=True, reverse=True)]
+        )
+        for problem in problems:
+            wanted = scan_with(device, problem, "three_dispatch", tile=tile)
+            got = scan_with(device, problem, "fallback", tile=tile, withheld=period, one_workgroup_folds=folds)
+            for result, field in zip(got, wanted, strict=True):
+                assert_same(result, field, tile)
+
+
+@pytest.mark.parametrize(("period", "folds"), [(0, False), (2, False), (7, False), (0, True), (2, True)])
+def test_helpers_let_go_of_their_own_tile(device: gs.Device, period: int, folds: bool) -> None:
+    """A whole subgroup looks at a block, as on GPUs: float sums, reversed rows of a bundle, and segments."""
+    size = device.capabilities.subgroup_size
+    tile = TileShape(size or 32, size, 2 if size else 1, 4)
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal(20_000).astype(np.float32)
+    rows = words(rng, 2, (7, 1501))
+    backwards = make_problem(rows, AFFINE, axis=1, exclusive=True, reverse=True)
+    segments = make_problem(x, segments=[0, 3, 3, 8_000, 8_001, 20_000])
+    for problem in (make_problem(x), segments if folds or period == 7 else backwards):
+        traits = traits_of(plan_with(device, problem, "fallback", tile=tile))
+        assert traits["scan"].looks_at_blocks == (size > 0)
+        wanted = scan_with(device, problem, "three_dispatch", tile=tile)
+        got = scan_with(device, problem, "fallback", tile=tile, withheld=period, one_workgroup_folds=folds)
+        for result, field in zip(got, wanted, strict=True):
+            assert_same(result, field)
+
+
+@pytest.mark.parametrize(("strategy", "folds"), [("lookahead", None), ("lookback", False), ("lookback", True)])
+def test_a_strategy_that_only_waits_gives_up(own_device: gs.Device, strategy: str, folds: bool | None) -> None:
+    """It ends in an error that says what to do instead, and leaves the device in order."""
+    device = own_device
+    x = np.random.default_rng(2).integers(0, 2**32, 60_000, dtype=np.uint32)
+    problem = make_problem(x)
+    for turn, period in enumerate(PERIODS, bool(folds)):
+        tile = tile_in_turn(device, turn)
+        for _ in range(2):  # the first run compiles
+            begin = time.perf_counter()
+            with pytest.raises(gs.ProgressTimeoutError, match="three_dispatch"):
+                scan_with(device, problem, strategy, tile=tile, withheld=period, one_workgroup_folds=folds)
+        assert time.perf_counter() - begin < SECONDS
+        for other in ("three_dispatch", "fallback"):
+            (got,) = scan_with(device, problem, other, tile=tile)
+            assert_same(got, ufunc_scan("add", x), other)
+
+
+def test_a_strategy_that_gave_up_is_remembered(own_device: gs.Device, adapter: wgpu.GPUAdapter) -> None:
+    device = own_device
+    x = np.arange(60_000, dtype=np.uint32)
+    with pytest.raises(gs.ProgressTimeoutError):
+        scan_with(device, make_problem(x), "lookback", tile=small_tiles(device)[0], withheld=2)
+    assert device.capabilities.distrusted == ("lookback",)
+    assert auto_strategy(device) != "lookback"
+    assert gs.Device(adapter).capabilities.distrusted == ("lookback",)  # later processes know it, too
+
+
+def test_auto_goes_on_by_another_path(own_device: gs.Device) -> None:
+    device = own_device
+    x = np.random.default_rng(3).integers(0, 2**32, 60_000, dtype=np.uint32)
+    chosen = auto_strategy(device)
+    (got,) = scan_with(device, make_problem(x), "auto", tile=small_tiles(device)[0], withheld=2)
+    assert_same(got, ufunc_scan("add", x))
+    if chosen in WAITING:
+        assert device.capabilities.distrusted
+        assert set(device.capabilities.distrusted) <= set(WAITING)
+        assert auto_strategy(device) in ("fallback", "three_dispatch")
+    else:
+        assert device.capabilities.distrusted == ()
+        assert chosen in strategies_on(device)
+
+
+# Capabilities of the device that ``"auto"`` trusts most. Few polls a second keep its waits short.
+TRUSTED = {
+    "adapter_type": "DiscreteGPU",
+    "vendor": "NVIDIA",
+    "progress_earlier": True,
+    "progress_later": True,
+    "starts_in_order": True,
+    "spins_per_second": 2e4,
+}
+SHAPES = {"a few tiles": (2000,), "a few hundred": (40_000,), "thousands": (400_000,), "rows of several": (64, 20_000)}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_auto_succeeds_whatever_it_starts_with(
+    own_device: gs.Device, shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt rules one strategy out, also if the plan's strategy is not the adapter's first."""
+    shorten_waits(monkeypatch)
+    device = device_as_if(own_device, **TRUSTED)
+    x = np.random.default_rng(5).integers(0, 2**32, SHAPES[shape], dtype=np.uint32)
+    tile = None if x.ndim == 2 else small_tiles(device)[0]
+    (got,) = scan_with(device, make_problem(x, axis=x.ndim - 1), "auto", tile=tile, withheld=2)
+    assert_same(got, ufunc_scan("add", x, axis=x.ndim - 1))
+    assert "lookback" in device.capabilities.distrusted
+    assert not device.capabilities.starts_in_order  # which may have been at fault
+    assert auto_strategy(device) in ("fallback", "three_dispatch")

@@ -1,0 +1,153 @@
+"""Test builds: change how every call from now on is planned or run, and count what calls do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import wgpu
+
+import gpuscan as gs
+from gpuscan.api import plan as plan_module
+from gpuscan.api.array import Array as DeviceArray
+from gpuscan.codegen.kernel_text import render_kernel
+from gpuscan.device import capability_probe, context, transfer
+from gpuscan.engine import executor, host_arrays, part_buffers
+from gpuscan.planning import plan as planning
+from gpuscan.planning.kernel import Kernel
+from gpuscan.planning.kernel_parts import InjectedFaults
+from gpuscan.planning.plan import ScanPlan, plan_scan
+from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+
+Array = np.ndarray[Any, Any]
+Tile = TileShape | ColumnTile
+
+# ----- Test builds: change how every call from now on is planned
+
+
+def withhold_posts(monkeypatch: pytest.MonkeyPatch, *, every: int = 2, tile: Tile | None = None) -> None:
+    """Leave out posts in every scan that is planned from now on, through whatever function it is called."""
+    forced: dict[str, Any] = {"test_build": InjectedFaults(every)} | ({} if tile is None else {"tile": tile})
+
+    def planned(*given: Any, **options: Any) -> ScanPlan:
+        return plan_scan(*given, **(options | forced))
+
+    for module in (executor, plan_module):
+        monkeypatch.setattr(module, "plan_scan", planned)
+
+
+def wait_for_reports(monkeypatch: pytest.MonkeyPatch, wait: bool) -> None:
+    """Make scans of device arrays wait for their own report, or leave it to a later read."""
+    monkeypatch.setattr(executor.Executor, "needs_report", lambda *_: wait)
+
+
+def shorten_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let look-back give up after a few polls, within the iterations that llvmpipe allows a loop."""
+    monkeypatch.setattr(planning, "LEAST_LOOKBACK_SPINS", 16)
+
+
+def read_ahead_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a workgroup that folds one block at a time read ahead, as only look-ahead on a GPU does otherwise."""
+    monkeypatch.setattr(Kernel, "reads_ahead", property(lambda kernel: kernel.blocks_ahead == 1))
+
+
+def transpose_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a device bring NumPy arrays of any size into C order, not only those that are worth it."""
+    monkeypatch.setattr(host_arrays, "_MIN_TRANSPOSED_BYTES", 1)
+
+
+def is_transposed_on(device: gs.Device, x: Array) -> bool:
+    """Return True if the device, and not the CPU, brings the array into C order."""
+    return host_arrays.transposes_on_device(device._context, x)
+
+
+def uploaded_in_order(device: gs.Device, x: Array) -> gs.Array:
+    """Return a copy of the array on the device in C order, transposed there."""
+    return DeviceArray.of(device, host_arrays.placed(device._context, x))
+
+
+def pretend_wrong_subgroup_size(monkeypatch: pytest.MonkeyPatch, picks: Callable[[Any], bool]) -> None:
+    """Let the shaders that `picks` returns True for find another subgroup size than they were built for.
+
+    `picks` gets a kernel, which has the attributes ``stage`` and ``carried`` (it continues an earlier piece).
+    """
+    check = "subgroup_size != SUBGROUP_SIZE"
+
+    def render(kernel: Kernel) -> str:
+        text = render_kernel(kernel)
+        return text.replace(check, f"true || {check}") if picks(kernel) else text
+
+    monkeypatch.setattr(context, "render_kernel", render)
+
+
+def has_mismatched_kernels(device: gs.Device) -> bool:
+    """Return True if a run has shown another subgroup size than planned."""
+    return bool(device._context.runs.mismatched_kernels)
+
+
+def has_verified_kernels(device: gs.Device) -> bool:
+    """Return True if a run has shown the subgroup size that was planned."""
+    return bool(device._context.runs.verified_kernels)
+
+
+# ----- Counting
+
+
+def count_runs(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list that grows by one entry with each run that the device starts."""
+    tile_state = device._context.tile_state
+    begin, runs = tile_state.begin, []
+
+    def counted(plan: Any, place: Any) -> Any:
+        runs.append(plan)
+        return begin(plan, place)
+
+    monkeypatch.setattr(tile_state, "begin", counted)
+    return runs
+
+
+def count_plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list that grows by at least one entry with each call that plans."""
+    plans: list[Any] = []
+
+    def counted(*given: Any, **options: Any) -> ScanPlan:
+        plans.append(given)
+        return plan_scan(*given, **options)
+
+    monkeypatch.setattr(executor, "plan_scan", counted)
+    return plans
+
+
+def count_measurements(monkeypatch: pytest.MonkeyPatch) -> list[wgpu.GPUDevice]:
+    """Return a list that grows by the wgpu device of each probe that measures instead of reading the cache."""
+    measure, measured = capability_probe._measure, []
+
+    def counted(wgpu_device: wgpu.GPUDevice, found: Any) -> Any:
+        measured.append(wgpu_device)
+        return measure(wgpu_device, found)
+
+    monkeypatch.setattr(capability_probe, "_measure", counted)
+    return measured
+
+
+def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that grows by the bytes of each device array that is copied to the CPU."""
+    reads: list[int] = []
+    read = DeviceArray.read
+
+    def counted(array: DeviceArray) -> Array:
+        reads.append(array.nbytes)
+        return read(array)
+
+    monkeypatch.setattr(DeviceArray, "read", counted)
+    return reads
+
+
+def small_transfers(monkeypatch: pytest.MonkeyPatch, piece: int, single_write: int | None = None) -> None:
+    """Copy to and from the device in pieces of `piece` bytes, and in one write up to `single_write` bytes."""
+    monkeypatch.setattr(transfer, "STAGING_PIECE", piece)
+    if single_write is not None:
+        monkeypatch.setattr(transfer, "SINGLE_WRITE", single_write)
+        monkeypatch.setattr(part_buffers, "SINGLE_WRITE_BYTES", single_write)

@@ -1,0 +1,170 @@
+"""Adapters and devices: what they keep, and devices that pretend to be others."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import wgpu
+
+import gpuscan as gs
+from gpuscan.api import device as device_module
+from gpuscan.device import adapters, tile_cache
+from gpuscan.device.adapters import find_adapters
+from gpuscan.device.bind_groups import BIND_GROUPS_KEPT
+from gpuscan.device.buffer_pool import BufferPool
+from gpuscan.device.profiling import Profiles
+from gpuscan.device.reports import RunLog
+from gpuscan.device.requirements import wanted_features, wanted_limits
+from gpuscan.device.tile_state import GROWTH
+from gpuscan.engine.executor import Executor
+from gpuscan.planning.strategies import starts_in_order
+from gpuscan.planning.tile_shapes import TileShape
+
+# How much a device keeps of earlier calls.
+MAX_BIND_GROUPS = BIND_GROUPS_KEPT
+RUNS_BEFORE_PARAMETERS_ARE_WRITTEN_AHEAD = GROWTH
+
+
+# ----- Adapters
+
+
+@cache
+def can_open(adapter: wgpu.GPUAdapter) -> bool:
+    """Return True if the driver opens the adapter: some list an OpenGL adapter and then refuse it."""
+    try:
+        adapter.request_device_sync(
+            required_features=wanted_features(adapter), required_limits=wanted_limits(adapter)
+        ).destroy()
+    except RuntimeError:
+        return False
+    return True
+
+
+def all_adapters() -> list[wgpu.GPUAdapter]:
+    """Return every adapter of the machine that gpuscan could use, best first."""
+    return list(find_adapters())
+
+
+def hide_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the machine look as if it had no adapter, and as if no call had warned about it yet."""
+    monkeypatch.setattr(adapters, "_found", [])
+    monkeypatch.setattr(device_module, "_warned", threading.Event())
+    monkeypatch.delenv("GPUSCAN_ADAPTER", raising=False)
+
+
+def forget_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make gpuscan look for adapters again."""
+    monkeypatch.setattr(adapters, "_found", None)
+
+
+# ----- Devices
+
+
+def device_as_if(device: gs.Device, *, unsafe: bool | None = None, **capabilities: Any) -> gs.Device:
+    """Return a device on the same GPU for which the probe found other capabilities.
+
+    It shares buffers and compiled shaders with `device`, but no plan and no report. Capabilities change what gpuscan
+    plans, not what the GPU enforces: for real limits, open `gs.Device(adapter, required_limits=...)`.
+    """
+    context = device._context
+    as_if = object.__new__(type(context))
+    vars(as_if).update(
+        vars(context),
+        capabilities=replace(context.capabilities, **capabilities),
+        unsafe=context.unsafe if unsafe is None else unsafe,
+        runs=RunLog(),
+    )
+    as_if.profiles = Profiles(as_if)
+    other = object.__new__(type(device))
+    vars(other).update(_context=as_if, _executor=Executor(as_if))
+    return other
+
+
+def auto_strategy(device: gs.Device) -> str:
+    """Return the strategy that ``"auto"`` takes for an array of many tiles."""
+    return device._context.strategy("auto")[0]
+
+
+def force_strategy(device: gs.Device, monkeypatch: pytest.MonkeyPatch, first: str, then: str) -> None:
+    """Make ``"auto"`` take the strategy `first`, and `then` once the device distrusts one."""
+    context = device._context
+    choose = context.strategy
+
+    def strategy(asked: str = "auto", tiles: int | None = None) -> tuple[str, str]:
+        return choose(then if device.capabilities.distrusted else first, tiles)
+
+    monkeypatch.setattr(context, "strategy", strategy)
+
+
+def distrust(device: gs.Device, strategy: str) -> None:
+    """Note that a strategy timed out on the device, as a run that times out does."""
+    device._context.distrust(strategy)
+
+
+def forget_distrust(device: gs.Device) -> None:
+    """Let the device take every strategy again that the probe found safe."""
+    device._context.capabilities = replace(device.capabilities, distrusted=())
+
+
+def hands_out_tiles_by_number(device: gs.Device) -> bool:
+    """Return True if tiles are numbered by workgroup, which needs workgroups that start in order."""
+    return starts_in_order(device.capabilities)
+
+
+def is_lost(device: gs.Device) -> bool:
+    """Return True if an earlier call found that the device was lost."""
+    return device._context.lost
+
+
+def mark_lost(device: gs.Device, lost: bool) -> None:
+    """Note that the device was lost, or forget it, without touching the GPU."""
+    device._context.lost = lost
+
+
+def pool_of(device: gs.Device) -> BufferPool:
+    """Return the pool that the device takes its buffers from."""
+    return device._context.pool
+
+
+def poison(device: gs.Device, *sizes: int) -> None:
+    """Fill free buffers of these sizes with junk, so that a result that is not wholly written shows."""
+    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.COPY_SRC
+    taken = [device._context.pool.take(size, usage) for size in sizes for _ in range(4)]
+    for buffer in taken:
+        device.wgpu_device.queue.write_buffer(buffer, 0, np.full(buffer.size, 0xA5, np.uint8))
+        device._context.pool.give(buffer)
+
+
+def kept_bind_groups(device: gs.Device) -> int:
+    """Return how many bind groups the device keeps."""
+    return len(device._context.bind_groups)
+
+
+def kept_plans_and_pipelines(device: gs.Device) -> tuple[int, int]:
+    """Return how many plans and compiled shaders the device keeps."""
+    return len(device._executor._plans), len(device._context._pipelines)
+
+
+def recorded_runs(device: gs.Device) -> int:
+    """Return how many recorded runs the device still reads reports of."""
+    return len(device._context.runs.recorded)
+
+
+def recorded_states(device: gs.Device) -> int:
+    """Return how many buffers those reports are in."""
+    return len({id(run.state) for run in device._context.runs.recorded})
+
+
+def store_tuned_tiles(device: gs.Device, tiles: dict[tuple[int, int], TileShape]) -> None:
+    """Store tiles as ``gpuscan tune`` does: one for each pair of an item's words and a length."""
+    assert tile_cache.store(device.capabilities, tiles) is not None
+
+
+def tuned_tiles_of(device: gs.Device) -> dict[tuple[int, int], TileShape]:
+    """Return the tuned tiles that the device has loaded."""
+    return dict(device._context.tuned)

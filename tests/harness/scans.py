@@ -1,0 +1,196 @@
+"""Scans under test conditions, and what the planner decides for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import gpuscan as gs
+from gpuscan.api import plan as plan_module
+from gpuscan.api.linear_recurrence import gradients
+from gpuscan.elements import min_chunk
+from gpuscan.engine.host_arrays import scan_host
+from gpuscan.engine.part_buffers import SINGLE_WRITE_BYTES
+from gpuscan.engine.record import Origin
+from gpuscan.engine.segment_heads import segment_heads
+from gpuscan.engine.streams import scan_stream
+from gpuscan.planning.heuristics import GPU
+from gpuscan.planning.kernel_parts import InjectedFaults
+from gpuscan.planning.partition import SINGLE_PIECE_BYTES
+from gpuscan.planning.plan import ScanPlan, plan_scan
+from gpuscan.planning.spec import scan_spec
+from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+from gpuscan.problem.problem import Problem
+from gpuscan.problem.problem import make_problem as problem_of
+from gpuscan.problem.segments import heads_of
+
+Array = np.ndarray[Any, Any]
+Tile = TileShape | ColumnTile
+
+# Sizes at which gpuscan goes another way. Tests use arrays on both sides of them.
+SMALL_ARRAY_BYTES = SINGLE_WRITE_BYTES
+SINGLE_SUBMISSION_BYTES = SINGLE_PIECE_BYTES
+MANY_TILES = GPU.many_tiles
+# The shortest row with tiles of its own, in elements.
+MIN_ROW = GPU.min_row
+
+# ----- Scans under test conditions
+
+
+def make_problem(x: Any, op: Any = "add", **options: Any) -> Problem:
+    """Return the normalised request of ``gs.scan(x, op, **options)``."""
+    return problem_of(x, op, **options)
+
+
+def scan_with(
+    device: gs.Device,
+    problem: Problem,
+    strategy: str = "auto",
+    *,
+    tile: Tile | None = None,
+    withheld: int = 0,
+    scheduler: str = "",
+    one_workgroup_folds: bool | None = None,
+    piece_bytes: int | None = None,
+    out: list[Array] | None = None,
+) -> list[Array]:
+    """Run a scan of NumPy arrays under test conditions.
+
+    Args:
+        device: the device to run on.
+        problem: the request, from `make_problem`.
+        strategy: as in `gs.scan`.
+        tile: the tile to use (default: the planner's).
+        withheld: leave out the post of every tile of this period, as if its workgroup never ran on.
+        scheduler: delay workgroups (``"random"``), run one at a time (``"serial"``), or let them start in bursts
+            (``"bursts"``).
+        one_workgroup_folds: whether one waiting workgroup computes the prefixes of all tiles (default: the planner's
+            choice by the number of tiles).
+        piece_bytes: scan the array in pieces of this size (default: by the size of the array).
+        out: arrays to write to.
+
+    Returns:
+        One array for each field of the result, in the shape of the input.
+    """
+    options: dict[str, Any] = {}
+    if tile is not None:
+        options["tile"] = tile
+    if withheld or scheduler:
+        options["test_build"] = InjectedFaults(withheld, scheduler)
+    if one_workgroup_folds is not None:
+        options["one_workgroup_folds"] = one_workgroup_folds
+    return scan_host(device._executor, problem, strategy, piece_bytes=piece_bytes, outputs=out, **options)
+
+
+def scan_chunks_with(device: gs.Device, chunks: Iterable[Array], *, piece_bytes: int) -> Iterator[Array]:
+    """Return the running sums of chunks, scanned in pieces of a given size."""
+    first, *others = (problem_of(chunk) for chunk in chunks)
+    for (result,) in scan_stream(device._executor, first, others, "auto", piece_bytes):
+        yield result
+
+
+def gradients_of(a: Any, h: Any, grad_h: Any, *, where: gs.Device | str, **options: Any) -> tuple[Any, Any, Any]:
+    """Return what `gs.linear_recurrence_vjp` does, for NumPy arrays on a chosen device."""
+    options = {"axis": -1, "initial": None, "reverse": False} | options
+    return gradients(a, h, grad_h, device=where, **options)  # type: ignore[no-any-return]
+
+
+def device_marks(device: gs.Device, length: int, reverse: bool, **cuts: Array) -> tuple[Array, Array]:
+    """Return the segment marks that the device makes of ``segments=`` or ``keys=``, and those of the CPU."""
+    heads = heads_of(cuts.get("segments"), cuts.get("keys"), (length,), reverse)
+    assert heads is not None
+    return segment_heads(device._context, heads).read(), heads.words(0, length)
+
+
+def origin_of_piece(start: int, row_length: int) -> tuple[int, int, int]:
+    """Return the numbers that a shader gets of a piece that starts at an element.
+
+    Returns:
+        The row of the piece's first element, that element's offset in the row, and the row's length, each made small
+        enough for 32 bits.
+    """
+    origin = Origin.at(start, row_length)
+    return origin.first_row, origin.row_offset, origin.row_length
+
+
+# ----- What the planner decides
+
+
+def plan_with(
+    device: gs.Device,
+    problem: Problem,
+    strategy: str,
+    *,
+    tile: Tile | None = None,
+    scheduler: str = "",
+    one_workgroup_folds: bool | None = None,
+    reason: str = "as asked",
+) -> ScanPlan:
+    """Return the plan that `scan_with` runs under the same conditions."""
+    work = scan_spec(problem, device.capabilities)
+    options: dict[str, Any] = {"tile": tile, "one_workgroup_folds": one_workgroup_folds}
+    if scheduler:
+        options["test_build"] = InjectedFaults(0, scheduler)
+    return plan_scan(work, device.capabilities, strategy, reason, **options)
+
+
+@dataclass(frozen=True)
+class KernelTraits:
+    """What a test has to know about a stage's shader to be sure that it tests what it says.
+
+    Attributes:
+        one_workgroup_folds: one waiting workgroup computes the prefixes of all tiles.
+        looks_at_blocks: a whole subgroup looks at a block of tiles at once.
+        reads_ahead: the folding workgroup reads one block while it scans another.
+        blocks_at_once: how many blocks it reads at a time.
+        keeps_storage: packed numbers stay packed in registers, and are scanned twice.
+        uses_workgroup_memory: elements pass through workgroup memory on their way in and out.
+        starts_at_the_end: the last tiles are handed out first.
+        shares_words: invocations store parts of one 32-bit word, so that the result is cleared first.
+    """
+
+    one_workgroup_folds: bool
+    looks_at_blocks: bool
+    reads_ahead: bool
+    blocks_at_once: int
+    keeps_storage: bool
+    uses_workgroup_memory: bool
+    starts_at_the_end: bool
+    shares_words: bool
+
+
+def traits_of(plan: ScanPlan | plan_module.Plan) -> dict[str, KernelTraits]:
+    """Return the traits of each stage of a plan, by the stage's name."""
+    inner = plan._plan if isinstance(plan, plan_module.Plan) else plan
+    kernels = [stage.kernel for stage in inner.stages]
+    return {
+        kernel.stage: KernelTraits(
+            one_workgroup_folds=kernel.wait_policy.one_workgroup_folds,
+            looks_at_blocks=kernel.reloads_after_help,
+            reads_ahead=kernel.reads_ahead,
+            blocks_at_once=kernel.blocks_ahead,
+            keeps_storage=kernel.keeps_storage_form,
+            uses_workgroup_memory=kernel.exchanges_chunks,
+            starts_at_the_end=kernel.last_tiles_first,
+            shares_words=bool(kernel.cleared),
+        )
+        for kernel in kernels
+    }
+
+
+def tile_of(plan: plan_module.Plan) -> Tile:
+    """Return the tile of a plan that `Device.plan` made."""
+    return plan._plan.tile
+
+
+def planned_tile(device: gs.Device, problem: Problem) -> Tile:
+    """Return the tile that the planner takes for a problem on the device."""
+    return device._executor.plan(scan_spec(problem, device.capabilities), "auto").tile
+
+
+def smallest_chunk(device: gs.Device, problem: Problem) -> int:
+    """Return how many elements an invocation must take at least, so that they fill whole words."""
+    return min_chunk(problem.source, problem.destination)

@@ -1,0 +1,131 @@
+"""Single stages on the device, their twins on NumPy, and their shaders as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import wgpu
+
+import gpuscan as gs
+from gpuscan.codegen.kernel_text import render_kernel
+from gpuscan.device.bind_groups import Binding
+from gpuscan.elements import words_of
+from gpuscan.engine.record import Buffers, record
+from gpuscan.operators.code import combine_code
+from gpuscan.planning.capabilities import Capabilities
+from gpuscan.planning.kernel import STATE_HEADER_WORDS
+from gpuscan.planning.plan import ScanPlan, plan_scan
+from gpuscan.planning.spec import ScanSpec
+from gpuscan.planning.strategies import STRATEGIES
+from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+from gpuscan.problem.problem import Problem
+from gpuscan.reference import scan as reference
+from tests.harness.scans import plan_with
+
+Array = np.ndarray[Any, Any]
+Tile = TileShape | ColumnTile
+
+# ----- Twins on NumPy
+
+
+def twin_of(problem: Problem, tile: Tile | None = None) -> list[Array]:
+    """Return the scan on NumPy, one array for each field: with a tile, by the stages of the GPU and to their bits."""
+    rows = reference.accumulate(problem) if tile is None else reference.accumulate_stages(problem, tile)
+    return [problem.from_rows(row) for row in rows]
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """What stages leave behind on the device.
+
+    Attributes:
+        plan: what ran.
+        epoch: the number that distinguishes the run's posts from earlier ones.
+        state: the 32-bit words of the tile state, without its header.
+        results: one array (rows, row length) for each field.
+    """
+
+    plan: ScanPlan
+    epoch: int
+    state: Array
+    results: list[Array]
+
+    def posts(self, item_words: int) -> tuple[Array, Array]:
+        """Return the epochs and the payloads of every post, in the order of their places.
+
+        Each has one row for each post and one column for each word of an item. All posts' first words are side by
+        side, then all second words, and so on up to the stride.
+        """
+        kernel = self.plan.stages[0].kernel
+        words = self.state.view(np.uint64) if kernel.long_posts else self.state
+        per_word, size = kernel.post_words // item_words, kernel.post_words * kernel.post_stride
+        posted = words[: len(words) // size * size].reshape(-1, item_words, per_word, kernel.post_stride)
+        posted = np.moveaxis(posted, 3, 1).reshape(-1, item_words, per_word)
+        if kernel.long_posts:
+            return posted >> 32, posted[..., 0].astype(np.uint32)
+        return posted >> 16, (posted[..., 0] & 0xFFFF) | (posted[..., 1] << 16)
+
+
+def run_stages(
+    device: gs.Device,
+    problem: Problem,
+    strategy: str,
+    tile: TileShape,
+    *,
+    stages: int | None = None,
+    one_workgroup_folds: bool | None = None,
+) -> StageRun:
+    """Run the first `stages` stages of a plan, or all, on buffers of their own that are full of junk."""
+    plan = plan_with(device, problem, strategy, tile=tile, one_workgroup_folds=one_workgroup_folds)
+    plan = replace(plan, stages=plan.stages[:stages])
+    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
+    gpu, make = device.wgpu_device, device.wgpu_device.create_buffer_with_data
+    sources = []
+    for leaf in problem.leaves:
+        content = problem.by_rows(leaf).tobytes()
+        sources.append(Binding(make(data=content + b"\xa5" * (-len(content) % 16), usage=usage)))
+    results = [make(data=b"\xa5" * source.buffer.size, usage=usage) for source in sources]
+    seeds = None
+    if problem.seeds is not None:
+        seeds = Binding(make(data=words_of(problem.element, problem.seeds), usage=usage))
+    encoder = gpu.create_command_encoder()
+    buffers = Buffers(sources, [Binding(buffer) for buffer in results], seeds=seeds)
+    run = record(device._context, plan, encoder, buffers)
+    gpu.queue.submit([encoder.finish()])
+    state = np.frombuffer(gpu.queue.read_buffer(run.state), np.uint32)[STATE_HEADER_WORDS:]
+    fields = zip(results, problem.element.fields, strict=True)
+    arrays = [np.frombuffer(gpu.queue.read_buffer(b), f.scalar.dtype)[: problem.size] for b, f in fields]
+    return StageRun(plan, run.epoch, state, [a.reshape(problem.rows, problem.row_length) for a in arrays])
+
+
+# ----- Shaders as text
+
+
+def shaders_of(
+    problem: Problem, capabilities: Capabilities, tile: TileShape, form: dict[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield a label and the WGSL text of every stage under every strategy, as for GPUs and as for CPUs.
+
+    Args:
+        problem: decides the element and the operator.
+        capabilities: of the device that is to compile the text.
+        tile: the tile to render.
+        form: other attributes of the scan: rows, row_length, inner, exclusive, reverse, initial, carried.
+    """
+    work = ScanSpec(
+        source=problem.source,
+        element=problem.element,
+        destination=problem.element,
+        operator_name=problem.operator.name,
+        combine=combine_code(problem.operator, problem.element, native_int64=False),
+        **({"rows": 1, "row_length": 5000} | form),
+    )
+    for strategy, kind in product(STRATEGIES, ("CPU", "DiscreteGPU")):
+        plan = plan_scan(work, replace(capabilities, adapter_type=kind), strategy, "", tile=tile)
+        for stage in plan.stages:
+            kernel = stage.kernel
+            yield f"{kernel.stage}, {kernel.strategy}, {kernel.tile}", render_kernel(kernel)

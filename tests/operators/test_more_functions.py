@@ -1,0 +1,201 @@
+"""Functions beyond plain arithmetic on every adapter, against NumPy: divisors, bits, complex numbers, axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import wgpu
+
+import gpuscan as gs
+from gpuscan.api.device import Device
+from tests.operators.evaluate import evaluate_map, has_int64, open_device
+from tests.operators.numbers import INTEGERS, check, check_floats, float_pairs, forms_of_int64, integer_pairs
+from tests.oracle import assert_same, strategies_on
+
+
+def evaluated(adapter: wgpu.GPUAdapter, function: Any, arrays: tuple[Any, ...], axes: int = 0) -> Any:
+    return evaluate_map(open_device(adapter), function, arrays, native_int64=has_int64(adapter), axes=axes)
+
+
+# ----- Integers
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_divisors_multiples_and_bits(adapter: wgpu.GPUAdapter, dtype: str) -> None:
+    def operations(x: Any) -> dict[str, Any]:
+        a, b = x
+        return {"gcd": np.gcd(a, b), "lcm": np.lcm(a, b), "bits": np.bitwise_count(a), "round": np.round(a)}
+
+    for native in forms_of_int64(adapter, dtype):
+        check(operations, integer_pairs(dtype), adapter, native)
+
+
+# ----- Real numbers
+
+
+def test_rounding_and_closeness(adapter: wgpu.GPUAdapter) -> None:
+    def operations(x: Any) -> dict[str, Any]:
+        a, b = x
+        return {
+            "round": np.round(a),
+            "quarters": np.round(a, -1),
+            "known": np.nan_to_num(a),
+            "replaced": np.nan_to_num(a, nan=5.0, posinf=1.0, neginf=2.0),
+            "close": np.isclose(a, b, rtol=0.1),
+            "same": np.isclose(a, a, equal_nan=True),
+        }
+
+    a, b = float_pairs()
+    keep = (np.abs(a) < 1e9) | ~np.isfinite(a)
+    check_floats(operations, (a[keep], b[keep]), adapter, places=2)
+
+
+def test_inverse_hyperbolic_functions(adapter: wgpu.GPUAdapter) -> None:
+    rng = np.random.default_rng(3)
+    unit = np.concatenate([rng.uniform(-1, 1, 500), [0.0, 1e-5, -1e-5, 0.999, -0.999]]).astype(np.float32)
+    wide = (unit * np.float32(10) ** rng.uniform(-6, 30, unit.shape)).astype(np.float32)
+
+    def functions(x: Any) -> dict[str, Any]:
+        a, b, c = x
+        return {"arcsinh": np.arcsinh(b), "arccosh": np.arccosh(c), "arctanh": np.arctanh(a)}
+
+    above_one = 1 + np.abs(wide)
+    results = evaluated(adapter, functions, (unit, wide, above_one))
+    for name, expected in functions((unit, wide, above_one)).items():
+        np.testing.assert_allclose(results[name], expected, rtol=1e-5, atol=1e-7, err_msg=name)
+    edges = np.array([np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0, -2.0, 0.0], np.float32)
+    results = evaluated(adapter, functions, (edges, edges, edges))
+    with np.errstate(all="ignore"):
+        for name, expected in functions((edges, edges, edges)).items():
+            np.testing.assert_allclose(results[name], expected, rtol=1e-5, err_msg=name)
+
+
+# ----- Complex numbers
+
+
+def test_complex_functions(adapter: wgpu.GPUAdapter) -> None:
+    rng = np.random.default_rng(4)
+    parts = rng.normal(0, 2, (4, 500)).astype(np.float32)
+    a, b = (parts[0] + 1j * parts[1]).astype(np.complex64), (parts[2] + 1j * parts[3]).astype(np.complex64)
+    b[:3] = [1, 1j, -2]
+    a[:4] = [4, -4, 9j, -9j]
+
+    def functions(x: Any) -> dict[str, Any]:
+        a, b = x
+        return {
+            "divide": a / b,
+            "by a number": a / 2,
+            "reciprocal": np.reciprocal(b),
+            "exp": np.exp(a),
+            "log": np.log(b),
+            "sqrt": np.sqrt(a),
+            "cube": a**3,
+            "inverse square": b**-2,
+        }
+
+    results = evaluated(adapter, functions, (a, b))
+    for name, expected in functions((a, b)).items():
+        assert results[name].dtype == np.complex64
+        close = np.abs(results[name] - expected) <= 1e-3 * np.abs(expected) + 1e-6
+        assert np.all(close), (name, a[~close][:4], b[~close][:4], results[name][~close][:4])
+    exact = evaluated(adapter, lambda x: (x[0] / x[1], np.sqrt(x[0])), (a * 0 + 8, b * 0 + 4))
+    assert_same(exact[0], np.full(500, 2, np.complex64))
+    np.testing.assert_allclose(exact[1], np.sqrt(a * 0 + 8), rtol=1e-6)
+
+
+def test_complex_questions(adapter: wgpu.GPUAdapter) -> None:
+    numbers = [0.0, 1.5, np.inf, -np.inf, np.nan]
+    a = np.array([complex(x, y) for x in numbers for y in numbers], np.complex64)
+
+    def questions(x: Any) -> dict[str, Any]:
+        return {"nan": np.isnan(x[0]), "inf": np.isinf(x[0]), "finite": np.isfinite(x[0])}
+
+    results = evaluated(adapter, questions, (a,))
+    for name, expected in questions((a,)).items():
+        assert_same(results[name], expected)
+
+
+def test_bundles_of_many_complex_fields(device: Device) -> None:
+    """More fields than an adapter binds buffers share one."""
+    x = {f"f{i}": (np.arange(50) % 7 + 1j * i).astype(np.complex64) for i in range(20)}
+    got = gs.scan(x, lambda l, r: {name: l[name] + r[name] for name in l}, device=device)
+    for name, field in x.items():
+        assert_same(got[name], np.cumsum(field))
+
+
+# ----- Axes of the element
+
+
+def test_axes_and_products_of_the_element(adapter: wgpu.GPUAdapter) -> None:
+    rng = np.random.default_rng(5)
+    a, b = (rng.integers(-9, 9, (60, 3, 3)).astype(np.float32) for _ in range(2))
+
+    def operations(x: Any) -> dict[str, Any]:
+        a, b = x
+        return {
+            "dots": np.vecdot(a, b),
+            "applied": np.matvec(a, b[..., 0]),
+            "expanded": np.squeeze(np.expand_dims(a, axis=-2), axis=-2),
+            "sum": np.expand_dims(a[..., 0], axis=-1) * b,
+            "mean": np.mean(a * 3, axis=-1),
+            "kept": np.mean(a * 3, axis=-2, keepdims=True),
+        }
+
+    results = evaluated(adapter, operations, (a, b), axes=2)
+    for name, expected in operations((a, b)).items():
+        np.testing.assert_allclose(results[name], expected, rtol=1e-6, atol=1e-6, err_msg=name)
+
+
+# ----- Named operators
+
+
+def test_fmin_and_fmax_pass_over_nan(device: Device) -> None:
+    rng = np.random.default_rng(6)
+    x = np.where(rng.random(3000) < 0.4, np.nan, rng.normal(0, 9, 3000)).astype(np.float32)
+    x[:5] = np.nan
+    for ufunc in (np.fmin, np.fmax):
+        wanted = ufunc.accumulate(x)
+        for strategy in strategies_on(device):
+            np.testing.assert_array_equal(gs.scan(x, ufunc, device=device, strategy=strategy), wanted)
+        np.testing.assert_array_equal(gs.scan(x, ufunc.__name__, device="numpy"), wanted)
+        exclusive = gs.scan(x, ufunc, exclusive=True, device=device)
+        np.testing.assert_array_equal(exclusive, np.append(np.float32(np.nan), wanted[:-1]))
+        whole = rng.integers(-99, 99, 500).astype(np.int16)
+        assert_same(gs.scan(whole, ufunc, device=device), ufunc.accumulate(whole))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint32", "int32", "int64", "uint64"])
+def test_gcd_by_name(device: Device, dtype: str) -> None:
+    rng = np.random.default_rng(7)
+    x = (rng.integers(1, 20, 900) * 6).astype(dtype)
+    x[0] = 120
+    x[3] = 0
+    if np.iinfo(dtype).min:
+        x[5] *= -1
+    for device_or_name in (device, "numpy"):
+        assert_same(gs.scan(x, "gcd", device=device_or_name), np.gcd.accumulate(x))
+        assert gs.reduce(x, np.gcd, device=device_or_name) == np.gcd.reduce(x)
+    assert gs.reduce(x[:0], "gcd", device=device) == 0
+
+
+def test_functions_too_long_for_a_gpu_run_on_numpy(device: Device) -> None:
+    x = np.random.default_rng(9).integers(0, 2, (3, 24, 24)).astype(np.int32)
+    op = gs.operator(lambda l, r: l @ r, element_axes=2)
+    with pytest.raises(gs.OperatorError, match=r"more than 10,000 operations .* or device=\"numpy\""):
+        gs.scan(x, op, axis=0, device=device)
+    wanted = np.stack([x[0], x[0] @ x[1], x[0] @ x[1] @ x[2]])
+    assert_same(gs.scan(x, op, axis=0, device="numpy"), wanted)
+
+
+def test_hypot_and_logaddexp2_by_name(device: Device) -> None:
+    x = np.random.default_rng(8).normal(0, 3, 2000).astype(np.float32)
+    for ufunc in (np.hypot, np.logaddexp2):
+        wanted = ufunc.accumulate(x.astype(np.float64))
+        for device_or_name in (device, "numpy"):
+            got = gs.scan(x, ufunc.__name__, device=device_or_name)
+            np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=1e-6)
+    empty = x[:0]
+    assert gs.reduce(empty, "hypot", device=device) == 0
+    assert gs.reduce(empty, "logaddexp2", device=device) == -np.inf

@@ -1,0 +1,1 @@
+"""Tests of the planner, which need no GPU."""

@@ -1,0 +1,370 @@
+"""Tiles fit the adapter and the element, and have the shape that was measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuscan.codegen.kernel_text import render_kernel
+from gpuscan.elements import LEAF, SCALARS, element_of, min_chunk
+from gpuscan.errors import UnsupportedDtypeError
+from gpuscan.operators.operator import BUILTINS, combine_code
+from gpuscan.planning.capabilities import Capabilities
+from gpuscan.planning.column_tiles import column_tile
+from gpuscan.planning.heuristics import CPU, GPU
+from gpuscan.planning.kernel_parts import InjectedFaults
+from gpuscan.planning.plan import plan_scan
+from gpuscan.planning.spec import ScanSpec
+from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+from gpuscan.planning.tiles import tile_shape
+from gpuscan.planning.workgroup_memory import check_room, workgroup_bytes
+from tests.fakes import LIMITS, gpu, software, spec
+
+SPECS = st.builds(
+    lambda dtypes, rows, row_length, reverse: spec(*dtypes, rows=rows, row_length=row_length, reverse=reverse),
+    st.lists(st.sampled_from(sorted(SCALARS)), min_size=1, max_size=8),
+    st.sampled_from([1, 2, 1000]),
+    st.integers(1, 1 << 20),
+    st.booleans(),
+)
+ADAPTERS = st.builds(
+    lambda kind, size, most, room: gpu(
+        adapter_type=kind,
+        subgroup_size=size,
+        limits=LIMITS
+        | {
+            "max-compute-invocations-per-workgroup": most,
+            "max-compute-workgroup-size-x": most,
+            "max-compute-workgroup-storage-size": room,
+        },
+    ),
+    st.sampled_from(["DiscreteGPU", "IntegratedGPU", "CPU"]),
+    st.sampled_from([0, 4, 8, 16, 32, 64, 128]),
+    st.sampled_from([128, 256, 1024]),
+    st.sampled_from([16384, 32768, 65536]),
+)
+
+
+@given(SPECS, ADAPTERS)
+def test_a_tile_fits_the_adapter_and_the_element(asked: ScanSpec, adapter: Capabilities) -> None:
+    tile = tile_shape(asked, adapter)
+    assert tile == tile_shape(asked, adapter)
+    size = tile.workgroup_size
+    assert size & (size - 1) == 0
+    assert size <= adapter.limits["max-compute-invocations-per-workgroup"]
+    assert tile.subgroup_size in (0, adapter.subgroup_size)
+    if tile.subgroup_size:
+        assert size % tile.subgroup_size == 0
+    else:
+        assert tile.steps == 1
+    for field in (*asked.source.fields, *asked.destination.fields):
+        assert tile.chunk * field.storage_bytes % 4 == 0, "a chunk fills whole words of storage"
+    scratch = 0 if tile.subgroup_size >= tile.block and asked.item_words >= GPU.widest_words else size
+    items = scratch + 2 * tile.subgroups_per_workgroup + 1
+    assert 4 * asked.item_words * items <= adapter.limits["max-compute-workgroup-storage-size"]
+
+
+@given(SPECS, ADAPTERS)
+def test_tiles_that_end_with_rows(asked: ScanSpec, adapter: Capabilities) -> None:
+    """A row is whole chunks, no more tiles than a block has lanes, and those mostly full; also without subgroups."""
+    tile = tile_shape(asked, adapter)
+    assert tile.per_row == tile_shape(asked, adapter, subgroups=False).per_row
+    if tile.per_row:
+        tiles = -(-asked.row_length // tile.tile_size)
+        assert asked.rows > 1
+        assert asked.row_length % tile.chunk == 0
+        assert tiles <= tile.block
+        assert asked.row_length >= GPU.min_row_use * tiles * tile.tile_size
+
+
+def test_rows_get_tiles_of_their_own() -> None:
+    for adapter in (gpu(), software()):
+        for length in (1024, 2048, 4096, 8192):
+            assert tile_shape(spec(rows=4096, row_length=length), adapter).per_row
+        assert not tile_shape(spec(rows=4096, row_length=40), adapter).per_row, "short rows share tiles"
+        assert not tile_shape(spec(rows=2, row_length=1 << 24), adapter).per_row, "long ones need more blocks"
+        assert not tile_shape(spec(row_length=8192), adapter).per_row, "there is one row"
+        assert not tile_shape(spec("int8", rows=4096, row_length=1023), adapter).per_row, "rows share words"
+
+
+def test_long_chains_of_columns_get_taller_tiles() -> None:
+    def tile(*dtypes: str, length: int) -> ColumnTile:
+        return column_tile(spec(*dtypes, rows=512, row_length=length, inner=512), gpu())
+
+    assert tile("float32", "float32", length=131_072).height > tile("float32", "float32", length=2048).height
+    assert tile("float32", "float32", "float32", length=131_072).rows * 3 <= GPU.column_register_words
+    assert tile("uint8", length=131_072) == tile("uint8", length=8192), "measured on single words alone"
+
+
+def test_a_tile_that_holds_a_row_stands_alone() -> None:
+    asked = spec(rows=4096, row_length=2048)
+    for strategy in ("lookahead", "lookback", "fallback", "three_dispatch"):
+        plan = plan_scan(asked, gpu(), strategy, "")
+        assert [stage.kernel.strategy for stage in plan.stages] == ["alone"]
+        assert plan.tiles == 4096
+        assert not plan.posts
+
+
+def test_tiles_that_hold_columns_stand_alone() -> None:
+    """What they would tell each other is more than the array holds."""
+    for strategy in ("lookahead", "lookback", "fallback", "three_dispatch"):
+        for length in (1, 2, 8):
+            asked = spec(rows=1 << 22, row_length=length, inner=1 << 22)
+            plan = plan_scan(asked, gpu(), strategy, "")
+            assert [stage.kernel.strategy for stage in plan.stages] == ["alone"]
+            assert not plan.posts
+            assert plan.state_bytes < 64
+        assert plan_scan(spec(rows=64, row_length=10_000, inner=64), gpu(), strategy, "").posts == (
+            strategy != "three_dispatch"
+        )
+
+
+def test_chunks_fill_whole_words() -> None:
+    chunks = {name: min_chunk(spec(name).source) for name in ("int8", "float16", "uint32", "int64", "bool")}
+    assert chunks == {"int8": 4, "float16": 2, "uint32": 1, "int64": 1, "bool": 4}
+    assert min_chunk(spec("int8", "int32").source) == 4
+    assert min_chunk(spec("uint8", shapes=[(3,)]).source) == 4
+    assert min_chunk(spec("uint8", shapes=[(2,)]).source) == 2
+
+
+def test_large_arrays_get_large_tiles_on_a_gpu() -> None:
+    for adapter in (gpu(progress_later=True), gpu(progress_later=False)):
+        tiles = [tile_shape(spec(row_length=2**log), adapter) for log in (10, 16, 18, 20, 22, 25, 28)]
+        sizes = [tile.tile_size for tile in tiles]
+        if adapter.progress_later:
+            del sizes[4]  # 2^22: its tiles all run together, and are longer
+        assert sizes == sorted(sizes)
+        assert tiles[0].steps == 1
+        assert sizes[-1] >= 8192
+        assert (tiles[-1].subgroup_size, tiles[-1].chunk) == (32, 4)  # sixteen bytes a lane, neighbours side by side
+
+
+def test_tiles_are_longer_where_all_of_them_run_together() -> None:
+    adapter = gpu(progress_later=True)
+    steps = {log: tile_shape(spec(row_length=2**log), adapter).steps for log in (20, 21, 22, 23, 28)}
+    assert steps == {20: 4, 21: 8, 22: 8, 23: 4, 28: 4}
+    matrices = {log: tile_shape(spec(shapes=[(2, 2)], row_length=2**log), adapter).steps for log in (18, 19, 20, 21)}
+    assert matrices == {18: 4, 19: 8, 20: 8, 21: 4}
+    pairs = {log: tile_shape(spec(*["float32"] * 2, row_length=2**log), adapter).steps for log in (19, 20, 21, 22)}
+    assert set(pairs.values()) == {4}, "registers have no room for more"
+
+
+def test_tiles_of_several_words_hold_as_many_bytes_in_few_steps() -> None:
+    """Fewer bytes, and whoever folds for all is late; more steps, and shaders take longer to compile."""
+    kinds: tuple[tuple[list[str], Any, int], ...] = (
+        (["int64"], None, 32), (["complex64"], None, 32), (["float16"] * 2, None, 32), (["float32"] * 2, None, 32),
+        (["float32"] * 3, None, 48), (["float32"] * 4, None, 32), (["float32"] * 5, None, 40),
+        (["float32"] * 6, None, 48), (["float32"] * 8, None, 32), (["float32"], [(3,)], 36),
+        (["float32"], [(2, 2)], 32), (["float32"], [(4, 4)], 32),
+    )  # fmt: skip
+    for adapter in (gpu(progress_later=True), gpu(progress_later=False)):
+        for names, shapes, kib in kinds:
+            asked = spec(*names, shapes=shapes, row_length=2**25)
+            tile = tile_shape(asked, adapter)
+            assert (
+                tile.tile_size * sum(field.storage_bytes for field in asked.source.fields)
+                == kib << 10
+                >= GPU.tile_bytes
+            )
+            assert tile.steps <= GPU.few_steps or shapes == [(3,)], "12 bytes a lane are few"
+        rows = tile_shape(spec("float32", rows=2**18, row_length=100), adapter)  # items carry a head flag
+        assert rows.tile_size * 4 == GPU.tile_bytes
+
+
+def test_long_operators_stand_in_a_shader_few_times() -> None:
+    element = element_of([np.dtype(np.float32)], LEAF)
+    short, long = (combine_code(BUILTINS[name], element, native_int64=True) for name in ("maximum", "logaddexp"))
+    assert (short.long, long.long) == (False, True)
+    for adapter in (gpu(progress_later=True), gpu(progress_later=False)):
+        short_plan, long_plan = (
+            plan_scan(spec(row_length=2**25, combine=code), adapter, "lookahead", "") for code in (short, long)
+        )
+        assert long_plan.tile == TileShape(512, 32, 4, 4, single_lead=True)
+        assert not short_plan.tile.single_lead
+        texts = [render_kernel(plan.stages[0].kernel) for plan in (short_plan, long_plan)]
+        calls = [text.count("scan_block(") for text in texts]
+        assert calls == [3, 2], "the definition, and a call for each block that a fold reads at a time"
+        chunks, lanes = [[text.count(call) for text in texts] for call in ("join_chunk(", "join(item_up(")]
+        assert chunks == [1 + 2 * short_plan.tile.steps, 1 + 4], "the definition, and one or two calls for each step"
+        totals = short_plan.tile.subgroups_per_workgroup.bit_length() - 1
+        assert lanes == [5 + totals + 5, 4 + 1 + 1], (
+            "of lanes, totals and the block: in loops once, not at each distance"
+        )
+
+    assert tile_shape(spec("float16", row_length=2**25, combine=long), gpu()).steps == GPU.min_long_steps
+    assert tile_shape(spec(row_length=2**25, combine=long), software()).chunk == CPU.serial_long_chunk
+
+
+def test_narrow_integers_are_kept_as_they_lie_in_storage() -> None:
+    kinds = (("uint8", True), ("int16", True), ("float16", False), ("float16", True), ("uint32", False))
+    for name, narrow in kinds:  # halves where the GPU's own conversions will do, and are cheap
+        asked, adapter = spec(name, row_length=2**25), gpu(packs_halves=narrow)
+        (kernel,) = (stage.kernel for stage in plan_scan(asked, adapter, "lookahead", "").stages)
+        assert kernel.keeps_storage_form == narrow
+        assert ("fn again(" in render_kernel(kernel)) == narrow
+        if narrow:
+            kept = kernel.tile.steps * kernel.tile.chunk * asked.source.fields[0].storage_bytes // 4
+            assert 16 <= kept <= 32  # words, however many the numbers would take
+    for fields, steps in ((1, 8), (2, 4), (4, 4), (16, 1)):  # words come before a chunk
+        wide = replace(spec(*["uint32"] * fields, row_length=2**25), source=spec("uint8").source)
+        assert tile_shape(wide, gpu()).steps == steps
+    stages = plan_scan(spec("uint8", row_length=2**25), gpu(), "three_dispatch", "").stages
+    assert {stage.kernel.stage: stage.kernel.keeps_storage_form for stage in stages} == {
+        "reduce": False,
+        "scan_totals": False,
+        "scan": True,
+    }
+
+
+def test_narrow_numbers_in_rows_that_share_tiles_are_joined_once() -> None:
+    """But not 16-bit ones in rows of whole chunks, nor in one row, nor where a tile ends with a row."""
+    cases = [("uint8", 100, 16, True), ("uint8", 64, 16, True), ("int16", 100, 8, True), ("int16", 64, 8, False)]
+    cases += [("uint32", 63, 4, False), ("float16", 63, 8, True), ("uint8", 2048, 16, False)]
+    for name, row_length, chunk, once in cases:
+        asked, adapter = spec(name, rows=2**26 // row_length, row_length=row_length), gpu(packs_halves=True)
+        tiles = set()
+        for reverse in (False, True):  # in the same tiles, for the same bits
+            plan = plan_scan(replace(asked, reverse=reverse), adapter, "lookahead", "")
+            kernel = plan.stages[-1].kernel
+            assert (kernel.tile.single_lead, kernel.tile.chunk) == (once, chunk), (name, row_length)
+            assert not (kernel.tile.single_lead and kernel.keeps_storage_form)
+            tiles.add(plan.tile)
+        assert len(tiles) == 1, (name, row_length)
+
+
+def test_elements_that_take_several_accesses_are_staged() -> None:
+    """Where lanes then access neighbours, in workgroup memory that is there."""
+
+    def staged(asked: ScanSpec, adapter: Capabilities, strategy: str = "lookahead", **options: Any) -> bool:
+        kernel = plan_scan(asked, adapter, strategy, "", **options).stages[-1].kernel
+        text = render_kernel(kernel)
+        assert kernel.exchanges_chunks == ("var<workgroup> stage:" in text)
+        return kernel.exchanges_chunks
+
+    for shape, wide in (((2,), False), ((2, 2), False), ((3,), True), ((3, 3), True), ((4, 4), True), ((8, 8), True)):
+        asked = spec(shapes=[shape], row_length=2**20)
+        room = staged(asked, gpu(limits=LIMITS | {"max-compute-workgroup-storage-size": 1 << 20}))
+        assert room == wide, shape
+    matrices = spec(shapes=[(4, 4)], row_length=2**20)
+    assert staged(matrices, gpu())
+    for strategy in ("lookback", "fallback", "three_dispatch"):
+        assert staged(matrices, gpu(), strategy)
+    scarce = gpu(limits=LIMITS | {"max-compute-workgroup-storage-size": 16384})
+    assert staged(matrices, scarce), "of a smaller workgroup"
+    assert not staged(matrices, scarce, tile=TileShape(256, 32, 2, 1))
+    assert not staged(matrices, gpu(), subgroups=False)
+    assert not staged(matrices, software())
+    assert not staged(spec("float32", "float32", shapes=[(4, 4), (4,)], row_length=2**20), gpu())
+    rows = spec(shapes=[(3,)], rows=2**10, row_length=2**10)
+    assert not staged(rows, gpu(), "lookback"), "its tiles end where rows do"
+    assert not staged(spec("uint8", shapes=[(5,)], row_length=2**20), gpu()), "begins within a word"
+
+
+def test_the_widest_elements_get_full_workgroups() -> None:
+    """Since only totals of subgroups lie in workgroup memory, where subgroups are as wide as blocks."""
+    asked = spec(shapes=[(8, 8)], row_length=2**20)
+    for room in (16384, 49152):
+        adapter = gpu(limits=LIMITS | {"max-compute-workgroup-storage-size": room})
+        assert tile_shape(asked, adapter).workgroup_size == GPU.workgroup
+        for strategy in ("lookahead", "three_dispatch"):
+            for stage in plan_scan(asked, adapter, strategy, "").stages:
+                assert workgroup_bytes(stage.kernel) <= room
+    assert tile_shape(asked, gpu(subgroup_size=16)).workgroup_size < GPU.workgroup, "scans go through it"
+    narrower = spec(shapes=[(6, 6)], row_length=2**20)
+    assert tile_shape(narrower, gpu()).workgroup_size < GPU.workgroup, "a smaller one is staged"
+
+
+@pytest.mark.parametrize(("words", "subgroup_size", "room"), [(50, 4, 65536), (120, 0, 16384)])
+def test_elements_that_leave_no_room_to_wait(words: int, subgroup_size: int, room: int) -> None:
+    """A tile's scan fits workgroup memory, but not with the prefix that it waits for: an error that says so."""
+    adapter = gpu(
+        limits=LIMITS | {"max-compute-workgroup-storage-size": room}, subgroup_size=subgroup_size, subgroup_sizes=()
+    )
+    asked = spec(shapes=[(words,)], rows=64, row_length=2**14)
+    (stage,) = plan_scan(asked, adapter, "fallback", "", one_workgroup_folds=True).stages
+    assert workgroup_bytes(stage.kernel) <= room
+    with pytest.raises(UnsupportedDtypeError, match="Pass smaller elements"):
+        check_room(stage.kernel, adapter)
+
+
+def test_software_adapters_get_long_chunks_and_no_subgroups() -> None:
+    tile = tile_shape(spec(row_length=2**22), software())
+    assert tile.subgroup_size == 0
+    assert tile.chunk >= 32
+    assert tile_shape(spec(row_length=10), software()).chunk == 1
+
+
+def test_subgroups_can_be_left_out() -> None:
+    assert tile_shape(spec(), gpu(), subgroups=False).subgroup_size == 0
+    plan = plan_scan(spec(), gpu(), "lookback", "", subgroups=False)
+    assert not plan.stages[0].kernel.subgroups
+
+
+def test_tiles_go_by_number_where_workgroups_start_in_order() -> None:
+    """Hostile schedulers that are played by tickets want these; elsewhere nobody promises the order."""
+    for strategy in ("lookahead", "lookback", "fallback"):
+        ordered, delayed = (
+            plan_scan(spec(row_length=2**24), gpu(), strategy, "", test_build=InjectedFaults(scheduler=s))
+            for s in ("", "random")
+        )
+        assert ordered.stages[0].kernel.tiles_by_number
+        assert delayed.stages[0].kernel.tiles_by_number
+        assert "atomicAdd" not in render_kernel(ordered.stages[0].kernel)
+        for adapter, scheduler in (
+            (gpu(vendor="AMD"), ""),
+            (gpu(starts_in_order=False), ""),
+            (gpu(), "serial"),
+            (gpu(), "bursts"),
+        ):
+            by_ticket = plan_scan(
+                spec(row_length=2**24), adapter, strategy, "", test_build=InjectedFaults(scheduler=scheduler)
+            )
+            assert "atomicAdd(&state.ticket" in render_kernel(by_ticket.stages[0].kernel)
+
+
+def test_a_folded_fallback_helps_soon() -> None:
+    """Plain tiles after a poll, and less eagerly later; those that take longer are not late so soon."""
+    element = spec().element
+    long = combine_code(BUILTINS["logaddexp"], element, native_int64=True)
+    uint8, four = spec("uint8", row_length=2**28), spec(*["float32"] * 4, row_length=2**28)
+    for what, spins in (
+        (spec(row_length=2**28), (1, 8)),
+        (uint8, (8, 8)),
+        (four, (8, 8)),
+        (replace(spec(row_length=2**28), combine=long), (32, 32)),
+    ):
+        kernel = plan_scan(what, gpu(), "fallback", "").stages[0].kernel
+        assert kernel.wait_policy.one_workgroup_folds
+        assert (kernel.wait_policy.first_spins, kernel.wait_policy.spins_per_round) == spins, what
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_fallback_on_the_cpu_helps_no_sooner_at_first(many: bool) -> None:
+    software = gpu(adapter_type="CPU")
+    kernel = (
+        plan_scan(spec("uint32", row_length=2**20), software, "fallback", "", one_workgroup_folds=many).stages[0].kernel
+    )
+    assert kernel.wait_policy.first_spins == kernel.wait_policy.spins_per_round
+
+
+def test_nobody_folds_where_loops_are_left_by_force() -> None:
+    """A fold is a loop over all tiles."""
+    for strategy in ("lookback", "fallback"):
+        folds = [
+            plan_scan(spec(row_length=2**26), adapter, strategy, "").stages[0].kernel.wait_policy.one_workgroup_folds
+            for adapter in (gpu(), gpu(loop_iterations=65_533), software())
+        ]
+        assert folds == [True, False, False]
+
+
+def test_a_shape_that_is_passed_is_taken() -> None:
+    tile = TileShape(64, 32, 3, 2)
+    plan = plan_scan(spec(row_length=10_000), gpu(), "fallback", "", tile=tile)
+    assert plan.tile == tile
+    assert plan.tiles == math.ceil(10_000 / (64 * 3 * 2))

@@ -1,0 +1,155 @@
+"""The shapes that `gpuscan tune` keeps: looked up, written, read, and ignored where they are damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuscan.device import tile_cache
+from gpuscan.planning import tuned_tiles as tuning
+from gpuscan.planning.tile_shapes import TileShape
+from tests.fakes import capabilities, spec
+
+LIMITS = {
+    "max-compute-invocations-per-workgroup": 1024,
+    "max-compute-workgroup-size-x": 1024,
+    "max-compute-workgroup-storage-size": 32768,
+}
+GPU = capabilities(limits=LIMITS)
+SHORT, LONG = TileShape(256, 32, 4, 4), TileShape(512, 32, 12, 4)
+TUNED = {(1, 1 << 18): SHORT, (1, 1 << 26): LONG, (2, 1 << 20): SHORT}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of the test's own."""
+    for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
+        monkeypatch.setenv(name, str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "length", "found"),
+    [
+        (1, 1 << 16, None),
+        (1, (1 << 17) - 1, None),
+        (1, 1 << 17, SHORT),
+        (1, 1 << 21, SHORT),
+        (1, 1 << 23, LONG),
+        (1, 1 << 30, LONG),
+        (2, 1 << 30, SHORT),
+        (4, 1 << 20, None),
+    ],
+)
+def test_nearest(words: int, length: int, found: TileShape | None) -> None:
+    """By the ratio of lengths; nothing far under the shortest, nothing for other elements."""
+    assert tuning.nearest(TUNED, words, length) == found
+
+
+def test_only_what_was_measured_is_tuned() -> None:
+    """Whole words, one row, from as many arrays."""
+    assert tuning.tuned_tile(TUNED, spec(row_length=1 << 18)) == SHORT
+    assert tuning.tuned_tile(TUNED, spec(row_length=0)) is None
+    assert tuning.tuned_tile(TUNED, spec("int16", row_length=1 << 18)) is None
+    assert tuning.tuned_tile(TUNED, spec("float32", "int16", row_length=1 << 18)) is None
+    assert tuning.tuned_tile(TUNED, spec(rows=1 << 9, row_length=1 << 9)) is None
+    assert tuning.tuned_tile(TUNED, spec("float32", "float32", row_length=1 << 20)) == SHORT
+    assert tuning.tuned_tile(TUNED, spec("uint64", row_length=1 << 20)) is None
+    for option in ({"has_segment_bits": True}, {"compacts": True}, {"field_offsets": (1,)}):
+        assert tuning.tuned_tile(TUNED, spec(row_length=1 << 18, **option)) is None
+    assert tuning.tuned_tile(tuning.UNTUNED, spec(row_length=1 << 18)) is None
+
+
+def test_lanes_need_subgroups() -> None:
+    """A compiler may give a shader another size than the probe saw; then none are counted on."""
+    serial = TileShape(64, 0, 1, 64)
+    assert tuning.tuned_tile(TUNED, spec(row_length=1 << 18), subgroups=False) is None
+    assert tuning.tuned_tile({(1, 1 << 18): serial}, spec(row_length=1 << 18), subgroups=False) == serial
+
+
+def test_written_and_read() -> None:
+    """By adapter; other drivers have their own."""
+    assert tile_cache.load(GPU) == {}
+    path = tile_cache.store(GPU, TUNED)
+    assert path is not None
+    assert tile_cache.load(GPU) == TUNED
+    assert os.listdir(path.parent) == [path.name]
+    assert tile_cache.load(replace(GPU, driver="another")) == {}
+    tile_cache.store(GPU, {})
+    assert tile_cache.load(GPU) == {}
+
+
+def test_frozen() -> None:
+    """Plans depend on it."""
+    tile_cache.store(GPU, TUNED)
+    loaded: Any = tile_cache.load(GPU)
+    with pytest.raises(TypeError):
+        loaded[1, 5] = SHORT
+
+
+ROW = [1, 1 << 18, 256, 32, 4, 4]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        [3, *ROW[1:]],
+        [1, 0, *ROW[2:]],
+        [*ROW[:2], 48, *ROW[3:]],
+        [*ROW[:2], 16, *ROW[3:]],
+        [*ROW[:2], 2048, *ROW[3:]],
+        [*ROW[:3], 16, *ROW[4:]],
+        [*ROW[:4], 0, 4],
+        [*ROW[:4], 4, 3],
+        [*ROW[:4], 10_000, 4],
+        [*ROW[:4], 4, 1 << 20],
+        [*ROW[:3], 0, 2, 4],
+        [*ROW[:5], 4.0],
+        [*ROW[:5], True],
+        ROW[:5],
+        [*ROW, 1],
+        None,
+        "abcdef",
+        {},
+    ],
+    ids=str,
+)
+def test_shapes_that_do_not_run_here_are_ignored(row: Any) -> None:
+    """All of the file is: it was not written by this gpuscan."""
+    path = tile_cache.store(GPU, TUNED)
+    assert path is not None
+    kept = json.loads(path.read_text())
+    kept["content"].append(row)
+    path.write_text(json.dumps(kept))
+    assert tile_cache.load(GPU) == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"key": 1}', '{"key": {}, "content": []}', "\x00", "[" * 100_000]
+)
+def test_damaged_files_are_ignored(text: str) -> None:
+    """Whatever they hold."""
+    path = tile_cache.store(GPU, TUNED)
+    assert path is not None
+    path.write_text(text)
+    assert tile_cache.load(GPU) == {}
+
+
+def test_an_unwritable_cache_is_done_without(cache: Path) -> None:
+    """A file stands where the folder should."""
+    (cache / "gpuscan").write_text("in the way")
+    assert tile_cache.store(GPU, TUNED) is None
+    assert tile_cache.load(GPU) == {}
+    assert (cache / "gpuscan").read_text() == "in the way"
+
+
+def test_wide_items_need_workgroup_memory() -> None:
+    """A workgroup of 1024 has room for one word each in 16 KiB, and not for four."""
+    small = capabilities(limits=LIMITS | {"max-compute-workgroup-storage-size": 16384})
+    assert tuning.runs_on(TileShape(1024, 32, 4, 4), 1, small)
+    assert not tuning.runs_on(TileShape(1024, 32, 4, 4), 4, small)

@@ -1,0 +1,109 @@
+"""Bundles of more fields than an adapter can bind give the same results as on any other adapter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from gpuscan.problem.field_packing import STORAGE_LIMIT, binds_too_many, pack_arrays, unpacked
+from tests.harness.devices import device_as_if
+from tests.harness.scans import make_problem
+from tests.oracle import assert_same
+
+# The storage buffers that WebGPU promises.
+LEAST = 8
+
+
+@pytest.fixture
+def narrow(device: gs.Device) -> gs.Device:
+    """The device as if it bound only `LEAST` buffers."""
+    return device_as_if(device, limits=dict(device.capabilities.limits) | {STORAGE_LIMIT: LEAST})
+
+
+def fields(count: int, length: Any = 1001) -> tuple[Any, ...]:
+    """Return fields of two widths, floats among them; sums of float16 stay exact."""
+    rng = np.random.default_rng(0)
+    dtypes = ("uint32", "int16", "float32", "int32", "uint16", "float16")
+    return tuple(rng.integers(0, 2, length).astype(dtypes[i % len(dtypes)]) for i in range(count))
+
+
+def sums(left: Any, right: Any) -> Any:
+    return tuple(a + b for a, b in zip(left, right, strict=True))
+
+
+@pytest.mark.parametrize(("number", "count"), list(enumerate([4, 5, 9, 16])))
+def test_many_fields(narrow: gs.Device, number: int, count: int) -> None:
+    """Each number of fields has one of the four kinds of options."""
+    x = fields(count)
+    assert binds_too_many(narrow, make_problem(x, sums))
+    all_options: list[dict[str, Any]] = [
+        {},
+        {"segments": [0, 9, 1001]},
+        {"reverse": True},
+        {"exclusive": True, "initial": tuple(range(count))},
+    ]
+    for options in [all_options[number]]:
+        wanted = gs.scan(x, sums, device="numpy", **options)
+        out = tuple(np.zeros_like(field) for field in x)
+        on_device = tuple(narrow.asarray(field) for field in x)
+        for got in (
+            gs.scan(x, sums, device=narrow, **options),
+            gs.scan(x, sums, device=narrow, out=out, **options),
+            gs.scan(on_device, sums, **options),
+        ):
+            for result, field in zip(got, wanted, strict=True):
+                assert_same(result, field, options)
+
+
+def test_axes_reductions_and_chunks(narrow: gs.Device) -> None:
+    x = fields(7, (40, 30))
+    for axis in (0, 1):
+        for result, field in zip(gs.scan(x, sums, axis=axis, device=narrow), x, strict=True):
+            assert_same(result, np.cumsum(field, axis=axis, dtype=field.dtype))
+        for result, field in zip(gs.reduce(x, sums, axis=axis, device=narrow), x, strict=True):
+            assert_same(result, np.sum(field, axis=axis, dtype=field.dtype))
+    row = fields(7)
+    parts = list(gs.scan_chunks([tuple(f[:300] for f in row), tuple(f[300:] for f in row)], sums, device=narrow))
+    for i, field in enumerate(row):
+        assert_same(np.concatenate([part[i] for part in parts]), np.cumsum(field, dtype=field.dtype))
+
+
+def test_matrices_flags_and_maps(narrow: gs.Device) -> None:
+    """Fields with trailing axes among others, fused maps, and a constant result."""
+    rng = np.random.default_rng(1)
+    matrices = rng.integers(0, 4, (500, 2, 2), dtype=np.uint32)
+    x = (matrices, *(rng.integers(0, 4, (500, 2, 2)).astype(np.uint32) for _ in range(4)))
+    op = gs.operator(lambda l, r: (l[0] @ r[0], *(a + b for a, b in zip(l[1:], r[1:], strict=True))), element_axes=2)
+    got = gs.scan(x, op, device=narrow)
+    wanted = gs.scan(x, op, device="numpy")
+    for result, field in zip(got, wanted, strict=True):
+        assert_same(result, field)
+    flags = tuple(rng.random(500) < 0.1 for _ in range(6))
+    either = gs.scan(
+        flags,
+        lambda l, r: tuple(a | b for a, b in zip(l, r, strict=True)),
+        after=lambda v: (*(~each for each in v), np.float32(2)),
+        device=narrow,
+    )
+    for result, flag in zip(either, flags, strict=False):
+        assert_same(result, ~np.logical_or.accumulate(flag))
+    assert_same(either[-1], np.full(500, 2, np.float32))
+
+
+def test_what_still_does_not_fit(narrow: gs.Device) -> None:
+    dtypes = ("uint8", "uint16", "uint32", "uint64", "complex64")
+    x = tuple(np.ones(10, dtype) for dtype in dtypes)
+    with pytest.raises(gs.GpuscanError, match=r"from 5 arrays to 5 .* of 5 and 5 widths; .* binds 8 buffers at most"):
+        gs.scan(x, sums, device=narrow)
+    with pytest.raises(gs.GpuscanError, match="one dtype"):
+        narrow.plan((10,), "u4,u4,u4,u4,u4", sums)
+
+
+def test_packed_and_unpacked() -> None:
+    x = fields(5, 10)
+    problem = make_problem(x, sums)
+    for result, field in zip(unpacked(problem, pack_arrays(problem.source, x, 1)), x, strict=True):
+        assert_same(result, field)

@@ -1,0 +1,289 @@
+"""Requests in one form: shapes, axes, seeds, bundles, and rows."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuscan.elements import LEAF
+from gpuscan.operators.builtin import resolve
+from gpuscan.problem.problem import common_shape, resolve_axis, spread
+from tests.harness.scans import make_problem
+from tests.oracle import AFFINE, Array, assert_same
+from tests.strategies import arrays
+
+Pair = namedtuple("Pair", "gain shift")
+
+
+# ----- Rows
+
+
+@given(st.data())
+def test_rows_and_back(data: st.DataObject) -> None:
+    """(rows, row_length), contiguous, in C order of the other axes, whatever the memory order; and back to the view."""
+    x: Array = data.draw(arrays("int32"))
+    axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
+    problem = make_problem(x, axis=axis)
+    rows = problem.by_rows(problem.leaves[0])
+    assert rows.flags.c_contiguous
+    assert rows.shape == (problem.rows, problem.row_length)
+    assert problem.size == x.size
+    np.testing.assert_array_equal(problem.from_rows(rows), x)
+    others = [n for i, n in enumerate(x.shape) if i != axis % x.ndim]
+    for row, index in enumerate(np.ndindex(*others)):
+        np.testing.assert_array_equal(rows[row], np.moveaxis(x, axis, -1)[index])
+
+
+def test_trailing_axes_stay_with_the_element() -> None:
+    x = np.arange(5 * 7 * 9, dtype=np.float32).reshape(5, 7, 3, 3)
+    problem = make_problem(x, "matmul", axis=0)
+    assert (problem.shape, problem.rows, problem.row_length) == ((5, 7), 7, 5)
+    assert problem.element.fields[0].shape == (3, 3)
+    rows = problem.by_rows(x)
+    assert rows.shape == (7, 5, 3, 3)
+    np.testing.assert_array_equal(rows[2, 4], x[4, 2])
+    np.testing.assert_array_equal(problem.from_rows(rows), x)
+
+
+def test_negative_axes_do_not_count_the_elements_own() -> None:
+    x = np.zeros((5, 7, 3, 3), np.float32)
+    assert make_problem(x, "matmul", axis=-1).axis == 1
+    with pytest.raises(np.exceptions.AxisError):
+        make_problem(x, "matmul", axis=2)
+
+
+def test_other_byte_orders_become_native() -> None:
+    x = np.arange(4, dtype=">i4")
+    (leaf,) = make_problem(x).leaves
+    assert_same(leaf, np.arange(4, dtype=np.int32))
+
+
+# ----- Bundles
+
+
+def test_bundles_are_taken_apart_in_order() -> None:
+    a, b, c = np.zeros(3, np.int32), np.ones(3, np.float32), np.zeros(3, bool)
+    record = np.zeros(3, [("x", np.int8), ("y", np.float32)])
+    cases: list[tuple[Any, str, list[Any]]] = [
+        (a, "leaf", [a]),
+        ([1, 2], "leaf", [np.array([1, 2])]),
+        ((a, b), "tuple", [a, b]),
+        (Pair(b, a), "named", [b, a]),
+        ({"v": a, "ok": c}, "dict", [a, c]),
+        (record, "record", [record["x"], record["y"]]),
+        ((a, {"p": b, "q": (c, a)}), "tuple", [a, b, c, a]),
+    ]
+    for value, kind, leaves in cases:
+        structure, found = spread(value)
+        assert structure.kind == kind
+        for leaf, wanted in zip(found, leaves, strict=True):
+            assert_same(leaf, wanted)
+    assert spread(a)[0] is LEAF
+    nested, _ = spread((a, {"p": b, "q": (c, a)}))
+    assert list(nested.paths()) == [(0,), (1, "p"), (1, "q", 0), (1, "q", 1)]
+
+
+def test_bundles_come_together_again() -> None:
+    for value in ((1, 2), Pair(1, 2), {"a": 1, "b": (2, {"c": 3})}, ((1,), (2, (3, 4)))):
+        structure, _ = spread(_arrays(value))
+        assert structure.unflatten(structure.flatten(value)) == value
+        assert type(structure.unflatten(structure.flatten(value))) is type(value)
+
+
+def _arrays(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _arrays(part) for key, part in value.items()}
+    if isinstance(value, tuple):
+        parts = [_arrays(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return np.full(3, value, np.int32)
+
+
+def test_shapes_of_a_bundle_must_agree() -> None:
+    with pytest.raises(ValueError, match=r"one shape; got \(3,\), \(4,\)"):
+        make_problem((np.zeros(3), np.zeros(4)), AFFINE)
+
+
+def test_an_empty_bundle_is_refused() -> None:
+    for empty in ((), {}):
+        with pytest.raises(ValueError, match="one array or more"):
+            make_problem(empty, AFFINE)
+
+
+def test_element_axes_are_split_off() -> None:
+    shape, trailing = common_shape([np.zeros((4, 5, 2, 2))], resolve("matmul"), [0])
+    assert (shape, trailing) == ((4, 5), [(2, 2)])
+
+
+# ----- Axis
+
+
+def test_axes_count_from_both_ends() -> None:
+    assert [resolve_axis(a, (2, 3, 4)) for a in (0, 2, -1, -3, np.int64(1))] == [0, 2, 2, 0, 1]
+    assert resolve_axis(None, (7,)) == 0
+
+
+def test_a_missing_axis_names_the_choices() -> None:
+    with pytest.raises(ValueError, match=r"\(2, 3, 4\).*pass one of 0, 1, 2.*reshape\(-1\)"):
+        resolve_axis(None, (2, 3, 4))
+
+
+def test_an_axis_that_is_not_there_names_those_that_are() -> None:
+    for axis in (3, -4):
+        with pytest.raises(np.exceptions.AxisError, match=rf"axis {axis} was asked for.*0, 1, 2 \(or -3 to -1\)"):
+            resolve_axis(axis, (2, 3, 4))
+
+
+def test_the_elements_own_axes_are_named_where_they_are_not_counted() -> None:
+    x = np.ones((3, 4, 2, 2), np.float32)
+    with pytest.raises(np.exceptions.AxisError, match=r"axis -3 .* shape \(3, 4\) beside the element's own 2"):
+        make_problem(x, "matmul", axis=-3)
+    with pytest.raises(ValueError, match=r"shape \(3, 4\) beside the element's own 2 .*one of 0, 1"):
+        make_problem(x, "matmul")
+
+
+@pytest.mark.parametrize("axis", [True, 1.0, "0", (0,)])
+def test_an_axis_is_an_integer(axis: Any) -> None:
+    with pytest.raises(TypeError, match="axis must be an integer"):
+        resolve_axis(axis, (2, 3))
+
+
+def test_no_axis_to_scan_along() -> None:
+    with pytest.raises(ValueError, match=r"shape \(\).*at least one axis.*x\[np\.newaxis\]"):
+        make_problem(np.float32(3))
+    with pytest.raises(ValueError, match=r"shape \(3, 3\).*2 trailing axes"):
+        make_problem(np.zeros((3, 3), np.float32), "matmul")
+
+
+# ----- Seeds
+
+
+def test_initial_is_broadcast_over_the_rows() -> None:
+    x = np.zeros((2, 5, 3), np.float32)
+    for initial, wanted in [
+        (4, [4] * 6),
+        ([1, 2, 3], [1, 2, 3, 1, 2, 3]),
+        ([[1], [2]], [1, 1, 1, 2, 2, 2]),
+        (np.arange(6).reshape(2, 3), range(6)),
+    ]:
+        (seeds,) = make_problem(x, axis=1, initial=initial).seeds or ()
+        assert_same(seeds, np.array(list(wanted), np.float32))
+
+
+def test_initial_of_a_bundle_and_of_elements_with_axes() -> None:
+    x = (np.zeros((2, 3), np.int32), np.zeros((2, 3), np.float32))
+    seeds = make_problem(x, lambda l, r: (l[0] + r[0], l[1] + r[1]), axis=1, initial=(7, [0.5, 1.5])).seeds
+    assert_same(seeds[0], np.array([7, 7], np.int32))  # type: ignore[index]
+    assert_same(seeds[1], np.array([0.5, 1.5], np.float32))  # type: ignore[index]
+    (seeds,) = make_problem(np.zeros((4, 3, 2, 2), np.float32), "matmul", axis=0, initial=np.eye(2)).seeds or ()
+    assert_same(seeds, np.broadcast_to(np.eye(2, dtype=np.float32), (3, 2, 2)))
+
+
+def test_an_exclusive_scan_begins_with_the_identity() -> None:
+    for name, wanted in [("add", 0), ("multiply", 1), ("minimum", 127), ("maximum", -128), ("bitwise_and", -1)]:
+        problem = make_problem(np.zeros((3, 5), np.int8), name, axis=1, exclusive=True)
+        assert_same(problem.seeds[0], np.full(3, wanted, np.int8))  # type: ignore[index]
+        assert not problem.initial
+
+
+def test_no_seeds_unless_asked_for() -> None:
+    assert make_problem(np.zeros(3, np.int32)).seeds is None
+
+
+def test_an_exclusive_scan_without_identity_says_what_to_pass() -> None:
+    with pytest.raises(ValueError, match=r"'affine'.*no identity.*Pass initial=.*identity"):
+        make_problem(
+            (np.zeros(3), np.zeros(3)),
+            type(AFFINE)("affine", AFFINE.function),
+            exclusive=True,
+        )
+
+
+def test_initial_that_does_not_broadcast_names_both_shapes() -> None:
+    with pytest.raises(ValueError, match=r"shape \(4,\) does not broadcast to \(2, 3\)"):
+        make_problem(np.zeros((2, 5, 3), np.float32), axis=1, initial=np.zeros(4, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("initial", "dtype"),
+    [
+        (1.5, np.int32),
+        (1j, np.float32),
+        (np.float64(2.0), np.int64),
+        (300, np.int8),
+        (-1, np.uint32),
+        (2**40, np.int32),
+    ],
+)
+def test_initial_that_the_dtype_cannot_hold(initial: Any, dtype: Any) -> None:
+    with pytest.raises(TypeError, match=rf"initial .*{np.dtype(dtype)}.*cannot hold it"):
+        make_problem(np.zeros(3, dtype), initial=initial)
+
+
+@pytest.mark.parametrize("initial", [3, (1,), (1, 2, 3)])
+def test_initial_with_other_fields_than_the_bundle(initial: Any) -> None:
+    with pytest.raises(ValueError, match=r"initial.*2 fields"):
+        make_problem((np.zeros(3, np.int32), np.zeros(3, np.int32)), AFFINE, initial=initial)
+
+
+def test_python_numbers_are_initial_values_of_every_dtype_that_holds_them() -> None:
+    for number, dtype in [
+        (1j, np.complex64),
+        (np.complex128(1j), np.complex64),
+        (np.array(1j, ">c16"), np.complex64),
+        (1.5, np.complex64),
+        (2, np.float16),
+        (True, np.int8),
+        (2**63, np.uint64),
+    ]:
+        (seeds,) = make_problem(np.zeros(3, dtype), initial=number).seeds or ()
+        assert_same(seeds, np.array([number], dtype))
+
+
+@pytest.mark.parametrize("initial", [2**64, -(2**63) - 1, "1", None.__class__])
+def test_what_is_no_number_of_the_element_is_no_initial_value(initial: Any) -> None:
+    with pytest.raises(TypeError, match=r"initial .* cannot hold it"):
+        make_problem(np.zeros(3, np.uint64), initial=initial)
+
+
+@pytest.mark.parametrize("name", ["before", "after"])
+def test_maps_are_functions(name: str) -> None:
+    with pytest.raises(TypeError, match=f"{name} is a function of an element; got 3"):
+        make_problem(np.zeros(3, np.uint64), **{name: 3})
+
+
+# ----- dtype
+
+
+def test_the_dtype_that_is_combined_in() -> None:
+    x = np.array([1, 2, 3], np.int8)
+    assert make_problem(x).element.fields[0].scalar.name == "int8"
+    assert make_problem(x, dtype=np.float32).element.fields[0].scalar.name == "float32"
+    assert make_problem(np.array([1.5, 2.5]), dtype=np.int32).element.fields[0].scalar.name == "int32"
+    both = make_problem((x, x), lambda l, r: (l[0] + r[0], l[1] + r[1]), dtype="int64")
+    assert [field.scalar.name for field in both.element.fields] == ["int64", "int64"]
+
+
+def test_the_callers_arrays_are_not_changed() -> None:
+    x = np.array([1, 2, 3], ">i2")
+    x.flags.writeable = False
+    for dtype in (None, np.int16, np.int32, np.float32):
+        make_problem(x, dtype=dtype)
+    assert x.dtype == np.dtype(">i2")
+
+
+def test_before_decides_the_element_and_after_the_result() -> None:
+    problem = make_problem(
+        np.arange(5, dtype=np.int32),
+        lambda l, r: (l[0] + r[0], l[1] + r[1]),
+        before=lambda v: (v, v.astype(np.float32)),
+        after=lambda v: {"mean": v[1] / v[0].astype(np.float32)},
+    )
+    assert [field.scalar.name for field in problem.source.fields] == ["int32"]
+    assert [field.scalar.name for field in problem.element.fields] == ["int32", "float32"]
+    assert problem.destination.structure.keys == ("mean",)
