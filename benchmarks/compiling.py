@@ -1,9 +1,9 @@
-"""How long shaders take to compile, from WGSL to pipeline: a line for each operator and element, and the longest.
+"""The time that shaders take to compile, from WGSL to pipeline: a line for each operator and element, and the longest.
 
 Run:  python benchmarks/compiling.py [--strategies lookahead,lookback] [--log 24] [--device SUBSTRING]
 
-The driver's cache on disk is left out where it can be (NVIDIA, Mesa). What a driver puts off until the first dispatch
-is not in it: llvmpipe puts off nearly all. What the probe found unsafe is compiled too.
+The driver's cache on disk is switched off where that is possible (NVIDIA, Mesa). Work that a driver defers to the first
+dispatch is not counted, and llvmpipe defers nearly all. Strategies that the probe found unsafe are compiled too.
 """
 
 from __future__ import annotations
@@ -20,16 +20,14 @@ os.environ |= {"__GL_SHADER_DISK_CACHE": "0", "MESA_SHADER_CACHE_DISABLE": "true
 from wide import add_fields, affine
 
 import gpuscan as gs
-from gpuscan.codegen.kernel_text import render_kernel
-from gpuscan.engine.host_arrays import work_of
-from gpuscan.planning.kernel import Kernel
-from gpuscan.planning.plan import plan_scan
 from gpuscan.problem.compensated_sum import add_pairs
-from gpuscan.problem.problem import pose
+from gpuscan.problem.problem import make_problem
+from gpuscan.templates import render_kernel
+from gpuscan.tools.bench.scans import check_problem, plan_of_problem
 
 
 def cases(n: int) -> list[tuple[str, Any, Any, int]]:
-    """Names, arrays of zeros of about so many words, operators, axes."""
+    """Return the name, the array of about `n` zeros, the operator and the axis of each case."""
 
     def zeros(*shape: int, dtype: Any = np.float32) -> Any:
         return np.broadcast_to(np.zeros((), dtype), shape)
@@ -47,8 +45,7 @@ def cases(n: int) -> list[tuple[str, Any, Any, int]]:
     return found
 
 
-def seconds(device: gs.Device, kernel: Kernel) -> float:
-    text = render_kernel(kernel)
+def seconds(device: gs.Device, text: str) -> float:
     gpu = device.wgpu_device
     begin = time.perf_counter()
     module = gpu.create_shader_module(code=text)
@@ -68,14 +65,15 @@ def main() -> None:
     longest = dict.fromkeys(strategies, (0.0, ""))
     for name, array, op, axis in cases(1 << arguments.log):
         try:
-            work = work_of(device, pose(array, op, axis=axis))
+            problem = make_problem(array, op, axis=axis)
+            check_problem(device, problem)
         except gs.GpuscanError as error:  # no 64-bit floats
             print(f"{name:28} {error}")
             continue
         taken = []
         for strategy in strategies:
-            plan = plan_scan(work, device.capabilities, strategy, "benchmark")
-            total = sum(seconds(device, stage.kernel) for stage in plan.stages)
+            plan = plan_of_problem(device, problem, strategy)
+            total = sum(seconds(device, render_kernel(stage.kernel)) for stage in plan.stages)
             longest[strategy] = max(longest[strategy], (total, name))
             taken.append(f"{strategy} {total:.2f} s")
         print(

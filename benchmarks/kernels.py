@@ -1,10 +1,10 @@
-"""GPU time of chosen strategies and tiles beside a copy of the same bytes, a line each as soon as it is known.
+"""GPU time of chosen strategies and tiles, compared with a copy of the same bytes; a line each as soon as it is known.
 
 Run:  python benchmarks/kernels.py [--dtype uint32] [--op add] [--sizes 16,20,22,25,28] [--strategies lookback,fallback]
           [--tile 256,32,12,4 …] [--device SUBSTRING]
 
-`--tile` is workgroup size, subgroup size, steps and chunk, and may be given more than once. What the probe found unsafe
-may be asked for. For other libraries, tables and plots there is ``gpuscan bench``, over the same code.
+`--tile` is workgroup size, subgroup size, steps and chunk, and may be given more than once. Strategies that the probe
+found unsafe may be given too. ``gpuscan bench`` runs the same code, with other libraries, tables and plots.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.tools.bench.results import COPY, Measurement
 from gpuscan.tools.bench.session import Request
 from gpuscan.tools.bench.suite import run_suite
-from gpuscan.tools.bench.table import verdict
-from gpuscan.tools.bench.timing import GpuTimer
+from gpuscan.tools.bench.tables import verdict
+from gpuscan.tools.bench.timer import GpuTimer
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""How far sums of float32 are from exact ones: gpuscan, plain and compensated, beside NumPy, CUB, CuPy and PyTorch.
+"""The errors of float32 sums: gpuscan, plain and compensated, compared with NumPy, CUB, CuPy and PyTorch.
 
 Each figure is the largest error of the running sums, over the largest exact sum. The exact sums are NumPy's in extended
 precision (64 bits of significand on x86, else float64's 53), and "rounded" is their own rounding to float32: no float32
@@ -11,6 +11,7 @@ result is better. "pairs" are the sums that `compensated` holds before it rounds
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Callable
@@ -26,14 +27,18 @@ from rich.table import Table
 
 import gpuscan as gs
 from gpuscan.problem.compensated_sum import add_pairs, paired
-from gpuscan.tools.bench.measuring import Unsupported
+from gpuscan.tools.bench.contender import Unsupported
 from gpuscan.tools.bench.peers import cub
 
 Array = np.ndarray[Any, Any]
-WIDTH = 120  # columns, where the table goes to a file
+
+# Columns of the table in a file.
+WIDTH = 120
+
 Sums = Callable[[Array], Any]  # one array, or the high and the low parts
 
-BLOCK = 1 << 20  # elements that are compared at a time
+# Elements that are compared at a time.
+BLOCK = 1 << 20
 
 
 def uniform(rng: np.random.Generator, n: int) -> Array:
@@ -45,14 +50,14 @@ def normal(rng: np.random.Generator, n: int) -> Array:
 
 
 def alternating(rng: np.random.Generator, n: int) -> Array:
-    """Signs that alternate, so that sums stay small while terms come and go."""
+    """Return terms with alternating signs, which keep the sums small."""
     x = rng.random(n, np.float32)
     x[1::2] *= -1
     return x
 
 
 def large_term(rng: np.random.Generator, n: int) -> Array:
-    """A first term beside which all others are small."""
+    """Return a first term that is much larger than all others."""
     x = rng.random(n, np.float32)
     x[0] = 2.0**26
     return x
@@ -62,7 +67,7 @@ DISTRIBUTIONS = {"uniform": uniform, "normal": normal, "alternating": alternatin
 
 
 def exact_sums(x: Array) -> Array:
-    """The running sums in extended precision."""
+    """Return the running sums in extended precision."""
     sums = np.empty(len(x), np.longdouble)
     for part in blocks(len(x)):
         np.cumsum(x[part], dtype=np.longdouble, out=sums[part])
@@ -75,9 +80,9 @@ def blocks(length: int) -> list[slice]:
 
 
 def errors(x: Array, functions: dict[str, Sums]) -> dict[str, float]:
-    """The largest error of each function's sums, and of the exact sums rounded to float32, over the largest exact sum.
+    """Return the largest error of each function and of the rounded exact sums, relative to the largest exact sum.
 
-    One function's sums are held at a time, beside the exact ones: 4 GiB for an array of 2^28.
+    The exact sums and those of one function are in memory at a time: 5 GiB for an array of 2^28.
     """
     exact = exact_sums(x)
     largest = largest_of(lambda part: exact[part], len(x))
@@ -96,29 +101,23 @@ def largest_error(sums: Any, exact: Array) -> np.longdouble:
 
 
 def largest_of(numbers: Callable[[slice], Array], length: int) -> np.longdouble:
-    """The largest magnitude of so many numbers, block by block, several at a time."""
+    """Return the largest magnitude of the numbers, several blocks at a time."""
     with ThreadPoolExecutor() as pool:
         return max(pool.map(lambda part: np.max(np.abs(numbers(part))), blocks(length)))
 
 
 def peers() -> dict[str, Sums]:
-    """NumPy, and what else is installed."""
+    """Return the functions of NumPy and of the other libraries that are installed."""
     found: dict[str, Sums] = {"numpy": lambda x: np.cumsum(x, dtype=np.float32)}
     with suppress(Unsupported):
         found["CUB"] = cub.sums_of(np.dtype(np.float32))
-    try:
-        import cupy
-
+    with suppress(ImportError):
+        cupy = importlib.import_module("cupy")
         found["cupy"] = lambda x: cupy.cumsum(cupy.asarray(x), dtype=np.float32).get()
-    except ImportError:
-        pass
-    try:
-        import torch
-
+    with suppress(ImportError):
+        torch = importlib.import_module("torch")
         place = "cuda" if torch.cuda.is_available() else "cpu"
         found[f"torch {place}"] = lambda x: torch.cumsum(torch.from_numpy(x).to(place), 0).cpu().numpy()
-    except ImportError:
-        pass
     return found
 
 

@@ -1,4 +1,4 @@
-"""GPU time of linear recurrences and their gradient on arrays that lie on the device, beside a copy of the same bytes.
+"""GPU time of linear recurrences and their gradients on arrays of the device, compared with a copy of the same bytes.
 
 Run:  python benchmarks/recurrence.py [--device SUBSTRING] [--shapes 8x2048x1536@1,8x1536x8192@2]
 
@@ -8,51 +8,21 @@ A shape is the arrays' and, behind the @, the axis. Forward moves three arrays (
 from __future__ import annotations
 
 import argparse
-import statistics
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.tools.bench.buffers import place, release
-from gpuscan.tools.bench.copying import VECTOR_BYTES, copy_recording
-from gpuscan.tools.bench.timing import GpuTimer
+from gpuscan.tools.bench.calls import call_seconds
+from gpuscan.tools.bench.copies import copy_seconds
+from gpuscan.tools.bench.timer import GpuTimer
 
 SHAPES = "8x2048x1536@1,4x4096x2048@1,1x131072x512@1,8x1536x8192@2,8x1536x2048@2"
-BURSTS, CALLS = 6, 10
-COPIES = 4
 CHECKED_ROWS = 64
 
 
-def gpu_seconds(device: gs.Device, call: Callable[[], Any]) -> float:
-    """The median GPU time of a call, over all its stages; calls follow each other, so that the GPU stays warm."""
-    call()
-    device.synchronize()
-    taken: list[float] = []
-    for burst in range(BURSTS):
-        with device.profile() as profile:
-            for _ in range(CALLS):
-                call()
-        spans = [span.gpu_seconds for span in profile.spans]
-        stages = len(spans) // CALLS
-        if burst:
-            taken += [sum(s or 0.0 for s in spans[i : i + stages]) for i in range(0, len(spans), stages)]
-    return statistics.median(taken)
-
-
-def copy_seconds(timer: GpuTimer, moved: int) -> float:
-    """The GPU time of a copy that reads and writes so many bytes together; the best of a few, so not on low clocks."""
-    half = moved // 2 // VECTOR_BYTES * VECTOR_BYTES
-    buffers = [place(timer.device, None, half), place(timer.device, None, half)]
-    recording = copy_recording(timer.device, *buffers, half // VECTOR_BYTES)
-    taken = min(timer.seconds(recording) for _ in range(COPIES))
-    release(buffers)
-    return taken
-
-
 def check(a: Any, b: Any, h: Any, axis: int) -> None:
-    """A few rows against the loop in float64."""
+    """Compare a few rows with a loop in float64."""
     rows = [np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)[:, :CHECKED_ROWS] for array in (a, b, h)]
     state = np.zeros(rows[0].shape[1])
     for gate, step, found in zip(*rows, strict=True):
@@ -78,9 +48,9 @@ def main() -> None:
         h = gs.linear_recurrence(a, b, axis=int(axis))
         check(gates, inputs, h.numpy(), int(axis))
         moved = 3 * a.nbytes
-        copied = copy_seconds(timer, moved)  # and warms the GPU up, which had nothing to do during the check
-        forward = gpu_seconds(device, lambda a=a, b=b, axis=axis: gs.linear_recurrence(a, b, axis=int(axis)))
-        backward = gpu_seconds(
+        copied = copy_seconds(timer, moved)
+        forward = call_seconds(device, lambda a=a, b=b, axis=axis: gs.linear_recurrence(a, b, axis=int(axis)))
+        backward = call_seconds(
             device, lambda a=a, b=b, h=h, axis=axis: gs.linear_recurrence_vjp(a, h, b, axis=int(axis))
         )
         print(

@@ -1,4 +1,4 @@
-"""Counts the sets of bits that many runs of a float32 sum give under every strategy: one is right.
+"""Counts the different results of many runs of a float32 sum, under every strategy: 1 is right.
 
 Run:  python benchmarks/reproducible.py [--runs 1000] [--size 20] [--device SUBSTRING]
 """

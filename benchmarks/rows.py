@@ -1,8 +1,8 @@
-"""GPU time of scans along rows, forwards and backwards, beside a copy of the same bytes.
+"""GPU time of scans along rows, forwards and backwards, compared with a copy of the same bytes.
 
 Run:  python benchmarks/rows.py [--log 26] [--device SUBSTRING]
 
-Rows of 256 elements and more have tiles of their own; shorter ones share tiles, as whole chunks or not.
+Rows of 256 elements and more have tiles of their own. Shorter rows share tiles; some are whole chunks, some are not.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from cuts import copy_seconds, scan_seconds
 
 import gpuscan as gs
-from gpuscan.problem.problem import pose
-from gpuscan.tools.bench.timing import GpuTimer
+from gpuscan.tools.bench.calls import call_seconds
+from gpuscan.tools.bench.copies import copy_seconds
+from gpuscan.tools.bench.timer import GpuTimer
 
 CASES = [(1024, "float32"), (256, "float32"), (64, "float32"), (63, "float32"), (64, "float16"), (63, "float16")]
 CASES += [(100, "int16"), (64, "uint8"), (100, "uint8"), (99, "uint8")]
@@ -38,7 +38,7 @@ def main() -> None:
             got = gs.scan(array, axis=1, reverse=reverse).numpy()
             if not np.array_equal(got, wanted[:, ::-1] if reverse else wanted):
                 raise SystemExit(f"{x.shape} {dtype}, reverse={reverse}: wrong sums")
-            taken.append(scan_seconds(timer, pose(x, "add", axis=1, reverse=reverse), [array]))
+            taken.append(call_seconds(device, lambda a=array, r=reverse: gs.scan(a, axis=1, reverse=r)))
         shares = [f"{seconds * 1e6:8.1f} us ({copied / seconds:.2f})" for seconds in taken]
         name = f"{len(x):8} x {length:4} {dtype:8}"
         print(f"{name} copy {copied * 1e6:8.1f} us, forwards {shares[0]}, backwards {shares[1]}", flush=True)

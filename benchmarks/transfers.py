@@ -1,12 +1,12 @@
-"""From NumPy to NumPy, and what a call costs: gpuscan beside the libraries that are installed, in one process.
+"""Time from NumPy to NumPy, and the cost of a call: gpuscan and the other libraries that are installed, in one process.
 
     python benchmarks/transfers.py [--mib 512] [--device NAME] [--json FILE]
 
 Prints three tables:
 
 - a float32 sum of a large array into ``out=``, in bytes read plus written a second: the bus decides;
-- a warm scan of 1,024 elements, beside the same work in bare wgpu-py: write, dispatch, copy, map, read;
-- a call of a plan on an array of the device, beside bare wgpu-py that records and submits the same dispatches.
+- a warm scan of 1,024 elements, and the same work in bare wgpu-py: write, dispatch, copy, map, read;
+- a call of a plan on an array of the device, and bare wgpu-py that records and submits the same dispatches.
 """
 
 from __future__ import annotations
@@ -24,10 +24,15 @@ import wgpu
 
 import gpuscan as gs
 
-SMALL = 1024  # elements
+# Elements of the small array.
+SMALL = 1024
+
+# The number of timed calls, for large and for small arrays.
 ROUNDS = 7
 SMALL_ROUNDS = 300
-BATCH = 200  # calls of a plan between two waits
+
+# Calls of a plan between two waits.
+BATCH = 200
 
 SHADER = """
 @group(0) @binding(0) var<storage, read> source: array<u32>;
@@ -40,7 +45,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 
 
 def median_seconds(call: Callable[[], Any], rounds: int) -> float:
-    """The median time of a call, after two to warm up."""
+    """Return the median time of a call, after two calls to warm up."""
     call(), call()
     seconds = []
     for _ in range(rounds):
@@ -54,7 +59,7 @@ def median_seconds(call: Callable[[], Any], rounds: int) -> float:
 
 
 def peers(x: np.ndarray[Any, Any], out: np.ndarray[Any, Any]) -> dict[str, Callable[[], Any]]:
-    """The same job by the libraries that are installed and find a GPU."""
+    """Return the same job for each library that is installed and finds a GPU."""
     calls: dict[str, Callable[[], Any]] = {"np.cumsum": lambda: np.cumsum(x, dtype=np.float32, out=out)}
     try:
         cupy = importlib.import_module("cupy")
@@ -90,7 +95,7 @@ def large(device: gs.Device, mib: int) -> dict[str, float]:
 
 
 def bare_dispatch(device: gs.Device) -> tuple[Any, Any, Any, Any]:
-    """A pipeline and its bind group over two buffers of `SMALL` words."""
+    """Return a pipeline, its bind group, and its two buffers of `SMALL` words."""
     gpu, usage = device.wgpu_device, wgpu.BufferUsage
     source = gpu.create_buffer(size=4 * SMALL, usage=usage.STORAGE | usage.COPY_DST)
     destination = gpu.create_buffer(size=4 * SMALL, usage=usage.STORAGE | usage.COPY_SRC)

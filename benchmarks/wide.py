@@ -1,4 +1,4 @@
-"""GPU time of wide elements (bundles, matrices) and of linear recurrences beside a copy of the same bytes.
+"""GPU time of wide elements (bundles, matrices) and of linear recurrences compared with a copy of the same bytes.
 
 Run:  python benchmarks/wide.py [--megabytes 512] [--device SUBSTRING] [--only bundles|matrices|recurrences]
 """
@@ -6,28 +6,22 @@ Run:  python benchmarks/wide.py [--megabytes 512] [--device SUBSTRING] [--only b
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
-from math import prod
 from typing import Any
 
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.device.bind_groups import Binding
-from gpuscan.engine.host_arrays import work_of
-from gpuscan.engine.record import REPORT_BYTES, Run, record
-from gpuscan.planning.plan import ScanPlan, plan_scan
+from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.planning.tile_shapes import ColumnTile
-from gpuscan.problem.problem import pose
+from gpuscan.problem.problem import make_problem
 from gpuscan.tools.bench.buffers import place, release
-from gpuscan.tools.bench.copying import VECTOR_BYTES, copy_recording
-from gpuscan.tools.bench.timing import GpuTimer
-
-STRATEGIES = ("lookahead", "lookback", "fallback", "three_dispatch")
+from gpuscan.tools.bench.copies import copy_seconds
+from gpuscan.tools.bench.scans import RecordedScan, plan_of_problem
+from gpuscan.tools.bench.timer import GpuTimer
 
 
 def affine(left: Any, right: Any) -> Any:
-    """The composition of maps ``x -> a x + b``."""
+    """Compose maps ``x -> a x + b``."""
     return left[0] * right[0], right[0] * left[1] + right[1]
 
 
@@ -44,31 +38,23 @@ def measure(
 ) -> None:
     """Time every strategy on these arrays and print a line for each."""
     device = timer.device
-    problem = pose(arrays[0] if len(arrays) == 1 else tuple(arrays), op, axis=axis, after=after)
-    inner = prod(problem.shape[problem.axis + 1 :])
-    work = replace(work_of(device, problem), inner=inner)
+    problem = make_problem(arrays[0] if len(arrays) == 1 else tuple(arrays), op, axis=axis, after=after)
     sources = [place(device, array) for array in arrays]
     sizes = [problem.size * field.storage_bytes for field in problem.destination.fields]
     destinations = [place(device, None, size) for size in sizes]
     moved = sum(array.nbytes for array in arrays) + sum(sizes)
-    half = min(moved // 2, 1 << 30)
-    copies = [place(device, None, half), place(device, None, half)]
-    copied = timer.seconds(copy_recording(device, *copies, half // VECTOR_BYTES)) * moved / (2 * half)
-    release(copies)
+    copied = copy_seconds(timer, moved)
     print(f"{name}: copy {copied * 1e6:.1f} us {moved / copied / 1e9:.0f} GB/s", flush=True)
-    bound = [Binding(buffer, 0, buffer.size) for buffer in sources]
-    target = [Binding(buffer, 0, buffer.size) for buffer in destinations]
     for strategy in STRATEGIES:
         for tile in tiles or [None]:
-            plan = plan_scan(work, device.capabilities, strategy, "benchmark", tile=tile)
-            runs: list[Run] = []
-
-            def recording(encoder: Any, writes: Any, plan: ScanPlan = plan, runs: list[Run] = runs) -> None:
-                runs.append(record(device, plan, encoder, bound, target, timestamps=writes))
-
-            taken = timer.seconds(recording)
-            report = np.frombuffer(device.wgpu_device.queue.read_buffer(runs[-1].state, 0, REPORT_BYTES), np.uint32)
-            late = " TIMED OUT" if runs[-1].timed_out(report.tolist()) else ""
+            plan = plan_of_problem(device, problem, strategy, tile=tile)
+            scan = RecordedScan(device, plan, sources, destinations)
+            taken = timer.seconds(scan)
+            try:
+                scan.check()
+                late = ""
+            except gs.ProgressTimeoutError:
+                late = " TIMED OUT"
             print(
                 f"    {strategy:15} {plan.tile} {taken * 1e6:9.1f} us {moved / taken / 1e9:7.0f} GB/s "
                 f"{copied / taken:.3f} of the copy{late}",

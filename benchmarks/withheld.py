@@ -1,4 +1,4 @@
-"""GPU time of `fallback` where posts never come: a test build leaves out every 64th, 7th and 2nd tile's.
+"""GPU time of `fallback` if some tiles never post: a test build withholds the posts of every 64th, 7th or 2nd tile.
 
 Run:  python benchmarks/withheld.py [--sizes 25,28] [--device SUBSTRING]
 
@@ -13,18 +13,14 @@ from typing import Any
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.device.bind_groups import Binding
-from gpuscan.engine.host_arrays import work_of
-from gpuscan.engine.record import Run, record
-from gpuscan.planning.kernel_parts import InjectedFaults
-from gpuscan.planning.plan import plan_scan
 from gpuscan.tools.bench.buffers import place, release
 from gpuscan.tools.bench.cases import ScanCase
-from gpuscan.tools.bench.copying import VECTOR_BYTES, copy_recording
-from gpuscan.tools.bench.scans import problem_of
-from gpuscan.tools.bench.timing import GpuTimer
+from gpuscan.tools.bench.copies import copy_seconds
+from gpuscan.tools.bench.scans import RecordedScan, plan_of_problem, problem_of
+from gpuscan.tools.bench.timer import GpuTimer
 
-PERIODS = (0, 64, 7, 2)  # 0: nothing is withheld
+# The distance of two tiles that withhold their posts; 0 withholds nothing.
+PERIODS = (0, 64, 7, 2)
 
 
 def main() -> None:
@@ -42,18 +38,14 @@ def main() -> None:
 def measure(timer: GpuTimer, x: np.ndarray[Any, Any]) -> None:
     """Time every period on this array, check the last sum, and print a line each."""
     device = timer.device
-    work = work_of(device, problem_of(ScanCase("add", x.dtype, len(x)), [x]))
+    problem = problem_of(ScanCase("add", x.dtype, len(x)), [x])
     buffers = [place(device, x), place(device, None, x.nbytes)]
-    source, destination = ([Binding(buffer, 0, buffer.size)] for buffer in buffers)
     last = np.sum(x, dtype=np.uint32)
-    copied = timer.seconds(copy_recording(device, *buffers, x.nbytes // VECTOR_BYTES))
+    copied = copy_seconds(timer, 2 * x.nbytes)
     unblocked = 0.0
     for period in PERIODS:
-        plan = plan_scan(work, device.capabilities, "fallback", "benchmark", test_build=InjectedFaults(period))
-        runs: list[Run] = []
-        taken = timer.seconds(
-            lambda e, w, p=plan, r=runs: r.append(record(device, p, e, source, destination, timestamps=w))
-        )
+        plan = plan_of_problem(device, problem, "fallback", withhold=period)
+        taken = timer.seconds(RecordedScan(device, plan, buffers[:1], buffers[1:]))
         found = np.frombuffer(device.wgpu_device.queue.read_buffer(buffers[1], x.nbytes - 4, 4), np.uint32)[0]
         unblocked = unblocked or taken
         what = f"every {period}th post withheld" if period else "unblocked"

@@ -1,4 +1,4 @@
-"""Leads to ``cli.py`` at the top of the checkout; in the wheel that file itself stands here."""
+"""Loads ``cli.py`` from the top of the checkout. In a wheel, that file itself is at this place."""
 
 import importlib.util
 import sys

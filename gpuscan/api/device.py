@@ -16,6 +16,7 @@ from gpuscan.api.plan import Plan
 from gpuscan.device.adapters import ADAPTER_VARIABLE, NUMPY, choose_adapter, find_adapters
 from gpuscan.device.backends import BACKEND_VARIABLE, webgpu
 from gpuscan.device.device_array import checked_shape
+from gpuscan.device.opening_log import log_unless_failed
 from gpuscan.elements import dtype_from
 from gpuscan.errors import AdapterNotFoundError
 from gpuscan.problem.arguments import as_array, as_flag
@@ -188,7 +189,8 @@ def devices() -> list[Device]:
     opened = []
     for adapter in find_adapters():
         try:
-            opened.append(open_device(adapter))
+            with log_unless_failed():
+                opened.append(open_device(adapter))
         except (RuntimeError, AdapterNotFoundError):
             continue
     return opened

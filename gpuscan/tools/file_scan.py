@@ -1,73 +1,101 @@
-"""Scans from file to file, of arrays larger than memory."""
+"""Scans from file to file, in one go or, for arrays larger than memory, piece by piece."""
 
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 
-from gpuscan.api.scan import bundle
-from gpuscan.engine.host_arrays import Progress, watched
-from gpuscan.problem.problem import Problem, pose
+import gpuscan
+from gpuscan import Device
+from gpuscan.device.adapters import NUMPY
+from gpuscan.engine.progress import Progress, watched
+from gpuscan.tools.array_file import read_array
+from gpuscan.tools.console import progress_console
+from gpuscan.tools.exit_codes import fail_to_write
+from gpuscan.tools.option_types import gpu_device
+from gpuscan.tools.output_file import replaced_file
+from gpuscan.tools.profile_table import print_profile
 
-STREAMED_BYTES = 64 << 20  # arrays larger than this are scanned from file to file
+# Arrays of more bytes than this are read and written piece by piece.
+STREAMED_BYTES = 64 << 20
+
+
+def scan_file(source: Path, target: Path, profile: bool, device: Device | str | None, **options: Any) -> None:
+    """Scan the array of one .npy file into another, which may be the same file.
+
+    Args:
+        source: the file to read.
+        target: the file to write, with links resolved.
+        profile: True to print how long each stage took on the GPU.
+        device: as in `gpuscan.scan`.
+        **options: the other options of `gpuscan.scan`.
+    """
+    if profile and device == NUMPY:
+        raise click.BadParameter("there is no GPU time with --device numpy. Leave one out.", param_hint="'--profile'")
+    array = read_array(source)
+    with gpu_device(device).profile() if profile else nullcontext() as profiled, _usage_errors(target):
+        if array.nbytes > STREAMED_BYTES and device != NUMPY:
+            with _progress_bar(array.nbytes) as progress:
+                scan_in_pieces(array, target, progress, device=device, **options)
+        else:
+            result = np.asanyarray(gpuscan.scan(array, device=device, **options))
+            del array  # Windows cannot replace a file that is mapped, and the target may be the same file
+            with replaced_file(target) as partial, open(partial, "wb") as file:
+                np.lib.format.write_array(file, result, allow_pickle=False)
+    if profiled is not None:
+        print_profile(profiled)
 
 
 @contextmanager
-def written_beside(path: Path) -> Iterator[Path]:
-    """The path of an empty file to write; at the end it becomes `path`, which is so there whole or not at all.
-
-    Where there was a file before, its permissions stay, and nobody else may read what is written meanwhile.
-    """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    replaces = path.exists()
+def _usage_errors(target: Path) -> Iterator[None]:
+    """Say which errors of a scan are the command line's: its options do not go with the array."""
     try:
-        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if replaces else 0o666))
-        yield partial
-        if replaces:
-            shutil.copymode(path, partial)
-        os.replace(partial, path)
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+        yield
+    except gpuscan.GpuscanError:
+        raise
+    except OSError as error:
+        fail_to_write(target, error)
+    except (TypeError, ValueError) as error:
+        raise click.UsageError(str(error)) from error
 
 
-def scan_to_file(array: np.ndarray[Any, Any], path: Path, op: Any, progress: Progress, **options: Any) -> None:
-    """Scan an array, best one that is mapped from a file, and write the result to a .npy file, piece by piece.
+def scan_in_pieces(array: np.ndarray[Any, Any], path: Path, progress: Progress, **options: Any) -> None:
+    """Scan an array that is mapped from a file, and write the result to a .npy file piece by piece.
 
     Args:
-        array: what to scan.
-        path: what to write.
-        op: as in `gpuscan.scan`.
-        progress: called with the bytes of `array` that are done.
+        array: the array to scan.
+        path: the file to write.
+        progress: called with the number of bytes of `array` that are done.
         **options: as in `gpuscan.scan`.
 
     Raises:
         OSError: there is no room for the result.
     """
-    import gpuscan
-
-    asked: dict[str, Any] = {name: options.get(name) for name in ("axis", "initial", "dtype", "before", "after")}
-    asked |= {name: options.get(name, False) for name in ("exclusive", "reverse")}
-    problem = pose(array, op, **asked)
-    with written_beside(path) as partial:
-        result = np.lib.format.open_memmap(partial, "w+", result_dtype(problem, array), array.shape)
+    with replaced_file(path) as partial:
+        dtype = options.get("dtype") or array.dtype.newbyteorder("=")
+        result = np.lib.format.open_memmap(partial, "w+", dtype, array.shape)
         if hasattr(os, "posix_fallocate"):  # a full disk is an error here, and a signal where a page is written
             with open(partial, "r+b") as file:
                 os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
         with watched(progress):
-            gpuscan.scan(array, op, out=result, **options)
+            gpuscan.scan(array, out=result, **options)
         result.flush()
         del result
 
 
-def result_dtype(problem: Problem, array: np.ndarray[Any, Any]) -> np.dtype[Any]:
-    """The dtype of the result as one array: structured where the input is."""
-    leaves = [np.empty((0, *field.shape), field.scalar.dtype) for field in problem.destination.fields]
-    dtype: np.dtype[Any] = bundle(problem, leaves, array).dtype
-    return dtype
+@contextmanager
+def _progress_bar(total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar with bytes, rate and time left on standard error, if that is a terminal."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    console = progress_console()
+    columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda done: progress.update(task, completed=done)

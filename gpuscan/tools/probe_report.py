@@ -1,34 +1,90 @@
-"""What `gpuscan probe` shows of an adapter, as data and as a panel of rich's."""
+"""The report of ``gpuscan probe`` about every adapter, as data and as panels."""
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.panel import Panel
-from rich.table import Table
-from rich.text import Text
+import click
 
+import gpuscan
+from gpuscan import Device
+from gpuscan.device.adapters import ADAPTER_VARIABLE, NUMPY
 from gpuscan.elements import SCALARS
+from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.strategies import choose_strategy
+from gpuscan.tools.exit_codes import USAGE_WRONG
 
 if TYPE_CHECKING:
-    from gpuscan.api.device import Device
-    from gpuscan.planning.capabilities import Capabilities
+    from rich.panel import Panel
 
 
-def report(device: Device) -> dict[str, Any]:
-    """An adapter as data: what the probe found, and what follows from it."""
+def print_report(as_json: bool) -> None:
+    """Print what the probe found on every adapter, and mark the default one.
+
+    Exits with code 2 after the report if GPUSCAN_ADAPTER names no adapter.
+    """
+    found = gpuscan.devices()
+    default, problem = _default()
+    if as_json:
+        click.echo(json.dumps([report(number, device, default) for number, device in enumerate(found)], indent=2))
+    elif not found:
+        click.echo(
+            "No GPU adapter was found, so gpuscan runs on NumPy. To use a GPU, install its driver; without a GPU, "
+            "install a software driver such as mesa-vulkan-drivers."
+        )
+    else:
+        _print_panels(found, default)
+    if problem:
+        click.echo(f"gpuscan: {problem}", err=True)
+        raise click.exceptions.Exit(USAGE_WRONG)
+
+
+def report(number: int, device: Device, default: Device | None) -> dict[str, Any]:
+    """Return an adapter as data: what the probe found, and what follows from it."""
     capabilities = device.capabilities
     choice = choose_strategy(capabilities)
-    return capabilities.to_json() | {
-        "strategy": choice.strategy,
-        "reason": choice.reason,
-        "element_types": _element_types(capabilities),
-    }
+    return (
+        {"number": number, "default": device is default}
+        | capabilities.to_json()
+        | {
+            "strategy": choice.strategy,
+            "reason": choice.reason,
+            "element_types": _element_types(capabilities),
+        }
+    )
 
 
-def panel(index: int, device: Device) -> Panel:
-    """The same for a terminal."""
+def _default() -> tuple[Device | None, str]:
+    """Return the device that calls use which name none, and what is wrong with the variable that chooses it."""
+    if _chosen_by_variable() == NUMPY:
+        return None, ""
+    try:
+        return gpuscan.default_device(), ""
+    except gpuscan.AdapterNotFoundError as error:
+        return None, str(error) if _chosen_by_variable() else ""
+
+
+def _chosen_by_variable() -> str:
+    return os.environ.get(ADAPTER_VARIABLE, "").strip()
+
+
+def _print_panels(found: Sequence[Device], default: Device | None) -> None:
+    from rich.console import Console, Group
+
+    Console(highlight=False).print(Group(*(panel(number, each, each is default) for number, each in enumerate(found))))
+    if _chosen_by_variable() == NUMPY:
+        click.echo(f"{ADAPTER_VARIABLE}=numpy is set, so scans run on NumPy unless a call names a device.")
+
+
+def panel(number: int, device: Device, default: bool) -> Panel:
+    """Return the report on one adapter for a terminal."""
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
     capabilities = device.capabilities
     choice = choose_strategy(capabilities)
     rows = {
@@ -48,7 +104,8 @@ def panel(index: int, device: Device) -> Panel:
     table.add_column(overflow="fold")
     for name, value in rows.items():
         table.add_row(name, Text(value))
-    return Panel(table, title=Text(f"{index}: {capabilities.name}", "bold"), title_align="left")
+    title = f"{number}: {capabilities.name}{' (default)' if default else ''}"
+    return Panel(table, title=Text(title, "bold"), title_align="left")
 
 
 def _element_types(capabilities: Capabilities) -> list[str]:
@@ -57,19 +114,21 @@ def _element_types(capabilities: Capabilities) -> list[str]:
 
 def _subgroups(capabilities: Capabilities) -> str:
     if not capabilities.subgroup_sizes:
-        return "none: workgroup memory instead"
+        return "none, so lanes meet in workgroup memory"
     sizes = " or ".join(map(str, capabilities.subgroup_sizes))
     order = "in order" if capabilities.lanes_in_order else "not in order"
     return f"{sizes} lanes, {order}" + ("" if capabilities.subgroup_size else ": not used")
 
 
 def _progress(capabilities: Capabilities) -> str:
-    earlier = "make progress" if capabilities.progress_earlier else "can stall"
-    later = "start" if capabilities.progress_later else "do not all start"
+    """Say what the two progress tests saw."""
+    earlier = "keep running" if capabilities.progress_earlier else "can stall"
     order = "in the order of their numbers" if capabilities.starts_in_order else "in any order"
+    started, asked = capabilities.started_while_spinning, capabilities.litmus_workgroups
+    count = f"all {asked}" if capabilities.progress_later else f"only {started} of {asked}"
     return (
-        f"started workgroups {earlier} while others wait; later workgroups {later} "
-        f"({capabilities.started_while_spinning} of {capabilities.litmus_workgroups}), {order}"
+        f"started workgroups {earlier} while others wait; {count} workgroups could start while the first one waited; "
+        f"they start {order}"
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpuscan.elements import Element
-from gpuscan.operators.operator import Code, combine_code, map_code
+from gpuscan.operators.code import Code, combine_code, map_code
 from gpuscan.planning.spec import ScanSpec, without_signs
 from gpuscan.problem.problem import pose
 

@@ -1,6 +1,6 @@
-"""Measures scans beside a copy of the same bytes and beside other libraries: what ``gpuscan bench`` runs.
+"""The benchmarks of ``gpuscan bench`` and the tile search of ``gpuscan tune``.
 
-Data goes one way here too: a case (`cases`) is filled with inputs and the results to expect (`inputs`); contenders
-(`scans`, `recurrences`, `copying`, `peers`) are made ready, timed and checked (`measuring`); `suite` runs them all,
-and `table`, `plot` and `results` show what they took.
+A case (`cases`) gets inputs and expected results (`inputs`). Contenders (`copies`, `scans`, `recurrences`, `peers`) are
+timed (`timer`) and checked (`contender`). `suite` runs them all, `session` adds the progress bar, and `tables`, `plot`
+and `results` show the measurements. `tile_search` measures the same cases with many tile shapes.
 """

@@ -1,4 +1,4 @@
-"""GPU buffers of the benchmarks: filled, and read at a few places."""
+"""GPU buffers of the benchmarks: filled, and read at a few indices."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan import Device
 from gpuscan.device.backends import webgpu
 from gpuscan.device.buffer_pool import ALIGNMENT
 
 if TYPE_CHECKING:
     import wgpu
 
-    from gpuscan.api.device import Device
+# Bytes of a word. WebGPU copies whole words.
+WORD = 4
 
-WORD = 4  # bytes; copies are of whole words
-UPLOAD_PIECE = 64 << 20  # bytes; one submit each, since a larger write is staged whole
+# Bytes that one submission uploads. wgpu would stage a larger write whole.
+UPLOAD_PIECE = 64 << 20
 
 
 def place(device: Device, array: np.ndarray[Any, Any] | None, nbytes: int = 0) -> wgpu.GPUBuffer:
-    """A buffer of the array's bytes, or an empty one of `nbytes`, rounded up to whole vectors."""
+    """Return a buffer of the array's bytes, or an empty one of `nbytes`, rounded up to whole vectors."""
     usage = webgpu().BufferUsage
     size = max(ALIGNMENT, -(-(nbytes if array is None else array.nbytes) // ALIGNMENT) * ALIGNMENT)
     buffer = device.wgpu_device.create_buffer(size=size, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST)
@@ -40,7 +42,7 @@ def _upload(gpu: wgpu.GPUDevice, array: np.ndarray[Any, Any], buffer: wgpu.GPUBu
 
 
 def release(buffers: Iterable[wgpu.GPUBuffer]) -> None:
-    """Give the buffers' memory back at once."""
+    """Release the buffers' memory at once."""
     for buffer in buffers:
         buffer.destroy()
 
@@ -52,9 +54,9 @@ def gather(
     dtype: np.dtype[Any],
     shape: tuple[int, ...] = (),
 ) -> np.ndarray[Any, Any]:
-    """The elements of `shape` at these indices, (indices, *shape): copied together on the GPU and read at once.
+    """Return the elements of `shape` at the indices, as an array (indices, *shape).
 
-    An element is whole words, or one of several in a word.
+    They are copied together on the GPU and read at once. An element is whole words, or a part of one word.
     """
     size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
     slot = -(-max(size, WORD) // WORD) * WORD

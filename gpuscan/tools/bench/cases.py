@@ -1,4 +1,4 @@
-"""What is measured: one operator, dtype and shape, or one linear recurrence."""
+"""The cases to measure: one operator, dtype and shape, or one linear recurrence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from gpuscan.operators.builtin import resolve
 from gpuscan.operators.operator import Operator, operator
 
 AFFINE = operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0), name="affine")
-MATRIX_SIDE = 2  # of the elements of matmul
+
+# The side of the matrices that matmul multiplies.
+MATRIX_SIDE = 2
 
 
 @dataclass(frozen=True)
@@ -20,9 +22,9 @@ class ScanCase:
 
     Attributes:
         op: an operator's name; ``"affine"`` is the composition of maps ``x -> a x + b``, a bundle (a, b).
-        dtype: of every field.
-        length: elements of a row.
-        rows: how many rows, each scanned for itself.
+        dtype: the type of every field.
+        length: the number of elements of a row.
+        rows: the number of rows. Each is scanned separately.
     """
 
     op: str
@@ -48,7 +50,7 @@ class ScanCase:
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes read and written where every element moves twice."""
+        """Bytes read and written if every element moves twice."""
         return 2 * self.elements * self.fields * int(np.prod(self.element_shape)) * self.dtype.itemsize
 
     @property
@@ -70,8 +72,8 @@ class RecurrenceCase:
     """The linear recurrence ``h[t] = a[t] h[t-1] + b[t]`` along axis 1 of arrays (batch, sequence, channels).
 
     Attributes:
-        dtype: of `a`, `b` and `h`.
-        backward: the gradients by `a` and `b` as well.
+        dtype: the type of `a`, `b` and `h`.
+        backward: True to compute the gradients by `a` and `b` as well.
     """
 
     batch: int
@@ -90,7 +92,7 @@ class RecurrenceCase:
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes read and written: a, b, h; backward also a, h and three gradients."""
+        """Bytes read and written: a, b and h; for the gradients also a, h and three gradients."""
         return (8 if self.backward else 3) * self.elements * self.dtype.itemsize
 
     @property
@@ -115,7 +117,7 @@ Case = ScanCase | RecurrenceCase
 
 
 def power_or_number(number: int) -> str:
-    """``2^20`` for a power of two from 1,024 on, else the digits."""
+    """Return ``2^20`` for a power of two from 1,024 on, else the digits."""
     if number >= 1024 and number & (number - 1) == 0:
         return f"2^{number.bit_length() - 1}"
     return f"{number:,}"

@@ -1,8 +1,8 @@
-"""Inputs for a case, and the results to expect at its last and 1,000 random elements.
+"""The inputs of a case, and the expected results at its last element and 1,000 random ones.
 
-Floats are small integers and signs, so that their sums and products are exact in whatever order a library combines
-them: a result is then right to the bit, or wrong. Running maxima and their like get inputs that keep rising, since
-over plain random numbers they stand still after a few elements and any constant would pass for right.
+Floats are small integers and signs, so that their sums and products are exact in any order of combination: a result is
+right to the bit, or wrong. The inputs of running maxima and similar operators keep rising. Over plain random numbers
+the maximum stops changing after a few elements, and a constant result would seem right.
 """
 
 from __future__ import annotations
@@ -18,10 +18,15 @@ from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase
 
 Array = np.ndarray[Any, Any]
 
+# The elements, rows and lanes (batch and channel) at which results are checked.
 SAMPLES = 1000
 ROWS_SAMPLED = 8
 LANES_SAMPLED = 32
-PIECE = 1 << 22  # elements made at a time
+
+# The number of elements that are made at a time.
+PIECE = 1 << 22
+
+# The 2 x 2 matrices with one entry of 1 or -1 in each row and column. Their products are matrices of the same kind.
 SIGNED_PERMUTATIONS = np.array(
     [[[s, 0], [0, t]] for s in (1, -1) for t in (1, -1)] + [[[0, s], [t, 0]] for s in (1, -1) for t in (1, -1)]
 )
@@ -34,8 +39,8 @@ class Inputs:
     Attributes:
         case: what is measured.
         arrays: one (rows, length, *element shape) for each field; or a, b and the gradient by h of a recurrence.
-        indices: the sampled elements, counted over the array in memory order, the last one last.
-        expected: each output's values there.
+        indices: the sampled elements in memory order. The array's last element is the last of them.
+        expected: the values of each output at the indices.
     """
 
     case: Case
@@ -44,7 +49,7 @@ class Inputs:
     expected: tuple[Array, ...]
 
     def error(self, outputs: list[Array]) -> float:
-        """The largest difference, as a share of the value expected or of 1; 0.0 where all is exact."""
+        """Return the largest difference, relative to the expected value or to 1; 0.0 if all values are exact."""
         worst = 0.0
         for got, wanted in zip(outputs, self.expected, strict=True):
             got = np.asarray(got).reshape(wanted.shape)
@@ -67,7 +72,7 @@ class Inputs:
 
 
 def make_inputs(case: Case, seed: int = 0) -> Inputs:
-    """Inputs by a seeded generator, and what NumPy makes of them in the widest type."""
+    """Return random inputs, and NumPy's results in the widest type."""
     rng = np.random.default_rng(seed)
     return _recurrence(case, rng) if isinstance(case, RecurrenceCase) else _scan(case, rng)
 
@@ -91,8 +96,11 @@ def _scan(case: ScanCase, rng: np.random.Generator) -> Inputs:
 
 
 def prefixes_at(function: Callable[[Any, Any], Any] | None, x: tuple[Array, ...], places: Array) -> tuple[Array, ...]:
-    """The scan of a bundle at some places, in 64 bits: blocks side by side, then the blocks' totals one by one."""
-    assert function is not None  # every operator here has one
+    """Return the scan of a bundle at some indices, in 64 bits.
+
+    The blocks are scanned together, a column at a time, and then their totals one after the other.
+    """
+    assert function is not None  # every operator of a case has one
     length = len(x[0])
     width = max(1, int(length**0.5))
 
@@ -123,7 +131,7 @@ def prefixes_at(function: Callable[[Any, Any], Any] | None, x: tuple[Array, ...]
 
 
 def _wide(array: Array) -> Array:
-    """Floats in 64 bits; integers as they are, since they wrap."""
+    """Return floats in 64 bits. Integers keep their type, because they wrap."""
     if array.dtype.kind in "biu":
         return array
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
@@ -140,7 +148,7 @@ def _filled(op: str, case: ScanCase, rng: np.random.Generator) -> Array:
 
 
 def _values(op: str, dtype: np.dtype[Any], position: Array, rng: np.random.Generator) -> Array:
-    """Elements at positions from 0 to 1 along their row."""
+    """Return elements for positions from 0 to 1 along their row."""
     count, kind = len(position), dtype.kind
     floats = kind not in "biu"
     if op == "add":
@@ -208,7 +216,7 @@ def _recurrence(case: RecurrenceCase, rng: np.random.Generator) -> Inputs:
 
 
 def recurrence_reference(a: Array, b: Array, grad_h: Array | None = None) -> tuple[Array, ...]:
-    """Step by step along the last axis: h, and with `grad_h` the gradients by `a` and `b`."""
+    """Compute h step by step along the last axis, and with `grad_h` also the gradients by `a` and `b`."""
     h = np.empty_like(b)
     carry = np.zeros_like(b[..., 0])
     for t in range(b.shape[-1]):

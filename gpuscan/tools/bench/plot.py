@@ -1,4 +1,4 @@
-"""Throughput against size on logarithmic axes: the copy as the ceiling, gpuscan and its peers as lines under it."""
+"""The plot of speed against size on logarithmic axes, with the copy as the ceiling."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 from gpuscan.errors import GpuscanError
 from gpuscan.tools.bench.results import COPY, OURS, Measurement
 
+# Width and height of a panel in inches.
 PANEL_INCHES = (8.0, 5.5)
 
 
 def save_plot(path: Path, measurements: Sequence[Measurement], title: str) -> None:
-    """Write the picture, one panel for each operator and dtype.
+    """Write the picture, with one panel for each operator and dtype.
 
     Raises:
         GpuscanError: matplotlib is not installed, or there is nothing to draw.
@@ -27,7 +28,9 @@ def save_plot(path: Path, measurements: Sequence[Measurement], title: str) -> No
         if m.seconds is not None:
             panels.setdefault(m.case.series, {}).setdefault((m.library, m.name), []).append(m)
     if not panels:
-        raise GpuscanError("no contender gave a time, so there is nothing to draw")
+        raise GpuscanError(
+            "a plot was asked for, but there is nothing to draw: no contender gave a time. The table says why"
+        )
     figure_class: Any = importlib.import_module("matplotlib.figure").Figure
     width, height = PANEL_INCHES
     figure = figure_class(figsize=(width * len(panels), height), layout="constrained")
@@ -49,9 +52,11 @@ def save_plot(path: Path, measurements: Sequence[Measurement], title: str) -> No
 
 
 def need_matplotlib() -> None:
-    """Raise GpuscanError where matplotlib is missing."""
+    """Raise GpuscanError if matplotlib is missing."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise GpuscanError("a plot was asked for, but matplotlib is not installed. Install gpuscan[bench]")
+        raise GpuscanError(
+            "a plot was asked for, but matplotlib is not installed. Install it with: pip install matplotlib"
+        )
 
 
 def _label(library: str, name: str) -> str:

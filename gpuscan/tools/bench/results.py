@@ -1,4 +1,4 @@
-"""One measurement, and all of them as data."""
+"""One measurement, and all measurements as JSON."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from gpuscan import Device
 from gpuscan._version import __version__
 from gpuscan.tools.bench.cases import Case
 
-if TYPE_CHECKING:
-    from gpuscan.api.device import Device
-
 COPY = "copy"
 OURS = "gpuscan"
-LONGEST_NOTE = 200  # characters
+
+# The number of characters after which a note is cut off.
+MAX_NOTE_LENGTH = 200
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one contender did on one case.
+    """The result of one contender on one case.
 
     Attributes:
         case: what was run.
         library: ``"copy"``, ``"gpuscan"`` or a peer's name.
-        name: which of its ways.
-        seconds: the median time of a run; None where there was none.
+        name: the function or strategy.
+        seconds: the median time of a run, or None if there is none.
         clock: what timed it.
-        error: the largest difference from NumPy, as a share of the value or of 1.
-        right: whether rounding explains the error.
-        note: what a reader should know: a tile's shape, a version, or why there is no time.
+        error: the largest difference from NumPy, relative to the value or to 1.
+        right: True if rounding explains the error.
+        note: a tile's shape, a version, or the reason why there is no time.
     """
 
     case: Case
@@ -47,13 +47,13 @@ class Measurement:
     note: str = ""
 
     def failed(self, reason: str) -> Measurement:
-        """The same without a time, and why."""
+        """Return the measurement without a time, and with the reason."""
         line = " ".join(reason.split())
-        return replace(self, seconds=None, note=line if len(line) <= LONGEST_NOTE else f"{line[:LONGEST_NOTE]}…")
+        return replace(self, seconds=None, note=line if len(line) <= MAX_NOTE_LENGTH else f"{line[:MAX_NOTE_LENGTH]}…")
 
     @property
     def bytes_per_second(self) -> float | None:
-        """Bytes read and written a second, as if every element moved twice."""
+        """Bytes read and written in a second, if every element moves twice."""
         return None if self.seconds is None else self.case.moved_bytes / self.seconds
 
     @property
@@ -62,12 +62,12 @@ class Measurement:
 
 
 def copy_seconds(measurements: Sequence[Measurement], case: Case) -> float | None:
-    """What the copy of the case's bytes took."""
+    """Return the time of the copy of the case's bytes, if it was measured."""
     return next((m.seconds for m in measurements if m.library == COPY and m.case == case), None)
 
 
 def ratio_to_copy(measurements: Sequence[Measurement], measurement: Measurement) -> float | None:
-    """The speed as a share of the copy's of the same bytes."""
+    """Return the speed relative to the copy of the same bytes."""
     copied = copy_seconds(measurements, measurement.case)
     if copied is None or measurement.seconds is None:
         return None
@@ -75,7 +75,7 @@ def ratio_to_copy(measurements: Sequence[Measurement], measurement: Measurement)
 
 
 def report(device: Device, measurements: Sequence[Measurement], arguments: Sequence[str]) -> dict[str, Any]:
-    """All of a run as JSON has it: times in microseconds, speeds in 10^9 bytes a second."""
+    """Return a whole run as data for JSON, with times in microseconds and speeds in 10^9 bytes a second."""
     capabilities = device.capabilities
     return {
         "gpuscan": __version__,

@@ -1,38 +1,44 @@
-"""gpuscan's own scans, device-resident: one contender for each strategy and tile."""
+"""gpuscan's own scans of arrays on the device: one contender for each strategy and tile.
+
+This is the only module of the benchmarks that plans and records scans.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan import Device
 from gpuscan.device.bind_groups import Binding
-from gpuscan.engine.host_arrays import check_dtypes, work_of
-from gpuscan.engine.record import REPORT_BYTES, record
+from gpuscan.device.reports import REPORT_BYTES, Outcome, Run
+from gpuscan.elements import min_chunk
+from gpuscan.engine.preparation import check_dtypes, tile_on
+from gpuscan.engine.record import Buffers, record
 from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning.plan import ScanPlan, plan_scan
-from gpuscan.planning.spec import ScanSpec
+from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
-from gpuscan.planning.tuned_tiles import best_tile
-from gpuscan.problem.problem import Problem, pose
+from gpuscan.planning.tiles import tile_shape
+from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.tools.bench.buffers import gather, place, release
 from gpuscan.tools.bench.cases import ScanCase
+from gpuscan.tools.bench.contender import Contender, Unsupported
 from gpuscan.tools.bench.inputs import Inputs
-from gpuscan.tools.bench.measuring import Contender, Unsupported
 from gpuscan.tools.bench.results import OURS
-from gpuscan.tools.bench.timing import GpuTimer
+from gpuscan.tools.bench.timer import GpuTimer
 
 if TYPE_CHECKING:
     import wgpu
-
-    from gpuscan.api.device import Device
 
 
 def scan_contenders(
     device: Device, timer: GpuTimer, strategies: Sequence[str], tiles: Sequence[TileShape | None] = (None,)
 ) -> list[Contender]:
-    """One contender for each strategy and tile; a tile of None is the planner's own choice."""
+    """Return one contender for each strategy and tile; a tile of None is the planner's choice."""
 
     def contender(strategy: str, tile: TileShape | None) -> Contender:
         name = strategy if tile is None else f"{strategy} {tile_text(tile)}"
@@ -69,23 +75,13 @@ class ScanSubject:
             raise
 
     def seconds(self) -> float:
-        sources = [Binding(buffer, 0, buffer.size) for buffer in self._sources]
-        destinations = [Binding(buffer, 0, buffer.size) for buffer in self._destinations]
-        last = None
-
-        def recording(encoder: wgpu.GPUCommandEncoder, writes: dict[str, Any] | None) -> None:
-            nonlocal last
-            last = record(self._device, self.plan, encoder, sources, destinations, timestamps=writes)
-
-        taken = self.timer.seconds(recording)
-        if last is not None:
-            words = self._device.wgpu_device.queue.read_buffer(last.state, 0, REPORT_BYTES)
-            if last.timed_out(np.frombuffer(words, np.uint32).tolist()):
-                raise ProgressTimeoutError(f"a tile of {self.plan.strategy} gave up waiting")
+        scan = RecordedScan(self._device, self.plan, self._sources, self._destinations)
+        taken = self.timer.seconds(scan)
+        scan.check()
         return taken
 
     def retile(self, inputs: Inputs, tile: TileShape) -> None:
-        """Go on with the same buffers, strategy and another tile."""
+        """Change the tile, and keep the buffers and the strategy."""
         self.plan = plan_of(self._device, inputs, self.plan.strategy, tile)
 
     def error(self, inputs: Inputs) -> float:
@@ -102,16 +98,68 @@ class ScanSubject:
         release([*self._sources, *self._destinations])
 
 
-def work_for(device: Device, inputs: Inputs) -> ScanSpec:
-    """The work of the case's scan on this device."""
+class RecordedScan:
+    """A planned scan over buffers, which a timer records again and again."""
+
+    def __init__(
+        self,
+        device: Device,
+        plan: ScanPlan,
+        sources: Sequence[wgpu.GPUBuffer],
+        destinations: Sequence[wgpu.GPUBuffer],
+    ) -> None:
+        self._device = device
+        self._plan = plan
+        self._buffers = Buffers(
+            [Binding(buffer, 0, buffer.size) for buffer in sources],
+            [Binding(buffer, 0, buffer.size) for buffer in destinations],
+        )
+        self._last: Run | None = None
+
+    def __call__(self, encoder: wgpu.GPUCommandEncoder, writes: dict[str, Any] | None) -> None:
+        """Record the scan, with timestamps where `writes` says."""
+        self._last = record(self._device._context, self._plan, encoder, self._buffers, timestamps=writes)
+
+    def check(self) -> None:
+        """Raise ProgressTimeoutError if the last run gave up waiting."""
+        assert self._last is not None
+        words = self._device.wgpu_device.queue.read_buffer(self._last.state, 0, REPORT_BYTES)
+        if self._last.outcome(np.frombuffer(words, np.uint32).tolist()) is Outcome.TIMEOUT:
+            raise ProgressTimeoutError(
+                f"{self._plan.strategy} was measured, and a workgroup waited too long for another one. "
+                "Name another strategy"
+            )
+
+
+def plan_of_problem(device: Device, problem: Problem, strategy: str, **options: Any) -> ScanPlan:
+    """Return the plan of a problem for a strategy, safe or not.
+
+    Args:
+        device: where it runs.
+        problem: what to scan.
+        strategy: the strategy to use.
+        **options: as in `plan_scan`, such as `tile`.
+    """
+    columns = prod(problem.shape[problem.axis + 1 :])  # rows that are read as they are in memory, not transposed first
+    spec = replace(scan_spec(problem, device.capabilities), inner=columns)
+    return plan_scan(spec, device.capabilities, strategy, "benchmark", **options)
+
+
+def spec_for(device: Device, inputs: Inputs) -> ScanSpec:
+    """Return what the case's scan computes on this device."""
     assert isinstance(inputs.case, ScanCase)
     problem = problem_of(inputs.case, inputs.arrays)
-    check_dtypes(device, problem.element)
-    return work_of(device, problem)
+    check_problem(device, problem)
+    return scan_spec(problem, device.capabilities)
+
+
+def check_problem(device: Device, problem: Problem) -> None:
+    """Raise UnsupportedDtypeError if the device lacks the element type."""
+    check_dtypes(device._context, problem)
 
 
 def problem_of(case: ScanCase, arrays: Sequence[np.ndarray[Any, Any]]) -> Problem:
-    """The case as `gpuscan.scan` would be asked.
+    """Return the problem that `gpuscan.scan` would make of the case.
 
     Raises:
         TypeError, ValueError: the operator does not take the dtype.
@@ -119,19 +167,28 @@ def problem_of(case: ScanCase, arrays: Sequence[np.ndarray[Any, Any]]) -> Proble
     if case.rows == 1:
         arrays = [array.reshape(case.length, *case.element_shape) for array in arrays]
     x = arrays[0] if len(arrays) == 1 else tuple(arrays)
-    return pose(x, case.operator, axis=0 if case.rows == 1 else 1)
+    return make_problem(x, case.operator, axis=0 if case.rows == 1 else 1)
 
 
 def plan_of(device: Device, inputs: Inputs, strategy: str, tile: TileShape | None) -> ScanPlan:
-    """The case's plan by a strategy, with a tile of the caller's or the planner's."""
-    chosen, reason = device.strategy(strategy)
-    work = work_for(device, inputs)
-    return plan_scan(
-        work, device.capabilities, chosen, reason, tile=tile or best_tile(work, device.capabilities, device.tuned)
-    )
+    """Return the case's plan for a strategy, with the given tile or the planner's."""
+    chosen, reason = device._context.strategy(strategy)
+    spec = spec_for(device, inputs)
+    return plan_scan(spec, device.capabilities, chosen, reason, tile=tile or tile_on(device._context, spec))
+
+
+def default_tile(device: Device, inputs: Inputs) -> TileShape:
+    """Return the shape that the planner chooses on an untuned device."""
+    return tile_shape(spec_for(device, inputs), device.capabilities)
+
+
+def smallest_chunk(device: Device, inputs: Inputs) -> int:
+    """Return the least number of elements of a chunk, which fill whole words."""
+    spec = spec_for(device, inputs)
+    return min_chunk(spec.source, spec.destination)
 
 
 def tile_text(tile: TileShape | ColumnTile) -> str:
-    """Workgroup x steps x chunk, and the subgroup's lanes; rows here lie one after the other, never side by side."""
-    assert isinstance(tile, TileShape)
+    """Return workgroup x steps x chunk, and the subgroup's lanes."""
+    assert isinstance(tile, TileShape)  # the cases scan along the last axis
     return f"{tile.workgroup_size}x{tile.steps}x{tile.chunk}/{tile.subgroup_size}"

@@ -1,4 +1,4 @@
-"""A whole run of ``gpuscan bench``: what was asked for, measured with a progress bar."""
+"""A whole run of ``gpuscan bench``: a request, and its measurements with a progress bar."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan import Device
 from gpuscan.planning.strategies import STRATEGIES, unsafe_reason
+from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase
-from gpuscan.tools.bench.copying import copy_contender
-from gpuscan.tools.bench.measuring import Contender
+from gpuscan.tools.bench.contender import Contender
+from gpuscan.tools.bench.copies import copy_contender
 from gpuscan.tools.bench.peers import peer_contenders
 from gpuscan.tools.bench.recurrences import recurrence_contender
 from gpuscan.tools.bench.results import Measurement
 from gpuscan.tools.bench.scans import problem_of, scan_contenders
 from gpuscan.tools.bench.suite import run_suite
-from gpuscan.tools.bench.timing import GpuTimer
+from gpuscan.tools.bench.timer import GpuTimer
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gpuscan.api.device import Device
-    from gpuscan.planning.tile_shapes import TileShape
-
+# The numbers of elements of the arrays, on GPUs and on software adapters.
 GPU_SIZES = tuple(1 << exponent for exponent in (16, 18, 20, 22, 25, 28))
 CPU_SIZES = tuple(1 << exponent for exponent in (12, 16, 20, 22))
 
@@ -34,15 +34,15 @@ class Request:
     """What to measure.
 
     Attributes:
-        ops: names of operators.
-        dtypes: element types; each operator runs on each that it takes.
-        sizes: elements in all; left empty, what suits the adapter.
-        rows: rows that the elements are cut into.
-        strategies: gpuscan's; left empty, every one that is safe on the adapter.
+        ops: the names of operators.
+        dtypes: element types. Each operator runs on those that it combines.
+        sizes: numbers of elements in an array. Empty: sizes that suit the adapter.
+        rows: the number of rows that the elements are cut into.
+        strategies: gpuscan's strategies. Empty: every one that is safe on the adapter.
         tiles: shapes to try; None is the planner's choice.
         recurrence: (batch, sequence, channels) of a linear recurrence to measure instead of scans.
-        backward: the recurrence's gradients as well.
-        peers: names of other libraries.
+        backward: True to measure the gradients of the recurrence as well.
+        peers: the names of other libraries.
     """
 
     ops: Sequence[str]
@@ -56,7 +56,7 @@ class Request:
     peers: Sequence[str] = ()
 
     def cases(self, device: Device) -> list[Case]:
-        """Every case, by operator, dtype and size."""
+        """Return every case, ordered by operator, dtype and size."""
         if self.recurrence is not None:
             return [RecurrenceCase(*self.recurrence, dtype, self.backward) for dtype in self.dtypes]
         limits = device.capabilities.limits
@@ -71,7 +71,7 @@ class Request:
         ]
 
     def contenders(self, device: Device, timer: GpuTimer, case: Case) -> list[Contender]:
-        """Who takes part in a case: the copy, gpuscan, and the peers."""
+        """Return the contenders of a case: the copy, gpuscan, and the peers."""
         if isinstance(case, RecurrenceCase):
             ours = [recurrence_contender(device)]
         else:
@@ -80,10 +80,10 @@ class Request:
 
 
 def takes(op: str, dtype: np.dtype[Any]) -> bool:
-    """Whether the operator combines elements of the dtype."""
+    """Return True if the operator combines elements of the dtype."""
     case = ScanCase(op, dtype, 1)
     if case.fields > 1 and dtype.kind == "b":
-        return False  # sums of truth values
+        return False  # affine maps would add truth values
     try:
         problem_of(case, [np.zeros((1, 1, *case.element_shape), dtype)] * case.fields)
     except (TypeError, ValueError):
@@ -92,12 +92,12 @@ def takes(op: str, dtype: np.dtype[Any]) -> bool:
 
 
 def safe_strategies(device: Device) -> list[str]:
-    """The strategies that the probe found safe on this adapter."""
+    """Return the strategies that the probe found safe on this adapter."""
     return [name for name in STRATEGIES if unsafe_reason(name, device.capabilities) is None]
 
 
 def run_request(device: Device, request: Request, console: Console) -> list[Measurement]:
-    """Measure all that was asked for, with a progress bar on the console."""
+    """Measure everything in the request, with a progress bar on the console."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     timer = GpuTimer(device)

@@ -1,15 +1,16 @@
-"""Runs contenders over cases, one at a time, and tells how far it is."""
+"""Runs contenders over cases, one at a time, and reports progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
 from gpuscan.tools.bench.cases import Case
+from gpuscan.tools.bench.contender import Contender, measure
 from gpuscan.tools.bench.inputs import make_inputs
-from gpuscan.tools.bench.measuring import Contender, measure
 from gpuscan.tools.bench.results import COPY, Measurement
 
-Progress = Callable[[str], None]  # told of every contender before it runs
+# Called with a line before each contender runs.
+Progress = Callable[[str], None]
 
 
 def run_suite(
@@ -18,11 +19,11 @@ def run_suite(
     progress: Progress = lambda what: None,
     each: Callable[[Measurement], None] = lambda measurement: None,
 ) -> list[Measurement]:
-    """Every contender on every case.
+    """Measure every contender on every case.
 
     Args:
         cases: what to measure.
-        contenders: who takes part in a case, the copy first.
+        contenders: returns the contenders of a case, the copy first.
         progress: called with a line before each measurement.
         each: called with each measurement.
     """
@@ -44,5 +45,5 @@ def run_suite(
 
 
 def failures(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """gpuscan's own wrong results, and copies that were none."""
+    """Return the wrong results of gpuscan itself and of the copy."""
     return [m for m in measurements if m.wrong and m.library in ("gpuscan", COPY)]

@@ -1,1 +1,1 @@
-"""Shaders for programs outside Python."""
+"""Exports of scans to programs outside Python."""

@@ -1,4 +1,4 @@
-"""The conformance suite: scans whose right result is known to the bit, on one device.
+"""The conformance suite: scans with a result that is known to the bit, on one device.
 
 A case is one call of `gpuscan.scan`: a strategy, an element type, an operator, a layout of the array and a size. Nearly
 all results are exact: integers wrap, and the floats are chosen so that every partial result is a small integer or a
@@ -11,21 +11,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+import gpuscan
+from gpuscan import Device
 from gpuscan.errors import StrategyError, UnsupportedDtypeError
 from gpuscan.operators.operator import Operator, operator, wgsl_operator
 from gpuscan.planning.strategies import STRATEGIES
 
-if TYPE_CHECKING:
-    from gpuscan.api.device import Device
-
 Array = np.ndarray[Any, Any]
 Fields = tuple[Array, ...]  # the arrays of a bundle, or the one array
 
-LENGTH = 20_011  # several tiles, and no multiple of anything
+# The usual number of elements: several tiles, and a prime number.
+LENGTH = 20_011
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Case:
     size: int
 
     def features(self) -> dict[str, str]:
-        """The rows of the matrix that it counts in."""
+        """Return the row of the matrix that the case counts in, for each kind of feature."""
         return {
             "strategy": self.strategy,
             "element": self.element,
@@ -54,7 +54,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case: ``"passed"``, ``"failed"``, or ``"refused"`` with one of gpuscan's errors, as documented.
+    """The outcome of a case: ``"passed"``, ``"failed"``, or ``"refused"`` with one of gpuscan's errors, as documented.
 
     Only a strategy that the probe found unsafe and an element type that the adapter does not have are refused.
     """
@@ -67,9 +67,7 @@ class Outcome:
 
 def check(device: Device, case: Case) -> Outcome:
     """Run a case and compare its result."""
-    import gpuscan
-
-    x, options, expected = _posed(case.element, case.operator, case.layout, case.size)
+    x, options, expected = _inputs_of(case.element, case.operator, case.layout, case.size)
     start = time.perf_counter()
     try:
         result = gpuscan.scan(x, OPERATORS[case.operator].op, device=device, strategy=case.strategy, **options)
@@ -88,12 +86,12 @@ def check(device: Device, case: Case) -> Outcome:
 
 
 def _difference(found: Array, wanted: Array, tolerance: float) -> str | None:
-    """Where two arrays differ first, in words; None where they agree."""
+    """Describe the first difference of two arrays. Return None if they agree."""
     if found.dtype != wanted.dtype or found.shape != wanted.shape:
         return f"found {found.dtype} {found.shape}, expected {wanted.dtype} {wanted.shape}"
     same = (found == wanted) | ((found != found) & (wanted != wanted))
     if tolerance:
-        with np.errstate(invalid="ignore"):  # of infinities, whose neighbours are no nearer than other numbers
+        with np.errstate(invalid="ignore"):  # the difference of two infinities
             near = np.abs(found - wanted) <= tolerance * np.maximum(1, np.abs(wanted))
         same |= near & np.isfinite(wanted)
     if same.all():
@@ -139,15 +137,23 @@ def _product(left: Any, right: Any) -> Any:
 
 @dataclass(frozen=True)
 class Tested:
-    """An operator of the suite: what `gpuscan.scan` is given, and how NumPy combines arrays of operands."""
+    """An operator of the suite.
+
+    Attributes:
+        op: the operator that `gpuscan.scan` gets.
+        combine: combines arrays of operands with NumPy.
+        elements: the element types to test it with.
+        tolerance: the relative error that is allowed; 0 for exact results.
+    """
 
     op: str | Operator
     combine: Callable[[Any, Any], Any]
-    elements: tuple[str, ...]  # to test it with
-    tolerance: float = 0.0  # relative; 0 for exact
+    elements: tuple[str, ...]
+    tolerance: float = 0.0
 
 
-_CIRCLE = "fn combine(a: Element, b: Element) -> Element {\n    return a + b + a * b;\n}"  # (1 + a)(1 + b) - 1
+# Combines to (1 + a)(1 + b) - 1.
+_CIRCLE = "fn combine(a: Element, b: Element) -> Element {\n    return a + b + a * b;\n}"
 OPERATORS: Mapping[str, Tested] = {
     **{name: Tested(name, getattr(np, name), ("uint32", "float32")) for name in ("add", "multiply")},
     **{name: Tested(name, getattr(np, name), ("int32", "float32")) for name in ("minimum", "maximum")},
@@ -169,7 +175,7 @@ OPERATORS: Mapping[str, Tested] = {
 
 
 def default_operator(element: str) -> str:
-    """The operator that an element type is tested with."""
+    """Return the operator that an element type is tested with."""
     bundles = {PAIR: "affine, traced", FOUR: "matrices, no identity", MATRIX: "matmul", WIDE: "matmul"}
     if element in bundles:
         return bundles[element]
@@ -181,7 +187,7 @@ def default_operator(element: str) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the array lies and is read."""
+    """The shape and view of the array, and the options of the scan."""
 
     shape: Callable[[int], tuple[int, ...]] = lambda size: (size,)
     axis: int = 0
@@ -213,7 +219,7 @@ LARGE_SIZES = (1 << 22, (1 << 24) + 1)
 
 
 def _telescoped(rng: np.random.Generator, shape: tuple[int, ...], axis: int, least: int, most: int) -> Array:
-    """Integers of which any run along the axis sums to no more than ``most - least``."""
+    """Return integers with running sums along the axis that stay within ``most - least``."""
     shape = tuple(n + 1 if i == axis else n for i, n in enumerate(shape))
     return np.diff(rng.integers(least, most, shape, endpoint=True), axis=axis)
 
@@ -236,8 +242,8 @@ def _values(rng: np.random.Generator, dtype: np.dtype[Any], name: str, shape: tu
 
 
 @cache
-def _posed(element: str, name: str, layout_name: str, size: int) -> tuple[Any, dict[str, Any], Fields]:
-    """The input of a case, the options of the call, and the expected result."""
+def _inputs_of(element: str, name: str, layout_name: str, size: int) -> tuple[Any, dict[str, Any], Fields]:
+    """Return the input of a case, the options of the call, and the expected result."""
     layout = LAYOUTS[layout_name]
     dtypes, trailing = ELEMENTS[element]
     rng = np.random.default_rng([size, *name.encode(), *element.encode()])
@@ -255,13 +261,13 @@ def _posed(element: str, name: str, layout_name: str, size: int) -> tuple[Any, d
 
 
 def known(element: str, name: str, size: int) -> tuple[Array, Array]:
-    """So many numbers of a dtype, and their inclusive scan by an operator of one name."""
-    x, _, (expected,) = _posed(element, name, "inclusive", size)
+    """Return `size` numbers of a dtype, and their inclusive scan with a named operator."""
+    x, _, (expected,) = _inputs_of(element, name, "inclusive", size)
     return x, expected
 
 
 def _expected(name: str, fields: Fields, options: Mapping[str, Any]) -> Fields:
-    """The result by NumPy: rows are moved to the front and turned round, and `initial` stands before them."""
+    """Compute the result with NumPy: the axis is moved to the front, reversed if asked, and `initial` put before it."""
     axis, initial, exclusive = options["axis"], options["initial"], options.get("exclusive", False)
     rows = [np.moveaxis(array, axis, 0) for array in fields]
     length = len(rows[0])
@@ -283,7 +289,7 @@ def _expected(name: str, fields: Fields, options: Mapping[str, Any]) -> Fields:
 
 
 def _identity(name: str, fields: Fields) -> Fields:
-    """The identity of an operator that has one, for each field."""
+    """Return the identity of an operator that has one, for each field."""
     if name == "affine, traced":
         return np.uint32(1), np.uint32(0)  # type: ignore[return-value]
     if name == "matmul":
@@ -300,7 +306,7 @@ def _identity(name: str, fields: Fields) -> Fields:
 
 
 def accumulate(combine: Callable[[Any, Any], Any], rows: Fields) -> Fields:
-    """The inclusive scan along axis 0: ``ufunc.accumulate`` where there is one, else steps of doubling distance."""
+    """Compute the inclusive scan along axis 0: with ``ufunc.accumulate`` if possible, else in doubling steps."""
     if isinstance(combine, np.ufunc) and combine.signature is None:
         with np.errstate(all="ignore"):
             return (combine.accumulate(rows[0], axis=0, dtype=rows[0].dtype),)
@@ -317,10 +323,10 @@ def accumulate(combine: Callable[[Any, Any], Any], rows: Fields) -> Fields:
 
 
 def suite(quick: bool = False) -> list[Case]:
-    """The cases, each once, in a fixed order: every feature of every kind.
+    """Return the cases in a fixed order. Every feature of every kind has at least one.
 
-    The full suite has each under every strategy, elements and operators in many layouts, and larger sizes. The quick
-    one has each under ``"auto"``, and all but the operators under one other strategy, in turn.
+    The full suite has every strategy for each feature, many layouts for each element and operator, and larger sizes.
+    The quick one has ``"auto"`` for each feature, and one other strategy in turn for all but the operators.
     """
     others = list(STRATEGIES)
     cases: dict[Case, None] = {}
@@ -344,5 +350,5 @@ def suite(quick: bool = False) -> list[Case]:
 
 
 def _some(choices: list[str], turn: int, quick: bool) -> list[str]:
-    """All of them, or in a quick suite the one whose turn it is."""
+    """Return all choices, or in a quick suite the one of this turn."""
     return [choices[turn % len(choices)]] if quick else choices

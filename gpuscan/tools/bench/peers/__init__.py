@@ -1,31 +1,37 @@
-"""The libraries that gpuscan is measured against. None is needed: one that is missing is a row that says so.
+"""The libraries that gpuscan is measured against. None is required: the table says which are missing.
 
-Each module has ``contenders(case)``: the ways in which that library does the case, or none. Libraries are imported
-when a contender is made ready, never before.
+Each module has a function ``contenders(case)``, which returns the library's contenders for the case, if any. A module
+imports its library when a contender loads the inputs, never before.
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gpuscan.tools.bench.cases import Case
-from gpuscan.tools.bench.measuring import Contender
+from gpuscan.tools.bench.contender import Contender
+from gpuscan.tools.bench.peers import (
+    accelerated_scan_peer,
+    cub,
+    cupy_peer,
+    jax_peer,
+    numpy_peer,
+    torch_peer,
+    triton_peer,
+)
 
-PEERS: Mapping[str, str] = {
-    "cub": "cub",
-    "cupy": "cupy_peer",
-    "torch": "torch_peer",
-    "jax": "jax_peer",
-    "triton": "triton_peer",
-    "accelerated-scan": "accelerated_scan_peer",
-    "numpy": "numpy_peer",
-}  # name -> module
+# The contenders of each library, by its name on the command line.
+PEERS: Mapping[str, Callable[[Case], list[Contender]]] = {
+    "cub": cub.contenders,
+    "cupy": cupy_peer.contenders,
+    "torch": torch_peer.contenders,
+    "jax": jax_peer.contenders,
+    "triton": triton_peer.contenders,
+    "accelerated-scan": accelerated_scan_peer.contenders,
+    "numpy": numpy_peer.contenders,
+}
 
 
 def peer_contenders(names: Sequence[str], case: Case) -> list[Contender]:
-    """The ways of these libraries to do the case."""
-    found = []
-    for name in names:
-        found += importlib.import_module(f"{__name__}.{PEERS[name]}").contenders(case)
-    return found
+    """Return the contenders of these libraries for the case."""
+    return [contender for name in names for contender in PEERS[name](case)]

@@ -6,12 +6,13 @@ from functools import partial
 from typing import Any
 
 from gpuscan.tools.bench.cases import Case, RecurrenceCase
+from gpuscan.tools.bench.contender import Contender
 from gpuscan.tools.bench.inputs import Inputs
-from gpuscan.tools.bench.measuring import Contender
 from gpuscan.tools.bench.peers.common import CalledSubject, need, only
 from gpuscan.tools.bench.peers.torch_arrays import sampler, to_torch, torch_subject
 
-MODULES = ("scalar", "warp")  # Triton, and CUDA C++
+# The modules of the library: one is written in Triton, one in CUDA C++.
+MODULES = ("scalar", "warp")
 
 
 def contenders(case: Case) -> list[Contender]:

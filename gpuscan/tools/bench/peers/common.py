@@ -1,4 +1,4 @@
-"""What the peers share: imports that say what is missing, and a subject made of functions."""
+"""Shared parts of the peers: imports that report a missing library, and subjects made of functions."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.tools.bench.contender import Unsupported
 from gpuscan.tools.bench.inputs import Inputs
-from gpuscan.tools.bench.measuring import Unsupported
-from gpuscan.tools.bench.timing import REPEATS, WALL, WARM_SECONDS, repeats_for, wall_seconds
+from gpuscan.tools.bench.timer import REPEATS, WALL, WARM_SECONDS, repeats_for, wall_seconds
 
 CUDA_EVENTS = "CUDA events"
-HOLDS = 8  # copies queued ahead of what is timed
+
+# The number and the bytes of the copies that keep the GPU busy while the timed calls are queued.
+HOLDS = 8
 HOLD_BYTES = 256 << 20
 
 Sampler = Callable[[np.ndarray[Any, Any]], Sequence[Any]]
 
 
 def need(module: str) -> Any:
-    """The module, imported.
+    """Import a module and return it.
 
     Raises:
-        Unsupported: it is not installed.
+        Unsupported: the module is not installed.
     """
     try:
         return importlib.import_module(module)
@@ -36,13 +38,13 @@ def need(module: str) -> Any:
 
 @dataclass
 class CalledSubject:
-    """A function of a library's, timed by the clock on the wall; it returns when the work is done.
+    """A function that returns when its work is done, timed by the wall clock.
 
     Attributes:
-        run: does the work once and keeps its results.
-        sample: the results at some elements, one array for each output.
+        run: does the work once and keeps the results.
+        sample: returns the results at some elements, one array for each output.
         note: as `Subject.note`.
-        free: gives back what the library holds.
+        free: releases the library's memory.
     """
 
     run: Callable[[], object]
@@ -65,12 +67,12 @@ class CalledSubject:
 class QueuedSubject(CalledSubject):
     """A function that queues work on a CUDA stream, timed by events.
 
-    The GPU is kept busy with copies while the calls are queued, so that none of them waits for Python.
+    Copies keep the GPU busy while the calls are queued, so that no call waits for Python.
 
     Attributes:
         hold: queues a copy of `HOLD_BYTES`.
         record: makes an event and records it.
-        elapsed: seconds between two events.
+        elapsed: returns the seconds between two events.
         wait: waits until the stream is empty.
     """
 

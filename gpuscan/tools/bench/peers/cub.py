@@ -1,6 +1,7 @@
-"""CUB's DeviceScan, compiled by nvcc for the case's element and operator: the toolkit's, and cuda-cccl's if installed.
+"""CUB's DeviceScan, compiled by nvcc for the case's element and operator.
 
-Libraries are kept in the user's cache folder, by source, compiler and flags.
+The toolkit's headers are measured, and those of the package cuda-cccl if it is installed. Compiled libraries are kept
+in the user's cache folder, by source, compiler and flags.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import platformdirs
 
 from gpuscan.tools.bench.cases import AFFINE, Case, ScanCase
+from gpuscan.tools.bench.contender import Contender, Unsupported
 from gpuscan.tools.bench.inputs import Inputs
-from gpuscan.tools.bench.measuring import Contender, Unsupported
 from gpuscan.tools.bench.peers.common import CUDA_EVENTS, only
-from gpuscan.tools.bench.timing import REPEATS, WARM_SECONDS
+from gpuscan.tools.bench.timer import REPEATS, WARM_SECONDS
 
 SOURCE = Path(__file__).with_name("cub.cu")
 NVCC_SECONDS = 300
@@ -56,7 +58,7 @@ def contenders(case: Case) -> list[Contender]:
 
 
 def package_headers() -> Path | None:
-    """Where the package cuda-cccl keeps its headers, or None without it."""
+    """Return the folder of the headers of the package cuda-cccl, or None if it is not installed."""
     try:
         spec = util.find_spec("cuda.cccl")
     except ImportError:
@@ -95,11 +97,11 @@ class CubSubject:
         )
 
     def close(self) -> None:
-        """The library keeps nothing between calls."""
+        """Do nothing: the library keeps nothing between calls."""
 
 
 def sums_of(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
-    """The function that gives all of an array's running sums.
+    """Return a function that computes all running sums of an array.
 
     Raises:
         Unsupported: there is no nvcc, or no device.
@@ -146,13 +148,13 @@ def scan(
 
 
 def defines(case: ScanCase) -> list[str]:
-    """What the source is compiled with for the case."""
+    """Return the compiler's flags for the case."""
     flags = [f"-DELEMENT={ELEMENTS[case.dtype.name]}", f"-DOPERATOR={OPERATORS[case.op]}"]
     return flags + {"add": ["-DINCLUSIVE_SUM"], AFFINE.name: ["-DPAIR"]}.get(case.op, [])
 
 
 def load(flags: Sequence[str], arch: str = "native") -> Any:
-    """The library compiled with these flags, from the cache or by nvcc.
+    """Return the library compiled with these flags, from the cache or by nvcc.
 
     Raises:
         Unsupported: there is no nvcc.
@@ -164,8 +166,6 @@ def load(flags: Sequence[str], arch: str = "native") -> Any:
     version = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
     position = [] if os.name == "nt" else ["-Xcompiler", "-fPIC"]
     command = [nvcc, "-O3", "-std=c++17", "-w", "-shared", *position, f"-arch={arch}", *flags]
-    import platformdirs
-
     text = "\n".join([*command, version, SOURCE.read_text(encoding="utf-8")])
     folder = Path(platformdirs.user_cache_dir("gpuscan")) / "bench"
     library = folder / f"cub-{hashlib.sha256(text.encode()).hexdigest()[:16]}{'.dll' if os.name == 'nt' else '.so'}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase
+from gpuscan.tools.bench.contender import Contender
 from gpuscan.tools.bench.inputs import Inputs
-from gpuscan.tools.bench.measuring import Contender
 from gpuscan.tools.bench.peers.common import CalledSubject
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.tools.bench.measuring import Unsupported
+from gpuscan.tools.bench.contender import Unsupported
 from gpuscan.tools.bench.peers.common import HOLD_BYTES, CalledSubject, QueuedSubject, Sampler, need
 
 # PyTorch scans no unsigned integers wider than 8 bits; where wrapping sums are meant, signed ones have the same bits.
@@ -15,7 +15,7 @@ SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
 
 
 def to_torch(array: np.ndarray[Any, Any], device: str) -> Any:
-    """The array as a tensor on the device.
+    """Copy an array to a tensor on the device.
 
     Raises:
         Unsupported: PyTorch has no such dtype.
@@ -47,7 +47,7 @@ def sampler(results: Callable[[], Sequence[Any]], dtype: np.dtype[Any]) -> Sampl
 
 
 def torch_subject(run: Callable[[], object], sample: Sampler, free: Callable[[], None], device: str) -> CalledSubject:
-    """A subject that runs on this device: timed by events on CUDA, else by the clock on the wall."""
+    """Return a subject on a device, timed by events on CUDA and by the wall clock elsewhere."""
     torch = need("torch")
     note = f"PyTorch {torch.__version__}"
     if device == "cpu":

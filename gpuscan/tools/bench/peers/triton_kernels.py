@@ -21,7 +21,7 @@ if triton is not None:
 
     @triton.jit
     def row_sums(x, y, LENGTH: tl.constexpr, WIDTH: tl.constexpr):  # noqa: N803
-        """One program a row, the whole row at once."""
+        """Scan a whole row in one program."""
         at = tl.arange(0, WIDTH)
         start = tl.program_id(0).to(tl.int64) * LENGTH
         values = tl.load(x + start + at, mask=at < LENGTH, other=0)
@@ -29,7 +29,7 @@ if triton is not None:
 
     @triton.jit
     def row_recurrence(a, b, h, LENGTH: tl.constexpr, WIDTH: tl.constexpr):  # noqa: N803
-        """One program a row, the whole row at once, in 32 bits."""
+        """Compute the recurrence of a whole row in one program, in 32 bits."""
         at = tl.arange(0, WIDTH)
         start = tl.program_id(0).to(tl.int64) * LENGTH
         factors = tl.load(a + start + at, mask=at < LENGTH, other=1).to(tl.float32)
@@ -39,7 +39,7 @@ if triton is not None:
 
     @triton.jit
     def column_recurrence(a, b, h, length, channels, BLOCK: tl.constexpr):  # noqa: N803
-        """One program for BLOCK channels of one batch, a step of the sequence at a time."""
+        """Step along the sequence of BLOCK channels of one batch in one program."""
         channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
         mask = channel < channels
         start = tl.program_id(0).to(tl.int64) * length * channels

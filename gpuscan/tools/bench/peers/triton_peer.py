@@ -6,13 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase
+from gpuscan.tools.bench.contender import Contender
 from gpuscan.tools.bench.inputs import Inputs
-from gpuscan.tools.bench.measuring import Contender
 from gpuscan.tools.bench.peers.common import CalledSubject, need, only
 from gpuscan.tools.bench.peers.torch_arrays import SIGNED, sampler, to_torch, torch_subject
 
-LONGEST_ROW = 32_768  # elements that one program takes at once
-COLUMN_SHAPES = ((32, 1), (64, 1), (64, 2), (128, 1), (128, 4))  # channels, warps of a program
+# Elements that one program scans at once.
+LONGEST_ROW = 32_768
+
+# Channels and warps of a program. The fastest pair is measured.
+COLUMN_SHAPES = ((32, 1), (64, 1), (64, 2), (128, 1), (128, 4))
 
 
 def contenders(case: Case) -> list[Contender]:
@@ -30,9 +33,7 @@ def _cuda() -> tuple[Any, Any]:
     need("triton")
     torch = need("torch")
     only(torch.cuda.is_available(), "no CUDA device")
-    from gpuscan.tools.bench.peers import triton_kernels
-
-    return torch, triton_kernels
+    return torch, need("gpuscan.tools.bench.peers.triton_kernels")
 
 
 def _rows(inputs: Inputs) -> CalledSubject:

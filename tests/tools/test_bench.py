@@ -19,13 +19,14 @@ from gpuscan.errors import GpuscanError
 from gpuscan.operators.builtin import BUILTINS
 from gpuscan.tools.bench import plot
 from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase
+from gpuscan.tools.bench.contender import Contender, Unsupported, measure
 from gpuscan.tools.bench.inputs import Inputs, make_inputs, recurrence_reference
-from gpuscan.tools.bench.measuring import Contender, Unsupported, measure
 from gpuscan.tools.bench.peers import PEERS, cub, numpy_peer, peer_contenders
 from gpuscan.tools.bench.results import Measurement, ratio_to_copy, report
 from gpuscan.tools.bench.session import takes
 from gpuscan.tools.bench.suite import failures, run_suite
-from gpuscan.tools.bench.table import tables
+from gpuscan.tools.bench.tables import tables
+from gpuscan.tools.console import table_console
 from tests.fakes import capabilities
 from tests.oracle import one_by_one
 
@@ -41,7 +42,7 @@ CASES = [
 
 
 def full(inputs: Inputs) -> list[np.ndarray[Any, Any]]:
-    """Every element of the case's scan, one after the other, in the widest type."""
+    """Scan every element of the case one after the other, in the widest type."""
     case = inputs.case
     assert isinstance(case, ScanCase)
     floats = case.dtype.kind in "fc"
@@ -59,7 +60,7 @@ def full(inputs: Inputs) -> list[np.ndarray[Any, Any]]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.series)
 def test_expected_values_are_those_of_the_definition(case: ScanCase) -> None:
-    """At the last element and about 1,000 others."""
+    """Check the last element and about 1,000 others."""
     inputs = make_inputs(case)
     assert inputs.indices[-1] == case.elements - 1
     assert len(inputs.indices) > 1000
@@ -69,7 +70,7 @@ def test_expected_values_are_those_of_the_definition(case: ScanCase) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.series)
 def test_a_wrong_result_is_told(case: ScanCase) -> None:
-    """Neither the input nor one value for all passes, and one wrong bit of an integer does not."""
+    """Refuse the input itself, a constant, and integers with one wrong bit."""
     inputs = make_inputs(case)
     flat = [array.reshape(case.elements, *case.element_shape) for array in inputs.arrays]
     assert inputs.error([array[inputs.indices] for array in flat]) > inputs.tolerance
@@ -81,13 +82,13 @@ def test_a_wrong_result_is_told(case: ScanCase) -> None:
 
 
 def test_inputs_are_the_same_every_time() -> None:
-    """So that two runs compare."""
+    """Make the same inputs twice, so that two runs can be compared."""
     case = ScanCase("add", F32, 5000)
     np.testing.assert_array_equal(make_inputs(case).arrays[0], make_inputs(case).arrays[0])
 
 
 def test_gradients_of_the_recurrence() -> None:
-    """Against differences of the sum of grad_h * h."""
+    """Compare with differences of the sum of grad_h * h."""
     rng = np.random.default_rng(0)
     a, b, grad_h = (rng.uniform(-1, 1, (2, 6)) for _ in range(3))
     _, grad_a, grad_b = recurrence_reference(a, b, grad_h)
@@ -104,7 +105,7 @@ def test_gradients_of_the_recurrence() -> None:
 
 @pytest.mark.parametrize("backward", [False, True])
 def test_recurrence_inputs(backward: bool) -> None:
-    """What is expected is the recurrence along axis 1."""
+    """Expect the recurrence along axis 1."""
     case = RecurrenceCase(2, 30, 5, F32, backward)
     inputs = make_inputs(case)
     wide = [np.moveaxis(array.astype(np.float64), 1, 2) for array in inputs.arrays]
@@ -118,7 +119,7 @@ def test_recurrence_inputs(backward: bool) -> None:
 
 
 class FakeSubject:
-    """A contender that took `taken` seconds and was off by `off`."""
+    """A contender that takes `taken` seconds and has the error `off`."""
 
     clock, note = "timestamps", "made up"
 
@@ -127,22 +128,22 @@ class FakeSubject:
         self.closed = False
 
     def seconds(self) -> float:
-        """The time, or the failure."""
+        """Return the time, or fail."""
         if self.fails is not None:
             raise self.fails
         return self.taken
 
     def error(self, inputs: Inputs) -> float:
-        """How far off."""
+        """Return the error."""
         return self.off
 
     def close(self) -> None:
-        """Remember it."""
+        """Remember that it was closed."""
         self.closed = True
 
 
 def contender(subject: FakeSubject, library: str = "gpuscan") -> Contender:
-    """A contender that is this subject."""
+    """Return a contender that is this subject."""
     return Contender(library, "way", lambda inputs: subject)
 
 
@@ -150,7 +151,7 @@ INPUTS = make_inputs(ScanCase("add", U32, 2048))
 
 
 def test_measure() -> None:
-    """The time, the speed of bytes read and written, and the verdict."""
+    """Find the time, the speed of bytes read and written, and the verdict."""
     subject = FakeSubject(taken=1e-6)
     found = measure(contender(subject), INPUTS)
     assert (found.seconds, found.right, found.error, found.note) == (1e-6, True, 0.0, "made up")
@@ -159,7 +160,7 @@ def test_measure() -> None:
 
 
 def test_wrong_results_of_gpuscan_are_failures() -> None:
-    """A peer's are a row only."""
+    """Count wrong results of gpuscan, and only show those of a peer."""
     ours = measure(contender(FakeSubject(off=0.5)), INPUTS)
     theirs = measure(contender(FakeSubject(off=0.5), "torch"), INPUTS)
     assert ours.wrong
@@ -169,7 +170,7 @@ def test_wrong_results_of_gpuscan_are_failures() -> None:
 
 @pytest.mark.parametrize("error", [RuntimeError("no\n  luck"), Unsupported("no luck")])
 def test_a_failure_is_a_row_that_says_why(error: Exception) -> None:
-    """And what was made ready is closed."""
+    """Keep the reason, and close the subject."""
     subject = FakeSubject(fails=error)
     found = measure(contender(subject), INPUTS)
     assert found.seconds is None
@@ -178,7 +179,7 @@ def test_a_failure_is_a_row_that_says_why(error: Exception) -> None:
 
 
 def test_a_contender_that_cannot_be_made_ready_is_a_row() -> None:
-    """Its import, say, fails."""
+    """Keep the reason, cut off where it is long."""
 
     def prepare(inputs: Inputs) -> FakeSubject:
         raise ImportError("broken " * 100)
@@ -189,7 +190,7 @@ def test_a_contender_that_cannot_be_made_ready_is_a_row() -> None:
 
 
 def test_suite_tells_of_every_step() -> None:
-    """Each contender on each case, in order."""
+    """Call the callbacks for each contender on each case, in order."""
     told: list[str] = []
     shown: list[Measurement] = []
     cases: list[Case] = [ScanCase("add", U32, 10), RecurrenceCase(1, 3, 2, F32)]
@@ -205,7 +206,7 @@ def test_suite_tells_of_every_step() -> None:
 
 
 def measurements() -> list[Measurement]:
-    """A copy, a scan at half its speed, a wrong peer and a missing one, at two sizes."""
+    """Return a copy, a scan at half its speed, a wrong peer and a missing one, at two sizes."""
     rows = []
     for length in (1 << 16, 1 << 20):
         case = ScanCase("add", U32, length)
@@ -219,14 +220,14 @@ def measurements() -> list[Measurement]:
 
 
 def test_ratio_to_the_copy_of_the_same_bytes() -> None:
-    """Of its own size, where there is one."""
+    """Compare with the copy of the same size, if there is one."""
     rows = measurements()
     assert [ratio_to_copy(rows, m) for m in rows[:4]] == [1.0, 0.5, 0.25, None]
     assert ratio_to_copy(rows[1:2], rows[1]) is None
 
 
 def test_table() -> None:
-    """Fits 80 columns; who was wrong is called so, and who is missing stands there once."""
+    """Fit 80 columns, mark wrong results, and name a missing library once."""
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(*tables(measurements()), sep="\n")
     text = console.export_text()
@@ -238,8 +239,23 @@ def test_table() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("columns", [None, "80"])
+def test_table_in_a_file(
+    columns: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Keep every measurement on one line where no terminal limits the width, unless COLUMNS does."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    note = "PyTorch 2.9.0, with a note that is longer than the rest of eighty columns, wall clock"
+    table_console().print(*tables([replace(m, note=note) if m.seconds else m for m in measurements()]), sep="\n")
+    lines = capsys.readouterr().out.splitlines()
+    assert any(note in line for line in lines) == (columns is None)
+    assert columns is None or max(map(len, lines)) <= 80
+
+
 def test_report_is_json() -> None:
-    """Microseconds and GB/s, with the command and the device."""
+    """Write microseconds and GB/s, with the command and the device."""
 
     class FakeDevice:
         pass
@@ -258,7 +274,7 @@ def test_report_is_json() -> None:
 
 
 def test_plot(tmp_path: Path) -> None:
-    """A PNG; nothing to draw is said."""
+    """Write a PNG, and raise an error if there is nothing to draw."""
     plot.save_plot(tmp_path / "speed.png", measurements(), "made up")
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(GpuscanError, match="nothing to draw"):
@@ -266,9 +282,9 @@ def test_plot(tmp_path: Path) -> None:
 
 
 def test_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message says what to install."""
+    """Say what to install."""
     monkeypatch.setattr(plot.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(GpuscanError, match=r"gpuscan\[bench\]"):
+    with pytest.raises(GpuscanError, match="pip install matplotlib"):
         plot.need_matplotlib()
 
 
@@ -277,7 +293,7 @@ def test_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("case", [c for c in CASES if numpy_peer.contenders(c)], ids=lambda case: case.series)
 def test_numpy_peer(case: ScanCase, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Right by its own check; half-width floats may round on the way."""
+    """Pass the check; 16-bit floats may round on the way."""
     monkeypatch.setattr("gpuscan.tools.bench.peers.common.wall_seconds", lambda run: (run(), 1e-3)[1])
     (one,) = numpy_peer.contenders(case)
     found = measure(one, make_inputs(case))
@@ -286,7 +302,7 @@ def test_numpy_peer(case: ScanCase, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_numpy_recurrence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step at a time."""
+    """Compute the recurrence a step at a time."""
     monkeypatch.setattr("gpuscan.tools.bench.peers.common.wall_seconds", lambda run: (run(), 1e-3)[1])
     case = RecurrenceCase(2, 40, 3, F32)
     (one,) = numpy_peer.contenders(case)
@@ -297,7 +313,7 @@ def test_numpy_recurrence(monkeypatch: pytest.MonkeyPatch) -> None:
     "case", [ScanCase("add", F32, 300), ScanCase("add", F32, 100, 3), RecurrenceCase(2, 9, 3, F32)], ids=str
 )
 def test_a_library_that_is_missing_is_a_row(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever it is: none is needed."""
+    """Need none of the libraries."""
     for module in ("cupy", "torch", "jax", "triton", "accelerated_scan", "accelerated_scan.scalar"):
         monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setenv("PATH", "")  # no nvcc
@@ -312,7 +328,7 @@ def test_a_library_that_is_missing_is_a_row(case: Case, monkeypatch: pytest.Monk
 
 @pytest.mark.skipif(os.name != "posix", reason="the stand-in for nvcc is a shell script")
 def test_an_nvcc_that_fails_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what it said."""
+    """Keep what the compiler printed."""
     nvcc = tmp_path / "nvcc"
     nvcc.write_text('#!/bin/sh\n[ "$1" = --version ] && echo release 0 && exit 0\necho "no such arch" >&2\nexit 1\n')
     nvcc.chmod(0o755)
@@ -323,7 +339,7 @@ def test_an_nvcc_that_fails_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_cub_source_is_beside_its_module() -> None:
-    """It travels in the wheel."""
+    """Find the source in the package, so that it is in the wheel."""
     assert "DeviceScan::InclusiveSum" in cub.SOURCE.read_text(encoding="utf-8")
 
 
@@ -335,9 +351,9 @@ def test_cub_source_is_beside_its_module() -> None:
     [
         (["--sizes", "2^x"], "not a number of elements"),
         (["--sizes", "0"], "not a number of elements"),
-        (["--sizes", "10^100000000"], "not a number of elements"),
-        (["--sizes", "1000,7^999999999"], "not a number of elements"),
-        (["--sizes", "2^40"], "not a number of elements"),
+        (["--sizes", "10^100000000"], "too many"),
+        (["--sizes", "1000,7^999999999"], "too many"),
+        (["--sizes", "2^40"], "The largest size is 2^40 - 1"),
         (["--sizes", "2^-3"], "not a number of elements"),
         (["--sizes=-2^2"], "not a number of elements"),
         (["--sizes", "0^-1"], "not a number of elements"),
@@ -352,7 +368,7 @@ def test_cub_source_is_beside_its_module() -> None:
     ],
 )
 def test_wrong_command_lines(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line, exit code 2, before anything is measured."""
+    """Fail with one line and exit code 2, before anything is measured."""
     assert cli.run(["bench", *arguments]) == 2
     printed = capsys.readouterr()
     assert message in printed.err

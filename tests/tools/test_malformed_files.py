@@ -36,7 +36,7 @@ MANY = hypothesis.settings(
 
 
 def npy(header: str, data: bytes = b"", version: tuple[int, int] = (1, 0), length: int | None = None) -> bytes:
-    """A .npy file of this header, whatever it says."""
+    """Return a .npy file with this header, right or wrong."""
     text = header.encode("latin1") + b"\n"
     size = len(text) if length is None else length
     return b"\x93NUMPY" + bytes(version) + struct.pack("<H" if version == (1, 0) else "<I", size) + text + data
@@ -119,13 +119,13 @@ BAD = {
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in."""
+    """Work in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def check(content: bytes, capsys: pytest.CaptureFixture[str], *options: str) -> int:
-    """The exit code: 1 or 2, one line and nothing else in the folder; or 0, and what NumPy says of the file."""
+    """Return the exit code: 1 or 2, with one line and no file written; or 0, with NumPy's result."""
     Path("in.npy").write_bytes(content)
     code = cli.run(["scan", "in.npy", "out.npy", "--device", "numpy", *options])
     printed = capsys.readouterr()
@@ -150,7 +150,7 @@ def check(content: bytes, capsys: pytest.CaptureFixture[str], *options: str) -> 
 
 @pytest.mark.parametrize("content", BAD.values(), ids=BAD.keys())
 def test_files_that_are_no_arrays_for_a_scan(folder: Path, capsys: pytest.CaptureFixture[str], content: bytes) -> None:
-    assert check(content, capsys, "--axis", "0") in (1, 2)
+    assert check(content, capsys, "--axis", "0") == 2
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_folder_and_a_file_that_may_not_be_read(folder: Path, capsys: pytest.C
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache folder."""
+    """Return an empty cache folder."""
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path / name))
     return tmp_path / "gpuscan"
 
@@ -215,7 +215,7 @@ ODD = st.one_of(
 
 
 def spoiled(draw: Any, value: Any) -> Any:
-    """The JSON value with something in it replaced, left out or added."""
+    """Return the JSON value with a part of it replaced, removed or added."""
     if isinstance(value, dict) and value and draw(st.integers(0, 9)):
         key = draw(st.sampled_from(sorted(value)))
         action = draw(st.integers(0, 9))

@@ -1,4 +1,4 @@
-"""Exported scans in a real browser: headless Chromium opens the page, and the page's own check is read.
+"""Exported scans in a real browser: headless Chromium opens the page, and the test reads the page's own check.
 
 Chromium's WebGPU runs on its own SwiftShader here, so no GPU is needed. Where Chromium is not installed the tests of
 the page are skipped and those of the files still run; script/test installs it on Debian.
@@ -23,8 +23,8 @@ import pytest
 from gpuscan.api.device import Device
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.planning.strategies import STRATEGIES
-from gpuscan.tools.export.export import export
-from gpuscan.tools.matrix import table as matrix
+from gpuscan.tools.export.browser_export import export
+from gpuscan.tools.matrix.columns import read_columns
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -42,7 +42,7 @@ needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrom
 
 @contextmanager
 def served(folder: Path) -> Iterator[tuple[str, queue.Queue[bytes]]]:
-    """A web server of the folder: its address, and what pages post to it."""
+    """Serve the folder, and yield the address and the queue of what pages post to it."""
     posted: queue.Queue[bytes] = queue.Queue()
 
     class Handler(http.server.SimpleHTTPRequestHandler):
@@ -68,7 +68,7 @@ def served(folder: Path) -> Iterator[tuple[str, queue.Queue[bytes]]]:
 
 
 def report_of(folder: Path, profile: Path) -> dict[str, Any]:
-    """What the page in the folder posts once a browser has run it."""
+    """Return what the page in the folder posts after a browser has run it."""
     assert BROWSER is not None
     with served(folder) as (address, posted):
         command = [BROWSER, *FLAGS, f"--user-data-dir={profile}", f"{address}/index.html?report"]
@@ -96,7 +96,7 @@ def test_the_page_checks_itself(tmp_path: Path, op: str, dtype: str, strategy: s
     report = report_of(tmp_path / "page", tmp_path / "profile")
     assert "error" not in report
     (tmp_path / "matrix.json").write_text(json.dumps(report), encoding="utf-8")
-    (column,) = matrix.read(tmp_path / "matrix.json")
+    (column,) = read_columns(tmp_path / "matrix.json")
     assert column.failures == ()
     assert column.total.passed == column.total.run >= 6
     assert list(column.cells["strategy"]) == [strategy]

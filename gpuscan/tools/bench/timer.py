@@ -1,4 +1,4 @@
-"""Times GPU work: the median of timestamps after warming up, or of the clock on the wall where there are none."""
+"""Timers of GPU work: the median of timestamps after a warm-up, or of the wall clock where there are none."""
 
 from __future__ import annotations
 
@@ -10,21 +10,35 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan import Device
 from gpuscan.device.backends import webgpu
-from gpuscan.tools.bench.copying import VECTOR_BYTES, copy_recording
+from gpuscan.tools.bench.copy_kernel import VECTOR_BYTES, copy_recording
 
 if TYPE_CHECKING:
     import wgpu
 
-    from gpuscan.api.device import Device
+# Seconds of work before a measurement. An idle GPU lowers its clocks, and cold figures are up to 2.5 times too slow.
+WARM_SECONDS = 0.3
 
-WARM_SECONDS = 0.3  # an idle GPU's clocks fall; figures taken cold are up to 2.5 times too slow
-LONGEST_WARM_SECONDS = 1.0  # after a pause, such as a compilation, as long as the pause was
-STEADY, PATIENCE = 0.03, 5  # warm is when two batches differ by no more; waited for so many times as long
-HEAT_BYTES, HEAT_RUNS = 64 << 20, 40  # copies before each batch: short work alone does not raise them
+# The longest warm-up in seconds. After a pause, such as a compilation, the warm-up is as long as the pause.
+MAX_WARM_SECONDS = 1.0
+
+# A GPU is warm once the medians of two batches differ by no more than this share.
+STEADY = 0.03
+
+# A GPU that does not become steady is measured after the warm-up times this factor.
+PATIENCE = 5
+
+# Bytes and number of the copies before each batch, since short work alone does not raise the clocks.
+HEAT_BYTES, HEAT_RUNS = 64 << 20, 40
+
+# Runs in a batch.
 REPEATS = 20
-LEAST_REPEATS = 3
-BATCH_SECONDS = 1.0  # slow work is repeated less
+MIN_REPEATS = 3
+
+# The seconds that a batch of slow work may take. It has fewer runs for that.
+BATCH_SECONDS = 1.0
+
 TICKS, WALL = "timestamps", "wall clock"
 
 Recording = Callable[["wgpu.GPUCommandEncoder", "dict[str, Any] | None"], object]
@@ -34,8 +48,8 @@ class GpuTimer:
     """Times what a `Recording` puts into one compute pass.
 
     Attributes:
-        clock: ``"timestamps"``, or ``"wall clock"`` where the device has none that work: then a submission of several
-            passes is waited for, and its time shared out, so that short work reads longer than it is.
+        clock: ``"timestamps"``, or ``"wall clock"`` if the device has none that work. The wall clock measures a
+            submission of several passes and divides the time by their number, so short work seems longer than it is.
     """
 
     def __init__(self, device: Device, warm_seconds: float = WARM_SECONDS, repeats: int = REPEATS) -> None:
@@ -56,11 +70,11 @@ class GpuTimer:
             self._ticks = self._gpu.create_buffer(size=16 * repeats, usage=usage.QUERY_RESOLVE | usage.COPY_SRC)
 
     def seconds(self, recording: Recording) -> float:
-        """The median time of one run."""
+        """Return the median time of one run."""
         self._batch(recording, 1)  # compiles
         warm = self._warm_seconds
         if self._heat is not None:
-            warm = max(warm, min(time.perf_counter() - self._active, LONGEST_WARM_SECONDS))
+            warm = max(warm, min(time.perf_counter() - self._active, MAX_WARM_SECONDS))
         repeats = repeats_for(max(self._batch(recording, 1)), self._repeats)
         begin, before = time.perf_counter(), 0.0
         while True:
@@ -73,7 +87,7 @@ class GpuTimer:
             before = median
 
     def _batch(self, recording: Recording, repeats: int) -> Sequence[float]:
-        """Times of so many runs, one after the other, in one submission."""
+        """Return the times of a number of runs that follow each other in one submission."""
         encoder = self._gpu.create_command_encoder()
         if self._heat is not None:
             for _ in range(HEAT_RUNS):
@@ -101,12 +115,12 @@ class GpuTimer:
 
 
 def repeats_for(seconds: float, most: int = REPEATS) -> int:
-    """How often work that takes so long is repeated in a batch."""
-    return int(min(most, max(LEAST_REPEATS, BATCH_SECONDS / max(seconds, 1e-9))))
+    """Return the number of runs in a batch of work that takes `seconds` once."""
+    return int(min(most, max(MIN_REPEATS, BATCH_SECONDS / max(seconds, 1e-9))))
 
 
 def wall_seconds(run: Callable[[], object], warm_seconds: float = WARM_SECONDS, repeats: int = REPEATS) -> float:
-    """The median time of a call that returns when its work is done."""
+    """Return the median time of a call that returns when its work is done."""
 
     def once() -> float:
         begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Searches tile shapes on an adapter: what ``gpuscan tune`` runs."""
+"""What ``gpuscan tune`` does: search the fastest tile shapes on an adapter, and keep them."""
 
 from __future__ import annotations
 
@@ -7,36 +7,44 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuscan.elements import min_chunk
+from gpuscan import Device
 from gpuscan.planning.tile_shapes import TileShape
-from gpuscan.planning.tiles import tile_shape
 from gpuscan.planning.tuned_tiles import Tuned, runs_on
 from gpuscan.tools.bench.cases import ScanCase
 from gpuscan.tools.bench.inputs import make_inputs
-from gpuscan.tools.bench.scans import ScanSubject, work_for
-from gpuscan.tools.bench.timing import GpuTimer
+from gpuscan.tools.bench.scans import ScanSubject, default_tile, smallest_chunk
+from gpuscan.tools.bench.timer import GpuTimer
 
-if TYPE_CHECKING:
-    from gpuscan.api.device import Device
+# The share of a case's time that goes to trying every shape once. The finalists get the rest.
+SCREENING = 0.6
 
-SECONDS = 50.0  # for everything
-SCREENING = 0.6  # of a case's time, before its finalists are measured again
-WORTH = 0.97  # a shape is kept where it takes at most this share of the default's time
-FINALISTS = 3  # measured again, with the default, at leisure
-REPRESENTATIVES = {1: ("add", "uint32"), 2: ("affine", "float32"), 4: ("matmul", "float32")}  # words -> element
-GPU_WORDS = tuple(1 << exponent for exponent in (18, 22, 26))  # 32-bit words of the arrays
+# A shape replaces the default if it takes at most this share of the default's time.
+WORTH = 0.97
+
+# The number of fastest shapes that are measured again, for longer, together with the default.
+FINALISTS = 3
+
+# The operator and dtype that stand for elements of 1, 2 and 4 words of 32 bits.
+REPRESENTATIVES = {1: ("add", "uint32"), 2: ("affine", "float32"), 4: ("matmul", "float32")}
+
+# The sizes of the arrays in 32-bit words, on GPUs and on software adapters.
+GPU_WORDS = tuple(1 << exponent for exponent in (18, 22, 26))
 CPU_WORDS = tuple(1 << exponent for exponent in (16, 20))
+
 QUICK_WARM_SECONDS, QUICK_REPEATS = 0.02, 5
 FINAL_WARM_SECONDS, FINAL_REPEATS = 0.1, 9
 
-# What is tried: where lanes meet in subgroups, and where an invocation works through its chunk alone.
+# The shapes to try where lanes combine in subgroups.
 WORKGROUPS, STEPS, CHUNK_WORDS = (128, 256, 512, 1024), (1, 2, 3, 4, 6, 8, 12, 16), (4, 8, 16)
+
+# The shapes to try where an invocation works through its chunk alone.
 SERIAL_WORKGROUPS, SERIAL_CHUNK_WORDS = (32, 64, 128, 256), (8, 16, 32, 64, 128)
-REGISTER_WORDS = 64  # of elements that one invocation is given at most
+
+# The 32-bit words of elements that an invocation may hold. With more its registers spill.
+MAX_REGISTER_WORDS = 64
 
 
 @dataclass(frozen=True)
@@ -45,10 +53,10 @@ class Found:
 
     Attributes:
         case: what was measured.
-        words: 32-bit words of its element.
-        default, best: shapes; the same where no other was worth it.
-        default_seconds, best_seconds: their times.
-        tried: how many shapes were measured.
+        words: the 32-bit words of its element.
+        default, best: the planner's shape and the fastest; the same if none is faster enough.
+        default_seconds, best_seconds: the times of a scan with each.
+        tried: the number of shapes that were measured.
     """
 
     case: ScanCase
@@ -60,10 +68,8 @@ class Found:
     tried: int
 
 
-def search(
-    device: Device, seconds: float = SECONDS, progress: Callable[[str], None] = lambda what: None
-) -> Iterator[Found]:
-    """The fastest shapes for the representative elements, each as soon as it is found, in so many seconds in all."""
+def search(device: Device, seconds: float, progress: Callable[[str], None] = lambda what: None) -> Iterator[Found]:
+    """Yield the fastest shape for each representative element and length, in `seconds` overall."""
     end = time.perf_counter() + seconds
     cells = cases(device)
     for place, (words, case) in enumerate(cells):
@@ -73,7 +79,7 @@ def search(
 
 
 def cases(device: Device) -> list[tuple[int, ScanCase]]:
-    """What is searched: every representative element at short and long lengths, with its words."""
+    """Return the cases to search: every representative element at short and long lengths, with its words."""
     limit = device.capabilities.limits["max-storage-buffer-binding-size"]
     lengths = CPU_WORDS if device.capabilities.adapter_type == "CPU" else GPU_WORDS
     found = []
@@ -86,13 +92,13 @@ def cases(device: Device) -> list[tuple[int, ScanCase]]:
 
 
 def tuned_from(found: list[Found]) -> Tuned:
-    """The mapping for the planner. Where one length is better tuned, the others of that element keep their defaults."""
+    """Return the mapping for the planner, with all lengths of each element for which a better shape was found."""
     changed = {f.words for f in found if f.best != f.default}
     return MappingProxyType({(f.words, f.case.length): f.best for f in found if f.words in changed})
 
 
 def candidates(device: Device, default: TileShape, words: int, least: int) -> list[TileShape]:
-    """Shapes to try for elements of so many 32-bit words: the default first, then by their distance from it.
+    """Return the shapes to try for elements of `words` 32-bit words: the default first, the nearest to it next.
 
     A chunk has at least `least` elements, which fill whole words.
     """
@@ -103,7 +109,7 @@ def candidates(device: Device, default: TileShape, words: int, least: int) -> li
         for workgroup in (WORKGROUPS if lanes else SERIAL_WORKGROUPS)
         for steps in (STEPS if lanes else (1,))
         for chunk_words in (CHUNK_WORDS if lanes else SERIAL_CHUNK_WORDS)
-        if not lanes or steps * chunk_words <= REGISTER_WORDS
+        if not lanes or steps * chunk_words <= MAX_REGISTER_WORDS
     }
     usable = [shape for shape in shapes - {default} if runs_on(shape, words, capabilities)]
 
@@ -121,13 +127,12 @@ def _numbers(shape: TileShape) -> tuple[int, int, int]:
 def _search_case(device: Device, case: ScanCase, words: int, seconds: float) -> Found:
     begin = time.perf_counter()
     inputs = make_inputs(case)
-    work = work_for(device, inputs)
-    default = tile_shape(work, device.capabilities)
+    default = default_tile(device, inputs)
     subject = ScanSubject(device, GpuTimer(device, QUICK_WARM_SECONDS, QUICK_REPEATS), inputs, "auto", default)
     try:
-        subject.seconds()  # the clocks rise
+        subject.seconds()  # raises the GPU's clocks
         times: dict[TileShape, float] = {}
-        for shape in candidates(device, default, words, min_chunk(work.source, work.destination)):
+        for shape in candidates(device, default, words, smallest_chunk(device, inputs)):
             if times and time.perf_counter() > begin + SCREENING * seconds:
                 break
             subject.retile(inputs, shape)

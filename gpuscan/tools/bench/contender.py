@@ -1,4 +1,4 @@
-"""Makes a contender ready, times it and checks what it gave; whatever goes wrong becomes a row that says so."""
+"""Contenders: something to measure. A failure becomes a measurement that gives the reason."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from gpuscan.tools.bench.results import Measurement
 
 
 class Unsupported(Exception):
-    """A contender does not do this case; the message says why."""
+    """The contender cannot run the case. The message gives the reason."""
 
 
 class Subject(Protocol):
-    """A contender that is ready to run over one case's inputs.
+    """A contender with the inputs of one case loaded.
 
     Attributes:
         clock: what times it.
-        note: what a reader should know, such as the version.
+        note: the version, or a tile's shape.
     """
 
     clock: str
     note: str
 
     def seconds(self) -> float:
-        """The median time of one run, warm."""
+        """Return the median time of one run after a warm-up."""
 
     def error(self, inputs: Inputs) -> float:
-        """The largest error of the results at the sampled elements, as `Inputs.error` gives it."""
+        """Return the largest error of the results at the sampled elements, as `Inputs.error` does."""
 
     def close(self) -> None:
-        """Give back what the device holds for it."""
+        """Release the memory of the device."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Contender:
 
     Attributes:
         library: ``"gpuscan"``, ``"copy"`` or a peer's name.
-        name: which of the library's ways, such as a strategy or a function.
-        prepare: makes it ready for a case; raises where it cannot.
+        name: the strategy or the function.
+        prepare: loads the inputs of a case, or raises if it cannot.
     """
 
     library: str

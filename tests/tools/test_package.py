@@ -15,11 +15,11 @@ import pytest
 import gpuscan
 
 pytestmark = pytest.mark.xdist_group("package")  # one worker builds and installs the wheel once
-CHECKOUT = Path(__file__).resolve().parents[1]
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """Runs a command that knows nothing of the checkout and must succeed; returns what it printed."""
+    """Run a command that knows nothing of the checkout and must succeed. Return what it printed."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     result = subprocess.run([str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, f"{command} exited {result.returncode}:\n{result.stdout}\n{result.stderr}"
@@ -28,7 +28,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel made from the sdist made from the checkout."""
+    """Build the wheel from the sdist of the checkout, and return its path."""
     folder = tmp_path_factory.mktemp("dist")
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, CHECKOUT, cwd=folder)
     (path,) = folder.glob("*.whl")
@@ -37,7 +37,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the commands of a fresh environment that holds the wheel and what it asks for."""
+    """Install the wheel into a fresh environment, and return the folder of its commands."""
     folder = tmp_path_factory.mktemp("empty")
     venv.create(folder / "env", with_pip=True)
     commands = folder / "env" / ("Scripts" if os.name == "nt" else "bin")
@@ -75,11 +75,9 @@ def test_checkout_runs_without_an_install() -> None:
     assert gpuscan.__version__ in run(sys.executable, "-m", "gpuscan", "--version", cwd=CHECKOUT)
 
 
-def test_import_is_fast_and_starts_no_gpu(tmp_path: Path) -> None:
-    code = (
-        "import time, sys; start = time.perf_counter(); import gpuscan; seconds = time.perf_counter() - start;"
-        "print(seconds, not {'wgpu', 'torch'}.isdisjoint(sys.modules))"
-    )
-    runs = [run(sys.executable, "-c", code, cwd=tmp_path).split() for _ in range(5)]
-    assert {loaded for _, loaded in runs} == {"False"}
-    assert min(float(seconds) for seconds, _ in runs) < 0.3
+@pytest.mark.parametrize("module", ["gpuscan", "gpuscan.cli"])
+def test_import_loads_no_slow_package(module: str, tmp_path: Path) -> None:
+    """benchmarks/startup.py measures what the rest takes."""
+    slow = {"wgpu", "torch", "jinja2", "rich", "matplotlib", "triton"} | ({"click"} if module == "gpuscan" else set())
+    code = f"import sys, {module}; print(*sorted({slow!r} & set(sys.modules)))"
+    assert run(sys.executable, "-c", code, cwd=CHECKOUT).split() == []

@@ -1,4 +1,4 @@
-"""The benchmarks on every adapter: short runs whose results are right, and wrong ones that are told."""
+"""The benchmarks on every adapter: short runs with right results, and wrong results that are found."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.planning.tuned_tiles import runs_on
 from gpuscan.tools.bench.buffers import gather, place, release
 from gpuscan.tools.bench.cases import ScanCase
-from gpuscan.tools.bench.copying import STEPS, WORKGROUP_SIZE, CopySubject, copy_contender, copy_recording
+from gpuscan.tools.bench.contender import measure
+from gpuscan.tools.bench.copies import CopySubject, copy_contender
+from gpuscan.tools.bench.copy_kernel import STEPS, WORKGROUP_SIZE, copy_recording
 from gpuscan.tools.bench.inputs import make_inputs
-from gpuscan.tools.bench.measuring import measure
 from gpuscan.tools.bench.scans import ScanSubject, scan_contenders
-from gpuscan.tools.bench.search import candidates, search, tuned_from
 from gpuscan.tools.bench.session import Request, run_request
-from gpuscan.tools.bench.timing import TICKS, WALL, GpuTimer
+from gpuscan.tools.bench.tile_search import candidates, search, tuned_from
+from gpuscan.tools.bench.timer import TICKS, WALL, GpuTimer
 from tests.oracle import small_tiles, strategies_on
 
 SMALL = TileShape(64, 0, 1, 4)
@@ -41,13 +42,13 @@ CASES = [
 
 @pytest.fixture
 def timer(device: Device) -> GpuTimer:
-    """One that hardly warms up."""
+    """Return a timer that hardly warms up."""
     return GpuTimer(device, warm_seconds=0.0, repeats=3)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.series)
 def test_scans_are_timed_and_right(device: Device, timer: GpuTimer, case: ScanCase) -> None:
-    """Whatever the element, beside the copy; a small tile, since compilers for CPUs take long over large ones."""
+    """Measure elements of every kind and the copy. The tile is small, since CPU drivers compile large ones slowly."""
     contenders = [copy_contender(device, timer), *scan_contenders(device, timer, ["three_dispatch"], [SMALL])]
     inputs = make_inputs(case)
     for one in contenders:
@@ -59,7 +60,7 @@ def test_scans_are_timed_and_right(device: Device, timer: GpuTimer, case: ScanCa
 
 
 def test_every_strategy_is_timed_in_the_planners_tile(device: Device, timer: GpuTimer) -> None:
-    """The note tells the tile's shape."""
+    """Note the tile's shape."""
     inputs = make_inputs(SUMS)
     for one in scan_contenders(device, timer, [*strategies_on(device), "auto"]):
         found = measure(one, inputs)
@@ -68,7 +69,7 @@ def test_every_strategy_is_timed_in_the_planners_tile(device: Device, timer: Gpu
 
 
 def test_a_wrong_result_is_told(device: Device, timer: GpuTimer) -> None:
-    """Here of an operator that is another than the one expected."""
+    """Refuse the results of another operator."""
     inputs = make_inputs(SUMS)
     swapped = replace(inputs, case=replace(SUMS, op="bitwise_xor"))
     (one,) = scan_contenders(device, timer, ["three_dispatch"])
@@ -77,7 +78,7 @@ def test_a_wrong_result_is_told(device: Device, timer: GpuTimer) -> None:
 
 
 def test_too_large_for_a_binding_is_a_row(device: Device, timer: GpuTimer) -> None:
-    """For the copy, before anything is allocated."""
+    """Refuse the copy before anything is allocated."""
     limit = device.capabilities.limits["max-storage-buffer-binding-size"]
     with pytest.raises(Exception, match="do not fit a binding"):
         CopySubject(device, timer, limit + 16)
@@ -87,7 +88,7 @@ def test_too_large_for_a_binding_is_a_row(device: Device, timer: GpuTimer) -> No
     "extra", [1, 7, WORKGROUP_SIZE * STEPS - 1, WORKGROUP_SIZE * STEPS, 3 * WORKGROUP_SIZE * STEPS + 5]
 )
 def test_copy_kernel_copies_every_vector(device: Device, extra: int) -> None:
-    """Whole workgroups and the rest, and nothing past the end."""
+    """Copy whole workgroups and the rest, and nothing past the end."""
     words = np.random.default_rng(0).integers(0, 2**32, 4 * extra, dtype=np.uint32)
     marker = np.full(len(words) + 64, 0xA5A5A5A5, np.uint32)
     source, destination = place(device, words), place(device, marker)
@@ -102,7 +103,7 @@ def test_copy_kernel_copies_every_vector(device: Device, extra: int) -> None:
 
 @pytest.mark.parametrize(("dtype", "shape"), [("u1", ()), ("u2", ()), ("u4", ()), ("u8", ()), ("f4", (2, 2))])
 def test_gather(device: Device, dtype: str, shape: tuple[int, ...]) -> None:
-    """Elements of any size, wherever they lie in their word."""
+    """Read elements of any size, at any position in their word."""
     array = np.frombuffer(np.random.default_rng(0).bytes(24 * 500), dtype)
     array = array[: len(array) // max(1, int(np.prod(shape))) * int(np.prod(shape))].reshape(-1, *shape)
     array = np.nan_to_num(array)
@@ -113,7 +114,7 @@ def test_gather(device: Device, dtype: str, shape: tuple[int, ...]) -> None:
 
 
 def test_both_clocks(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Timestamps where they work, by which a large copy takes longer than a small one; else the clock on the wall."""
+    """Time a small and a large copy by the wall clock, and by timestamps where they work."""
     seconds = {}
     for clock in [TICKS, WALL] if device.capabilities.timestamps else [WALL]:
         if clock == WALL:
@@ -130,7 +131,7 @@ def test_both_clocks(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_retile(device: Device, timer: GpuTimer) -> None:
-    """The same buffers, another shape, still right."""
+    """Keep the buffers and the results for another tile."""
     inputs = make_inputs(SUMS)
     subject = ScanSubject(device, timer, inputs, "three_dispatch")
     for tile in small_tiles(device):
@@ -142,7 +143,7 @@ def test_retile(device: Device, timer: GpuTimer) -> None:
 
 
 def test_a_request(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Copy, gpuscan and a peer at each size."""
+    """Measure the copy, gpuscan and a peer at each size."""
     monkeypatch.setattr("gpuscan.tools.bench.session.GpuTimer", lambda device: GpuTimer(device, 0.0, 3))
     request = Request(
         ops=["add", "bitwise_or"],
@@ -163,15 +164,15 @@ def test_a_request(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets a search measure two light elements at one short length."""
+    """Let a search measure two light elements at one short length."""
     for name in ("CPU_WORDS", "GPU_WORDS"):
-        monkeypatch.setattr(f"gpuscan.tools.bench.search.{name}", (1 << 10,))
-    monkeypatch.setattr("gpuscan.tools.bench.search.REPRESENTATIVES", {1: ("add", "uint32"), 2: ("add", "uint64")})
+        monkeypatch.setattr(f"gpuscan.tools.bench.tile_search.{name}", (1 << 10,))
+    monkeypatch.setattr("gpuscan.tools.bench.tile_search.REPRESENTATIVES", {1: ("add", "uint32"), 2: ("add", "uint64")})
 
 
 @pytest.mark.parametrize("words", [1, 2, 4])
 def test_candidates(device: Device, words: int) -> None:
-    """All run here; the default is first and stands there once."""
+    """Try shapes that run here, with the default first and only once."""
     size = device.capabilities.subgroup_size
     for default in {TileShape(64, 0, 1, 16 // words), TileShape(max(32, size), size, 1, 4)}:
         shapes = candidates(device, default, words, 1)
@@ -181,7 +182,7 @@ def test_candidates(device: Device, words: int) -> None:
 
 
 def test_search(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In no time the defaults are measured and little else; what is kept runs here."""
+    """Measure at least the defaults in no time, and keep only shapes that run here."""
     short_search(monkeypatch)
     found = list(search(device, seconds=0.1))
     assert [f.words for f in found] == [1, 2]
@@ -193,7 +194,7 @@ def test_search(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_only_better_tuned_elements_are_kept(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With their other lengths, so that those keep their default."""
+    """Keep all lengths of such an element, so that the others keep their default."""
     short_search(monkeypatch)
     one, two = search(device, seconds=0.1)
     other = TileShape(128, 0, 1, 8)
@@ -207,7 +208,7 @@ def test_only_better_tuned_elements_are_kept(device: Device, monkeypatch: pytest
 
 
 def test_bench_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Table, JSON and picture of one run."""
+    """Write the table, the JSON and the picture of one run."""
     monkeypatch.chdir(tmp_path)
     options = "--sizes 2^10,3000 --dtype uint32 --strategy three_dispatch --peers numpy --json out.json --plot out.png"
     assert cli.run(["bench", *options.split()]) == 0
@@ -221,13 +222,13 @@ def test_bench_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monke
 
 
 def test_bench_prints_json_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    """For a pipe."""
+    """Print nothing else into a pipe."""
     assert cli.run("bench --sizes 1000 --strategy three_dispatch --json -".split()) == 0
     assert len(json.loads(capsys.readouterr().out)["measurements"]) == 2
 
 
 def test_tune_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Kept in the cache folder, and forgotten."""
+    """Keep shapes in the cache folder, and forget them."""
     for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
         monkeypatch.setenv(name, str(tmp_path))
     short_search(monkeypatch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,13 +14,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from gpuscan.errors import GpuscanError, StrategyError
+import gpuscan
+from gpuscan import cli
+from gpuscan.errors import StrategyError
 from gpuscan.planning.strategies import STRATEGIES
-from gpuscan.tools.matrix import conformance
-from gpuscan.tools.matrix import table as matrix
+from gpuscan.tools.matrix import columns as matrix
+from gpuscan.tools.matrix import conformance, tables
 from gpuscan.tools.matrix.conformance import ELEMENTS, LAYOUTS, OPERATORS, Case, Outcome, suite
 from tests.fakes import capabilities
 from tests.oracle import assert_same, one_by_one
+from tests.tools.command_line import fails
 
 CASE = Case("auto", "uint32", "add", "inclusive", 33)
 DEVICE: Any = SimpleNamespace(capabilities=capabilities())
@@ -48,7 +52,7 @@ def test_the_full_suite_has_every_element_under_every_strategy_in_every_layout()
 @pytest.mark.parametrize("layout", ["inclusive", "exclusive", "rows, exclusive, reverse", "backwards view", "columns"])
 def test_the_expected_result_is_the_definition(name: str, layout: str) -> None:
     element = OPERATORS[name].elements[-1]
-    x, options, expected = conformance._posed(element, name, layout, 70)
+    x, options, expected = conformance._inputs_of(element, name, layout, 70)
     fields = x if isinstance(x, tuple) else (x,)
     combine = OPERATORS[name].combine
     if options.get("exclusive") and "initial" not in options:
@@ -65,7 +69,7 @@ def test_the_expected_result_is_the_definition(name: str, layout: str) -> None:
 
 @pytest.mark.parametrize("element", ["float16", "float32", "float64", "complex64"])
 def test_sums_of_floats_are_exact(element: str) -> None:
-    x, _, (expected,) = conformance._posed(element, "add", "inclusive", 5_000)
+    x, _, (expected,) = conformance._inputs_of(element, "add", "inclusive", 5_000)
     backwards = np.add.accumulate(x[::-1].astype(np.complex128))[::-1]  # of the rest: another order of additions
     np.testing.assert_array_equal(expected.astype(np.complex128) + backwards - x, np.full(5_000, backwards[0]))
 
@@ -74,8 +78,6 @@ def test_sums_of_floats_are_exact(element: str) -> None:
 
 
 def outcome_of(monkeypatch: pytest.MonkeyPatch, scan: Any, case: Case = CASE) -> Outcome:
-    import gpuscan
-
     monkeypatch.setattr(gpuscan, "scan", scan)
     return conformance.check(DEVICE, case)
 
@@ -129,7 +131,7 @@ def test_nan_and_tolerance() -> None:
 
 @pytest.fixture
 def column(monkeypatch: pytest.MonkeyPatch) -> matrix.Column:
-    """A run of which one case failed and one was refused."""
+    """Return a run with one failed case and one refused."""
     verdicts = {"lookback": "refused", "fallback": "failed"}
     monkeypatch.setattr(matrix, "check", lambda _, case: Outcome(case, verdicts.get(case.strategy, "passed"), "so"))
     cases = [replace(CASE, strategy=strategy) for strategy in ("auto", "lookback", "fallback", "three_dispatch")]
@@ -155,7 +157,7 @@ def test_a_column_in_which_nothing_ran_has_failed(column: matrix.Column) -> None
 def test_files_come_back(column: matrix.Column, tmp_path: Path) -> None:
     path = tmp_path / "runs.json"
     path.write_text(matrix.to_json([column]), encoding="utf-8")
-    assert matrix.read(path) == [column]
+    assert matrix.read_columns(path) == [column]
 
 
 @pytest.mark.parametrize(
@@ -172,15 +174,15 @@ def test_files_come_back(column: matrix.Column, tmp_path: Path) -> None:
 def test_foreign_files_are_our_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "runs.json"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(GpuscanError, match="no file that"):
-        matrix.read(path)
+    with pytest.raises(ValueError, match="is not a file that"):
+        matrix.read_columns(path)
 
 
 def test_merging_keeps_the_latest_run_of_an_adapter(column: matrix.Column) -> None:
     older = replace(column, date="2020-01-01", suite="full")
     dawn = replace(column, implementation="Dawn")
-    assert matrix.merge([column, older, dawn]) == [column, dawn]
-    assert matrix.merge([older, column]) == [column]
+    assert matrix.merge_columns([column, older, dawn]) == [column, dawn]
+    assert matrix.merge_columns([older, column]) == [column]
 
 
 # ----- Tables
@@ -188,37 +190,51 @@ def test_merging_keeps_the_latest_run_of_an_adapter(column: matrix.Column) -> No
 
 def test_the_tables_show_every_cell(column: matrix.Column) -> None:
     other = replace(column, adapter="Other", cells={"strategy": {"auto": matrix.Cell(5, 5)}}, failures=())
-    text = matrix.markdown([column, other])
+    text = tables.markdown([column, other])
     assert "| fallback | **0/1** | – |" in text
     assert "| auto | 1/1 | 5/5 |" in text
     assert "| lookback | refused | – |" in text
     assert "| **all** | **2/3 (1 refused)** | **5/5** |" in text
     assert "- 1: fallback, add of uint32" in text
     output = io.StringIO()
-    Console(width=200, file=output).print(matrix.table([column, other]))
+    Console(width=200, file=output).print(tables.table([column, other]))
     shown = output.getvalue()
     assert all(word in shown for word in ("GeForce", "Other", "0/1", "5/5", "refused"))
 
 
 def test_sizes_stand_in_order(column: matrix.Column) -> None:
     cells = {"size": {size: matrix.Cell(1, 1) for size in ("1,000", "2", "33")}}
-    assert [feature for _, feature, _ in matrix.rows([replace(column, cells=cells)])] == ["2", "33", "1,000"]
+    assert [feature for _, feature, _ in tables.rows([replace(column, cells=cells)])] == ["2", "33", "1,000"]
 
 
 # ----- The command
 
 
 def test_the_command_merges_and_tells_failure(column: matrix.Column, tmp_path: Path, capsys: Any) -> None:
-    from gpuscan.cli import run
-
     good = replace(column, cells={"strategy": {"auto": matrix.Cell(5, 5)}}, failures=(), implementation="Dawn")
     for name, runs in (("bad", [column]), ("good", [good])):
         (tmp_path / f"{name}.json").write_text(matrix.to_json(runs), encoding="utf-8")
     bad, fine, both = (str(tmp_path / f"{name}.json") for name in ("bad", "good", "both"))
-    assert run(["matrix", "--merge", fine, "--markdown", str(tmp_path / "matrix.md")]) == 0
+    assert cli.run(["matrix", "--merge", fine, "--markdown", str(tmp_path / "matrix.md")]) == 0
     assert "| auto | 5/5 |" in (tmp_path / "matrix.md").read_text(encoding="utf-8")
-    assert run(["matrix", "--merge", bad, fine, "--json", both]) == 1
+    assert cli.run(["matrix", "--merge", bad, fine, "--json", both]) == 1
     assert len(json.loads(Path(both).read_text(encoding="utf-8"))["columns"]) == 2
-    assert run(["matrix", "--merge"]) == 2
-    assert run(["matrix", fine]) == 2
+    assert cli.run(["matrix", "--merge"]) == 2
+    assert cli.run(["matrix", fine]) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--json", "--markdown"])
+def test_a_matrix_that_cannot_be_written(files, capsys, monkeypatch, option):
+    """Keep the old file, and leave no partial file."""
+
+    def rename(*_):
+        raise OSError(28, "No space left on device")
+
+    Path("runs.json").write_text(matrix.to_json([]), encoding="utf-8")
+    Path("old").write_text("old", encoding="utf-8")
+    monkeypatch.setattr(os, "replace", rename)
+    code, err = fails(capsys, "matrix", "--merge", "runs.json", option, "old")
+    assert (code, "old cannot be written: No space left on device" in err) == (1, True)
+    assert Path("old").read_text(encoding="utf-8") == "old"
+    assert sorted(os.listdir()) == ["in.npy", "old", "runs.json"]

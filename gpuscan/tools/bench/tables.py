@@ -1,4 +1,4 @@
-"""The measurements as rich tables, the fastest of each case first."""
+"""The tables of measurements, with the fastest contender of each case first."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from gpuscan.tools.bench.results import COPY, OURS, Measurement, ratio_to_copy
 from gpuscan.tools.bench.scans import tile_text
-from gpuscan.tools.bench.search import Found
-from gpuscan.tools.bench.timing import WALL
+from gpuscan.tools.bench.tile_search import Found
+from gpuscan.tools.bench.timer import WALL
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
 def tables(measurements: Sequence[Measurement]) -> list[RenderableType]:
-    """For each operator and dtype a table with a section for each size, and under it who gave no time and why."""
+    """Return a table for each operator and dtype, with a section for each size, and the reasons for missing times."""
     by_series: dict[str, list[Measurement]] = {}
     for measurement in measurements:
         by_series.setdefault(measurement.case.series, []).append(measurement)
@@ -50,7 +50,7 @@ def _timed(series: str, rows: Sequence[Measurement], measurements: Sequence[Meas
 
 
 def _untimed(rows: Sequence[Measurement], cases: int) -> RenderableType:
-    """A row for each reason, not for each size."""
+    """Return a row for each reason why there is no time, not for each size."""
     from rich.table import Table
     from rich.text import Text
 
@@ -65,12 +65,12 @@ def _untimed(rows: Sequence[Measurement], cases: int) -> RenderableType:
 
 
 def who(m: Measurement) -> str:
-    """The library and which of its ways."""
+    """Return the library and the function or strategy."""
     return f"{m.library} {m.name}"
 
 
 def numbers(measurements: Sequence[Measurement], m: Measurement) -> tuple[str, str, str]:
-    """Microseconds, GB/s, and the share of the copy's speed."""
+    """Return microseconds, GB/s, and the share of the copy's speed."""
     if m.seconds is None or m.bytes_per_second is None:
         return "", "", ""
     ratio = ratio_to_copy(measurements, m)
@@ -83,7 +83,7 @@ def numbers(measurements: Sequence[Measurement], m: Measurement) -> tuple[str, s
 
 
 def verdict(m: Measurement) -> str:
-    """What the check found: the largest error, as a share of the value or of 1."""
+    """Return what the check found: the largest error, relative to the value or to 1."""
     if m.error is None:
         return ""
     if m.wrong:
@@ -92,12 +92,12 @@ def verdict(m: Measurement) -> str:
 
 
 def notes(m: Measurement) -> str:
-    """The note, and the clock where it is not the GPU's."""
+    """Return the note, and the clock if it is not the GPU's."""
     return ", ".join(part for part in (m.note, WALL if m.clock == WALL else "") if part)
 
 
 def tuning_table(found: Sequence[Found]) -> RenderableType:
-    """What a search of tile shapes came to."""
+    """Return the table of the shapes that a search found."""
     from rich import box
     from rich.table import Table
 

@@ -1,0 +1,55 @@
+"""Reads the arrays of .npy files."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from gpuscan.tools.exit_codes import fail_to_read
+
+NPY_MAGIC = b"\x93NUMPY"
+ZIP_MAGIC = b"PK\x03\x04"
+
+
+def read_array(path: Path) -> np.ndarray[Any, Any]:
+    """Map the array of a .npy file into memory. Pickled objects are refused.
+
+    Raises:
+        click.BadParameter: the file is no .npy file, is damaged, or holds structured elements.
+        click.ClickException: the file cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            magic = file.read(len(NPY_MAGIC))
+        if magic != NPY_MAGIC:
+            raise _bad(f"{path} is not a .npy file. {_conversion(path, magic)}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of a shape that overflows, which is an error as well
+            array = np.lib.format.open_memmap(path, mode="r")
+    except click.BadParameter:
+        raise
+    except OSError as error:
+        fail_to_read(path, error)
+    except Exception as error:  # a damaged header makes NumPy raise nearly anything: SyntaxError, OverflowError, …
+        raise _bad(f"{path} is a .npy file that cannot be read: {error}. Save the array again.") from error
+    if array.dtype.names is not None:
+        raise _bad(
+            f"{path} holds records of the fields {', '.join(array.dtype.names)}, and named operators combine single "
+            "numbers. Scan it in Python: call gpuscan.scan with a function that combines each field."
+        )
+    return array
+
+
+def _bad(message: str) -> click.BadParameter:
+    return click.BadParameter(message, param_hint="'IN.npy'")
+
+
+def _conversion(path: Path, magic: bytes) -> str:
+    """Say how to make a .npy file of the file."""
+    if magic.startswith(ZIP_MAGIC):
+        return f"It may be an archive of several arrays; save one: np.save('in.npy', np.load('{path.name}')['NAME'])"
+    return f"Convert it first; a table of text: np.save('in.npy', np.loadtxt('{path.name}', delimiter=','))"

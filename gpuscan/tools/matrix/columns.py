@@ -1,0 +1,160 @@
+"""The columns of the matrix: how much of the conformance suite passed on one adapter, and the files that hold it."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuscan import Device
+from gpuscan._version import __version__
+from gpuscan.tools.matrix.conformance import Case, Outcome, check
+
+# The name of the file format, with its version.
+FORMAT = "gpuscan matrix 1"
+
+# The number of failures of a column that a file keeps.
+MAX_FAILURES = 50
+
+# The number of characters after which a failure's text is cut off.
+MAX_FAILURE_LENGTH = 400
+
+
+@dataclass(frozen=True)
+class Cell:
+    """How many cases of one feature ran on one adapter, and how many of those passed."""
+
+    passed: int = 0
+    run: int = 0
+    refused: int = 0
+
+    def __str__(self) -> str:
+        if not self.run:
+            return "refused" if self.refused else "–"
+        return f"{self.passed}/{self.run}" + (f" ({self.refused} refused)" if self.refused else "")
+
+    def plus(self, outcome: Outcome) -> Cell:
+        refused = outcome.verdict == "refused"
+        return Cell(self.passed + (outcome.verdict == "passed"), self.run + (not refused), self.refused + refused)
+
+
+@dataclass(frozen=True)
+class Column:
+    """The results of one run of the suite on one adapter.
+
+    Attributes:
+        adapter, driver, implementation: what ran the suite.
+        version: the versions of gpuscan and of the package that provides WebGPU.
+        date: the date of the run in ISO form.
+        suite: ``"quick"``, ``"full"``, or the name of another suite, such as the exported page's.
+        cells: kind of feature (``"strategy"``, ``"element"``, …) -> feature -> its cell.
+        failures: a description of each case that failed.
+    """
+
+    adapter: str
+    driver: str
+    implementation: str
+    version: str
+    date: str
+    suite: str
+    cells: Mapping[str, Mapping[str, Cell]]
+    failures: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What identifies the column: a later run of the same key replaces it."""
+        return self.adapter, self.driver, self.implementation
+
+    @property
+    def total(self) -> Cell:
+        """The cell of all cases. Each case counts once in every kind, so one kind is summed."""
+        cells = [cell for kind in list(self.cells.values())[:1] for cell in kind.values()]
+        return Cell(sum(c.passed for c in cells), sum(c.run for c in cells), sum(c.refused for c in cells))
+
+    @property
+    def failed(self) -> bool:
+        return self.total.passed < self.total.run or not self.total.run
+
+
+# ----- Running
+
+
+def run_column(
+    device: Device, cases: Sequence[Case], suite: str, progress: Callable[[Outcome], None] = lambda outcome: None
+) -> Column:
+    """Run the cases on a device, and call `progress` with each outcome."""
+    cells: dict[str, dict[str, Cell]] = {}
+    failures: list[str] = []
+    for case in cases:
+        outcome = check(device, case)
+        for kind, feature in case.features().items():
+            row = cells.setdefault(kind, {})
+            row[feature] = row.get(feature, Cell()).plus(outcome)
+        if outcome.verdict == "failed":
+            failures.append(f"{case}: {' '.join(outcome.detail.split())[:MAX_FAILURE_LENGTH]}")
+        progress(outcome)
+    capabilities = device.capabilities
+    return Column(
+        adapter=capabilities.summary,
+        driver=capabilities.driver,
+        implementation=capabilities.implementation,
+        version=f"gpuscan {__version__}, {_package(capabilities.implementation)}",
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        suite=suite,
+        cells=cells,
+        failures=tuple(failures),
+    )
+
+
+def _package(implementation: str) -> str:
+    package = "wgpudawn" if implementation.startswith("Dawn") else "wgpu"
+    return f"{package} {importlib.metadata.version(package)}"
+
+
+# ----- JSON
+
+
+def to_json(columns: Iterable[Column]) -> str:
+    """Return the columns as the text of a file that `read_columns` reads."""
+    data = [asdict(column) | {"failures": column.failures[:MAX_FAILURES]} for column in columns]
+    return json.dumps({"format": FORMAT, "columns": data}, indent=1, ensure_ascii=False)
+
+
+def read_columns(path: Path) -> list[Column]:
+    """Return the columns of a file that `to_json` wrote.
+
+    Raises:
+        ValueError: the file cannot be read, or has another format.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["format"] != FORMAT:
+            raise ValueError(f"its format is {data['format']!r}, not {FORMAT!r}")
+        return [_column(column) for column in data["columns"]]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(
+            f"{path} is not a file that `gpuscan matrix --json` wrote ({error}). Name one that is."
+        ) from error
+
+
+def _column(data: dict[str, Any]) -> Column:
+    cells = {
+        str(kind): {str(feature): Cell(**{name: int(n) for name, n in cell.items()}) for feature, cell in row.items()}
+        for kind, row in data["cells"].items()
+    }
+    failures = tuple(str(failure) for failure in data["failures"])
+    names = ("adapter", "driver", "implementation", "version", "date", "suite")
+    return Column(**{name: str(data[name]) for name in names}, cells=cells, failures=failures)
+
+
+def merge_columns(columns: Iterable[Column]) -> list[Column]:
+    """Keep one column for each adapter, driver and implementation: the one of the latest date, or the last of those."""
+    merged: dict[tuple[str, str, str], Column] = {}
+    for column in columns:
+        if column.key not in merged or column.date >= merged[column.key].date:
+            merged[column.key] = column
+    return list(merged.values())

@@ -1,0 +1,214 @@
+"""The types of the options and arguments: each parses one value of a command line, or says what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+import gpuscan
+from gpuscan import Device
+from gpuscan.device.adapters import NUMPY
+from gpuscan.elements import SCALARS, scalar_of
+from gpuscan.errors import AdapterNotFoundError
+from gpuscan.operators.builtin import BUILTINS, resolve
+
+# Arrays of this many elements, or more, are refused: 2 to this power.
+MAX_LENGTH_BITS = 40
+
+# A target that stands for standard output.
+STDOUT = Path("-")
+
+if TYPE_CHECKING:
+    ParamType = click.ParamType[Any]  # older versions of click cannot be subscripted at run time
+else:
+    ParamType = click.ParamType
+
+Context = click.Context | None
+Parameter = click.Parameter | None
+
+
+class OperatorType(ParamType):
+    """The name of an operator.
+
+    Args:
+        extra: names to accept as well.
+    """
+
+    name = "operator"
+
+    def __init__(self, extra: Collection[str] = ()) -> None:
+        self.extra = extra
+
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> str:
+        if value not in self.extra:
+            try:
+                resolve(value)
+            except ValueError:
+                self.fail(f"{value!r} is not an operator; choose {', '.join((*BUILTINS, *self.extra))}.", param, ctx)
+        return str(value)
+
+
+class DtypeType(ParamType):
+    """An element type, as NumPy spells it."""
+
+    name = "dtype"
+
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> np.dtype[Any]:
+        if isinstance(value, np.dtype):
+            return value
+        if value == "bfloat16":
+            try:
+                import ml_dtypes  # noqa: F401 (makes NumPy know the name)
+            except ImportError:
+                self.fail("bfloat16 needs the package ml_dtypes. Install it with: pip install ml_dtypes.", param, ctx)
+        try:
+            dtype: np.dtype[Any] = np.dtype(value)
+            scalar_of(dtype)
+        except (TypeError, ValueError, SyntaxError):  # NumPy raises any of these for an odd name
+            self.fail(f"{value!r} is not an element type; choose {', '.join(SCALARS)}.", param, ctx)
+        return dtype
+
+
+class DeviceType(ParamType):
+    """A device: a part of an adapter's name, its number in ``gpuscan probe``, or NumPy.
+
+    Args:
+        numpy: True if the command also runs without a GPU.
+    """
+
+    name = "device"
+
+    def __init__(self, numpy: bool) -> None:
+        self.numpy = numpy
+
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> Device | str:
+        if isinstance(value, Device):
+            return value
+        asked = str(value).strip()
+        if asked.casefold() == NUMPY:
+            if not self.numpy:
+                self.fail("this command needs a GPU adapter, and NumPy uses none. Name an adapter.", param, ctx)
+            return NUMPY
+        if asked.casefold() == "cpu":
+            instead = "--device numpy for NumPy, or " if self.numpy else ""
+            self.fail(
+                "'cpu' could mean NumPy or a software adapter. "
+                f"Write {instead}a software adapter's name such as --device llvmpipe.",
+                param,
+                ctx,
+            )
+        try:
+            return self._numbered(int(asked), param, ctx) if asked.isdecimal() else Device(asked)
+        except AdapterNotFoundError as error:
+            self.fail(str(error), param, ctx)
+
+    def _numbered(self, number: int, param: Parameter, ctx: Context) -> Device:
+        found = gpuscan.devices()
+        if number >= len(found):
+            listed = "; ".join(f"{index}: {device.capabilities.summary}" for index, device in enumerate(found))
+            self.fail(f"there is no adapter number {number}. The adapters are {listed or 'none'}.", param, ctx)
+        return found[number]
+
+
+class CountType(ParamType):
+    """A number of elements, such as 100000 or 2^20."""
+
+    name = "count"
+
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> int:
+        base, power, exponent = str(value).partition("^")
+        count = 0
+        with suppress(ValueError):
+            number, times = int(base), int(exponent) if power else 1
+            if number > 0 and times >= 0:
+                # The exponent is capped, so that 10^100000000 costs no time. Every base but 1 is too large by then.
+                count = number ** min(times, MAX_LENGTH_BITS)
+        if count <= 0:
+            self.fail(f"{value!r} is not a number of elements. Write one such as 100000 or 2^20.", param, ctx)
+        if count >= 1 << MAX_LENGTH_BITS:
+            self.fail(f"{value} elements are too many. The largest size is 2^{MAX_LENGTH_BITS} - 1.", param, ctx)
+        return count
+
+
+class ListType(ParamType):
+    """Values separated by commas.
+
+    Args:
+        item: the type of one value.
+        all_of: what the value ``all`` stands for, if anything.
+    """
+
+    name = "list"
+
+    def __init__(self, item: ParamType, all_of: Collection[str] = ()) -> None:
+        self.item = item
+        self.all_of = all_of
+
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> list[Any]:
+        if not isinstance(value, str):
+            return list(value)
+        if value == "all" and self.all_of:
+            return list(self.all_of)
+        return [self.item.convert(part, param, ctx) for part in value.split(",") if part]
+
+
+class TargetType(click.Path):
+    """A file to write: a regular one, or none yet, in a writable folder.
+
+    Args:
+        suffix: how its name has to end, if that matters.
+        allow_dash: accept ``-``, which stands for standard output.
+    """
+
+    def __init__(self, suffix: str = "", allow_dash: bool = False) -> None:
+        super().__init__(dir_okay=False, allow_dash=allow_dash, path_type=Path)
+        self.suffix = suffix
+
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> Path:
+        """Return the path with links resolved, so that a link's target is replaced and not the link; or `STDOUT`."""
+        given = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if value == "-":
+            if not self.allow_dash:
+                self.fail("an array cannot be written to standard output. Name a .npy file.", param, ctx)
+            return STDOUT
+        if given.exists() and not given.is_file():
+            self.fail(f"{given} is not a regular file, and writing would replace it. Name another.", param, ctx)
+        path = given.resolve()
+        if not path.parent.is_dir():
+            self.fail(f"there is no folder {path.parent}. Make it first.", param, ctx)
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            self.fail(f"the folder {path.parent} cannot be written. Name another.", param, ctx)
+        if self.suffix and path.suffix.lower() != self.suffix:
+            self.fail(f"{given} does not end in {self.suffix}, the only format that is written.", param, ctx)
+        return path
+
+
+class FolderType(click.Path):
+    """A folder to write into. It is made later if it does not exist."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> Path:
+        folder = Path(os.fsdecode(super().convert(value, param, ctx)))
+        lowest = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
+        if not lowest.is_dir():
+            self.fail(f"{lowest} is not a folder. Name another.", param, ctx)
+        return folder
+
+
+def gpu_device(asked: Device | str | None) -> Device:
+    """Return the device that a command for GPUs runs on: the one asked for, else the default one."""
+    return asked if isinstance(asked, Device) else gpuscan.default_device()
+
+
+def check_file_dtype(dtype: np.dtype[Any] | None) -> None:
+    """Raise BadParameter if a .npy file cannot hold the dtype."""
+    if dtype is not None and dtype.kind == "V":
+        raise click.BadParameter(f".npy files cannot hold {dtype}. Write float32.", param_hint="'--dtype'")

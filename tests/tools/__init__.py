@@ -1,0 +1,1 @@
+"""Tests of the command line, the benchmarks, the conformance matrix, the export and the package."""

@@ -1,0 +1,54 @@
+"""`gpuscan export`: the folder, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.tools.command_line import fails, run
+
+
+def test_an_export_into_what_is_no_folder(files, capsys):
+    """Exit with 2 if a file is in the way, and with 1 if a file cannot be written."""
+    code, err = fails(capsys, "export", "in.npy/web")
+    assert (code, "in.npy is not a folder" in err) == (2, True)
+    Path("web/scan.js").mkdir(parents=True)
+    code, err = fails(capsys, "export", "web")
+    assert (code, "web cannot be written: " in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--op", "matmul"], "2 axes of their own"),
+        (["--dtype", "float64"], "no 64-bit"),
+        (["--op", "bitwise_or"], "float32"),
+    ],
+)
+def test_an_export_of_what_no_browser_runs(files, capsys, options, told):
+    code, err = fails(capsys, "export", "web", *options)
+    assert (code, told in err) == (2, True)
+    assert not Path("web").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX links")
+def test_an_export_does_not_write_through_links(files, capsys):
+    """Replace links in the folder, and leave their targets as they are."""
+    names = ["scan.js", "check.js", "index.html", "plan.json", "check.input", "check.expected", "scan.wgsl"]
+    Path("web").mkdir()
+    for name in names:
+        Path(f"victim-{name}").write_text("mine")
+        Path("web", name).symlink_to(Path.cwd() / f"victim-{name}")
+    assert run(capsys, "export", "web")[0] == 0
+    for name in names:
+        assert Path(f"victim-{name}").read_text() == "mine"
+        assert not Path("web", name).is_symlink()
+        assert Path("web", name).stat().st_size > 4
+
+
+def test_an_export_leaves_nothing_of_the_one_before(files, capsys):
+    for strategy, stages in (("three_dispatch", 3), ("fallback", 1)):
+        assert run(capsys, "export", "web", "--strategy", strategy)[0] == 0
+        assert len(list(Path("web").glob("*.wgsl"))) == stages, strategy
