@@ -20,7 +20,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md"), *CHECKOUT.glob("benchmarks/**/*.md")])
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
-# What only an adapter can run: without one, examples with these names are left out.
+# Only an adapter can run examples with these names. They are skipped on a machine without one.
 NEEDS_ADAPTER = re.compile(r"default_device|Device\(|devices\(\)|wgsl_operator")
 
 
@@ -49,6 +49,22 @@ def run(test: doctest.DocTest, monkeypatch: pytest.MonkeyPatch) -> None:
     doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append)
     if report:
         pytest.fail("".join(report), pytrace=False)
+
+
+# ----- Programs
+
+# box_blur.py needs a photograph that another package carries; script/demo runs it.
+PROGRAMS = sorted({*(CHECKOUT / "examples").glob("*.py")} - {CHECKOUT / "examples" / "box_blur.py"})
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_example_program(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a program, which checks its own result."""
+    if runs_without_adapter():
+        if NEEDS_ADAPTER.search(program.read_text(encoding="utf-8")):
+            pytest.skip("no adapter on this machine")
+        monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+    runpy.run_path(str(program), run_name="__main__")
 
 
 # ----- Docstrings
