@@ -1,8 +1,8 @@
-"""A wgpu program of its own runs a shader, a gpuscan plan, and another shader, in one command encoder.
+"""Record a gpuscan plan between two shaders of your own, in one command encoder.
 
-It sorts points into the cells of a grid, as a particle simulation does in every step: count the points of each cell,
-scan the counts for where each cell begins, scatter the points. Nothing is read back in between, and nothing is
-submitted before the end.
+The program sorts points into the cells of a grid, as a particle simulation does in every step. It counts the points of
+each cell, scans the counts to learn where each cell begins, and scatters the points. Nothing is read back in between,
+and everything is submitted at once.
 
 Run it: python examples/inside_an_encoder.py
 """
@@ -17,10 +17,10 @@ import gpuscan as gs
 POINTS, CELLS = 100_000, 4096
 
 SHADERS = """
-@group(0) @binding(0) var<storage, read_write> cells: array<u32>;  // of each point
-@group(0) @binding(1) var<storage, read_write> counters: array<atomic<u32>>;  // of each cell: its points
-@group(0) @binding(2) var<storage, read_write> begins: array<u32>;  // of each cell
-@group(0) @binding(3) var<storage, read_write> sorted: array<u32>;  // points, cell by cell
+@group(0) @binding(0) var<storage, read_write> cells: array<u32>;  // the cell of each point
+@group(0) @binding(1) var<storage, read_write> counters: array<atomic<u32>>;  // the number of points in each cell
+@group(0) @binding(2) var<storage, read_write> begins: array<u32>;  // the place of each cell's first point in `sorted`
+@group(0) @binding(3) var<storage, read_write> sorted: array<u32>;  // the numbers of the points, cell by cell
 
 @compute @workgroup_size(64)
 fn count(@builtin(global_invocation_id) id: vec3<u32>) {
@@ -40,7 +40,7 @@ fn scatter(@builtin(global_invocation_id) id: vec3<u32>) {
 
 
 def main() -> None:
-    """Sort, and check that every cell's points stand together."""
+    """Sort the points, and check that every cell's points stand together."""
     device = gs.default_device()
     gpu: wgpu.GPUDevice = device.wgpu_device
     usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
@@ -69,20 +69,20 @@ def main() -> None:
 
     encoder = gpu.create_command_encoder()
 
-    def run(name: str) -> None:
-        with_group = encoder.begin_compute_pass()
-        with_group.set_pipeline(pipelines[name])
-        with_group.set_bind_group(0, group)
-        with_group.dispatch_workgroups(-(-POINTS // 64))
-        with_group.end()
+    def record(name: str) -> None:
+        compute_pass = encoder.begin_compute_pass()
+        compute_pass.set_pipeline(pipelines[name])
+        compute_pass.set_bind_group(0, group)
+        compute_pass.dispatch_workgroups(-(-POINTS // 64))
+        compute_pass.end()
 
-    run("count")
+    record("count")
     plan.record(encoder, counters, begins)
-    run("scatter")
+    record("scatter")
     gpu.queue.submit([encoder.finish()])
 
     order = np.frombuffer(gpu.queue.read_buffer(result), np.uint32)
-    assert np.array_equal(np.sort(order), np.arange(POINTS)), "every point stands somewhere, once"
+    assert np.array_equal(np.sort(order), np.arange(POINTS)), "every point is in the result once"
     assert np.array_equal(cells[order], np.sort(cells)), "the points of a cell stand together"
     print(f"{POINTS} points sorted into {CELLS} cells by one submission on {device.capabilities.summary}")
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuscan.elements import LEAF, SCALARS, Structure, element_of
-from gpuscan.operators.operator import combine_code, operator
+from gpuscan.operators.code import combine_code
+from gpuscan.operators.operator import operator
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.spec import ScanSpec
 

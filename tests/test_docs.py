@@ -1,12 +1,15 @@
-"""The examples of the docstrings and of the Markdown pages, run as written."""
+"""Run the examples of the docstrings and of the Markdown pages, and check what the pages refer to."""
 
 from __future__ import annotations
 
 import doctest
 import importlib.util
 import inspect
+import os
 import pkgutil
 import re
+import runpy
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,12 +17,61 @@ import pytest
 import gpuscan
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/*.md")])
+PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md"), *CHECKOUT.glob("benchmarks/**/*.md")])
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+# Only an adapter can run examples with these names. They are skipped on a machine without one.
+NEEDS_ADAPTER = re.compile(r"default_device|Device\(|devices\(\)|wgsl_operator")
+
+
+def python_blocks(page: Path) -> list[str]:
+    """Return the Python blocks of a page."""
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+@cache
+def runs_without_adapter() -> bool:
+    """Return True if this machine has no adapter and the environment allows that."""
+    if os.environ.get("GPUSCAN_TEST_MIN_ADAPTERS") != "0":
+        return False
+    try:
+        gpuscan.default_device()
+    except gpuscan.AdapterNotFoundError:
+        return True
+    return False
+
+
+def run(test: doctest.DocTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run one session, on NumPy if the machine has no adapter, and fail with doctest's report of the differences."""
+    if runs_without_adapter():
+        monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+    report: list[str] = []
+    doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append)
+    if report:
+        pytest.fail("".join(report), pytrace=False)
+
+
+# ----- Programs
+
+# box_blur.py needs a photograph that another package carries; script/demo runs it.
+PROGRAMS = sorted({*(CHECKOUT / "examples").glob("*.py")} - {CHECKOUT / "examples" / "box_blur.py"})
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_example_program(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a program, which checks its own result."""
+    if runs_without_adapter():
+        if NEEDS_ADAPTER.search(program.read_text(encoding="utf-8")):
+            pytest.skip("no adapter on this machine")
+        monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+    runpy.run_path(str(program), run_name="__main__")
+
+
+# ----- Docstrings
 
 
 def module_examples() -> list[doctest.DocTest]:
-    """The docstrings of gpuscan that hold examples."""
+    """Return the docstrings of gpuscan that hold examples."""
     names = [module.name for module in pkgutil.walk_packages(gpuscan.__path__, "gpuscan.")]
     left_out = {"gpuscan.__main__", *(["gpuscan.torch"] if importlib.util.find_spec("torch") is None else [])}
     modules = [importlib.import_module(name) for name in names if name not in left_out]
@@ -27,38 +79,11 @@ def module_examples() -> list[doctest.DocTest]:
     return [test for test in tests if test.examples]
 
 
-def page_examples() -> list[doctest.DocTest]:
-    """The Python blocks of each page, as one session in which later blocks see the names of earlier ones."""
-    tests = []
-    for page in PAGES:
-        blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-        if blocks:
-            tests.append(doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, page.name, 0))
-    return tests
-
-
-def run(test: doctest.DocTest) -> None:
-    """Runs one session; fails with doctest's report of what differed."""
-    report: list[str] = []
-    doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append)
-    if report:
-        pytest.fail("".join(report), pytrace=False)
-
-
 @pytest.mark.parametrize("test", module_examples(), ids=lambda test: test.name)
-def test_docstring(test: doctest.DocTest) -> None:
-    run(test)
-
-
-@pytest.mark.parametrize("test", page_examples(), ids=lambda test: test.name)
-def test_page(test: doctest.DocTest) -> None:
-    run(test)
-
-
-def test_pages_have_no_python_that_is_not_run() -> None:
-    for page in PAGES:
-        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
-            assert block.startswith(">>> "), f"{page.name}: a block that doctest would pass over:\n{block}"
+def test_docstring(test: doctest.DocTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if runs_without_adapter() and NEEDS_ADAPTER.search(test.docstring or ""):
+        pytest.skip("no adapter on this machine")
+    run(test, monkeypatch)
 
 
 PUBLIC = [name for name in gpuscan.__all__ if inspect.isfunction(getattr(gpuscan, name))]
@@ -67,3 +92,55 @@ PUBLIC = [name for name in gpuscan.__all__ if inspect.isfunction(getattr(gpuscan
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_function_has_an_example(name: str) -> None:
     assert ">>> " in inspect.getdoc(getattr(gpuscan, name)), f"gpuscan.{name} has no runnable example"
+
+
+# ----- Pages
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)], ids=lambda page: page.name)
+def test_page(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the blocks of a page as one session, in which later blocks see the names of earlier ones."""
+    blocks = python_blocks(page)
+    if runs_without_adapter():
+        blocks = [block for block in blocks if not NEEDS_ADAPTER.search(block)]
+    run(doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, page.name, 0), monkeypatch)
+
+
+def test_pages_have_no_python_that_is_not_run() -> None:
+    for page in PAGES:
+        for block in python_blocks(page):
+            assert block.startswith(">>> "), f"{page.name}: a block that doctest would pass over:\n{block}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if re.match(r"https?:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), f"{page.name} links to {link}, which does not exist"
+        assert not anchor or anchor in anchors(target), f"{page.name} links to {link}, but there is no such heading"
+
+
+def test_the_reference_names_everything_public() -> None:
+    reference = (CHECKOUT / "docs" / "reference.md").read_text(encoding="utf-8")
+    names = set(gpuscan.__all__) - {"__version__"}
+    assert not {name for name in names if not re.search(rf"\b{name}\b", reference)}
+
+
+def test_every_decision_is_in_the_index() -> None:
+    folder = CHECKOUT / "docs" / "decisions"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    assert not {page.name for page in folder.glob("[0-9]*.md") if f"({page.name})" not in index}
+
+
+def test_the_picture_is_what_its_script_draws() -> None:
+    script = runpy.run_path(str(CHECKOUT / "docs" / "images" / "draw_strategies.py"))
+    assert script["PICTURE"].read_text(encoding="utf-8") == script["picture"]()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.problem.compensated_sum import add_pairs, lifted, paired, two_sum
+from gpuscan.problem.compensated_sum import add_pairs, as_pairs, paired, two_sum
 from tests.harness.devices import kept_plans_and_pipelines
 from tests.harness.scans import make_problem, scan_with
 from tests.oracle import assert_same, small_tiles, strategies_on
@@ -44,7 +44,7 @@ def test_each_sum_is_the_exact_one_rounded_once(device: gs.Device, x: Array) -> 
     rounded = wanted.astype(np.float32)
     unit = np.spacing(np.abs(rounded))
     results = [gs.scan(x, compensated=True, device=d) for d in (device, "numpy")]
-    arguments = lifted(x, "add", {"initial": None, "dtype": None, "before": None, "after": None})
+    arguments = as_pairs(x, "add", {"initial": None, "dtype": None, "before": None, "after": None})
     for tile in small_tiles(device):
         of_tile = [
             scan_with(device, make_problem(arguments[0], arguments[1], **arguments[2]), strategy, tile=tile)[0]

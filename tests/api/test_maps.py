@@ -12,7 +12,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.operators.builtin import resolve
-from gpuscan.problem.problem import spread
+from gpuscan.problem.arguments import structure_and_leaves
 from tests.harness.scans import make_problem, scan_with, smallest_chunk
 from tests.laws import any_bits, whole
 from tests.oracle import AFFINE, assert_same, one_by_one, small_tiles, strategies_on
@@ -50,7 +50,7 @@ class Mapped:
 
     def wanted(self, x: Any, **options: Any) -> Any:
         """Map, scan element by element, map."""
-        structure, fields = spread(self.before(x))
+        structure, fields = structure_and_leaves(self.before(x))
         op = resolve(self.op)
 
         def combine(left: Any, right: Any) -> tuple[Any, ...]:
@@ -88,15 +88,15 @@ NAMES = list(MAPS)
 
 def seed_of(case: Mapped) -> Any:
     """Return an initial element: what `before` makes of an input."""
-    structure, fields = spread(case.before(case.draw(np.random.default_rng(3), (1,))))
+    structure, fields = structure_and_leaves(case.before(case.draw(np.random.default_rng(3), (1,))))
     return structure.unflatten([field[0] for field in fields])
 
 
 def assert_bundle(got: Any, wanted: Any, note: Any = "") -> None:
     """Require the same kind of bundle of the same arrays."""
     __tracebackhide__ = True
-    structure, fields = spread(wanted)
-    assert spread(got)[0] == structure, note
+    structure, fields = structure_and_leaves(wanted)
+    assert structure_and_leaves(got)[0] == structure, note
     for one, other in zip(structure.flatten(got), fields, strict=True):
         assert_same(one + one.dtype.type(0), other + other.dtype.type(0), note)  # a zero has no sign
 
@@ -132,12 +132,12 @@ def test_maps_of_rows_columns_and_segments(device: gs.Device, name: str) -> None
 
 
 def part_of(x: Any, begin: int, end: int) -> Any:
-    structure, fields = spread(x)
+    structure, fields = structure_and_leaves(x)
     return structure.unflatten([field[begin:end] for field in fields])
 
 
 def joined(bundles: list[Any]) -> Any:
-    structure = spread(bundles[0])[0]
+    structure = structure_and_leaves(bundles[0])[0]
     parts = zip(*(structure.flatten(each) for each in bundles), strict=True)
     return structure.unflatten([np.concatenate(part) for part in parts])
 

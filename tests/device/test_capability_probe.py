@@ -16,8 +16,9 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.device import probe_cache
-from gpuscan.device.capability_probe import checked_limits, probe, wanted_features, wanted_limits
+from gpuscan.device.capability_probe import probe
 from gpuscan.device.litmus import HALVES, Litmus, ProbeBench
+from gpuscan.device.requirements import checked_limits, wanted_features, wanted_limits
 from gpuscan.planning.capabilities import Capabilities
 from tests.harness.builds import count_measurements
 

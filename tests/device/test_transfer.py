@@ -12,9 +12,11 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.device import transfer
-from gpuscan.device.transfer import Walk, copy, download, is_mapped_file, upload
+from gpuscan.device.transfer import copy, download, upload
+from gpuscan.engine.mapped_files import is_mapped_file
+from gpuscan.engine.strided_rows import StridedRows
 from tests.harness.builds import small_transfers
-from tests.harness.devices import pool_of
+from tests.harness.devices import pool_of, queue_of
 
 PIECE = 4096
 
@@ -31,13 +33,13 @@ def test_every_size_and_offset(device: gs.Device, n: int, monkeypatch: pytest.Mo
         small_transfers(monkeypatch, PIECE, single_write)
         for offset in (0, 4, 260):
             held = device.asarray(np.full(n + 600, 7, np.uint8))
-            upload(device.wgpu_device, x, held.buffer, offset, pool_of(device))
+            upload(queue_of(device), x, held.buffer, offset, pool_of(device))
             whole = held.numpy()
             np.testing.assert_array_equal(whole[offset : offset + n], x)
             assert (whole[:offset] == 7).all()
             assert (whole[offset + n + -n % 4 :] == 7).all()
             back = np.zeros_like(x)
-            download(device.wgpu_device, pool_of(device), held.buffer, offset, back)
+            download(queue_of(device), pool_of(device), held.buffer, offset, back)
             np.testing.assert_array_equal(back, x)
 
 
@@ -58,8 +60,8 @@ def test_an_error_in_the_middle_leaves_the_device_in_order(device: gs.Device, mo
     before = device.memory_usage()
     monkeypatch.setattr(transfer, "copy", interrupted)
     for move in (
-        lambda: upload(device.wgpu_device, x, held.buffer, 0, pool_of(device)),
-        lambda: download(device.wgpu_device, pool_of(device), held.buffer, 0, np.empty_like(x)),
+        lambda: upload(queue_of(device), x, held.buffer, 0, pool_of(device)),
+        lambda: download(queue_of(device), pool_of(device), held.buffer, 0, np.empty_like(x)),
     ):
         calls = 0
         with pytest.raises(KeyboardInterrupt):
@@ -116,7 +118,7 @@ def test_walks_read_and_write_any_order(shape: tuple[int, ...]) -> None:
             y = np.zeros_like(x)
             for start, count in ((0, 60), (7, 30), (13, 2), (59, 1), (15, 15)):
                 data = np.empty(8 * count, np.uint8)
-                Walk(x, shape, axis, x.dtype).read(start, data)
+                StridedRows(x, shape, axis, x.dtype).read(start, data)
                 np.testing.assert_array_equal(data.view(np.int32).reshape(-1, 2), flat[start : start + count])
-                Walk(y, shape, axis, y.dtype).write(start, data)
+                StridedRows(y, shape, axis, y.dtype).write(start, data)
             np.testing.assert_array_equal(y, x)

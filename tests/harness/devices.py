@@ -13,11 +13,12 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.api import device as device_module
-from gpuscan.device import adapters, tile_cache
+from gpuscan.device import adapters, reports, tile_cache
 from gpuscan.device.adapters import find_adapters
 from gpuscan.device.bind_groups import BIND_GROUPS_KEPT
 from gpuscan.device.buffer_pool import BufferPool
 from gpuscan.device.profiling import Profiles
+from gpuscan.device.queue import Queue
 from gpuscan.device.reports import RunLog
 from gpuscan.device.requirements import wanted_features, wanted_limits
 from gpuscan.device.tile_state import GROWTH
@@ -27,6 +28,8 @@ from gpuscan.planning.tile_shapes import TileShape
 
 # How much a device keeps of earlier calls.
 MAX_BIND_GROUPS = BIND_GROUPS_KEPT
+MAX_RECORDED_RUNS = reports.MAX_RECORDED_RUNS
+MAX_RECORDED_STATES = reports.MAX_RECORDED_STATES
 RUNS_BEFORE_PARAMETERS_ARE_WRITTEN_AHEAD = GROWTH
 
 
@@ -129,6 +132,11 @@ def mark_lost(device: gs.Device, lost: bool) -> None:
 def pool_of(device: gs.Device) -> BufferPool:
     """Return the pool that the device takes its buffers from."""
     return device._context.pool
+
+
+def queue_of(device: gs.Device) -> Queue:
+    """Return the queue that the device submits to."""
+    return device._context.queue
 
 
 def poison(device: gs.Device, *sizes: int) -> None:

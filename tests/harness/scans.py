@@ -33,7 +33,7 @@ Tile = TileShape | ColumnTile
 # Sizes at which gpuscan goes another way. Tests use arrays on both sides of them.
 SMALL_ARRAY_BYTES = SINGLE_WRITE_BYTES
 SINGLE_SUBMISSION_BYTES = SINGLE_PIECE_BYTES
-MANY_TILES = GPU.many_tiles
+MANY_TILES = GPU.min_tiles_for_fold
 # The shortest row with tiles of its own, in elements.
 MIN_ROW = GPU.min_row
 

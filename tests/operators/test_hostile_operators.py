@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.planning.kernel import MOST_SOFTWARE_TURNS, MOST_TURNS
+from gpuscan.planning.heuristics import CPU, GPU
 from tests.harness.scans import make_problem, scan_with
 from tests.oracle import assert_same, small_tiles, strategies_on
 
@@ -151,7 +151,8 @@ def test_loops_that_end_give_what_they_mean(device: gs.Device) -> None:
 def test_long_loops_that_end(device: gs.Device) -> None:
     """One combination may make turns by the thousand; few combinations do, so that an invocation stays in bounds."""
     turns = 2000 if device.capabilities.adapter_type == "CPU" else 50_000
-    assert turns < (MOST_SOFTWARE_TURNS if device.capabilities.adapter_type == "CPU" else MOST_TURNS)
+    heuristics = CPU if device.capabilities.adapter_type == "CPU" else GPU
+    assert turns < heuristics.max_loop_iterations
     op = combining(f"var c = a; for (var i = 0u; i < {turns}u; i++) {{ c = c * 3u; }} return c / 1u + b;")
     with np.errstate(all="ignore"):
         factor = np.uint32(pow(3, turns, 2**32))

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from gpuscan.elements import Element
-from gpuscan.operators.operator import Code, combine_code, map_code
+from gpuscan.operators.code import Code, combine_code, map_code
 from gpuscan.planning.spec import ScanSpec, without_signs
-from gpuscan.problem.problem import pose
+from gpuscan.problem.problem import make_problem
 
 
 def work(x: Any, op: Any, **options: Any) -> tuple[ScanSpec, ScanSpec]:
     """The work as it is posed, and as its shaders see it."""
-    problem = pose(x, op, **options)
+    problem = make_problem(x, op, **options)
 
     def combine(element: Element) -> Code:
         return combine_code(problem.operator, element, native_int64=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpuscan.elements import LEAF
 from gpuscan.operators.builtin import resolve
-from gpuscan.problem.problem import common_shape, resolve_axis, spread
+from gpuscan.problem.arguments import common_shape, resolve_axis, structure_and_leaves
 from tests.harness.scans import make_problem
 from tests.oracle import AFFINE, Array, assert_same
 from tests.strategies import arrays
@@ -79,18 +79,18 @@ def test_bundles_are_taken_apart_in_order() -> None:
         ((a, {"p": b, "q": (c, a)}), "tuple", [a, b, c, a]),
     ]
     for value, kind, leaves in cases:
-        structure, found = spread(value)
+        structure, found = structure_and_leaves(value)
         assert structure.kind == kind
         for leaf, wanted in zip(found, leaves, strict=True):
             assert_same(leaf, wanted)
-    assert spread(a)[0] is LEAF
-    nested, _ = spread((a, {"p": b, "q": (c, a)}))
+    assert structure_and_leaves(a)[0] is LEAF
+    nested, _ = structure_and_leaves((a, {"p": b, "q": (c, a)}))
     assert list(nested.paths()) == [(0,), (1, "p"), (1, "q", 0), (1, "q", 1)]
 
 
 def test_bundles_come_together_again() -> None:
     for value in ((1, 2), Pair(1, 2), {"a": 1, "b": (2, {"c": 3})}, ((1,), (2, (3, 4)))):
-        structure, _ = spread(_arrays(value))
+        structure, _ = structure_and_leaves(_arrays(value))
         assert structure.unflatten(structure.flatten(value)) == value
         assert type(structure.unflatten(structure.flatten(value))) is type(value)
 
