@@ -165,18 +165,21 @@ def _values(op: str, dtype: np.dtype[Any], position: Array, rng: np.random.Gener
         return _bits(dtype, 4 * count, rng).reshape(count, 2, 2)
     if kind == "b" and op not in ("logical_xor", "bitwise_xor"):
         turned = (position > 0.5) & _bits(dtype, count, rng)
-        return turned if op in ("logical_or", "bitwise_or", "maximum") else ~turned
-    if op in ("minimum", "maximum"):
+        return turned if op in ("logical_or", "bitwise_or", "maximum", "fmax") else ~turned
+    if op in ("minimum", "maximum", "fmin", "fmax"):
         top = {1: 100.0, 2: 30_000.0}.get(dtype.itemsize, 1e6)
         rising = np.floor((0.9 * position + 0.1 * rng.random(count)) * top)
-        return (rising if op == "maximum" else top - rising).astype(dtype)
+        return (rising if op in ("maximum", "fmax") else top - rising).astype(dtype)
     if op in ("bitwise_or", "bitwise_and"):
         bits = 8 * dtype.itemsize
         one = np.where(rng.random(count) < 0.5, np.uint64(1) << (position * bits).astype(np.uint64), np.uint64(0))
         masks = one.astype(f"u{dtype.itemsize}")
         return (masks if op == "bitwise_or" else ~masks).view(dtype)
-    if op == "logaddexp":
+    if op in ("logaddexp", "logaddexp2", "hypot"):
         return rng.uniform(-1, 1, count)
+    if op == "gcd":  # 1 or 3 times a power of two that falls along the row
+        powers = ((1 - position) * (8 * dtype.itemsize - 3)).astype(np.uint64)
+        return ((rng.integers(0, 2, count, dtype=np.uint64) * 2 + 1) << powers).astype(dtype)
     return _bits(dtype, count, rng)
 
 
