@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
+import torch  # noqa: TID253 (only users of torch import this module)
 
 from gpuscan.api import linear_recurrence as recurrence
 from gpuscan.api.device import resolve_device

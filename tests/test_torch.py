@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch", reason="the extra torch, some hundred megabytes, is not installed")
+import gpuscan.torch  # noqa: E402 (it needs torch)
 
 
 def loop(a: Any, b: Any, axis: int, initial: Any, reverse: bool) -> Any:
@@ -36,8 +37,6 @@ def leaves() -> Any:
 @pytest.mark.parametrize("begin", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
 def test_states_and_gradients(leaves: Any, dtype: str, begin: bool, reverse: bool) -> None:
-    import gpuscan.torch
-
     a, b, initial = leaves((3, 17, 4), getattr(torch, dtype))
     start = initial if begin else None
     tolerance = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 8e-2, "float64": 1e-12}[dtype]
@@ -57,8 +56,6 @@ def test_states_and_gradients(leaves: Any, dtype: str, begin: bool, reverse: boo
 @pytest.mark.parametrize("reverse", [False, True])
 def test_complex_numbers(reverse: bool) -> None:
     """PyTorch's gradients are conjugates; tensors may be conjugated or negated lazily."""
-    import gpuscan.torch
-
     generator = torch.Generator().manual_seed(1)
     leaves = [
         torch.randn(shape, generator=generator, dtype=torch.complex64).requires_grad_() for shape in ((2, 9), (2, 9), 2)
@@ -79,8 +76,6 @@ def test_complex_numbers(reverse: bool) -> None:
 @pytest.mark.parametrize("reverse", [False, True])
 def test_gradcheck(leaves: Any, reverse: bool) -> None:
     """PyTorch's finite differences, in float64."""
-    import gpuscan.torch
-
     a, b, initial = leaves((2, 5, 3), torch.float64)
 
     def call(a: Any, b: Any, initial: Any) -> Any:
@@ -92,8 +87,6 @@ def test_gradcheck(leaves: Any, reverse: bool) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_number_as_initial(dtype: str) -> None:
     """Its gradient is a number too, without an axis."""
-    import gpuscan.torch
-
     a, b = torch.full((5,), 0.5, dtype=getattr(torch, dtype)), torch.ones(5, dtype=getattr(torch, dtype))
     initial = torch.ones((), dtype=a.dtype, requires_grad=True)
     gpuscan.torch.linear_recurrence(a, b, initial=initial).sum().backward()
@@ -103,8 +96,6 @@ def test_a_number_as_initial(dtype: str) -> None:
 
 def test_a_model_trains(leaves: Any) -> None:
     """A tensor that is no leaf, of strange strides, in a step of descent."""
-    import gpuscan.torch
-
     weight = torch.zeros(4, requires_grad=True)
     x = torch.randn(8, 3, 4)
     h = gpuscan.torch.linear_recurrence(torch.sigmoid(weight).expand(8, 3, 4), x, axis=0)
@@ -114,8 +105,6 @@ def test_a_model_trains(leaves: Any) -> None:
 
 
 def test_errors() -> None:
-    import gpuscan.torch
-
     a = torch.ones(3)
     with pytest.raises(TypeError, match=r"b must be a tensor, got list; pass torch\.as_tensor"):
         gpuscan.torch.linear_recurrence(a, [1.0])

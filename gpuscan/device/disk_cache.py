@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import platformdirs
+
 
 def read(folder: str, key: dict[str, Any]) -> Any:
     """What was written under the key, or None."""
@@ -42,7 +44,5 @@ def write(folder: str, key: dict[str, Any], content: Any) -> Path | None:
 
 
 def _path(folder: str, key: dict[str, Any]) -> Path:
-    import platformdirs
-
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     return Path(platformdirs.user_cache_dir("gpuscan")) / folder / f"{digest}.json"

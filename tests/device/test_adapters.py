@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+import wgpu
 
 from gpuscan.device import adapters
 from gpuscan.errors import AdapterNotFoundError
@@ -26,7 +27,6 @@ MOBILE = FakeAdapter("Mobile", "IntegratedGPU", "OpenGL", storage_buffers=4)
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch):
     """Has wgpu list these adapters, and no others."""
-    import wgpu
 
     def listed(*found: FakeAdapter) -> None:
         monkeypatch.setattr(adapters, "_found", None)

@@ -11,6 +11,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.operators.operator import Operator
+from gpuscan.planning.strategies import choose_strategy
 from gpuscan.planning.tile_shapes import TileShape
 from tests import fakes
 from tests.harness.scans import make_problem, plan_with, scan_with
@@ -179,8 +180,6 @@ def test_an_exclusive_scan_needs_an_identity_or_initial(device: gs.Device) -> No
 @pytest.mark.parametrize("strategy", ["lookback", "fallback"])
 def test_elements_of_any_width_are_planned_in_a_single_pass(strategy: str) -> None:
     """Up to 64 bytes and beyond: a GPU's plan by a single-pass strategy is one dispatch, and the plan says which."""
-    from gpuscan.planning.strategies import choose_strategy
-
     limits = fakes.capabilities().limits | {
         "max-compute-workgroup-size-x": 1024,
         "max-compute-workgroup-storage-size": 16384,

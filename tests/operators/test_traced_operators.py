@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from collections.abc import Callable
@@ -358,7 +359,7 @@ def test_compile_errors_name_the_users_line(adapter: wgpu.GPUAdapter, source: st
 @pytest.fixture(scope="module")
 def dawn_device() -> Any:
     """A device of Dawn, whose compiler (Tint) is that of browsers, on any Vulkan driver of the machine."""
-    import wgpudawn  # a second WebGPU implementation, loaded only where it is tested
+    wgpudawn = importlib.import_module("wgpudawn")  # a second WebGPU implementation, loaded only for its tests
 
     os.environ.setdefault("XDG_RUNTIME_DIR", "/tmp")
     return wgpudawn.gpu.request_adapter_sync().request_device_sync()
