@@ -15,6 +15,7 @@ from gpuscan.api.scan import resolve_device
 from gpuscan.device.submission import submit
 from gpuscan.elements import Structure, element_of
 from gpuscan.engine.record import record_beside
+from gpuscan.elements import scalar_of
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.operator import resolve
 from gpuscan.problem.field_packing import STORAGE_LIMIT
@@ -82,6 +83,8 @@ def compact(x: Any, mask: Any) -> Any:
         array([3, 4, 5], dtype=int32)
     """
     structure, leaves = spread(x)
+    for leaf in leaves:
+        scalar_of(leaf.dtype)  # raises the same error with and without an adapter
     mask = mask if isinstance(mask, Array) else np.asarray(mask)
     check_mask(mask, [leaf.shape for leaf in leaves])
     on_device = [leaf for leaf in (*leaves, mask) if isinstance(leaf, Array)]
