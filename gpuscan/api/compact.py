@@ -10,6 +10,7 @@ from gpuscan.api.array import Array, Picked
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.device.device_array import DeviceArray
+from gpuscan.elements import scalar_of
 from gpuscan.engine.compaction import Compacted, compact_on_device, entry_bytes, max_entries
 from gpuscan.problem.arguments import as_array, structure_and_leaves
 from gpuscan.problem.results import assembled, own_axes
@@ -43,6 +44,9 @@ def compact(x: Any, mask: Any) -> Any:
         array([3, 4, 5], dtype=int32)
     """
     structure, leaves = structure_and_leaves(x)
+    for leaf in leaves:
+        # The same error with and without an adapter.
+        scalar_of(leaf.dtype)
     mask = mask if isinstance(mask, Array) else as_array(mask)
     check_mask(mask, [leaf.shape for leaf in leaves])
     home = home_of((*leaves, mask), None)

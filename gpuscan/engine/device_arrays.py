@@ -11,7 +11,8 @@ from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.engine.element_copy import StridedView, copied, copy_elements, duplicate, transposed, view_of
-from gpuscan.engine.executor import Executor, Job, Layout
+from gpuscan.engine.executor import Executor
+from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.places import DeviceSink, DeviceSource
 from gpuscan.engine.preparation import check_dtypes, seed_words, tile_on, whole_tile
 from gpuscan.engine.segment_heads import segment_heads

@@ -10,96 +10,32 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.context import STRATEGY_VARIABLE, DeviceContext
-from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
 from gpuscan.device.transfer import padded
+from gpuscan.engine.job import PARTS_IN_FLIGHT, Flight, Job, Layout, SharedBuffers
 from gpuscan.engine.part_buffers import PartBuffers
-from gpuscan.engine.places import DeviceSink, DeviceSource, HostSink, HostSource
+from gpuscan.engine.places import DeviceSink, DeviceSource
 from gpuscan.engine.preparation import tile_on
 from gpuscan.engine.record import Buffers, Origin, record
 from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError
-from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.strategies import PUBLISHED_PROGRESS
 
 if TYPE_CHECKING:
-    from gpuscan.planning.capabilities import Capabilities
     from gpuscan.planning.partition import Part
-    from gpuscan.problem.segments import Heads
 
-# Parts in flight: one is filled, one is on the GPU, one is read back.
-PARTS_IN_FLIGHT = 3
 # How many plans an executor keeps; the least recently used goes first.
 _MAX_PLANS = 512
 # How many runs may go unread before their reports are looked at.
 _MAX_PENDING_RUNS = 256
-
-
-@dataclass(frozen=True)
-class Job:
-    """What the parts of one scan have in common.
-
-    Attributes:
-        spec: the whole scan.
-        strategy: the strategy that was asked for.
-        sources, sinks: where each field comes from and goes to.
-        seeds: 32-bit words of the initial value or identity of each row: (rows, words).
-        inner: rows side by side in memory.
-        heads: where segments begin, on the CPU; or
-        device_heads: the same as bits on the device.
-        count: where the number of elements goes that a mask picks.
-        placement: how the arrays share buffers.
-        options: further arguments of `plan_scan`, such as a tile.
-        plans: the plans of parts that were made before, by the part's first element; None to make them anew.
-    """
-
-    spec: ScanSpec
-    strategy: str
-    sources: Sequence[HostSource | DeviceSource]
-    sinks: Sequence[HostSink | DeviceSink]
-    seeds: np.ndarray[Any, Any] | None = None
-    inner: int = 1
-    heads: Heads | None = None
-    device_heads: DeviceArray | None = None
-    count: DeviceArray | None = None
-    placement: Placement | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    plans: dict[int, ScanPlan] | None = None
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How the scans of one kind are cut.
-
-    Attributes:
-        spec: the whole scan.
-        parts: its parts; empty if they are made one by one.
-        capabilities: what the device had when the layout was made.
-        plans: the parts' plans, by the part's first element.
-    """
-
-    spec: ScanSpec
-    parts: tuple[Part, ...]
-    capabilities: Capabilities
-    plans: dict[int, ScanPlan] = field(default_factory=dict)
-
-
-class _Flight:
-    """A part in flight."""
-
-    def __init__(self, number: int, part: Part, buffers: PartBuffers | None) -> None:
-        self.number, self.part, self.buffers = number, part, buffers
-        self.run: Run | None = None
 
 
 class Executor:
@@ -188,10 +124,10 @@ class Executor:
     def run(self, job: Job, parts: Iterable[Part]) -> Generator[Part, None, None]:
         """Scan the parts; yield each, in order, once its results are where they belong."""
         context = self.context
-        in_flight: deque[_Flight] = deque()
+        in_flight: deque[Flight] = deque()
         idle: list[PartBuffers] = []
         taken: list[PartBuffers] = []
-        shared = _Shared(context, job)
+        shared = SharedBuffers(context, job)
         clean = False
         try:
             for number, part in enumerate(parts):
@@ -203,7 +139,7 @@ class Executor:
                         taken.append(self._buffers(job, part))
                         idle.append(taken[-1])
                     buffers = idle.pop()
-                flight = _Flight(number, part, buffers)
+                flight = Flight(number, part, buffers)
                 self._launch(job, shared, flight)
                 in_flight.append(flight)
             while in_flight:
@@ -215,7 +151,7 @@ class Executor:
         if len(context.runs.pending) > _MAX_PENDING_RUNS:
             context.check()
 
-    def _waits_for(self, job: Job, shared: _Shared, part: Part) -> bool:
+    def _waits_for(self, job: Job, shared: SharedBuffers, part: Part) -> bool:
         """Return True if the part's run is waited for: to read results, or a report that may tell of a failure."""
         if shared.has_host_arrays:
             return True
@@ -248,7 +184,7 @@ class Executor:
         # A later plan may have a report where this one has none, so there is always room for it.
         return PartBuffers(self.context, inputs, outputs, heads, reports=True)
 
-    def _launch(self, job: Job, shared: _Shared, flight: _Flight) -> None:
+    def _launch(self, job: Job, shared: SharedBuffers, flight: Flight) -> None:
         """Upload the part, record its run, and submit it."""
         context, part, buffers = self.context, flight.part, flight.buffers
         plan = self._plan_of(job, part)
@@ -311,7 +247,7 @@ class Executor:
             if not part.last:
                 buffers.map_for_writing()
 
-    def _land(self, job: Job, shared: _Shared, in_flight: deque[_Flight], idle: list[PartBuffers]) -> Part:
+    def _land(self, job: Job, shared: SharedBuffers, in_flight: deque[Flight], idle: list[PartBuffers]) -> Part:
         """Wait for the oldest part and drain it; where it failed, run it and those after it again."""
         while True:
             flight = in_flight[0]
@@ -344,7 +280,7 @@ class Executor:
             idle.append(flight.buffers)
         return flight.part
 
-    def _outcome(self, flight: _Flight) -> Outcome:
+    def _outcome(self, flight: Flight) -> Outcome:
         assert flight.buffers is not None
         assert flight.run is not None
         report = flight.buffers.wait()
@@ -404,50 +340,3 @@ class Executor:
         capabilities = self.context.capabilities
         published = capabilities.adapter_type in PUBLISHED_PROGRESS.get(capabilities.vendor, frozenset())
         return plan.posts and (not published or capabilities.adapter_type == "CPU")
-
-
-class _Shared:
-    """Buffers that all parts of one job use: carries, seeds and segment bits."""
-
-    def __init__(self, context: DeviceContext, job: Job) -> None:
-        self._context, self._job = context, job
-        self._carries: list[DeviceArray] = []
-        self._seeds: DeviceArray | None = None
-        self.has_host_arrays = not all(
-            isinstance(each, (DeviceSource, DeviceSink)) for each in (*job.sources, *job.sinks)
-        )
-
-    def carry(self, number: int) -> Binding:
-        """Return the buffer of the carry that comes before part `number`.
-
-        Parts in flight may run again, so their carries are kept.
-        """
-        if not self._carries:
-            words = self._job.spec.item_words
-            self._carries = [empty(self._context, (words,), np.uint32) for _ in range(PARTS_IN_FLIGHT + 2)]
-        return self._carries[number % len(self._carries)].binding()
-
-    def seeds(self, part: Part, kept: list[object]) -> Binding | None:
-        """Return the seeds that the part binds: those of all rows, or of a block those of its own."""
-        words = self._job.seeds
-        if words is None:
-            return None
-        if not part.is_block:
-            if self._seeds is None:
-                self._seeds = uploaded(self._context, words)
-            return self._seeds.binding()
-        matrices = words.reshape(-1, self._job.inner, words.shape[-1])
-        own = uploaded(self._context, np.ascontiguousarray(matrices[part.outer, part.columns]))
-        kept.append(own)
-        return own.binding()
-
-    def heads(self, part: Part, buffers: PartBuffers | None) -> Binding | None:
-        """Return the segment bits of the part."""
-        job = self._job
-        if job.device_heads is not None:
-            marks = job.device_heads
-            return Binding(marks.buffer, marks.offset + part.start // 8, padded(-(-part.length // 8), 4))
-        if job.heads is None:
-            return None
-        assert buffers is not None
-        return buffers.write_heads(job.heads.words(part.start, part.length))

@@ -13,7 +13,8 @@ from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.engine.element_copy import StridedView, copied
-from gpuscan.engine.executor import Executor, Job, Layout
+from gpuscan.engine.executor import Executor
+from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.mapped_files import is_mapped_file
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostBlocks, HostRows, HostSink, HostSource
 from gpuscan.engine.preparation import check_dtypes, seed_words, tile_on, whole_tile

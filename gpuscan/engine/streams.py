@@ -14,7 +14,8 @@ import numpy as np
 from gpuscan.device.guards import guarded_steps
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.transfer import bytes_of, copy
-from gpuscan.engine.executor import Executor, Job
+from gpuscan.engine.executor import Executor
+from gpuscan.engine.job import Job
 from gpuscan.engine.preparation import check_dtypes, seed_words, tile_on
 from gpuscan.planning.partition import Part, host_piece_length, piece, piece_unit
 from gpuscan.planning.plan import LENGTH_LIMIT

@@ -163,6 +163,16 @@ def test_without_an_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
     same_bits(gs.compact(x, x % 2 == 0), x[x % 2 == 0])
 
 
+@pytest.mark.parametrize("where", ["adapter", "numpy"])
+def test_dtypes_that_no_gpu_has(on: gs.Device, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """They are refused alike with and without an adapter, also if there is nothing to move."""
+    if where == "numpy":
+        monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+    for x in (np.ones(3, np.complex128), np.zeros(0, np.complex128), np.array(["a"])):
+        with pytest.raises(gs.UnsupportedDtypeError, match="cannot be an element"):
+            gs.compact(x, np.ones(len(x), bool))
+
+
 def test_errors(on: gs.Device) -> None:
     x = np.arange(10)
     with pytest.raises(ValueError, match=r"mask of shape \(9,\) was passed for an array of shape \(10,\)"):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from tests.harness.devices import device_as_if, poison
+from tests.harness.devices import device_as_if, poison, pool_of
 from tests.harness.scans import make_problem, scan_with
 from tests.harness.stages import twin_of
 from tests.oracle import (
@@ -51,13 +51,13 @@ def test_lengths_about_every_edge(device: gs.Device) -> None:
 
 
 def test_poisoned_buffers_are_those_that_runs_take(device: gs.Device) -> None:
-    """The helper above would prove nothing if the runs took other buffers."""
+    """Poison would prove nothing if runs took other buffers."""
     x = np.arange(5000, dtype=np.uint32)
     scan_with(device, make_problem(x))
     poison(device, x.nbytes)
-    reserved = device.memory_usage().bytes_reserved
+    reserved = pool_of(device).usage().bytes_reserved
     scan_with(device, make_problem(x))
-    assert device.memory_usage().bytes_reserved == reserved
+    assert pool_of(device).usage().bytes_reserved == reserved
 
 
 @pytest.mark.parametrize(("number", "dtype", "name"), [(i, *pair) for i, pair in enumerate(PAIRS)])

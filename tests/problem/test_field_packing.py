@@ -38,7 +38,7 @@ def sums(left: Any, right: Any) -> Any:
 def test_many_fields(narrow: gs.Device, number: int, count: int) -> None:
     """Each number of fields has one of the four kinds of options."""
     x = fields(count)
-    assert binds_too_many(narrow, make_problem(x, sums))
+    assert binds_too_many(make_problem(x, sums), narrow.capabilities.limits[STORAGE_LIMIT])
     all_options: list[dict[str, Any]] = [
         {},
         {"segments": [0, 9, 1001]},

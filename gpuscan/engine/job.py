@@ -1,0 +1,132 @@
+"""What the executor runs: the job that the parts of one scan share, and what each part holds on to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.device.bind_groups import Binding
+from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.reports import Run
+from gpuscan.device.transfer import padded
+from gpuscan.engine.part_buffers import PartBuffers
+from gpuscan.engine.places import DeviceSink, DeviceSource, HostSink, HostSource
+
+if TYPE_CHECKING:
+    from gpuscan.device.context import DeviceContext
+    from gpuscan.planning.capabilities import Capabilities
+    from gpuscan.planning.kernel_parts import Placement
+    from gpuscan.planning.partition import Part
+    from gpuscan.planning.plan import ScanPlan
+    from gpuscan.planning.spec import ScanSpec
+    from gpuscan.problem.segments import Heads
+
+# Parts in flight: one is filled, one is on the GPU, one is read back.
+PARTS_IN_FLIGHT = 3
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the parts of one scan have in common.
+
+    Attributes:
+        spec: the whole scan.
+        strategy: the strategy that was asked for.
+        sources, sinks: where each field comes from and goes to.
+        seeds: 32-bit words of the initial value or identity of each row: (rows, words).
+        inner: rows side by side in memory.
+        heads: where segments begin, on the CPU; or
+        device_heads: the same as bits on the device.
+        count: where the number of elements goes that a mask picks.
+        placement: how the arrays share buffers.
+        options: further arguments of `plan_scan`, such as a tile.
+        plans: the plans of parts that were made before, by the part's first element; None to make them anew.
+    """
+
+    spec: ScanSpec
+    strategy: str
+    sources: Sequence[HostSource | DeviceSource]
+    sinks: Sequence[HostSink | DeviceSink]
+    seeds: np.ndarray[Any, Any] | None = None
+    inner: int = 1
+    heads: Heads | None = None
+    device_heads: DeviceArray | None = None
+    count: DeviceArray | None = None
+    placement: Placement | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    plans: dict[int, ScanPlan] | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the scans of one kind are cut.
+
+    Attributes:
+        spec: the whole scan.
+        parts: its parts; empty if they are made one by one.
+        capabilities: what the device had when the layout was made.
+        plans: the parts' plans, by the part's first element.
+    """
+
+    spec: ScanSpec
+    parts: tuple[Part, ...]
+    capabilities: Capabilities
+    plans: dict[int, ScanPlan] = field(default_factory=dict)
+
+
+class Flight:
+    """A part in flight."""
+
+    def __init__(self, number: int, part: Part, buffers: PartBuffers | None) -> None:
+        self.number, self.part, self.buffers = number, part, buffers
+        self.run: Run | None = None
+
+
+class SharedBuffers:
+    """Buffers that all parts of one job use: carries, seeds and segment bits."""
+
+    def __init__(self, context: DeviceContext, job: Job) -> None:
+        self._context, self._job = context, job
+        self._carries: list[DeviceArray] = []
+        self._seeds: DeviceArray | None = None
+        self.has_host_arrays = not all(
+            isinstance(each, (DeviceSource, DeviceSink)) for each in (*job.sources, *job.sinks)
+        )
+
+    def carry(self, number: int) -> Binding:
+        """Return the buffer of the carry that comes before part `number`.
+
+        Parts in flight may run again, so their carries are kept.
+        """
+        if not self._carries:
+            words = self._job.spec.item_words
+            self._carries = [empty(self._context, (words,), np.uint32) for _ in range(PARTS_IN_FLIGHT + 2)]
+        return self._carries[number % len(self._carries)].binding()
+
+    def seeds(self, part: Part, kept: list[object]) -> Binding | None:
+        """Return the seeds that the part binds: those of all rows, or of a block those of its own."""
+        words = self._job.seeds
+        if words is None:
+            return None
+        if not part.is_block:
+            if self._seeds is None:
+                self._seeds = uploaded(self._context, words)
+            return self._seeds.binding()
+        matrices = words.reshape(-1, self._job.inner, words.shape[-1])
+        own = uploaded(self._context, np.ascontiguousarray(matrices[part.outer, part.columns]))
+        kept.append(own)
+        return own.binding()
+
+    def heads(self, part: Part, buffers: PartBuffers | None) -> Binding | None:
+        """Return the segment bits of the part."""
+        job = self._job
+        if job.device_heads is not None:
+            marks = job.device_heads
+            return Binding(marks.buffer, marks.offset + part.start // 8, padded(-(-part.length // 8), 4))
+        if job.heads is None:
+            return None
+        assert buffers is not None
+        return buffers.write_heads(job.heads.words(part.start, part.length))
