@@ -131,13 +131,13 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
 def test_named_files_exist(page: Path) -> None:
-    """Each file that a page names by its path is in the checkout, or in the package."""
+    """Find each file that a page names by its path, in the checkout or in the package."""
     for name in re.findall(r"`([\w./]+/[\w./]+\.(?:py|wgsl))`", page.read_text(encoding="utf-8")):
         assert (CHECKOUT / name).exists() or (CHECKOUT / "gpuscan" / name).exists(), f"{page.name} names {name}"
 
 
 def test_named_modules_exist() -> None:
-    """Each module in the table of docs/architecture.md is in its package."""
+    """Find each module in the table of docs/architecture.md."""
     text = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)/` \|[^|]*\| (.*) \|$", text, re.MULTILINE)
     assert len(rows) >= 10
