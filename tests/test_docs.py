@@ -129,6 +129,25 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), f"{page.name} links to {link}, but there is no such heading"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
+def test_named_files_exist(page: Path) -> None:
+    """Find each file that a page names by its path, in the checkout or in the package."""
+    for name in re.findall(r"`([\w./]+/[\w./]+\.(?:py|wgsl))`", page.read_text(encoding="utf-8")):
+        assert (CHECKOUT / name).exists() or (CHECKOUT / "gpuscan" / name).exists(), f"{page.name} names {name}"
+
+
+def test_named_modules_exist() -> None:
+    """Find each module in the table of docs/architecture.md."""
+    text = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)/` \|[^|]*\| (.*) \|$", text, re.MULTILINE)
+    assert len(rows) >= 10
+    for package, modules in rows:
+        folder = CHECKOUT / package if package in ("shaders", "tests") else CHECKOUT / "gpuscan" / package
+        for module in re.findall(r"`(\w+)(/?)`", modules):
+            name = module[0] + (module[1] or ".py")
+            assert (folder / name).exists(), f"docs/architecture.md names {package}/{name}"
+
+
 def test_the_reference_names_everything_public() -> None:
     reference = (CHECKOUT / "docs" / "reference.md").read_text(encoding="utf-8")
     names = set(gpuscan.__all__) - {"__version__"}
