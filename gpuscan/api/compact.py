@@ -13,9 +13,8 @@ from gpuscan.api.array import Array
 from gpuscan.api.reduce import in_form_of
 from gpuscan.api.scan import resolve_device
 from gpuscan.device.submission import submit
-from gpuscan.elements import Structure, element_of
+from gpuscan.elements import Structure, element_of, scalar_of
 from gpuscan.engine.record import record_beside
-from gpuscan.elements import scalar_of
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.operator import resolve
 from gpuscan.problem.field_packing import STORAGE_LIMIT
