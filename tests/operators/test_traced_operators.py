@@ -64,7 +64,7 @@ BINARY: dict[str, Expression] = {
 
 @st.composite
 def trees(draw: st.DrawFn, depth: int = 4) -> Any:
-    """An expression as a nested tuple, so that a failure shows it."""
+    """Draw an expression as a nested tuple, so that a failure shows it."""
     kind = draw(st.sampled_from("lrc" if depth == 0 else "lrcubbb"))
     if kind == "u":
         return (draw(st.sampled_from(sorted(UNARY))), draw(trees(depth - 1)))
@@ -109,7 +109,7 @@ def test_random_integer_expressions(adapter: wgpu.GPUAdapter, trees: list[Any], 
 @hypothesis.settings(max_examples=max(8, hypothesis.settings().max_examples // 20))
 @hypothesis.given(trees=st.lists(trees(depth=3), min_size=6, max_size=6), seed=st.integers(0, 99))
 def test_random_float_expressions(adapter: wgpu.GPUAdapter, trees: list[Any], seed: int) -> None:
-    """On whole numbers small enough that float32 is exact, and those operations that floats have."""
+    """Use whole numbers that are exact in float32, and operations that floats have."""
     exact = {"-", "abs", "sign", "square", "bool", "+", "*", "min", "max", "where<", "where=="}
 
     def kept(tree: Any) -> Any:
@@ -176,7 +176,7 @@ def test_matmul_of_square_matrices(adapter: wgpu.GPUAdapter, size: int) -> None:
 
 
 def min_plus(left: Any, right: Any) -> Any:
-    """The product of matrices over (min, +)."""
+    """Return the product of matrices over (min, +)."""
     return np.min(left[..., :, :, None] + right[..., None, :, :], axis=-2)
 
 
@@ -357,7 +357,7 @@ def test_compile_errors_name_the_users_line(adapter: wgpu.GPUAdapter, source: st
 
 @pytest.fixture(scope="module")
 def dawn_device() -> Any:
-    """A device of Dawn, whose compiler (Tint) is that of browsers, on any Vulkan driver of the machine."""
+    """Return a device of Dawn on any Vulkan driver of the machine. Its compiler (Tint) is the one of Chrome."""
     import wgpudawn  # a second WebGPU implementation, loaded only where it is tested
 
     os.environ.setdefault("XDG_RUNTIME_DIR", "/tmp")

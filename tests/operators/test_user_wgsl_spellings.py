@@ -30,13 +30,13 @@ BLOCK_COMMENTS = [f"/*{text}{end}*/" for text in COMMENT_TEXTS for end in ("", "
 LINE_COMMENTS = [f"//{text}{end}" for text in ["", "x", "/*", "*/", "{ loop", "·"] for end in LINE_BREAKS]
 GAPS = BLANKS + BLOCK_COMMENTS + LINE_COMMENTS
 ENDS = ["", *BLANKS, "/**/", "//"]
-# Every test tries so many spellings of each program.
+# Try this number of spellings of each program.
 tried = hypothesis.settings(max_examples=max(20, hypothesis.settings().max_examples // 5))
 with_seeds = hypothesis.given(seed=st.integers(0, 2**32))
 
 
 def spelled(program: str, seed: int) -> str:
-    """Spell a program whose tokens stand between spaces."""
+    """Return a spelling of a program that is given as tokens between spaces."""
     rng = random.Random(f"{seed} {program}")
     text = ""
     for token in program.split():
@@ -91,7 +91,7 @@ HELPERS = {
 
 
 def assert_counted(text: str, loops: int) -> None:
-    """Every loop asks for its count first thing in its body."""
+    """Assert that every loop asks for its count at the start of its body."""
     assert text.count("one_turn_too_many()") == loops
     assert text.count("begin_turns();") == 1
     assert len(re.findall(r"\{ if \(one_turn_too_many\(\)\) \{ return [^;{}]*; \}", text)) == loops
