@@ -149,6 +149,12 @@ ALWAYS_REFUSED = {
         + " ".join(f"var q{i} = p ;" for i in range(40))
         + " return q3 [ b & 7u ] ;",
     ),
+    "copies as values": (
+        "",
+        "var p : array < u32 , 250 > ; p [ a & 7u ] = b ; "
+        + " ".join(f"let q{i} = p ;" for i in range(40))
+        + " return q3 [ b & 7u ] ;",
+    ),
     "calls that copy": (
         "fn h ( p : array < u32 , 200 > , x : u32 ) -> u32 { return p [ x & 7u ] ; }",
         "var p : array < u32 , 200 > ; return " + " + ".join(["h ( p , a )"] * 40) + " ;",
@@ -284,6 +290,17 @@ def test_lines_keep_their_numbers() -> None:
 @pytest.mark.parametrize("text", ["/*", "/* /* */", "return 1loop;", "0xfor", "1.5e3x"])
 def test_what_is_no_wgsl(text: str) -> None:
     assert_refused(combining("return a + b ;") + text, "")
+
+
+def test_many_variables_of_a_wide_element_are_refused() -> None:
+    """The size of an element is known when the operator meets an array."""
+    wide = element_of([np.dtype(np.uint32)], shapes=[(256,)])
+    for declared in ("var q{i} : Element ;", "var q{i} = Element ( ) ;", "var q{i} = a ;", "let q{i} = a ;"):
+        body = " ".join(declared.format(i=i) for i in range(40)) + " return q3 ;"
+        assert "q39" in shader(combining(body), "")
+        with pytest.raises(OperatorError, match="bytes in arrays and copies"):
+            shader(combining(body), "", wide)
+    assert "a [ 7 ]" in shader(combining("let x = a [ 7 ] ; var c = a ; c [ 3 ] = x ; return c ;"), "", wide)
 
 
 def test_variables_without_a_type_are_counted_by_what_they_may_copy() -> None:
