@@ -158,6 +158,8 @@ class DeviceSource:
 
     def binding(self, part: Part) -> tuple[Binding, object]:
         """Return what the shader binds, and what has to stay alive until the run is submitted."""
+        if part.length == part.spec.length and not part.is_block and self.array.is_bindable:
+            return self.array.binding(), self.array
         view = part_of(self.array, part, self._field, self._inner)
         if view.is_contiguous:
             found = _as_array(view, self._field)
@@ -183,6 +185,8 @@ class DeviceSink:
 
     def binding(self, part: Part) -> tuple[Binding, DeviceArray | None]:
         """Return what the shader binds, and the temporary array that `finish` copies from, if there is one."""
+        if part.length == part.spec.length and not part.is_block and self.array.is_writable_in_vectors:
+            return self.array.binding(), None
         view = self._view(part)
         if view.is_contiguous:
             found = _as_array(view, self._field)

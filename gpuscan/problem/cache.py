@@ -40,13 +40,8 @@ def cached_problem(x: Any, op: Any, **options: Any) -> Problem:
         return known.with_leaves((x,))
     problem = make_problem(x, op, **options)
     if problem.seeds is None and len(problem.leaves) == 1 and problem.leaves[0] is x:
-        kept = problem.with_leaves(())
-        for name in ("row_length", "rows", "size", "inner", "empty"):
-            # Computed once, for all problems of the kind.
-            getattr(kept, name)
-        vars(kept)["kind"] = object()
         with _lock:
-            _problems[key] = kept
+            _problems[key] = problem.kept()
             if len(_problems) > _MAX_PROBLEMS:
                 _problems.popitem(last=False)
     return problem
