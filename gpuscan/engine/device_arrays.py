@@ -121,14 +121,24 @@ def _scan(
         sinks,
         seeds=seed_words(problem, context if one_part else None),
         inner=inner,
-        device_heads=None if problem.heads is None else segment_heads(context, problem.heads),
+        device_heads=_heads_of(context, problem, layout),
         count=count,
         placement=Placement(in_place=in_place),
         options=options,
         plans=None if options or in_place else layout.plans,
+        held=layout.held,
     )
     for _ in executor.run(job, parts):
         pass
+
+
+def _heads_of(context: DeviceContext, problem: Problem, layout: Layout) -> DeviceArray | None:
+    """Return the segment bits of a scan, from an earlier scan of its kind where there was one."""
+    if problem.heads is None:
+        return None
+    if "heads" not in layout.held:
+        layout.held["heads"] = segment_heads(context, problem.heads)
+    return layout.held["heads"]
 
 
 def _layout(context: DeviceContext, problem: Problem) -> Layout:

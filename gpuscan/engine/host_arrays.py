@@ -34,7 +34,6 @@ from gpuscan.planning.partition import (
     pieces,
     whole_fits,
 )
-from gpuscan.planning.plan import ScanPlan
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.arguments import OnDevice
@@ -118,7 +117,7 @@ class _Scan:
         layout = executor.layout(kind, self._strategy, self._layout)
         spec = self._spec = layout.spec
         if layout.parts:
-            self._run_parts(layout.parts, spec, whole=spec.inner > 1, plans=layout.plans if plain else None)
+            self._run_parts(layout.parts, spec, whole=spec.inner > 1, layout=layout)
             return
         context = executor.context
         transposed = plain and spec.inner == problem.inner == 1
@@ -257,7 +256,7 @@ class _Scan:
         flipped: bool = False,
         transposed: bool = False,
         sinks: Sequence[Any] | None = None,
-        plans: dict[int, ScanPlan] | None = None,
+        layout: Layout | None = None,
     ) -> None:
         problem, context = self._problem, self._executor.context
         sources = [
@@ -283,7 +282,8 @@ class _Scan:
             heads=None if on_device else heads,
             device_heads=segment_heads(context, heads) if on_device and heads is not None else None,
             options=self._options,
-            plans=plans,
+            plans=None if layout is None or self._options else layout.plans,
+            held={} if layout is None else layout.held,
         )
         done = 0
         for part in self._executor.run(job, parts):
