@@ -1,8 +1,8 @@
-{#- Arrays (outer, rows, columns) to (outer, columns, rows). Each invocation puts one word of the result together, from
-    the units of {{ unit }} bytes that elements are made of.
+{#- Transpose arrays (outer, rows, columns) to (outer, columns, rows). Each invocation assembles one word of the result from
+    the units of {{ unit }} bytes that elements consist of.
     in:  source
     out: result
-    Comes in: workgroup_size, unit: bytes, 1, 2 or 4, of which an element has a whole number. -#}
+    Values: workgroup_size; unit: bytes, 1, 2 or 4, that divide an element. -#}
 struct Call {
     rows: u32,  // of the source
     columns: u32,

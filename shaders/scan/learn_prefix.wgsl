@@ -1,7 +1,7 @@
 {#- Step 3 of a tile: learn its prefix, as the strategy does (scan/prefix_*.wgsl).
     in:  `aggregate`
     out: `prefix` -#}
-    // 3. Learn what comes before the tile.
+    // 3. Learn the prefix of the tile.
 {% if scheduler == "random" %}
     idle(POSTS, tile, 0u, LONGEST_POST_DELAY);
 {% endif %}

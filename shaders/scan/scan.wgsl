@@ -1,11 +1,11 @@
 {#- One pass over the array: load a tile, scan it, learn its prefix, store.
-    in:  the source, the seeds where there are any, the tile state
-    out: the destination
-    strategy lookahead:      the prefix from the first workgroup, which folds all tiles' aggregates
-    strategy lookback:       the prefix by decoupled look-back (Merrill & Garland 2016); of many tiles, folded by one
-    strategy fallback:       the same; a late tile is reduced by whoever waits (Smith, Levien & Owens 2025)
-    strategy three_dispatch: the prefix was computed before, by reduce.wgsl and scan_totals.wgsl
-    strategy alone:          nothing comes before a tile, which holds a whole row -#}
+    in:  the sources, the initial values, the tile state
+    out: the destinations
+    strategy lookahead:      the first workgroup folds the aggregates of all tiles and posts their prefixes
+    strategy lookback:       decoupled look-back (Merrill & Garland 2016); of many tiles, one waiting workgroup folds
+    strategy fallback:       the same, but a waiting workgroup reduces a late tile itself (Smith, Levien & Owens 2025)
+    strategy three_dispatch: reduce.wgsl and scan_totals.wgsl have computed the prefix before
+    strategy alone:          a tile holds a whole row and has no prefix -#}
 {% set scheduler = kernel.scheduler if kernel.posts else "" %}
 {% from "scan/subgroup_scan.wgsl" import place, scan_steps with context %}
 {% include "shared/header.wgsl" %}
@@ -30,12 +30,12 @@ fn main(
     }
 {% if spec.keep_last_only and kernel.strategy == "three_dispatch" %}
     if (!has_end(tile)) {
-        return;  // nothing to store, and no one waits for it
+        return;  // the tile stores nothing, and no other tile waits for it
     }
 {% endif %}
 {% if kernel.subgroups %}
     if (subgroup_size != SUBGROUP_SIZE) {
-        report_width();
+        report_subgroup_size();
         return;
     }
     let lane = invocation % SUBGROUP_SIZE;
@@ -62,7 +62,7 @@ fn main(
 {% include "scan/store_tile.wgsl" %}
 {% endset %}
 {% if kernel.reloads_after_help %}
-    // Each turn but the last is for a late tile, whose aggregate is all that is wanted: no element is held meanwhile.
+    // Each iteration but the last computes the aggregate of a late tile. No element of the own tile is kept meanwhile.
     var at_hand = tile;
     loop {
 {{ tile_scanned | indent(4, true) }}
@@ -72,7 +72,7 @@ fn main(
         break;
     }
 {% if kernel.target.driver_ends_loops %}
-    if (at_hand != NO_TILE) {  // the loop was left by force, if only for some invocations
+    if (at_hand != NO_TILE) {  // the driver ended the loop, perhaps only for some invocations
         report_timeout();
     }
 {% endif %}

@@ -25,7 +25,7 @@
     let scanned{{ step }} = scan_chunk(chunk_of({{ place(step) }}, again(loaded{{ step }})));
     let chunk{{ step }} = join_chunk({{ "true" if step else "lane > 0u" }}, lead{{ step }}, scanned{{ step }});
 {% endif %}
-{% if kernel.tile.single_lead %}{# what comes before the chunk in its tile and before the tile, then the elements #}
+{% if kernel.tile.single_lead %}{# join the prefixes of the chunk and of the tile first, then each element #}
     let joined{{ step }} = pick(known, join(lead, lead{{ step }}), lead{{ step }});
     let before{{ step }} = {{ "joined" ~ step if step else "pick(lane > 0u, joined0, lead)" }};
 {% set led = "true" if step else "known || lane > 0u" %}
