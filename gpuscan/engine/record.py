@@ -228,7 +228,7 @@ class Length:
     offset: int = 0
 
 
-GRID_WORD = 12  # of shaders/length.wgsl's buffer: the parameters, the length's place, then the grid
+GRID_WORD = 12  # of shaders/arrays/length.wgsl's buffer: the parameters, the length's place, then the grid
 CALL = struct.Struct("<16I")
 
 
