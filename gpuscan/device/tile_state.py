@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gpuscan.planning.plan import ScanPlan
 
-# length, tiles, epoch, spin_rounds, row_length, first_row, row_offset, inner: see shaders/parts/header.wgsl
+# length, tiles, epoch, spin_rounds, row_length, first_row, row_offset, inner: see shaders/shared/header.wgsl
 PARAMS = struct.Struct("<8I")
 EPOCH_WORD = 2
 LAST_EPOCH = (

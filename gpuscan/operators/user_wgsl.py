@@ -138,7 +138,7 @@ def kept_apart(rendered: str, name: str) -> str:
 
 
 def counted(text: str) -> str:
-    """The text with each turn of each loop counted: one too many returns from the function. See parts/turns.wgsl."""
+    """The text with each turn of each loop counted: one too many returns from the function. See loop_limit.wgsl."""
     clean = uncommented(text)
     inserted = [(at, f" if (one_turn_too_many()) {{ return {result and result + '()'}; }}")
                 for at, result in loop_bodies(clean)]  # fmt: skip

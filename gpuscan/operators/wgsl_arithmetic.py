@@ -2,7 +2,7 @@
 
 The *form* of a number is the type that WGSL computes it in: ``bool``, ``i32``, ``u32``, ``f32``, ``f64``, ``c64``
 (complex64), ``i64`` and ``u64`` where they are native, ``wide_signed`` and ``wide_unsigned`` (two 32-bit words) where
-they are not. What WGSL lacks or defines otherwise than NumPy is a function of shaders/parts/arithmetic.wgsl, named
+they are not. What WGSL lacks or defines otherwise than NumPy is a function of shaders/shared/arithmetic.wgsl, named
 after its form and operation: ``f32_minimum``, ``wide_signed_less``.
 """
 

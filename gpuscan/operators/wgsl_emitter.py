@@ -101,7 +101,7 @@ class _Everything:
 
 @cache
 def arithmetic_functions() -> dict[str, str]:
-    """The text of each function of shaders/parts/arithmetic.wgsl by its name, in the order of the file."""
+    """The text of each function of shaders/shared/arithmetic.wgsl by its name, in the order of the file."""
     text = templates.render("shared/arithmetic.wgsl", helpers=_Everything())
     bodies = re.findall(r"^fn (\w+)(.*?^\})", text, flags=re.MULTILINE | re.DOTALL)
     return {name: "fn " + name + body for name, body in bodies}
