@@ -351,7 +351,7 @@ def test_names_of_the_counting_are_free_too(device: gs.Device) -> None:
     op = combining(
         "let turns = 1u;\n let one_turn_too_many = turns;\n var c = a;\n"
         " for (var begin_turns = 0u; begin_turns < 4u; begin_turns++) { c += one_turn_too_many; }\n return c + b - 4u;",
-        helpers="const MOST_TURNS = 1u;\nfn report() -> u32 { return MOST_TURNS; }",
+        helpers="const MAX_LOOP_ITERATIONS = 1u;\nfn report() -> u32 { return MAX_LOOP_ITERATIONS; }",
     )
     assert_same(gs.scan(X, op, device=device), SUMS)
 
