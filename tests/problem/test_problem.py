@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import namedtuple
 from typing import Any
 
@@ -105,7 +106,7 @@ def _arrays(value: Any) -> Any:
 
 
 def test_shapes_of_a_bundle_must_agree() -> None:
-    with pytest.raises(ValueError, match=r"one shape; got \(3,\), \(4,\)"):
+    with pytest.raises(ValueError, match=r"shapes \(3,\), \(4,\) was passed.*must have one shape"):
         make_problem((np.zeros(3), np.zeros(4)), AFFINE)
 
 
@@ -129,27 +130,27 @@ def test_axes_count_from_both_ends() -> None:
 
 
 def test_a_missing_axis_names_the_choices() -> None:
-    with pytest.raises(ValueError, match=r"\(2, 3, 4\).*pass one of 0, 1, 2.*reshape\(-1\)"):
+    with pytest.raises(ValueError, match=r"\(2, 3, 4\) was passed without axis=.*Pass one of 0, 1, 2,.*reshape\(-1\)"):
         resolve_axis(None, (2, 3, 4))
 
 
 def test_an_axis_that_is_not_there_names_those_that_are() -> None:
     for axis in (3, -4):
-        with pytest.raises(np.exceptions.AxisError, match=rf"axis {axis} was asked for.*0, 1, 2 \(or -3 to -1\)"):
+        with pytest.raises(np.exceptions.AxisError, match=rf"axis={axis} was .*\(2, 3, 4\).*0, 1, 2, .*-3, -2, -1"):
             resolve_axis(axis, (2, 3, 4))
 
 
 def test_the_elements_own_axes_are_named_where_they_are_not_counted() -> None:
     x = np.ones((3, 4, 2, 2), np.float32)
-    with pytest.raises(np.exceptions.AxisError, match=r"axis -3 .* shape \(3, 4\) beside the element's own 2"):
+    with pytest.raises(np.exceptions.AxisError, match=r"axis=-3 .* shape \(3, 4\) and 2 axes of the element.*0, 1, "):
         make_problem(x, "matmul", axis=-3)
-    with pytest.raises(ValueError, match=r"shape \(3, 4\) beside the element's own 2 .*one of 0, 1"):
+    with pytest.raises(ValueError, match=r"shape \(3, 4\) and 2 axes of the element .*one of 0, 1, "):
         make_problem(x, "matmul")
 
 
 @pytest.mark.parametrize("axis", [True, 1.0, "0", (0,)])
 def test_an_axis_is_an_integer(axis: Any) -> None:
-    with pytest.raises(TypeError, match="axis must be an integer"):
+    with pytest.raises(TypeError, match=rf"axis={re.escape(repr(axis))} .*an axis is an integer; pass one of 0, 1"):
         resolve_axis(axis, (2, 3))
 
 
@@ -205,7 +206,7 @@ def test_an_exclusive_scan_without_identity_says_what_to_pass() -> None:
 
 
 def test_initial_that_does_not_broadcast_names_both_shapes() -> None:
-    with pytest.raises(ValueError, match=r"shape \(4,\) does not broadcast to \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"initial of shape \(4,\) was passed.*does not broadcast to \(2, 3\)"):
         make_problem(np.zeros((2, 5, 3), np.float32), axis=1, initial=np.zeros(4, np.float32))
 
 
@@ -253,7 +254,7 @@ def test_what_is_no_number_of_the_element_is_no_initial_value(initial: Any) -> N
 
 @pytest.mark.parametrize("name", ["before", "after"])
 def test_maps_are_functions(name: str) -> None:
-    with pytest.raises(TypeError, match=f"{name} is a function of an element; got 3"):
+    with pytest.raises(TypeError, match=f"{name}=3 was passed, but {name} must be a function of one element"):
         make_problem(np.zeros(3, np.uint64), **{name: 3})
 
 
