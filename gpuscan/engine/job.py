@@ -110,11 +110,11 @@ class SharedBuffers:
         return self._carries[number % len(self._carries)].binding()
 
     def seeds(self, part: Part, kept: list[object]) -> Binding | None:
-        """Return the seeds that the part binds: those of all rows, or of a block those of its own."""
+        """Return the seeds that the part binds: those of all rows, or of a slab those of its own."""
         words = self._job.seeds
         if words is None:
             return None
-        if not part.is_block:
+        if not part.is_slab:
             held = self._job.held
             if "seeds" not in held:
                 held["seeds"] = uploaded(self._context, words)
