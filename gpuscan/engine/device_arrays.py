@@ -14,7 +14,7 @@ from gpuscan.engine.element_copy import StridedView, copied, copy_elements, dupl
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.places import DeviceSink, DeviceSource
-from gpuscan.engine.preparation import check_dtypes, seed_words, tile_on, whole_tile
+from gpuscan.engine.preparation import check_elements, seed_words, tile_on, whole_tile
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.errors import GpuscanError, StrategyError, smaller
 from gpuscan.planning.kernel_parts import Placement
@@ -59,7 +59,7 @@ def scan_device(
         ProgressTimeoutError: the strategy was asked for by name and timed out.
     """
     context = executor.context
-    check_dtypes(context, problem)
+    check_elements(context, problem)
     fields = problem.destination.fields
     lead = (problem.rows,) if problem.keep_last_only else problem.shape
     results = list(out) if out is not None else [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]
