@@ -45,4 +45,8 @@ def write(folder: str, key: dict[str, Any], content: Any) -> Path | None:
 
 def _path(folder: str, key: dict[str, Any]) -> Path:
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-    return Path(platformdirs.user_cache_dir("gpuscan")) / folder / f"{digest}.json"
+    cache = Path(platformdirs.user_cache_dir("gpuscan"))
+    if not cache.is_absolute():
+        # The XDG specification has programs ignore a relative XDG_CACHE_HOME.
+        cache = Path.home() / ".cache" / "gpuscan"
+    return cache / folder / f"{digest}.json"

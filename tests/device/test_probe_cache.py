@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from functools import partial
@@ -15,7 +16,7 @@ import platformdirs
 import pytest
 
 from gpuscan.device import capability_probe as probe
-from gpuscan.device import probe_cache
+from gpuscan.device import disk_cache, probe_cache
 from gpuscan.planning.capabilities import Capabilities
 from tests.fakes import FakeAdapter, capabilities
 
@@ -246,3 +247,18 @@ def test_distrust_is_remembered(folder):
     assert probe_cache.load(described(found)) == noted
     assert probe.distrust(noted, "lookback") is noted
     assert probe.distrust(noted, "fallback").distrusted == ("lookback", "fallback")
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="only the cache folder of Linux follows the variable")
+def test_a_relative_cache_home_is_ignored(tmp_path, monkeypatch):
+    """Make no folder in the working directory."""
+    home, work = tmp_path / "home", tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    path = disk_cache.write("adapters", {"key": 1}, "content")
+    assert path is not None
+    assert path.parent == home / ".cache" / "gpuscan" / "adapters"
+    assert disk_cache.read("adapters", {"key": 1}) == "content"
+    assert not list(work.iterdir())
