@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
@@ -38,8 +40,12 @@ if TYPE_CHECKING:
 
 # The environment variable that names the strategy of "auto".
 STRATEGY_VARIABLE = "GPUSCAN_STRATEGY"
+# Seconds from which on a compilation is logged: a caller who waits longer wants to know what for.
+SLOW_COMPILE_SECONDS = 5.0
 # How many compiled scan kernels a device keeps; the least recently used goes first.
 _MAX_PIPELINES = 512
+
+_log = logging.getLogger("gpuscan")
 
 Pipeline = tuple["wgpu.GPUComputePipeline", "wgpu.GPUBindGroupLayout"]
 
@@ -167,6 +173,7 @@ class DeviceContext:
         text = render_kernel(kernel)
         device = self.wgpu_device
         layout = device.create_bind_group_layout(entries=entries)
+        started = time.perf_counter()
         try:
             module = device.create_shader_module(label=kernel.stage, code=text)
             pipeline = device.create_compute_pipeline(
@@ -178,6 +185,14 @@ class DeviceContext:
             if lost_while_compiling(str(error)):
                 raise
             raise user_error(kernel.spec.operator_name, str(error), text) from error
+        seconds = time.perf_counter() - started
+        if seconds > SLOW_COMPILE_SECONDS:
+            _log.warning(
+                "the driver of %s took %.1f s to compile the shader %r of %s for elements of %d bytes; later calls of "
+                "its kind do not compile. Smaller elements and shorter operators compile faster",
+                *(self.capabilities.summary, seconds, kernel.stage, kernel.operator_label),
+                kernel.spec.element.storage_bytes,
+            )
         return pipeline, layout
 
     def stage(self, template: str, **values: Any) -> Pipeline:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
+from gpuscan.device import context as context_module
 from tests.harness.builds import withhold_posts
 from tests.harness.devices import (
     MAX_RECORDED_RUNS,
@@ -153,3 +154,16 @@ def test_shapes_and_byte_orders_that_numpy_takes(device: gs.Device) -> None:
     assert_same(device.plan([3], ">i4")(np.ones(3, "<i4")), np.arange(1, 4, dtype=np.int32))
     with pytest.raises(TypeError):
         device.plan(3.0, np.int32)
+
+
+def test_a_long_compilation_is_logged(
+    own_device: gs.Device, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Say what took long, and only then."""
+    own_device.plan(100, np.float32, lambda l, r: l + r + 1)
+    assert caplog.messages == []
+    monkeypatch.setattr(context_module, "SLOW_COMPILE_SECONDS", 0.0)
+    own_device.plan(100, np.float32, lambda l, r: l + r + 2)
+    assert [record.name for record in caplog.records] == ["gpuscan"] * len(caplog.records)
+    assert "to compile the shader 'scan'" in caplog.text
+    assert "elements of 4 bytes" in caplog.text
