@@ -94,7 +94,8 @@ class Device(OpenedDevice):
 
         Args:
             shape: the shape of the arrays to scan.
-            dtype: their dtype. Unlike the option of `gpuscan.scan`, it converts nothing; `before` may do that.
+            dtype: their dtype. This is not the option `dtype` of `gpuscan.scan`, which a plan does not have: to compute
+                in another dtype, convert the elements by `before`, as in ``before=lambda v: v.astype(np.float32)``.
             op: as in `gpuscan.scan`, and so are all that follow.
 
         Raises:
