@@ -56,7 +56,7 @@ class Plan:
         self._asked = strategy
         context = device._context
         stand_in = np.broadcast_to(np.zeros((), dtype), shape)
-        self._problem = make_problem(stand_in, op, **{name: copied(option) for name, option in options.items()})
+        self._problem = make_problem(stand_in, op, **{name: copied(option) for name, option in options.items()}).kept()
         check_dtypes(context, self._problem)
         if not self._problem.source.storage_bytes:
             raise GpuscanError(

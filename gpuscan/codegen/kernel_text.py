@@ -118,11 +118,11 @@ class KernelText:
         ]
 
     def element_from_words(self, words: str, offset: str = "") -> str:
-        """Return the `Element` whose words are ``words[offset + 0]`` and on."""
+        """Return the `Element` that consists of ``words[offset + 0]`` and the following words."""
         return self._from_words("Element", self.spec.element, words, offset)
 
     def result_from_words(self, words: str, offset: str = "") -> str:
-        """Return the `Result` whose words are ``words[offset + 0]`` and on."""
+        """Return the `Result` that consists of ``words[offset + 0]`` and the following words."""
         return self._from_words("Result", self.spec.destination, words, offset)
 
     def _from_words(self, name: str, element: Element, words: str, offset: str) -> str:
@@ -133,7 +133,7 @@ class KernelText:
         return self.construct(name, element, numbers)
 
     def field_from_words(self, field: Field, words: str, offset: str = "") -> str:
-        """Return the field whose words are ``words[offset + 0]`` and on."""
+        """Return the field that consists of ``words[offset + 0]`` and the following words."""
         return self.field_value(field, self._numbers_from_words(field, words, offset, 0))
 
     def _numbers_from_words(self, field: Field, words: str, offset: str, position: int) -> list[str]:
@@ -171,12 +171,12 @@ class KernelText:
 
     @property
     def loaded_sources(self) -> list[FieldAccess]:
-        """The sources whose elements are combined; the others are loaded when results are stored."""
+        """The sources that are combined. A neighbour field is loaded when results are stored."""
         return [source for source in self.sources if source.offset <= 0]
 
     @property
     def neighbour_source(self) -> FieldAccess:
-        """The source whose next element is passed to `after`."""
+        """The source of the neighbour field."""
         return self.sources[self.spec.field_offsets.index(1)]
 
     def mask_number(self, position: int) -> str:
@@ -254,7 +254,7 @@ class KernelText:
         return [(source, moved_accesses(self.kernel, source)) for source in self.sources[1:]]
 
     def moved_result(self, place: int, prefix: str) -> str:
-        """Return the result at this place of the `MOVED` neighbours whose vectors' names have this prefix."""
+        """Return the result at this place of the `MOVED` neighbours that were loaded under names with this prefix."""
         numbers = [
             source.numbers(source.loaded_words(accesses, prefix), place) for source, accesses in self.moved_sources
         ]

@@ -15,10 +15,17 @@ from gpuscan.errors import DeviceMemoryError
 if TYPE_CHECKING:
     import wgpu
 
-LEAST_BYTES = 256
-ALIGNMENT = 16  # bytes; shaders read and write whole vectors of four words
-KEPT_BYTES = 2 << 30  # free buffers over this are given back to the device, the longest unused first
-SHARED_KEPT_BYTES = 64 << 20  # the same where the device's memory is the computer's
+# The size in bytes of the smallest buffer.
+MIN_BYTES = 256
+# Arrays are bound in multiples of this many bytes, since shaders read and write vectors of four words.
+ALIGNMENT = 16
+# A pool keeps free buffers up to this many bytes; beyond it, the least recently used are given back to the device. A
+# pool of a discrete GPU keeps as many bytes as are in use, if that is more: to create a buffer of 1 GiB takes an H200
+# 25 ms, fifty times as long as to scan it.
+KEPT_BYTES = 2 << 30
+# The same where the device's memory is the computer's.
+SHARED_KEPT_BYTES = 64 << 20
+# Buffers up to this many bytes come in coarser size classes.
 SMALL_BYTES = 1 << 20
 
 
@@ -43,7 +50,7 @@ def size_class(nbytes: int) -> int:
     Up to 1 MiB the next quarter step between powers of two, beyond it the next sixteenth: few classes, so that
     buffers fit again, and little lost where it counts.
     """
-    nbytes = max(nbytes, LEAST_BYTES)
+    nbytes = max(nbytes, MIN_BYTES)
     steps = 8 if nbytes <= SMALL_BYTES else 32
     step = max(ALIGNMENT, (1 << (nbytes - 1).bit_length()) // steps)
     return -(-nbytes // step) * step
@@ -82,10 +89,13 @@ class BufferPool:
     so arrays that shared a buffer could not be source and destination of one scan.
     """
 
-    def __init__(self, wgpu_device: wgpu.GPUDevice, kept_bytes: int = KEPT_BYTES) -> None:
+    def __init__(
+        self, wgpu_device: wgpu.GPUDevice, kept_bytes: int = KEPT_BYTES, *, keeps_as_used: bool = False
+    ) -> None:
         self._device = wgpu_device
         self._process = os.getpid()
         self._kept_bytes = kept_bytes
+        self._keeps_as_used = keeps_as_used
         self._lock = threading.RLock()
         self._free: OrderedDict[int, wgpu.GPUBuffer] = OrderedDict()  # by id, the longest unused first
         self._by_class: dict[tuple[int, int], list[int]] = {}
@@ -202,7 +212,7 @@ class BufferPool:
         self._free[id(buffer)] = buffer
         self._by_class.setdefault(kind, []).append(id(buffer))
         self._free_bytes += kind[1]
-        while self._free_bytes > self._kept_bytes:
+        while self._free_bytes > (max(self._kept_bytes, self._in_use) if self._keeps_as_used else self._kept_bytes):
             self._destroy(next(iter(self._free)))
 
     def _create(self, size: int, usage: int) -> wgpu.GPUBuffer:

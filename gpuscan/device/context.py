@@ -79,7 +79,8 @@ class DeviceContext:
         self.lock = threading.RLock()
         self.tile_state = TileState(self.wgpu_device)
         self.bind_groups = BindGroups(self.wgpu_device)
-        self.pool = BufferPool(self.wgpu_device, kept_bytes(self.capabilities.adapter_type))
+        kind = self.capabilities.adapter_type
+        self.pool = BufferPool(self.wgpu_device, kept_bytes(kind), keeps_as_used=kind == "DiscreteGPU")
         self.profiles = Profiles(self)
         self.runs = RunLog()
         self._pipelines: OrderedDict[Kernel, Pipeline] = OrderedDict()
@@ -231,9 +232,18 @@ class DeviceContext:
 
     def synchronize(self) -> None:
         """Wait until the GPU has done everything submitted so far, then read the unread reports."""
+        if self.has_unread_reports:
+            # They are read by a copy that comes after everything submitted so far.
+            self.check()
+            return
         with guarded(self):
             self.queue.wait_idle()
-        self.check()
+
+    @property
+    def has_unread_reports(self) -> bool:
+        """True if there are runs that nobody has waited for."""
+        runs = self.runs
+        return bool(runs.pending or runs.recorded or runs.report_may_be_overwritten)
 
     def check(self) -> None:
         """Read the reports of the runs that nobody has waited for.
@@ -245,7 +255,7 @@ class DeviceContext:
             OperatorError: a loop in a run's operator did not end.
             GpuscanError: a recorded run's subgroups had another size than its plan's.
         """
-        if not (self.runs.pending or self.runs.recorded or self.runs.report_may_be_overwritten):
+        if not self.has_unread_reports:
             return
         with guarded(self), self.lock:
             failures, timed_out = self.runs.read(self)

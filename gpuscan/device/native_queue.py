@@ -251,10 +251,12 @@ class NativeQueue:
         library = self._library
         commands = library.checked.wgpuCommandEncoderFinish(encoder.handle, library.ffi.NULL)
         array = library.ffi.new("WGPUCommandBuffer[1]", [commands])
-        with interrupts_held():
-            index = library.checked.wgpuQueueSubmitForIndex(self._device.queue._internal, 1, array)
-        self._last = library.ffi.new("WGPUSubmissionIndex *", index)
-        library.lib.wgpuCommandBufferRelease(commands)
+        try:
+            with interrupts_held():
+                index = library.checked.wgpuQueueSubmitForIndex(self._device.queue._internal, 1, array)
+                self._last = library.ffi.new("WGPUSubmissionIndex *", index)
+        finally:
+            library.lib.wgpuCommandBufferRelease(commands)
 
     def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
         """Write whole words of contiguous bytes to a buffer."""

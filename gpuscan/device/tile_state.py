@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 # length, tiles, epoch, spin_rounds, row_length, first_row, row_offset, inner: see shaders/shared/header.wgsl
 PARAMS = struct.Struct("<8I")
 EPOCH_WORD = 2
-LAST_EPOCH = 0xFFFF  # epochs are 16 bits and begin at 1: see shaders/shared/tile_state.wgsl and scan/load_store.wgsl
+# Epochs are 16 bits and begin at 1: see shaders/shared/tile_state.wgsl and shaders/scan/load_words.wgsl.
+LAST_EPOCH = 0xFFFF
 MOST_AHEAD, GROWTH = 256, 16  # runs whose parameters are written at once: 1, 16, then 256
 KINDS_KEPT = 64  # of parameters
 

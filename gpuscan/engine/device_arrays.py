@@ -20,13 +20,13 @@ from gpuscan.errors import GpuscanError, StrategyError, smaller
 from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.partition import (
     Part,
-    block_size,
-    blocks,
     device_piece_length,
     largest_field,
     needs_whole_rows,
     piece_unit,
     pieces,
+    slab_size,
+    slabs,
     whole_fits,
 )
 from gpuscan.planning.plan import reverses_rows, shares_words
@@ -121,14 +121,24 @@ def _scan(
         sinks,
         seeds=seed_words(problem, context if one_part else None),
         inner=inner,
-        device_heads=None if problem.heads is None else segment_heads(context, problem.heads),
+        device_heads=_heads_of(context, problem, layout),
         count=count,
         placement=Placement(in_place=in_place),
         options=options,
         plans=None if options or in_place else layout.plans,
+        held=layout.held,
     )
     for _ in executor.run(job, parts):
         pass
+
+
+def _heads_of(context: DeviceContext, problem: Problem, layout: Layout) -> DeviceArray | None:
+    """Return the segment bits of a scan, from an earlier scan of its kind where there was one."""
+    if problem.heads is None:
+        return None
+    if "heads" not in layout.held:
+        layout.held["heads"] = segment_heads(context, problem.heads)
+    return layout.held["heads"]
 
 
 def _layout(context: DeviceContext, problem: Problem) -> Layout:
@@ -147,8 +157,8 @@ def _parts(context: DeviceContext, spec: ScanSpec) -> Iterable[Part] | None:
     capabilities = context.capabilities
     tile = whole_tile(context, spec)
     if spec.inner > 1:
-        together, columns = block_size(spec, spec.inner, tile, capabilities, None)
-        return blocks(spec, spec.inner, tile, together, columns) if columns else None
+        together, columns = slab_size(spec, spec.inner, tile, capabilities, None)
+        return slabs(spec, spec.inner, tile, together, columns) if columns else None
     tiles = (tile_on(context, spec), tile_on(context, spec, False))
     unit = piece_unit(spec, tiles, context.offset_alignment)
     if unit * largest_field(spec) > context.binding_limit and not spec.has_segment_bits:
@@ -160,14 +170,14 @@ def _parts(context: DeviceContext, spec: ScanSpec) -> Iterable[Part] | None:
         unit = math.lcm(unit, spec.row_length)
         cut_rows = cut_rows or unit * largest_field(spec) > context.binding_limit
     if cut_rows or any(spec.field_offsets):
-        together, columns = block_size(spec, 1, tile, capabilities, None)
+        together, columns = slab_size(spec, 1, tile, capabilities, None)
         if not columns:
             raise GpuscanError(
                 f"rows of {spec.row_length} elements were passed, but {capabilities.summary} binds at most "
                 f"{context.binding_limit} bytes, and such rows cannot be cut. {smaller(spec.rows)}"
             )
         whole = unit // math.gcd(unit, spec.row_length)
-        return blocks(spec, 1, tile, together // whole * whole or together, 1)
+        return slabs(spec, 1, tile, together // whole * whole or together, 1)
     return pieces(spec, device_piece_length(spec, unit, capabilities))
 
 

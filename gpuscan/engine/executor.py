@@ -171,7 +171,7 @@ class Executor:
         options = dict(job.options)
         if part.tile is not None and options.get("tile") is None:
             options["tile"] = part.tile
-        if not part.is_block and part.length != part.spec.length:
+        if not part.is_slab and part.length != part.spec.length:
             options["piece"] = part.length
         return self.plan(part.spec, job.strategy, placement=job.placement, **options)
 
@@ -233,7 +233,7 @@ class Executor:
             encoder = context.queue.encoder()
             if buffers is not None:
                 buffers.record_uploads(encoder, upload_sizes)
-            origin = None if part.is_block else Origin.at(part.start, part.spec.row_length)
+            origin = None if part.is_slab else Origin.at(part.start, part.spec.row_length)
             flight.run = record(context, plan, encoder, bound, origin=origin if part.start else None)
             if buffers is not None:
                 buffers.record_readback(encoder, flight.run.state, read_sizes)

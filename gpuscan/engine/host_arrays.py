@@ -16,25 +16,24 @@ from gpuscan.engine.element_copy import StridedView, copied
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.mapped_files import is_mapped_file
-from gpuscan.engine.places import DeviceSink, DeviceSource, HostBlocks, HostRows, HostSink, HostSource
+from gpuscan.engine.places import DeviceSink, DeviceSource, HostRows, HostSink, HostSlabs, HostSource
 from gpuscan.engine.preparation import check_dtypes, seed_words, tile_on, whole_tile
 from gpuscan.engine.progress import report_progress
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.errors import GpuscanError
 from gpuscan.planning.partition import (
-    BLOCK_BYTES,
-    MAPPED_BLOCK_BYTES,
+    MAPPED_SLAB_BYTES,
     SINGLE_PIECE_BYTES,
+    SLAB_BYTES,
     Part,
-    block_size,
-    blocks,
     host_piece_length,
     largest_field,
     piece_unit,
     pieces,
+    slab_size,
+    slabs,
     whole_fits,
 )
-from gpuscan.planning.plan import ScanPlan
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.arguments import OnDevice
@@ -110,7 +109,7 @@ class _Scan:
         self._spec: ScanSpec
 
     def run(self) -> None:
-        """Scan in one part where the arrays are small, else in blocks or pieces."""
+        """Scan in one part where the arrays are small, else in slabs or pieces."""
         problem, executor = self._problem, self._executor
         plain = not self._options and self._piece_bytes is None
         in_order = plain and all(leaf.flags.c_contiguous for leaf in problem.leaves)
@@ -118,7 +117,7 @@ class _Scan:
         layout = executor.layout(kind, self._strategy, self._layout)
         spec = self._spec = layout.spec
         if layout.parts:
-            self._run_parts(layout.parts, spec, whole=spec.inner > 1, plans=layout.plans if plain else None)
+            self._run_parts(layout.parts, spec, whole=spec.inner > 1, layout=layout)
             return
         context = executor.context
         transposed = plain and spec.inner == problem.inner == 1
@@ -127,11 +126,11 @@ class _Scan:
             self._run_parts([Part(spec, 0, spec.length, last=True)], spec, transposed=True)
             return
         if spec.inner > 1:
-            if self._run_blocks(problem.inner):
+            if self._run_slabs(problem.inner):
                 return
             self._spec = spec = replace(spec, inner=1)
         if any(spec.field_offsets):
-            if problem.inner > 1 or not self._run_blocks(1):
+            if problem.inner > 1 or not self._run_slabs(1):
                 self._run_with_rows_together()
         elif spec.keep_last_only:
             self._run_reduction()
@@ -145,7 +144,7 @@ class _Scan:
         if isinstance(self._options.get("tile"), TileShape):
             # A tile of neighbours in memory needs rows that are brought together.
             spec = replace(spec, inner=1)
-        most = BLOCK_BYTES if spec.inner > 1 or any(spec.field_offsets) else SINGLE_PIECE_BYTES
+        most = SLAB_BYTES if spec.inner > 1 or any(spec.field_offsets) else SINGLE_PIECE_BYTES
         neighbours = spec.inner > 1 or self._problem.inner == 1 or not any(spec.field_offsets)
         small = self._piece_bytes is None and spec.length * largest_field(spec) <= most and neighbours
         small = small and whole_fits(spec, capabilities)
@@ -194,7 +193,7 @@ class _Scan:
             # Whole blocks of tiles give the bits of the whole array.
             whole = unit // math.gcd(unit, spec.row_length)
             together = together // whole * whole or together
-            self._run_parts(blocks(spec, 1, self._tiles(spec)[0], together, 1), spec, inner=1)
+            self._run_parts(slabs(spec, 1, self._tiles(spec)[0], together, 1), spec, inner=1)
             return
         self._reduce_row_by_row()
 
@@ -216,18 +215,18 @@ class _Scan:
                 self._executor, alone, self._strategy, outputs=outputs, piece_bytes=self._piece_bytes, **self._options
             )
 
-    # ----- Blocks of rows and columns
+    # ----- Slabs of rows and columns
 
-    def _run_blocks(self, inner: int) -> bool:
-        """Scan block by block; return False where not even one column fits."""
+    def _run_slabs(self, inner: int) -> bool:
+        """Scan slab by slab; return False where not even one column fits."""
         spec, context = self._spec, self._executor.context
         mapped = any(map(is_mapped_file, self._problem.leaves))
         tile = self._options.get("tile") or whole_tile(context, spec)
-        wanted = MAPPED_BLOCK_BYTES if mapped else BLOCK_BYTES
-        together, columns = block_size(spec, inner, tile, context.capabilities, wanted)
+        wanted = MAPPED_SLAB_BYTES if mapped else SLAB_BYTES
+        together, columns = slab_size(spec, inner, tile, context.capabilities, wanted)
         if not columns:
             return False
-        self._run_parts(blocks(spec, inner, tile, together, columns), spec, inner=inner)
+        self._run_parts(slabs(spec, inner, tile, together, columns), spec, inner=inner)
         return True
 
     def _run_with_rows_together(self) -> None:
@@ -257,7 +256,7 @@ class _Scan:
         flipped: bool = False,
         transposed: bool = False,
         sinks: Sequence[Any] | None = None,
-        plans: dict[int, ScanPlan] | None = None,
+        layout: Layout | None = None,
     ) -> None:
         problem, context = self._problem, self._executor.context
         sources = [
@@ -271,7 +270,7 @@ class _Scan:
             ]
         heads = problem.heads
         on_device = heads is not None and isinstance(heads.keys, OnDevice)
-        # A block binds the seeds of its own rows alone.
+        # A slab binds the seeds of its own rows alone.
         seeds = seed_words(problem, context if inner is None else None)
         job = Job(
             spec,
@@ -283,7 +282,8 @@ class _Scan:
             heads=None if on_device else heads,
             device_heads=segment_heads(context, heads) if on_device and heads is not None else None,
             options=self._options,
-            plans=plans,
+            plans=None if layout is None or self._options else layout.plans,
+            held={} if layout is None else layout.held,
         )
         done = 0
         for part in self._executor.run(job, parts):
@@ -297,7 +297,7 @@ class _Scan:
         if transposed:
             return DeviceSource(placed(self._executor.context, leaf), field, 1)
         if inner is not None:
-            return HostBlocks(leaf, problem.shape, problem.axis, field)
+            return HostSlabs(leaf, problem.shape, problem.axis, field)
         if flipped:
             leaf = np.flip(leaf, problem.axis)
         return HostRows(leaf, problem.shape, len(problem.shape) - 1 if whole else problem.axis, field)
@@ -307,7 +307,7 @@ class _Scan:
         if problem.keep_last_only:
             return RowResults(result, field, inner or 1)
         if inner is not None:
-            return HostBlocks(result, problem.shape, problem.axis, field)
+            return HostSlabs(result, problem.shape, problem.axis, field)
         if flipped:
             result = np.flip(result, problem.axis)
         return HostRows(result, problem.shape, len(problem.shape) - 1 if whole else problem.axis, field)
@@ -324,7 +324,7 @@ class RowResults:
     def drain(self, part: Part, memory: Any) -> None:
         """Take the part's results."""
         content = memory.view(self._field.scalar.dtype)
-        if not part.is_block:
+        if not part.is_slab:
             self._rows[...] = content.reshape(self._rows.shape)
             return
         matrices = self._rows.reshape(-1, self._inner, *self._field.shape)

@@ -43,7 +43,8 @@ class Job:
         count: where the number of elements goes that a mask picks.
         placement: how the arrays share buffers.
         options: further arguments of `plan_scan`, such as a tile.
-        plans: the plans of parts that were made before, by the part's first element; None to make them anew.
+        plans: the plans of parts that were made before, by the part's first element; None to plan each time.
+        held: arrays on the device that scans of one kind share: their seeds and segment bits.
     """
 
     spec: ScanSpec
@@ -58,6 +59,7 @@ class Job:
     placement: Placement | None = None
     options: dict[str, Any] = field(default_factory=dict)
     plans: dict[int, ScanPlan] | None = None
+    held: dict[str, DeviceArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,14 @@ class Layout:
         parts: its parts; empty if they are made one by one.
         capabilities: what the device had when the layout was made.
         plans: the parts' plans, by the part's first element.
+        held: the seeds and segment bits of these scans on the device.
     """
 
     spec: ScanSpec
     parts: tuple[Part, ...]
     capabilities: Capabilities
     plans: dict[int, ScanPlan] = field(default_factory=dict)
+    held: dict[str, DeviceArray] = field(default_factory=dict)
 
 
 class Flight:
@@ -91,7 +95,6 @@ class SharedBuffers:
     def __init__(self, context: DeviceContext, job: Job) -> None:
         self._context, self._job = context, job
         self._carries: list[DeviceArray] = []
-        self._seeds: DeviceArray | None = None
         self.has_host_arrays = not all(
             isinstance(each, (DeviceSource, DeviceSink)) for each in (*job.sources, *job.sinks)
         )
@@ -107,14 +110,15 @@ class SharedBuffers:
         return self._carries[number % len(self._carries)].binding()
 
     def seeds(self, part: Part, kept: list[object]) -> Binding | None:
-        """Return the seeds that the part binds: those of all rows, or of a block those of its own."""
+        """Return the seeds that the part binds: those of all rows, or of a slab those of its own."""
         words = self._job.seeds
         if words is None:
             return None
-        if not part.is_block:
-            if self._seeds is None:
-                self._seeds = uploaded(self._context, words)
-            return self._seeds.binding()
+        if not part.is_slab:
+            held = self._job.held
+            if "seeds" not in held:
+                held["seeds"] = uploaded(self._context, words)
+            return held["seeds"].binding()
         matrices = words.reshape(-1, self._job.inner, words.shape[-1])
         own = uploaded(self._context, np.ascontiguousarray(matrices[part.outer, part.columns]))
         kept.append(own)

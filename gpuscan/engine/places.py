@@ -92,8 +92,8 @@ class HostRows:
             self._rows.write(place_of(part, part.spec.reverse), memory)
 
 
-class HostBlocks:
-    """Blocks of rows and columns of a NumPy array (outer, row_length, inner)."""
+class HostSlabs:
+    """Slabs of rows and columns of a NumPy array (outer, row_length, inner)."""
 
     def __init__(self, array: np.ndarray[Any, Any], shape: tuple[int, ...], axis: int, field: Field) -> None:
         self._array = array
@@ -126,18 +126,18 @@ class HostBlocks:
         if part.columns.stop - part.columns.start == inner and part.outer.stop - part.outer.start == prod(shape[:axis]):
             return [(self._array, data.reshape(self._array.shape))]
         columns = part.columns.stop - part.columns.start
-        block = data.reshape(-1, length, columns, *self._element)
+        slab = data.reshape(-1, length, columns, *self._element)
         if self._array.flags.c_contiguous:
             matrices = self._array.reshape(-1, length, inner, *self._element)[part.outer, :, part.columns]
             # Threads share the copy along the first axis, so a lone matrix is copied by its rows.
-            return [(matrices[0], block[0])] if len(block) == 1 else [(matrices, block)]
+            return [(matrices[0], slab[0])] if len(slab) == 1 else [(matrices, slab)]
         lead, tail = shape[:axis], shape[axis + 1 :]
         found = []
         for number, outer in enumerate(range(part.outer.start, part.outer.stop)):
             matrix = self._array[np.unravel_index(outer, lead)] if lead else self._array
             for column in range(columns):
                 index = np.unravel_index(part.columns.start + column, tail) if tail else ()
-                found.append((matrix[(slice(None), *index)], block[number, :, column]))
+                found.append((matrix[(slice(None), *index)], slab[number, :, column]))
         return found
 
 
@@ -158,6 +158,8 @@ class DeviceSource:
 
     def binding(self, part: Part) -> tuple[Binding, object]:
         """Return what the shader binds, and what has to stay alive until the run is submitted."""
+        if part.length == part.spec.length and not part.is_slab and self.array.is_bindable:
+            return self.array.binding(), self.array
         view = part_of(self.array, part, self._field, self._inner)
         if view.is_contiguous:
             found = _as_array(view, self._field)
@@ -183,12 +185,14 @@ class DeviceSink:
 
     def binding(self, part: Part) -> tuple[Binding, DeviceArray | None]:
         """Return what the shader binds, and the temporary array that `finish` copies from, if there is one."""
+        if part.length == part.spec.length and not part.is_slab and self.array.is_writable_in_vectors:
+            return self.array.binding(), None
         view = self._view(part)
         if view.is_contiguous:
             found = _as_array(view, self._field)
             if found.is_writable_in_vectors or (found.is_bindable and self._per_row):
                 return found.binding(), None
-            if found.is_bindable and not part.last and not part.is_block and found.nbytes % 16 == 0:
+            if found.is_bindable and not part.last and not part.is_slab and found.nbytes % 16 == 0:
                 return found.binding(), None
         room = empty(self.array.context, (view.nbytes // self._field.scalar.dtype.itemsize,), self._field.scalar.dtype)
         return room.binding(), room
@@ -211,7 +215,7 @@ class DeviceSink:
     def _view(self, part: Part) -> StridedView:
         if not self._per_row:
             return part_of(self.array, part, self._field, self._inner)
-        if not part.is_block:
+        if not part.is_slab:
             return view_of(self.array, (part.spec.rows,), self._field.storage_bytes)
         assert part.outer is not None
         assert part.columns is not None
@@ -224,7 +228,7 @@ class DeviceSink:
 def part_of(array: DeviceArray, part: Part, field: Field, inner: int) -> StridedView:
     """Return a part's elements of an array (outer, row_length, inner) as a view."""
     size = field.storage_bytes
-    if not part.is_block:
+    if not part.is_slab:
         at = place_of(part, part.spec.reverse)
         return StridedView(array, at * size, (part.length,), (size,), size)
     assert part.outer is not None

@@ -153,8 +153,9 @@ def operator(
     in the arguments; a float16 or bfloat16 field may also be float32, which is rounded when it is stored. ``if``,
     ``and`` and ``or`` on traced values are refused: write ``np.where``, ``&`` and ``|``.
 
-    An operator is traced once for each type of element. Values that the function closes over are fixed then. Pass the
-    function itself to `gpuscan.scan`, or make a new operator, to have them read again.
+    An operator is traced once for each type of element, and values that the function closes over are fixed then. To
+    have them read at each call, pass the function itself to `gpuscan.scan`, or make a new operator. With
+    ``device="numpy"`` the function itself runs, and reads them each time.
 
     Integers follow NumPy: they wrap, ``//`` and ``%`` round down and give zero for a divisor of zero, and a shift by
     the width or more shifts every bit out. ``/`` of integers is float64 in NumPy: write ``.astype(np.float32)`` first.

@@ -92,7 +92,7 @@ def check_limits(name: str, texts: Sequence[str], element_bytes: int) -> None:
         max(_expanded(name, variables, called).values(), default=0),
         MAX_VARIABLE_BYTES + 8 * element_bytes,
         "bytes in arrays and copies, those of the functions that are called included",
-        "use fewer or smaller ones, and write the type of each variable: var x: f32 = ...",
+        "use fewer or smaller ones, and write the type of each variable and value: let x: f32 = ...",
     )
 
 

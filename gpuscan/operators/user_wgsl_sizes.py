@@ -63,16 +63,18 @@ def array_bytes(
 
 
 def _element_variables(tokens: Sequence[Token]) -> int:
-    """Count the variables that are declared to be an ``Element``."""
+    """Count the variables and values that are declared to be an ``Element``."""
     words = [token.text for token in tokens]
-    typed = [words[at : at + 4] for at, word in enumerate(words) if word == "var"]
+    typed = [words[at : at + 4] for at, word in enumerate(words) if word in ("var", "let")]
     return sum(each[2:] == [":", "Element"] for each in typed)
 
 
 def _untyped_copies(
     types: _Types, tokens: Sequence[Token], functions: Sequence[WgslFunction], plain: Container[str]
 ) -> int:
-    """Count the variables without a type that may hold a copy of an array or a struct.
+    """Count the variables and values without a type that may hold a copy of an array or a struct.
+
+    A `let` counts as well: compilers copy an array into a variable to index it.
 
     Args:
         types: the types of the operator.
@@ -83,7 +85,7 @@ def _untyped_copies(
     names = {function.name for function in functions}
     count = 0
     for index, token in enumerate(tokens):
-        if token.text != "var":
+        if token.text not in ("var", "let"):
             continue
         stop = next((at for at in range(index, len(tokens)) if tokens[at].text == ";"), len(tokens))
         equals = next((at for at in range(index, stop) if tokens[at].text in "=:"), stop)
@@ -95,7 +97,7 @@ def _untyped_copies(
         operators = {each.text for _, each in outermost(value)} & frozenset("+-/%|^~!=&*<>")
         if is_call:
             # WGSL's own functions return numbers, and `_Types.sizes_in` finds the types that are constructed.
-            count += first.text in names and first.text not in plain
+            count += first.text == "Element" or (first.text in names and first.text not in plain)
         elif value[-1].text == "]" and not types.nests:
             continue
         else:

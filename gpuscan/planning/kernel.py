@@ -20,7 +20,7 @@ STATE_HEADER_WORDS = 6
 # The word that holds the epoch of a run in which a tile timed out.
 STATUS_WORD = 1
 
-# The word that holds the epoch of a run whose subgroups had another size than planned.
+# The word that holds the epoch of a run in which subgroups had another size than planned.
 SUBGROUP_SIZE_WORD = 2
 
 # The word that holds the epoch of a run in which a loop of the operator's WGSL did not end.
@@ -145,7 +145,7 @@ class Kernel(HashedOnce):
 
     @property
     def post_words(self) -> int:
-        """The words of a tile's post, each of which carries the epoch."""
+        """The words of a tile's post. Each carries the epoch."""
         return self.item_words * (1 if self.long_posts else 2)
 
     @property
@@ -259,7 +259,7 @@ class Kernel(HashedOnce):
 
     @property
     def tiles_by_number(self) -> bool:
-        """Whether tiles go by workgroup number. Hostile schedulers that are played with tickets need tickets."""
+        """Whether a tile's number is its workgroup's. Hostile schedulers that are played with tickets need tickets."""
         return self.target.starts_in_order and self.scheduler not in ("serial", "bursts")
 
     @property

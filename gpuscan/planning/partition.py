@@ -4,7 +4,7 @@ A scan is cut in one of two ways:
 
 - into *pieces* along the scan: whole blocks of tiles, or whole rows where tiles end with rows. What comes before a
   piece reaches it as a carry. The tile is the one of the whole array, so the result has the same bits as in one piece.
-- into *blocks* between rows: some outer arrays and some columns of an array (outer, row_length, inner). Every row is a
+- into *slabs* between rows: some outer arrays and some columns of an array (outer, row_length, inner). Every row is a
   scan of its own, so nothing is carried.
 """
 
@@ -37,10 +37,10 @@ MIN_PIECE_BYTES = 2 << 20
 # An array is cut into at least this many pieces where they are large enough, so that the first upload and the last
 # download, which nothing overlaps, are short.
 PIECES_WANTED = 8
-# The largest field's share of a block of rows and columns, in bytes.
-BLOCK_BYTES = 128 << 20
+# The largest field's share of a slab, in bytes.
+SLAB_BYTES = 128 << 20
 # The same where the arrays are memory-mapped files, which may be larger than memory.
-MAPPED_BLOCK_BYTES = 16 << 20
+MAPPED_SLAB_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class Part:
 
     Attributes:
         spec: the scan of this part alone: its rows, and whether a carry comes in or goes out.
-        start: the part's first element, in the order of the scan; of a block its first element in C order.
+        start: the part's first element, in the order of the scan; of a slab its first element in C order.
         length: the part's elements.
         last: True if no part follows.
-        outer, columns: of a block, the outer arrays and the columns; None for a piece.
-        tile: of a block, the tile; None for the planner's choice.
+        outer, columns: of a slab, the outer arrays and the columns; None for a piece.
+        tile: of a slab, the tile; None for the planner's choice.
     """
 
     spec: ScanSpec
@@ -65,8 +65,8 @@ class Part:
     tile: TileShape | ColumnTile | None = None
 
     @property
-    def is_block(self) -> bool:
-        """Return True if the part is a block of rows and columns, not a piece along the scan."""
+    def is_slab(self) -> bool:
+        """Return True if the part is a slab of rows and columns, not a piece along the scan."""
         return self.outer is not None
 
 
@@ -144,7 +144,7 @@ def device_piece_length(spec: ScanSpec, unit: int, capabilities: Capabilities) -
     return length
 
 
-# ----- Blocks
+# ----- Slabs
 
 
 def max_elements(spec: ScanSpec, capabilities: Capabilities) -> int:
@@ -176,24 +176,24 @@ def auxiliary_fits(spec: ScanSpec, capabilities: Capabilities, tile: TileShape |
 
 
 def narrowed(tile: TileShape | ColumnTile, columns: int) -> TileShape | ColumnTile:
-    """Return the tile for a block of this many columns: as high, so that the bits stay, and no wider than it needs."""
+    """Return the tile for a slab of this many columns: as high, so that the bits stay, and no wider than it needs."""
     if not isinstance(tile, ColumnTile):
         return tile
     wanted = 1 << (-(-columns // tile.chunk) - 1).bit_length()
     return replace(tile, columns=min(tile.columns, max(wanted, -(-CPU.min_column_workgroup // tile.groups))))
 
 
-def block_size(
+def slab_size(
     spec: ScanSpec, inner: int, tile: TileShape | ColumnTile, capabilities: Capabilities, wanted_bytes: int | None
 ) -> tuple[int, int]:
-    """Return how many outer arrays and how many columns a block takes; (0, 0) where not even one column fits.
+    """Return how many outer arrays and how many columns a slab takes; (0, 0) where not even one column fits.
 
     Args:
         spec: the whole scan.
         inner: rows side by side in memory.
         tile: the tile of the whole array.
         capabilities: what the device has.
-        wanted_bytes: the largest field's share of a block; None for all that a binding holds.
+        wanted_bytes: the largest field's share of a slab; None for all that a binding holds.
     """
     widest, length = largest_field(spec), spec.row_length
     outer = spec.rows // inner
@@ -205,7 +205,7 @@ def block_size(
         together, columns = max(1, min(outer, most // (length * inner))), inner
         if most // length < inner:
             together, columns = 1, most // length
-            # Narrow numbers of neighbouring columns share words, so a block takes whole words of them.
+            # Narrow numbers of neighbouring columns share words, so a slab takes whole words of them.
             columns = columns // 4 * 4 if columns >= 4 else columns // chunk * chunk
             if columns == 0:
                 return 0, 0
@@ -218,8 +218,8 @@ def block_size(
     return 0, 0
 
 
-def blocks(spec: ScanSpec, inner: int, tile: TileShape | ColumnTile, together: int, columns: int) -> Iterator[Part]:
-    """Cut an array (outer, row_length, inner) into blocks of `together` outer arrays and `columns` columns."""
+def slabs(spec: ScanSpec, inner: int, tile: TileShape | ColumnTile, together: int, columns: int) -> Iterator[Part]:
+    """Cut an array (outer, row_length, inner) into slabs of `together` outer arrays and `columns` columns."""
     outer = spec.rows // inner
     tile = narrowed(tile, columns)
     for first in range(0, outer, together):

@@ -78,7 +78,7 @@ class ScanPlan:
 
     @property
     def loops(self) -> bool:
-        """Whether the operator is WGSL with loops, whose iterations are bounded."""
+        """Whether the operator is WGSL with loops. Their iterations are bounded."""
         return self.stages[-1].kernel.spec.combine.loops
 
     @cached_property
@@ -124,7 +124,7 @@ def plan_scan(
         piece: the elements of a piece of the array, to plan that piece alone; its tiles are those of the whole.
         placement: how the arrays are placed in their buffers.
         one_workgroup_folds: whether one workgroup folds for all under lookback and fallback. By default it does if
-            there are many tiles and the adapter is a GPU whose driver does not end loops.
+            there are many tiles and the driver does not end loops.
         test_build: faults that a test injects.
 
     Raises:
@@ -330,7 +330,7 @@ def reverses_rows(scan: ScanSpec | Problem) -> bool:
 
 
 def unaligned_sizes(scan: ScanSpec | Problem, length: int) -> tuple[int, ...]:
-    """Return the sizes of elements, in bytes, whose one reversed row begins within a 32-bit word."""
+    """Return the sizes of elements, in bytes, of which a reversed row begins within a 32-bit word; only for one row."""
     fields = (*scan.source.fields, *scan.destination.fields)
     sizes = {field.storage_bytes for field in fields if length * field.storage_bytes % 4}
     return tuple(sorted(sizes)) if scan.reverse and scan.inner == 1 and scan.rows == 1 else ()

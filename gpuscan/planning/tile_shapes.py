@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# The most tiles whose aggregates are scanned together. It is the size of a subgroup on most GPUs, and it fixes the
+# The most tiles that are scanned together, by their aggregates. It is the size of a subgroup on most GPUs. It fixes the
 # order of combination, so it is the same on every adapter.
 BLOCK = 32
 
@@ -38,7 +38,7 @@ class TileShape:
 
     @property
     def block(self) -> int:
-        """The number of tiles whose aggregates are scanned together."""
+        """The number of tiles that are scanned together."""
         return min(BLOCK, self.workgroup_size)
 
     @property
@@ -48,7 +48,7 @@ class TileShape:
 
 @dataclass(frozen=True)
 class ColumnTile:
-    """Divide rows and columns among a workgroup, for an array whose scanned axis is not the last.
+    """Divide rows and columns among a workgroup, for a scan along an axis that is not the last.
 
     Attributes:
         columns: the invocations side by side, each with `chunk` neighbouring columns.

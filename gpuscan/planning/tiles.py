@@ -58,7 +58,7 @@ def serial_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
 
 
 def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
-    """Return the tile whose lanes exchange items by subgroup operations."""
+    """Return the tile that uses subgroup operations."""
     h = heuristics_for(capabilities.adapter_type)
     subgroup_size = capabilities.subgroup_size
     chunk = h.mask_chunk if spec.compacts else min_chunk(spec.source, spec.destination)

@@ -11,10 +11,10 @@ from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 # fit, even where the shader puts no item there.
 MIN_ITEMS = 32
 
-# Words of workgroup memory that a waiting tile needs besides items: a ticket, a late tile, what the look-back found.
+# Words of workgroup memory that a waiting tile needs in addition to items: a ticket, a late tile, the outcome.
 WAIT_WORDS = 8
 
-# Items of workgroup memory besides those of the scan: a prefix and a fold's seed among them.
+# Items of workgroup memory in addition to those of the scan: a prefix and a fold's seed among them.
 OTHER_ITEMS = 8
 
 

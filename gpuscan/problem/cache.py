@@ -22,8 +22,9 @@ _lock = threading.Lock()
 def cached_problem(x: Any, op: Any, **options: Any) -> Problem:
     """Return what `make_problem` returns, from an earlier call of the same kind where there was one.
 
-    Problems are kept for one array in native byte order and a named operator. Python functions are not kept, since what
-    they close over may change from call to call; nor are problems with data, such as initial values or keys.
+    Problems are kept for one array in native byte order and a named operator, with at most a number as the initial
+    value. Python functions are not kept, since what they close over may change from call to call; nor are problems with
+    arrays of their own, such as keys.
     """
     key = _key(x, op, options)
     if key is None:
@@ -39,14 +40,9 @@ def cached_problem(x: Any, op: Any, **options: Any) -> Problem:
     if known is not None:
         return known.with_leaves((x,))
     problem = make_problem(x, op, **options)
-    if problem.seeds is None and len(problem.leaves) == 1 and problem.leaves[0] is x:
-        kept = problem.with_leaves(())
-        for name in ("row_length", "rows", "size", "inner", "empty"):
-            # Computed once, for all problems of the kind.
-            getattr(kept, name)
-        vars(kept)["kind"] = object()
+    if len(problem.leaves) == 1 and problem.leaves[0] is x:
         with _lock:
-            _problems[key] = kept
+            _problems[key] = problem.kept()
             if len(_problems) > _MAX_PROBLEMS:
                 _problems.popitem(last=False)
     return problem
@@ -58,11 +54,15 @@ def _key(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, ...] | None:
         return None
     if not isinstance(op, (str, np.ufunc, Operator)):
         return None
-    plain = {"axis", "exclusive", "reverse", "dtype"}
+    plain = {"axis", "exclusive", "reverse", "dtype", "initial"}
     if any(value is not None and name not in plain for name, value in options.items()):
         return None
     axis, exclusive, reverse = (options.get(name) for name in ("axis", "exclusive", "reverse"))
     # 1.0 and True are equal to 1, but they are no axes; 1 is equal to True.
     if (axis is not None and type(axis) is not int) or type(exclusive) is not bool or type(reverse) is not bool:
         return None
-    return op, x.dtype, x.shape, axis, exclusive, reverse, options.get("dtype")
+    initial = options.get("initial")
+    if initial is not None and not isinstance(initial, (int, float, complex, np.generic)):
+        return None
+    # Numbers of several types are equal: 1, 1.0 and np.int8(1).
+    return op, x.dtype, x.shape, axis, exclusive, reverse, options.get("dtype"), type(initial), initial

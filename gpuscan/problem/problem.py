@@ -74,6 +74,15 @@ class Problem:
         """What the problem shares with all others of its kind, if `gpuscan.problem.cache` keeps them; else None."""
         return None
 
+    def kept(self) -> Problem:
+        """Return the problem without its arrays, as the first of a kind: what others compute from it is shared."""
+        other = self.with_leaves(())
+        for name in ("row_length", "rows", "size", "inner", "empty"):
+            # Computed once, for all problems of the kind.
+            getattr(other, name)
+        vars(other)["kind"] = object()
+        return other
+
     def with_leaves(self, leaves: tuple[Any, ...]) -> Problem:
         """Return the same problem of other arrays of the same shape and dtype."""
         other = object.__new__(Problem)

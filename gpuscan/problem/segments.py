@@ -95,9 +95,8 @@ def checked_offsets(segments: Any, length: int) -> np.ndarray[Any, Any]:
         )
     if given.dtype.kind not in "iu":
         raise TypeError(f"segments of dtype {given.dtype} were passed; offsets are integers")
-    falls = np.flatnonzero(given[1:] < given[:-1])
-    if len(falls):
-        at = int(falls[0])
+    if not (given[:-1] <= given[1:]).all():
+        at = int(np.argmin(given[:-1] <= given[1:]))
         raise ValueError(
             f"segments fall from {given[at]} at index {at} to {given[at + 1]} at index {at + 1}; offsets never fall "
             "(equal ones are empty segments)"

@@ -1,8 +1,8 @@
-{#- Rows by their indices: row i of the result is row indices[i] of the source. Each invocation puts one word of the
-    result together, from the units of {{ unit }} bytes that rows are made of.
-    in:  source, indices, count: how many rows there are to gather
+{#- Gather rows by their indices: row i of the result is row indices[i] of the source. Each invocation assembles one word of
+    the result from the units of {{ unit }} bytes that rows consist of.
+    in:  source, indices, count: the number of rows to gather
     out: result
-    Comes in: workgroup_size, unit: bytes, 1, 2 or 4, of which a row has a whole number. -#}
+    Values: workgroup_size; unit: bytes, 1, 2 or 4, that divide a row. -#}
 struct Call {
     row_units: u32,  // in a row
     words: u32,  // that all rows have together at most

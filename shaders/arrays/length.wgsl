@@ -1,6 +1,7 @@
-{#- A length that only the GPU knows: makes the parameters and the grid of a plan's dispatches from it.
-    in:  the length; the parameters for the longest array, which the buffers are made for
-    out: the parameters and the grid for this length -#}
+{#- Compute the parameters and the grid of a plan's dispatches from a length that only the GPU knows.
+    in:  the length, and the parameters for the longest array, which the buffers are made for
+    out: the parameters and the grid for this length
+    Values: tile_size, max_workgroups, workgroups_without_tile. -#}
 struct Call {
     length: u32,
     tiles: u32,

@@ -1,9 +1,9 @@
-{#- Heads of segments that keys give: each invocation compares KEYS neighbouring keys, in the order of the scan, each
-    with the one before; every word is then put together from its invocations' bits. Keys differ as NumPy's `!=` has
-    it: a NaN differs from everything, and 0.0 equals -0.0.
+{#- Mark the heads of the segments that keys define. Each invocation compares KEYS neighbouring keys, in the order of the scan,
+    each with the key before it. Every word is then assembled from the bits of its invocations. Keys differ as with NumPy's
+    `!=`: a NaN differs from everything, and 0.0 equals -0.0.
     in:  keys
-    out: heads: a bit for each element, in the order of the scan
-    Comes in: workgroup_size, scalar, what a key is. -#}
+    out: heads: one bit for each element, in the order of the scan
+    Values: workgroup_size; scalar, the kind of key. -#}
 struct Row {
     length: u32,
     words: u32,  // of heads

@@ -1,6 +1,7 @@
-{#- Heads of segments that offsets give: each invocation marks the head of one segment, unless it is empty.
+{#- Mark the heads of the segments that offsets define. Each invocation marks the head of one segment, unless it is empty.
     in:  offsets, as in CSR's indptr: one more than there are segments
-    out: heads, cleared before: a bit for each element, in the order of the scan -#}
+    out: heads, cleared before: one bit for each element, in the order of the scan
+    Values: workgroup_size. -#}
 struct Row {
     length: u32,
     segments: u32,

@@ -1,5 +1,5 @@
-{#- Words put together from units of {{ unit }} bytes; the includer says by `unit_at` which one belongs where.
-    Comes in: unit: bytes, 1, 2 or 4; source: array<u32>. -#}
+{#- Assemble words from units of {{ unit }} bytes. The template that includes this defines `unit_at`.
+    Values: unit: bytes, 1, 2 or 4; source: array<u32>. -#}
 const UNITS = {{ 4 // unit }}u;  // in a word
 
 // The unit of the source at this place.
@@ -11,7 +11,7 @@ fn unit_of_source(at: u32) -> u32 {
 {% endif %}
 }
 
-// The word of the result that begins with unit `first`, of those before `end`.
+// Return the word of the result that begins with unit `first`, from the units before `end`.
 fn word_at(first: u32, end: u32) -> u32 {
 {% if unit == 4 %}
     return unit_at(first);

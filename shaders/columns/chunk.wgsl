@@ -1,5 +1,5 @@
-{#- A chunk: one row of the CHUNK neighbouring columns that an invocation takes. Tiles are numbered row by row: all
-    tiles of the first rows, then all of the next, so that a tile comes long after the one above it. -#}
+{#- A chunk is one row of the CHUNK neighbouring columns that an invocation takes. Tiles are numbered row by row: all tiles of
+    the first rows, then all of the next, so that a tile starts long after the one above it. -#}
 // ----- Columns
 const COLUMNS = {{ kernel.tile.columns }}u;  // invocations side by side
 const GROUPS = {{ kernel.tile.groups }}u;  // invocations one below the other
@@ -33,7 +33,7 @@ fn chains_of_columns() -> u32 {
 }
 {% if kernel.has_bools %}
 
-// Bools lie in workgroup memory as words: see kernel.has_bools.
+// Bools are stored in workgroup memory as words: see Kernel.has_bools.
 alias SharedChunk = array<Words, {{ kernel.tile.chunk }}>;
 
 fn chunk_to_shared(chunk: Chunk) -> SharedChunk {

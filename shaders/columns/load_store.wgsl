@@ -1,10 +1,10 @@
-{#- Between storage and registers for columns: one chunk, a row of neighbouring columns, at a time. Reads of rows or
-    columns that are not there give some value, which never reaches one that is. -#}
+{#- Between storage and registers for columns: one chunk, a row of neighbouring columns, at a time. Reads of rows or columns
+    that do not exist give some value, which never reaches an existing one. -#}
 {% include "columns/chunk.wgsl" %}
 {% include "shared/arrays.wgsl" %}
 {% from "shared/chunk_access.wgsl" import load_elements, load_next, store_results with context %}
 
-// Where an invocation's columns lie.
+// The place of an invocation's columns.
 struct Place {
     outer: u32,  // of the outer arrays
     column: u32,  // the chunk's first

@@ -1,5 +1,6 @@
-{#- Look-back for columns: every column is a chain of its own, and each lane of the first group walks its own columns.
-    The order of combination is left to right over the tiles of a column, whatever is posted when a lane looks. -#}
+{#- Look-back for columns: every column is a chain by itself, and each lane of the first group walks up its own columns.
+    The order of combination is left to right over the tiles of a column, whatever is posted when a lane looks.
+    in, out: the tile state -#}
 {% include "shared/tile_state.wgsl" %}
 {% include "columns/prefix_result.wgsl" %}
 {% from "shared/posts.wgsl" import tag, write_word, see_word, strange, word_seen with context %}
@@ -52,7 +53,7 @@ fn read_chunk(at: u32) -> ChunkPost {
     ));
 }
 
-// Wait, within bounds, for a post; `found` is what was seen of it before.
+// Wait, within bounds, for a post; `found` is its value when it was last read.
 fn await_chunk(at: u32, found: ChunkPost) -> ChunkPost {
     var post = found;
 {% call wait("post.ready", "given_up()") %}
@@ -61,14 +62,14 @@ fn await_chunk(at: u32, found: ChunkPost) -> ChunkPost {
     return post;
 }
 
-// The prefix of a lane's columns. Gives NO_TILE when it is found, else the tile whose aggregate did not come in time.
+// Find the prefix of a lane's columns. Return NO_TILE, or the tile that is late.
 fn look_back(tile: u32, lane: u32, prefix: ptr<function, Chunk>) -> u32 {
     let chains = chains_of_columns();
     let chain = tile % chains;
     let tile_row = tile / chains;
 
-    // The nearest tile above whose next prefix is posted.
-    var row = tile_row;  // the first whose aggregate is not yet in the prefix
+    // Find the nearest tile above that has posted the prefix of the next one.
+    var row = tile_row;  // the first row of tiles that the prefix does not contain yet
     var carry = *prefix;
     var found = false;
     for (var end = tile_row; end > 0u && !found; end -= min(end, LOOKS)) {
@@ -101,15 +102,15 @@ fn look_back(tile: u32, lane: u32, prefix: ptr<function, Chunk>) -> u32 {
         found = true;
     }
     *prefix = carry;
-    return select(chain, NO_TILE, row == tile_row);  // else the loop was left by force
+    return select(chain, NO_TILE, row == tile_row);  // otherwise the driver ended the loop
 }
 
 var<workgroup> shared_prefix: array<{{ "SharedChunk" if kernel.has_bools else "Chunk" }}, COLUMNS>;
 var<workgroup> late_tiles: array<u32, COLUMNS>;
 var<workgroup> shared_late: u32;
 
-// One look back by the lanes of the first group; the prefixes for the whole workgroup. Gives NO_TILE or the first tile
-// that was late in any column.
+// Look back once, by the lanes of the first group, for the whole workgroup. Return NO_TILE, or the first tile that is late
+// in any column.
 fn share_look_back(invocation: u32, tile: u32, aggregate: Chunk) -> u32 {
     if (invocation < COLUMNS) {
         var prefix = aggregate;

@@ -1,12 +1,12 @@
-{#- The prefix by look-back; a workgroup that has waited long enough reduces the late tile itself and posts its
-    aggregates, by the same tree, so with the same bits (Smith, Levien & Owens 2025). -#}
+{#- The prefix by look-back. A workgroup that has waited long enough reduces the late tile itself and posts its aggregates, by
+    the same tree, so with the same bits (Smith, Levien & Owens 2025). -#}
 {% include "columns/look_back.wgsl" %}
 
 fn learn_prefix(invocation: u32, tile: u32, aggregate: Chunk) -> Prefix {
     post_columns(invocation, tile, aggregate);
     // One call in a loop, since compilers inline all of the look-back wherever it is called.
     var late = NO_TILE;
-    loop {  // each turn posts one tile's aggregates more
+    loop {  // each iteration posts the aggregates of one more tile
         late = share_look_back(invocation, tile, aggregate);
         if (late == NO_TILE) {
             break;
@@ -17,7 +17,7 @@ fn learn_prefix(invocation: u32, tile: u32, aggregate: Chunk) -> Prefix {
         }
         storageBarrier();
     }
-    if (late != NO_TILE) {  // the loop was left by force, if only for some invocations
+    if (late != NO_TILE) {  // the driver ended the loop, perhaps only for some invocations
         report_timeout();
     }
     return Prefix(late == NO_TILE, tile >= chains_of_columns(), {{ text.from_shared("shared_prefix[invocation % COLUMNS]", "chunk_from_shared") }});

@@ -1,6 +1,6 @@
 // ----- Prefix of a tile's columns
 struct Prefix {
-    learned: bool,  // false where the wait was given up
-    known: bool,  // false where nothing comes before the tile
+    learned: bool,  // false if the wait timed out
+    known: bool,  // false if the tile has no prefix
     chunk: Chunk,
 }

@@ -1,4 +1,4 @@
-{#- The prefix from columns_scan_totals.wgsl. -#}
+{#- The prefix that columns/scan_totals.wgsl has computed. -#}
 {% include "columns/totals.wgsl" %}
 {% include "shared/grid.wgsl" %}
 {% include "columns/prefix_result.wgsl" %}

@@ -1,6 +1,6 @@
-{#- First dispatch of three_dispatch for columns: every tile's aggregate of each column.
-    in:  the source
-    out: tile totals -#}
+{#- First dispatch of three_dispatch for columns: compute the aggregate of each column of every tile.
+    in:  the sources
+    out: the tile totals -#}
 {% include "shared/header.wgsl" %}
 {% include "shared/element.wgsl" %}
 {% include "shared/operator.wgsl" %}

@@ -1,8 +1,8 @@
-{#- One pass over an array (outer, n, inner), scanned along n where neighbours in memory are columns: load a tile of
-    some rows and columns, scan it down the rows, learn each column's prefix, store.
-    in:  the source, the seeds where there are any, the tile state
-    out: the destination
-    The strategies are those of scan.wgsl. Every column is a scan of its own, so lanes exchange nothing sideways. -#}
+{#- One pass over an array (outer, n, inner) that is scanned along n, so that neighbours in memory are columns: load a tile
+    of some rows and columns, scan it down the rows, learn each column's prefix, store.
+    in:  the sources, the initial values, the tile state
+    out: the destinations
+    The strategies are those of scan/scan.wgsl. Every column is a scan by itself, so lanes exchange nothing sideways. -#}
 {% set scheduler = kernel.scheduler if kernel.posts else "" %}
 {% include "shared/header.wgsl" %}
 {% include "shared/element.wgsl" %}
@@ -28,7 +28,7 @@ fn main(
 {% if spec.keep_last_only and kernel.strategy == "three_dispatch" %}
     let first_row = tile / chains_of_columns() * (GROUPS * ROWS);  // the same in the whole workgroup, as Dawn has to see
     if (params.row_length - first_row > GROUPS * ROWS) {
-        return;  // nothing to store, and no one waits for it
+        return;  // the tile stores nothing, and no other tile waits for it
     }
 {% endif %}
 {% if scheduler == "random" %}
@@ -47,7 +47,7 @@ fn main(
 {% endfor %}
     let sums = scan_groups(lane, group, local{{ kernel.tile.rows - 1 }});
 
-    // 3. Learn what comes before the tile in each column.
+    // 3. Learn the prefix of each column of the tile.
 {% if scheduler == "random" %}
     idle(POSTS, tile, 0u, LONGEST_POST_DELAY);
 {% endif %}

@@ -1,6 +1,6 @@
-{#- Second dispatch of three_dispatch for columns: each invocation goes down the tiles of its columns, left to right,
-    and puts each tile's prefix in its aggregate's place (the first tile's is of no use to anyone).
-    in, out: tile totals -#}
+{#- Second dispatch of three_dispatch for columns: each invocation walks down the tiles of its columns and puts each tile's
+    prefix in the place of its aggregate. No tile uses the first one's.
+    in, out: the tile totals -#}
 {% include "shared/header.wgsl" %}
 {% include "shared/element.wgsl" %}
 {% include "shared/operator.wgsl" %}

@@ -1,9 +1,9 @@
-{#- The scan over a tile's groups of rows, in the fixed order of every stage: down an invocation's rows, then down the
-    groups, each left to right. -#}
+{#- The scan over a tile's groups of rows, in the fixed order of every stage: down an invocation's rows, then down the groups,
+    each from left to right. -#}
 // ----- Scan of a tile
 var<workgroup> group_totals: array<{{ "SharedChunk" if kernel.has_bools else "Chunk" }}, WORKGROUP_SIZE>;
 
-// What comes before a group in its columns (nothing before the first), and the whole tile.
+// The prefix of a group in its columns (the first has none), and the whole tile.
 struct GroupSums {
     lead: Chunk,
     aggregate: Chunk,

@@ -4,7 +4,7 @@
 //
 // In:  results, zeroed; more workgroups than can run at once.
 // Out: results.next_ticket: the workgroups that ran.
-//      results.waited_in_vain: those that never saw the post of the ticket before their own; 0, or the answer is no.
+//      results.waited_in_vain: those that never saw the post of the ticket before their own; if it is not 0, the answer is no.
 //
 {% endif %}
 // This is what decoupled look-back needs (Merrill & Garland, "Single-pass Parallel Prefix Scan with Decoupled
@@ -27,11 +27,11 @@ fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id
 {% if by_number %}
         ticket = workgroup.x;
 {% else %}
-        // Tickets, not workgroup ids: whoever holds an earlier ticket has started.
+        // Tickets, not workgroup ids: the workgroup that holds an earlier ticket has started.
         ticket = atomicAdd(&results.next_ticket, 1u);
 {% endif %}
         var posted = select(0u, POSTED, ticket == 0u);
-        // Once one has waited in vain the answer is known, and the rest need not wait their own bounds out.
+        // Once one wait has failed the answer is known, and the others need not wait until their bounds.
         for (var rounds = 0u; rounds < ROUNDS && posted < POSTED; rounds++) {
             if (atomicLoad(&results.{{ in_vain }}) != 0u) {
                 break;

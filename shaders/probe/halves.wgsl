@@ -3,7 +3,7 @@
 // subnormal number.
 //
 // In:  results, zeroed; 65,536 invocations.
-// Out: results.halves_alike: the 16-bit patterns for which it does as the functions of parts/small_floats.wgsl, with
+// Out: results.halves_alike: the 16-bit patterns for which it does as the functions of shared/small_floats.wgsl, with
 //      every number about them that rounds another way; all 65,536, or the answer is no.
 {% set conversions, packs_halves = ("half_to_float", "float_to_half"), false %}
 {% include "probe/results.wgsl" %}

@@ -2,7 +2,7 @@
 //
 // In:  results, zeroed; more workgroups than can run at once.
 // Out: results.started: all workgroups, in the end.
-//      results.started_while_spinning: as many as the first one to start saw, itself included; all, or the answer is no.
+//      results.started_while_spinning: those that the first one to start saw, itself included; unless all, the answer is no.
 //
 // This is what look-ahead needs: its first workgroup stays until every later tile has posted. Of the models that
 // Sorensen, Evrard & Donaldson compare ("GPU Schedulers: How Fair Is Fair Enough?", CONCUR 2018) none short of full

@@ -5,7 +5,7 @@
 // Out: results.waited_by_number: those that never saw the post of the number before their own.
 //      results.found_by_number: the others; all workgroups, or the answer is no.
 //
-// What CUDA's scans rest on (CUB's tiles go by block number), and what saves a ticket's way to memory and back. The grid
-// has one dimension; that larger ones start row by row is taken from there.
+// CUDA's scans rely on it (CUB numbers its tiles by block), and it saves a ticket's round trip to memory. The grid has one
+// dimension; that larger ones start row by row is taken from CUB.
 {% set by_number = true %}
 {% include "probe/chain.wgsl" %}

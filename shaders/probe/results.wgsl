@@ -3,11 +3,11 @@ struct ProbeResults {
     next_ticket: atomic<u32>,             // probe_chain: tickets handed out
     waited_in_vain: atomic<u32>,          // probe_chain: workgroups that did not see the post before their own
     started: atomic<u32>,                 // probe_later: workgroups that have started
-    started_while_spinning: atomic<u32>,  // probe_later: as many as the first one saw within its bound
+    started_while_spinning: atomic<u32>,  // probe_later: those that the first one saw within its bound
     polls: atomic<u32>,                   // probe_spin: polls that one waiting invocation made before its bound
     subgroup_sizes: atomic<u32>,          // probe_subgroups: the sizes seen, or-ed together (each is a power of two)
-    lanes_out_of_order: atomic<u32>,      // probe_subgroups: invocations whose lane is not where its index says
-    never: atomic<u32>,                   // nobody writes it: what a wait that cannot end polls
+    lanes_out_of_order: atomic<u32>,      // probe_subgroups: invocations with another lane than their index says
+    never: atomic<u32>,                   // never written: a wait that cannot end polls it
     waited_by_number: atomic<u32>,        // probe_order: workgroups that did not see the post of the number before
     found_by_number: atomic<u32>,         // probe_order: workgroups that did
     halves_alike: atomic<u32>,            // probe_halves: patterns that WGSL's packing treats as NumPy does

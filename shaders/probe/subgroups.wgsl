@@ -2,7 +2,7 @@
 //
 // In:  results, zeroed; a few workgroups.
 // Out: results.subgroup_sizes: every size seen, or-ed together.
-//      results.lanes_out_of_order: invocations i whose lane is not i mod the size, in number or by a shuffle.
+//      results.lanes_out_of_order: invocations i with another lane than i mod the size, by number or by a shuffle.
 {% if enable_subgroups %}enable subgroups;  // WebGPU asks for the line; naga has the feature on, and refuses it
 {% endif %}
 {% include "probe/results.wgsl" %}

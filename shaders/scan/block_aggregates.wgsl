@@ -1,5 +1,6 @@
-{#- The aggregates of neighbouring tiles, up to BLOCK of them, waited for within bounds and scanned by the lanes of a
-    block. -#}
+{#- Wait, within bounds, for the aggregates of up to BLOCK neighbouring tiles, and scan them by the lanes of a block.
+    in:  the tile state
+    out: the inclusive scan of the aggregates, or the number of a tile that is late -#}
 {% from "shared/wait.wgsl" import wait with context %}
 // ----- Aggregates
 const NO_LANE = 0xffffffffu;
@@ -7,7 +8,7 @@ const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
 
 {% include "shared/pause.wgsl" %}
 
-// Wait, within bounds, for what this lane wants to see posted.
+// Wait, within bounds, for a post that this lane wants.
 fn await_post(at: u32, wanted: bool, found: Post) -> Post {
     var post = found;
 {% call wait("!any_lane(wanted & !post.ready)", "any_lane(given_up())") %}
@@ -17,7 +18,7 @@ fn await_post(at: u32, wanted: bool, found: Post) -> Post {
 }
 
 {% if kernel.block_in_subgroup %}
-// The last of these lanes that is not after `position`, or where there is none, the last; NO_LANE of no lanes.
+// The last of these lanes that is not after `position`. If there is none, the last lane; NO_LANE if there are no lanes.
 fn one_of(lanes: u32, position: u32) -> u32 {
     let near = lanes & (0xffffffffu >> (31u - position));
     return firstLeadingBit(select(lanes, near, near != 0u));
@@ -25,8 +26,8 @@ fn one_of(lanes: u32, position: u32) -> u32 {
 {% endif %}
 {% if kernel.segmented and kernel.block_in_subgroup %}
 
-// The lanes that are still waited for. A head cuts off what comes before it, so lanes before the last head that is
-// there need not be: whatever stands for them, the sums after the head are the same.
+// The lanes that the scan still needs. A head cuts off everything before it, so lanes before the last posted head are not
+// needed: whatever their values, the sums after the head are the same.
 fn waited_for(wanted: bool, post: Post) -> u32 {
     let missing = subgroupBallot(wanted && !post.ready).x;
     let heads = subgroupBallot(wanted && post.ready && post.item.head != 0u).x;
@@ -43,9 +44,8 @@ fn await_aggregates(at: u32, wanted: bool) -> Post {
 }
 {% endif %}
 
-// Scan aggregates from tile `first` to lane `last`; lane `own_lane` brings its own. Gives NO_TILE, or a tile whose
-// aggregate did not come in time: where several are late, tiles of another `position` give another one, so that those
-// who help do not all help the same.
+// Scan the aggregates from tile `first` up to lane `last`; lane `own_lane` provides its own. Return NO_TILE, or a tile that
+// is late. If several are late, tiles at different positions return different ones, so that helpers spread out.
 fn scan_aggregates(
     invocation: u32,
     first: u32,

@@ -1,5 +1,5 @@
-{#- BLOCK lanes that look at BLOCK tiles at once: the first subgroup where it is wide enough, else the first BLOCK
-    invocations through workgroup memory (then all invocations call, since there are barriers inside). -#}
+{#- Functions of the BLOCK lanes that look at BLOCK tiles at once: the first subgroup if it is wide enough, otherwise the
+    first BLOCK invocations, through workgroup memory. In that case all invocations call, since the functions have barriers. -#}
 {% from "scan/shared_scan.wgsl" import shared_scan with context %}
 {% from "scan/subgroup_scan.wgsl" import subgroup_scan with context %}
 // ----- Lanes of a block
@@ -9,7 +9,7 @@ fn block_item(invocation: u32, item: Item, lane: u32) -> Item {
     return item_at(item, lane);
 }
 
-// The first lane of the block where the condition holds; BLOCK or more where there is none.
+// The first lane of the block where the condition holds; BLOCK or more if there is none.
 fn first_lane_where(invocation: u32, condition: bool) -> u32 {
 {% if kernel.tile.block == 32 %}
     return countTrailingZeros(subgroupBallot(condition & (invocation < BLOCK)).x);
@@ -22,7 +22,7 @@ fn any_lane(condition: bool) -> bool {
     return subgroupAny(condition);
 }
 
-// The items of lanes `start`, `start` - 1, …, 0 after `carry`, from left to right.
+// Join `carry` and the items of lanes `start`, `start` - 1, …, 0, from left to right.
 fn fold_lanes(invocation: u32, known: bool, carry: Item, item: Item, start: u32) -> Item {
     let first = item_at(item, start);
     var folded = pick(known, join(carry, first), first);
@@ -44,7 +44,7 @@ fn block_item(invocation: u32, item: Item, lane: u32) -> Item {
 var<workgroup> lane_conditions: array<u32, BLOCK>;
 var<workgroup> first_lane: u32;
 
-// The first lane of the block where the condition holds; BLOCK or more where there is none.
+// The first lane of the block where the condition holds; BLOCK or more if there is none.
 fn first_lane_where(invocation: u32, condition: bool) -> u32 {
     if (invocation < BLOCK) {
         lane_conditions[invocation] = select(0u, 1u, condition);
@@ -60,12 +60,12 @@ fn first_lane_where(invocation: u32, condition: bool) -> u32 {
     return workgroupUniformLoad(&first_lane);
 }
 
-// Lanes wait each for itself.
+// Each lane waits for itself.
 fn any_lane(condition: bool) -> bool {
     return condition;
 }
 
-// The items of lanes `start`, `start` - 1, …, 0 after `carry`, from left to right.
+// Join `carry` and the items of lanes `start`, `start` - 1, …, 0, from left to right.
 fn fold_lanes(invocation: u32, known: bool, carry: Item, item: Item, start: u32) -> Item {
     scratch[invocation] = {{ text.to_shared("item") }};
     workgroupBarrier();

@@ -1,4 +1,4 @@
-{#- A call by the lanes of a block (parts/block_lanes.wgsl): the first subgroup, or where that is too narrow, all
+{#- A call by the lanes of a block (scan/block_lanes.wgsl): by the first subgroup, or if it is too narrow, by all
     invocations, since there are barriers inside. -#}
 {% macro by_lanes(call) %}
 {% if kernel.block_in_subgroup %}

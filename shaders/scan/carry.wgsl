@@ -1,7 +1,7 @@
-{#- After the single pass over a piece of whole blocks: what comes before the next piece, P(block) ⊕ T(block) of the
-    last block, which its tiles have posted, or the fold.
-    in:  the tile state, the carry that came into the piece
-    out: carry_out: the carry in plain words -#}
+{#- After the single pass over a piece of whole blocks: compute the carry of the next piece.
+    in:  the tile state, and the carry that came into the piece
+    out: carry_out: P(block) ⊕ T(block) of the last block, as plain words
+    The tiles have posted both terms, or the fold has posted their sum. -#}
 {% include "shared/header.wgsl" %}
 {% include "shared/element.wgsl" %}
 {% include "shared/operator.wgsl" %}

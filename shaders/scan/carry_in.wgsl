@@ -1,4 +1,5 @@
-{#- What comes before a piece's first tile, where an earlier piece left it. -#}
+{#- The prefix of a piece's first tile, which an earlier piece has computed.
+    in:  carries: the item's words -#}
 {% if spec.carried %}
 @group(0) @binding({{ kernel.carry_binding }}) var<storage, read> carries: array<u32>;
 

@@ -1,6 +1,6 @@
-{#- Chunks of several accesses, between storage and invocations: a subgroup's lie side by side there, and its lanes access
-    neighbours, which is one cache line for all of them, not one for each. They exchange what is theirs through
-    workgroup memory, in which chunks of an even number of vectors are spread over the banks. -#}
+{#- Exchange chunks between the lanes of a subgroup. An element that takes several accesses is loaded by several lanes, each
+    of which loads a neighbouring vector, so that one access of all lanes touches one cache line and not one for each lane.
+    In workgroup memory, chunks of an even number of vectors have a gap after every eight, which spreads them over banks. -#}
 {% set vectors = text.sources[0].accesses %}
 {% set place = "SUBGROUP_SIZE - 1u - lane" if kernel.reads_backwards else "lane" %}
 var<workgroup> stage: array<{{ text.sources[0].vector }}, {{ kernel.exchange_vectors }}>;
@@ -9,7 +9,7 @@ fn slot(place: u32) -> u32 {
     return place{{ " + place / 8u" if vectors % 2 == 0 }};
 }
 
-// The invocation's own chunk, of what the lanes of its subgroup have loaded together.
+// Return the invocation's own chunk from the vectors that the lanes of its subgroup have loaded.
 fn from_storage(invocation: u32, loaded: Loaded) -> Loaded {
     let lane = invocation % SUBGROUP_SIZE;
     let begin = (invocation - lane) * {{ vectors }}u;
@@ -24,7 +24,7 @@ fn from_storage(invocation: u32, loaded: Loaded) -> Loaded {
 }
 {% if kernel.destinations %}
 
-// What the lane stores of the chunks of its subgroup.
+// Return the vectors that this lane stores, from the chunks of its subgroup.
 fn to_storage(invocation: u32, chunk: Loaded) -> Loaded {
     let lane = invocation % SUBGROUP_SIZE;
     let begin = (invocation - lane) * {{ vectors }}u;

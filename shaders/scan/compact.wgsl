@@ -1,13 +1,14 @@
-{#- What a mask picks: each chunk of the mask leaves its rank in workgroup memory, and once the tile's prefix is known
-    all invocations move what is kept: from neighbours to workgroup memory, and from there to neighbours. Few words are
-    held while the tile waits.
-    Comes in: text.moved_sources, kernel.moved_at_once. -#}
-// ----- Elements that are moved
+{#- Compaction: store the elements that a mask selects, one after the other. Each chunk of the mask leaves its rank in workgroup
+    memory. Once the tile's prefix is known, all invocations move the selected elements: from neighbouring places in storage
+    to workgroup memory, and from there to neighbouring places. So few words are kept while the tile waits.
+    in:  the sources; the first one is the mask
+    out: the destinations, and count: the number of elements that were selected -#}
+// ----- Compaction
 const MOVED = {{ text.moved }}u;  // neighbouring elements that an invocation takes
 
 @group(0) @binding({{ kernel.count_binding }}) var<storage, read_write> count: array<u32>;
 
-// Of each chunk: the mask's bits, and above them how many of the tile's elements are kept before it.
+// For each chunk: the mask's bits, and above them the number of the tile's elements that are selected before it.
 var<workgroup> ranks: array<u32, TILE_SIZE / CHUNK>;
 
 // `sums` are those of the tile alone.
@@ -21,12 +22,12 @@ const TURN = {{ kernel.moved_at_once }}u * WORKGROUP_SIZE * MOVED;  // elements
 
 var<workgroup> staged: array<u32, TURN * RESULT_WORDS>;
 
-// How many of the tile's elements are kept before this one.
+// The number of the tile's elements that are selected before this one.
 fn kept_before(offset: u32, kept: u32) -> u32 {
     return select(kept, ranks[min(offset, TILE_SIZE - 1u) / CHUNK] >> 16u, offset < TILE_SIZE);
 }
 
-// Everything that the tile keeps goes behind what the tiles before do.
+// Store the tile's selected elements after those of the tiles before it.
 fn move_tile(invocation: u32, tile: u32, before: u32, kept: u32) {
     for (var turn = 0u; turn < TILE_SIZE; turn += TURN) {
         let start = kept_before(turn, kept);

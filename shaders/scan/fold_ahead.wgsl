@@ -1,9 +1,10 @@
-{#- The fold of the single-pass strategies: the lanes of a block read the aggregates in order, several blocks at a time
-    or one while they scan the one before, and post the prefix of every tile, as far as the aggregates are there. Who
-    folds is the strategy's to say. The order of combination is always P(block) ⊕ K(tile): K is the Kogge-Stone scan of
-    the block's aggregates, P folds the totals of the blocks before, left to right; so several may fold at a time, and
-    post the same bits.
-    Where no more is there it looks again, and leaves when it has seen nothing new for long enough. -#}
+{#- The fold of the single-pass strategies: the lanes of a block read the aggregates in order, several blocks at a time or one
+    block while they scan another, and post the prefix of every tile up to the first aggregate that is missing. The strategy
+    decides which workgroup folds. The order of combination is always P(block) ⊕ K(tile): K is the Kogge-Stone scan of the
+    block's aggregates, P folds the totals of the blocks before, left to right. So several workgroups may fold at a time, and
+    post the same bits. A fold that finds nothing new looks again, and stops after a bounded number of looks.
+    in:  the aggregates in the tile state
+    out: the prefixes in the tile state -#}
 {% from "scan/by_lanes.wgsl" import by_lanes with context %}
 {% include "shared/tile_state.wgsl" %}
 {% include "scan/block_lanes.wgsl" %}
@@ -13,15 +14,15 @@
 {% from "shared/peek.wgsl" import peek with context %}
 // ----- Fold of the aggregates
 const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
-const PATIENCE = max(1u, SPINS_PER_ROUND / {{ kernel.heuristics.fold_patience_divisor }}u);  // looks in vain, for a round of a wait
-const GLANCE = {{ kernel.heuristics.fold_glance }}u;  // looks in vain until it asks whether the run was given up
+const PATIENCE = max(1u, SPINS_PER_ROUND / {{ kernel.heuristics.fold_patience_divisor }}u);  // looks that find nothing new, for one round of a wait
+const GLANCE = {{ kernel.heuristics.fold_glance }}u;  // looks that find nothing new until the fold asks whether the run timed out
 
-var<workgroup> shared_place: u32;  // the block that the fold begins at, then the first tile that it has not seen
+var<workgroup> shared_place: u32;  // the block that the fold begins with, later the first tile whose aggregate is missing
 {% if kernel.strategy != "lookahead" %}
 const STRIDE = {{ kernel.heuristics.fold_hint_blocks }}u;  // blocks from one hint to the next
 var<workgroup> shared_seed: {{ text.shared_item }};
 
-// Where another fold may begin. All lanes store the same, so that none of them takes a path of its own.
+// Say where another fold may begin. All lanes store the same value, so that no lane branches.
 fn tell_frontier(block: u32) {
     atomicStore(&state.frontier, (params.epoch << 16u) | min(block, 0xffffu));
 }
@@ -32,8 +33,8 @@ fn read_aggregate(tile: u32) -> Post {
     return Post(post.ready & (tile < params.tiles), post.item);
 }
 
-// Post prefixes until all are posted, or `patience` looks in a row were in vain; once the prefix of `tile` is, so many
-// as `rest`. Gives the first tile whose aggregate was not there.
+// Post prefixes until all are posted, or until `patience` looks in a row find nothing new; once the prefix of `tile` is
+// posted, `rest` looks suffice. Return the first tile whose aggregate is missing.
 fn fold_ahead(invocation: u32, tile: u32, patience: u32, rest: u32) -> u32 {
 {% if kernel.strategy == "lookahead" %}
     let start = 0u;
@@ -43,7 +44,7 @@ fn fold_ahead(invocation: u32, tile: u32, patience: u32, rest: u32) -> u32 {
         let block = select(0u, hint & 0xffffu, (hint >> 16u) == params.epoch);
         let at = prefix_after(max(block * BLOCK, 1u) - 1u);
         var seed = read_post(at);
-        for (var look = 0u; look < GLANCE; look++) {  // the hint may be seen before it
+        for (var look = 0u; look < GLANCE; look++) {  // the hint may arrive before the prefix
             if (seed.ready | (block == 0u)) {
                 break;
             }
@@ -62,7 +63,7 @@ fn fold_ahead(invocation: u32, tile: u32, patience: u32, rest: u32) -> u32 {
 let {{ post }}_ready = min(first_lane_where(invocation, (invocation < BLOCK) & !{{ post }}.ready), BLOCK);
 {%- endmacro %}
 {% macro fold_block(post) %}
-        // Post the prefixes that the block's aggregates give as far as they are there; all: on to the next block.
+        // Post the prefixes up to the first missing aggregate. If none is missing, go on to the next block.
 {% if not kernel.reads_ahead %}
         {{ count_ready(post) }}
 {% endif %}
@@ -84,21 +85,21 @@ let {{ post }}_ready = min(first_lane_where(invocation, (invocation < BLOCK) & !
 {% endmacro %}
 fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u32) {
 {% if spec.carried %}
-    var carry = carry_in();  // what comes before the block
-    var known = true;  // whether anything does
+    var carry = carry_in();  // the prefix of the block
+    var known = true;  // whether the block has a prefix
 {% else %}
-    var carry = Item();  // what comes before the block
-    var known = false;  // whether anything does
+    var carry = Item();  // the prefix of the block
+    var known = false;  // whether the block has a prefix
 {% endif %}
 {% if kernel.strategy != "lookahead" %}
     carry = pick(start > 0u, {{ text.from_shared("shared_seed") }}, carry);
     known = known | (start > 0u);
 {% endif %}
-    var block = start;  // whose aggregates are scanned
-    var posted = 0u;  // of them, how many are in prefixes that are posted
-    var idle = 0u;  // looks since the last that saw anything new
+    var block = start;  // the block that is scanned
+    var posted = 0u;  // its tiles whose following prefix is posted
+    var idle = 0u;  // looks since the last one that found something new
 {% if kernel.reads_ahead %}
-    var post0 = Post(false, carry);  // of the block, as they were when it was read
+    var post0 = Post(false, carry);  // the block's posts, as they were when they were read
 {% endif %}
     while (block * BLOCK + posted < params.tiles) {
         if (idle >= select(patience, rest, block * BLOCK + posted >= tile)) {
@@ -106,12 +107,12 @@ fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u3
         }
 {% if kernel.reads_ahead %}
         {{ count_ready("post0") }}
-        // Under way while this block is scanned: the next one, or what is there of this one by then.
+        // Loaded while this block is scanned: the next block, or this one again if it was incomplete.
         let next = read_aggregate((block + post0_ready / BLOCK) * BLOCK + min(invocation, BLOCK - 1u));
 {% else %}
         let first = block * BLOCK + min(invocation, BLOCK - 1u);
 {% for ahead in range(kernel.blocks_ahead) %}
-        let post{{ ahead }} = read_aggregate(first + {{ ahead }}u * BLOCK);{{ "  // all are under way together" if ahead == 0 }}
+        let post{{ ahead }} = read_aggregate(first + {{ ahead }}u * BLOCK);{{ "  // all loads are under way together" if ahead == 0 }}
 {% endfor %}
 {% endif %}
         let was = block;

@@ -1,14 +1,13 @@
-{#- Decoupled look-back (Merrill & Garland 2016) on two levels, in a fixed order of combination. A tile's prefix is
-    always P(block) ⊕ K(tile): K is the Kogge-Stone scan of the block's aggregates, P folds the totals of the blocks
-    before, left to right. Whatever a tile finds posted when it looks, the bits are the same. Since totals need no
-    prefix, no tile waits for a chain of others: one look covers BLOCK blocks.
-    Rests on: workgroups that have started go on making progress, and no further than the bound of the spins. -#}
+{#- Decoupled look-back (Merrill & Garland 2016) on two levels, in a fixed order of combination. A tile's prefix is always
+    P(block) ⊕ K(tile): K is the Kogge-Stone scan of the block's aggregates, P folds the totals of the blocks before, left to
+    right. Whatever a tile finds posted when it looks, the bits are the same. Totals need no prefix, so no tile waits for a
+    chain of others: one look covers BLOCK blocks.
+    Assumes: workgroups that have started keep making progress. Every wait is bounded all the same. -#}
 {% include "scan/block_aggregates.wgsl" %}
 // ----- Look-back
 {% include "scan/carry_in.wgsl" %}
 
-// The prefix of a tile: everything before it, if `known`. Gives NO_TILE when it is found, else the tile whose aggregate
-// did not come in time.
+// Find the prefix of a tile, if it is `known` that there is one. Return NO_TILE, or the tile that is late.
 fn look_back(
     invocation: u32,
     tile: u32,
@@ -19,7 +18,7 @@ fn look_back(
     let block = tile / BLOCK;
     let position = tile % BLOCK;
 
-    // Lane i looks at block `end - 1 - i`. This look is under way while the block's own aggregates come in.
+    // Lane i looks at block `end - 1 - i`. These loads are under way while the lanes wait for the block's own aggregates.
     var end = block;
     var block_prefix = read_post(prefix_of(end - 1u - min(invocation, end - 1u)));
     var total = read_post(total_of(end - 1u - min(invocation, end - 1u)));
@@ -55,7 +54,7 @@ fn look_back(
         for (var window = 0u; window <= block / BLOCK; window++) {
             let seen = end - 1u - min(invocation, end - 1u);
 {% if kernel.segmented %}
-            let cut = total.ready & (total.item.head != 0u);  // nothing before it matters
+            let cut = total.ready & (total.item.head != 0u);  // everything before it is cut off
 {% else %}
             let cut = false;
 {% endif %}
@@ -75,7 +74,7 @@ fn look_back(
             let at = total_of(end - 1u - min(invocation, end - 1u));
             total = await_post(at, invocation <= nearest, total);
             let missing = first_lane_where(invocation, (invocation <= nearest) & !total.ready);
-            if (missing < BLOCK) {  // its tiles may all be there, and only the total late
+            if (missing < BLOCK) {  // its tiles may all have posted, and only the total is late
                 var rest: Item;
                 late = scan_aggregates(invocation, (end - 1u - missing) * BLOCK, BLOCK - 1u, NO_LANE, own, position, &rest);
                 if (late != NO_TILE) {
@@ -98,7 +97,7 @@ fn look_back(
             total = read_post(total_of(end - 1u - min(invocation, end - 1u)));
         }
         if (end != block) {
-            return tile - position;  // the loop was left by force
+            return tile - position;  // the driver ended the loop
         }
         if (position == 0u && invocation == 0u) {
             write_post(prefix_of(block), carry);

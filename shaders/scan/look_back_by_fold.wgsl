@@ -1,19 +1,20 @@
-{#- Look-back for many tiles: nobody waits for a tile that has not started, but not everybody looks at those before.
-    Whoever waits, and finds that nobody folds, folds all aggregates that are there, and posts the prefixes of the
-    others too. It goes on beyond its own tile while aggregates come in, so that the fold seldom changes hands.
-    Under lookback it rests on: workgroups that have started go on making progress, and no further than the bound of
-    the spins. Under fallback on nothing: who has waited helps a tile shortly before its own, and who has waited for
-    long folds whether or not another does. Whom one helps the others leave alone for a while. -#}
+{#- Look-back for many tiles. No tile waits for one that has not started, but not every tile looks at the tiles before it.
+    A workgroup that waits, and finds that none folds, folds all aggregates that are posted, and posts the prefixes of other
+    tiles too. It continues beyond its own tile while aggregates arrive, so that the fold seldom changes hands.
+    lookback assumes: workgroups that have started keep making progress. Every wait is bounded all the same.
+    fallback assumes nothing: a workgroup that has waited reduces a tile shortly before its own, and one that has waited for
+    long folds even if another workgroup folds. A workgroup claims the tile that it reduces, and for a while others leave
+    that tile alone. -#}
 {% from "scan/by_lanes.wgsl" import by_lanes with context %}
 {% include "scan/fold_ahead.wgsl" %}
 {% include "scan/wait_for_prefix.wgsl" %}
 {% from "shared/peek.wgsl" import peek with context %}
 // ----- Look-back
-const REST = {{ kernel.heuristics.fold_rest }}u;  // looks in vain for tiles after its own, and who folds leaves
+const REST = {{ kernel.heuristics.fold_rest }}u;  // looks that find nothing new for tiles after its own, before a workgroup stops folding
 {% if kernel.strategy == "fallback" %}
-const LOOKS = {{ kernel.heuristics.fallback_fold_looks }}u;  // in vain for tiles before its own, and who folds helps
-const FIRST_SPINS = {{ kernel.wait_policy.first_spins }}u;  // of a wait's first round, before one helps for the first time
-const IMPATIENT = {{ kernel.heuristics.impatient_waits }}u;  // waits in vain, after which one does what another has begun
+const LOOKS = {{ kernel.heuristics.fallback_fold_looks }}u;  // looks that find nothing new for tiles before its own, before a fold helps
+const FIRST_SPINS = {{ kernel.wait_policy.first_spins }}u;  // polls in the first round of a wait
+const IMPATIENT = {{ kernel.heuristics.impatient_waits }}u;  // failed waits after which a workgroup ignores the claims of others
 
 var<workgroup> shared_late: u32;
 
@@ -25,7 +26,7 @@ fn claim_tag() -> {{ "u64" if kernel.long_posts else "u32" }} {
     return {{ "u64(params.epoch)" if kernel.long_posts else "params.epoch" }};
 }
 
-// The tile to help out with: this one, unless another workgroup has begun to and one is not impatient; then NO_TILE.
+// Return the late tile to reduce, or NO_TILE if another workgroup has claimed it and this one is not impatient.
 fn claim(invocation: u32, late: u32, impatient: bool) -> u32 {
     if (invocation == 0u) {
         let claimed = atomicExchange(&state.posts[claim_of(late)], claim_tag()) == claim_tag();
@@ -34,7 +35,7 @@ fn claim(invocation: u32, late: u32, impatient: bool) -> u32 {
     return workgroupUniformLoad(&shared_late);
 }
 
-// The nearest of the BLOCK tiles before this one whose aggregate is not there, unless others help it all; or NO_TILE.
+// Return the nearest late tile among the BLOCK tiles before this one, or NO_TILE if all of those are claimed.
 fn late_before(invocation: u32, tile: u32, impatient: bool) -> u32 {
 {{ by_lanes("find_late(invocation, tile, impatient)") }}
     let late = workgroupUniformLoad(&shared_late);
@@ -56,9 +57,9 @@ fn find_late(invocation: u32, tile: u32, impatient: bool) {
 }
 {% endif %}
 
-// Wait for the tile's prefix. Gives NO_TILE, or a tile whose aggregate did not come in time.
+// Wait for the tile's prefix. Return NO_TILE, or a tile that is late.
 fn share_look_back(invocation: u32, tile: u32, aggregate: Item) -> u32 {
-    var late = tile;  // this one, should a loop be left by force
+    var late = tile;  // this one, in case the driver ends the loop
 {% if kernel.strategy == "fallback" %}
     var waits = 0u;
 {% endif %}
@@ -99,10 +100,10 @@ fn share_look_back(invocation: u32, tile: u32, aggregate: Item) -> u32 {
 {% endif %}
     }
 {% if spec.carry_out %}
-    if (late == NO_TILE && tile == params.tiles - 1u) {  // what comes after the last tile is the next piece's carry
+    if (late == NO_TILE && tile == params.tiles - 1u) {  // the prefix after the last tile is the next piece's carry
 {% if kernel.strategy == "fallback" %}
         if (invocation == 0u) {
-            write_post(aggregate_of(tile), aggregate);  // none comes after it who would
+            write_post(aggregate_of(tile), aggregate);  // no later tile would post it
         }
 {% endif %}
         let ahead = fold_ahead(invocation, NO_TILE, {{ "LOOKS" if kernel.strategy == "fallback" else "PATIENCE * params.spin_rounds" }}, REST);

@@ -1,10 +1,9 @@
-{#- Look-back where a row has no more tiles than a block has lanes: a tile's prefix is K(tile), the Kogge-Stone scan of
-    the aggregates of the row's tiles before it. -#}
+{#- Look-back where a row has no more tiles than a block has lanes: a tile's prefix is K(tile), the Kogge-Stone scan of the
+    aggregates of the row's tiles before it. -#}
 {% include "scan/block_aggregates.wgsl" %}
 // ----- Look-back in a row
 
-// The prefix of a tile: everything before it in its row, if `known`. Gives NO_TILE when it is found, else the tile
-// whose aggregate did not come in time.
+// Find the prefix of a tile in its row, if it is `known` that there is one. Return NO_TILE, or the tile that is late.
 fn look_back(
     invocation: u32,
     tile: u32,

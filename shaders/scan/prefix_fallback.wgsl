@@ -1,9 +1,9 @@
-{#- The prefix by look-back; a workgroup that has waited long enough reduces the late tile itself and posts its
-    aggregate, by the same tree, so with the same bits (Smith, Levien & Owens 2025). Asks nothing of the scheduler. -#}
+{#- The prefix by look-back. A workgroup that has waited long enough reduces the late tile itself and posts its aggregate, by
+    the same tree, so with the same bits (Smith, Levien & Owens 2025). Assumes nothing about the scheduler. -#}
 {% include "scan/single_pass.wgsl" %}
 {% if kernel.reloads_after_help %}
 
-// One look back. Gives NO_TILE, with the prefix in workgroup memory, or the tile to help out with.
+// Look back once. Return NO_TILE if the prefix is in workgroup memory, otherwise the late tile to reduce.
 fn try_prefix(invocation: u32, tile: u32, aggregate: Item) -> u32 {
     if (invocation == 0u) {
         post_aggregate(tile, aggregate);
@@ -19,14 +19,14 @@ fn post_late(invocation: u32, tile: u32, aggregate: Item) {
 }
 {% else %}
 
-// Wait for what comes before the tile; false where the wait was given up.
+// Wait for the tile's prefix. Return false if the wait timed out.
 fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
     if (invocation == 0u) {
         post_aggregate(tile, aggregate);
     }
     // One call in a loop, since compilers inline all of the look-back wherever it is called.
     var late = NO_TILE;
-    loop {  // each turn posts an aggregate that was not there
+    loop {  // each iteration posts an aggregate that was missing
         late = share_look_back(invocation, tile, aggregate);
         if (late == NO_TILE) {
             break;
@@ -37,7 +37,7 @@ fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
         }
         storageBarrier();
     }
-    if (late != NO_TILE) {  // the loop was left by force, if only for some invocations
+    if (late != NO_TILE) {  // the driver ended the loop, perhaps only for some invocations
         report_timeout();
     }
     return late == NO_TILE;

@@ -1,6 +1,6 @@
-{#- The prefix by look-ahead: the workgroup of ticket or number 0 scans no tile, but folds all aggregates as they come;
-    that of t + 1 scans tile t, and waits on one post.
-    Rests on: workgroups that have not started yet do start while an earlier one spins. -#}
+{#- The prefix by look-ahead: the workgroup of ticket or number 0 scans no tile and folds all aggregates as they arrive.
+    Workgroup t + 1 scans tile t and waits for one post.
+    Assumes: workgroups that have not started do start while an earlier one waits. -#}
 {% include "scan/fold_ahead.wgsl" %}
 {% include "scan/wait_for_prefix.wgsl" %}
 // ----- Look-ahead
@@ -17,7 +17,7 @@ fn tile_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
     return ticket - 1u;  // NO_TILE for ticket 0
 }
 
-// Wait for what comes before the tile; false where the wait was given up.
+// Wait for the tile's prefix. Return false if the wait timed out.
 fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
     if (invocation == 0u) {
         post_aggregate(tile, aggregate);

@@ -1,5 +1,5 @@
 // ----- Prefix of a tile
 struct Prefix {
-    known: bool,  // false where nothing comes before the tile
+    known: bool,  // false if the tile has no prefix
     item: Item,
 }

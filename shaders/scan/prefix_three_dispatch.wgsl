@@ -1,5 +1,5 @@
-{#- The prefix where reduce.wgsl came before. Of tiles that end where rows do: K(tile), from the aggregates of the row's
-    tiles. Else from scan_totals.wgsl: tile t's prefix is where tile t's aggregate was. -#}
+{#- The prefix where reduce.wgsl ran before. For tiles that end where rows do: K(tile), from the aggregates of the row's tiles.
+    Otherwise scan_totals.wgsl has put tile t's prefix in the place of tile t's aggregate. -#}
 {% include "scan/totals.wgsl" %}
 {% include "shared/grid.wgsl" %}
 {% include "scan/prefix_result.wgsl" %}

@@ -1,6 +1,6 @@
-{#- First dispatch of three_dispatch: every tile's aggregate (Merrill & Grimshaw 2009, reduce-then-scan).
-    in:  the source
-    out: tile totals: the aggregate of each tile -#}
+{#- First dispatch of three_dispatch: compute the aggregate of every tile (Merrill & Grimshaw 2009, reduce-then-scan).
+    in:  the sources
+    out: the tile totals: the aggregate of each tile -#}
 {% include "shared/header.wgsl" %}
 {% include "shared/element.wgsl" %}
 {% include "shared/operator.wgsl" %}
@@ -24,7 +24,7 @@ fn main(
     }
 {% if kernel.subgroups %}
     if (subgroup_size != SUBGROUP_SIZE) {
-        report_width();
+        report_subgroup_size();
         return;
     }
 {% endif %}

@@ -1,8 +1,8 @@
-{#- Second dispatch of three_dispatch: one workgroup turns the tiles' aggregates into the tiles' prefixes, block by
-    block: P(block) ⊕ K(tile), the order of combination of every strategy.
-    in:  tile totals: the aggregate of each tile
-    out: tile totals: the prefix of each tile (tile 0's is of no use to anyone unless a carry comes in)
-         carry_out: what comes before the next piece, where this piece is whole blocks -#}
+{#- Second dispatch of three_dispatch: one workgroup turns the aggregates of the tiles into their prefixes, block by block.
+    The order of combination is that of every strategy: P(block) ⊕ K(tile).
+    in:  the tile totals: the aggregate of each tile
+    out: the tile totals: the prefix of each tile (tile 0 uses its own only if a carry comes in)
+         carry_out: the carry of the next piece, if this piece is whole blocks -#}
 {% include "shared/header.wgsl" %}
 {% include "shared/element.wgsl" %}
 {% include "shared/operator.wgsl" %}
@@ -29,7 +29,7 @@ fn main(
 ) {
 {% if kernel.subgroups %}
     if (subgroup_size != SUBGROUP_SIZE) {
-        report_width();
+        report_subgroup_size();
         return;
     }
 {% endif %}
@@ -52,7 +52,7 @@ fn main(
     for (var first = 0u; first < blocks; first += GROUPS) {
         let tile = (first + group) * BLOCK + lane;
         let sums = scan_block(lane, coming);
-        coming = read_total(tile + GROUPS * BLOCK);  // under way while this turn is folded
+        coming = read_total(tile + GROUPS * BLOCK);  // loaded while this iteration folds
         if (lane == BLOCK - 1u) {
             block_totals[group] = {{ text.to_shared("sums") }};
         }

@@ -1,5 +1,5 @@
 {#- Inclusive scan over the first `size` invocations of a workgroup, through workgroup memory (Kogge & Stone 1973).
-    Every invocation of the workgroup calls it; those past `size` get their own item back. -#}
+    Every invocation of the workgroup calls it. Those past `size` get their own item back. -#}
 {% macro shared_scan(name, size) %}
 fn {{ name }}(invocation: u32, own: Item) -> Item {
     var item = own;

@@ -1,4 +1,4 @@
-{#- What lookback and fallback share: who has which tile, the look-back, and its outcome for the whole workgroup. -#}
+{#- What lookback and fallback share: the numbers of tiles, the look-back, and its outcome for the whole workgroup. -#}
 {% from "scan/by_lanes.wgsl" import by_lanes with context %}
 {% if kernel.wait_policy.one_workgroup_folds %}
 {% include "scan/look_back_by_fold.wgsl" %}
@@ -12,7 +12,7 @@ var<workgroup> shared_late: u32;  // the tile that the look-back waits for, or N
 var<workgroup> shared_known: u32;
 var<workgroup> shared_prefix: {{ text.shared_item }};
 
-// One look back, by the lanes of a block; its outcome for the whole workgroup. Gives NO_TILE or the late tile.
+// Look back once, by the lanes of a block, for the whole workgroup. Return NO_TILE or the late tile.
 fn share_look_back(invocation: u32, tile: u32, aggregate: Item) -> u32 {
 {{ by_lanes("look_back_and_share(invocation, tile, aggregate)") }}
     workgroupBarrier();

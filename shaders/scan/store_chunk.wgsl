@@ -49,7 +49,7 @@ fn store_chunk(index: u32, chunk: Chunk) {
 {% elif kernel.single_elements %}
 {% for position in range(kernel.tile.chunk) %}
     if (index + {{ position }}u < params.length) {
-{{ store_single("at%d" % position, "r%d" % position) | indent(4, true) }}
+{{ (store_single("at%d" % position, "r%d" % position) | indent(4, true)).rstrip() }}
     }
 {% endfor %}
 {% else %}

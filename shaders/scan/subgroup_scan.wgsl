@@ -1,5 +1,5 @@
-{#- Inclusive scan over the first `size` lanes of a subgroup (Kogge & Stone 1973). All lanes take the same path.
-    Rolled into a loop, the operator stands there once, and the shader is compiled sooner. -#}
+{#- Inclusive scan over the first `size` lanes of a subgroup (Kogge & Stone 1973). All lanes take the same path. As a loop, it
+    contains the operator once, and the shader compiles sooner. -#}
 {% macro subgroup_scan(name, size, rolled=false) %}
 fn {{ name }}(lane: u32, own: Item) -> Item {
     var item = own;

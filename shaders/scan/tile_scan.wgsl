@@ -1,6 +1,6 @@
-{#- Functions on one invocation's chunk, and the scan over invocations, in the fixed order of combination that every
-    stage shares: left to right in a chunk, a Kogge-Stone tree over lanes, left to right over steps, a Kogge-Stone
-    tree over subgroups. Without subgroups: left to right in a chunk, a Kogge-Stone tree over the workgroup. -#}
+{#- Functions on one invocation's chunk, and the scan over invocations, in the fixed order of combination that every stage
+    shares: left to right in a chunk, a Kogge-Stone tree over lanes, left to right over steps, a Kogge-Stone tree over
+    subgroups. Without subgroups: left to right in a chunk, a Kogge-Stone tree over the workgroup. -#}
 {% from "scan/shared_scan.wgsl" import shared_scan with context %}
 {% from "scan/subgroup_scan.wgsl" import place, scan_steps, subgroup_scan with context %}
 {% include "scan/item_exchange.wgsl" %}
@@ -11,7 +11,7 @@
 {% endif %}
 {% if kernel.tile.subgroups_per_workgroup > 1 %}
 const SUBGROUPS = {{ kernel.tile.subgroups_per_workgroup }}u;  // in a workgroup
-var<workgroup> subgroup_totals: array<{{ text.shared_item }}, {{ kernel.tile.subgroups_per_workgroup + 1 }}>;  // the last one takes what no one reads
+var<workgroup> subgroup_totals: array<{{ text.shared_item }}, {{ kernel.tile.subgroups_per_workgroup + 1 }}>;  // the last place takes values that are not read
 {% if kernel.totals_fit_subgroup %}
 {{ subgroup_scan("scan_totals", kernel.tile.subgroups_per_workgroup, kernel.loops_over_lanes) }}
 {% else %}
@@ -30,7 +30,7 @@ fn scan_chunk(chunk: Chunk) -> Chunk {
     return Chunk({% for position in range(kernel.tile.chunk) %}s{{ position }}{{ ", " if not loop.last }}{% endfor %});
 }
 
-// Every item of the chunk after `lead`; the chunk itself where there is no lead.
+// Join `lead` with every item of the chunk, if it is known that there is a lead.
 fn join_chunk(known: bool, lead: Item, chunk: Chunk) -> Chunk {
     return Chunk(
 {% for position in range(kernel.tile.chunk) %}
@@ -49,14 +49,14 @@ fn start_of(tile: u32) -> u32 {
     return tile / tiles * params.row_length + tile % tiles * TILE_SIZE;
 }
 
-// Where the row ends that the tile is of.
+// The index after the last element of the tile's row.
 fn end_of(tile: u32) -> u32 {
     return (tile / tiles_per_row() + 1u) * params.row_length;
 }
 
 {% endif %}
 {% set start = "start_of(tile)" if kernel.tile.per_row else "tile * TILE_SIZE" %}
-// Where an invocation's first chunk begins.
+// The index of the first element of an invocation's first chunk.
 fn first_of(tile: u32, invocation: u32) -> u32 {
 {% if kernel.subgroups %}
     let subgroup = invocation / SUBGROUP_SIZE;
@@ -67,7 +67,7 @@ fn first_of(tile: u32, invocation: u32) -> u32 {
 }
 {% if kernel.subgroups %}
 
-// The scan over the workgroup's subgroups: what comes before this one (nothing before the first), and the whole tile.
+// The scan over the subgroups of a workgroup: the prefix of this subgroup (the first has none), and the whole tile.
 struct SubgroupSums {
     lead: Item,
     aggregate: Item,
@@ -82,7 +82,7 @@ fn scan_subgroups(invocation: u32, total: Item) -> SubgroupSums {
     subgroup_totals[select(SUBGROUPS, subgroup, lane == 0u)] = {{ text.to_shared("total") }};
     workgroupBarrier();
 {% if kernel.totals_fit_subgroup and kernel.loops_over_lanes %}
-    if (subgroup == 0u) {  // the others would do the same, and have more to do than it takes to wait
+    if (subgroup == 0u) {  // the others would compute the same, which takes longer than to wait
         let sums = scan_totals(lane, {{ text.from_shared("subgroup_totals[min(lane, SUBGROUPS - 1u)]") }});
         subgroup_totals[min(lane, SUBGROUPS)] = {{ text.to_shared("sums") }};
     }

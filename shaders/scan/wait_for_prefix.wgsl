@@ -1,16 +1,16 @@
-{#- One invocation watches, within bounds, for the prefix of its tile; the outcome is for the whole workgroup.
-    Except under look-ahead, whoever waits and finds that nobody folds is to fold. -#}
+{#- One invocation waits, within bounds, for the prefix of its tile; the outcome is for the whole workgroup. Except under
+    look-ahead, a workgroup that waits and finds that none folds has to fold. -#}
 {% from "shared/peek.wgsl" import peek with context %}
 {% from "shared/wait.wgsl" import wait with context %}
 // ----- Wait for a prefix
-const FOUND = 0u;  // the prefix, in shared_prefix
-const FOLD = 1u;  // that nobody folds: this workgroup is to, and to look again then
-const LATE = 2u;  // nothing, and the bound is over
+const FOUND = 0u;  // the prefix is in shared_prefix
+const FOLD = 1u;  // no workgroup folds: this one has to, and then looks again
+const LATE = 2u;  // the bound has run out
 
 var<workgroup> shared_outcome: u32;
 var<workgroup> shared_prefix: {{ text.shared_item }};
 
-// In rounds of so many spins.
+// Wait in rounds of this many spins.
 fn look(invocation: u32, tile: u32, spins: u32) -> u32 {
     if (invocation == 0u) {
         shared_outcome = watch(tile, spins);

@@ -44,7 +44,7 @@ fn {{ float }}_signbit(x: {{ float }}) -> bool {
 {% if float ~ "_copysign" in helpers %}
 
 fn {{ float }}_copysign(x: {{ float }}, sign: {{ float }}) -> {{ float }} {
-    // Not the magnitude with a sign beside it, which llvmpipe folds wrongly under a select.
+    // Flip the sign bit where it differs. llvmpipe folds a magnitude joined with a sign wrongly under a select.
     let bits = bitcast<{{ uint }}>(x);
     return bitcast<{{ float }}>(bits ^ ((bits ^ bitcast<{{ uint }}>(sign)) & {{ sign }}{{ u }}));
 }

@@ -1,5 +1,5 @@
-{#- The source and destination arrays and the seeds, and the maps fused into load and store.
-    Comes in: kernel.arrays, spec.before, spec.after. -#}
+{#- The source and destination arrays and the initial values, and the maps that are fused into load and store.
+    Values: kernel.arrays, spec.before, spec.after. -#}
 {% from "shared/chunk_access.wgsl" import store_single with context %}
 // ----- Arrays
 {% for array in kernel.arrays %}
@@ -22,20 +22,20 @@
 {{ spec.after.source }}
 {% endif %}
 {% if spec.seeded %}
-// What comes before a row's first element: `initial`, or the identity of an exclusive scan.
+// The value that precedes a row's first element: `initial`, or the identity of an exclusive scan.
 fn seed(row: u32) -> Element {
     let at = row * {{ spec.element.words }}u;
     return {{ text.element_from_words("seeds", "at + ") }};
 }
 {% endif %}
 {% if (spec.keep_last_only or spec.compacts) and kernel.destinations %}
-// One result alone.
+// Store one result by itself.
 fn store_result(at: u32, result: Result) {
 {{ store_single("at", "result") -}}
 }
 {% endif %}
 {% if spec.has_tail_values %}
-// What comes after a row's last element, of the field that is held.
+// The value of the neighbour field that follows a row's last element.
 fn tail(row: u32) -> {{ text.type_of(spec.neighbour_field) }} {
     let at = row * {{ spec.neighbour_field.words }}u;
     return {{ text.field_from_words(spec.neighbour_field, "seeds", "at + ") }};

@@ -1,5 +1,5 @@
-{#- The element that the operator combines, and the item that the scan carries: an element, with a head flag where
-    the array has several rows or segments. Comes in: spec.element, kernel.segmented. -#}
+{#- The element that the operator combines, and the item that the scan carries: an element, with a head flag if the array has
+    several rows or segments. Values: spec.element, kernel.segmented. -#}
 // ----- Element: one value of each field, in compute form
 {% macro declare(name, element) %}
 {% if element.single %}
@@ -32,7 +32,7 @@ alias Words = array<u32, {{ kernel.item_words }}>;  // an item as it travels bet
 {% if kernel.segmented %}
 struct Item {
     value: Element,
-    head: u32,  // 1 where a row begins within what the value covers
+    head: u32,  // 1 if a row begins among the elements that the value combines
 }
 {% else %}
 alias Item = Element;
@@ -58,7 +58,7 @@ fn item_from_words(words: Words) -> Item {
 {% endif %}
 }
 
-// `yes` where the condition holds, else `no`: no branch, so that lanes stay together.
+// Return `yes` if the condition holds, else `no`, without a branch, so that lanes stay together.
 fn pick(condition: bool, yes: Item, no: Item) -> Item {
 {% if kernel.segmented %}
     return Item({{ text.pick_element("condition", "yes.value", "no.value") }}, select(no.head, yes.head, condition));

@@ -1,4 +1,4 @@
-{#- What every stage begins with: language extensions, the numbers of the plan, the parameters of the call. -#}
+{#- The beginning of every stage: language extensions, the constants of the plan, and the parameters of the call. -#}
 {% if kernel.target.enables_subgroups %}
 {% if kernel.subgroups %}
 enable subgroups;
@@ -12,7 +12,7 @@ const SUBGROUP_SIZE = {{ kernel.tile.subgroup_size }}u;  // lanes
 const STEPS = {{ kernel.tile.steps }}u;  // chunks an invocation takes
 const CHUNK = {{ kernel.tile.chunk }}u;  // neighbouring elements in a chunk
 const TILE_SIZE = {{ kernel.tile.tile_size }}u;  // elements
-const BLOCK = {{ kernel.tile.block }}u;  // tiles whose aggregates are scanned together
+const BLOCK = {{ kernel.tile.block }}u;  // tiles that are scanned together
 
 struct Params {
     length: u32,  // elements in all rows together
@@ -22,6 +22,6 @@ struct Params {
     row_length: u32,  // elements from one row's head to the next's
     first_row: u32,  // of the seeds: the row that element 0 belongs to
     row_offset: u32,  // elements of that row before element 0
-    inner: u32,  // rows that lie side by side; 1 where they lie one after the other
+    inner: u32,  // rows that are interleaved in memory; 1 if they are one after the other
 }
 @group(0) @binding(0) var<uniform> params: Params;

@@ -1,9 +1,9 @@
-{#- A test build: schedulers that gpuscan may meet, played by the workgroups themselves. No wait is without a bound.
-    random: subgroups idle before they load and before they store, and workgroups before they post, for as long as chance
-            has it; all lanes of a subgroup as long, since lanes that were apart may not vote or shuffle
-    serial: a workgroup takes its ticket when the one before has left; look-ahead, whose first waits, has to give up. Who
-            leaves without a result keeps the lock, and the others wait out its bound
-    bursts: a workgroup goes on when all tickets of its burst are out, so that they begin together -#}
+{#- A test build: schedulers that gpuscan may meet, played by the workgroups themselves. Every wait is bounded.
+    random: subgroups idle at random before they load and before they store, and workgroups before they post. All lanes of a
+            subgroup idle for the same time, since lanes that diverge may not vote or shuffle
+    serial: a workgroup takes its ticket when the one before it has finished. Look-ahead times out, since its first workgroup
+            waits for others. A workgroup that ends without a result keeps the lock, and the others wait out its bound
+    bursts: a workgroup continues when all tickets of its burst are taken, so that they begin together -#}
 // ----- Scheduler
 {% if kernel.scheduler == "random" %}
 const LOADS = 0u;  // places to idle at
@@ -12,7 +12,7 @@ const STORES = 2u;
 const LONGEST_DELAY = {{ 64 if kernel.target.is_cpu_adapter else 1024 }}u;  // looks at the state
 const LONGEST_POST_DELAY = {{ 1024 if kernel.target.is_cpu_adapter else 4096 }}u;  // longer than a fallback waits
 
-// Idle, in one of four cases.
+// Idle with a probability of one in four.
 fn idle(place: u32, tile: u32, who: u32, longest: u32) {
     let seed = (params.epoch * 3u + place) * 747796405u + tile * WORKGROUP_SIZE + who;
     let mixed = ((seed >> ((seed >> 28u) + 4u)) ^ seed) * 277803737u;
@@ -44,7 +44,7 @@ fn enter() {
     }
 }
 
-// Whoever is the last to have stored lets the next workgroup in. (A barrier would want uniform control flow.)
+// The last invocation that has stored lets the next workgroup in. (A barrier would require uniform control flow.)
 fn leave() {
     if (atomicAdd(&done, 1u) == WORKGROUP_SIZE - 1u) {
         atomicAnd(&state.ticket, ~BUSY);

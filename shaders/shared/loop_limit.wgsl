@@ -1,27 +1,27 @@
-{#- Bounds the loops of an operator that is the user's WGSL: each turn asks `one_turn_too_many`, and leaves the function
-    where it is. On CPU adapters all turns of an invocation count together, since llvmpipe leaves every loop once all of
-    them have made 65,535; elsewhere each call of `combine` begins anew, until one ran out.
+{#- Bound the loops of an operator that is the user's WGSL: each iteration asks `one_turn_too_many`, and if so leaves the
+    function. On CPU adapters all iterations of an invocation count together, since llvmpipe ends every loop once all of them
+    have made 65,535. Elsewhere each call of `combine` starts again, until one runs out.
     out: the report: a run that ran out is in error, whatever it stored -#}
 
-const MOST_TURNS = {{ kernel.heuristics.max_loop_iterations }}u;
-var<private> turns: u32;
+const MAX_LOOP_ITERATIONS = {{ kernel.heuristics.max_loop_iterations }}u;
+var<private> iterations: u32;
 
 fn begin_turns() {
 {% if not kernel.target.is_cpu_adapter %}
-    turns = select(0u, turns, turns > MOST_TURNS);
+    iterations = select(0u, iterations, iterations > MAX_LOOP_ITERATIONS);
 {% endif %}
 }
 
 fn one_turn_too_many() -> bool {
-    turns += 1u;
-    if (turns <= MOST_TURNS) {
+    iterations += 1u;
+    if (iterations <= MAX_LOOP_ITERATIONS) {
         return false;
     }
-    turns = MOST_TURNS + 1u;
+    iterations = MAX_LOOP_ITERATIONS + 1u;
 {% if kernel.posts %}
-    atomicStore(&state.turns, params.epoch);
+    atomicStore(&state.loop_limit, params.epoch);
 {% else %}
-    state.turns = params.epoch;
+    state.loop_limit = params.epoch;
 {% endif %}
     return true;
 }

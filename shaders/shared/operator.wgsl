@@ -1,5 +1,5 @@
-{#- The operator, and the join of items that it gives. Comes in: spec.combine (its code), spec.before,
-    spec.after. `combine` must be associative; it need not commute, so `a` is always the left operand. -#}
+{#- The operator, and the join of items that follows from it. Values: spec.combine, spec.before, spec.after.
+    `combine` must be associative. It need not commute, so `a` is always the left operand. -#}
 {% set helpers = text.helpers %}
 {% if helpers %}
 {% include "shared/arithmetic.wgsl" %}

@@ -1,7 +1,7 @@
-{#- What passes the time between two polls on a software adapter. -#}
+{#- What passes the time between two polls on an adapter that is the CPU. -#}
 {% if kernel.wait_policy.pauses %}
-// A number that is no use, after a while. A software adapter polls faster than the system gives a waiting core to
-// another workgroup, and llvmpipe leaves every loop once all loops of an invocation have made 65,535 turns together.
+// Return a useless number after a while. A CPU adapter polls faster than the system gives the core to another workgroup,
+// and llvmpipe ends every loop once all loops of an invocation have made 65,535 iterations together.
 fn pause(spin: u32) -> u32 {
     var number = 0xfffffff0u - spin;
 {% for _ in range(kernel.wait_policy.pauses) %}

@@ -1,5 +1,5 @@
-{#- One word of a post: how it is written, seen and understood. Where the adapter has 64-bit atomics, it is the payload
-    with the run's epoch above it; elsewhere two halves of 16 bits, each with the epoch above it. -#}
+{#- One word of a post: how it is written, read and decoded. With 64-bit atomics it is the payload with the run's epoch above
+    it. Otherwise it is two halves of 16 bits, each with the epoch above it. -#}
 {% from "shared/peek.wgsl" import peek with context %}
 {% set tag = "u64(params.epoch) << 32u" if kernel.long_posts else "params.epoch << 16u" %}
 {% macro write_word(at, index, stride, word) %}

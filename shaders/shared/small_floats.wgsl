@@ -1,6 +1,6 @@
-{#- 16-bit floats, exact and rounded to nearest even. By their bits, since WGSL's own packing may flush or round
-    otherwise, but for halves where the probe found that it does not.
-    Comes in: conversions, the names in use; packs_halves. -#}
+{#- 16-bit floats, exact and rounded to nearest even. By their bits, since WGSL's own packing may flush or round differently,
+    unless the probe found that it does not.
+    Values: conversions, the names in use; packs_halves. -#}
 {% if packs_halves %}
 {% if "half_to_float" in conversions %}
 fn half_to_float(half: u32) -> f32 {

@@ -1,16 +1,16 @@
-{#- What tiles tell each other. WGSL's atomics are relaxed, so a flag cannot publish other memory: each word of a post
-    carries the run's epoch beside its payload (parts/posts.wgsl), and a post is there when all its words are.
-    The order of combination is fixed, so whoever posts a thing posts the same bits: posts may be repeated. -#}
+{#- What tiles tell each other. WGSL's atomics are relaxed, so a flag cannot publish other memory. Each word of a post therefore
+    carries the run's epoch beside its payload (shared/posts.wgsl), and a post is complete when all its words have it.
+    The order of combination is fixed, so all workgroups that post a value post the same bits: posts may be repeated. -#}
 {% from "shared/peek.wgsl" import peek with context %}
 {% from "shared/posts.wgsl" import tag, write_word, see_word, strange, word_seen with context %}
 // ----- Tile state
 struct State {
-    ticket: atomic<u32>,  // tiles handed out so far, where tickets hand them out
-    status: atomic<u32>,  // the epoch of a run that gave up waiting
-    width: atomic<u32>,  // the epoch of a run whose subgroups had another size than planned
-    turns: atomic<u32>,  // the epoch of a run in which a loop of the operator did not end
-    folding: atomic<u32>,  // the epoch of a run whose aggregates somebody folds
-    frontier: atomic<u32>,  // the epoch, and below it the first block of which not all prefixes are posted: a hint
+    ticket: atomic<u32>,  // the next ticket, if tickets number the tiles
+    status: atomic<u32>,  // the epoch of a run that timed out
+    subgroup_size: atomic<u32>,  // the epoch of a run in which subgroups had another size than planned
+    loop_limit: atomic<u32>,  // the epoch of a run in which a loop of the operator did not end
+    folding: atomic<u32>,  // the epoch of a run in which a workgroup folds
+    frontier: atomic<u32>,  // a hint: the epoch, and below it the first block with a missing prefix
     posts: array<atomic<{{ "u64" if kernel.long_posts else "u32" }}>>,  // {{ "of columns" if kernel.in_columns else "an aggregate for each tile, then " ~ ("what comes after each" if kernel.wait_policy.one_workgroup_folds else "a total and a prefix for each block") }}
 }
 @group(0) @binding({{ kernel.state_binding }}) var<storage, read_write> state: State;
@@ -24,8 +24,8 @@ struct Post {
     item: Item,
 }
 
-// Posts of wide items lie by BLOCK neighbours, each word of all of them side by side, so that the lanes of a block
-// read whole cache lines; narrow ones lie one after the other, so that fewer tiles write to one line.
+// Posts of wide items are interleaved for BLOCK neighbours, each word of all of them side by side, so that the lanes of a
+// block read whole cache lines. Posts of narrow items are one after the other, so that fewer tiles write to one line.
 fn place_of_post(post: u32) -> u32 {
     return post / POST_STRIDE * (POST_STRIDE * POST_WORDS) + post % POST_STRIDE;
 }
@@ -35,7 +35,7 @@ fn aggregate_of(tile: u32) -> u32 {
 }
 
 {% if kernel.wait_policy.one_workgroup_folds %}
-// What comes before the next tile.
+// The post that holds the prefix of the next tile.
 fn prefix_after(tile: u32) -> u32 {
     return place_of_post(blocks_of(params.tiles) * BLOCK + tile);
 }
@@ -92,8 +92,8 @@ fn report_timeout() {
 }
 
 {% if kernel.subgroups %}
-fn report_width() {
-    atomicStore(&state.width, params.epoch);
+fn report_subgroup_size() {
+    atomicStore(&state.subgroup_size, params.epoch);
 }
 
 {% endif %}
@@ -106,15 +106,15 @@ fn given_up() -> bool {
 {% endif %}
 
 {% if kernel.tiles_by_number %}
-// Workgroups were seen to start in the order of their numbers, so a tile waits on tiles that already run; fallback does
-// not rest on it.
+// The probe saw workgroups start in the order of their numbers, so a tile waits for tiles that already run. Fallback does
+// not rely on it.
 fn ticket_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
     return (workgroup.z * grid.y + workgroup.y) * grid.x + workgroup.x;
 }
 {% else %}
 var<workgroup> ticket: u32;
 
-// Tiles are handed out in the order in which workgroups start, so a tile waits only on tiles that already run.
+// Tickets number the tiles in the order in which workgroups start, so a tile waits only for tiles that already run.
 // The last ticket leaves the counter at zero for the next run.
 fn ticket_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
     if (invocation == 0u) {

@@ -1,10 +1,10 @@
-{#- Tile totals in plain memory, between the dispatches of three_dispatch: behind the same six words as the posts of
-    tile_state.wgsl. -#}
+{#- Tile totals in plain memory, between the dispatches of three_dispatch, after the same six words as the posts of
+    shared/tile_state.wgsl. -#}
 // ----- Tile totals
 struct State {
     unused: vec2<u32>,
-    width: u32,  // the epoch of a run whose subgroups had another size than planned
-    turns: u32,  // the epoch of a run in which a loop of the operator did not end
+    subgroup_size: u32,  // the epoch of a run in which subgroups had another size than planned
+    loop_limit: u32,  // the epoch of a run in which a loop of the operator did not end
     unused_too: vec2<u32>,
     totals: array<u32>,
 }
@@ -13,7 +13,7 @@ struct State {
 const ITEM_WORDS = {{ kernel.item_words }}u;
 {% if kernel.subgroups %}
 
-fn report_width() {
-    state.width = params.epoch;
+fn report_subgroup_size() {
+    state.subgroup_size = params.epoch;
 }
 {% endif %}

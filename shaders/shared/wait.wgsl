@@ -1,5 +1,5 @@
-{#- Looks, again and again, until what is waited for is there: within bounds, and no longer once the run was given up.
-    The caller's lines are one look, of number `spin` in its round of so many. -#}
+{#- Look again and again until something is posted, within bounds, and no longer once the run has timed out. The caller's
+    lines are one look, number `spin` of its round. -#}
 {% macro wait(there, given_up, spins="SPINS_PER_ROUND") %}
     for (var round = 0u; round < params.spin_rounds; round++) {
         if ({{ there }} || {{ given_up }}) {

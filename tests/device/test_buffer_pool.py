@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import gpuscan as gs
-from gpuscan.device.buffer_pool import LEAST_BYTES, BufferPool, MemoryUsage, size_class
+from gpuscan.device.buffer_pool import MIN_BYTES, BufferPool, MemoryUsage, size_class
 
 USAGE = 0x80
 
@@ -43,9 +43,9 @@ class FakeDevice:
 @pytest.mark.parametrize("nbytes", [0, 1, 255, 256, 257, 5000, 1 << 20, (1 << 20) + 1, 123_456_789])
 def test_size_classes_fit_and_waste_little(nbytes: int) -> None:
     size = size_class(nbytes)
-    assert size >= max(nbytes, LEAST_BYTES)
+    assert size >= max(nbytes, MIN_BYTES)
     assert size % 16 == 0
-    assert size <= max(LEAST_BYTES, nbytes * 1.25)
+    assert size <= max(MIN_BYTES, nbytes * 1.25)
     assert size_class(size) == size
 
 

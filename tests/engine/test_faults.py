@@ -14,15 +14,17 @@ import wgpu
 
 import gpuscan as gs
 from tests.harness.builds import small_transfers
-from tests.harness.devices import is_lost, mark_lost
+from tests.harness.devices import is_lost, mark_lost, replace_submit, use_public_queue
 from tests.oracle import assert_same, ufunc_scan
 
 X = np.arange(3000, dtype=np.uint32)
 
 
-@pytest.fixture
-def own_device(adapter: wgpu.GPUAdapter) -> gs.Device:
-    """A device that a test may break."""
+@pytest.fixture(params=["native queue", "public queue"])
+def own_device(adapter: wgpu.GPUAdapter, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
+    """A device that a test may break, with either way to submit."""
+    if request.param == "public queue":
+        use_public_queue(monkeypatch)
     return gs.Device(adapter)
 
 
@@ -90,7 +92,7 @@ def test_nothing_stays_in_use_where_buffers_are_not_all_taken(
 
 
 def test_an_interrupted_synchronize_keeps_nothing(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_device.wgpu_device.queue, "submit", failing(KeyboardInterrupt()))
+    replace_submit(own_device, monkeypatch, failing(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         own_device.synchronize()
     assert own_device.memory_usage().allocations == 0
@@ -103,11 +105,11 @@ def test_an_array_larger_than_any_buffer(device: gs.Device) -> None:
 
 
 def test_a_submit_that_fails(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    device, queue = own_device, own_device.wgpu_device.queue
+    device = own_device
     for size in (len(X), 3 << 20):
         x = np.ones(size, np.uint32)
         with monkeypatch.context() as patched:
-            patched.setattr(queue, "submit", failing(wgpu.GPUValidationError("something of ours is wrong")))
+            replace_submit(device, patched, failing(wgpu.GPUValidationError, "something of ours is wrong"))
             with pytest.raises(wgpu.GPUValidationError):
                 gs.scan(x, device=device)
         assert device.memory_usage().bytes_in_use == 0
@@ -116,19 +118,20 @@ def test_a_submit_that_fails(own_device: gs.Device, monkeypatch: pytest.MonkeyPa
 
 def test_an_interrupted_call(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while the GPU works, in a small scan and in the middle of a large one."""
-    device, queue = own_device, own_device.wgpu_device.queue
+    device = own_device
     for size, calls in ((len(X), 0), (9 << 20, 4)):
-        x, count, submit = np.ones(size, np.uint32), calls, queue.submit
+        x, count = np.ones(size, np.uint32), calls
 
-        def interrupted(buffers: Any, submit: Any = submit) -> None:
+        def interrupted(submit: Callable[[], Any]) -> Any:
             nonlocal count
-            submit(buffers)
+            index = submit()
             count -= 1
             if count < 0:
                 raise KeyboardInterrupt
+            return index
 
         with monkeypatch.context() as patched:
-            patched.setattr(queue, "submit", interrupted)
+            replace_submit(device, patched, interrupted)
             with pytest.raises(KeyboardInterrupt):
                 gs.scan(x, device=device)
         assert device.memory_usage().bytes_in_use == 0
@@ -138,17 +141,17 @@ def test_an_interrupted_call(own_device: gs.Device, monkeypatch: pytest.MonkeyPa
 @pytest.mark.usefixtures("default_signals")
 def test_an_interrupt_in_a_callback_of_a_submission(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """wgpu drops what a callback raises; the interrupt is raised after the submission all the same."""
-    device, queue = own_device, own_device.wgpu_device.queue
-    submit, held, mask = queue.submit, device.asarray(X), device.asarray(X % 2 == 1)
+    device = own_device
+    held, mask = device.asarray(X), device.asarray(X % 2 == 1)
     plan = device.plan(len(X), np.uint32, "add")
     dropped: list[BaseException] = []
 
-    def called_back(buffers: Any) -> None:
+    def called_back(submit: Callable[[], Any]) -> Any:
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt as error:
             dropped.append(error)
-        submit(buffers)
+        return submit()
 
     calls: list[Callable[[], Any]] = [
         lambda: gs.scan(X, device=device),
@@ -166,7 +169,7 @@ def test_an_interrupt_in_a_callback_of_a_submission(own_device: gs.Device, monke
     for call in calls:
         handler = signal.getsignal(signal.SIGINT)
         with monkeypatch.context() as patched:
-            patched.setattr(queue, "submit", called_back)
+            replace_submit(device, patched, called_back)
             with pytest.raises(KeyboardInterrupt):
                 call()
         assert not dropped
@@ -174,9 +177,11 @@ def test_an_interrupt_in_a_callback_of_a_submission(own_device: gs.Device, monke
     assert_same(gs.scan(X, device=device), ufunc_scan("add", X))
 
 
-def failing(error: BaseException) -> Any:
+def failing(kind: type[BaseException], *arguments: str) -> Any:
+    """Return a function that raises. Each error is a new one, so none keeps the frames of an earlier call alive."""
+
     def call(*_: Any, **__: Any) -> None:
-        raise error
+        raise kind(*arguments)
 
     return call
 
@@ -187,7 +192,7 @@ def test_a_lost_device(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch
     device = gs.default_device()
     held = device.asarray(X)
     with monkeypatch.context() as patched:
-        patched.setattr(device.wgpu_device.queue, "submit", failing(wgpu.GPUValidationError("Parent device is lost")))
+        replace_submit(device, patched, failing(wgpu.GPUValidationError, "Parent device is lost"))
         with pytest.raises(gs.DeviceLostError, match="opened anew"):
             gs.scan(X)
     for call in (lambda: gs.scan(held), held.numpy, lambda: device.asarray(X), device.synchronize):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device import capability_probe, context, transfer
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.engine import executor, host_arrays, part_buffers
-from gpuscan.planning import plan as planning
+from gpuscan.planning import heuristics
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.plan import ScanPlan, plan_scan
@@ -45,7 +46,7 @@ def wait_for_reports(monkeypatch: pytest.MonkeyPatch, wait: bool) -> None:
 
 def shorten_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let look-back give up after a few polls, within the iterations that llvmpipe allows a loop."""
-    monkeypatch.setattr(planning, "LEAST_LOOKBACK_SPINS", 16)
+    monkeypatch.setattr(heuristics, "GPU", replace(heuristics.GPU, min_lookback_spins=16))
 
 
 def read_ahead_always(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -13,7 +14,7 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.api import device as device_module
-from gpuscan.device import adapters, reports, tile_cache
+from gpuscan.device import adapters, queue, reports, tile_cache
 from gpuscan.device.adapters import find_adapters
 from gpuscan.device.bind_groups import BIND_GROUPS_KEPT
 from gpuscan.device.buffer_pool import BufferPool
@@ -137,6 +138,28 @@ def pool_of(device: gs.Device) -> BufferPool:
 def queue_of(device: gs.Device) -> Queue:
     """Return the queue that the device submits to."""
     return device._context.queue
+
+
+def use_public_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let devices that are opened from now on submit by the public objects of the package, as Dawn's devices do."""
+    monkeypatch.setattr(queue, "is_available", lambda _: False)
+
+
+def replace_submit(
+    device: gs.Device, monkeypatch: pytest.MonkeyPatch, submit: Callable[[Callable[[], Any]], Any]
+) -> None:
+    """Call `submit` where the device's queue calls wgpu to submit or to poll; its argument is that call."""
+
+    def replaced(original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *arguments: submit(lambda: original(*arguments))
+
+    opened = queue_of(device)
+    if isinstance(opened, queue.NativeQueue):
+        library = opened._library.checked
+        for name in ("wgpuQueueSubmitForIndex", "wgpuDevicePoll"):
+            monkeypatch.setattr(library, name, replaced(getattr(library, name)))
+    else:
+        monkeypatch.setattr(device.wgpu_device.queue, "submit", replaced(device.wgpu_device.queue.submit))
 
 
 def poison(device: gs.Device, *sizes: int) -> None:

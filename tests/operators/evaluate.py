@@ -31,7 +31,7 @@ def bundle(*arrays: np.ndarray[Any, Any]) -> Structure:
 
 
 def words_of(array: np.ndarray[Any, Any], field: Field) -> np.ndarray[Any, Any]:
-    """The compute form of an array as 32-bit words, one row an element."""
+    """Return the compute form of an array as 32-bit words, one row for each element."""
     scalar = field.scalar
     if scalar.bits < 32:
         wide = {"bool": np.uint32, "signed": np.int32, "unsigned": np.uint32, "float": np.float32}[scalar.kind]
@@ -40,7 +40,7 @@ def words_of(array: np.ndarray[Any, Any], field: Field) -> np.ndarray[Any, Any]:
 
 
 def array_of(words: np.ndarray[Any, Any], field: Field, length: int, in_range: bool) -> np.ndarray[Any, Any]:
-    """The inverse of `words_of`; `in_range` as in `unpacked`."""
+    """Return the array of such words: the inverse of `words_of`. `in_range` is that of `unpacked`."""
     scalar = field.scalar
     compute = scalar.dtype
     if scalar.bits < 32:
@@ -56,7 +56,7 @@ def array_of(words: np.ndarray[Any, Any], field: Field, length: int, in_range: b
 
 
 def loaded(element: Element, type_name: str, buffer: str, native_int64: bool) -> str:
-    """WGSL for an element read from row `i` of a buffer of words."""
+    """Return WGSL for an element read from row `i` of a buffer of words."""
     fields, at = [], 0
     for field in element.fields:
         numbers = []
@@ -69,7 +69,7 @@ def loaded(element: Element, type_name: str, buffer: str, native_int64: bool) ->
 
 
 def stored(element: Element, variable: str, native_int64: bool) -> list[str]:
-    """The words of an element."""
+    """Return the words of an element."""
     words = []
     for index, field in enumerate(element.fields):
         member = element.member(variable, index)
@@ -87,7 +87,7 @@ def declared(name: str, element: Element, native_int64: bool) -> str:
 
 
 def shader(code: Code, call: str, types: Sequence[tuple[str, Element]], inputs: Sequence[str], native: bool) -> str:
-    """A whole shader that stores the words of `call` for each element."""
+    """Return a whole shader that stores the words of `call` for each element."""
     lines = [declared(name, element, native) for name, element in types]
     lines += [f"@group(0) @binding({k}) var<storage, read> {name}: array<u32>;" for k, name in enumerate(inputs)]
     lines.append(f"@group(0) @binding({len(inputs)}) var<storage, read_write> results: array<u32>;")
@@ -106,7 +106,7 @@ def shader(code: Code, call: str, types: Sequence[tuple[str, Element]], inputs: 
 def run(
     device: wgpu.GPUDevice, source: str, inputs: Sequence[np.ndarray[Any, Any]], length: int, words: int
 ) -> np.ndarray[Any, Any]:
-    """The words that the shader stores, one row an element."""
+    """Run the shader, and return the words that it stores, one row for each element."""
     usage = wgpu.BufferUsage
     buffers = [device.create_buffer_with_data(data=data, usage=usage.STORAGE) for data in inputs]
     buffers.append(device.create_buffer(size=length * words * 4, usage=usage.STORAGE | usage.COPY_SRC))
@@ -126,7 +126,7 @@ def run(
 
 
 def unpacked(rows: np.ndarray[Any, Any], element: Element, in_range: bool = True) -> list[np.ndarray[Any, Any]]:
-    """The arrays of the fields; `in_range`: no narrow integer may be out of its range, else its low bits count."""
+    """Return the arrays of the fields. Narrow integers are held to their range if `in_range`, else cut to it."""
     arrays, at = [], 0
     for field in element.fields:
         arrays.append(array_of(rows[:, at : at + field.words], field, len(rows), in_range))
@@ -142,7 +142,7 @@ def evaluate_map(
     native_int64: bool,
     axes: int = 0,
 ) -> Any:
-    """``function(arrays)`` (a tuple), as the GPU has it; `axes` trailing axes belong to the element."""
+    """Return ``function(arrays)`` (a tuple), computed on the GPU; `axes` trailing axes belong to the element."""
     length = len(arrays[0])
     shapes = [array.shape[array.ndim - axes :] for array in arrays]
     element = element_of([array.dtype for array in arrays], bundle(*arrays), shapes)
@@ -168,7 +168,7 @@ def evaluate_combine(
     *,
     native_int64: bool,
 ) -> list[np.ndarray[Any, Any]]:
-    """The operator on two lists of field arrays, as the GPU has it."""
+    """Return the operator's result on two lists of field arrays, computed on the GPU."""
     code = combine_code(operator, element, native_int64)
     call = ", ".join(loaded(element, "Element", buffer, native_int64) for buffer in ("lefts", "rights"))
     source = shader(code, f"combine({call})", [("Element", element)], ["lefts", "rights"], native_int64)

@@ -15,12 +15,12 @@ Array = np.ndarray[Any, Any]
 
 
 def forms_of_int64(adapter: wgpu.GPUAdapter, dtype: str) -> list[bool]:
-    """Whether to test 64-bit integers natively, as two words, or both."""
+    """Return which forms of 64-bit integers to test: native (True), two words (False), or both."""
     return [True, False] if has_int64(adapter) and dtype.endswith("64") else [has_int64(adapter)]
 
 
 def pairs_of(special: Array, random: Array) -> tuple[Array, Array]:
-    """Every special number with every other, then random numbers."""
+    """Return every special number with every other, then random numbers."""
     left, right = np.meshgrid(special, special)
     half = len(random) // 2
     return np.concatenate([left.ravel(), random[:half]]), np.concatenate([right.ravel(), random[half:]])
@@ -36,7 +36,8 @@ def integer_pairs(dtype: str) -> tuple[Array, Array]:
     return pairs_of(special, random)
 
 
-NAN_BITS = 0x7FC00123  # a NaN with a payload
+# A NaN with a payload.
+NAN_BITS = 0x7FC00123
 
 
 def float_numbers() -> Array:
@@ -52,7 +53,7 @@ def float_pairs() -> tuple[Array, Array]:
 
 
 def check(function: Callable[[Any], dict[str, Any]], arrays: tuple[Array, ...], adapter: Any, native: bool) -> None:
-    """The function on the GPU gives the bits and dtypes that it gives on NumPy."""
+    """Assert that the function gives the bits and dtypes on the GPU that it gives on NumPy."""
     results = evaluate_map(open_device(adapter), function, arrays, native_int64=native)
     with np.errstate(all="ignore"):
         expected = function(arrays)
@@ -74,7 +75,7 @@ def check_floats(
     function: Callable[[Any], dict[str, Any]], arrays: tuple[Array, ...], adapter: Any, places: float = 0.0,
     expected: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """The function on the GPU gives NumPy's dtypes, and its floats to some units in the last place."""
+    """Assert that the function gives NumPy's dtypes on the GPU, and its floats to some units in the last place."""
     results = evaluate_map(open_device(adapter), function, arrays, native_int64=has_int64(adapter))
     with np.errstate(all="ignore"):
         expected = expected or function(arrays)

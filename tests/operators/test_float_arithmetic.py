@@ -17,7 +17,7 @@ from tests.oracle import assert_same, strategies_on
 
 
 def exact_float_operations(x: Any) -> dict[str, Any]:
-    """What gives the same bits everywhere, but for the sign of zero and the payload of NaN."""
+    """Return operations that give the same bits everywhere, except the sign of zero and the payload of NaN."""
     a, b = x
     return {
         "add": a + b,
@@ -177,7 +177,7 @@ def test_limits_of_functions(adapter: wgpu.GPUAdapter) -> None:
 
 @pytest.mark.parametrize("shape", [(6,), (3, 6), (4, 8), (300, 16)])
 def test_signs_under_a_choice(device: Device, shape: tuple[int, ...]) -> None:
-    """What is made of a magnitude and a sign beside the number itself, in scans that load single elements."""
+    """Compare a choice between a number and its magnitude with a sign, in scans that load single elements."""
     x = np.random.default_rng(3).normal(0, 4, shape).astype(np.float32)
 
     def chosen(v: Any) -> Any:

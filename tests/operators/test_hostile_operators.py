@@ -91,7 +91,7 @@ def test_a_loop_of_a_helper_alone_begins_its_count_with_each_combination(device:
 
 
 def test_every_path_tells(device: gs.Device) -> None:
-    """Every strategy, arrays in pieces and on the device, chunks, reductions, columns and a recorded plan."""
+    """Try every strategy, arrays in pieces and on the device, chunks, reductions, columns and a recorded plan."""
     op = combining(ENDLESS["while"], name="endless", identity=0)
     few, wide = X[:600], np.ones((4, 64), np.uint32)
     on_device = device.asarray(few)
@@ -149,7 +149,7 @@ def test_loops_that_end_give_what_they_mean(device: gs.Device) -> None:
 
 
 def test_long_loops_that_end(device: gs.Device) -> None:
-    """One combination may make turns by the thousand; few combinations do, so that an invocation stays in bounds."""
+    """Make thousands of iterations in one combination, and few combinations, to stay within an invocation's bound."""
     turns = 2000 if device.capabilities.adapter_type == "CPU" else 50_000
     heuristics = CPU if device.capabilities.adapter_type == "CPU" else GPU
     assert turns < heuristics.max_loop_iterations
@@ -245,7 +245,7 @@ def test_what_is_near_the_bounds_still_compiles(device: gs.Device) -> None:
     ],
 )
 def test_numbers_without_meaning_harm_nobody(device: gs.Device, body: str) -> None:
-    """What comes out is up to the adapter, and all of it is the operator's own."""
+    """Leave the result to the adapter, and assert that nothing else changes."""
     x = np.random.default_rng(1).integers(0, 2**32, 3000, dtype=np.uint32)
     before = x.copy()
     neighbour = device.asarray(SUMS)
@@ -291,7 +291,7 @@ def test_wgsl_that_is_none(device: gs.Device, body: str) -> None:
     "line_end", ["\r", "\v", "\f", "\x85", "\u2028", "\u2029", "\r\n"], ids=lambda text: f"{ord(text[0]):#x}"
 )
 def test_comments_end_where_wgsl_ends_them(line_end: str) -> None:
-    """A declaration behind a character that ends a line for compilers is seen by the check as well."""
+    """Assert that a declaration after any line break of WGSL is checked."""
     hidden = "@group(0) @binding(9) var<storage, read_write> mine: array<u32, 4>;"
     with pytest.raises(gs.OperatorError, match="attribute @group"):
         gs.wgsl_operator(f"{SIGNATURE}return a + b; }}\n// {line_end}{hidden}")
@@ -314,7 +314,7 @@ def test_markers_of_ours_in_comments(device: gs.Device) -> None:
 
 
 def names_of_ours(device: gs.Device) -> list[str]:
-    """Every name that gpuscan's shaders of this device declare at module scope."""
+    """Return every name that gpuscan's shaders of this device declare at module scope."""
     found: set[str] = set()
     for strategy in strategies_on(device):
         plan = device.plan((100_000,), np.uint32, combining("return a + b;", name="mine"), strategy=strategy)
@@ -333,7 +333,7 @@ def test_names_of_ours_mean_nothing_to_an_operator(device: gs.Device) -> None:
 
 
 def test_names_of_ours_are_free_for_an_operator(device: gs.Device) -> None:
-    """All of them at once: as functions and constants, as local names, as arguments and as members of a struct."""
+    """Use all of them at once: as functions, constants, local names, arguments and members of a struct."""
     names = names_of_ours(device)
     functions = "\n".join(f"fn {name}(x: u32) -> u32 {{ return x + 1u; }}" for name in names)
     calls = " + ".join(f"{name}(0u)" for name in names)
@@ -347,17 +347,17 @@ def test_names_of_ours_are_free_for_an_operator(device: gs.Device) -> None:
 
 
 def test_names_of_the_counting_are_free_too(device: gs.Device) -> None:
-    """A loop of an operator that declares what its turns are counted by."""
+    """Run a loop in an operator that declares the names of the counting itself."""
     op = combining(
         "let turns = 1u;\n let one_turn_too_many = turns;\n var c = a;\n"
         " for (var begin_turns = 0u; begin_turns < 4u; begin_turns++) { c += one_turn_too_many; }\n return c + b - 4u;",
-        helpers="const MOST_TURNS = 1u;\nfn report() -> u32 { return MOST_TURNS; }",
+        helpers="const MAX_LOOP_ITERATIONS = 1u;\nfn report() -> u32 { return MAX_LOOP_ITERATIONS; }",
     )
     assert_same(gs.scan(X, op, device=device), SUMS)
 
 
 def test_fields_keep_their_names(device: gs.Device) -> None:
-    """A bundle may have fields that are called as things of ours."""
+    """Scan a bundle with fields that have names of gpuscan's."""
     x = {"state": X, "params": X[::-1].copy()}
     op = combining("return Element(a.state + b.state, max(a.params, b.params));")
     got = gs.scan(x, op, device=device)

@@ -22,15 +22,18 @@ Array = np.ndarray[Any, Any]
 Bundle = tuple[Array, ...]
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
-LONG = 10**7  # elements
-SMALL = TileShape(32, 0, 1, 1)  # wide elements take software adapters seconds to compile: one of them an invocation
-BLOCKS = 3 * 32 * 32 + 5  # elements: three blocks of such tiles and a few more
+# Elements of a long array.
+LONG = 10**7
+# One element for each invocation: software adapters take seconds to compile wide elements.
+SMALL = TileShape(32, 0, 1, 1)
+# Elements of three blocks of such tiles, and a few more.
+BLOCKS = 3 * 32 * 32 + 5
 
 # ----- Long arrays
 
 
 def in_blocks(function: Callable[[Bundle, Bundle], Bundle], x: Bundle) -> Bundle:
-    """The scan of a row by calls on whole columns: of blocks side by side, of their totals, and of both."""
+    """Scan a row by calls on whole columns: scan blocks side by side, then their totals, then join the two."""
     length = len(x[0])
     height = 1 << (length.bit_length() // 2)
     if height < 2:
@@ -74,7 +77,7 @@ def test_an_operator_that_does_not_commute_on_a_long_array(device: gs.Device) ->
 
 
 def shares_compiler(device: gs.Device) -> bool:
-    """Whether this is llvmpipe's OpenGL: its compiler is that of lavapipe."""
+    """Return True for llvmpipe's OpenGL, which has the compiler of lavapipe."""
     return "llvmpipe" in device.capabilities.summary and device.capabilities.backend == "OpenGL"
 
 
@@ -148,7 +151,7 @@ def test_vectors_of_every_width(device: gs.Device) -> None:
 @pytest.mark.parametrize("dtype", ["int8", "uint16"])
 @pytest.mark.parametrize("width", [3, 5])
 def test_vectors_of_packed_numbers(device: gs.Device, dtype: str, width: int) -> None:
-    """An element of an odd number of bytes begins anywhere in a word; through the front door, also backwards."""
+    """Scan elements of an odd number of bytes, which begin anywhere in a word, also reversed."""
     x = vectors(width, dtype, 1001)
     op = of_vectors(width, True)
     assert_same(gs.scan(x, op, device=device), scanned(x))
@@ -197,7 +200,7 @@ def test_elements_of_any_width_are_planned_in_a_single_pass(strategy: str) -> No
 
 
 def test_elements_wider_than_workgroup_memory(device: gs.Device) -> None:
-    """The error comes before anything is compiled, and what it advises works."""
+    """Assert that the error comes before anything is compiled, and that its advice works."""
     width = device.capabilities.limits["max-compute-workgroup-storage-size"] // 4 // 2
     x = np.ones((40, width), np.uint32)
     op = gs.operator(lambda l, r: l + r, element_axes=1)

@@ -266,7 +266,7 @@ def test_the_built_in_operators_are_associative(name: str) -> None:
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.complex64])
 @pytest.mark.parametrize("size", [2, 8])
 def test_matrix_products_are_associative_up_to_rounding(size: int, dtype: Any) -> None:
-    """Each entry is rounded as what it was summed of, of whatever size it is itself; wrong ones are still found."""
+    """Allow for the rounding of an entry's summands, whatever its own size; wrong operators are still found."""
     for seed in range(3):
         check_associative("matmul", dtype, shape=(size, size), seed=seed)
     for wrong in (lambda l, r: np.swapaxes(l, -1, -2) @ r, lambda l, r: l @ r + l, lambda l, r: l - r):
@@ -313,7 +313,7 @@ def test_elements_with_axes_of_their_own_are_asked_for() -> None:
 
 @pytest.mark.parametrize("shape", [[2, 2], np.array([2, 2]), (0, 0)])
 def test_shapes_of_elements(shape: Any) -> None:
-    """As a list as well; of elements without entries nothing is wrong."""
+    """Take shapes as lists, too; elements without entries are never wrong."""
     check_associative("matmul", np.float32, shape=shape)
 
 

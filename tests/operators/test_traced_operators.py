@@ -65,7 +65,7 @@ BINARY: dict[str, Expression] = {
 
 @st.composite
 def trees(draw: st.DrawFn, depth: int = 4) -> Any:
-    """An expression as a nested tuple, so that a failure shows it."""
+    """Draw an expression as a nested tuple, so that a failure shows it."""
     kind = draw(st.sampled_from("lrc" if depth == 0 else "lrcubbb"))
     if kind == "u":
         return (draw(st.sampled_from(sorted(UNARY))), draw(trees(depth - 1)))
@@ -110,7 +110,7 @@ def test_random_integer_expressions(adapter: wgpu.GPUAdapter, trees: list[Any], 
 @hypothesis.settings(max_examples=max(8, hypothesis.settings().max_examples // 20))
 @hypothesis.given(trees=st.lists(trees(depth=3), min_size=6, max_size=6), seed=st.integers(0, 99))
 def test_random_float_expressions(adapter: wgpu.GPUAdapter, trees: list[Any], seed: int) -> None:
-    """On whole numbers small enough that float32 is exact, and those operations that floats have."""
+    """Use whole numbers that are exact in float32, and operations that floats have."""
     exact = {"-", "abs", "sign", "square", "bool", "+", "*", "min", "max", "where<", "where=="}
 
     def kept(tree: Any) -> Any:
@@ -177,7 +177,7 @@ def test_matmul_of_square_matrices(adapter: wgpu.GPUAdapter, size: int) -> None:
 
 
 def min_plus(left: Any, right: Any) -> Any:
-    """The product of matrices over (min, +)."""
+    """Return the product of matrices over (min, +)."""
     return np.min(left[..., :, :, None] + right[..., None, :, :], axis=-2)
 
 

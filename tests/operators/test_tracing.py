@@ -20,14 +20,14 @@ Pair = namedtuple("Pair", "gain shift")
 
 
 def of(*dtypes: Any, structure: Structure | None = None, shapes: Any = None) -> Element:
-    """The element of one dtype, or of a tuple of them."""
+    """Return the element of one dtype, or of a tuple of them."""
     if structure is None:
         structure = LEAF if len(dtypes) == 1 else Structure("tuple", tuple(range(len(dtypes))), (LEAF,) * len(dtypes))
     return element_of([np.dtype(dtype) for dtype in dtypes], structure, shapes)
 
 
 def traced(function: Any, *dtypes: Any, **options: Any) -> str:
-    """The lines of the function's body."""
+    """Return the lines of the function's body."""
     source = combine_code(operator(function), of(*dtypes, **options), native_int64=False).source
     return inspect.cleandoc(source.removeprefix("fn combine(a: Element, b: Element) -> Element {").removesuffix("}"))
 
@@ -85,7 +85,7 @@ def test_comparisons_between_commas_do_not_read_as_templates() -> None:
 
 
 def test_narrow_integers_wrap() -> None:
-    """Each result, but where every operation needs the low bits of its arguments alone: those wait for the store."""
+    """Wrap each result, unless every operation needs only the low bits of its arguments: then the store wraps."""
     assert traced(lambda l, r: np.maximum(l + r, r), np.int8) == "return max(extractBits(a + b, 0u, 8u), b);"
     assert traced(lambda l, r: np.minimum(l * r, r), np.uint16) == "return min((a * b) & 0xffffu, b);"
     assert traced(lambda l, r: l + r, np.int8) == "return a + b;"
@@ -153,7 +153,7 @@ def test_16_bit_floats_may_come_back_as_float32() -> None:
 
 
 def test_python_numbers_beside_16_bit_floats_are_float32() -> None:
-    """As these are combined. What NumPy has rounded stays so, and so does what an astype rounds."""
+    """Keep constants in float32, as 16-bit floats are combined, unless NumPy or an astype has rounded them."""
     assert traced(lambda l, r: l * 0.1 + r, np.float16) == "return a * 0.1f + b;"
     assert traced(lambda l, r: l * np.float16(0.1) + r, np.float16) == "return a * 0.099975586f + b;"
     rounded = np.float32(np.float16(0.1))
@@ -208,7 +208,7 @@ def test_a_function_of_too_many_operations_is_refused_while_it_is_traced() -> No
 
 
 def check_line(message: str, text: str) -> None:
-    """The message quotes this line of this file."""
+    """Assert that the message quotes this line of this file."""
     assert f"{__file__}:" in message
     assert text in message
 

@@ -30,13 +30,13 @@ BLOCK_COMMENTS = [f"/*{text}{end}*/" for text in COMMENT_TEXTS for end in ("", "
 LINE_COMMENTS = [f"//{text}{end}" for text in ["", "x", "/*", "*/", "{ loop", "·"] for end in LINE_BREAKS]
 GAPS = BLANKS + BLOCK_COMMENTS + LINE_COMMENTS
 ENDS = ["", *BLANKS, "/**/", "//"]
-# Every test tries so many spellings of each program.
+# Try this number of spellings of each program.
 tried = hypothesis.settings(max_examples=max(20, hypothesis.settings().max_examples // 5))
 with_seeds = hypothesis.given(seed=st.integers(0, 2**32))
 
 
 def spelled(program: str, seed: int) -> str:
-    """Spell a program whose tokens stand between spaces."""
+    """Return a spelling of a program that is given as tokens between spaces."""
     rng = random.Random(f"{seed} {program}")
     text = ""
     for token in program.split():
@@ -91,7 +91,7 @@ HELPERS = {
 
 
 def assert_counted(text: str, loops: int) -> None:
-    """Every loop asks for its count first thing in its body."""
+    """Assert that every loop asks for its count at the start of its body."""
     assert text.count("one_turn_too_many()") == loops
     assert text.count("begin_turns();") == 1
     assert len(re.findall(r"\{ if \(one_turn_too_many\(\)\) \{ return [^;{}]*; \}", text)) == loops
@@ -147,6 +147,12 @@ ALWAYS_REFUSED = {
         "",
         "var p : array < u32 , 250 > ; p [ a & 7u ] = b ; "
         + " ".join(f"var q{i} = p ;" for i in range(40))
+        + " return q3 [ b & 7u ] ;",
+    ),
+    "copies as values": (
+        "",
+        "var p : array < u32 , 250 > ; p [ a & 7u ] = b ; "
+        + " ".join(f"let q{i} = p ;" for i in range(40))
         + " return q3 [ b & 7u ] ;",
     ),
     "calls that copy": (
@@ -284,6 +290,17 @@ def test_lines_keep_their_numbers() -> None:
 @pytest.mark.parametrize("text", ["/*", "/* /* */", "return 1loop;", "0xfor", "1.5e3x"])
 def test_what_is_no_wgsl(text: str) -> None:
     assert_refused(combining("return a + b ;") + text, "")
+
+
+def test_many_variables_of_a_wide_element_are_refused() -> None:
+    """The size of an element is known when the operator meets an array."""
+    wide = element_of([np.dtype(np.uint32)], shapes=[(256,)])
+    for declared in ("var q{i} : Element ;", "var q{i} = Element ( ) ;", "var q{i} = a ;", "let q{i} = a ;"):
+        body = " ".join(declared.format(i=i) for i in range(40)) + " return q3 ;"
+        assert "q39" in shader(combining(body), "")
+        with pytest.raises(OperatorError, match="bytes in arrays and copies"):
+            shader(combining(body), "", wide)
+    assert "a [ 7 ]" in shader(combining("let x = a [ 7 ] ; var c = a ; c [ 3 ] = x ; return c ;"), "", wide)
 
 
 def test_variables_without_a_type_are_counted_by_what_they_may_copy() -> None:

@@ -32,7 +32,7 @@ PRODUCT = gs.wgsl_operator(
 
 
 def returning(expression: str, **options: Any) -> gs.Operator:
-    """The operator of one expression of `a` and `b`."""
+    """Return the operator of one expression of `a` and `b`."""
     return gs.wgsl_operator(f"{SIGNATURE}    return {expression};\n}}", **options)
 
 
@@ -49,7 +49,7 @@ def test_pairs_under_every_strategy(device: gs.Device) -> None:
 
 
 def test_vectors_are_arrays_in_wgsl(device: gs.Device) -> None:
-    """Matrices as four numbers each, with a function of the user's beside `combine`; exclusive by `initial`."""
+    """Scan matrices as four numbers each, with a helper function, and exclusive with `initial`."""
     bundle = words(np.random.default_rng(1), 4, 2000)
     x = np.stack(bundle, axis=-1)
     assert_same(gs.scan(x, PRODUCT, device=device), np.stack(one_by_one(MATRICES.function, bundle), axis=-1))
@@ -75,7 +75,7 @@ KINDS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 
 @pytest.mark.parametrize("dtype", KINDS)
 def test_every_element_type(device: gs.Device, dtype: str) -> None:
-    """The compute type is the one that the documentation names; narrow integers wrap when they are stored."""
+    """Use the compute types that the documentation names; narrow integers wrap when they are stored."""
     expression, ufunc = KINDS[dtype]
     rng = np.random.default_rng(2)
     kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
@@ -87,7 +87,7 @@ def test_every_element_type(device: gs.Device, dtype: str) -> None:
 
 
 def test_types_of_elements(device: gs.Device) -> None:
-    """Each compute type can be written out; so can the fields of a bundle by the user's own names."""
+    """Write out each compute type, and the fields of a bundle by the user's own names."""
     forms = {"bool": "bool", "int16": "i32", "uint8": "u32", "float16": "f32", "float32": "f32", "complex64": "vec2f"}
     forms["int64"] = "i64" if device.capabilities.native_int64 else "vec2u"
     for dtype, form in forms.items():
@@ -118,7 +118,7 @@ fn combine(a: Element, b: Element) -> Element {
 
 
 def test_names_that_gpuscan_has_too(device: gs.Device) -> None:
-    """The user's are kept apart, under every strategy; a comment and a member keep their words."""
+    """Keep the user's names apart under every strategy; members of structs keep theirs."""
     x = np.random.default_rng(3).integers(0, 2**32, 4000, dtype=np.uint32)
     op = gs.wgsl_operator(CLASHING, helpers="fn after(x: u32) -> u32 { return x; }", name="clashing")
     maps: dict[str, Any] = {"before": lambda v: v + 1, "after": lambda v: v ^ 1}
@@ -147,7 +147,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("source", "helpers", "message"), BROKEN)
 def test_compile_errors_are_the_users_lines(device: gs.Device, source: str, helpers: str, message: str) -> None:
-    """An OperatorError from `scan`, after which the device goes on."""
+    """Expect an OperatorError from `scan`, after which the device goes on."""
     x = np.ones(100, np.float32)
     op = gs.wgsl_operator(source, helpers=helpers, name="mine")
     for strategy in strategies_on(device):
@@ -197,7 +197,7 @@ def test_an_exclusive_scan_begins_with_the_identity(device: gs.Device) -> None:
 
 
 def test_check_associative_runs_wgsl(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the device, since there is no other form of it."""
+    """Check the law on the device: WGSL has no other form."""
     monkeypatch.setattr("gpuscan.api.device.default_device", lambda: device)
     gs.check_associative(returning("a * b"), np.uint32)
     with pytest.raises(gs.OperatorError, match="mine is not associative on int32"):

@@ -159,7 +159,7 @@ def test_templates_render_for_every_subgroup_size(size: int, strategy: str) -> N
         assert "{%" not in text
         assert "{{" not in text
         assert "fn main(" in text
-        assert ("subgroup_size" in text) == (size > 0 and stage.name != "scan_totals")
+        assert ("@builtin(subgroup_size)" in text) == (size > 0 and stage.name != "scan_totals")
         assert "enable subgroups" not in text
     kernel = plan.stages[-1].kernel
     dawn = replace(kernel, target=replace(kernel.target, enables_subgroups=True))

@@ -1,0 +1,55 @@
+{#- Step 4 of a tile: join what precedes each chunk, and store every element once.
+    in:  `prefix`, `tile_lead`, `led`, and the chunks of step 2 -#}
+{% if spec.compacts %}
+    move_tile(invocation, tile, pick(prefix.known, prefix.item, 0u), aggregate);
+{% else %}
+    let lead = pick(prefix.known, pick(led, join(prefix.item, tile_lead), prefix.item), tile_lead);
+    let known = prefix.known || led;
+
+    // 4. Store every element once.
+{% if kernel.tile.per_row %}
+    let end = end_of(tile);
+{% endif %}
+{% macro store(at, chunk) %}
+{% if kernel.tile.per_row %}
+    if ({{ at }} < end) {
+        store_chunk({{ at }}, {{ chunk }});
+    }
+{% else %}
+    store_chunk({{ at }}, {{ chunk }}{{ for_exchange }});
+{% endif %}
+{% endmacro %}
+{% macro shifted(before, chunk) %}Chunk({{ before }}{% for position in range(kernel.tile.chunk - 1) %}, {{ chunk }}[{{ position }}]{% endfor %}){% endmacro %}
+{% for step in range(kernel.tile.steps) %}
+{% if kernel.keeps_storage_form %}
+    let scanned{{ step }} = scan_chunk(chunk_of({{ place(step) }}, again(loaded{{ step }})));
+    let chunk{{ step }} = join_chunk({{ "true" if step else "lane > 0u" }}, lead{{ step }}, scanned{{ step }});
+{% endif %}
+{% if kernel.tile.single_lead %}{# join the prefixes of the chunk and of the tile first, then each element #}
+    let joined{{ step }} = pick(known, join(lead, lead{{ step }}), lead{{ step }});
+    let before{{ step }} = {{ "joined" ~ step if step else "pick(lane > 0u, joined0, lead)" }};
+{% set led = "true" if step else "known || lane > 0u" %}
+{% if spec.exclusive %}
+    var result{{ step }} = join_chunk({{ led }}, before{{ step }}, {{ shifted("before" ~ step, "local" ~ step) }});
+    result{{ step }}[0] = before{{ step }};
+{% else %}
+    let result{{ step }} = join_chunk({{ led }}, before{{ step }}, local{{ step }});
+{% endif %}
+{{ store(place(step), "result" ~ step) -}}
+{% elif spec.exclusive %}
+{% set before = "lead" ~ step if kernel.subgroups else "lead" %}
+    let shifted{{ step }} = {{ shifted(before, "chunk" ~ step) }};
+    var result{{ step }} = join_chunk(known, lead, shifted{{ step }});
+{% if step == 0 %}
+{% if kernel.subgroups %}
+    result0[0] = pick(lane == 0u, lead, result0[0]);
+{% else %}
+    result0[0] = lead;
+{% endif %}
+{% endif %}
+{{ store(place(step), "result" ~ step) -}}
+{% else %}
+{{ store(place(step), "join_chunk(known, lead, chunk" ~ step ~ ")") -}}
+{% endif %}
+{% endfor %}
+{% endif %}

@@ -1,0 +1,55 @@
+"""Scan specs: built from problems, equal where their shaders and plans are, and quick keys of caches."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, replace
+
+import numpy as np
+import pytest
+
+from gpuscan.planning.plan import plan_scan
+from gpuscan.planning.spec import ScanSpec, scan_spec
+from gpuscan.problem.problem import pose
+from tests.fakes import gpu, spec
+
+
+def test_equal_problems_have_equal_specs() -> None:
+    """Each hash is computed once, and a spec finds what was kept under an equal one."""
+    first, second = (scan_spec(pose(np.zeros(100, np.float32), "add", initial=1.0), gpu()) for _ in range(2))
+    assert first == second
+    assert first is not second
+    assert {first: "kept"}[second] == "kept"
+    assert first.__dict__["_hash"] == hash(second)
+
+
+@pytest.mark.parametrize("change", [{"rows": 2}, {"row_length": 7}, {"carried": True}, {"exclusive": True}])
+def test_different_scans_have_different_specs(change: dict[str, int]) -> None:
+    assert replace(spec(), **change) != spec()
+
+
+def test_arrays_of_different_lengths_share_kernels() -> None:
+    """So they share pipelines: a kernel holds no number of rows or elements."""
+    kernels = [plan_scan(spec(row_length=n), gpu(), "lookback", "").stages[0].kernel for n in (1 << 24, (1 << 24) + 8)]
+    assert kernels[0] == kernels[1]
+    assert not isinstance(kernels[0].spec, ScanSpec)
+
+
+def test_rows_carry_head_flags() -> None:
+    assert not spec(rows=1).segmented
+    assert spec(rows=3).segmented
+    assert not spec(rows=3, inner=3).segmented, "neighbours in memory belong to different rows"
+    assert spec(has_segment_bits=True).segmented
+    assert spec(rows=3).item_words == spec().item_words + 1
+
+
+def test_the_neighbour_field_follows_the_element() -> None:
+    asked = spec("float32", "float32", "int8", field_offsets=(-1, 0, 1))
+    assert asked.neighbour_field == asked.source.fields[2]
+    assert [field.scalar.name for field in asked.with_neighbour.fields[-2:]] == ["int8", "int8"]
+    assert [asked.offset_of(i) for i in range(3)] == [-1, 0, 1]
+    assert spec().neighbour_field is None
+
+
+def test_specs_are_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        spec().rows = 2  # type: ignore[misc]
