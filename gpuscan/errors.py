@@ -34,6 +34,6 @@ class ProgressTimeoutError(GpuscanError, RuntimeError):
 
 
 def smaller(rows: int) -> str:
-    """What to do where so many rows are more than a device binds."""
+    """Return what a caller can do when the device cannot bind so many rows."""
     fewer = "Scan fewer rows at a time, or scan" if rows > 1 else "Scan"
-    return f'{fewer} on NumPy: device="numpy", and of an array on a device its .numpy()'
+    return f'{fewer} on NumPy: pass device="numpy", and the .numpy() of an array on a device'
