@@ -121,24 +121,23 @@ def _scan(
         sinks,
         seeds=seed_words(problem, context if one_part else None),
         inner=inner,
-        device_heads=_heads_of(context, problem, layout),
+        device_heads=_heads_of(executor, problem),
         count=count,
         placement=Placement(in_place=in_place),
         options=options,
         plans=None if options or in_place else layout.plans,
-        held=layout.held,
+        kind=problem.kind,
     )
     for _ in executor.run(job, parts):
         pass
 
 
-def _heads_of(context: DeviceContext, problem: Problem, layout: Layout) -> DeviceArray | None:
+def _heads_of(executor: Executor, problem: Problem) -> DeviceArray | None:
     """Return the segment bits of a scan, from an earlier scan of its kind where there was one."""
-    if problem.heads is None:
+    heads = problem.heads
+    if heads is None:
         return None
-    if "heads" not in layout.held:
-        layout.held["heads"] = segment_heads(context, problem.heads)
-    return layout.held["heads"]
+    return executor.held.get(problem.kind, "heads", lambda: segment_heads(executor.context, heads))
 
 
 def _layout(context: DeviceContext, problem: Problem) -> Layout:

@@ -18,6 +18,7 @@ from gpuscan.device.context import STRATEGY_VARIABLE, DeviceContext
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
 from gpuscan.device.transfer import padded
+from gpuscan.engine.held_arrays import HeldArrays
 from gpuscan.engine.job import PARTS_IN_FLIGHT, Flight, Job, Layout, SharedBuffers
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource
@@ -43,12 +44,16 @@ class Executor:
 
     Args:
         context: the device.
+
+    Attributes:
+        held: arrays on the device that are kept for later scans.
     """
 
     def __init__(self, context: DeviceContext) -> None:
         self.context = context
         self._plans: OrderedDict[tuple[Any, ...], ScanPlan] = OrderedDict()
         self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
+        self.held = HeldArrays()
 
     # ----- Plans
 
@@ -127,7 +132,7 @@ class Executor:
         in_flight: deque[Flight] = deque()
         idle: list[PartBuffers] = []
         taken: list[PartBuffers] = []
-        shared = SharedBuffers(context, job)
+        shared = SharedBuffers(context, job, self.held)
         clean = False
         try:
             for number, part in enumerate(parts):

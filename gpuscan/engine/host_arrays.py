@@ -283,7 +283,7 @@ class _Scan:
             device_heads=segment_heads(context, heads) if on_device and heads is not None else None,
             options=self._options,
             plans=None if layout is None or self._options else layout.plans,
-            held={} if layout is None else layout.held,
+            kind=problem.kind,
         )
         done = 0
         for part in self._executor.run(job, parts):

@@ -98,11 +98,11 @@ def test_what_lives_on_a_device_is_not_pickled(device: gs.Device) -> None:
     plan = device.plan(3, np.float32)
     for thing in (a, a[1:], gs.compact(a, np.ones(3, bool)), device, plan, [a]):
         for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-            with pytest.raises(TypeError, match=r"cannot be pickled.*array\.numpy\(\)"):
+            with pytest.raises(TypeError, match=r"was to be pickled.* array\.numpy\(\)"):
                 pickle.dumps(thing, protocol)
     for thing in (device, plan):
         for copied in (copy.copy, copy.deepcopy):
-            with pytest.raises(TypeError, match="cannot be pickled or copied"):
+            with pytest.raises(TypeError, match="was to be pickled or copied, but it"):
                 copied(thing)
 
 
