@@ -100,6 +100,4 @@ class OpenedDevice:
 
     def memory_cleanup(self) -> None:
         """Give free memory back to the GPU."""
-        with self._context.lock:
-            self._executor.held.clear()
         self._context.memory_cleanup()

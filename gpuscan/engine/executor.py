@@ -23,6 +23,7 @@ from gpuscan.engine.job import PARTS_IN_FLIGHT, Flight, Job, Layout, SharedBuffe
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource
 from gpuscan.engine.preparation import tile_on
+from gpuscan.engine.prepared import PreparedRun
 from gpuscan.engine.record import Buffers, Origin, record
 from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 # How many plans an executor keeps; the least recently used goes first.
 _MAX_PLANS = 512
+# How many runs over the same buffers are kept ready; the oldest goes first.
+_MAX_PREPARED_RUNS = 64
 # How many runs may go unread before their reports are looked at.
 _MAX_PENDING_RUNS = 256
 
@@ -53,7 +56,9 @@ class Executor:
         self.context = context
         self._plans: OrderedDict[tuple[Any, ...], ScanPlan] = OrderedDict()
         self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
-        self.held = HeldArrays()
+        self._prepared: dict[tuple[Any, ...], PreparedRun] = {}
+        self.held = HeldArrays(self._prepared.clear)
+        context.on_cleanup += [self._prepared.clear, self.held.clear]
 
     # ----- Plans
 
@@ -123,6 +128,24 @@ class Executor:
             else:
                 self._layouts.move_to_end(key)
             return found
+
+    # ----- Runs that come again
+
+    def run_again(self, key: tuple[Any, ...]) -> bool:
+        """Submit the run that was kept under the key; return False if there is none, or it is not valid any more."""
+        context = self.context
+        prepared = self._prepared.get(key)
+        if prepared is None or not prepared.is_valid:
+            return False
+        prepared.submit()
+        if len(context.runs.pending) > _MAX_PENDING_RUNS:
+            context.check()
+        return True
+
+    def _keep_run(self, key: tuple[Any, ...], prepared: PreparedRun) -> None:
+        self._prepared[key] = prepared
+        if len(self._prepared) > _MAX_PREPARED_RUNS:
+            del self._prepared[next(iter(self._prepared))]
 
     # ----- The loop
 
@@ -199,10 +222,12 @@ class Executor:
         rooms: list[tuple[DeviceSink, DeviceArray]] = []
         sources: list[Binding] = []
         upload_sizes: list[int] = []
+        copied = False
         for source in job.sources:
             if isinstance(source, DeviceSource):
                 binding, alive = source.binding(part)
                 kept.append(alive)
+                copied = copied or binding.buffer is not source.array.buffer
             else:
                 assert buffers is not None
                 number, nbytes = len(upload_sizes), part.length * source.element_bytes
@@ -245,8 +270,11 @@ class Executor:
             context.queue.submit(encoder)
             for sink, room in rooms:
                 sink.finish(part, room)
-            if buffers is None and plan.posts:
-                context.runs.pending.append(flight.run)
+            if buffers is None:
+                if plan.posts:
+                    context.runs.pending.append(flight.run)
+                if job.key is not None and not copied and not rooms and not plan.stages[-1].kernel.cleared:
+                    self._keep_run(job.key, PreparedRun(context, plan, bound, shared.held))
         if buffers is not None:
             buffers.map_for_reading(read_sizes)
             if not part.last:

@@ -7,20 +7,24 @@ from collections.abc import Callable
 
 from gpuscan.device.device_array import DeviceArray
 
-# An executor keeps arrays of this many bytes in all; the least recently used go first. That is little beside the arrays
-# of a scan whose initial values or segment bits take a while to upload.
+# An executor keeps arrays of this many bytes, or a single one; the least recently used go first. That is little beside
+# the arrays of a scan whose initial values or segment bits take a while to upload.
 _MAX_HELD_BYTES = 32 << 20
 
 
 class HeldArrays:
     """Arrays by the kind of scan that reads them. Call with the device's lock held.
 
+    Args:
+        forget: called when arrays go, for those who have them bound.
+
     Attributes:
         nbytes: the bytes of their buffers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, forget: Callable[[], None]) -> None:
         self.nbytes = 0
+        self._forget = forget
         self._arrays: OrderedDict[tuple[object, str], DeviceArray] = OrderedDict()
 
     def __len__(self) -> int:
@@ -43,9 +47,10 @@ class HeldArrays:
             return found
         found = self._arrays[key] = make()
         self.nbytes += found.buffer.size
-        while self.nbytes > _MAX_HELD_BYTES:
+        while self.nbytes > _MAX_HELD_BYTES and len(self._arrays) > 1:
             _, oldest = self._arrays.popitem(last=False)
             self.nbytes -= oldest.buffer.size
+            self._forget()
         return found
 
     def clear(self) -> None:

@@ -46,6 +46,7 @@ class Job:
         options: further arguments of `plan_scan`, such as a tile.
         plans: the plans of parts that were made before, by the part's first element; None to plan each time.
         kind: what tells which scans have the same seeds, as in `Problem.kind`; None if no others have.
+        key: what tells the run of a job of one part from runs over other buffers; None if it is not kept.
     """
 
     spec: ScanSpec
@@ -61,6 +62,7 @@ class Job:
     options: dict[str, Any] = field(default_factory=dict)
     plans: dict[int, ScanPlan] | None = None
     kind: object | None = None
+    key: tuple[Any, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,11 @@ class SharedBuffers:
         own = uploaded(self._context, np.ascontiguousarray(matrices[part.outer, part.columns]))
         kept.append(own)
         return own.binding()
+
+    @property
+    def held(self) -> tuple[DeviceArray | None, ...]:
+        """The arrays on the device that later runs of the kind read as well."""
+        return self._seeds, self._job.device_heads
 
     def heads(self, part: Part, buffers: PartBuffers | None) -> Binding | None:
         """Return the segment bits of the part."""

@@ -72,7 +72,7 @@ def uploaded_in_order(device: gs.Device, x: Array) -> gs.Array:
 def pretend_wrong_subgroup_size(monkeypatch: pytest.MonkeyPatch, picks: Callable[[Any], bool]) -> None:
     """Let the shaders that `picks` returns True for find another subgroup size than they were built for.
 
-    `picks` gets a kernel, which has the attributes ``stage`` and ``carried`` (it continues an earlier piece).
+    `picks` gets a kernel, which has the attributes ``stage`` and ``spec.carried`` (it continues an earlier piece).
     """
     check = "subgroup_size != SUBGROUP_SIZE"
 
