@@ -15,9 +15,9 @@ from gpuscan.engine.element_copy import StridedView, copied, copy_elements, dupl
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.places import DeviceSink, DeviceSource
-from gpuscan.engine.preparation import check_dtypes, seed_words, tile_on, whole_tile
+from gpuscan.engine.preparation import check_dtypes, row_too_long, seed_words, tile_on, whole_tile
 from gpuscan.engine.segment_heads import segment_heads
-from gpuscan.errors import GpuscanError, StrategyError, smaller
+from gpuscan.errors import StrategyError
 from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.partition import (
     Part,
@@ -196,10 +196,7 @@ def _parts(context: DeviceContext, spec: ScanSpec) -> Iterable[Part] | None:
     if cut_rows or any(spec.field_offsets):
         together, columns = slab_size(spec, 1, tile, capabilities, None)
         if not columns:
-            raise GpuscanError(
-                f"rows of {spec.row_length} elements were passed, but {capabilities.summary} binds at most "
-                f"{context.binding_limit} bytes, and such rows cannot be cut. {smaller(spec.rows)}"
-            )
+            raise row_too_long(context, spec)
         whole = unit // math.gcd(unit, spec.row_length)
         return slabs(spec, 1, tile, together // whole * whole or together, 1)
     return pieces(spec, device_piece_length(spec, unit, capabilities))
