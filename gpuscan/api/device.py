@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -234,6 +235,14 @@ def resolve_device(device: Device | str | None) -> Device | None:
                 f"{error}. Without an adapter, gpuscan runs on NumPy; GPUSCAN_ADAPTER=numpy asks for that and silences "
                 "this warning",
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=_callers_level(),
             )
         return None
+
+
+def _callers_level() -> int:
+    """Return the `stacklevel` for a warning of the calling function that points at the first caller outside gpuscan."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "gpuscan":
+        frame, level = frame.f_back, level + 1
+    return level

@@ -15,9 +15,9 @@ from gpuscan.engine.element_copy import StridedView, copied, copy_elements, dupl
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.places import DeviceSink, DeviceSource
-from gpuscan.engine.preparation import check_dtypes, seed_words, tile_on, whole_tile
+from gpuscan.engine.preparation import check_dtypes, row_too_long, seed_words, tile_on, whole_tile
 from gpuscan.engine.segment_heads import segment_heads
-from gpuscan.errors import GpuscanError, StrategyError, smaller
+from gpuscan.errors import StrategyError
 from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.partition import (
     Part,
@@ -127,7 +127,10 @@ def _scan(
         strategy = "three_dispatch"
     if not in_place:
         taken = {id(result.buffer) for result in results}
-        leaves = [duplicate(leaf) if id(leaf.buffer) in taken else leaf for leaf in leaves]
+        if any(id(leaf.buffer) in taken for leaf in leaves):
+            # The copies are of this call's elements, so no later call can run over the same buffers.
+            key = None
+            leaves = [duplicate(leaf) if id(leaf.buffer) in taken else leaf for leaf in leaves]
     inner = spec.inner
     sources = [DeviceSource(leaf, f, inner) for leaf, f in zip(leaves, problem.source.fields, strict=True)]
     per_row = problem.keep_last_only
@@ -142,25 +145,24 @@ def _scan(
         sinks,
         seeds=seed_words(problem, context if one_part else None),
         inner=inner,
-        device_heads=_heads_of(context, problem, layout),
+        device_heads=_heads_of(executor, problem),
         count=count,
         placement=Placement(in_place=in_place),
         options=options,
         plans=None if options or in_place else layout.plans,
-        held=layout.held,
+        kind=problem.kind,
         key=None if in_place or not one_part else key,
     )
     for _ in executor.run(job, parts):
         pass
 
 
-def _heads_of(context: DeviceContext, problem: Problem, layout: Layout) -> DeviceArray | None:
+def _heads_of(executor: Executor, problem: Problem) -> DeviceArray | None:
     """Return the segment bits of a scan, from an earlier scan of its kind where there was one."""
-    if problem.heads is None:
+    heads = problem.heads
+    if heads is None:
         return None
-    if "heads" not in layout.held:
-        layout.held["heads"] = segment_heads(context, problem.heads)
-    return layout.held["heads"]
+    return executor.held.get(problem.kind, "heads", lambda: segment_heads(executor.context, heads))
 
 
 def _layout(context: DeviceContext, problem: Problem) -> Layout:
@@ -194,10 +196,7 @@ def _parts(context: DeviceContext, spec: ScanSpec) -> Iterable[Part] | None:
     if cut_rows or any(spec.field_offsets):
         together, columns = slab_size(spec, 1, tile, capabilities, None)
         if not columns:
-            raise GpuscanError(
-                f"rows of {spec.row_length} elements were passed, but {capabilities.summary} binds at most "
-                f"{context.binding_limit} bytes, and such rows cannot be cut. {smaller(spec.rows)}"
-            )
+            raise row_too_long(context, spec)
         whole = unit // math.gcd(unit, spec.row_length)
         return slabs(spec, 1, tile, together // whole * whole or together, 1)
     return pieces(spec, device_piece_length(spec, unit, capabilities))

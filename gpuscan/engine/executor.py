@@ -19,6 +19,7 @@ from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
 from gpuscan.device.transfer import padded
 from gpuscan.engine.drains import Drains
+from gpuscan.engine.held_arrays import HeldArrays
 from gpuscan.engine.job import PARTS_DRAINING, PARTS_IN_FLIGHT, Flight, Job, Layout, SharedBuffers
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource
@@ -47,6 +48,9 @@ class Executor:
 
     Args:
         context: the device.
+
+    Attributes:
+        held: arrays on the device that are kept for later scans.
     """
 
     def __init__(self, context: DeviceContext) -> None:
@@ -54,7 +58,8 @@ class Executor:
         self._plans: OrderedDict[tuple[Any, ...], ScanPlan] = OrderedDict()
         self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
         self._prepared: dict[tuple[Any, ...], PreparedRun] = {}
-        context.on_cleanup.append(self._prepared.clear)
+        self.held = HeldArrays(self._prepared.clear)
+        context.on_cleanup += [self._prepared.clear, self.held.clear]
 
     # ----- Plans
 
@@ -151,7 +156,7 @@ class Executor:
         in_flight: deque[Flight] = deque()
         idle: list[PartBuffers] = []
         taken: list[PartBuffers] = []
-        shared = SharedBuffers(context, job)
+        shared = SharedBuffers(context, job, self.held)
         drains = Drains()
         clean = False
 
@@ -231,10 +236,12 @@ class Executor:
         rooms: list[tuple[DeviceSink, DeviceArray]] = []
         sources: list[Binding] = []
         upload_sizes: list[int] = []
+        copied = False
         for source in job.sources:
             if isinstance(source, DeviceSource):
                 binding, alive = source.binding(part)
                 kept.append(alive)
+                copied = copied or binding.buffer is not source.array.buffer
             else:
                 assert buffers is not None
                 number, nbytes = len(upload_sizes), part.length * source.element_bytes
@@ -280,8 +287,8 @@ class Executor:
             if buffers is None:
                 if plan.posts:
                     context.runs.pending.append(flight.run)
-                if job.key is not None and not rooms and not plan.stages[-1].kernel.cleared:
-                    self._keep_run(job.key, PreparedRun(context, plan, bound))
+                if job.key is not None and not copied and not rooms and not plan.stages[-1].kernel.cleared:
+                    self._keep_run(job.key, PreparedRun(context, plan, bound, shared.held))
         if buffers is not None:
             buffers.map_for_reading(read_sizes)
             if not part.last:
