@@ -46,7 +46,7 @@ def linear_recurrence(
     initial: Any = None,
     reverse: bool = False,
     dtype: Any = None,
-    device: Device | str | None = None,
+    device: Device | str | int | None = None,
 ) -> Any:
     """Return the states of a linear recurrence: ``h[t] = a[t] * h[t-1] + b[t]``, with ``h[-1] = initial`` or 0.
 
@@ -135,7 +135,7 @@ def gradients(
     axis: int,
     initial: Any,
     reverse: bool,
-    device: Device | str | None = None,
+    device: Device | str | int | None = None,
 ) -> tuple[Any, Any, Any]:
     """Return what `linear_recurrence_vjp` returns, computed on a device of choice."""
     reverse = as_flag("reverse", reverse)

@@ -28,7 +28,7 @@ def reduce(
     axis: int | None = None,
     initial: Any = None,
     dtype: Any = None,
-    device: Device | str | None = None,
+    device: Device | str | int | None = None,
 ) -> Any:
     """Return the combination of all elements of an array, or of those along an axis.
 

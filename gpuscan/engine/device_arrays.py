@@ -15,7 +15,7 @@ from gpuscan.engine.element_copy import StridedView, copied, copy_elements, dupl
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.places import DeviceSink, DeviceSource
-from gpuscan.engine.preparation import check_dtypes, row_too_long, seed_words, tile_on, whole_tile
+from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, tile_on, whole_tile
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.errors import StrategyError
 from gpuscan.planning.kernel_parts import Placement
@@ -60,7 +60,7 @@ def scan_device(
         ProgressTimeoutError: the strategy was asked for by name and timed out.
     """
     context = executor.context
-    check_dtypes(context, problem)
+    check_elements(context, problem)
     fields = problem.destination.fields
     lead = (problem.rows,) if problem.keep_last_only else problem.shape
     results = list(out) if out is not None else [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]
@@ -244,27 +244,25 @@ def _scan_rows_together(
 
 
 def _packed_arrays(problem: Problem, leaves: Sequence[DeviceArray]) -> list[DeviceArray]:
-    """Bring the numbers of all fields of one width together in one array, on the device."""
+    """Pack the fields into the arrays that carry them, on the device."""
     context = leaves[0].context
-    groups = packed_element(problem.source).fields
-    arrays = [empty(context, (*problem.shape, *group.shape), group.scalar.dtype) for group in groups]
-    for leaf, f, (group, first) in zip(leaves, problem.source.fields, places(problem.source), strict=True):
-        size = groups[group].scalar.bits // 8
+    carriers = packed_element(problem.source).fields
+    arrays = [empty(context, (*problem.shape, *carrier.shape), carrier.scalar.dtype) for carrier in carriers]
+    for leaf, f, (carrier, start) in zip(leaves, problem.source.fields, places(problem.source), strict=True):
         copy_elements(
             view_of(leaf, (problem.size,), f.storage_bytes),
-            arrays[group],
-            offset=first * size,
+            arrays[carrier],
+            offset=start,
             run=f.storage_bytes,
-            pitch=groups[group].storage_bytes,
+            pitch=carriers[carrier].storage_bytes,
         )
     return arrays
 
 
 def _unpack(problem: Problem, wholes: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> None:
     """Copy the fields of a packed problem's results to arrays of their own."""
-    groups = packed_element(problem.destination).fields
+    fields, carriers = problem.destination.fields, packed_element(problem.destination).fields
     count = problem.rows if problem.keep_last_only else problem.size
-    for result, f, (group, first) in zip(results, problem.destination.fields, places(problem.destination), strict=True):
-        size = groups[group].scalar.bits // 8
-        view = StridedView(wholes[group], first * size, (count,), (groups[group].storage_bytes,), f.storage_bytes)
+    for result, f, (carrier, start) in zip(results, fields, places(problem.destination), strict=True):
+        view = StridedView(wholes[carrier], start, (count,), (carriers[carrier].storage_bytes,), f.storage_bytes)
         copy_elements(view, result)

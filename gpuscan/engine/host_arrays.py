@@ -17,7 +17,7 @@ from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.mapped_files import is_mapped_file
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostRows, HostSink, HostSlabs, HostSource
-from gpuscan.engine.preparation import check_dtypes, row_too_long, seed_words, tile_on, whole_tile
+from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, tile_on, whole_tile
 from gpuscan.engine.progress import report_progress
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.planning.partition import (
@@ -71,7 +71,7 @@ def scan_host(
         ProgressTimeoutError: the strategy was asked for by name and timed out.
     """
     context = executor.context
-    check_dtypes(context, problem)
+    check_elements(context, problem)
     limit = context.capabilities.limits[STORAGE_LIMIT]
     if binds_too_many(problem, limit):
         leaves = pack_arrays(problem.source, problem.leaves, len(problem.shape))

@@ -11,6 +11,7 @@ from gpuscan.errors import GpuscanError, UnsupportedDtypeError, smaller
 from gpuscan.planning.column_tiles import column_tile
 from gpuscan.planning.partition import largest_field
 from gpuscan.planning.tuned_tiles import best_tile
+from gpuscan.planning.workgroup_memory import check_element
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
     from gpuscan.problem.problem import Problem
 
 
-def check_dtypes(context: DeviceContext, problem: Problem) -> None:
-    """Raise UnsupportedDtypeError if the device cannot hold a field of the problem."""
+def check_elements(context: DeviceContext, problem: Problem) -> None:
+    """Raise UnsupportedDtypeError if the device has no such numbers, or no room for such wide elements.
+
+    Operators of wide elements take minutes to trace, so this comes first.
+    """
+    check_element(problem.element, context.capabilities)
     if context.capabilities.float64:
         return
     elements = (problem.source, problem.element, problem.destination)

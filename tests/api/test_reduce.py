@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
+from gpuscan.operators.builtin import BUILTINS
 from tests.laws import dtype_of
 from tests.oracle import AFFINE, LATER, MATRICES, assert_same, one_by_one, several, words
 from tests.strategies import arrays, numbers
@@ -138,3 +139,23 @@ def test_structured_and_named(device: gs.Device) -> None:
         got = gs.reduce(record, later, device=where)
         assert got.dtype == record.dtype
         assert (int(got["value"]), int(got["valid"])) == (98, 1)
+
+
+@pytest.mark.parametrize("where", ["the adapter", "numpy"])
+@pytest.mark.parametrize("initial", [None, np.float32(-0.0)])
+def test_sums_of_negative_zeros(device: gs.Device, where: str, initial: np.float32 | None) -> None:
+    """Keep the sign, with an initial value and without."""
+    x = np.full((3, 2), -0.0, np.float32)
+    for axis, shape in ((None, ()), (0, (2,)), (1, (3,))):
+        got = gs.reduce(x, axis=axis, initial=initial, device="numpy" if where == "numpy" else device)
+        assert_same(np.asarray(got), np.full(shape, -0.0, np.float32))
+
+
+@pytest.mark.parametrize("name", BUILTINS)
+def test_numpy_reduces_with_every_operator(name: str) -> None:
+    kinds = BUILTINS[name].kinds
+    assert kinds is not None
+    dtype = np.float32 if "float" in kinds else np.int32 if "signed" in kinds else np.bool_
+    x = np.ones((3, 4, 4) if name == "matmul" else 3, dtype)
+    last = gs.scan(x, name, axis=0, device="numpy")[-1]
+    assert_same(np.asarray(gs.reduce(x, name, axis=0, device="numpy")), np.asarray(last))
