@@ -18,13 +18,14 @@ from gpuscan.device.context import STRATEGY_VARIABLE, DeviceContext
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
 from gpuscan.device.transfer import padded
-from gpuscan.engine.job import PARTS_IN_FLIGHT, Flight, Job, Layout, SharedBuffers
+from gpuscan.engine.job import Flight, Job, Layout, SharedBuffers
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource
 from gpuscan.engine.preparation import tile_on
 from gpuscan.engine.record import Buffers, Origin, record
 from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError
+from gpuscan.planning.heuristics import TRANSFERS
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.strategies import PUBLISHED_PROGRESS
@@ -131,7 +132,7 @@ class Executor:
         clean = False
         try:
             for number, part in enumerate(parts):
-                if len(in_flight) == PARTS_IN_FLIGHT:
+                if len(in_flight) == TRANSFERS.parts_in_flight:
                     yield self._land(job, shared, in_flight, idle)
                 buffers = None
                 if self._waits_for(job, shared, part):

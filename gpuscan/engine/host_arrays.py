@@ -21,10 +21,8 @@ from gpuscan.engine.preparation import check_dtypes, seed_words, tile_on, whole_
 from gpuscan.engine.progress import report_progress
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.errors import GpuscanError
+from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.partition import (
-    MAPPED_SLAB_BYTES,
-    SINGLE_PIECE_BYTES,
-    SLAB_BYTES,
     Part,
     host_piece_length,
     largest_field,
@@ -41,9 +39,6 @@ from gpuscan.problem.field_packing import STORAGE_LIMIT, binds_too_many, pack_ar
 from gpuscan.problem.problem import Problem
 
 Arrays = list[np.ndarray[Any, Any]]
-
-# A GPU brings an array of another memory order into C order where it has at least this many bytes.
-_MIN_TRANSPOSED_BYTES = 1 << 20
 
 
 def scan_host(
@@ -144,7 +139,8 @@ class _Scan:
         if isinstance(self._options.get("tile"), TileShape):
             # A tile of neighbours in memory needs rows that are brought together.
             spec = replace(spec, inner=1)
-        most = SLAB_BYTES if spec.inner > 1 or any(spec.field_offsets) else SINGLE_PIECE_BYTES
+        h = heuristics_for(capabilities.adapter_type)
+        most = h.slab_bytes if spec.inner > 1 or any(spec.field_offsets) else h.single_piece_bytes
         neighbours = spec.inner > 1 or self._problem.inner == 1 or not any(spec.field_offsets)
         small = self._piece_bytes is None and spec.length * largest_field(spec) <= most and neighbours
         small = small and whole_fits(spec, capabilities)
@@ -222,7 +218,8 @@ class _Scan:
         spec, context = self._spec, self._executor.context
         mapped = any(map(is_mapped_file, self._problem.leaves))
         tile = self._options.get("tile") or whole_tile(context, spec)
-        wanted = MAPPED_SLAB_BYTES if mapped else SLAB_BYTES
+        h = heuristics_for(context.capabilities.adapter_type)
+        wanted = h.mapped_slab_bytes if mapped else h.slab_bytes
         together, columns = slab_size(spec, inner, tile, context.capabilities, wanted)
         if not columns:
             return False
@@ -340,9 +337,10 @@ def transposes_on_device(context: DeviceContext, leaf: np.ndarray[Any, Any]) -> 
 
     Adapters that share the CPU's memory gain nothing by it.
     """
-    if leaf.flags.c_contiguous or context.capabilities.adapter_type in ("CPU", "IntegratedGPU"):
+    least = heuristics_for(context.capabilities.adapter_type).min_transposed_bytes
+    if leaf.flags.c_contiguous or least is None:
         return False
-    fits = _MIN_TRANSPOSED_BYTES <= leaf.nbytes <= context.binding_limit
+    fits = least <= leaf.nbytes <= context.binding_limit
     return bool(fits and leaf.transpose(memory_order(leaf)).flags.c_contiguous)
 
 

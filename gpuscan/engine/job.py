@@ -14,6 +14,7 @@ from gpuscan.device.reports import Run
 from gpuscan.device.transfer import padded
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostSink, HostSource
+from gpuscan.planning.heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from gpuscan.planning.plan import ScanPlan
     from gpuscan.planning.spec import ScanSpec
     from gpuscan.problem.segments import Heads
-
-# Parts in flight: one is filled, one is on the GPU, one is read back.
-PARTS_IN_FLIGHT = 3
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ class SharedBuffers:
         """
         if not self._carries:
             words = self._job.spec.item_words
-            self._carries = [empty(self._context, (words,), np.uint32) for _ in range(PARTS_IN_FLIGHT + 2)]
+            self._carries = [empty(self._context, (words,), np.uint32) for _ in range(TRANSFERS.parts_in_flight + 2)]
         return self._carries[number % len(self._carries)].binding()
 
     def seeds(self, part: Part, kept: list[object]) -> Binding | None:

@@ -12,15 +12,13 @@ from gpuscan.device.buffer_pool import ALIGNMENT, size_class
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.reports import REPORT_BYTES
 from gpuscan.device.transfer import padded, upload
+from gpuscan.planning.heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.device.context import DeviceContext
     from gpuscan.device.queue import Mapping
-
-# Up to this many bytes, the queue's own staging is the faster way to upload. Measured on an H100 and on lavapipe.
-SINGLE_WRITE_BYTES = 1 << 20
 
 
 class PartBuffers:
@@ -44,7 +42,7 @@ class PartBuffers:
         self._inputs = [padded(size, ALIGNMENT) for size in inputs]
         self._outputs = [padded(size, ALIGNMENT) for size in outputs]
         self._reports = reports
-        self._small = max((*self._inputs, *self._outputs), default=0) <= SINGLE_WRITE_BYTES
+        self._small = max((*self._inputs, *self._outputs), default=0) <= TRANSFERS.single_write_bytes
         self._mapped = not self._small and context.capabilities.mappable_storage
         storage = flags.STORAGE | flags.COPY_DST | flags.COPY_SRC
         read = flags.MAP_READ | flags.COPY_DST

@@ -1,8 +1,9 @@
-"""Hold every tuning constant of the planner: one frozen table for GPUs and one for adapters that are the CPU.
+"""Hold every tuning constant: one frozen table for each class of adapter, and one for the copies of the CPU.
 
 A constant belongs here if changing it changes only the speed, or which of several safe shapes is chosen. Each entry
-names the hardware and the experiment that it comes from. "H100" is an NVIDIA H100 through Vulkan, "lavapipe" is Mesa's
-software Vulkan driver, and "llvmpipe" is the rasteriser that lavapipe and Mesa's software OpenGL share.
+names the hardware and the experiment that it comes from, or says that there was none. "H100" is an NVIDIA H100 through
+Vulkan, "H200" an NVIDIA H200 through Vulkan, "lavapipe" is Mesa's software Vulkan driver, and "llvmpipe" is the
+rasteriser that lavapipe and Mesa's software OpenGL share.
 """
 
 from __future__ import annotations
@@ -98,12 +99,34 @@ class Heuristics:
     long_column_tile: tuple[int, int, int, int] | None
     long_column_chain: int
 
+    # Parts of arrays, and memory
+    single_piece_bytes: int
+    piece_bytes: int
+    min_piece_bytes: int
+    pieces_wanted: int
+    slab_bytes: int
+    mapped_slab_bytes: int
+    min_transposed_bytes: int | None
+    max_free_bytes: int
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """The tuning constants for copies by the CPU, on every adapter. The comments of `TRANSFERS` say what they mean."""
+
+    max_copy_threads: int
+    min_copy_share_bytes: int
+    staging_bytes: int
+    staging_depth: int
+    single_write_bytes: int
+    parts_in_flight: int
+
 
 GPU = Heuristics(
     # ----- Strategies
     # The order in which "auto" tries strategies. A scan is bound by memory on a GPU, so the order is that of traffic.
     strategy_order=("lookahead", "lookback", "fallback", "three_dispatch"),
-    # The numbers of tiles for which look-back is faster than look-ahead: a few times as many as run at once, so that
+    # The numbers of tiles for which look-back is faster than look-ahead: a few times more than run at once, so that
     # most tiles find their prefix posted. H100: 13.3 against 14.2 us at 2^21 elements, 17.0 against 19.7 at 2^22.
     lookback_tiles=range(256, 513),
     # ----- Waits
@@ -169,7 +192,7 @@ GPU = Heuristics(
     # The same under look-ahead. H100, 4x4 matrices as a loop: 338 instead of 320 us, compiled in 0.27 instead of 0.39
     # s.
     max_unrolled_words_lookahead=9,
-    # The largest element in storage, in bytes, whose chunks are scanned twice and kept in their storage form meanwhile.
+    # The largest element in storage, in bytes, for which chunks are scanned twice and kept in their storage form.
     # H100: bytes from 0.81 to 0.945 of a copy, 16-bit integers from 0.96 to 0.98, 32- and 64-bit numbers unchanged.
     recomputed_bytes=2,
     # The largest item, in words, for which chunks are scanned twice: an element, and a head flag.
@@ -194,7 +217,7 @@ GPU = Heuristics(
     min_long_steps=2,
     long_words=16,
     # From this item on, in words, a full workgroup is faster than chunks through workgroup memory. H100, 8x8 matrices:
-    # 1480 us in workgroups of 256, 3260 in 128 whose chunks are exchanged.
+    # 1480 us in workgroups of 256, 3260 in workgroups of 128 that exchange their chunks.
     widest_words=64,
     # Bytes of storage in a tile. With fewer, the fold of all tiles is late. H100, rows of 100 float32: 240 us with 24
     # KiB, 227 with 32 KiB, 321 with 16 KiB.
@@ -235,8 +258,7 @@ GPU = Heuristics(
     # Invocations in a workgroup, at most.
     row_workgroup=512,
     # Elements in a tile, at least: of a row that takes several tiles, and of a row that takes one. H100, sums of rows
-    # of
-    # 128: 1660 GB/s in tiles of their own, 1818 in tiles that rows share. (12288, 8192) recurrences: 3003 and 1712.
+    # of 128: 1660 GB/s in tiles of their own, 1818 in tiles that rows share. (12288, 8192) recurrences: 3003 and 1712.
     min_row_tile=2048,
     min_lone_row_tile=256,
     # The share of a tile's places that must hold elements. Not tuned.
@@ -260,9 +282,39 @@ GPU = Heuristics(
     # Words of payload that one invocation keeps between load and store, as `register_words`.
     column_register_words=48,
     # Columns, groups, rows and chunk of the tile for single words in chains of at least `long_column_chain` such tiles.
-    # H100: (1, 131072, 512) from 1785 to 2329 GB/s, but (8, 2048, 1536), whose chains are short, from 2288 to 2039.
+    # H100: (1, 131072, 512) from 1785 to 2329 GB/s, but (8, 2048, 1536) with its short chains from 2288 to 2039.
     long_column_tile=(16, 16, 24, 1),
     long_column_chain=256,
+    # ----- Parts of arrays, and memory
+    # NumPy arrays up to this many bytes are scanned in one piece. The experiment was not recorded.
+    single_piece_bytes=4 << 20,
+    # Bytes of the elements of one piece, at most. H100: larger pieces overlap less at both ends of the array, smaller
+    # ones cost more submissions. The numbers were not recorded.
+    piece_bytes=32 << 20,
+    # Bytes of the elements of one piece, at least, unless the array is shorter. The experiment was not recorded.
+    min_piece_bytes=2 << 20,
+    # An array is cut into at least this many pieces if they are large enough, so that the first upload and the last
+    # download, which nothing overlaps, are short. The experiment was not recorded.
+    pieces_wanted=8,
+    # Bytes of the largest field in a slab. The experiment was not recorded.
+    slab_bytes=128 << 20,
+    # The same for memory-mapped files, which may be larger than memory. The experiment was not recorded.
+    mapped_slab_bytes=16 << 20,
+    # A NumPy array of another memory order is brought into C order on the device if it has at least this many bytes.
+    # None: always on the CPU. The experiment was not recorded.
+    min_transposed_bytes=1 << 20,
+    # Bytes of free buffers that a device keeps. A discrete GPU keeps as many as are in use, if that is more. H200: to
+    # create a buffer of 1 GiB takes 25 ms, fifty times as long as to scan it.
+    max_free_bytes=2 << 30,
+)
+
+# A GPU that shares the computer's memory.
+INTEGRATED_GPU = replace(
+    GPU,
+    # A copy to the GPU's memory gains nothing, since it is the same memory. Not measured.
+    min_transposed_bytes=None,
+    # Free buffers take memory from other programs. Not tuned.
+    max_free_bytes=64 << 20,
 )
 
 CPU = replace(
@@ -300,9 +352,33 @@ CPU = replace(
     column_rows=(1, 4, 16, 64),
     column_register_words=192,
     long_column_tile=None,
+    # Smaller pieces stay in the caches of the CPU. Measured on lavapipe; the numbers were not recorded.
+    piece_bytes=8 << 20,
+    # As for an integrated GPU.
+    min_transposed_bytes=None,
+    max_free_bytes=64 << 20,
+)
+
+TRANSFERS = Transfers(
+    # Threads that copy at the same time, at most. H100: one thread does not fill the bus, and more than eight do not
+    # help. The numbers were not recorded.
+    max_copy_threads=8,
+    # Bytes that are worth a thread. The experiment was not recorded.
+    min_copy_share_bytes=2 << 20,
+    # Bytes of a staging buffer. The experiment was not recorded.
+    staging_bytes=32 << 20,
+    # Staging buffers in a ring: one is filled, one is on the bus, one waits.
+    staging_depth=3,
+    # Up to this many bytes, the queue's own staging is the faster way to upload. Measured on an H100 and on lavapipe;
+    # the numbers were not recorded.
+    single_write_bytes=1 << 20,
+    # Parts in flight: one is filled, one is on the GPU, one is read back.
+    parts_in_flight=3,
 )
 
 
 def heuristics_for(adapter_type: str) -> Heuristics:
     """Return the table for an adapter of this type, such as ``"DiscreteGPU"`` or ``"CPU"``."""
+    if adapter_type == "IntegratedGPU":
+        return INTEGRATED_GPU
     return CPU if adapter_type == "CPU" else GPU

@@ -2,10 +2,10 @@
 
 A scan is cut in one of two ways:
 
-- into *pieces* along the scan: whole blocks of tiles, or whole rows where tiles end with rows. What comes before a
-  piece reaches it as a carry. The tile is the one of the whole array, so the result has the same bits as in one piece.
-- into *slabs* between rows: some outer arrays and some columns of an array (outer, row_length, inner). Every row is a
-  scan of its own, so nothing is carried.
+- into *pieces* along the scan: whole blocks of tiles, or whole rows if tiles end with rows. A carry connects each piece
+  with the piece before. The tile is the one of the whole array, so the result has the same bits as in one piece.
+- into *slabs* between rows: some outer arrays and some columns of an array (outer, row_length, inner). A slab holds
+  whole rows, so it needs no carry.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gpuscan.errors import GpuscanError, smaller
-from gpuscan.planning.heuristics import CPU
+from gpuscan.planning.heuristics import CPU, heuristics_for
 from gpuscan.planning.kernel import STATE_HEADER_WORDS
 from gpuscan.planning.plan import LENGTH_LIMIT, plan_scan
 from gpuscan.planning.spec import ScanSpec, column_chunk
@@ -24,23 +24,6 @@ from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 
 if TYPE_CHECKING:
     from gpuscan.planning.capabilities import Capabilities
-
-# Host arrays up to this many bytes are scanned in one piece.
-SINGLE_PIECE_BYTES = 4 << 20
-# Elements of one piece, in bytes, for adapters on the other side of a bus. Measured on an H100: larger pieces overlap
-# less at both ends, smaller ones cost more submissions.
-PIECE_BYTES = 32 << 20
-# The same for adapters that share the CPU's memory and caches. Measured on lavapipe.
-CPU_PIECE_BYTES = 8 << 20
-# No piece is smaller, whatever the array's length.
-MIN_PIECE_BYTES = 2 << 20
-# An array is cut into at least this many pieces where they are large enough, so that the first upload and the last
-# download, which nothing overlaps, are short.
-PIECES_WANTED = 8
-# The largest field's share of a slab, in bytes.
-SLAB_BYTES = 128 << 20
-# The same where the arrays are memory-mapped files, which may be larger than memory.
-MAPPED_SLAB_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -119,8 +102,8 @@ def host_piece_length(spec: ScanSpec, unit: int, capabilities: Capabilities, pie
     """
     whole = max(spec.source.storage_bytes, 0 if spec.keep_last_only else spec.destination.storage_bytes)
     if piece_bytes is None:
-        most = CPU_PIECE_BYTES if capabilities.adapter_type == "CPU" else PIECE_BYTES
-        piece_bytes = min(most, max(MIN_PIECE_BYTES, spec.length * whole // PIECES_WANTED))
+        h = heuristics_for(capabilities.adapter_type)
+        piece_bytes = min(h.piece_bytes, max(h.min_piece_bytes, spec.length * whole // h.pieces_wanted))
     wanted = max(1, piece_bytes // (unit * whole)) * unit
     return min(wanted, device_piece_length(spec, unit, capabilities))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuscan.device.tile_state import EPOCH_WORD, KINDS_KEPT, LAST_EPOCH, MOST_AHEAD, TileState, TileStateSizeError
+from gpuscan.device.tile_state import EPOCH_WORD, LAST_EPOCH, MAX_AHEAD, MAX_KINDS, TileState, TileStateSizeError
 
 STRIDE = 64
 MOST = 1 << 21
@@ -74,19 +74,19 @@ def test_no_two_runs_on_a_buffer_have_one_epoch(state: TileState) -> None:
 
 def test_runs_of_one_kind_are_written_ahead(state: TileState) -> None:
     """Parameters of later runs are written ahead, but not at first: many arrays are scanned only once."""
-    made = [state.begin(plan(), (1, 0, 0)).params.buffer for _ in range(1 + 16 + 2 * MOST_AHEAD)]
-    sizes = [made[i].size // STRIDE for i in (1, 16, 17, 17 + MOST_AHEAD)]
-    assert sizes == [16, 16, MOST_AHEAD, MOST_AHEAD]
+    made = [state.begin(plan(), (1, 0, 0)).params.buffer for _ in range(1 + 16 + 2 * MAX_AHEAD)]
+    sizes = [made[i].size // STRIDE for i in (1, 16, 17, 17 + MAX_AHEAD)]
+    assert sizes == [16, 16, MAX_AHEAD, MAX_AHEAD]
     assert len({id(buffer) for buffer in made}) == 4
-    epochs = made[-1].words.reshape(MOST_AHEAD, -1)[:, EPOCH_WORD]
-    assert np.array_equal(np.diff(epochs), np.ones(MOST_AHEAD - 1))
+    epochs = made[-1].words.reshape(MAX_AHEAD, -1)[:, EPOCH_WORD]
+    assert np.array_equal(np.diff(epochs), np.ones(MAX_AHEAD - 1))
 
 
 def test_memory_is_bounded_and_given_back(state: TileState) -> None:
     for length in range(5000):
         state.begin(plan(length=length), (1, 0, 0))
         state.begin(plan(length=length), (1, 0, 0))
-    assert state.nbytes <= (1 << 16) + (16 * KINDS_KEPT + MOST_AHEAD) * STRIDE
+    assert state.nbytes <= (1 << 16) + (16 * MAX_KINDS + MAX_AHEAD) * STRIDE
     grown = state.begin(plan(state_bytes=1 << 20), (1, 0, 0)).state
     assert grown.size == 1 << 20
     state.release()
