@@ -110,5 +110,5 @@ def test_errors() -> None:
         gpuscan.torch.linear_recurrence(a, [1.0])
     with pytest.raises(TypeError, match=r"b has dtype torch\.float64, a has torch\.float32"):
         gpuscan.torch.linear_recurrence(a, a.double())
-    with pytest.raises(ValueError, match=r"b lies on meta"):
+    with pytest.raises(ValueError, match=r"b is on meta"):
         gpuscan.torch.linear_recurrence(a, a.to("meta"))

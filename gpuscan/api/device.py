@@ -33,8 +33,8 @@ class Device(OpenedDevice):
     which strategies are safe on it.
 
     Args:
-        adapter: a part of an adapter's summary, its number in `gpuscan.devices()`, a wgpu adapter, or a device whose
-            adapter is to be opened again. Default: ``$GPUSCAN_ADAPTER``, else the best adapter.
+        adapter: a part of an adapter's summary, its number in `gpuscan.devices()`, a wgpu adapter, or a device, to open
+            its adapter again. Default: ``$GPUSCAN_ADAPTER``, else the best adapter.
         unsafe: True to let calls ask for a strategy that the probe found unsafe here.
         required_limits: WebGPU limits to ask for, in place of the adapter's best.
 
@@ -147,7 +147,23 @@ class Device(OpenedDevice):
         return new_array(self, as_array(x))
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
-        """Return an array on this device whose contents are left over from earlier use."""
+        """Return an array on this device with arbitrary contents.
+
+        Args:
+            shape: the shape of the array.
+            dtype: the dtype of its numbers.
+
+        Raises:
+            ValueError: a length is negative.
+            UnsupportedDtypeError: no element has the dtype.
+            DeviceMemoryError: the device has no room for it.
+
+        Example:
+            >>> import numpy as np
+            >>> import gpuscan as gs
+            >>> gs.default_device().empty((2, 3), np.float32).shape
+            (2, 3)
+        """
         return new_array(self, None, shape, dtype)
 
 
@@ -179,7 +195,7 @@ def default_device() -> Device:
 
 
 def devices() -> list[Device]:
-    """Return a device for every adapter on this machine, best first. Adapters that cannot be opened are left out.
+    """Return a device for every adapter on this machine that can be opened, best first.
 
     Example:
         >>> import gpuscan as gs

@@ -1,4 +1,4 @@
-"""An opened device as its arrays and plans know it: the part of `gpuscan.Device` that makes neither of them."""
+"""The part of `gpuscan.Device` that arrays and plans use, and that makes neither of them."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class OpenedDevice:
     # ----- Memory
 
     def memory_usage(self) -> MemoryUsage:
-        """Return what gpuscan holds on the device; what tiles share between runs counts as reserved."""
+        """Return how much memory gpuscan holds on the device. The tile state counts as reserved."""
         return self._context.memory_usage()
 
     def memory_cleanup(self) -> None:

@@ -134,7 +134,7 @@ GPU = Heuristics(
     spins_per_round=4096,
     # The seconds that a tile waits for a post before it times out. A generous bound against hanging. Not tuned.
     lookback_seconds=0.5,
-    # The fewest polls before a timeout, however slow polls were when other programs kept the GPU busy in the probe.
+    # The fewest polls before a timeout, even if other programs made polls slow while the probe ran. Not tuned.
     min_lookback_spins=1 << 18,
     # None: the number of polls follows from `lookback_seconds` and the speed that the probe measured.
     fixed_lookback_spins=None,
@@ -157,11 +157,11 @@ GPU = Heuristics(
     # From this number of tiles on, one workgroup folds for all. H100 under lookback: 736 instead of 923 us at 2^28, but
     # 21.9 instead of 17.5 us at 2^22.
     min_tiles_for_fold=1024,
-    # The iterations that the loops of an operator's WGSL may make in one combination. A limit against hanging shaders.
+    # The iterations that the loops of an operator's WGSL may make in one combination. A limit against hanging shaders,
+    # not tuned.
     max_loop_iterations=1 << 16,
     # ----- Fold of the aggregates
-    # Blocks of aggregates that a fold reads at a time. H100 under lookback, 2^28: 736 us with 2, 782
-    # with 4, 906 with 8.
+    # Blocks of aggregates that a fold reads at a time. H100 under lookback, 2^28: 736 us with 2, 782 with 4, 906 with 8.
     fold_blocks=2,
     # The same for vectors, matrices and long operators: their code stands in the shader once for each block. H100, 4x4
     # matrices under look-ahead: 0.465 instead of 0.44 of a copy, compiled in 1.2 instead of 1.7 s.
@@ -189,13 +189,12 @@ GPU = Heuristics(
     # The widest item, in words, for which the scan over a block stands once for each distance. H100, 4x4 matrices under
     # lookback: 360 us, and 398 as a loop. 8x8 matrices under look-ahead take 2015 instead of 3260 us as a loop.
     max_unrolled_words=16,
-    # The same under look-ahead. H100, 4x4 matrices as a loop: 338 instead of 320 us, compiled in 0.27 instead of 0.39
-    # s.
+    # The same under look-ahead. H100, 4x4 matrices as a loop: 338 instead of 320 us, compiled in 0.27 instead of 0.39 s.
     max_unrolled_words_lookahead=9,
     # The largest element in storage, in bytes, for which chunks are scanned twice and kept in their storage form.
     # H100: bytes from 0.81 to 0.945 of a copy, 16-bit integers from 0.96 to 0.98, 32- and 64-bit numbers unchanged.
     recomputed_bytes=2,
-    # The largest item, in words, for which chunks are scanned twice: an element, and a head flag.
+    # The largest item, in words, for which chunks are scanned twice: an element, and a head flag. Not tuned.
     recomputed_words=2,
     # Words that an invocation of a compaction loads in one iteration, so that several loads are under way. The
     # experiment was not recorded.
@@ -203,7 +202,7 @@ GPU = Heuristics(
     # ----- Tiles with subgroups
     # Invocations in a workgroup. Measured on an H100, sums of 2^16 to 2^28 words.
     workgroup=256,
-    # The numbers of steps that tiles are built with. Few, so that few pipelines are compiled.
+    # The numbers of steps that tiles are built with. Few, so that few pipelines are compiled. Not tuned.
     steps=(1, 2, 4, 6, 8, 12),
     # Invocations in a workgroup for items of several words, and for single words where look-ahead runs; such tiles take
     # `few_steps` steps. H100, uint32 of 2^25 under look-ahead: 2597 GB/s in 512 x 4 chunks, 2543 in 256 x 12. complex64
@@ -242,7 +241,8 @@ GPU = Heuristics(
     # A small array is cut into at least this many tiles, so that every compute unit has work. Not tuned.
     min_tiles=64,
     # ----- Tiles without subgroups
-    # Invocations in a workgroup, for items of fewer than `serial_wide_item_words` words and for wider ones.
+    # Invocations in a workgroup, for items of fewer than `serial_wide_item_words` words and for wider ones. Not tuned on
+    # a GPU, since almost all GPUs have subgroups.
     serial_workgroup=256,
     serial_wide_workgroup=256,
     serial_wide_item_words=4,
@@ -253,33 +253,32 @@ GPU = Heuristics(
     # of 2.7 s on lavapipe with 32 instead of 64, and 1.3 instead of 3.9 s on SwiftShader.
     serial_long_chunk=32,
     # ----- Tiles that end where rows end
-    # Elements in a row. Shorter rows share tiles.
+    # Elements in a row, at least. Shorter rows share tiles. The experiment was not recorded.
     min_row=128,
-    # Invocations in a workgroup, at most.
+    # Invocations in a workgroup, at most. The experiment was not recorded.
     row_workgroup=512,
     # Elements in a tile, at least: of a row that takes several tiles, and of a row that takes one. H100, sums of rows
     # of 128: 1660 GB/s in tiles of their own, 1818 in tiles that rows share. (12288, 8192) recurrences: 3003 and 1712.
     min_row_tile=2048,
     min_lone_row_tile=256,
-    # The share of a tile's places that must hold elements. Not tuned.
+    # The share of a tile that must be filled with elements. Not tuned.
     min_row_use=0.75,
-    # The largest tile is taken among those that fill at least this share of the places that the best one fills. Not
-    # tuned.
+    # Of the tiles that are filled at least this well, as a share of the best one, the largest is taken. Not tuned.
     row_use_tolerance=0.9,
     # Words in a chunk, at least, of a row that takes several tiles and of a row that takes one. A GPU has no such rule.
     min_row_chunk_words=0,
     min_lone_row_chunk_words=0,
     # ----- Tiles of columns
-    # Invocations side by side: a cache line of 32-bit numbers.
+    # Invocations side by side: a cache line of 32-bit numbers, 128 bytes on NVIDIA's GPUs. Not tuned.
     columns=32,
     # Invocations one below the other where all `columns` are used, and the most where fewer are used. Not tuned.
     column_groups=8,
     max_column_groups=16,
     # Invocations in a workgroup, at least. A GPU has no such rule.
     min_column_workgroup=1,
-    # The numbers of rows that one invocation takes. Few, so that few pipelines are compiled.
+    # The numbers of rows that one invocation takes. Few, so that few pipelines are compiled. Not tuned.
     column_rows=(1, 2, 4, 8, 16),
-    # Words of payload that one invocation keeps between load and store, as `register_words`.
+    # Words of payload that one invocation keeps between load and store. Taken over from `register_words`, not tuned.
     column_register_words=48,
     # Columns, groups, rows and chunk of the tile for single words in chains of at least `long_column_chain` such tiles.
     # H100: (1, 131072, 512) from 1785 to 2329 GB/s, but (8, 2048, 1536) with its short chains from 2288 to 2039.

@@ -1,4 +1,4 @@
-"""Bundles of more fields than an adapter binds arrays: fields of one width are brought together into one array."""
+"""Pack fields of one width into one array, for bundles with more fields than an adapter can bind."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from gpuscan.operators.tracing import traced
 if TYPE_CHECKING:
     from gpuscan.problem.problem import Problem
 
+# WebGPU's name of the limit on the storage buffers that a shader binds.
 STORAGE_LIMIT = "max-storage-buffers-per-shader-stage"
-# Buffers that a stage binds besides the arrays: the tile state, and a carry.
+# The buffers that a stage binds in addition to the arrays: the tile state, and a carry.
 AUXILIARY_BUFFERS = 2
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -40,7 +41,7 @@ def packed(problem: Problem, leaves: Sequence[Any], limit: int, adapter: str) ->
         adapter: the adapter's name, for the error.
 
     Raises:
-        GpuscanError: the fields have too many widths for that.
+        GpuscanError: the fields have too many different widths.
     """
     whole = replace(
         problem,
@@ -62,7 +63,7 @@ def packed(problem: Problem, leaves: Sequence[Any], limit: int, adapter: str) ->
 
 
 def unpacked(problem: Problem, results: Sequence[np.ndarray[Any, Any]]) -> Arrays:
-    """The results of the packed problem as those of the problem itself."""
+    """Return the results of the problem, given those of the packed problem."""
     arrays: Arrays = []
     for field, (group, first) in zip(problem.destination.fields, places(problem.destination), strict=True):
         whole = results[group]
@@ -71,11 +72,11 @@ def unpacked(problem: Problem, results: Sequence[np.ndarray[Any, Any]]) -> Array
     return arrays
 
 
-# ----- Where the fields lie
+# ----- The places of the fields
 
 
 def carrier(field: Field) -> np.dtype[Any]:
-    """The dtype of the array that carries the field's bits."""
+    """Return the dtype of the array that carries the field's bits."""
     if field.scalar.kind == "complex":
         return field.scalar.dtype
     return np.dtype(f"u{field.scalar.dtype.itemsize}")
@@ -83,7 +84,7 @@ def carrier(field: Field) -> np.dtype[Any]:
 
 @lru_cache(maxsize=256)
 def places(element: Element) -> tuple[tuple[int, int], ...]:
-    """For each field which array carries it, and from where on."""
+    """Return, for each field, the index of the array that carries it and its first number in the array's vectors."""
     counts: dict[Any, int] = {}
     found = []
     for field in element.fields:
@@ -94,7 +95,7 @@ def places(element: Element) -> tuple[tuple[int, int], ...]:
 
 
 def packed_element(element: Element) -> Element:
-    """One vector for each carrier, in the order in which they come."""
+    """Return an element with one vector for each carrier, in the order of the fields."""
     counts: dict[Any, int] = {}
     for field in element.fields:
         counts[carrier(field)] = counts.get(carrier(field), 0) + field.count
@@ -103,7 +104,13 @@ def packed_element(element: Element) -> Element:
 
 
 def pack_arrays(element: Element, arrays: Sequence[Any], axes: int) -> Arrays:
-    """The arrays of an element's fields, each of so many axes before those of the element, brought together."""
+    """Return the arrays of an element's fields, packed into one array for each carrier.
+
+    Args:
+        element: the element.
+        arrays: an array for each field.
+        axes: the number of axes of each array before those of the element.
+    """
     groups: list[list[Any]] = [[] for _ in packed_element(element).fields]
     for array, field, (group, _) in zip(arrays, element.fields, places(element), strict=True):
         bits = np.ascontiguousarray(array).view(carrier(field))
@@ -115,7 +122,7 @@ def pack_arrays(element: Element, arrays: Sequence[Any], axes: int) -> Arrays:
 
 
 def unpack_before(source: Element, before: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-    """What the user's map gives, or the element, of packed fields."""
+    """Return a map from packed fields to the element, followed by the user's map if there is one."""
 
     def unpack(vectors: Any) -> Any:
         parts = []
@@ -129,13 +136,13 @@ def unpack_before(source: Element, before: Callable[[Any], Any] | None) -> Calla
 
 
 def pack_after(element: Element, destination: Element, after: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-    """The result, or what the user's map makes of it, as packed fields."""
+    """Return a map from a result to packed fields, which applies the user's map first if there is one."""
 
     def pack(value: Any) -> Any:
         leaves = destination.structure.flatten(value if after is None else after(value))
         groups: list[list[Any]] = [[] for _ in packed_element(destination).fields]
         for leaf, field, (group, _) in zip(leaves, destination.fields, places(destination), strict=True):
-            if not isinstance(leaf, Traced):  # the same number in every result
+            if not isinstance(leaf, Traced):  # A constant is the same number in every result.
                 leaf = np.full_like(element.structure.flatten(value)[0], leaf, dtype=field.scalar.dtype)
             leaf = leaf.astype(field.scalar.dtype)
             bits = leaf if carrier(field) == field.scalar.dtype else leaf.bits_as(carrier(field))
@@ -151,7 +158,7 @@ def _viewed(carried: Any, field: Field) -> Any:
 
 
 def shaped(numbers: list[Any], shape: tuple[int, ...]) -> Any:
-    """The numbers as an array of the shape, as NumPy's reshape has it."""
+    """Return the numbers as an array of this shape, in C order as NumPy's `reshape`."""
     if not shape:
         return numbers[0]
     each = len(numbers) // shape[0]
