@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from gpuscan.device.bind_groups import BindGroups, Binding
 from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage
 from gpuscan.device.capability_probe import distrust, probe
 from gpuscan.device.guards import guarded, lost_while_compiling
+from gpuscan.device.native_queue import Bytes
 from gpuscan.device.profiling import Profiles
 from gpuscan.device.queue import open_queue
 from gpuscan.device.reports import RunLog
@@ -60,6 +61,7 @@ class DeviceContext:
         lost: True once the GPU went away.
         lock: held while a run is recorded and submitted, since runs share the tile state.
         runs: unread reports, and what reports have shown.
+        on_cleanup: called by `memory_cleanup`, for those who keep buffers ready.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class DeviceContext:
         self.pool = BufferPool(self.wgpu_device, max_free_bytes, keeps_as_used=kind == "DiscreteGPU")
         self.profiles = Profiles(self)
         self.runs = RunLog()
+        self.on_cleanup: list[Callable[[], None]] = []
         self._pipelines: OrderedDict[Kernel, Pipeline] = OrderedDict()
         self._stages: dict[tuple[Any, ...], Pipeline] = {}
 
@@ -220,6 +223,8 @@ class DeviceContext:
     def memory_cleanup(self) -> None:
         """Give free memory back to the GPU."""
         with self.lock:
+            for forget in self.on_cleanup:
+                forget()
             self.bind_groups.clear()
             self.tile_state.release()
             self.pool.cleanup()
@@ -257,10 +262,20 @@ class DeviceContext:
             OperatorError: a loop in a run's operator did not end.
             GpuscanError: a recorded run's subgroups had another size than its plan's.
         """
-        if not self.has_unread_reports:
-            return
+        if self.has_unread_reports:
+            self.read_and_check()
+
+    def read_and_check(self, *stretches: tuple[wgpu.GPUBuffer, int, int]) -> list[Bytes]:
+        """Return copies of short stretches of buffers, and read the unread reports in the same wait.
+
+        Args:
+            stretches: buffer, first byte (a multiple of 4) and number of bytes.
+
+        Raises:
+            ProgressTimeoutError, OperatorError, GpuscanError: as `check` does.
+        """
         with guarded(self), self.lock:
-            failures, timed_out = self.runs.read(self)
+            failures, timed_out, content = self.runs.read(self, stretches)
             for strategy in timed_out:
                 self.distrust(strategy)
             try:
@@ -269,3 +284,4 @@ class DeviceContext:
             finally:
                 # Otherwise the errors would keep this frame alive, and the frame the caller's arrays.
                 failures.clear()
+        return content

@@ -258,6 +258,26 @@ class NativeQueue:
         finally:
             library.lib.wgpuCommandBufferRelease(commands)
 
+    def run(self, stages: Sequence[tuple[Any, Any, tuple[int, int, int]]], offset: int) -> None:
+        """Submit one compute pass.
+
+        Args:
+            stages: pipeline, bind group and grid of each dispatch.
+            offset: the dynamic offset of every bind group.
+        """
+        library = self._library
+        lib, null = library.lib, library.ffi.NULL
+        encoder = NativeEncoder(library, self._device)
+        handle = lib.wgpuCommandEncoderBeginComputePass(encoder.handle, null)
+        offsets = library.ffi.new("uint32_t *", offset)
+        for pipeline, group, (x, y, z) in stages:
+            lib.wgpuComputePassEncoderSetPipeline(handle, pipeline._internal)
+            lib.wgpuComputePassEncoderSetBindGroup(handle, 0, group._internal, 1, offsets)
+            lib.wgpuComputePassEncoderDispatchWorkgroups(handle, x, y, z)
+        lib.wgpuComputePassEncoderEnd(handle)
+        lib.wgpuComputePassEncoderRelease(handle)
+        self.submit(encoder)
+
     def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
         """Write whole words of contiguous bytes to a buffer."""
         library = self._library

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gpuscan.device.transfer import download
+from gpuscan.device.native_queue import Bytes
+from gpuscan.device.transfer import read_together
 from gpuscan.errors import GpuscanError, OperatorError, ProgressTimeoutError
 from gpuscan.planning.kernel import LOOP_LIMIT_WORD, STATE_HEADER_WORDS, STATUS_WORD, SUBGROUP_SIZE_WORD, Kernel
 
@@ -86,9 +87,8 @@ def loop_limit_error(plan: ScanPlan) -> OperatorError:
 
 def read_report(device: OpenDevice, state: wgpu.GPUBuffer) -> list[int]:
     """Return the report in a tile state, once everything submitted so far is done."""
-    report = np.empty(STATE_HEADER_WORDS, np.uint32)
-    download(device.queue, device.pool, state, 0, report)
-    numbers: list[int] = report.tolist()
+    (words,) = read_together(device.queue, device.pool, [(state, 0, REPORT_BYTES)])
+    numbers: list[int] = words.view(np.uint32).tolist()
     return numbers
 
 
@@ -148,14 +148,26 @@ class RunLog:
             states = list({id(each.state): None for each in reversed(self.recorded)})[:MAX_RECORDED_STATES]
             self.recorded[:] = [each for each in self.recorded if id(each.state) in states]
 
-    def read(self, device: OpenDevice) -> tuple[list[GpuscanError], list[str]]:
-        """Read the unread reports; return the errors, timeouts first, and the strategies that timed out.
+    def read(
+        self, device: OpenDevice, more: Sequence[tuple[wgpu.GPUBuffer, int, int]] = ()
+    ) -> tuple[list[GpuscanError], list[str], list[Bytes]]:
+        """Read the unread reports, and in the same wait some more bytes.
 
         A timeout may have left wrong values in other arrays, so it comes before errors that concern one run alone.
+
+        Args:
+            device: the device of the runs.
+            more: buffer, first byte and number of bytes of what else is to be read.
+
+        Returns:
+            The errors, timeouts first; the strategies that timed out; and the further bytes.
         """
         runs = [*self.pending, *self.recorded]
         states = {id(each.state): each.state for each in runs}
-        reports = {key: read_report(device, state) for key, state in states.items()}
+        wanted = [*((state, 0, REPORT_BYTES) for state in states.values()), *more]
+        content = read_together(device.queue, device.pool, wanted) if wanted else []
+        found = content[: len(states)]
+        reports = {key: words.view(np.uint32).tolist() for key, words in zip(states, found, strict=True)}
         timeouts: list[GpuscanError] = []
         others: list[GpuscanError] = []
         failed: list[str] = []
@@ -176,7 +188,7 @@ class RunLog:
         overwritten, self.report_may_be_overwritten = self.report_may_be_overwritten, False
         if overwritten:
             timeouts.insert(0, timeout_error(device, "", len(runs), "may have given up"))
-        return timeouts + others, failed
+        return timeouts + others, failed, content[len(states) :]
 
 
 def timeout_error(device: OpenDevice, strategy: str, runs: int, how: str) -> ProgressTimeoutError:

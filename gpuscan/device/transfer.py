@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -180,3 +180,30 @@ def download(queue: Queue, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int
             copy(piece, mapping.view(piece.nbytes))
             mapping.unmap()
             free.append(staging)
+
+
+def read_together(
+    queue: Queue, pool: BufferPool, stretches: Sequence[tuple[wgpu.GPUBuffer, int, int]]
+) -> list[np.ndarray[Any, np.dtype[np.uint8]]]:
+    """Return copies of some short stretches of buffers, read by one submission and one wait.
+
+    Args:
+        queue: of the buffers' device.
+        pool: where a staging buffer is taken from.
+        stretches: buffer, first byte (a multiple of 4) and bytes of each.
+    """
+    usage = webgpu().BufferUsage.MAP_READ | webgpu().BufferUsage.COPY_DST
+    # Mapped bytes are viewed from multiples of 8 on.
+    places = [0]
+    for _, _, nbytes in stretches:
+        places.append(places[-1] + padded(nbytes, 8))
+    with staging_ring(pool, usage, places[-1], 1) as (staging,):
+        encoder = queue.encoder()
+        for (buffer, start, nbytes), place in zip(stretches, places, strict=False):
+            encoder.copy_buffer_to_buffer(buffer, start, staging, place, padded(nbytes))
+        queue.submit(encoder)
+        mapping = queue.map(staging, places[-1])
+        mapping.sync_wait()
+        content = [mapping.view(nbytes, at).copy() for (_, _, nbytes), at in zip(stretches, places, strict=False)]
+        mapping.unmap()
+    return content

@@ -22,6 +22,7 @@ from gpuscan.engine.job import Flight, Job, Layout, SharedBuffers
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource
 from gpuscan.engine.preparation import tile_on
+from gpuscan.engine.prepared import PreparedRun
 from gpuscan.engine.record import Buffers, Origin, record
 from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 # How many plans an executor keeps; the least recently used goes first.
 _MAX_PLANS = 512
+# How many runs over the same buffers are kept ready; the oldest goes first.
+_MAX_PREPARED_RUNS = 64
 # How many runs may go unread before their reports are looked at.
 _MAX_PENDING_RUNS = 256
 
@@ -50,6 +53,8 @@ class Executor:
         self.context = context
         self._plans: OrderedDict[tuple[Any, ...], ScanPlan] = OrderedDict()
         self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
+        self._prepared: dict[tuple[Any, ...], PreparedRun] = {}
+        context.on_cleanup.append(self._prepared.clear)
 
     # ----- Plans
 
@@ -119,6 +124,24 @@ class Executor:
             else:
                 self._layouts.move_to_end(key)
             return found
+
+    # ----- Runs that come again
+
+    def run_again(self, key: tuple[Any, ...]) -> bool:
+        """Submit the run that was kept under the key; return False if there is none, or it is not valid any more."""
+        context = self.context
+        prepared = self._prepared.get(key)
+        if prepared is None or not prepared.is_valid:
+            return False
+        prepared.submit()
+        if len(context.runs.pending) > _MAX_PENDING_RUNS:
+            context.check()
+        return True
+
+    def _keep_run(self, key: tuple[Any, ...], prepared: PreparedRun) -> None:
+        self._prepared[key] = prepared
+        if len(self._prepared) > _MAX_PREPARED_RUNS:
+            del self._prepared[next(iter(self._prepared))]
 
     # ----- The loop
 
@@ -241,8 +264,11 @@ class Executor:
             context.queue.submit(encoder)
             for sink, room in rooms:
                 sink.finish(part, room)
-            if buffers is None and plan.posts:
-                context.runs.pending.append(flight.run)
+            if buffers is None:
+                if plan.posts:
+                    context.runs.pending.append(flight.run)
+                if job.key is not None and not rooms and not plan.stages[-1].kernel.cleared:
+                    self._keep_run(job.key, PreparedRun(context, plan, bound))
         if buffers is not None:
             buffers.map_for_reading(read_sizes)
             if not part.last:

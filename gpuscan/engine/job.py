@@ -43,6 +43,7 @@ class Job:
         options: further arguments of `plan_scan`, such as a tile.
         plans: the plans of parts that were made before, by the part's first element; None to plan each time.
         held: arrays on the device that scans of one kind share: their seeds and segment bits.
+        key: what tells the run of a job of one part from runs over other buffers; None if it is not kept.
     """
 
     spec: ScanSpec
@@ -58,6 +59,7 @@ class Job:
     options: dict[str, Any] = field(default_factory=dict)
     plans: dict[int, ScanPlan] | None = None
     held: dict[str, DeviceArray] = field(default_factory=dict)
+    key: tuple[Any, ...] | None = None
 
 
 @dataclass(frozen=True)
