@@ -161,7 +161,7 @@ GPU = Heuristics(
     # not tuned.
     max_loop_iterations=1 << 16,
     # ----- Fold of the aggregates
-    # Blocks of aggregates that a fold reads at a time. H100 under lookback, 2^28: 736 us with 2, 782 with 4, 906 with 8.
+    # Blocks of aggregates that a fold reads at a time. H100, lookback, 2^28: 736 us with 2, 782 with 4, 906 with 8.
     fold_blocks=2,
     # The same for vectors, matrices and long operators: their code stands in the shader once for each block. H100, 4x4
     # matrices under look-ahead: 0.465 instead of 0.44 of a copy, compiled in 1.2 instead of 1.7 s.
@@ -189,7 +189,7 @@ GPU = Heuristics(
     # The widest item, in words, for which the scan over a block stands once for each distance. H100, 4x4 matrices under
     # lookback: 360 us, and 398 as a loop. 8x8 matrices under look-ahead take 2015 instead of 3260 us as a loop.
     max_unrolled_words=16,
-    # The same under look-ahead. H100, 4x4 matrices as a loop: 338 instead of 320 us, compiled in 0.27 instead of 0.39 s.
+    # The same under look-ahead. H100, 4x4 matrices as a loop: 338 instead of 320 us, compiled in 0.27 and 0.39 s.
     max_unrolled_words_lookahead=9,
     # The largest element in storage, in bytes, for which chunks are scanned twice and kept in their storage form.
     # H100: bytes from 0.81 to 0.945 of a copy, 16-bit integers from 0.96 to 0.98, 32- and 64-bit numbers unchanged.
@@ -241,8 +241,8 @@ GPU = Heuristics(
     # A small array is cut into at least this many tiles, so that every compute unit has work. Not tuned.
     min_tiles=64,
     # ----- Tiles without subgroups
-    # Invocations in a workgroup, for items of fewer than `serial_wide_item_words` words and for wider ones. Not tuned on
-    # a GPU, since almost all GPUs have subgroups.
+    # Invocations in a workgroup, for items of fewer than `serial_wide_item_words` words and for wider ones. Not
+    # tuned on a GPU, since almost all GPUs have subgroups.
     serial_workgroup=256,
     serial_wide_workgroup=256,
     serial_wide_item_words=4,
