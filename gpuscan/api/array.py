@@ -86,8 +86,9 @@ class Array(DeviceArray):
         """
         if not isinstance(device, OpenedDevice):
             raise TypeError(
-                f"device was {type(device).__name__}, but an array over a buffer needs the gpuscan.Device on whose "
-                "device.wgpu_device the buffer was made. Pass gpuscan.Device(...), or gpuscan.default_device()"
+                f"device was {type(device).__name__}, but an array over a buffer needs the gpuscan.Device that "
+                "owns the buffer, which was made on its device.wgpu_device. Pass gpuscan.Device(...), or "
+                "gpuscan.default_device()"
             )
         shape, dtype = checked_shape(shape), checked_dtype(dtype)
         check_buffer(device.wgpu_device, buffer, "buffer", ("STORAGE", "COPY_SRC", "COPY_DST"))

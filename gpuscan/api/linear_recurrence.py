@@ -187,7 +187,7 @@ def _gradients_on_cpu(problem: Problem, start: np.ndarray[Any, Any] | None) -> l
         return results
     wide = compute_dtype(problem.source.fields[0].scalar)
     a, grad_h, h = (leaf.astype(wide, copy=False) for leaf in problem.leaves)
-    # The next gate is one entry further in the order of the recurrence, whose gradient runs the other way.
+    # The step to the next gate in the order of the recurrence. The gradient runs the other way.
     axis, step = problem.axis, 1 if problem.reverse else -1
     here, neighbour = _overlap(problem, step)
     gates = np.zeros_like(a)

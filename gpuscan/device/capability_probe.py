@@ -162,7 +162,7 @@ def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str
         "subgroup_sizes": sizes,
         "subgroup_size": sizes[0] if in_order and len(sizes) == 1 else 0,
         "lanes_in_order": in_order,
-        "progress_earlier": words["next_ticket"] == litmus.workgroups and words["waited_in_vain"] == 0,
+        "progress_earlier": words["next_ticket"] == litmus.workgroups and words["timed_out"] == 0,
         "progress_later": words["started_while_spinning"] == litmus.workgroups,
         "started_while_spinning": words["started_while_spinning"],
         "litmus_workgroups": litmus.workgroups,

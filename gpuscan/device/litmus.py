@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # The first words of ProbeResults in shaders/probe/results.wgsl.
 _RESULTS = (
     "next_ticket",
-    "waited_in_vain",
+    "timed_out",
     "started",
     "started_while_spinning",
     "polls",

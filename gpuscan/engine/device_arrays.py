@@ -1,4 +1,4 @@
-"""Scan arrays that are on a device. Their elements never leave it, and nobody waits unless a run may fail."""
+"""Scan arrays that are on a device. Their elements never leave it, and calls wait only for runs that may fail."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def _in_place(problem: Problem, spec: ScanSpec, leaves: Sequence[DeviceArray], r
     return same and not shares_words(spec, spec.length) and all(each.is_writable_in_vectors for each in results)
 
 
-# ----- Rows that are brought together
+# ----- Arrays that are transposed first
 
 
 def _scan_rows_together(
@@ -222,7 +222,7 @@ def _scan_rows_together(
     results: Sequence[DeviceArray],
     options: dict[str, Any],
 ) -> None:
-    """Scan along an inner axis by way of arrays whose rows are neighbours, transposed on the device."""
+    """Scan along an inner axis: transpose the arrays on the device so that rows are contiguous, and back."""
     inner, length = problem.inner, problem.row_length
     rows = (problem.rows, length)
     sources = [
@@ -245,7 +245,7 @@ def _scan_rows_together(
 
 
 def _packed_arrays(problem: Problem, leaves: Sequence[DeviceArray]) -> list[DeviceArray]:
-    """Bring the numbers of all fields of one width together in one array, on the device."""
+    """Pack the fields of each width into one array, on the device."""
     context = leaves[0].context
     groups = packed_element(problem.source).fields
     arrays = [empty(context, (*problem.shape, *group.shape), group.scalar.dtype) for group in groups]

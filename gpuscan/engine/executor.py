@@ -347,7 +347,7 @@ class Executor:
             )
 
     def _verified_plan(self, job: Job, part: Part, plan: ScanPlan) -> ScanPlan:
-        """Return a plan whose subgroup size is verified: a failed run in place would have overwritten its input."""
+        """Return a plan with a verified subgroup size. A run in place that fails would have overwritten its input."""
         while not verified(self.context, plan):
             plan = self._plan_of(job, part)
         return plan

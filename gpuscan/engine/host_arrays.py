@@ -52,18 +52,18 @@ def scan_host(
 ) -> Arrays:
     """Return the result of a problem of NumPy arrays: one array for each field.
 
-    Under ``"auto"`` a strategy that times out is distrusted from then on, and the scan is done again by another one.
+    If a strategy times out under ``"auto"``, it is not chosen again, and the scan runs again with another one.
 
     Args:
-        executor: of the device to run on.
-        problem: what was asked for; it is not empty.
+        executor: the executor of the device.
+        problem: the scan, which is not empty.
         strategy: as in `gpuscan.scan`.
-        outputs: arrays (*shape, *element shape) to write; new ones without.
-        piece_bytes: scan in pieces of this many bytes; without, in pieces that suit the adapter.
+        outputs: the arrays (*shape, *element shape) to write (default: new ones).
+        piece_bytes: the bytes of a piece (default: chosen for the adapter).
         options: `tile` and the test builds of `plan_scan`.
 
     Raises:
-        UnsupportedDtypeError: the device has no such numbers.
+        UnsupportedDtypeError: the device does not support a dtype.
         ProgressTimeoutError: the strategy was asked for by name and timed out.
     """
     context = executor.context
@@ -88,7 +88,7 @@ def _written(results: Arrays, outputs: Arrays | None) -> Arrays:
 
 
 class _Scan:
-    """One scan of NumPy arrays."""
+    """A scan of NumPy arrays."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class _Scan:
         self._spec: ScanSpec
 
     def run(self) -> None:
-        """Scan in one part where the arrays are small, else in slabs or pieces."""
+        """Scan small arrays in one part, and others in slabs or pieces."""
         problem, executor = self._problem, self._executor
         plain = not self._options and self._piece_bytes is None
         in_order = plain and all(leaf.flags.c_contiguous for leaf in problem.leaves)
@@ -170,7 +170,7 @@ class _Scan:
     # ----- Reductions of rows
 
     def _run_reduction(self) -> None:
-        """Reduce whole rows at a time; where a row is long, piece by piece."""
+        """Reduce several whole rows at a time, or one long row piece by piece."""
         spec, problem = self._spec, self._problem
         capabilities = self._executor.context.capabilities
         unit = piece_unit(spec, self._tiles(spec))
@@ -214,7 +214,7 @@ class _Scan:
     # ----- Slabs of rows and columns
 
     def _run_slabs(self, inner: int) -> bool:
-        """Scan slab by slab; return False where not even one column fits."""
+        """Scan slab by slab. Return False if a single column does not fit."""
         spec, context = self._spec, self._executor.context
         mapped = any(map(is_mapped_file, self._problem.leaves))
         tile = self._options.get("tile") or whole_tile(context, spec)
@@ -227,7 +227,7 @@ class _Scan:
         return True
 
     def _run_with_rows_together(self) -> None:
-        """Bring the rows together on the CPU, and scan them as one array of rows."""
+        """Make the elements of each row neighbours in memory, on the CPU, and scan the array of rows."""
         problem = self._problem
         rows = replace(
             problem,
@@ -311,7 +311,7 @@ class _Scan:
 
 
 class RowResults:
-    """One result for each row: (rows, *element shape)."""
+    """A sink with one result for each row: (rows, *element shape)."""
 
     def __init__(self, array: np.ndarray[Any, Any], field: Any, inner: int) -> None:
         self._rows, self._inner = array, inner
@@ -333,9 +333,9 @@ class RowResults:
 
 
 def transposes_on_device(context: DeviceContext, leaf: np.ndarray[Any, Any]) -> bool:
-    """Return True if `placed` lets the device bring an array into C order: one block of memory, in another order.
+    """Return True if `placed` lets the device bring an array into C order.
 
-    Adapters that share the CPU's memory gain nothing by it.
+    The array must be one block of memory in another order. Adapters that share the CPU's memory gain nothing by it.
     """
     least = heuristics_for(context.capabilities.adapter_type).min_transposed_bytes
     if leaf.flags.c_contiguous or least is None:
@@ -359,7 +359,7 @@ def placed(context: DeviceContext, leaf: np.ndarray[Any, Any]) -> DeviceArray:
 
 
 def raise_row_too_long(context: DeviceContext, problem: Problem) -> None:
-    """Raise the error for a row that can be cut nowhere and does not fit a binding."""
+    """Raise the error for a row that cannot be cut and does not fit a binding."""
     raise GpuscanError(
         f"a row of {problem.row_length} elements was passed, but {context.capabilities.summary} takes at most "
         f"{context.binding_limit // max(f.storage_bytes for f in problem.source.fields)} of them at a time. Cut the "

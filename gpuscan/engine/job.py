@@ -1,4 +1,4 @@
-"""What the executor runs: the job that the parts of one scan share, and what each part holds on to."""
+"""Describe what the executor runs: the job that the parts of one scan share, and the buffers of each part."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """What the parts of one scan have in common.
+    """The state that the parts of one scan share.
 
     Attributes:
         spec: the whole scan.
@@ -64,7 +64,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the scans of one kind are cut.
+    """The way in which the scans of one kind are cut into parts.
 
     Attributes:
         spec: the whole scan.
@@ -110,7 +110,7 @@ class SharedBuffers:
         return self._carries[number % len(self._carries)].binding()
 
     def seeds(self, part: Part, kept: list[object]) -> Binding | None:
-        """Return the seeds that the part binds: those of all rows, or of a slab those of its own."""
+        """Return the seeds that the part binds: those of all rows, or only those of a slab's rows."""
         words = self._job.seeds
         if words is None:
             return None

@@ -302,7 +302,7 @@ GPU = Heuristics(
     # A NumPy array of another memory order is brought into C order on the device if it has at least this many bytes.
     # None: always on the CPU. The experiment was not recorded.
     min_transposed_bytes=1 << 20,
-    # Bytes of free buffers that a device keeps. A discrete GPU keeps as many as are in use, if that is more. H200: to
+    # Bytes of free buffers that a device keeps, or the bytes in use on a discrete GPU, if these are more. H200: to
     # create a buffer of 1 GiB takes 25 ms, fifty times as long as to scan it.
     max_free_bytes=2 << 30,
 )

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Part:
-    """What one pass over the device takes.
+    """A piece or a slab: the share of a scan that one pass over the device computes.
 
     Attributes:
         spec: the scan of this part alone: its rows, and whether a carry comes in or goes out.
-        start: the part's first element, in the order of the scan; of a slab its first element in C order.
-        length: the part's elements.
+        start: the index of the first element: for a piece in the order of the scan, for a slab in C order.
+        length: the number of elements.
         last: True if no part follows.
-        outer, columns: of a slab, the outer arrays and the columns; None for a piece.
-        tile: of a slab, the tile; None for the planner's choice.
+        outer, columns: the outer arrays and the columns of a slab; None for a piece.
+        tile: the tile of a slab; None for the planner's choice.
     """
 
     spec: ScanSpec
@@ -62,7 +62,7 @@ def piece(spec: ScanSpec, start: int, length: int, *, last: bool) -> Part:
 
 
 def pieces(spec: ScanSpec, length: int) -> Iterator[Part]:
-    """Cut the scan into pieces of `length` elements; the last one may be shorter."""
+    """Cut the scan into pieces of `length` elements. The last one may be shorter."""
     if spec.length <= length:
         yield Part(spec, 0, spec.length, last=True)
         return
@@ -109,7 +109,7 @@ def host_piece_length(spec: ScanSpec, unit: int, capabilities: Capabilities, pie
 
 
 def device_piece_length(spec: ScanSpec, unit: int, capabilities: Capabilities) -> int:
-    """Return how many elements the largest piece takes that a device binds.
+    """Return the number of elements in the largest piece that a device can bind.
 
     Raises:
         GpuscanError: the smallest piece does not fit a binding.
@@ -158,7 +158,7 @@ def auxiliary_fits(spec: ScanSpec, capabilities: Capabilities, tile: TileShape |
 
 
 def narrowed(tile: TileShape | ColumnTile, columns: int) -> TileShape | ColumnTile:
-    """Return the tile for a slab of this many columns: as high, so that the bits stay, and no wider than it needs."""
+    """Return the tile for a slab of this many columns: of the same height, so that the bits stay, but narrower."""
     if not isinstance(tile, ColumnTile):
         return tile
     wanted = 1 << (-(-columns // tile.chunk) - 1).bit_length()
@@ -168,7 +168,7 @@ def narrowed(tile: TileShape | ColumnTile, columns: int) -> TileShape | ColumnTi
 def slab_size(
     spec: ScanSpec, inner: int, tile: TileShape | ColumnTile, capabilities: Capabilities, wanted_bytes: int | None
 ) -> tuple[int, int]:
-    """Return how many outer arrays and how many columns a slab takes; (0, 0) where not even one column fits.
+    """Return the numbers of outer arrays and of columns in a slab; (0, 0) if a single column does not fit.
 
     Args:
         spec: the whole scan.
@@ -222,5 +222,5 @@ def slabs(spec: ScanSpec, inner: int, tile: TileShape | ColumnTile, together: in
 
 
 def needs_whole_rows(spec: ScanSpec) -> bool:
-    """Return True if the scan cannot be cut inside a row: elements use their neighbours, or only ends are kept."""
+    """Return True if no row can be cut: elements use their neighbours, or only some results are stored."""
     return any(spec.field_offsets) or spec.keep_last_only or spec.compacts
