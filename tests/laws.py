@@ -172,7 +172,7 @@ def affine(name: str) -> Law:
 
 @cache
 def min_plus(name: str) -> Law:
-    """The product of 2 x 2 matrices in which min is the sum and + the product."""
+    """Return the product of 2 x 2 matrices in which min is the sum and + the product."""
 
     def combine(l: Leaves, r: Leaves) -> Leaves:
         return (np.min(l[0][..., :, :, None] + r[0][..., None, :, :], axis=-2),)
@@ -269,7 +269,7 @@ def last_valid(name: str, flag: str) -> Law:
 
 @cache
 def argmax(name: str, index: str) -> Law:
-    """The greatest value and where it first stands."""
+    """Return the greatest value and the first place where it is."""
 
     def combine(l: Leaves, r: Leaves) -> Leaves:
         right = r[0] > l[0]
@@ -284,7 +284,7 @@ def argmax(name: str, index: str) -> Law:
 
 @cache
 def strings(name: str, modulus: int) -> Law:
-    """The polynomial hash of strings, and base^length, under concatenation; modulus 0 is 2^bits."""
+    """Combine polynomial hashes of strings, with base^length, by concatenation; modulus 0 is 2^bits."""
 
     def combine(l: Leaves, r: Leaves) -> Leaves:
         code, power = l[0] * r[1] + r[0], l[1] * r[1]

@@ -86,7 +86,7 @@ def test_gradcheck(leaves: Any, reverse: bool) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_number_as_initial(dtype: str) -> None:
-    """Its gradient is a number too, without an axis."""
+    """Assert that the gradient of a number is a number too, without an axis."""
     a, b = torch.full((5,), 0.5, dtype=getattr(torch, dtype)), torch.ones(5, dtype=getattr(torch, dtype))
     initial = torch.ones((), dtype=a.dtype, requires_grad=True)
     gpuscan.torch.linear_recurrence(a, b, initial=initial).sum().backward()
@@ -95,7 +95,7 @@ def test_a_number_as_initial(dtype: str) -> None:
 
 
 def test_a_model_trains(leaves: Any) -> None:
-    """A tensor that is no leaf, of strange strides, in a step of descent."""
+    """Run a step of descent with a tensor that is no leaf and has unusual strides."""
     weight = torch.zeros(4, requires_grad=True)
     x = torch.randn(8, 3, 4)
     h = gpuscan.torch.linear_recurrence(torch.sigmoid(weight).expand(8, 3, 4), x, axis=0)

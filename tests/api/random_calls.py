@@ -160,7 +160,7 @@ Call = tuple[str, Callable[..., Any], list[Any], dict[str, Any]]
 
 @st.composite
 def calls(draw: st.DrawFn) -> Call:
-    """A function's name, the function of inputs and options, and those."""
+    """Return a function's name, the function of inputs and options, and those."""
     x = drawn_input(draw)
     name = draw(st.sampled_from(["scan"] * 6 + ["reduce", "sum", "prod", "recurrence", "vjp", "compact", "chunks"]))
     options = drawn_options(draw, x)

@@ -20,14 +20,14 @@ from tests.oracle import assert_same, ufunc_scan
 
 @pytest.fixture
 def on(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
-    """The default device of the process, on every adapter in turn: `gs.compact` takes no device."""
+    """Return the default device of the process on every adapter: `gs.compact` takes no device."""
     monkeypatch.setenv("GPUSCAN_ADAPTER", adapter.summary)
     return gs.default_device()
 
 
 @pytest.fixture
 def small(adapter: wgpu.GPUAdapter) -> gs.Device:
-    """A device that binds 1 MiB at most."""
+    """Return a device that binds 1 MiB at most."""
     return gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
 
 
@@ -46,7 +46,7 @@ def same_bits(got: Any, wanted: np.ndarray[Any, Any], note: Any = "") -> None:
 
 @pytest.mark.parametrize("dtype", SCALARS)
 def test_every_dtype(on: gs.Device, dtype: str) -> None:
-    """Every bit is kept, those of NaNs and infinities too, at every place in a 32-bit word."""
+    """Assert that every bit is kept, also of NaNs and infinities, at every place in a 32-bit word."""
     kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
     for length in (1, 31, 33, 1000, 4099):
         x = entries(kind, length)
@@ -81,7 +81,7 @@ def test_any_array(
 
 
 def test_the_length_stays_on_the_device(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The length is read only when the caller asks for it, and a plan can take it from the device."""
+    """Assert that the length is read only when a caller asks for it, and that a plan can take it from the device."""
     x = np.random.default_rng(2).integers(0, 2**32, 10_000, dtype=np.uint32)
     mask = x % 3 == 0
     reads = count_reads(monkeypatch)

@@ -39,7 +39,7 @@ def x(request: pytest.FixtureRequest) -> Array:
 
 
 def test_each_sum_is_the_exact_one_rounded_once(device: gs.Device, x: Array) -> None:
-    """Every strategy with small tiles, the planner's tile, and NumPy all round the exact sum once."""
+    """Assert that every strategy, with small tiles and the planner's, and NumPy round the exact sum once."""
     wanted = exact(x)
     rounded = wanted.astype(np.float32)
     unit = np.spacing(np.abs(rounded))
@@ -63,7 +63,7 @@ def test_each_sum_is_the_exact_one_rounded_once(device: gs.Device, x: Array) -> 
 
 
 def test_pairs_are_a_thousand_times_closer(device: gs.Device, x: Array) -> None:
-    """The pairs before the last rounding are a thousand times closer than plain sums, also if terms cancel."""
+    """Assert that pairs are a thousand times closer than plain sums, also if terms cancel."""
     wanted = exact(x)
     high, low = gs.scan(x, add_pairs, before=paired(None), device=device)
     error = np.max(np.abs(high.astype(np.longdouble) + low - wanted))

@@ -327,7 +327,7 @@ def test_every_error_is_a_gpuscan_error_and_a_builtin_one() -> None:
 
 @pytest.fixture
 def no_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without any adapter, as gpuscan sees it."""
+    """Let gpuscan see a machine without any adapter."""
     hide_adapters(monkeypatch)
 
 

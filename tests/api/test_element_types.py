@@ -54,7 +54,7 @@ def takes(name: str, dtype: str) -> bool:
 
 
 def draw(rng: np.random.Generator, name: str, dtype: str, length: int) -> Array:
-    """Draw integers of all bit patterns, or floats whose sums and products are exact."""
+    """Draw integers of all bit patterns, or floats with exact sums and products."""
     kind = SCALARS[dtype].kind
     if kind in ("signed", "unsigned"):
         numbers = any_bits(rng, dtype, (length,))
@@ -131,7 +131,7 @@ def test_every_operator_with_every_tail(device: gs.Device, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["int64", "uint64"])
 def test_64_bit_integers_as_two_words(device: gs.Device, dtype: str) -> None:
-    """Every operator on two-word integers, also on adapters that have 64-bit integers."""
+    """Run every operator on two-word integers, also on adapters that have 64-bit integers."""
     rng = np.random.default_rng(2)
     less = device_as_if(device, native_int64=False)
     for name in filter(lambda name: takes(name, dtype), EXACT):
@@ -146,7 +146,7 @@ def test_64_bit_integers_as_two_words(device: gs.Device, dtype: str) -> None:
 
 
 def test_which_adapters_have_64_bit_integers(device: gs.Device) -> None:
-    """The tests above run both forms of 64-bit integers, as they say."""
+    """Assert that the tests above run both forms of 64-bit integers."""
     words = {"SwiftShader", "OpenGL"}
     expected = not any(word in device.capabilities.summary for word in words)
     if device.capabilities.adapter_type == "CPU":
@@ -208,7 +208,7 @@ def test_matmul_of_every_type(device: gs.Device, dtype: str) -> None:
 
 
 def test_dtypes_that_an_operator_does_not_take(device: gs.Device) -> None:
-    """A TypeError that names the operator and the dtype; nothing is run."""
+    """Assert that the TypeError names the operator and the dtype, and that nothing is run."""
     for name, dtype in itertools.product(EXACT, DTYPES):
         if not takes(name, dtype):
             with pytest.raises(gs.UnsupportedDtypeError, match=rf"'{name}' of {dtype}"):
@@ -240,7 +240,7 @@ def test_special_values(device: gs.Device, dtype: str, name: str) -> None:
 
 
 def test_complex_numbers_with_nan_and_infinity(device: gs.Device) -> None:
-    """A NaN in one part of a complex sum does not reach the other part."""
+    """Assert that a NaN in one part of a complex sum does not reach the other part."""
     x = np.ones(200, np.complex64)
     x[50], x[100], x[150] = complex(np.nan, 1), complex(1, np.inf), complex(1, -np.inf)
     got = gs.scan(x, device=device)
@@ -250,7 +250,7 @@ def test_complex_numbers_with_nan_and_infinity(device: gs.Device) -> None:
 
 
 def test_narrow_floats_are_combined_in_float32(device: gs.Device) -> None:
-    """Each result is rounded once: a float16 sum of ones goes on past 2,048, and is infinite only beyond 65,504."""
+    """Assert that each result is rounded once: a float16 sum of ones continues past 2,048, up to 65,504."""
     ones = np.ones(5000, np.float16)
     assert_same(gs.scan(ones, device=device), np.arange(1, 5001).astype(np.float16))
     large = np.full(3, 40_000, np.float16)
@@ -331,7 +331,7 @@ def test_float64_is_native_or_refused(device: gs.Device) -> None:
 
 
 def test_float64_made_by_a_map_is_refused_too(device: gs.Device) -> None:
-    """The error comes before a shader is compiled, whichever of the three types it is."""
+    """Assert that the error comes before a shader is compiled, for each of the three types."""
     x = np.arange(5, dtype=np.float32)
     to_float64 = {"before": lambda value: value.astype(np.float64)}, {"after": lambda value: value.astype(np.float64)}
     for maps in to_float64:

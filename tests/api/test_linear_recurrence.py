@@ -194,7 +194,7 @@ def test_errors(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_16_bit_gradients_are_rounded_once(device: gs.Device, dtype: str) -> None:
-    """The sum over what was broadcast, and products of what is beyond float16."""
+    """Assert that gradients are summed over broadcast axes, also where products exceed float16."""
     ones = np.ones((5120, 2, 1), dtype_of(dtype))
     a = np.full(18, 2, dtype_of(dtype))
     h, grad_h = np.full(18, 2.0**-14).astype(a.dtype), np.zeros(18, a.dtype)
@@ -221,7 +221,7 @@ def test_complex_starts(device: gs.Device, initial: Any) -> None:
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (1, 1), (2, 1), (1, 3), (2, 3)])
 def test_the_gradient_of_what_was_broadcast(device: gs.Device, shape: tuple[int, ...]) -> None:
-    """The gradient has the shape of `initial`: the sum of its copies' gradients, and of small steps."""
+    """Assert that the gradient has the shape of `initial`, and agrees with small steps."""
     rng = np.random.default_rng(6)
     a, b, grad_h = (rng.integers(-3, 4, (2, 5, 3)).astype(np.float32) for _ in range(3))
     initial = rng.integers(-3, 4, shape).astype(np.float32)
@@ -244,7 +244,7 @@ def test_the_gradient_of_what_was_broadcast(device: gs.Device, shape: tuple[int,
 def test_gradients_of_arrays_larger_than_a_binding(
     adapter: wgpu.GPUAdapter, shape: tuple[int, int], reverse: bool
 ) -> None:
-    """An element needs its neighbour's gate and state, which the same binding must hold."""
+    """Assert that an element finds its neighbour's gate and state if the array exceeds a binding."""
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 22})
     a, b, grad_h = drawn(shape, "float32")
     h = gs.linear_recurrence(a, b, reverse=reverse, device=small)

@@ -178,7 +178,7 @@ def test_out_has_the_type_of_what_after_gives(device: gs.Device) -> None:
 
 
 def test_initial_is_an_element_and_not_an_input(device: gs.Device) -> None:
-    """An initial value is an element, so `before` does not map it."""
+    """Assert that `before` does not map `initial`, which is already an element."""
     x = np.array([1, 2, 3], np.uint8)
     maps: dict[str, Any] = {"before": lambda v: (v.astype(np.int32), v.astype(np.int32) * 10)}
 
@@ -212,7 +212,7 @@ def test_dtype_is_combined_in_and_returned(device: gs.Device, source: str, targe
 
 
 def test_dtype_after_before(device: gs.Device) -> None:
-    """With a dtype, each field of what `before` gives is converted."""
+    """Assert that `dtype` converts each field of the results of `before`."""
     x = np.arange(200, dtype=np.uint8)
     got = gs.scan(x, before=lambda v: v * np.uint8(3), dtype=np.int64, device=device)
     assert_same(got, np.cumsum((x * np.uint8(3)).astype(np.int64)))
@@ -249,7 +249,7 @@ class Scaled:
 
 @pytest.mark.parametrize("name", ["before", "after"])
 def test_maps_follow_what_they_close_over(device: gs.Device, name: str) -> None:
-    """A map follows what it closes over from call to call, in every kind of scan and in new plans."""
+    """Assert that changes of the values a map closes over show in every kind of scan and in new plans."""
     x = np.ones(300, np.float32)
     many = (x,) * 9  # more fields than a shader binds on some adapters
     scaled = Scaled(2.0)
@@ -271,7 +271,7 @@ def test_maps_follow_what_they_close_over(device: gs.Device, name: str) -> None:
 
 
 def test_a_map_that_changes_while_it_is_used(device: gs.Device) -> None:
-    """A map that changes during the call: the shader is what was traced, and no other map gets it."""
+    """Assert that a map that changes during a call cannot change the shader of another map."""
     calls = 0
 
     def restless(v: Any) -> Any:

@@ -63,7 +63,7 @@ def test_a_plan_runs_on_arrays_of_both_kinds(device: gs.Device) -> None:
 
 
 def test_a_recorded_run_that_timed_out_is_reported(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is reported once, after its commands were submitted, and the list of recorded runs does not grow."""
+    """Assert that a timeout is reported once, and that the list of recorded runs does not grow."""
     device, n = own_device, 200_000
     a = device.asarray(np.ones(n, np.uint32))
     plan = device.plan(n, np.uint32, strategy="lookback")
@@ -85,7 +85,7 @@ def test_a_recorded_run_that_timed_out_is_reported(own_device: gs.Device, monkey
 def test_a_recorded_run_that_timed_out_is_reported_before_others(
     own_device: gs.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A timed-out run is reported together with one whose operator did not end."""
+    """Assert that a timed-out run is reported together with one that has an endless operator."""
     device, n = own_device, 200_000
     text = "fn combine(a: Element, b: Element) -> Element { var x = a; while (x != 9u) { x |= 1u << 31u; } return x; }"
     plans = [device.plan(n, np.uint32, op, strategy="lookback") for op in (gs.wgsl_operator(text), "add")]

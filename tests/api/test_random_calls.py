@@ -81,7 +81,7 @@ def of_the_device(text: str) -> bool:
 
 @pytest.fixture
 def chosen(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
-    """The default device of the process, on every adapter in turn."""
+    """Return the default device of the process, on every adapter in turn."""
     monkeypatch.setenv("GPUSCAN_ADAPTER", adapter.summary)
     return gs.default_device()
 
@@ -261,7 +261,7 @@ def test_random_plans(chosen: gs.Device, call: Call, where: int) -> None:
 
 
 def check_plan(device: gs.Device, given: list[Any], options: dict[str, Any], where: int) -> None:
-    """A plan refuses what the scan refuses, and gives what it gives; recorded at any place, it is right or refused."""
+    """Assert that a plan refuses what the scan refuses, and that a recorded plan is right or refused."""
     x, *rest = given
     options = {name: value for name, value in options.items() if name not in ("include_initial", "dtype")}
     x = x if isinstance(x, np.ndarray) and x.dtype.isnative else np.ones(40, np.uint32)

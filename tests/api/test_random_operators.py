@@ -213,7 +213,7 @@ def assert_equal(got: Any, wanted: Any) -> None:
 
 
 def test_random_operators(device: gs.Device) -> None:
-    """Every case is a new operator, bundle, dtype, length and set of options."""
+    """Run random cases: each is a new operator, bundle, dtype, length and set of options."""
     share = len(some(device, range(-(-CASES // max(1, len(all_adapters()))))))
 
     @hypothesis.settings(max_examples=share)

@@ -18,7 +18,8 @@ from tests.oracle import assert_same, several, strategies_on, ufunc_scan
 USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 
 
-MARK = 0xA5  # of bytes that nobody may write
+# The value of the bytes that no plan may write.
+MARK = 0xA5
 
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "inside_an_encoder.py"
@@ -56,7 +57,7 @@ class Desk:
 
 @pytest.fixture
 def desk(device: gs.Device) -> Desk:
-    """The caller's buffers, on every adapter in turn."""
+    """Return buffers of a caller, on every adapter in turn."""
     return Desk(device)
 
 
@@ -131,7 +132,7 @@ def test_reversed_with_a_length_from_the_gpu(desk: Desk) -> None:
 
 
 def test_several_plans_in_one_encoder(desk: Desk) -> None:
-    """Each plan sees what the one before has written, in place and in another part of one buffer."""
+    """Assert that each plan sees the results of the one before, in place and in another part of the buffer."""
     x = numbers("uint32", 2048)
     a, b = desk.device.plan(2048, np.uint32), desk.device.plan(2048, np.uint32, "maximum", reverse=True)
     first, second = desk.holding(x), desk.marked(4 * x.nbytes)
@@ -206,7 +207,7 @@ def test_encoders_of_others_are_refused(desk: Desk) -> None:
 
 
 def test_encoders_that_cannot_be_recorded_into(desk: Desk) -> None:
-    """The error is not that of a lost device, and the plan can be recorded into another encoder."""
+    """Assert that the error is not about a lost device, and that the plan can be recorded again."""
     x = np.arange(4, dtype=np.int32)
     source, target, length = desk.holding(x), desk.marked(16), desk.holding(np.uint32([4]))
     for dtype, options in ((np.int32, {}), (np.int32, {"length": length}), (np.uint8, {})):
@@ -224,7 +225,7 @@ def test_encoders_that_cannot_be_recorded_into(desk: Desk) -> None:
 
 
 def test_fields_go_by_their_keys(desk: Desk) -> None:
-    """A dict gives fields by their keys, in any order; lists and tuples give them by position."""
+    """Assert that a dict gives fields by key, in any order, and that lists and tuples give them by position."""
     dtype = np.dtype([("a", np.float32), ("b", np.float32)])
     plan = desk.device.plan(4, dtype, lambda l, r: {"a": l["a"] + r["a"], "b": l["b"] * r["b"]})
     a, b = desk.holding(np.arange(4, dtype=np.float32)), desk.holding(np.full(4, 2, np.float32))
@@ -303,7 +304,7 @@ def test_record_refuses_what_it_cannot_do(desk: Desk) -> None:
 
 
 def test_arrays_that_are_too_short(desk: Desk) -> None:
-    """However large the buffer is that they lie in: nothing past an array's end is read or written."""
+    """Assert that nothing after an array's end is read or written, in buffers of any size."""
     device, n = desk.device, 1000
     plan, whole = device.plan(n, np.float32), device.asarray(np.ones(n, np.float32))
     large = device.asarray(np.full(2 * n, 5, np.float32))

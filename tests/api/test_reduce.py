@@ -37,7 +37,7 @@ def test_any_array(device: gs.Device, data: st.DataObject, dtype: str) -> None:
     ("number", "shape"), list(enumerate([(20_011,), (300, 67), (3, 5000), (5, 300, 4), (70_000, 1), (1, 257, 33)]))
 )
 def test_operators_that_do_not_commute(device: gs.Device, number: int, shape: tuple[int, ...]) -> None:
-    """A reduction is the last element of the scan, along rows and along columns; operators take turns."""
+    """Assert that a reduction is the last element of the scan, along rows and columns, for many operators."""
     for axis in {0, len(shape) - 1, len(shape) // 2}:
         if shape[axis] > 10_000:
             continue
@@ -64,7 +64,7 @@ def test_it_is_the_last_of_the_scan(device: gs.Device) -> None:
 
 @pytest.fixture
 def small(adapter: wgpu.GPUAdapter) -> gs.Device:
-    """A device that binds 1 MiB at most."""
+    """Return a device that binds 1 MiB at most."""
     return gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
 
 
@@ -105,7 +105,7 @@ def test_built_in_operators(device: gs.Device, name: str) -> None:
 
 
 def test_nothing_to_reduce(device: gs.Device) -> None:
-    """The identity or `initial`, of each row; else an error that says what to pass."""
+    """Assert that an empty row gives the identity or `initial`, else an error that says what to pass."""
     empty = np.zeros((3, 0), np.int32)
     for where in (device, "numpy"):
         assert_same(gs.reduce(empty, axis=1, device=where), np.zeros(3, np.int32))

@@ -77,7 +77,7 @@ def test_built_in_operators(device: gs.Device, number: int, dtype: str, name: st
 @pytest.mark.parametrize(("exclusive", "reverse", "initial"), OPTIONS)
 @pytest.mark.parametrize("rows", [False, True])
 def test_options(device: gs.Device, rows: bool, exclusive: bool, reverse: bool, initial: bool) -> None:
-    """Every combination of options, of one row and of many, whose lengths are no multiple of anything.
+    """Scan one row and many, of odd lengths, with every combination of options.
 
     Of rows, the single passes take the combinations in turn.
     """
@@ -195,7 +195,7 @@ def test_in_place(device: gs.Device) -> None:
 
 
 def test_out_over_the_input_in_another_order(device: gs.Device) -> None:
-    """The results of early pieces must not overwrite the input of later ones."""
+    """Assert that the results of early pieces do not overwrite the input of later ones."""
     base = np.arange(1_800_000, dtype=np.int32) % 7
     x, wanted = base.copy(), ufunc_scan("add", base)
     assert_same(gs.scan(x, out=x[::-1], device=device), wanted)

@@ -68,7 +68,7 @@ CASES = [(composed, maps), (pooled, moments)]
 
 @pytest.fixture(params=["device", "numpy"])
 def where(request: pytest.FixtureRequest, device: gs.Device) -> Any:
-    """Each adapter, and NumPy."""
+    """Return a device on each adapter, then NumPy."""
     return device if request.param == "device" else "numpy"
 
 
@@ -100,7 +100,7 @@ def test_reductions_and_chunks(where: Any, function: Any, make: Any) -> None:
 
 
 def test_aligned_fields_stay_aligned(where: Any) -> None:
-    """An aligned dtype comes back from scans, reductions, chunks and compactions, and inside a tuple."""
+    """Assert that scans, reductions, chunks and compactions keep an aligned dtype, also inside a tuple."""
     dtype = np.dtype([("n", np.int8), ("x", np.float32)], align=True)
     x = np.zeros(300, dtype)
     x["n"], x["x"] = 1, 2
@@ -160,7 +160,7 @@ def test_reductions_of_all_elements(where: Any) -> None:
 
 
 def test_vectors_of_records(where: Any) -> None:
-    """An operator's axes may come before those of the fields."""
+    """Assert that an operator's axes may come before those of the fields."""
     x = np.zeros((4, 5, 2), PAIRS.dtype)
     x["count"], x["scale"] = np.arange(40).reshape(x.shape), 1
 

@@ -11,12 +11,14 @@ from gpuscan.elements import SCALARS, Scalar
 from tests.harness.scans import make_problem, scan_with
 from tests.oracle import Array, small_tiles, strategies_in_turn
 
-NEWEST = gs.operator(lambda l, r: r, name="newest")  # the scan that gives its input back
-OLDEST = gs.operator(lambda l, r: l, name="oldest")  # and that whose results have all come through tile state
+# The operator with which a scan returns its input.
+NEWEST = gs.operator(lambda l, r: r, name="newest")
+# The operator with which every result has come through tile state.
+OLDEST = gs.operator(lambda l, r: l, name="oldest")
 
 
 def patterns(scalar: Scalar) -> Array:
-    """Every bit pattern of 8- and 16-bit numbers; of wider ones many, the special ones among them."""
+    """Return every bit pattern of 8- and 16-bit numbers, and many of wider ones, with all special values."""
     if scalar.kind == "bool":
         return np.random.default_rng(0).random(5001) < 0.5
     if scalar.bits <= 16:

@@ -50,7 +50,7 @@ def test_adapters_without_compute_are_left_out(listed):
 
 
 def test_a_driver_listed_twice_counts_once_but_two_cards_stay_two(listed):
-    """Two cards of one model look like one card listed twice, and both must be reachable."""
+    """Assert that two cards of one model are both listed, though they look like one card listed twice."""
     twin = FakeAdapter("GeForce RTX", "DiscreteGPU", "Vulkan")
     again = FakeAdapter("llvmpipe", "CPU", "Vulkan", LAVAPIPE.features, about=MESA)
     listed(LAVAPIPE, GEFORCE, again, twin)
@@ -76,7 +76,7 @@ def test_choose(listed, wanted, meant):
 
 @pytest.mark.parametrize("wanted", [1.5, object(), True, b"llvmpipe"])
 def test_what_is_no_adapter(listed, wanted):
-    """A TypeError says what is."""
+    """Assert that a TypeError says which values name an adapter."""
     listed(LAVAPIPE)
     with pytest.raises(TypeError, match=f"its number, or a wgpu adapter; got {type(wanted).__name__}"):
         adapters.choose_adapter(wanted)
@@ -94,7 +94,7 @@ def test_the_variable_names_the_default_but_does_not_overrule(listed, monkeypatc
 
 @pytest.mark.parametrize("wanted", ["radeon", 2, -1])
 def test_no_such_adapter(listed, wanted):
-    """The message has what was asked, what there is, and what to do."""
+    """Assert that the message has the request, the adapters of the machine, and the way out."""
     listed(LAVAPIPE, GEFORCE)
     with pytest.raises(AdapterNotFoundError) as error:
         adapters.choose_adapter(wanted)
@@ -105,7 +105,7 @@ def test_no_such_adapter(listed, wanted):
 
 
 def test_the_variable_is_named_where_it_is_wrong(listed, monkeypatch):
-    """The caller may not know of it."""
+    """Assert that the message names the environment variable, which the caller may not know about."""
     listed(LAVAPIPE)
     monkeypatch.setenv(adapters.ADAPTER_VARIABLE, "radeon")
     with pytest.raises(AdapterNotFoundError, match=r"'radeon' \(from GPUSCAN_ADAPTER\)"):
@@ -114,7 +114,7 @@ def test_the_variable_is_named_where_it_is_wrong(listed, monkeypatch):
 
 @pytest.mark.parametrize("found", [[], [LAVAPIPE]])
 def test_the_variable_that_asks_for_no_gpu(listed, monkeypatch, found):
-    """A call that asks for an adapter all the same gets an error about the variable, not about drivers."""
+    """Assert that a call for an adapter gets an error about the variable, not about drivers."""
     listed(*found)
     monkeypatch.setenv(adapters.ADAPTER_VARIABLE, "numpy")
     with pytest.raises(
@@ -127,7 +127,7 @@ def test_the_variable_that_asks_for_no_gpu(listed, monkeypatch, found):
 
 
 def test_no_adapter_at_all(listed):
-    """The message says what to install."""
+    """Assert that the message says what to install."""
     listed()
     with pytest.raises(AdapterNotFoundError, match=r"no GPU adapter at all; install.*mesa-vulkan-drivers.*numpy"):
         adapters.choose_adapter()
@@ -144,7 +144,7 @@ def test_finding_adapters_is_silent():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_where_there_is_no_adapter_a_fork_changes_nothing(listed):
-    """No GPU was used, so a child of the process falls back to NumPy as its parent does."""
+    """Assert that a child of a process that used no GPU falls back to NumPy as its parent does."""
     listed()
     adapters.find_adapters()
     child = os.fork()

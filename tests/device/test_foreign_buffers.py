@@ -38,12 +38,12 @@ def test_a_callers_buffer(device: gs.Device) -> None:
 def test_a_callers_buffer_needs_a_device(device: gs.Device) -> None:
     buffer = device.wgpu_device.create_buffer(size=16, usage=USAGE)
     for given in (None, "SwiftShader", "numpy", 0, device.wgpu_device):
-        with pytest.raises(TypeError, match=rf"device was {type(given).__name__}; .* gpuscan\.Device whose"):
+        with pytest.raises(TypeError, match=rf"device was {type(given).__name__}; .* gpuscan\.Device that owns"):
             gs.Array.from_buffer(given, buffer, 4, np.float32)  # type: ignore[arg-type]
 
 
 def test_buffers_that_cannot_be_used_are_refused(device: gs.Device) -> None:
-    """A buffer of 7 bytes is refused as well: the GPU reads whole 32-bit words."""
+    """Assert that a buffer of 7 bytes is refused as well: the GPU reads whole 32-bit words."""
     gpu = device.wgpu_device
     mapped = gpu.create_buffer(size=16, usage=USAGE, mapped_at_creation=True)
     for error, match, buffer, count in (

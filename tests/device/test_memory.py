@@ -106,7 +106,7 @@ def test_bind_groups_of_a_callers_buffers(own_device: gs.Device) -> None:
 
 
 def test_the_interpreter_ends_quietly(adapter: wgpu.GPUAdapter) -> None:
-    """The process ends without an error while arrays, views and reads are alive, also in cycles."""
+    """Assert that a process ends without an error while arrays, views and reads are alive, also in cycles."""
     code = f"""
 import numpy as np, gpuscan as gs
 device = gs.Device({adapter.summary!r})

@@ -58,7 +58,7 @@ CHANGES: list[Callable[[Any], Any]] = [
     "copied", [copy.copy, copy.deepcopy, replace, *(partial(through_pickle, protocol=p) for p in range(6))]
 )
 def test_capabilities_can_be_copied_and_pickled(copied: Callable[[Capabilities], Capabilities]) -> None:
-    """The copies are equal and frozen as well."""
+    """Assert that copies are equal and also frozen."""
     found = capabilities()
     twin = copied(found)
     assert twin == found
@@ -70,7 +70,7 @@ def test_capabilities_can_be_copied_and_pickled(copied: Callable[[Capabilities],
 
 
 def test_capabilities_as_a_dict():
-    """A dict of the record holds the same limits, and JSON can hold it."""
+    """Assert that a dict of the record holds the same limits, and that JSON can hold it."""
     found = capabilities()
     as_dict = asdict(found)
     assert Capabilities(**as_dict) == found
@@ -94,7 +94,7 @@ WRONG: dict[str, list[Any]] = {
     ("name", "value"), [(each.name, value) for each in fields(Capabilities) for value in WRONG[str(each.type)]]
 )
 def test_a_wrong_type_is_found(name, value):
-    """A value of a wrong type is found in every field, and the message names the field."""
+    """Assert that a value of a wrong type is found in every field, and that the message names the field."""
     with pytest.raises(ValueError, match=name):
         Capabilities.from_json(capabilities().to_json() | {name: value})
 
@@ -132,7 +132,7 @@ def test_features_and_limits_to_ask_for():
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache folder."""
+    """Return an empty cache folder."""
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path / name))
     return tmp_path / "gpuscan" / "probe"
 
@@ -194,7 +194,7 @@ def test_a_damaged_file_counts_as_absent_and_is_mended(folder, damage):
 
 
 def test_a_wrong_field_counts_as_damage(folder):
-    """A verdict that is no longer a bool is no verdict."""
+    """Assert that a verdict that is no longer a bool does not count."""
     found = capabilities()
     probe_cache.store(found)
     [file] = folder.iterdir()

@@ -150,7 +150,7 @@ def test_without_timestamps(device: gs.Device) -> None:
 
 
 def test_the_command_line_prints_them(device: gs.Device, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
-    """The command line prints spans for arrays in memory and for streamed ones."""
+    """Assert that the command line prints spans for arrays in memory and for streamed ones."""
     np.save(tmp_path / "in.npy", np.ones(2 << 20, np.uint32))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GPUSCAN_ADAPTER", device.capabilities.summary)

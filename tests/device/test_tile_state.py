@@ -25,7 +25,7 @@ class FakeDevice:
 
     def write(self, buffer: Any, offset: int, data: bytes) -> None:
         place = slice(offset // 4, (offset + len(data)) // 4)
-        assert not buffer.words[place].any()  # recorded commands may still want what is there
+        assert not buffer.words[place].any()  # Recorded commands may still use the old contents.
         buffer.words[place] = np.frombuffer(data, np.uint32)
 
     def create_buffer(self, size: int, usage: int) -> Any:
@@ -47,7 +47,7 @@ def state() -> TileState:
 
 
 def test_a_run_finds_its_parameters(state: TileState) -> None:
-    """A run finds its parameters, whatever other runs started in between."""
+    """Assert that a run finds its parameters, whatever other runs started in between."""
     rng = np.random.default_rng(0)
     for _ in range(3000):
         wanted = plan(length=int(rng.integers(1, 100)))

@@ -45,7 +45,7 @@ def test_every_size_and_offset(device: gs.Device, n: int, monkeypatch: pytest.Mo
 
 
 def test_an_error_in_the_middle_leaves_the_device_in_order(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A KeyboardInterrupt between two pieces: half-mapped buffers are not used again."""
+    """Assert that half-mapped buffers are not used again after a KeyboardInterrupt between two pieces."""
     small_transfers(monkeypatch, PIECE, 0)
     x = random_bytes(9 * PIECE)
     calls = 0
@@ -82,7 +82,7 @@ def test_copies_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_interrupted_copy_leaves_no_thread_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No thread may write to memory that is unmapped next: that ends the process."""
+    """Assert that no thread still writes when memory is unmapped, which would end the process."""
     done: list[int] = []
 
     def slow(into: Any, source: Any, casting: str) -> None:

@@ -22,14 +22,14 @@ X = np.arange(3000, dtype=np.uint32)
 
 @pytest.fixture(params=["native queue", "public queue"])
 def own_device(adapter: wgpu.GPUAdapter, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
-    """A device that a test may break, with either way to submit."""
+    """Return a device that a test may break, with either way to submit."""
     if request.param == "public queue":
         use_public_queue(monkeypatch)
     return gs.Device(adapter)
 
 
 def test_out_of_memory_then_room_again(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that finds no memory cleans up and tries once more. Then it raises, and the device remains usable."""
+    """Assert that a call without memory cleans up and tries again, then raises, and that the device stays usable."""
     device = own_device
     create, asked = device.wgpu_device.create_buffer, []
 
@@ -187,7 +187,7 @@ def failing(kind: type[BaseException], *arguments: str) -> Any:
 
 
 def test_a_lost_device(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every later call says that the device is lost, and the default device is opened again."""
+    """Assert that every later call says that the device is lost, and that the default device opens again."""
     monkeypatch.setenv("GPUSCAN_ADAPTER", adapter.summary)
     device = gs.default_device()
     held = device.asarray(X)
@@ -203,7 +203,7 @@ def test_a_lost_device(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_destroyed_device_is_told_from_other_errors(own_device: gs.Device) -> None:
-    """A device that really went away, as far as a test can make one: the driver's own words are understood."""
+    """Assert that the driver's own words about a lost device are understood, as far as a test can lose one."""
     device = own_device
     gs.scan(X, device=device)
     device.wgpu_device.destroy()
@@ -212,7 +212,7 @@ def test_a_destroyed_device_is_told_from_other_errors(own_device: gs.Device) -> 
 
 
 def test_a_device_that_is_lost_while_it_compiles(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No fault of the operator."""
+    """Assert that a device that is lost while it compiles is not reported as a fault of the operator."""
     gpu = own_device.wgpu_device
     compile_pipeline = gpu.create_compute_pipeline
 
@@ -232,7 +232,7 @@ def megabytes(count: int) -> Iterator[np.ndarray[Any, Any]]:
 
 @pytest.mark.parametrize("lost", [True, False])
 def test_everything_says_that_a_destroyed_device_is_lost(own_device: gs.Device, lost: bool) -> None:
-    """Every call raises, whether an earlier one has found the loss or not, also in the middle of chunks."""
+    """Assert that every call raises, also in the middle of chunks, and if an earlier one has found the loss."""
     device = own_device
     held, large = device.asarray(X), np.ones(2 << 20, np.uint32)
     with device.profile() as profile:
@@ -262,7 +262,7 @@ def test_everything_says_that_a_destroyed_device_is_lost(own_device: gs.Device, 
 
 
 def test_chunks_that_raise_what_a_lost_device_might(own_device: gs.Device) -> None:
-    """An error of the caller's own code is not taken for a lost device."""
+    """Assert that an error of the caller's own code is not taken for a lost device."""
 
     def broken() -> Iterator[np.ndarray[Any, Any]]:
         yield X

@@ -45,7 +45,7 @@ print(gs.scan(x, device=device)[-1])
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
-    """The code, run by a Python of its own."""
+    """Run the code in a Python process of its own, and return what it did."""
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(Path(gs.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     }
@@ -79,7 +79,7 @@ threading.Thread(target=work).start()
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_after_a_fork(adapter: wgpu.GPUAdapter) -> None:
-    """A clear error in the child, at once; the parent goes on."""
+    """Assert that the child gets a clear error at once, and that the parent continues."""
     code = f"""
 import os, sys
 import numpy as np, gpuscan as gs
@@ -129,7 +129,7 @@ print(status, gs.scan(x).numpy()[-1], sum(map(len, begun)) == 39 << 18)
     ],
 )
 def test_devices_are_not_opened_after_a_fork(adapter: wgpu.GPUAdapter, used: str) -> None:
-    """A child cannot open a device if its parent has used the GPU; a child of another parent can."""
+    """Assert that a child can open a device only if its parent has not used the GPU."""
     code = f"""
 import os, signal
 import numpy as np, wgpu, gpuscan as gs

@@ -79,7 +79,7 @@ def test_rows_that_share_tiles(device: gs.Device, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float16"])
 def test_narrow_rows_that_are_joined_once(device: gs.Device, dtype: str) -> None:
-    """In the tile of a GPU, where a chunk holds several rows, every strategy has the bits of the twin on NumPy."""
+    """Assert that every strategy has the bits of NumPy's twin in the tile of a GPU, with several rows in a chunk."""
     size = device.capabilities.subgroup_size
     if not size:
         return  # such a device has no such shape
@@ -100,7 +100,7 @@ def test_narrow_rows_that_are_joined_once(device: gs.Device, dtype: str) -> None
 
 
 def test_against_the_fold_one_by_one(device: gs.Device) -> None:
-    """A bundle under an operator that does not commute, with an initial value for each row."""
+    """Scan a bundle with an operator that does not commute, and an initial value for each row."""
     for turn, length in some(device, enumerate(LENGTHS[1:])):
         rows = 2 + 1000 // length
         x = words(np.random.default_rng(turn), 2, (rows, length))
@@ -219,7 +219,7 @@ def test_recorded_and_in_place(device: gs.Device, dtype: str, length: int) -> No
 
 @pytest.mark.parametrize("length", [33, 48, 300])
 def test_elements_of_a_neighbour(device: gs.Device, length: int) -> None:
-    """The gradient of a recurrence takes the neighbours' gates and states, in either direction."""
+    """Assert that the gradient of a recurrence takes the neighbours' gates and states, in either direction."""
     given = [floats("float32", 50, length) / 5 + shift for shift in (0, 1, 2)]
     start = np.arange(50, dtype=np.float32)
     forwards = gs.linear_recurrence_vjp(*(device.asarray(flipped(x)) for x in given), initial=start)
@@ -240,7 +240,7 @@ def test_elements_of_several_accesses(device: gs.Device) -> None:
 
 
 def test_a_row_alone_in_a_tile_of_rows(device: gs.Device) -> None:
-    """A tile that ends with rows, of one row."""
+    """Scan a single row with a tile that ends with rows."""
     x = floats("float32", 1, 4096)
     tile = TileShape(32, 0, 1, 4, per_row=True)
     for strategy in strategies_on(device):

@@ -36,7 +36,7 @@ def test_calls_after_the_first(device: gs.Device, number: int, dtype: str) -> No
 
 
 def test_a_call_is_planned_once(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second call of a kind plans nothing; distrust and the environment lead to a new plan."""
+    """Assert that the second call of a kind plans nothing, and that distrust or the environment makes a new plan."""
     device, planned = device_as_if(device), count_plans(monkeypatch)
     x = np.arange(501, dtype=np.uint32)
 
@@ -83,7 +83,7 @@ def test_other_options_and_layouts(device: gs.Device) -> None:
 
 
 def test_a_function_is_traced_at_every_call(device: gs.Device) -> None:
-    """A function may close over values that change between calls."""
+    """Assert that a function may close over values that change between calls."""
     x = np.ones(2, np.int32)
     factor = 2
 

@@ -49,7 +49,7 @@ def test_every_strategy(device: gs.Device, monkeypatch: pytest.MonkeyPatch, numb
 def test_any_shape_and_options(
     device: gs.Device, shape: list[int], axis: int, reverse: bool, exclusive: bool, seed: int
 ) -> None:
-    """Each row's `initial` follows it through the transposition."""
+    """Assert that each row's `initial` follows it through the transposition."""
     axis = min(axis, len(shape) - 2)
     rng = np.random.default_rng(seed)
     x = rng.integers(0, 256, shape, dtype=np.uint8)
@@ -92,7 +92,7 @@ def refuse_copies(array: np.ndarray[Any, Any], dtype: Any = None) -> np.ndarray[
 def test_arrays_of_the_cpu_in_any_memory_order(
     device: gs.Device, monkeypatch: pytest.MonkeyPatch, order: tuple[int, ...], dtype: str
 ) -> None:
-    """A GPU with memory of its own brings the array into C order; the CPU makes no copy in C order before."""
+    """Assert that a GPU with memory of its own brings the array into C order, and the CPU makes no copy before."""
     gpu = device_as_if(device, adapter_type="DiscreteGPU")
     transpose_any_size(monkeypatch)
     x = np.random.default_rng(3).integers(0, 9, (4, 6, 20)).astype(dtype).transpose(order)

@@ -358,7 +358,7 @@ def test_compile_errors_name_the_users_line(adapter: wgpu.GPUAdapter, source: st
 
 @pytest.fixture(scope="module")
 def dawn_device() -> Any:
-    """A device of Dawn, whose compiler (Tint) is that of browsers, on any Vulkan driver of the machine."""
+    """Return a device of Dawn on any Vulkan driver of the machine. Browsers use its compiler (Tint)."""
     wgpudawn = importlib.import_module("wgpudawn")  # a second WebGPU implementation, loaded only for its tests
 
     os.environ.setdefault("XDG_RUNTIME_DIR", "/tmp")

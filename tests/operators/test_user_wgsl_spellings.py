@@ -293,7 +293,7 @@ def test_what_is_no_wgsl(text: str) -> None:
 
 
 def test_many_variables_of_a_wide_element_are_refused() -> None:
-    """The size of an element is known when the operator meets an array."""
+    """Assert that the size of an element is checked when the operator meets an array."""
     wide = element_of([np.dtype(np.uint32)], shapes=[(256,)])
     for declared in ("var q{i} : Element ;", "var q{i} = Element ( ) ;", "var q{i} = a ;", "let q{i} = a ;"):
         body = " ".join(declared.format(i=i) for i in range(40)) + " return q3 ;"

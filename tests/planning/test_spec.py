@@ -9,13 +9,13 @@ import pytest
 
 from gpuscan.planning.plan import plan_scan
 from gpuscan.planning.spec import ScanSpec, scan_spec
-from gpuscan.problem.problem import pose
+from gpuscan.problem.problem import make_problem
 from tests.fakes import gpu, spec
 
 
 def test_equal_problems_have_equal_specs() -> None:
-    """Each hash is computed once, and a spec finds what was kept under an equal one."""
-    first, second = (scan_spec(pose(np.zeros(100, np.float32), "add", initial=1.0), gpu()) for _ in range(2))
+    """Assert that each hash is computed once, and that equal specifications find the same entries."""
+    first, second = (scan_spec(make_problem(np.zeros(100, np.float32), "add", initial=1.0), gpu()) for _ in range(2))
     assert first == second
     assert first is not second
     assert {first: "kept"}[second] == "kept"

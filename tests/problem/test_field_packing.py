@@ -19,7 +19,7 @@ LEAST = 8
 
 @pytest.fixture
 def narrow(device: gs.Device) -> gs.Device:
-    """The device as if it bound only `LEAST` buffers."""
+    """Let the device bind only `LEAST` buffers."""
     return device_as_if(device, limits=dict(device.capabilities.limits) | {STORAGE_LIMIT: LEAST})
 
 
@@ -36,7 +36,7 @@ def sums(left: Any, right: Any) -> Any:
 
 @pytest.mark.parametrize(("number", "count"), list(enumerate([4, 5, 9, 16])))
 def test_many_fields(narrow: gs.Device, number: int, count: int) -> None:
-    """Each number of fields has one of the four kinds of options."""
+    """Run all numbers of fields, each with one of the four kinds of options."""
     x = fields(count)
     assert binds_too_many(make_problem(x, sums), narrow.capabilities.limits[STORAGE_LIMIT])
     all_options: list[dict[str, Any]] = [

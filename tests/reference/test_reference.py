@@ -33,7 +33,7 @@ SHAPES = [
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("length", [1, 2, 3, 31, 64, 97, 1000, 5000])
 def test_stages_scan_in_order(shape: TileShape, length: int) -> None:
-    """Every option, in one piece and in pieces of one block, with an operator that neither commutes nor divides."""
+    """Run every option, in one piece and in pieces, with an operator that neither commutes nor divides."""
     x = words(np.random.default_rng(length), 2, length)
     for exclusive, reverse, initial in itertools.product((False, True), (False, True), (None, (3, 7))):
         problem = make_problem(x, AFFINE, exclusive=exclusive, reverse=reverse, initial=initial)
@@ -181,7 +181,7 @@ def test_kogge_stone_is_a_scan(length: int, seed: int) -> None:
 
 
 def test_an_aggregate_is_its_tiles_last_inclusive_result() -> None:
-    """The same bits whether reduced or scanned: what fallback rests on."""
+    """Assert that a tile has the same bits reduced or scanned, as fallback needs it."""
     x = np.random.default_rng(4).standard_normal(32 * 8).astype(np.float32)
     shape = TileShape(32, 4, 2, 4)
     problem = make_problem(x)
