@@ -55,7 +55,7 @@ def test_states_and_gradients(leaves: Any, dtype: str, begin: bool, reverse: boo
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_complex_numbers(reverse: bool) -> None:
-    """PyTorch's gradients are conjugates; tensors may be conjugated or negated lazily."""
+    """Assert that PyTorch's gradients are conjugates, also of lazily conjugated or negated tensors."""
     generator = torch.Generator().manual_seed(1)
     leaves = [
         torch.randn(shape, generator=generator, dtype=torch.complex64).requires_grad_() for shape in ((2, 9), (2, 9), 2)
@@ -75,7 +75,7 @@ def test_complex_numbers(reverse: bool) -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_gradcheck(leaves: Any, reverse: bool) -> None:
-    """PyTorch's finite differences, in float64."""
+    """Compare with PyTorch's finite differences, in float64."""
     a, b, initial = leaves((2, 5, 3), torch.float64)
 
     def call(a: Any, b: Any, initial: Any) -> Any:

@@ -65,7 +65,8 @@ def array(draw: st.DrawFn, dtype: str, shape: tuple[int, ...]) -> Array:
     elif dtype in STRANGE_DTYPES:
         return np.zeros(shape, dtype)
     elif np.dtype(dtype).kind in "fc":
-        x = rng.choice(np.array([1, -1], dtype), shape)  # of which sums and products are exact
+        # Sums and products of these are exact.
+        x = rng.choice(np.array([1, -1], dtype), shape)
     else:
         x = numbers(rng, dtype, shape)
     x = np.asarray(x)

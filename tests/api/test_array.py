@@ -162,7 +162,7 @@ def test_options_and_bundles(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32"])
 def test_the_rest_of_a_vector_is_left_alone(device: gs.Device, dtype: str) -> None:
-    """Views that end in the vector, of four words, in which their array ends; in place too, and down columns."""
+    """Scan views that end in the same four-word vector as their array; in place too, and down columns."""
     for length, end in ((7, 3), (7, 6), (260, 257), (3000, 2999), (16, 15)):
         x = numbers(dtype, length)
         wanted = x.copy()
@@ -182,7 +182,7 @@ def test_the_rest_of_a_vector_is_left_alone(device: gs.Device, dtype: str) -> No
 
 
 def test_views_are_scanned_where_they_lie(device: gs.Device) -> None:
-    """Views are scanned at any offset, and nothing outside the target is written."""
+    """Assert that views are scanned at any offset, and that nothing outside the target is written."""
     for dtype in ("uint8", "uint16", "uint32"):
         x = numbers(dtype, 3000)
         a = device.asarray(x)
@@ -283,7 +283,7 @@ def test_a_run_that_timed_out_is_reported_after_another(own_device: gs.Device, m
 
 
 def test_synchronize_waits_for_what_was_submitted(device: gs.Device) -> None:
-    """After it a few bytes of the result are there at once; before it, they take as long as the scan.
+    """Assert that a few bytes of the result are read at once after it, and take as long as the scan before it.
 
     One undisturbed round of ten is enough: without the wait, the read would be the slower part of every round.
     """

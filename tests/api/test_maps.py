@@ -103,7 +103,7 @@ def assert_bundle(got: Any, wanted: Any, note: Any = "") -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_maps_on_many_tiles(device: gs.Device, name: str) -> None:
-    """Strategies and options take turns; the length ends within a 32-bit word and a tile."""
+    """Run strategies and options in turn. The length ends within a 32-bit word and a tile."""
     case, turn = MAPS[name], NAMES.index(name)
     x = case.draw(np.random.default_rng(1), (1037,))
     options: dict[str, Any] = {"exclusive": turn % 2 == 0, "reverse": turn % 3 == 0, "initial": seed_of(case)}
@@ -117,7 +117,7 @@ def test_maps_on_many_tiles(device: gs.Device, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_maps_of_rows_columns_and_segments(device: gs.Device, name: str) -> None:
-    """Maps in rows, columns and segments give on the device and on NumPy what the definition gives."""
+    """Assert that maps in rows, columns and segments give what the definition gives, also on NumPy."""
     case, turn = MAPS[name], NAMES.index(name)
     x = case.draw(np.random.default_rng(2), (23, 41))
     axis = turn % 2
@@ -143,7 +143,7 @@ def joined(bundles: list[Any]) -> Any:
 
 
 def test_maps_of_arrays_on_the_device(device: gs.Device) -> None:
-    """`gs.Array` in, `gs.Array` out, of the types that the maps make."""
+    """Assert that a `gs.Array` gives a `gs.Array`, of the types that the maps make."""
     case = MAPS["one to two of other types"]
     x = case.draw(np.random.default_rng(4), (3001,))
     got = gs.scan(device.asarray(x), case.op, **case.maps())
@@ -153,7 +153,7 @@ def test_maps_of_arrays_on_the_device(device: gs.Device) -> None:
 
 
 def test_a_map_may_give_the_element_an_axis(device: gs.Device) -> None:
-    """Numbers become vectors on load, and numbers again on store."""
+    """Make vectors of numbers on load, and numbers again on store."""
     x = np.random.default_rng(5).integers(0, 2**32, (7, 300), dtype=np.uint32)
     maps: dict[str, Any] = {
         "before": lambda v: np.stack([v | 1, v], axis=-1),
@@ -200,7 +200,7 @@ def test_initial_is_an_element_and_not_an_input(device: gs.Device) -> None:
      ("int64", "uint16"), ("float16", "complex64")],
 )  # fmt: skip
 def test_dtype_is_combined_in_and_returned(device: gs.Device, source: str, target: str) -> None:
-    """Wider and narrower: what is converted on the GPU and what before the transfer give NumPy's numbers."""
+    """Assert NumPy's numbers for wider and narrower dtypes, converted on the GPU or before the transfer."""
     rng = np.random.default_rng(6)
     x = any_bits(rng, source, (1037,)) if np.dtype(source).kind in "iu" else whole(rng, source, (1037,), -1, 1)
     if source == "uint16":

@@ -27,7 +27,7 @@ def numbers(dtype: str, n: int) -> np.ndarray[Any, Any]:
 
 
 def test_a_plan_keeps_up_with_what_the_device_has_learnt(own_device: gs.Device) -> None:
-    """After a timeout, a plan neither takes that strategy again nor relies on workgroups that start in order."""
+    """Assert that a plan stops using a strategy that timed out, and relying on workgroups that start in order."""
     device = device_as_if(own_device, vendor="NVIDIA", adapter_type="DiscreteGPU", starts_in_order=True)
     x = device.asarray(np.ones(100_000, np.uint32))
     plan = device.plan(x.shape, x.dtype, strategy="fallback")

@@ -62,7 +62,7 @@ def desk(device: gs.Device) -> Desk:
 
 
 def test_every_option_of_a_scan(desk: Desk) -> None:
-    """Segments, keys and maps: called, and recorded."""
+    """Call and record plans with segments, keys and maps."""
     device, x = desk.device, numbers("int32", 5000)
     asked: list[dict[str, Any]] = [
         {"segments": [0, 10, 10, 4000, 5000]},
@@ -85,7 +85,7 @@ def test_every_option_of_a_scan(desk: Desk) -> None:
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "int64"])
 @pytest.mark.parametrize("n", [1, 5, 1500])
 def test_record_writes_the_result_and_nothing_else(desk: Desk, dtype: str, n: int) -> None:
-    """Buffers end with the array's last word, whatever its size; the offset is the least that can be bound."""
+    """Record at the smallest offset, into buffers that end with the array's last word."""
     length = several(desk.device, n) + 1 if n == 1500 else n
     x = numbers(dtype, length)
     offset = desk.device.capabilities.limits["min-storage-buffer-offset-alignment"]
@@ -106,7 +106,7 @@ def test_record_writes_the_result_and_nothing_else(desk: Desk, dtype: str, n: in
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint32", "int64"])
 def test_the_length_comes_from_the_gpu(desk: Desk, dtype: str) -> None:
-    """0, 1, a tile's edge, all, and more than the plan has; nothing past it is written."""
+    """Pass 0, 1, a tile's edge, all, and more than the plan has. Nothing after it is written."""
     most = several(desk.device, 9000)
     x = numbers(dtype, most)
     source, plan = desk.holding(x), desk.device.plan(most, dtype)
@@ -152,7 +152,7 @@ def test_several_plans_in_one_encoder(desk: Desk) -> None:
 
 
 def test_what_was_recorded_outlives_plan_and_arrays(desk: Desk) -> None:
-    """Seeds, marks and the caller's arrays are not handed out again, nor destroyed, before the commands ran."""
+    """Assert that seeds, segment bits and the caller's arrays stay alive until the commands have run."""
     device, n = desk.device, 1000
     x = np.arange(n, dtype=np.int32)
     keys = x // 7

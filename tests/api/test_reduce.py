@@ -19,7 +19,7 @@ from tests.strategies import arrays, numbers
 @settings(max_examples=40)
 @given(data=st.data(), dtype=st.sampled_from(["uint8", "int16", "int32", "uint64", "float32"]))
 def test_any_array(device: gs.Device, data: st.DataObject, dtype: str) -> None:
-    """Any shape, memory order and axis, all elements as well; from NumPy and from the device."""
+    """Reduce any shape, memory order and axis, all elements as well; from NumPy and from the device."""
     x = data.draw(arrays(dtype))
     axis = data.draw(st.sampled_from([None, *range(-x.ndim, x.ndim)]))
     begin = data.draw(st.sampled_from([None, 3]))
@@ -55,7 +55,7 @@ def test_operators_that_do_not_commute(device: gs.Device, number: int, shape: tu
 
 
 def test_it_is_the_last_of_the_scan(device: gs.Device) -> None:
-    """Bit for bit, of floats too."""
+    """Assert equal bits, of floats too."""
     x = np.random.default_rng(1).normal(size=200_003).astype(np.float32)
     assert gs.reduce(x, device=device) == gs.scan(x, device=device)[-1]
     rows = x[:200_000].reshape(100, 2000)
@@ -81,7 +81,7 @@ def test_arrays_larger_than_a_binding(small: gs.Device) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_16_bit_floats_are_rounded_once(small: gs.Device, dtype: str) -> None:
-    """They are not rounded where one part ends and the next one begins."""
+    """Assert that they are not rounded between two parts."""
     x = np.full(3 << 19, 60, dtype_of(dtype))  # half of them add up to more than float16 holds
     x[len(x) // 2 :] = -60
     x[-1] = -59

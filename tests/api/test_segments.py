@@ -121,7 +121,7 @@ KEYS: dict[str, Any] = {
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("name", KEYS)
 def test_keys_of_any_dtype(device: gs.Device, name: str, reverse: bool) -> None:
-    """They differ as NumPy's do: NaN from NaN, but 0.0 not from -0.0; of arrays here and on the device."""
+    """Assert that keys differ as NumPy's do: NaN from NaN, but 0.0 not from -0.0; also on the device."""
     keys = KEYS[name]
     x = np.arange(1, len(keys) + 1, dtype=np.uint32)
     heads = np.concatenate([[True], keys[1:] != keys[:-1]])
@@ -136,7 +136,7 @@ def test_keys_of_any_dtype(device: gs.Device, name: str, reverse: bool) -> None:
 
 
 def test_in_pieces(device: gs.Device) -> None:
-    """Pieces have the bits of the whole."""
+    """Assert that pieces have the bits of the whole."""
     rng = np.random.default_rng(4)
     length = 300_001
     offsets = cut(rng, length, 999)

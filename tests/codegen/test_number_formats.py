@@ -31,7 +31,7 @@ def patterns(scalar: Scalar) -> Array:
 
 
 def assert_same_bits(got: Array, wanted: Array, scalar: Scalar) -> None:
-    """Equal bits; a NaN may become another, and a number below the normal ones a zero, as WGSL has it."""
+    """Assert equal bits. NaN may become another NaN, and WGSL lets a subnormal number become zero."""
     assert got.dtype == wanted.dtype
     got, wanted = np.ascontiguousarray(got), np.ascontiguousarray(wanted)
     unequal = bits_of(got) != bits_of(wanted)
@@ -66,7 +66,7 @@ def test_every_number_comes_through(device: gs.Device, number: int, name: str) -
     ("number", "name"), list(enumerate(["bool", "int8", "uint16", "float16", "int64", "complex64"]))
 )
 def test_every_number_comes_through_the_tile_state(device: gs.Device, number: int, name: str) -> None:
-    """Row after row its first element, which has to get to the row's last tile."""
+    """Scan rows with the first element as every result, which has to get to the row's last tile."""
     scalar = SCALARS[name]
     heads = patterns(scalar)[:40]
     x = np.zeros((40, 1000), scalar.dtype)

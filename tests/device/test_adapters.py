@@ -26,7 +26,7 @@ MOBILE = FakeAdapter("Mobile", "IntegratedGPU", "OpenGL", storage_buffers=4)
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch):
-    """Has wgpu list these adapters, and no others."""
+    """Return a function that lets wgpu list these adapters, and no others."""
 
     def listed(*found: FakeAdapter) -> None:
         monkeypatch.setattr(adapters, "_found", None)
@@ -38,13 +38,13 @@ def listed(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_best_first(listed):
-    """Discrete, integrated, CPU; Vulkan before OpenGL; more features before fewer."""
+    """Assert the order: discrete, integrated, CPU; Vulkan before OpenGL; more features before fewer."""
     listed(SWIFTSHADER, LLVMPIPE, IRIS_OPENGL, LAVAPIPE, GEFORCE, IRIS)
     assert adapters.find_adapters() == [GEFORCE, IRIS, IRIS_OPENGL, LAVAPIPE, SWIFTSHADER, LLVMPIPE]
 
 
 def test_adapters_without_compute_are_left_out(listed):
-    """OpenGL below 4.3 draws only."""
+    """Assert that OpenGL below 4.3 is not listed, which can only draw."""
     listed(OLD_OPENGL, LAVAPIPE)
     assert adapters.find_adapters() == [LAVAPIPE]
 
@@ -83,7 +83,7 @@ def test_what_is_no_adapter(listed, wanted):
 
 
 def test_the_variable_names_the_default_but_does_not_overrule(listed, monkeypatch):
-    """GPUSCAN_ADAPTER counts where the caller names none."""
+    """Assert that GPUSCAN_ADAPTER counts only if the caller names no adapter."""
     listed(LAVAPIPE, GEFORCE)
     monkeypatch.setenv(adapters.ADAPTER_VARIABLE, " llvm ")
     assert adapters.choose_adapter() is LAVAPIPE
@@ -135,7 +135,7 @@ def test_no_adapter_at_all(listed):
 
 @pytest.mark.skipif(os.name != "posix", reason="the variable and its message are libwayland's")
 def test_finding_adapters_is_silent():
-    """Without XDG_RUNTIME_DIR libwayland complains; the variable is as before afterwards."""
+    """Assert that libwayland does not complain about XDG_RUNTIME_DIR, and that the variable stays unset."""
     code = "import os, gpuscan.device.adapters as a; a.find_adapters(); print(os.environ.get('XDG_RUNTIME_DIR'))"
     environment = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)

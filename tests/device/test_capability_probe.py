@@ -36,7 +36,7 @@ def wgpu_device(adapter):
 
 @pytest.fixture(scope="module")
 def found(adapter, wgpu_device) -> Capabilities:
-    """Freshly measured."""
+    """Return freshly measured findings."""
     return probe(adapter, wgpu_device, refresh=True)
 
 
@@ -81,7 +81,7 @@ def test_the_chain_by_number_sees_who_waits_in_vain(wgpu_device, found):
 
 
 def test_packing_of_halves_that_rounds_another_way_is_seen(wgpu_device, found):
-    """SwiftShader cuts bits off where NumPy rounds; llvmpipe and NVIDIA's GPUs do as NumPy does."""
+    """Assert that only SwiftShader is seen to cut bits off: llvmpipe and NVIDIA's GPUs round as NumPy."""
     litmus = Litmus(workgroups=1, workgroup_size=48, chain_seconds=0, later_seconds=0, extra_polls=0)
     bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in found.features)
     alike = bench.run({"halves": (0, 0)}).words["halves_alike"]
@@ -94,7 +94,7 @@ def test_packing_of_halves_that_rounds_another_way_is_seen(wgpu_device, found):
 
 
 def test_loops_end_early_on_llvmpipe(found):
-    """llvmpipe's limit holds for all loops of an invocation together."""
+    """Assert that llvmpipe's limit holds for all loops of an invocation together."""
     if "llvmpipe" in found.name:
         assert 60_000 < found.loop_iterations <= 65_535
     else:
@@ -102,7 +102,7 @@ def test_loops_end_early_on_llvmpipe(found):
 
 
 def test_the_probe_is_quick(adapter, wgpu_device):
-    """Measuring takes tenths of a second whatever the verdict, for every wait is bounded; the shaders are compiled."""
+    """Assert that measuring takes bounded time, whatever the verdict. The shaders are already compiled."""
     start = time.perf_counter()
     probe(adapter, wgpu_device, refresh=True)
     assert time.perf_counter() - start < BOUNDED_SECONDS
@@ -117,7 +117,7 @@ def test_features_and_limits_are_the_devices(found, wgpu_device):
 
 
 def test_a_device_without_features(adapter):
-    """Nothing is claimed that the device was not given; polling is timed by the wall's clock then."""
+    """Assert that findings claim no feature that the device does not have. The wall clock times the polls."""
     bare = probe(adapter, adapter.request_device_sync(), refresh=True)
     assert (bare.subgroup_sizes, bare.subgroup_size, bare.lanes_in_order) == ((), 0, False)
     assert not bare.timestamps
@@ -185,7 +185,7 @@ def test_limits_by_every_name(adapter: wgpu.GPUAdapter, name: str) -> None:
 
 
 def test_small_limits_are_kept_to(adapter: wgpu.GPUAdapter) -> None:
-    """Arrays larger than a binding are scanned in pieces, small ones too."""
+    """Assert that arrays larger than a binding are scanned in pieces, also short ones."""
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 22})
     assert small.capabilities.limits["max-storage-buffer-binding-size"] == 1 << 22
     x = np.arange(1_600_000, dtype=np.int32)
@@ -201,7 +201,7 @@ def test_small_limits_are_kept_to(adapter: wgpu.GPUAdapter) -> None:
 
 
 def test_small_buffers_take_arrays_in_pieces(adapter: wgpu.GPUAdapter) -> None:
-    """NumPy arrays of any length, also where one buffer would hold the array and not the run's report as well."""
+    """Scan NumPy arrays of any length, also if one buffer cannot hold both the array and the run's report."""
     small = gs.Device(adapter, required_limits={"max-buffer-size": 1 << 22})
     assert small.capabilities.limits["max-storage-buffer-binding-size"] == 1 << 22
     for n in (1 << 20, 1 << 22):
@@ -259,7 +259,7 @@ def test_short_columns_as_large_as_a_binding(adapter: wgpu.GPUAdapter, length: i
 def test_columns_whose_tiles_share_more_than_a_binding(
     adapter: wgpu.GPUAdapter, dtype: str, shape: tuple[int, ...], op: str
 ) -> None:
-    """Posts take up to four times as much as the array, and totals or seeds of packed numbers too: the array is cut."""
+    """Assert that arrays are cut if their posts, totals or seeds exceed a binding, with up to 4 times the bytes."""
     most = max(1 << 16, np.dtype(dtype).itemsize * int(np.prod(shape)))
     small = gs.Device(adapter, unsafe=True, required_limits={"max-storage-buffer-binding-size": most})
     x = np.random.default_rng(0).integers(0, 3, shape).astype(dtype)
@@ -285,5 +285,5 @@ def test_limits_too_small_for_a_piece(adapter: wgpu.GPUAdapter) -> None:
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 16})
     x = np.ones(70_001, np.int32)
     for array in (x, small.asarray(x)):
-        with pytest.raises(gs.GpuscanError, match="of which the smallest"):
+        with pytest.raises(gs.GpuscanError, match="its smallest piece"):
             gs.scan(array, device=small)

@@ -169,7 +169,7 @@ def test_an_operator_that_does_not_compile_is_our_error(dawn: gs.Device) -> None
 
 
 def test_loops_of_an_operator_are_counted(dawn: gs.Device) -> None:
-    """Tint takes the counting as well, and analyses no barrier as reached by some only."""
+    """Assert that Tint accepts the counting, and sees no barrier that only some invocations reach."""
     text = "fn combine(a: Element, b: Element) -> Element {{ var p = vec2u(a, b); while ({}) {{ {} }} return p.x; }}"
     x = np.arange(1, 3000, dtype=np.uint32) * np.uint32(6)
     gcd = gs.wgsl_operator(text.format("p.y != 0u", "p = vec2u(p.y, p.x % p.y);"))
@@ -201,7 +201,7 @@ def test_a_lost_device_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_threads_on_one_device(dawn: gs.Device) -> None:
-    """Dawn's devices are not for several threads but by a feature of theirs."""
+    """Assert that threads can share a device of Dawn's, which needs a feature for it."""
     at_once(dawn, work)
     at_once(dawn, work_on_device)
 

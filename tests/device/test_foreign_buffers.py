@@ -87,7 +87,7 @@ def uses_of(a: gs.Array) -> list[Callable[[], Any]]:
 
 
 def test_a_buffer_that_its_owner_has_mapped(device: gs.Device) -> None:
-    """wgpu-native would end the process. Unmapped, it can be used again."""
+    """Assert that a mapped buffer is refused, which would end the process, and can be used again after unmap."""
     x = np.arange(64, dtype=np.uint32)
     mappable = device.capabilities.mappable_storage
     buffer = device.wgpu_device.create_buffer(
@@ -114,7 +114,7 @@ def test_a_buffer_that_its_owner_has_mapped(device: gs.Device) -> None:
 
 
 def test_a_buffer_that_its_owner_has_destroyed(device: gs.Device) -> None:
-    """wgpu-native would end the process; the device goes on."""
+    """Assert that a destroyed buffer is refused, which would end the process, and that the device still works."""
     buffer = device.wgpu_device.create_buffer(size=256, usage=USAGE)
     a = gs.Array.from_buffer(device, buffer, 64, np.uint32)
     uses = uses_of(a)

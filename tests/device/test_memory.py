@@ -26,7 +26,7 @@ CALLS = 4_000
 
 
 def resident() -> int:
-    """Bytes of this process in memory."""
+    """Return the bytes of this process in memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
@@ -53,7 +53,7 @@ def test_arrays_are_counted_to_the_byte(own_device: gs.Device) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 @pytest.mark.slow
 def test_nothing_grows(own_device: gs.Device) -> None:
-    """Calls of changing sizes, on NumPy and device arrays; most on one adapter, for all share what may grow."""
+    """Assert that calls of changing sizes, on NumPy and device arrays, do not use more and more memory."""
     device = own_device
     calls = CALLS if all_adapters()[0].summary == device.capabilities.summary else CALLS // 3
     rng = np.random.default_rng(0)
@@ -78,7 +78,7 @@ def test_nothing_grows(own_device: gs.Device) -> None:
 
 
 def test_bind_groups_of_a_callers_buffers(own_device: gs.Device) -> None:
-    """They are made once, and go when a buffer does: they would keep its memory."""
+    """Assert that they are made once, and dropped with a buffer: they would keep its memory."""
     device = own_device
     gpu, usage = device.wgpu_device, wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
     plan = device.plan(1000, np.uint32, strategy="fallback")  # one dispatch

@@ -58,7 +58,7 @@ def test_a_run_finds_its_parameters(state: TileState) -> None:
 
 
 def test_no_two_runs_on_a_buffer_have_one_epoch(state: TileState) -> None:
-    """Epochs may also start again while some that were reserved before are still unused."""
+    """Assert that epochs may start again while reserved ones are still unused."""
     seen: dict[int, set[int]] = defaultdict(set)
     buffers = []  # kept, so that no two have one id
     rng = np.random.default_rng(1)
@@ -73,7 +73,7 @@ def test_no_two_runs_on_a_buffer_have_one_epoch(state: TileState) -> None:
 
 
 def test_runs_of_one_kind_are_written_ahead(state: TileState) -> None:
-    """Parameters of later runs are written ahead, but not at first: many arrays are scanned only once."""
+    """Assert that parameters are written ahead, but not at first: many arrays are scanned only once."""
     made = [state.begin(plan(), (1, 0, 0)).params.buffer for _ in range(1 + 16 + 2 * MAX_AHEAD)]
     sizes = [made[i].size // STRIDE for i in (1, 16, 17, 17 + MAX_AHEAD)]
     assert sizes == [16, 16, MAX_AHEAD, MAX_AHEAD]
@@ -95,7 +95,7 @@ def test_memory_is_bounded_and_given_back(state: TileState) -> None:
 
 
 def test_buffers_grow_up_to_what_can_be_bound(state: TileState) -> None:
-    """Twofold, or as far as that goes; what does not fit is refused, and later runs are as before."""
+    """Assert that buffers grow twofold, or up to the limit, and that a larger plan is refused without harm."""
     sizes = [1 << 19, (1 << 19) + 4, (1 << 20) + 4, MOST]
     assert [state.begin(plan(state_bytes=n), (1, 0, 0)).state.size for n in sizes] == [1 << 19, 1 << 20, MOST, MOST]
     before = state.begin(plan(), (1, 0, 0))

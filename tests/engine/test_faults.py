@@ -60,7 +60,7 @@ def test_out_of_memory_then_room_again(own_device: gs.Device, monkeypatch: pytes
 def test_nothing_stays_in_use_where_buffers_are_not_all_taken(
     own_device: gs.Device, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
-    """Whichever buffer of a piece, or of a ring of staging buffers, is the one that there is no room for."""
+    """Fail each buffer in turn, of a piece and of a ring of staging buffers."""
     small_transfers(monkeypatch, 4 << 20)
     device = own_device
     create, x, rows = device.wgpu_device.create_buffer, np.ones(3 << 20, np.uint32), np.ones((4, 3 << 18), np.uint32)
@@ -117,7 +117,7 @@ def test_a_submit_that_fails(own_device: gs.Device, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_interrupted_call(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C while the GPU works, in a small scan and in the middle of a large one."""
+    """Interrupt by Ctrl-C while the GPU works, in a small scan and in the middle of a large one."""
     device = own_device
     for size, calls in ((len(X), 0), (9 << 20, 4)):
         x, count = np.ones(size, np.uint32), calls
@@ -140,7 +140,7 @@ def test_an_interrupted_call(own_device: gs.Device, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("default_signals")
 def test_an_interrupt_in_a_callback_of_a_submission(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """wgpu drops what a callback raises; the interrupt is raised after the submission all the same."""
+    """Assert that an interrupt in a callback, which wgpu drops, is raised after the submission."""
     device = own_device
     held, mask = device.asarray(X), device.asarray(X % 2 == 1)
     plan = device.plan(len(X), np.uint32, "add")

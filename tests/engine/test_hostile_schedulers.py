@@ -120,7 +120,7 @@ def test_auto_ends_in_a_right_result(own_device: gs.Device) -> None:
 
 
 def test_look_ahead_gives_up_in_time_where_workgroups_run_one_at_a_time(own_device: gs.Device) -> None:
-    """Look-ahead times out, or succeeds if the scheduler's own bound lets later workgroups in; "auto" then succeeds."""
+    """Assert that look-ahead times out, or the scheduler lets later workgroups in, and "auto" then succeeds."""
     device = own_device
     x = np.random.default_rng(5).integers(0, 2**32, 20_000, dtype=np.uint32)
     options: dict[str, Any] = {"tile": small_tiles(device)[0], "scheduler": "serial"}

@@ -75,7 +75,7 @@ def test_a_fold_that_reads_one_block_at_a_time(device: gs.Device) -> None:
 
 
 def test_a_fold_that_reads_ahead(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only look-ahead on a GPU reads ahead by itself; here every adapter does, in a tile of this test's own."""
+    """Make every adapter read ahead, as only look-ahead on a GPU does otherwise, in a tile of this test's own."""
     read_ahead_always(monkeypatch)
     tile = small_tiles(device)[-1]
     shape = replace(tile, workgroup_size=2 * tile.workgroup_size, steps=1, chunk=1 if tile.subgroup_size else 3)
@@ -88,7 +88,7 @@ def test_a_fold_that_reads_ahead(device: gs.Device, monkeypatch: pytest.MonkeyPa
 
 
 def test_sizes_about_every_boundary(device: gs.Device) -> None:
-    """Partial tiles, partial blocks, and exactly the number of blocks that a fold reads at a time."""
+    """Scan partial tiles, partial blocks, and exactly the number of blocks that a fold reads at a time."""
     rng = np.random.default_rng(2)
     for tile in small_tiles(device):
         for length in boundaries(tile):

@@ -72,7 +72,7 @@ def test_every_length_and_option(device: gs.Device) -> None:
 
 
 def test_float_bits(device: gs.Device) -> None:
-    """Float sums have the bits of the twin under every strategy."""
+    """Assert that float sums have the bits of the twin under every strategy."""
     rng = np.random.default_rng(1)
     for tile in row_tiles(device):
         for length in some(device, lengths(tile)):

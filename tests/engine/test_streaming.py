@@ -56,7 +56,7 @@ def test_pieces_have_the_bits_of_the_whole(device: gs.Device) -> None:
 
 
 def test_large_arrays_by_themselves(device: gs.Device) -> None:
-    """Large arrays are scanned in pieces, into memory that the caller gives and in place."""
+    """Assert that large arrays are scanned in pieces, into memory that the caller gives and in place."""
     x = np.random.default_rng(0).integers(0, 2**32, (5 << 20) + 77, dtype=np.uint32)
     assert x.nbytes > SINGLE_SUBMISSION_BYTES
     wanted = ufunc_scan("add", x)
@@ -329,7 +329,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, before)
 @pytest.mark.skipif(os.name != "posix", reason="SIGINT to another process")
 @pytest.mark.usefixtures("default_signals")
 def test_interrupted(adapter: wgpu.GPUAdapter, tmp_path: Path) -> None:
-    """Ctrl-C in the middle leaves no partial file behind."""
+    """Assert that Ctrl-C in the middle leaves no partial file behind."""
     np.lib.format.open_memmap(tmp_path / "in.npy", "w+", np.float32, (256 << 20,)).flush()
     command = [sys.executable, "-m", "gpuscan", "scan", "in.npy", "out.npy", "--device", adapter.summary]
     with subprocess.Popen(command, cwd=tmp_path, env=with_gpuscan(), stderr=subprocess.PIPE, text=True) as running:

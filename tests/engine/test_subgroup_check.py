@@ -73,7 +73,7 @@ def test_a_recorded_plan_keeps_subgroups_that_are_as_planned(varied: gs.Device) 
 def test_where_one_size_is_known_a_recorded_plan_says_that_it_differed(
     own_device: gs.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is submitted ahead, and no strategy is distrusted."""
+    """Assert that nothing is submitted ahead, and no strategy is distrusted."""
     device = device_as_if(own_device, vendor="NVIDIA", adapter_type="DiscreteGPU")
     if not device.capabilities.subgroup_size:
         return  # there is nothing to mistake

@@ -70,7 +70,7 @@ def test_bundles_of_several_widths(device: gs.Device, monkeypatch: pytest.Monkey
 
 
 def test_views_and_in_place(device: gs.Device) -> None:
-    """Results that end within a 32-bit word leave the rest of the word unchanged."""
+    """Assert that results that end within a 32-bit word leave the rest of the word unchanged."""
     x = np.random.default_rng(2).integers(0, 256, (9, 11, 3), dtype=np.uint8)
     whole = device.asarray(x)
     out = whole[3:5]
@@ -108,7 +108,7 @@ def test_arrays_of_the_cpu_in_any_memory_order(
 
 
 def test_arrays_that_the_cpu_brings_into_order(device: gs.Device) -> None:
-    """Small arrays, arrays with gaps or read backwards, and all arrays for adapters that share the CPU's memory."""
+    """Scan small arrays, arrays with gaps or read backwards, and any on adapters that share the CPU's memory."""
     x = np.zeros((1 << 10, 1 << 10), np.float32)
     for kind in ("CPU", "IntegratedGPU"):
         assert not is_transposed_on(device_as_if(device, adapter_type=kind), x.T)

@@ -28,7 +28,7 @@ def test_different_scans_have_different_specs(change: dict[str, int]) -> None:
 
 
 def test_arrays_of_different_lengths_share_kernels() -> None:
-    """So they share pipelines: a kernel holds no number of rows or elements."""
+    """Assert that they share pipelines: a kernel holds no number of rows or elements."""
     kernels = [plan_scan(spec(row_length=n), gpu(), "lookback", "").stages[0].kernel for n in (1 << 24, (1 << 24) + 8)]
     assert kernels[0] == kernels[1]
     assert not isinstance(kernels[0].spec, ScanSpec)

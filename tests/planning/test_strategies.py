@@ -32,7 +32,7 @@ from tests.fakes import capabilities
     ],
 )
 def test_auto(changes, strategy, because):
-    """Litmus tests come first, then what is published, then what happened on this adapter."""
+    """Assert that litmus tests come first, then what is published, then what happened on this adapter."""
     found = capabilities(**({"progress_later": False} | changes))  # so look-ahead is out
     choice = choose_strategy(found)
     assert choice.strategy == strategy
@@ -56,7 +56,7 @@ def test_a_few_hundred_tiles_are_looked_back(tiles, strategy):
 
 
 def test_tiles_go_by_number_where_that_is_published():
-    """And where it was seen."""
+    """Assert that tiles are numbered by workgroup if this order is published and was seen."""
     assert starts_in_order(capabilities())
     assert not starts_in_order(capabilities(starts_in_order=False))
     assert not starts_in_order(capabilities(vendor="AMD"))

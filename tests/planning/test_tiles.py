@@ -224,7 +224,7 @@ def test_narrow_integers_are_kept_as_they_lie_in_storage() -> None:
 
 
 def test_narrow_numbers_in_rows_that_share_tiles_are_joined_once() -> None:
-    """But not 16-bit ones in rows of whole chunks, nor in one row, nor where a tile ends with a row."""
+    """Assert the exceptions: 16-bit rows of whole chunks, a single row, and tiles that end with rows."""
     cases = [("uint8", 100, 16, True), ("uint8", 64, 16, True), ("int16", 100, 8, True), ("int16", 64, 8, False)]
     cases += [("uint32", 63, 4, False), ("float16", 63, 8, True), ("uint8", 2048, 16, False)]
     for name, row_length, chunk, once in cases:
@@ -330,7 +330,7 @@ def test_tiles_go_by_number_where_workgroups_start_in_order() -> None:
 
 
 def test_a_folded_fallback_helps_soon() -> None:
-    """Plain tiles after a poll, and less eagerly later; those that take longer are not late so soon."""
+    """Assert that plain tiles help after one poll, less eagerly later, and that longer tiles wait longer."""
     element = spec().element
     long = combine_code(BUILTINS["logaddexp"], element, native_int64=True)
     uint8, four = spec("uint8", row_length=2**28), spec(*["float32"] * 4, row_length=2**28)

@@ -52,7 +52,7 @@ def test_nearest(words: int, length: int, found: TileShape | None) -> None:
 
 
 def test_only_what_was_measured_is_tuned() -> None:
-    """Whole words, one row, from as many arrays."""
+    """Assert that tuned tiles are for whole words in one row, from the same number of arrays."""
     assert tuning.tuned_tile(TUNED, spec(row_length=1 << 18)) == SHORT
     assert tuning.tuned_tile(TUNED, spec(row_length=0)) is None
     assert tuning.tuned_tile(TUNED, spec("int16", row_length=1 << 18)) is None
@@ -85,7 +85,7 @@ def test_written_and_read() -> None:
 
 
 def test_frozen() -> None:
-    """Plans depend on it."""
+    """Assert that tables cannot change, since plans depend on them."""
     tile_cache.store(GPU, TUNED)
     loaded: Any = tile_cache.load(GPU)
     with pytest.raises(TypeError):
@@ -133,7 +133,7 @@ def test_shapes_that_do_not_run_here_are_ignored(row: Any) -> None:
     "text", ["", "{", "[]", "null", '{"key": 1}', '{"key": {}, "content": []}', "\x00", "[" * 100_000]
 )
 def test_damaged_files_are_ignored(text: str) -> None:
-    """Whatever they hold."""
+    """Ignore files with any other content."""
     path = tile_cache.store(GPU, TUNED)
     assert path is not None
     path.write_text(text)

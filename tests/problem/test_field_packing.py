@@ -72,7 +72,7 @@ def test_axes_reductions_and_chunks(narrow: gs.Device) -> None:
 
 
 def test_matrices_flags_and_maps(narrow: gs.Device) -> None:
-    """Fields with trailing axes among others, fused maps, and a constant result."""
+    """Pack fields with trailing axes among others, fused maps, and a constant result."""
     rng = np.random.default_rng(1)
     matrices = rng.integers(0, 4, (500, 2, 2), dtype=np.uint32)
     x = (matrices, *(rng.integers(0, 4, (500, 2, 2)).astype(np.uint32) for _ in range(4)))
