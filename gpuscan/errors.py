@@ -36,4 +36,4 @@ class ProgressTimeoutError(GpuscanError, RuntimeError):
 def smaller(rows: int) -> str:
     """Return the advice for a scan that is larger than a device can bind."""
     fewer = "Scan fewer rows at a time, or scan" if rows > 1 else "Scan"
-    return f'{fewer} on NumPy: device="numpy", and of an array on a device its .numpy()'
+    return f'{fewer} on NumPy: pass device="numpy", and the .numpy() of an array on a device'

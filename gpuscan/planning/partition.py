@@ -118,9 +118,10 @@ def device_piece_length(spec: ScanSpec, unit: int, capabilities: Capabilities) -
     widest = largest_field(spec)
     length = min(limit // (unit * widest) * unit, (LENGTH_LIMIT - 1) // unit * unit)
     if length == 0:
+        rows = f"{spec.rows} rows of " if spec.rows > 1 else ""
         raise GpuscanError(
-            f"a scan of {spec.rows} rows of {spec.row_length} elements was asked for, but its smallest piece, {unit} "
-            f"elements of {widest} bytes, does not fit the {limit} bytes that {capabilities.summary} binds. "
+            f"a scan of {rows}{spec.row_length} elements was asked for, but its smallest piece of {unit} elements of "
+            f"{widest} bytes exceeds the {limit} bytes that {capabilities.summary} binds at a time. "
             f"{smaller(spec.rows)}"
         )
     return length

@@ -164,12 +164,12 @@ def test_starting_up_from_nothing(adapter, tmp_path: Path):
 
 
 LIMITS = [
-    (ValueError, "there are .*max-buffer-size", {"max-buffers": 1}),
+    (ValueError, "'max-buffers', which WebGPU does not have; use one of .*max-buffer-size", {"max-buffers": 1}),
     (ValueError, "Ask for less", {"max-buffer-size": 1 << 62}),
     (ValueError, "Ask for more", {"max-buffer-size": -1}),
     (ValueError, "Ask for more", {"min-storage-buffer-offset-alignment": 1}),
-    (TypeError, "is an integer", {"max-buffer-size": "1"}),
-    (TypeError, "a dict of", ["max-buffer-size"]),
+    (TypeError, r"max-buffer-size'\] = '1' was passed, but a limit is an integer", {"max-buffer-size": "1"}),
+    (TypeError, "required_limits of type list was passed; pass a dict", ["max-buffer-size"]),
 ]
 
 
@@ -271,12 +271,6 @@ def test_columns_whose_tiles_share_more_than_a_binding(
         np.testing.assert_allclose(got, wanted, rtol=1e-5)
     if dtype == "int8":
         np.testing.assert_array_equal(gs.scan(x, op, axis=0, exclusive=True, device=small)[1:], wanted[:-1])
-        if adapter.info["adapter_type"] == "CPU":  # a GPU's tiles hold the whole columns, and share nothing
-            with pytest.raises(gs.GpuscanError, match="Reduce fewer rows at a time"):
-                gs.reduce(x, op, axis=0, device=small)
-        else:
-            np.testing.assert_array_equal(gs.reduce(x, op, axis=0, device=small), wanted[-1])
-        x, wanted = x[:, : 1 << 18], wanted[:, : 1 << 18]
     np.testing.assert_allclose(gs.reduce(x, op, axis=0, device=small), wanted[-1], rtol=1e-5)
     np.testing.assert_array_equal(gs.scan(np.ones(9, np.int32), device=small), np.arange(1, 10))
 
@@ -285,5 +279,5 @@ def test_limits_too_small_for_a_piece(adapter: wgpu.GPUAdapter) -> None:
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 16})
     x = np.ones(70_001, np.int32)
     for array in (x, small.asarray(x)):
-        with pytest.raises(gs.GpuscanError, match="its smallest piece"):
+        with pytest.raises(gs.GpuscanError, match=r"scan of 70001 elements .* 131072 elements of 4 .* 65536 bytes"):
             gs.scan(array, device=small)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -24,10 +25,10 @@ def test_a_callers_buffer(device: gs.Device) -> None:
     assert_same(gs.scan(a), ufunc_scan("add", x[10:]))
     with pytest.raises(ValueError, match="has 400"):
         gs.Array.from_buffer(device, buffer, 101, np.float32)
-    with pytest.raises(ValueError, match="multiple of 4"):
+    with pytest.raises(ValueError, match=r"offset=2 was passed for numbers of 4 bytes; pass a multiple"):
         gs.Array.from_buffer(device, buffer, 10, np.float32, offset=2)
     for offset in (4.0, np.float32(4), "4", None):
-        with pytest.raises(TypeError, match="a whole number of bytes"):
+        with pytest.raises(TypeError, match=rf"offset={re.escape(repr(offset))} .*an integer number of bytes"):
             gs.Array.from_buffer(device, buffer, 10, np.float32, offset=offset)  # type: ignore[arg-type]
     assert_same(gs.Array.from_buffer(device, buffer, 10, np.float32, offset=np.int64(4)), x[1:11])  # type: ignore[arg-type]
     bare = device.wgpu_device.create_buffer(size=64, usage=wgpu.BufferUsage.STORAGE)
@@ -38,7 +39,7 @@ def test_a_callers_buffer(device: gs.Device) -> None:
 def test_a_callers_buffer_needs_a_device(device: gs.Device) -> None:
     buffer = device.wgpu_device.create_buffer(size=16, usage=USAGE)
     for given in (None, "SwiftShader", "numpy", 0, device.wgpu_device):
-        with pytest.raises(TypeError, match=rf"device was {type(given).__name__}; .* gpuscan\.Device that owns"):
+        with pytest.raises(TypeError, match=rf"device was {type(given).__name__}, but .* gpuscan\.Device that owns"):
             gs.Array.from_buffer(given, buffer, 4, np.float32)  # type: ignore[arg-type]
 
 

@@ -69,15 +69,16 @@ def test_bundles_of_several_widths(device: gs.Device, monkeypatch: pytest.Monkey
         assert_same(field.numpy(), exact)
 
 
-def test_views_and_in_place(device: gs.Device) -> None:
-    """Assert that results that end within a 32-bit word leave the rest of the word unchanged."""
+def test_views_and_in_place(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that results that begin or end within a 32-bit word leave the rest of the word unchanged."""
     x = np.random.default_rng(2).integers(0, 256, (9, 11, 3), dtype=np.uint8)
-    whole = device.asarray(x)
-    out = whole[3:5]
-    assert gs.scan(whole[3:5], axis=0, out=out) is out
-    wanted = x.copy()
-    wanted[3:5] = np.cumsum(x[3:5], axis=0, dtype=np.uint8)
-    assert_same(whole.numpy(), wanted)
+    for start, stop, axis in ((3, 5, 0), (0, 5, 0), (4, 9, 0), (4, 7, 1), (1, 2, 2), (0, 9, 1)):
+        whole = device.asarray(x)
+        out = whole[start:stop]
+        assert scan_there(monkeypatch, out, axis=axis, out=out) is out
+        wanted = x.copy()
+        wanted[start:stop] = np.cumsum(x[start:stop], axis=axis, dtype=np.uint8)
+        assert_same(whole.numpy(), wanted, (start, stop, axis))
 
 
 def refuse_copies(array: np.ndarray[Any, Any], dtype: Any = None) -> np.ndarray[Any, Any]:

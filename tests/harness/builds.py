@@ -12,9 +12,9 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.api import plan as plan_module
-from gpuscan.api.array import Array as DeviceArray
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device import capability_probe, context, transfer
+from gpuscan.device.device_array import DeviceArray
 from gpuscan.engine import executor, host_arrays, part_buffers
 from gpuscan.planning import heuristics
 from gpuscan.planning.kernel import Kernel
@@ -67,13 +67,13 @@ def is_transposed_on(device: gs.Device, x: Array) -> bool:
 
 def uploaded_in_order(device: gs.Device, x: Array) -> gs.Array:
     """Return a copy of the array on the device in C order, transposed there."""
-    return DeviceArray.of(device, host_arrays.placed(device._context, x))
+    return gs.Array.of(device, host_arrays.placed(device._context, x))
 
 
 def pretend_wrong_subgroup_size(monkeypatch: pytest.MonkeyPatch, picks: Callable[[Any], bool]) -> None:
     """Let the shaders that `picks` returns True for find another subgroup size than they were built for.
 
-    `picks` gets a kernel, which has the attributes ``stage`` and ``carried`` (it continues an earlier piece).
+    `picks` gets a kernel, which has the attributes ``stage`` and ``spec.carried`` (it continues an earlier piece).
     """
     check = "subgroup_size != SUBGROUP_SIZE"
 
@@ -135,7 +135,7 @@ def count_measurements(monkeypatch: pytest.MonkeyPatch) -> list[wgpu.GPUDevice]:
 
 
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that grows by the bytes of each device array that is copied to the CPU."""
+    """Return a list that grows by the bytes of each array, also inside the engine, that is copied to the CPU."""
     reads: list[int] = []
     read = DeviceArray.read
 

@@ -85,8 +85,8 @@ def scan_with(
 
 def scan_chunks_with(device: gs.Device, chunks: Iterable[Array], *, piece_bytes: int) -> Iterator[Array]:
     """Return the running sums of chunks, scanned in pieces of a given size."""
-    first, *others = (problem_of(chunk) for chunk in chunks)
-    for (result,) in scan_stream(device._executor, first, others, "auto", piece_bytes):
+    problems = (make_problem(chunk) for chunk in chunks)
+    for (result,) in scan_stream(device._executor, next(problems), problems, "auto", piece_bytes):
         yield result
 
 
