@@ -147,7 +147,7 @@ def _scan(
         placement=Placement(in_place=in_place),
         options=options,
         plans=None if options or in_place else layout.plans,
-        held=layout.held,
+        kept_arrays=layout.kept_arrays,
         key=None if in_place or not one_part else key,
     )
     for _ in executor.run(job, parts):
@@ -158,9 +158,9 @@ def _heads_of(context: DeviceContext, problem: Problem, layout: Layout) -> Devic
     """Return the segment bits of a scan, from an earlier scan of its kind where there was one."""
     if problem.heads is None:
         return None
-    if "heads" not in layout.held:
-        layout.held["heads"] = segment_heads(context, problem.heads)
-    return layout.held["heads"]
+    if "heads" not in layout.kept_arrays:
+        layout.kept_arrays["heads"] = segment_heads(context, problem.heads)
+    return layout.kept_arrays["heads"]
 
 
 def _layout(context: DeviceContext, problem: Problem) -> Layout:

@@ -280,7 +280,7 @@ class _Scan:
             device_heads=segment_heads(context, heads) if on_device and heads is not None else None,
             options=self._options,
             plans=None if layout is None or self._options else layout.plans,
-            held={} if layout is None else layout.held,
+            kept_arrays={} if layout is None else layout.kept_arrays,
         )
         done = 0
         for part in self._executor.run(job, parts):

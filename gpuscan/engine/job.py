@@ -42,7 +42,7 @@ class Job:
         placement: how the arrays share buffers.
         options: further arguments of `plan_scan`, such as a tile.
         plans: the plans of parts that were made before, by the part's first element; None to plan each time.
-        held: arrays on the device that scans of one kind share: their seeds and segment bits.
+        kept_arrays: arrays on the device that scans of one kind share: their seeds and segment bits.
         key: what tells the run of a job of one part from runs over other buffers; None if it is not kept.
     """
 
@@ -58,7 +58,7 @@ class Job:
     placement: Placement | None = None
     options: dict[str, Any] = field(default_factory=dict)
     plans: dict[int, ScanPlan] | None = None
-    held: dict[str, DeviceArray] = field(default_factory=dict)
+    kept_arrays: dict[str, DeviceArray] = field(default_factory=dict)
     key: tuple[Any, ...] | None = None
 
 
@@ -71,14 +71,14 @@ class Layout:
         parts: its parts; empty if they are made one by one.
         capabilities: what the device had when the layout was made.
         plans: the parts' plans, by the part's first element.
-        held: the seeds and segment bits of these scans on the device.
+        kept_arrays: the seeds and segment bits of these scans on the device.
     """
 
     spec: ScanSpec
     parts: tuple[Part, ...]
     capabilities: Capabilities
     plans: dict[int, ScanPlan] = field(default_factory=dict)
-    held: dict[str, DeviceArray] = field(default_factory=dict)
+    kept_arrays: dict[str, DeviceArray] = field(default_factory=dict)
 
 
 class Flight:
@@ -115,10 +115,10 @@ class SharedBuffers:
         if words is None:
             return None
         if not part.is_slab:
-            held = self._job.held
-            if "seeds" not in held:
-                held["seeds"] = uploaded(self._context, words)
-            return held["seeds"].binding()
+            shared = self._job.kept_arrays
+            if "seeds" not in shared:
+                shared["seeds"] = uploaded(self._context, words)
+            return shared["seeds"].binding()
         matrices = words.reshape(-1, self._job.inner, words.shape[-1])
         own = uploaded(self._context, np.ascontiguousarray(matrices[part.outer, part.columns]))
         kept.append(own)
