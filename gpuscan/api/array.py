@@ -86,8 +86,9 @@ class Array(DeviceArray):
         """
         if not isinstance(device, OpenedDevice):
             raise TypeError(
-                f"device was {type(device).__name__}, but an array over a buffer needs the gpuscan.Device whose "
-                "device.wgpu_device made the buffer. Pass one of gpuscan.Device(...), or gpuscan.default_device()"
+                f"device was {type(device).__name__}, but an array over a buffer needs the gpuscan.Device that "
+                "owns the buffer, which was made on its device.wgpu_device. Pass gpuscan.Device(...), or "
+                "gpuscan.default_device()"
             )
         shape, dtype = checked_shape(shape), checked_dtype(dtype)
         check_buffer(device.wgpu_device, buffer, "buffer", ("STORAGE", "COPY_SRC", "COPY_DST"))
@@ -110,7 +111,7 @@ class Array(DeviceArray):
         return array
 
     def viewed(self, shape: tuple[int, ...], dtype: Any = None, offset: int = 0) -> Array:
-        """Return a view of the same buffer, `offset` bytes after this array's begin."""
+        """Return a view of the same buffer that starts `offset` bytes after this array."""
         kind = self.dtype if dtype is None else dtype
         return Array(self.device, self.buffer, shape, kind, self.offset + offset, self.owner)
 
@@ -167,7 +168,7 @@ class Array(DeviceArray):
     # ----- To NumPy
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Return a copy in NumPy; waits for the GPU.
+        """Return a NumPy copy of the array, once the GPU is done.
 
         Raises:
             ProgressTimeoutError: a scan since the last check timed out, so the contents may be wrong.
@@ -214,10 +215,10 @@ class Array(DeviceArray):
 
 
 class Picked(Array):
-    """An array on a device whose length is known there, and on the CPU once it is asked for.
+    """An array on a device with a length that only the device knows until the caller asks for it.
 
     Attributes:
-        count: the length, one 32-bit word on the device: what `Plan.record` takes as ``length=``.
+        count: the length, as one 32-bit word on the device. `Plan.record` takes it as ``length=``.
     """
 
     def __init__(self, room: Array, dtype: np.dtype[Any], trailing: tuple[int, ...], count: Array) -> None:
@@ -229,17 +230,17 @@ class Picked(Array):
 
     @cached_property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        """The shape as NumPy defines it; waits for the GPU, once."""
+        """The shape as NumPy defines it. The first use waits for the GPU."""
         return (int(self.count.numpy()[0]), *self._trailing)
 
     @cached_property
     def nbytes(self) -> int:  # type: ignore[override]
-        """Bytes of the picked entries; waits for the GPU, once."""
+        """The bytes of the picked entries. The first use waits for the GPU."""
         return prod(self.shape) * int(self.dtype.itemsize)
 
 
 def new_array(device: OpenedDevice, content: np.ndarray[Any, Any] | None, shape: Any = (), dtype: Any = None) -> Array:
-    """Return a new array on the device: a copy of `content`, or without it whatever the memory holds."""
+    """Return a new array on the device: a copy of `content`, or with arbitrary contents if it is None."""
     context = device._context
     made = empty(context, shape, dtype) if content is None else uploaded(context, content)
     return Array.of(device, made)

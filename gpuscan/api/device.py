@@ -158,7 +158,23 @@ class Device(OpenedDevice):
         return new_array(self, as_array(x))
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
-        """Return an array on this device whose contents are left over from earlier use."""
+        """Return an array on this device with arbitrary contents.
+
+        Args:
+            shape: the shape of the array.
+            dtype: the dtype of its numbers.
+
+        Raises:
+            ValueError: a length is negative.
+            UnsupportedDtypeError: no element has the dtype.
+            DeviceMemoryError: the device has no room for it.
+
+        Example:
+            >>> import numpy as np
+            >>> import gpuscan as gs
+            >>> gs.default_device().empty((2, 3), np.float32).shape
+            (2, 3)
+        """
         return new_array(self, None, shape, dtype)
 
 
@@ -192,7 +208,7 @@ def default_device() -> Device:
 
 
 def devices() -> list[Device]:
-    """Return a device for every adapter on this machine, best first. Adapters that cannot be opened are left out.
+    """Return a device for every adapter on this machine that can be opened, best first.
 
     Example:
         >>> import gpuscan as gs

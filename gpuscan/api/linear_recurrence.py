@@ -106,8 +106,8 @@ def linear_recurrence_vjp(
         reverse: as it was passed to `linear_recurrence`.
 
     Returns:
-        ``(grad_a, grad_b, grad_initial)``; the last is None without `initial`, else it has the shape of `initial`:
-        where that was broadcast, the sum over what it was broadcast to.
+        ``(grad_a, grad_b, grad_initial)``. The last one is None without `initial`. Otherwise it has the shape of
+        `initial`, and is summed over the axes to which that was broadcast.
 
     Raises:
         ValueError: the shapes differ, or the axis is out of range.
@@ -192,7 +192,8 @@ def _gradients_on_cpu(problem: Problem, start: np.ndarray[Any, Any] | None) -> l
         return results
     wide = compute_dtype(problem.source.fields[0].scalar)
     a, grad_h, h = (leaf.astype(wide, copy=False) for leaf in problem.leaves)
-    axis, step = problem.axis, 1 if problem.reverse else -1  # where the next gate lies
+    # The step to the next gate in the order of the recurrence. The gradient runs the other way.
+    axis, step = problem.axis, 1 if problem.reverse else -1
     here, neighbour = _overlap(problem, step)
     gates = np.zeros_like(a)
     gates[here] = a[neighbour]
@@ -260,4 +261,5 @@ def _arrays(one: str, x: Any, other: str, y: Any) -> tuple[Any, Any]:
 
 
 def native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the array in native byte order."""
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

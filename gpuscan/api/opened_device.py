@@ -1,4 +1,4 @@
-"""An opened device as its arrays and plans know it: the part of `gpuscan.Device` that makes neither of them."""
+"""The part of `gpuscan.Device` that arrays and plans use, and that makes neither of them."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from gpuscan.device import tile_cache
 from gpuscan.device.adapters import choose_adapter, fresh
 from gpuscan.device.backends import error_type, webgpu
 from gpuscan.device.bind_groups import BindGroups, Binding
-from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage, kept_bytes
+from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage
 from gpuscan.device.capability_probe import distrust, probe
 from gpuscan.device.guards import guarded, lost_while_compiling
 from gpuscan.device.native_queue import Bytes
@@ -26,6 +26,7 @@ from gpuscan.device.requirements import checked_limits, limits_within, wanted_fe
 from gpuscan.device.tile_state import TileState
 from gpuscan.errors import StrategyError
 from gpuscan.operators.user_wgsl import user_error
+from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.strategies import check_strategy, choose_strategy, unsafe_reason
 from gpuscan.planning.workgroup_memory import check_room
 from gpuscan.templates import render
@@ -82,7 +83,8 @@ class DeviceContext:
         self.tile_state = TileState(self.wgpu_device)
         self.bind_groups = BindGroups(self.wgpu_device)
         kind = self.capabilities.adapter_type
-        self.pool = BufferPool(self.wgpu_device, kept_bytes(kind), keeps_as_used=kind == "DiscreteGPU")
+        max_free_bytes = heuristics_for(kind).max_free_bytes
+        self.pool = BufferPool(self.wgpu_device, max_free_bytes, keeps_as_used=kind == "DiscreteGPU")
         self.profiles = Profiles(self)
         self.runs = RunLog()
         self.on_cleanup: list[Callable[[], None]] = []
@@ -132,7 +134,7 @@ class DeviceContext:
         return asked, source
 
     def distrust(self, strategy: str) -> None:
-        """Let ``"auto"`` leave out a strategy that timed out here, in this process and in later ones."""
+        """Stop ``"auto"`` from choosing a strategy that timed out here, in this process and in later ones."""
         self.capabilities = distrust(self.capabilities, strategy)
 
     # ----- Pipelines
@@ -184,7 +186,7 @@ class DeviceContext:
         return pipeline, layout
 
     def stage(self, template: str, **values: Any) -> Pipeline:
-        """Return a stage that is no part of a scan plan, such as a copy: compiled from a template once, and kept."""
+        """Return a stage that is no part of a scan plan, such as a copy. It is compiled once, from a template."""
         key = (template, *sorted(values.items()))
         with self.lock:
             if key not in self._stages:
@@ -246,14 +248,14 @@ class DeviceContext:
 
     @property
     def has_unread_reports(self) -> bool:
-        """True if there are runs that nobody has waited for."""
+        """True if there are runs with reports that were not read yet."""
         runs = self.runs
         return bool(runs.pending or runs.recorded or runs.report_may_be_overwritten)
 
     def check(self) -> None:
-        """Read the reports of the runs that nobody has waited for.
+        """Read all unread reports.
 
-        Of several errors the first is raised, a timeout before others; the second is its cause.
+        If there are several errors, timeouts come first. The first error is raised, with the second one as its cause.
 
         Raises:
             ProgressTimeoutError: a run timed out.

@@ -44,7 +44,7 @@ _FUNCTIONS = (
     "wgpuBufferGetMappedRange",
     "wgpuBufferUnmap",
 )
-# The versions of the package whose internals are known to be as this module needs them.
+# The versions of the package with the internals that this module needs.
 _VERSIONS = ("0.32.",)
 # Seconds between two polls if the library runs a callback on another thread.
 _POLL_SECONDS = 20e-6
@@ -82,7 +82,7 @@ _lock = threading.Lock()
 
 
 def is_available(wgpu_device: wgpu.GPUDevice) -> bool:
-    """Return True if the device is one of wgpu-native's, in a version whose internals this module knows."""
+    """Return True if the device belongs to wgpu-native, in a version with internals that this module knows."""
     if package_of(wgpu_device) != "wgpu":
         return False
     import wgpu

@@ -1,7 +1,7 @@
-"""The queue of a device: encoders, submissions, writes and maps.
+"""Submit work to a device: encoders, submissions, writes and maps.
 
-`open_queue` returns one that calls the C library (`gpuscan.device.native_queue`) where it can, else one that goes by
-the public objects of the WebGPU package. Both have the same methods.
+`open_queue` returns a queue that calls the C library (`gpuscan.device.native_queue`) if it can, else one that uses the
+public objects of the WebGPU package. Both have the same methods.
 """
 
 from __future__ import annotations

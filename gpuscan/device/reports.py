@@ -1,4 +1,4 @@
-"""What the GPU reports about a run, and the runs whose reports nobody has read yet.
+"""Read what the GPU reports about runs, and keep the runs with unread reports.
 
 Every run of a plan leaves a report in the first words of its tile state. A report word that equals the run's epoch
 says that something went wrong; see `Outcome`.
@@ -51,7 +51,7 @@ class Run(NamedTuple):
 
     Attributes:
         plan: the plan that ran.
-        state: the buffer whose first `REPORT_BYTES` are the report.
+        state: the buffer that begins with the report, `REPORT_BYTES` long.
         epoch: the number that tells this run's report from those of earlier runs.
     """
 
@@ -60,7 +60,7 @@ class Run(NamedTuple):
     epoch: int
 
     def outcome(self, report: Sequence[int]) -> Outcome:
-        """Return how the run ended; where several things went wrong, the one that explains the others."""
+        """Return how the run ended. If several things went wrong, return the one that explains the others."""
         if self.exceeded_loop_limit(report):
             return Outcome.LOOP_LIMIT
         if report[SUBGROUP_SIZE_WORD] == self.epoch:
@@ -75,7 +75,7 @@ class Run(NamedTuple):
 
 
 def loop_limit_error(plan: ScanPlan) -> OperatorError:
-    """Return the error for an operator whose loop exceeded its iteration limit."""
+    """Return the error for an operator with a loop that exceeded its iteration limit."""
     kernel = plan.stages[-1].kernel
     where = "all combinations of one invocation" if kernel.target.is_cpu_adapter else "one combination"
     return OperatorError(
@@ -93,14 +93,14 @@ def read_report(device: OpenDevice, state: wgpu.GPUBuffer) -> list[int]:
 
 
 class RunLog:
-    """The runs of one device whose reports are still to be read, and what reports have shown about kernels.
+    """The runs of one device with unread reports, and what reports have shown about kernels.
 
     Attributes:
         pending: runs that were submitted without waiting for them.
         recorded: runs that callers recorded into their own encoders, newest last.
         report_may_be_overwritten: True after a timeout that may have hidden an earlier one.
-        verified_kernels: kernels whose subgroups were seen to have the planned size.
-        mismatched_kernels: kernels whose subgroups were seen to have another size.
+        verified_kernels: kernels that have run with subgroups of the planned size.
+        mismatched_kernels: kernels that have run with subgroups of another size.
     """
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class RunLog:
     def note(self, plan: ScanPlan, outcome: Outcome) -> None:
         """Keep what a run has shown."""
         if outcome is Outcome.TIMEOUT:
-            # The report lies where the unread ones do, so it may hide that one of those timed out as well.
+            # The report may have overwritten an unread one, which would hide that the earlier run timed out, too.
             runs = (*self.pending, *self.recorded)
             self.report_may_be_overwritten = self.report_may_be_overwritten or any(
                 each.plan.posts and each.plan.strategy != "fallback" for each in runs

@@ -1,4 +1,4 @@
-"""Scan arrays that are on a device. Their elements never leave it, and nobody waits unless a run may fail."""
+"""Scan arrays that are on a device. Their elements never leave it, and calls wait only for runs that may fail."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def _in_place(problem: Problem, spec: ScanSpec, leaves: Sequence[DeviceArray], r
     return same and not shares_words(spec, spec.length) and all(each.is_writable_in_vectors for each in results)
 
 
-# ----- Rows that are brought together
+# ----- Arrays that are transposed first
 
 
 def _scan_rows_together(
@@ -221,7 +221,7 @@ def _scan_rows_together(
     results: Sequence[DeviceArray],
     options: dict[str, Any],
 ) -> None:
-    """Scan along an inner axis by way of arrays whose rows are neighbours, transposed on the device."""
+    """Scan along an inner axis: transpose the arrays on the device so that rows are contiguous, and back."""
     inner, length = problem.inner, problem.row_length
     rows = (problem.rows, length)
     sources = [

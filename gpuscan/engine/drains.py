@@ -11,17 +11,15 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from gpuscan.device.transfer import begun
+from gpuscan.planning.heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     from gpuscan.engine.job import Flight
 
-# Calls that may drain at the same time. Each of them copies with several threads of `gpuscan.device.transfer`.
-_MAX_DRAINS = 4
-
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_MAX_DRAINS, thread_name_prefix="gpuscan-drain")
+    return ThreadPoolExecutor(TRANSFERS.max_drains, thread_name_prefix="gpuscan-drain")
 
 
 if hasattr(os, "register_at_fork"):

@@ -21,6 +21,7 @@ from gpuscan.errors import GpuscanError
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
 
+# Invocations in a workgroup of the copy: the most that every WebGPU adapter has.
 WORKGROUP_SIZE = 256
 # The kernel counts units in 32 bits.
 _MAX_UNITS = 2**32 - 1
@@ -173,7 +174,7 @@ def padded_to(numbers: list[int], unit: int) -> list[int]:
 
 
 def _copy_in_halves(view: StridedView, result: DeviceArray, start: int, run: int, pitch: int) -> None:
-    """Copy what no binding holds: half of the rows at a time, or half of the columns where one row is too far apart."""
+    """Copy a view that exceeds a binding: half of the rows at a time, or half of the columns if rows are too long."""
     limit, offset, shape = result.context.binding_limit, start - result.offset, view.shape
     if not shape:
         raise GpuscanError(

@@ -20,7 +20,7 @@ from gpuscan.device.reports import Outcome, Run, loop_limit_error
 from gpuscan.device.transfer import padded
 from gpuscan.engine.drains import Drains
 from gpuscan.engine.held_arrays import HeldArrays
-from gpuscan.engine.job import PARTS_DRAINING, PARTS_IN_FLIGHT, Flight, Job, Layout, SharedBuffers
+from gpuscan.engine.job import Flight, Job, Layout, SharedBuffers
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource
 from gpuscan.engine.preparation import tile_on
@@ -28,6 +28,7 @@ from gpuscan.engine.prepared import PreparedRun
 from gpuscan.engine.record import Buffers, Origin, record
 from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError
+from gpuscan.planning.heuristics import TRANSFERS
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.strategies import PUBLISHED_PROGRESS
@@ -170,9 +171,9 @@ class Executor:
 
         try:
             for number, part in enumerate(parts):
-                if len(in_flight) == PARTS_IN_FLIGHT:
+                if len(in_flight) == TRANSFERS.parts_in_flight:
                     self._land(job, shared, in_flight, drains)
-                yield from landed(PARTS_DRAINING)
+                yield from landed(TRANSFERS.parts_draining)
                 buffers = None
                 if self._waits_for(job, shared, part):
                     if not idle:
@@ -184,7 +185,7 @@ class Executor:
                 in_flight.append(flight)
             while in_flight:
                 self._land(job, shared, in_flight, drains)
-                yield from landed(PARTS_DRAINING if in_flight else 0)
+                yield from landed(TRANSFERS.parts_draining if in_flight else 0)
             clean = True
         finally:
             drains.close()
@@ -370,7 +371,7 @@ class Executor:
             )
 
     def _verified_plan(self, job: Job, part: Part, plan: ScanPlan) -> ScanPlan:
-        """Return a plan whose subgroup size is verified: a failed run in place would have overwritten its input."""
+        """Return a plan with a verified subgroup size. A run in place that fails would have overwritten its input."""
         while not verified(self.context, plan):
             plan = self._plan_of(job, part)
         return plan

@@ -1,4 +1,4 @@
-"""What the executor runs: the job that the parts of one scan share, and what each part holds on to."""
+"""Describe what the executor runs: the job that the parts of one scan share, and the buffers of each part."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from gpuscan.device.transfer import padded
 from gpuscan.engine.held_arrays import HeldArrays
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostSink, HostSource
+from gpuscan.planning.heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -25,15 +26,10 @@ if TYPE_CHECKING:
     from gpuscan.planning.spec import ScanSpec
     from gpuscan.problem.segments import Heads
 
-# Parts in flight: one is filled, one is on the GPU, one is read back.
-PARTS_IN_FLIGHT = 3
-# Parts whose results are written at the same time, on other threads.
-PARTS_DRAINING = 1
-
 
 @dataclass(frozen=True)
 class Job:
-    """What the parts of one scan have in common.
+    """The state that the parts of one scan share.
 
     Attributes:
         spec: the whole scan.
@@ -69,7 +65,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the scans of one kind are cut.
+    """The way in which the scans of one kind are cut into parts.
 
     Attributes:
         spec: the whole scan.
@@ -110,11 +106,11 @@ class SharedBuffers:
         """
         if not self._carries:
             words = self._job.spec.item_words
-            self._carries = [empty(self._context, (words,), np.uint32) for _ in range(PARTS_IN_FLIGHT + 2)]
+            self._carries = [empty(self._context, (words,), np.uint32) for _ in range(TRANSFERS.parts_in_flight + 2)]
         return self._carries[number % len(self._carries)].binding()
 
     def seeds(self, part: Part, kept: list[object]) -> Binding | None:
-        """Return the seeds that the part binds: those of all rows, or of a slab those of its own."""
+        """Return the seeds that the part binds: those of all rows, or only those of a slab's rows."""
         words = self._job.seeds
         if words is None:
             return None

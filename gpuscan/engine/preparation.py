@@ -1,4 +1,4 @@
-"""What every scan on a device needs first: dtypes that it has, room for the initial values, and a tile."""
+"""Prepare a scan on a device: check its dtypes, make the words of its seeds, and choose its tile."""
 
 from __future__ import annotations
 

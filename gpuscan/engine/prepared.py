@@ -1,4 +1,4 @@
-"""A run that was recorded before, over the same buffers: nothing is planned or looked up to submit it again."""
+"""Submit a run again that was recorded before, over the same buffers, without planning or looking anything up."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class PreparedRun:
 
     @property
     def is_valid(self) -> bool:
-        """True if the plan is still the one that a new call would get, and nobody wants timestamps."""
+        """True if the plan is still the one that a new call would get, and no profile is open."""
         context = self._context
         if self._capabilities is not context.capabilities or context.profiles.active:
             return False
         return not context.runs.has_wrong_subgroup_size(self._plan)
 
     def submit(self) -> None:
-        """Submit the run. Its report is read with those of other runs that nobody waits for."""
+        """Submit the run. Its report stays unread until a later check."""
         context, plan = self._context, self._plan
         state, epoch, params, offset = context.tile_state.begin(plan, self._place)
         if state is not self._state or params.buffer is not self._params:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
     from gpuscan.planning.plan import ScanPlan, Stage
 
-# A row this long or longer is described to the shaders as this long: 32-bit indices within a piece need no more.
+# The longest length of a row, in elements, that shaders get. Longer rows are described as this long, since indices
+# within a piece have 32 bits.
 LONGEST_ROW = 2**31
 
 
@@ -165,7 +166,7 @@ def record_stage(
     Args:
         context: the device of the encoder.
         encoder: an encoder without an open pass.
-        template: a template of shaders/, whose bindings are `bound` in order.
+        template: the path of a template under shaders/. Its bindings are `bound`, in order.
         bound: the buffers.
         workgroups: how many workgroups are needed; the grid may have a few more.
         elements: how many elements the stage works on, for profiles.
@@ -183,9 +184,10 @@ def record_stage(
         batch.resolve(encoder)
 
 
-# Of the buffer that arrays/length.wgsl writes: the word where the grid begins, after the parameters and their place.
-_GRID_WORD = 12
+# The buffer that arrays/length.wgsl writes: the parameters of the run, the place of the length, and the grid.
 _CALL = struct.Struct("<16I")
+# The word of that buffer at which the grid begins.
+_GRID_WORD = 12
 
 
 def _record_length(

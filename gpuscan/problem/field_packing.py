@@ -22,8 +22,9 @@ from gpuscan.operators.tracing import traced
 if TYPE_CHECKING:
     from gpuscan.problem.problem import Problem
 
+# WebGPU's name of the limit on the storage buffers that a shader binds.
 STORAGE_LIMIT = "max-storage-buffers-per-shader-stage"
-# Buffers that a stage binds besides the arrays: the tile state, and a carry.
+# The buffers that a stage binds in addition to the arrays: the tile state, and a carry.
 AUXILIARY_BUFFERS = 2
 # The dtypes of the arrays that carry other fields.
 _WORDS, _COMPLEX = np.dtype(np.uint32), np.dtype(np.complex64)

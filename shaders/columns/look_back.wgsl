@@ -38,7 +38,7 @@ fn read_chunk(at: u32) -> ChunkPost {
 {% for place in range(kernel.tile.chunk * kernel.item_words) %}
 {{ see_word("at", place, "COLUMNS") }}
 {%- endfor %}
-    // Whether every word has this run's epoch, without `&&`, which is a branch for each.
+    // True if every word has this run's epoch, without `&&`, which is a branch for each.
     let tag = {{ tag }};
     let strange ={% for place in range(kernel.tile.chunk * kernel.item_words) %} {{ strange(place) }}{{ ";" if loop.last else " |" }}{% endfor %}
 

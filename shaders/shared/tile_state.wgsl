@@ -66,7 +66,7 @@ fn read_post(at: u32) -> Post {
 {% for word in range(kernel.item_words) %}
 {{ see_word("at", word, "POST_STRIDE") }}
 {%- endfor %}
-    // Whether every word has this run's epoch, without `&&`, which is a branch for each.
+    // True if every word has this run's epoch, without `&&`, which is a branch for each.
     let tag = {{ tag }};
     let strange ={% for word in range(kernel.item_words) %} {{ strange(word) }}{{ ";" if loop.last else " |" }}{% endfor %}
 

@@ -107,7 +107,7 @@ def test_what_lives_on_a_device_is_not_pickled(device: gs.Device) -> None:
 
 
 def test_an_adapters_name_means_the_arrays_own_device(own_device: gs.Device) -> None:
-    """The process may have another device on that adapter."""
+    """Assert that an adapter's name means the arrays' own device, although it may name another device, too."""
     x = np.arange(5, dtype=np.int32)
     name = own_device.capabilities.summary
     assert_same(gs.scan(own_device.asarray(x), device=name).numpy(), x.cumsum(dtype=np.int32))
@@ -116,7 +116,7 @@ def test_an_adapters_name_means_the_arrays_own_device(own_device: gs.Device) -> 
 
 
 def test_read_async(device: gs.Device) -> None:
-    """A future holds the array as it was at the call."""
+    """Assert that a future holds the array as it was at the call."""
     x = np.arange(300_000, dtype=np.uint32)
     a = device.asarray(x)
     before = a.read_async()
@@ -162,7 +162,7 @@ def test_options_and_bundles(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32"])
 def test_the_rest_of_a_vector_is_left_alone(device: gs.Device, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
-    """Views that end in the vector, of four words, in which their array ends; in place too, and down columns."""
+    """Scan views that end in the same four-word vector as their array; in place too, and down columns."""
     for length, end in ((7, 3), (7, 6), (260, 257), (3000, 2999), (16, 15)):
         x = numbers(dtype, length)
         wanted = x.copy()
@@ -188,7 +188,7 @@ def test_the_rest_of_a_vector_is_left_alone(device: gs.Device, monkeypatch: pyte
 
 
 def test_views_are_scanned_where_they_lie(device: gs.Device) -> None:
-    """Views are scanned at any offset, and nothing outside the target is written."""
+    """Assert that views are scanned at any offset, and that nothing outside the target is written."""
     for dtype in ("uint8", "uint16", "uint32"):
         x = numbers(dtype, 3000)
         a = device.asarray(x)
@@ -245,7 +245,7 @@ def test_in_place(device: gs.Device) -> None:
 
 
 def test_larger_than_a_binding(device: gs.Device, adapter: wgpu.GPUAdapter) -> None:
-    """An array larger than the device binds is scanned in pieces, rows and the whole, in place too."""
+    """Scan an array that is larger than a binding, rows and the whole, in place too."""
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
     x = np.random.default_rng(3).standard_normal((3, 200_000)).astype(np.float32)
     a = small.asarray(x)
@@ -277,7 +277,7 @@ def test_errors(device: gs.Device) -> None:
 def test_a_run_that_timed_out_is_reported_at_the_next_read(
     own_device: gs.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scan that does not wait for its report succeeds; the next read raises, and the strategy is distrusted."""
+    """Assert that a read raises for a timeout that no call waited for, and that the strategy is distrusted."""
     a = own_device.asarray(np.ones(200_000, np.uint32))
     withhold_posts(monkeypatch, tile=TileShape(32, 0, 1, 4))
     wait_for_reports(monkeypatch, False)
@@ -289,7 +289,7 @@ def test_a_run_that_timed_out_is_reported_at_the_next_read(
 
 
 def test_a_run_that_timed_out_is_reported_after_another(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second run was waited for, and its report has overwritten the first one's."""
+    """Assert that a timeout is found after the report of a later run has overwritten the first one's."""
     a = own_device.asarray(np.ones(200_000, np.uint32))
     withhold_posts(monkeypatch, tile=TileShape(32, 0, 1, 4))
     with monkeypatch.context() as patched:
@@ -304,7 +304,7 @@ def test_a_run_that_timed_out_is_reported_after_another(own_device: gs.Device, m
 
 
 def test_synchronize_waits_for_what_was_submitted(device: gs.Device) -> None:
-    """After it a few bytes of the result are there at once; before it, they take as long as the scan.
+    """Assert that a few bytes of the result are read at once after it, and take as long as the scan before it.
 
     One undisturbed round of ten is enough: without the wait, the read would be the slower part of every round.
     """

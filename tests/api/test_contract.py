@@ -221,7 +221,7 @@ def test_fields_of_out_lie_apart() -> None:
 
 
 def test_complex_products_round_alike_wherever_they_lie() -> None:
-    """NumPy's own do not, reversed, or of two elements alone."""
+    """Assert what NumPy's own products do not fulfil, if reversed or of two elements alone."""
     rng = np.random.default_rng(0)
     for shape in [(2, 1), (2, 7), (3, 5), (40, 3)] * 20:
         x = (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(np.complex64)
@@ -335,7 +335,7 @@ def test_every_error_is_a_gpuscan_error_and_a_builtin_one() -> None:
 
 @pytest.fixture
 def no_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without any adapter, as gpuscan sees it."""
+    """Let gpuscan see a machine without any adapter."""
     hide_adapters(monkeypatch)
 
 

@@ -29,7 +29,7 @@ PROMOTED = {
 
 @pytest.fixture
 def on(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
-    """The default device of the process, on every adapter in turn."""
+    """Return the default device of the process, on every adapter in turn."""
     monkeypatch.setenv("GPUSCAN_ADAPTER", adapter.summary)
     return gs.default_device()
 
@@ -67,7 +67,7 @@ def test_numpy_arrays(on: gs.Device) -> None:
 
 @pytest.mark.parametrize("include", [False, True])
 def test_results_are_native(on: gs.Device, include: bool) -> None:
-    """The result is in native byte order, whatever the byte order of `x` or of `dtype`."""
+    """Assert that the result is in native byte order, whatever the byte order of `x` or of `dtype`."""
     x = np.arange(3)
     for got in (
         gs.cumulative_sum(x, dtype=">i4", include_initial=include),

@@ -39,12 +39,12 @@ def test_a_callers_buffer(device: gs.Device) -> None:
 def test_a_callers_buffer_needs_a_device(device: gs.Device) -> None:
     buffer = device.wgpu_device.create_buffer(size=16, usage=USAGE)
     for given in (None, "SwiftShader", "numpy", 0, device.wgpu_device):
-        with pytest.raises(TypeError, match=rf"device was {type(given).__name__}, but .* gpuscan\.Device whose"):
+        with pytest.raises(TypeError, match=rf"device was {type(given).__name__}, but .* gpuscan\.Device that owns"):
             gs.Array.from_buffer(given, buffer, 4, np.float32)  # type: ignore[arg-type]
 
 
 def test_buffers_that_cannot_be_used_are_refused(device: gs.Device) -> None:
-    """A buffer of 7 bytes is refused as well: the GPU reads whole 32-bit words."""
+    """Assert that a buffer of 7 bytes is refused as well: the GPU reads whole 32-bit words."""
     gpu = device.wgpu_device
     mapped = gpu.create_buffer(size=16, usage=USAGE, mapped_at_creation=True)
     for error, match, buffer, count in (
@@ -88,7 +88,7 @@ def uses_of(a: gs.Array) -> list[Callable[[], Any]]:
 
 
 def test_a_buffer_that_its_owner_has_mapped(device: gs.Device) -> None:
-    """wgpu-native would end the process. Unmapped, it can be used again."""
+    """Assert that a mapped buffer is refused, which would end the process, and can be used again after unmap."""
     x = np.arange(64, dtype=np.uint32)
     mappable = device.capabilities.mappable_storage
     buffer = device.wgpu_device.create_buffer(
@@ -115,7 +115,7 @@ def test_a_buffer_that_its_owner_has_mapped(device: gs.Device) -> None:
 
 
 def test_a_buffer_that_its_owner_has_destroyed(device: gs.Device) -> None:
-    """wgpu-native would end the process; the device goes on."""
+    """Assert that a destroyed buffer is refused, which would end the process, and that the device still works."""
     buffer = device.wgpu_device.create_buffer(size=256, usage=USAGE)
     a = gs.Array.from_buffer(device, buffer, 64, np.uint32)
     uses = uses_of(a)

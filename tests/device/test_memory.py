@@ -27,7 +27,7 @@ CALLS = 4_000
 
 
 def resident() -> int:
-    """Bytes of this process in memory."""
+    """Return the bytes of this process in memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
@@ -75,7 +75,7 @@ def test_what_is_kept_for_later_calls_is_not_in_use(own_device: gs.Device, monke
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 @pytest.mark.slow
 def test_nothing_grows(own_device: gs.Device) -> None:
-    """Calls of changing sizes, on NumPy and device arrays; most on one adapter, for all share what may grow."""
+    """Assert that calls of changing sizes, on NumPy and device arrays, do not use more and more memory."""
     device = own_device
     calls = CALLS if all_adapters()[0].summary == device.capabilities.summary else CALLS // 3
     rng = np.random.default_rng(0)
@@ -100,7 +100,7 @@ def test_nothing_grows(own_device: gs.Device) -> None:
 
 
 def test_bind_groups_of_a_callers_buffers(own_device: gs.Device) -> None:
-    """They are made once, and go when a buffer does: they would keep its memory."""
+    """Assert that they are made once, and dropped with a buffer: they would keep its memory."""
     device = own_device
     gpu, usage = device.wgpu_device, wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
     plan = device.plan(1000, np.uint32, strategy="fallback")  # one dispatch
@@ -128,7 +128,7 @@ def test_bind_groups_of_a_callers_buffers(own_device: gs.Device) -> None:
 
 
 def test_the_interpreter_ends_quietly(adapter: wgpu.GPUAdapter) -> None:
-    """The process ends without an error while arrays, views and reads are alive, also in cycles."""
+    """Assert that a process ends without an error while arrays, views and reads are alive, also in cycles."""
     code = f"""
 import numpy as np, gpuscan as gs
 device = gs.Device({adapter.summary!r})

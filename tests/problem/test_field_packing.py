@@ -19,7 +19,7 @@ LEAST = 8
 
 @pytest.fixture
 def narrow(device: gs.Device) -> gs.Device:
-    """The device as if it bound only `LEAST` buffers."""
+    """Let the device bind only `LEAST` buffers."""
     return device_as_if(device, limits=dict(device.capabilities.limits) | {STORAGE_LIMIT: LEAST})
 
 
@@ -36,7 +36,7 @@ def sums(left: Any, right: Any) -> Any:
 
 @pytest.mark.parametrize(("number", "count"), list(enumerate([4, 5, 9, 16])))
 def test_many_fields(narrow: gs.Device, number: int, count: int) -> None:
-    """Each number of fields has one of the four kinds of options."""
+    """Run all numbers of fields, each with one of the four kinds of options."""
     x = fields(count)
     assert binds_too_many(make_problem(x, sums), narrow.capabilities.limits[STORAGE_LIMIT])
     all_options: list[dict[str, Any]] = [
@@ -72,7 +72,7 @@ def test_axes_reductions_and_chunks(narrow: gs.Device) -> None:
 
 
 def test_matrices_flags_and_maps(narrow: gs.Device) -> None:
-    """Fields with trailing axes among others, fused maps, and a constant result."""
+    """Pack fields with trailing axes among others, fused maps, and a constant result."""
     rng = np.random.default_rng(1)
     matrices = rng.integers(0, 4, (500, 2, 2), dtype=np.uint32)
     x = (matrices, *(rng.integers(0, 4, (500, 2, 2)).astype(np.uint32) for _ in range(4)))
