@@ -26,12 +26,12 @@ fn main(
     }
 {% if kernel.strategy == "three_dispatch" %}
     if (!has_end(tile)) {
-        return;  // nothing to store, and no one waits for it
+        return;  // nothing to store, and nothing waits for it
     }
 {% endif %}
 {% if kernel.subgroups %}
     if (subgroup_size != SUBGROUP_SIZE) {
-        report_width();
+        report_subgroup_size();
         return;
     }
 {% endif %}
