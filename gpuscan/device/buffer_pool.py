@@ -105,6 +105,8 @@ class BufferPool:
         self._allocations = 0
         self.dropped: deque[wgpu.GPUBuffer] = deque()  # of allocations that have died, not yet given back
         self.forgotten: deque[int] = deque()  # bytes of those that a caller's commands may still use
+        # Allocations that gpuscan keeps for later calls. They count as reserved, not as in use.
+        self.kept: weakref.WeakSet[Allocation] = weakref.WeakSet()
 
     def take(self, nbytes: int, usage: int) -> wgpu.GPUBuffer:
         """A buffer of at least `nbytes` whose contents are left over from earlier use.
@@ -178,7 +180,8 @@ class BufferPool:
     def usage(self) -> MemoryUsage:
         with self._lock:
             self._collect()
-            return MemoryUsage(self._in_use, self._reserved, self._allocations)
+            kept = [allocation.buffer.size for allocation in self.kept]
+            return MemoryUsage(self._in_use - sum(kept), self._reserved, self._allocations - len(kept))
 
     # ----- Called with the lock held
 

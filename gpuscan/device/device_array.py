@@ -69,6 +69,11 @@ class DeviceArray(OnDevice):
         """True if the array is all that its buffer was allocated for."""
         return self.owner is not None and self.offset == 0 and self.owner.nbytes == self.nbytes
 
+    def keep(self) -> None:
+        """Count the memory as reserved, not as in use: gpuscan keeps the array for later calls."""
+        if self.owner is not None:
+            self.context.pool.kept.add(self.owner)
+
     def check(self) -> None:
         """Raise ValueError if the caller's buffer is mapped or was destroyed."""
         if self.owner is None:

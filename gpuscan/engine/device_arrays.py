@@ -127,6 +127,9 @@ def _scan(
         strategy = "three_dispatch"
     if not in_place:
         taken = {id(result.buffer) for result in results}
+        if any(id(leaf.buffer) in taken for leaf in leaves):
+            # A run that reads copies cannot be submitted again.
+            key = None
         leaves = [duplicate(leaf) if id(leaf.buffer) in taken else leaf for leaf in leaves]
     inner = spec.inner
     sources = [DeviceSource(leaf, f, inner) for leaf, f in zip(leaves, problem.source.fields, strict=True)]
@@ -160,6 +163,7 @@ def _heads_of(context: DeviceContext, problem: Problem, layout: Layout) -> Devic
         return None
     if "heads" not in layout.held:
         layout.held["heads"] = segment_heads(context, problem.heads)
+        layout.held["heads"].keep()
     return layout.held["heads"]
 
 

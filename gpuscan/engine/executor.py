@@ -53,7 +53,13 @@ class Executor:
         self._plans: OrderedDict[tuple[Any, ...], ScanPlan] = OrderedDict()
         self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
         self._prepared: dict[tuple[Any, ...], PreparedRun] = {}
-        context.on_cleanup.append(self._prepared.clear)
+        context.on_cleanup.append(self._forget_arrays)
+
+    def _forget_arrays(self) -> None:
+        """Let go of the arrays on the device that are kept for later calls."""
+        self._prepared.clear()
+        for layout in self._layouts.values():
+            layout.held.clear()
 
     # ----- Plans
 
@@ -266,8 +272,12 @@ class Executor:
             if buffers is None:
                 if plan.posts:
                     context.runs.pending.append(flight.run)
-                if job.key is not None and not rooms and not plan.stages[-1].kernel.cleared:
-                    self._keep_run(job.key, PreparedRun(context, plan, bound))
+                in_their_place = all(
+                    isinstance(source, DeviceSource) and source.array.buffer is binding.buffer
+                    for source, binding in zip(job.sources, sources, strict=True)
+                )
+                if job.key is not None and in_their_place and not rooms and not plan.stages[-1].kernel.cleared:
+                    self._keep_run(job.key, PreparedRun(context, plan, bound, tuple(job.held.values())))
         if buffers is not None:
             buffers.map_for_reading(read_sizes)
             if not part.last:

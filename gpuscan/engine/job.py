@@ -120,6 +120,7 @@ class SharedBuffers:
             held = self._job.held
             if "seeds" not in held:
                 held["seeds"] = uploaded(self._context, words)
+                held["seeds"].keep()
             return held["seeds"].binding()
         matrices = words.reshape(-1, self._job.inner, words.shape[-1])
         own = uploaded(self._context, np.ascontiguousarray(matrices[part.outer, part.columns]))

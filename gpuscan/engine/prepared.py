@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.device.bind_groups import Binding
@@ -11,6 +12,7 @@ from gpuscan.device.transfer import padded
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
+    from gpuscan.device.device_array import DeviceArray
     from gpuscan.engine.record import Buffers
     from gpuscan.planning.plan import ScanPlan
 
@@ -21,11 +23,13 @@ class PreparedRun:
     Args:
         context: the device.
         plan: a plan whose runs nobody waits for, and that clears no destination.
-        buffers: what its kernels bind.
+        buffers: what its kernels bind; no copies that were made for one run.
+        arrays: arrays among them that would otherwise go back to the pool.
     """
 
-    def __init__(self, context: DeviceContext, plan: ScanPlan, buffers: Buffers) -> None:
+    def __init__(self, context: DeviceContext, plan: ScanPlan, buffers: Buffers, arrays: Sequence[DeviceArray]) -> None:
         self._context, self._plan, self._buffers = context, plan, buffers
+        self._arrays = arrays
         self._capabilities = context.capabilities
         self._place = (plan.row_length, 0, 0)
         # The tile state and the parameters that the bind groups were made for.
