@@ -320,3 +320,30 @@ def test_synchronize_waits_for_what_was_submitted(device: gs.Device) -> None:
         result[:4].numpy()
         ratios.append((time.perf_counter() - done) / (done - begin))
     assert min(ratios) < 0.5, ratios
+
+
+def test_a_scan_over_the_same_arrays_reads_them_again(device: gs.Device) -> None:
+    """Also where shaders cannot bind the input as it is, or where the result overwrites a part of it."""
+    numbers = np.arange(4001, dtype=np.uint8)
+    held, out = device.asarray(numbers), device.empty(4000, np.uint8)
+    for step in range(4):
+        expected = np.cumsum(held.numpy()[1:], dtype=np.uint8)
+        assert_same(gs.scan(held[1:], out=out), expected, step)
+        gs.scan(held, "maximum" if step % 2 else "add", out=held)
+    for _ in range(3):
+        before = held.numpy()
+        gs.scan(held[:4000], out=held[1:])
+        assert_same(held[1:], np.cumsum(before[:4000], dtype=np.uint8))
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_what_is_kept_for_later_scans_is_not_in_use(device: gs.Device, exclusive: bool) -> None:
+    before = device.memory_usage().bytes_in_use
+    x = np.arange(48, dtype=np.int32).reshape(6, 8)
+    for _ in range(3):
+        gs.scan(x, axis=1, exclusive=exclusive, device=device)
+        gs.scan(device.asarray(x), axis=1, exclusive=exclusive)
+    assert device.memory_usage().bytes_in_use == before
+    device.memory_cleanup()
+    gs.scan(x, axis=1, exclusive=exclusive, device=device)
+    assert device.memory_usage().bytes_in_use == before
