@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.device.bind_groups import Binding
@@ -18,8 +18,9 @@ from gpuscan.device.context import STRATEGY_VARIABLE, DeviceContext
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
 from gpuscan.device.transfer import padded
+from gpuscan.engine.drains import Drains
 from gpuscan.engine.held_arrays import HeldArrays
-from gpuscan.engine.job import PARTS_IN_FLIGHT, Flight, Job, Layout, SharedBuffers
+from gpuscan.engine.job import PARTS_DRAINING, PARTS_IN_FLIGHT, Flight, Job, Layout, SharedBuffers
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource
 from gpuscan.engine.preparation import tile_on
@@ -156,11 +157,22 @@ class Executor:
         idle: list[PartBuffers] = []
         taken: list[PartBuffers] = []
         shared = SharedBuffers(context, job, self.held)
+        drains = Drains()
         clean = False
+
+        def landed(most: int) -> Iterator[Part]:
+            """Yield the parts that are done, until at most `most` are being drained."""
+            for flight in drains.finished(most):
+                if flight.buffers is not None:
+                    flight.buffers.unmap()
+                    idle.append(flight.buffers)
+                yield flight.part
+
         try:
             for number, part in enumerate(parts):
                 if len(in_flight) == PARTS_IN_FLIGHT:
-                    yield self._land(job, shared, in_flight, idle)
+                    self._land(job, shared, in_flight, drains)
+                yield from landed(PARTS_DRAINING)
                 buffers = None
                 if self._waits_for(job, shared, part):
                     if not idle:
@@ -171,9 +183,11 @@ class Executor:
                 self._launch(job, shared, flight)
                 in_flight.append(flight)
             while in_flight:
-                yield self._land(job, shared, in_flight, idle)
+                self._land(job, shared, in_flight, drains)
+                yield from landed(PARTS_DRAINING if in_flight else 0)
             clean = True
         finally:
+            drains.close()
             for buffers in taken:
                 buffers.close(clean=clean)
         if len(context.runs.pending) > _MAX_PENDING_RUNS:
@@ -280,8 +294,8 @@ class Executor:
             if not part.last:
                 buffers.map_for_writing()
 
-    def _land(self, job: Job, shared: SharedBuffers, in_flight: deque[Flight], idle: list[PartBuffers]) -> Part:
-        """Wait for the oldest part and drain it; where it failed, run it and those after it again."""
+    def _land(self, job: Job, shared: SharedBuffers, in_flight: deque[Flight], drains: Drains) -> None:
+        """Wait for the oldest part and begin to drain it; where it failed, run it and those after it again."""
         while True:
             flight = in_flight[0]
             if flight.buffers is None:
@@ -302,16 +316,19 @@ class Executor:
             for again in in_flight:
                 self._launch(job, shared, again)
         in_flight.popleft()
-        if flight.buffers is not None:
-            part, read = flight.part, 0
-            results = part.spec.rows if part.spec.keep_last_only else part.length
-            for sink in job.sinks:
-                if not isinstance(sink, DeviceSink):
-                    sink.drain(part, flight.buffers.read(read, results * sink.element_bytes))
-                    read += 1
-            flight.buffers.unmap()
-            idle.append(flight.buffers)
-        return flight.part
+        drains.begin(flight, lambda: self._drain(job, flight), alone=flight.part.last)
+
+    @staticmethod
+    def _drain(job: Job, flight: Flight) -> None:
+        """Write the results of a part where they belong."""
+        if flight.buffers is None:
+            return
+        part, read = flight.part, 0
+        results = part.spec.rows if part.spec.keep_last_only else part.length
+        for sink in job.sinks:
+            if not isinstance(sink, DeviceSink):
+                sink.drain(part, flight.buffers.read(read, results * sink.element_bytes))
+                read += 1
 
     def _outcome(self, flight: Flight) -> Outcome:
         assert flight.buffers is not None

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Parts in flight: one is filled, one is on the GPU, one is read back.
 PARTS_IN_FLIGHT = 3
+# Parts whose results are written at the same time, on other threads.
+PARTS_DRAINING = 1
 
 
 @dataclass(frozen=True)
