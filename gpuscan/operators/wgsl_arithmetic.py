@@ -1,4 +1,4 @@
-"""How WGSL writes each operation of the expression graph, for each compute type.
+"""Write each operation of the expression graph in WGSL, for each compute type.
 
 The *form* of a number is the type that WGSL computes it in: ``bool``, ``i32``, ``u32``, ``f32``, ``f64``, ``c64``
 (complex64), ``i64`` and ``u64`` if the adapter has them, else ``wide_signed`` and ``wide_unsigned`` (two 32-bit words).

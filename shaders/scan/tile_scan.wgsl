@@ -49,14 +49,14 @@ fn start_of(tile: u32) -> u32 {
     return tile / tiles * params.row_length + tile % tiles * TILE_SIZE;
 }
 
-// The index after the last element of the tile's row.
+// Return the index after the last element of the tile's row.
 fn end_of(tile: u32) -> u32 {
     return (tile / tiles_per_row() + 1u) * params.row_length;
 }
 
 {% endif %}
 {% set start = "start_of(tile)" if kernel.tile.per_row else "tile * TILE_SIZE" %}
-// The index of the first element of an invocation's first chunk.
+// Return the index of the first element of an invocation's first chunk.
 fn first_of(tile: u32, invocation: u32) -> u32 {
 {% if kernel.subgroups %}
     let subgroup = invocation / SUBGROUP_SIZE;
@@ -102,7 +102,7 @@ fn scan_subgroups(invocation: u32, total: Item) -> SubgroupSums {
 {% endif %}
 {% if kernel.reduces %}
 
-// The aggregate of a tile, by the same tree as its scan; every invocation gets it.
+// Return the aggregate of a tile, by the same tree as its scan; every invocation gets it.
 fn reduce_tile(tile: u32, invocation: u32) -> Item {
     let first = first_of(tile, invocation);
 {% if kernel.subgroups %}

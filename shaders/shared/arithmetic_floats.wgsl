@@ -16,7 +16,7 @@ fn {{ float }}_from_bits(bits: {{ uint }}) -> {{ float }} {
 {% endif %}
 {% if float ~ "_magnitude" in helpers %}
 
-// The bits without the sign.
+// Return the bits without the sign.
 fn {{ float }}_magnitude(x: {{ float }}) -> {{ uint }} {
     return bitcast<{{ uint }}>(x) & {{ magnitude }}{{ u }};
 }
@@ -67,7 +67,7 @@ fn {{ float }}_order(x: {{ float }}) -> {{ int }} {
 {% endif %}
 {% if float ~ "_not_equal" in helpers %}
 
-// A number and NaN differ; some compilers' != says otherwise.
+// Return true also for a number and NaN, for which some compilers' != is false.
 fn {{ float }}_not_equal(a: {{ float }}, b: {{ float }}) -> bool {
     return (a != b) | {{ float }}_isnan(a) | {{ float }}_isnan(b);
 }
@@ -75,7 +75,7 @@ fn {{ float }}_not_equal(a: {{ float }}, b: {{ float }}) -> bool {
 {% for name, ahead in (("minimum", "<="), ("maximum", ">=")) %}
 {% if float ~ "_" ~ name in helpers %}
 
-// A NaN operand is the result.
+// Return a NaN operand if there is one.
 fn {{ float }}_{{ name }}(a: {{ float }}, b: {{ float }}) -> {{ float }} {
     let ahead = {{ float }}_order(a) {{ ahead }} {{ float }}_order(b);
     return select(b, a, {{ float }}_isnan(a) | (ahead & !{{ float }}_isnan(b)));
@@ -85,7 +85,7 @@ fn {{ float }}_{{ name }}(a: {{ float }}, b: {{ float }}) -> {{ float }} {
 {% for name, ahead in (("fmin", "<="), ("fmax", ">=")) %}
 {% if float ~ "_" ~ name in helpers %}
 
-// A NaN operand gives way to a number.
+// Return a NaN operand only if both are NaN.
 fn {{ float }}_{{ name }}(a: {{ float }}, b: {{ float }}) -> {{ float }} {
     let ahead = {{ float }}_order(a) {{ ahead }} {{ float }}_order(b);
     return select(b, a, {{ float }}_isnan(b) | (ahead & !{{ float }}_isnan(a)));

@@ -1,4 +1,4 @@
-// The bits without the sign.
+// Return the bits without the sign.
 fn f32_magnitude(x: f32) -> u32 {
     return bitcast<u32>(x) & 0x7fffffffu;
 }
@@ -13,7 +13,7 @@ fn f32_order(x: f32) -> i32 {
     return bits ^ ((bits >> 31u) & 0x7fffffffi);
 }
 
-// A NaN operand is the result.
+// Return a NaN operand if there is one.
 fn f32_minimum(a: f32, b: f32) -> f32 {
     let ahead = f32_order(a) <= f32_order(b);
     return select(b, a, f32_isnan(a) | (ahead & !f32_isnan(b)));
