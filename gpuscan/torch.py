@@ -67,11 +67,17 @@ def linear_recurrence(a: Any, b: Any, *, axis: int = -1, initial: Any = None, re
         if tensor is None and name == "initial":
             continue
         if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}; pass torch.as_tensor({name})")
+            raise TypeError(f"{name} of type {type(tensor).__name__} was passed; pass torch.as_tensor({name})")
         if tensor.device.type != "cpu":
-            raise ValueError(f"{name} is on {tensor.device}; gpuscan takes CPU tensors. Pass {name}.cpu()")
+            raise ValueError(
+                f"{name} on the device {tensor.device} was passed, but gpuscan takes tensors of the CPU. Pass "
+                f"{name}.cpu()"
+            )
         if tensor.dtype != a.dtype:
-            raise TypeError(f"{name} has dtype {tensor.dtype}, a has {a.dtype}; all must agree. Pass .to({a.dtype})")
+            raise TypeError(
+                f"{name} of dtype {tensor.dtype} and a of dtype {a.dtype} were passed, but all must agree. Pass "
+                f"{name}.to({a.dtype})"
+            )
     return _LinearRecurrence.apply(a, b, initial, axis, reverse)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +15,14 @@ import numpy as np
 from gpuscan.api.array import Array, new_array
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.plan import Plan
-from gpuscan.device.adapters import ADAPTER_VARIABLE, NUMPY, choose_adapter, find_adapters
+from gpuscan.device.adapters import (
+    ADAPTER_VARIABLE,
+    NUMPY,
+    adapter_number,
+    choose_adapter,
+    find_adapters,
+    no_number_error,
+)
 from gpuscan.device.backends import BACKEND_VARIABLE, webgpu
 from gpuscan.device.device_array import checked_shape
 from gpuscan.device.opening_log import log_unless_failed
@@ -33,8 +42,8 @@ class Device(OpenedDevice):
     which strategies are safe on it.
 
     Args:
-        adapter: a part of an adapter's summary, its number in `gpuscan.devices()`, a wgpu adapter, or a device, to open
-            its adapter again. Default: ``$GPUSCAN_ADAPTER``, else the best adapter.
+        adapter: a part of an adapter's summary, its number in `gpuscan.devices()` (``1`` or ``"1"``), a wgpu adapter,
+            or a device whose adapter is to be opened again. Default: ``$GPUSCAN_ADAPTER``, else the best adapter.
         unsafe: True to let calls ask for a strategy that the probe found unsafe here.
         required_limits: WebGPU limits to ask for, in place of the adapter's best.
 
@@ -58,6 +67,8 @@ class Device(OpenedDevice):
         unsafe: bool = False,
         required_limits: Mapping[str, int] | None = None,
     ) -> None:
+        if not isinstance(adapter, Device) and adapter_number(adapter) is not None:
+            adapter = _numbered_device(adapter)
         chosen = adapter._context.adapter if isinstance(adapter, Device) else adapter
         super().__init__(chosen, unsafe=unsafe, required_limits=required_limits)
 
@@ -173,6 +184,8 @@ _open: dict[int, Device] = {}
 
 def open_device(adapter: str | int | wgpu.GPUAdapter | None = None) -> Device:
     """Return the process's own device on an adapter: opened at the first call, and shared from then on."""
+    if adapter_number(adapter) is not None:
+        return _numbered_device(adapter)
     chosen = choose_adapter(adapter)
     with _lock:
         if id(chosen) not in _open or _open[id(chosen)]._context.lost:
@@ -202,14 +215,35 @@ def devices() -> list[Device]:
         >>> all(device.capabilities.summary for device in gs.devices())
         True
     """
-    opened = []
+    return list(_opened_devices())
+
+
+def _opened_devices() -> Iterator[Device]:
+    """Open one adapter after the other, best first; leave out those that fail."""
     for adapter in find_adapters():
         try:
             with log_unless_failed():
-                opened.append(open_device(adapter))
+                device = open_device(adapter)
         except (RuntimeError, AdapterNotFoundError):
             continue
-    return opened
+        yield device
+
+
+def _numbered_device(wanted: Any) -> Device:
+    """Return the device of a number in `devices()`; adapters with greater numbers stay closed.
+
+    Args:
+        wanted: as `adapter_number` takes it.
+
+    Raises:
+        AdapterNotFoundError: there are not that many.
+    """
+    number = adapter_number(wanted)
+    assert number is not None
+    found = list(islice(_opened_devices(), max(0, number + 1)))
+    if number < 0 or len(found) <= number:
+        raise no_number_error(wanted, [device.capabilities.summary for device in devices()])
+    return found[number]
 
 
 # ----- The device of a call
@@ -217,21 +251,23 @@ def devices() -> list[Device]:
 _warned = threading.Event()
 
 
-def resolve_device(device: Device | str | None) -> Device | None:
+def resolve_device(device: Device | str | int | None) -> Device | None:
     """Return the device that a call means; None stands for NumPy.
 
     Raises:
         AdapterNotFoundError: no adapter matches the request, or $GPUSCAN_BACKEND names no implementation here.
-        TypeError: `device` is neither a device nor a string.
+        TypeError: `device` is neither a device nor a string nor a number.
     """
     if isinstance(device, Device):
         return device
     if isinstance(device, str):
         return None if device.strip().casefold() == NUMPY else open_device(device)
     if device is not None:
+        if adapter_number(device) is not None:
+            return _numbered_device(device)
         raise TypeError(
-            f"device={device!r} was passed, which is neither a gpuscan.Device nor a string; pass one of "
-            'gpuscan.devices(), a part of an adapter\'s name, or "numpy"'
+            f"device={device!r} was passed, which is neither a gpuscan.Device nor a string nor a number; pass one of "
+            'gpuscan.devices(), its number there, a part of an adapter\'s name, or "numpy"'
         )
     asked = os.environ.get(ADAPTER_VARIABLE, "").strip()
     if asked.casefold() == NUMPY:
@@ -250,6 +286,14 @@ def resolve_device(device: Device | str | None) -> Device | None:
                 f"{error}. Without an adapter, gpuscan runs on NumPy; GPUSCAN_ADAPTER=numpy asks for that and silences "
                 "this warning",
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=_callers_level(),
             )
         return None
+
+
+def _callers_level() -> int:
+    """Return the `stacklevel` for a warning of the calling function that points at the first caller outside gpuscan."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "gpuscan":
+        frame, level = frame.f_back, level + 1
+    return level

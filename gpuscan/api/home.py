@@ -7,9 +7,10 @@ from typing import Any
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device, resolve_device
+from gpuscan.device.adapters import adapter_number
 
 
-def home_of(arrays: Iterable[Any], device: Device | str | None) -> Device | None:
+def home_of(arrays: Iterable[Any], device: Device | str | int | None) -> Device | None:
     """Return the device that a call runs on: the one that its arrays are on, else the one asked for; None for NumPy.
 
     Raises:
@@ -20,8 +21,7 @@ def home_of(arrays: Iterable[Any], device: Device | str | None) -> Device | None
     if not homes:
         return resolve_device(device)
     home, *others = homes.values()
-    named = isinstance(device, str) and device.casefold() in home.capabilities.summary.casefold()
-    asked = home if device is None or named else resolve_device(device)
+    asked = home if device is None or _names(device, home) else resolve_device(device)
     if others or asked is not home:
         elsewhere = [other for other in (*others, asked) if other is not home]
         names = ", ".join("NumPy" if other is None else repr(other) for other in elsewhere)
@@ -31,3 +31,10 @@ def home_of(arrays: Iterable[Any], device: Device | str | None) -> Device | None
         )
     assert isinstance(home, Device)
     return home
+
+
+def _names(device: Any, home: Device) -> bool:
+    """Return True if `device` is a part of the name of `home`: another adapter may have it as well."""
+    if not isinstance(device, str) or adapter_number(device) is not None:
+        return False
+    return device.casefold() in home.capabilities.summary.casefold()

@@ -46,7 +46,7 @@ def linear_recurrence(
     initial: Any = None,
     reverse: bool = False,
     dtype: Any = None,
-    device: Device | str | None = None,
+    device: Device | str | int | None = None,
 ) -> Any:
     """Return the states of a linear recurrence: ``h[t] = a[t] * h[t-1] + b[t]``, with ``h[-1] = initial`` or 0.
 
@@ -79,7 +79,10 @@ def linear_recurrence(
     """
     a, b = _arrays("a", a, "b", b)
     if dtype is None and a.dtype != b.dtype:
-        raise TypeError(f"a of dtype {a.dtype} and b of dtype {b.dtype} were passed; pass dtype=... to combine in one")
+        raise TypeError(
+            f"a of dtype {a.dtype} and b of dtype {b.dtype} were passed, but both must agree. Pass dtype=... to "
+            "combine in one"
+        )
     if initial is not None:
         initial = (np.ones((), a.dtype if dtype is None else dtype_from(dtype)), initial)
     return scan((a, b), affine, axis=axis, initial=initial, reverse=reverse, dtype=dtype, after=_second, device=device)
@@ -132,7 +135,7 @@ def gradients(
     axis: int,
     initial: Any,
     reverse: bool,
-    device: Device | str | None = None,
+    device: Device | str | int | None = None,
 ) -> tuple[Any, Any, Any]:
     """Return what `linear_recurrence_vjp` returns, computed on a device of choice."""
     reverse = as_flag("reverse", reverse)
@@ -140,7 +143,8 @@ def gradients(
     a, grad_h = _arrays("a", a, "grad_h", grad_h)
     if len({a.dtype, h.dtype, grad_h.dtype}) > 1:
         raise TypeError(
-            f"a of dtype {a.dtype}, h of {h.dtype} and grad_h of {grad_h.dtype} were passed; all must agree"
+            f"a of dtype {a.dtype}, h of dtype {h.dtype} and grad_h of dtype {grad_h.dtype} were passed, but all must "
+            "agree. Convert them to one dtype with .astype"
         )
     axis = resolve_axis(axis, a.shape)
     others = tuple(size for i, size in enumerate(a.shape) if i != axis)
@@ -152,7 +156,8 @@ def gradients(
             start = np.ascontiguousarray(np.broadcast_to(given, others))
         except ValueError:
             raise ValueError(
-                f"initial of shape {given.shape} does not broadcast to {others}, the arrays' shape without the axis"
+                f"initial of shape {given.shape} was passed, which does not broadcast to {others}, the arrays' shape "
+                "without the axis. Pass one value, or one for each row"
             ) from None
     leaves = (a, grad_h, h)
     problem = Problem(
@@ -249,7 +254,9 @@ def _arrays(one: str, x: Any, other: str, y: Any) -> tuple[Any, Any]:
     """
     x, y = (value if isinstance(value, Array) else native(as_array(value)) for value in (x, y))
     if x.shape != y.shape:
-        raise ValueError(f"{one} of shape {x.shape} and {other} of shape {y.shape} were passed; they must be equal")
+        raise ValueError(
+            f"{one} of shape {x.shape} and {other} of shape {y.shape} were passed; pass arrays of one shape"
+        )
     return x, y
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Never
 
@@ -90,8 +91,12 @@ class OpenedDevice:
     # ----- Memory
 
     def memory_usage(self) -> MemoryUsage:
-        """Return how much memory gpuscan holds on the device. The tile state counts as reserved."""
-        return self._context.memory_usage()
+        """Return what gpuscan holds on the device.
+
+        What it keeps for later scans, such as the state that tiles share, counts as reserved and not as in use.
+        """
+        usage, held = self._context.memory_usage(), self._executor.held
+        return replace(usage, bytes_in_use=usage.bytes_in_use - held.nbytes, allocations=usage.allocations - len(held))
 
     def memory_cleanup(self) -> None:
         """Give free memory back to the GPU."""

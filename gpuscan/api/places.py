@@ -121,8 +121,9 @@ def placement_of(
         exact = exact or (stored and (field.storage_bytes if dynamic else nbytes) % 4 != 0)
     if exact and problem.reverse:
         raise ValueError(
-            f"a reversed scan of {problem.size} elements of {problem.leaves[0].dtype} was to be recorded, but they end "
-            "inside a 32-bit word. Record plans of whole words, or pass the array to gpuscan.scan"
+            f"a reversed scan of {problem.size} elements of {problem.source.fields[0].scalar.dtype} was to be "
+            "recorded, but they end inside a 32-bit word. Record plans of whole words, or pass the array to "
+            "gpuscan.scan"
         )
     bindings = [
         Binding(buffer, offset, max(4, padded(problem.size * field.storage_bytes, 4 * width)))

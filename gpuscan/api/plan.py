@@ -15,7 +15,7 @@ from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.device.foreign_buffers import check_encoder, recording
 from gpuscan.device.guards import guarded
-from gpuscan.engine.preparation import check_dtypes, seed_words
+from gpuscan.engine.preparation import check_elements, seed_words
 from gpuscan.engine.record import Buffers, record
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.subgroup_check import sizes_vary, verified
@@ -57,7 +57,7 @@ class Plan:
         context = device._context
         stand_in = np.broadcast_to(np.zeros((), dtype), shape)
         self._problem = make_problem(stand_in, op, **{name: copied(option) for name, option in options.items()}).kept()
-        check_dtypes(context, self._problem)
+        check_elements(context, self._problem)
         if not self._problem.source.storage_bytes:
             raise GpuscanError(
                 f"a plan for {dtype} of shape {shape} was asked for, but its elements have no numbers, so there is "

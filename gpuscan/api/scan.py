@@ -29,7 +29,7 @@ def scan(
     before: Callable[[Any], Any] | None = None,
     after: Callable[[Any], Any] | None = None,
     compensated: bool = False,
-    device: Device | str | None = None,
+    device: Device | str | int | None = None,
     strategy: str = "auto",
 ) -> Any:
     """Return the running combination of an array's elements along an axis.
@@ -59,7 +59,8 @@ def scan(
         after: a function that maps each combined element as it is stored. Its results are what the scan returns.
         compensated: for sums of float32, True to carry the rounding errors along and to round each result once; see
             docs/numerics.md.
-        device: a `gpuscan.Device`, a part of an adapter's summary, or ``"numpy"`` (default: the best adapter).
+        device: a `gpuscan.Device`, a part of an adapter's summary, its number in `gpuscan.devices()`, or ``"numpy"``
+            (default: the best adapter).
         strategy: ``"auto"``, ``"lookahead"``, ``"lookback"``, ``"fallback"`` or ``"three_dispatch"``.
 
     Returns:

@@ -32,7 +32,7 @@ def scan_chunks(
     before: Callable[[Any], Any] | None = None,
     after: Callable[[Any], Any] | None = None,
     compensated: bool = False,
-    device: Device | str | None = None,
+    device: Device | str | int | None = None,
     strategy: str = "auto",
 ) -> Iterator[Any]:
     """Scan a row that comes in chunks: ``scan(concatenate(chunks))``, chunk by chunk, with the same bits.

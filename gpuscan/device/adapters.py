@@ -6,9 +6,9 @@ import operator
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpuscan.device.backends import BACKENDS, module_of, package_of, webgpu
 from gpuscan.device.guards import forked_error
@@ -70,13 +70,43 @@ def find_adapters() -> list[wgpu.GPUAdapter]:
         return list(_found)
 
 
-def choose_adapter(wanted: str | int | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapter:
-    """Return the adapter that `wanted` asks for.
+def adapter_number(wanted: Any) -> int | None:
+    """Return the number that `wanted` is, or that GPUSCAN_ADAPTER is if `wanted` is None; None if it is no number.
+
+    A string of digits is a number, and never a part of a summary: most summaries have digits in them.
+    """
+    if wanted is None:
+        wanted = os.environ.get(ADAPTER_VARIABLE, "")
+    if isinstance(wanted, str):
+        digits = wanted.strip()
+        return int(digits) if digits.isdecimal() else None
+    if hasattr(wanted, "__index__") and not isinstance(wanted, bool):
+        return operator.index(wanted)
+    return None
+
+
+def no_number_error(wanted: Any, adapters: Sequence[str]) -> AdapterNotFoundError:
+    """Return the error about a number that no adapter has.
 
     Args:
-        wanted: a part of an adapter's summary, in upper or lower case (the best match is taken); an index into
-            `find_adapters()`; an adapter, which is returned unchanged; or None for the adapter that the environment
-            variable GPUSCAN_ADAPTER names, or the best one if the variable is not set.
+        wanted: what was passed; None if GPUSCAN_ADAPTER says it.
+        adapters: the summaries of the adapters that can be opened, by number.
+    """
+    asked = f"{os.environ[ADAPTER_VARIABLE]!r} (from {ADAPTER_VARIABLE})" if wanted is None else repr(wanted)
+    if not adapters:
+        return _none_at_all(asked)
+    return AdapterNotFoundError(
+        f"no adapter has the number {asked}: the adapters here are {_listed(adapters)}; pass one of these numbers, or "
+        "install the driver of the one that is missing"
+    )
+
+
+def choose_adapter(wanted: str | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapter:
+    """Return the adapter that `wanted` means. Numbers are those of `gpuscan.devices()`, which opens adapters.
+
+    Args:
+        wanted: a part of an adapter's summary in any case (the best that has it is taken), an adapter (returned as it
+            is), or None: what the environment variable GPUSCAN_ADAPTER says, and where it says nothing, the best.
 
     Raises:
         AdapterNotFoundError: no adapter matches. The message lists the machine's adapters.
@@ -88,9 +118,7 @@ def choose_adapter(wanted: str | int | wgpu.GPUAdapter | None = None) -> wgpu.GP
         _check_process()
         _user = os.getpid()
         return wanted
-    if hasattr(wanted, "__index__") and not isinstance(wanted, bool):
-        wanted = operator.index(wanted)  # type: ignore[arg-type]
-    elif not (wanted is None or isinstance(wanted, str)):
+    if not (wanted is None or isinstance(wanted, str)):
         raise TypeError(
             f"an adapter is a part of its summary, its number, or a wgpu adapter; got {type(wanted).__name__}"
         )
@@ -105,15 +133,12 @@ def choose_adapter(wanted: str | int | wgpu.GPUAdapter | None = None) -> wgpu.GP
 
     adapters = find_adapters()
     if not adapters:
-        raise AdapterNotFoundError(f"{_question(asked)}: this machine has no GPU adapter at all; {_HELP}")
+        raise _none_at_all(asked)
     if wanted is None:
         return adapters[0]
-    if isinstance(wanted, int):
-        matching = adapters[wanted : wanted + 1] if wanted >= 0 else []
-    else:
-        matching = [adapter for adapter in adapters if wanted.casefold() in adapter.summary.casefold()]
+    matching = [adapter for adapter in adapters if wanted.casefold() in adapter.summary.casefold()]
     if not matching:
-        listed = "; ".join(f"{index}: {adapter.summary}" for index, adapter in enumerate(adapters))
+        listed = _listed([adapter.summary for adapter in adapters])
         raise AdapterNotFoundError(
             f"{_question(asked)}: the adapters here are {listed}; ask for a part of one of these names or for its "
             "number, or install the driver of the one that is missing"
@@ -170,6 +195,14 @@ if hasattr(os, "register_at_fork"):
 
 def _question(asked: str) -> str:
     return f"no adapter answers to {asked}" if asked else "no adapter found"
+
+
+def _none_at_all(asked: str) -> AdapterNotFoundError:
+    return AdapterNotFoundError(f"{_question(asked)}: this machine has no GPU adapter at all; {_HELP}")
+
+
+def _listed(summaries: Sequence[str]) -> str:
+    return "; ".join(f"{number}: {summary}" for number, summary in enumerate(summaries))
 
 
 def _can_compute(adapter: wgpu.GPUAdapter) -> bool:

@@ -15,9 +15,9 @@ from gpuscan.engine.element_copy import StridedView, copied, copy_elements, dupl
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.places import DeviceSink, DeviceSource
-from gpuscan.engine.preparation import check_dtypes, seed_words, tile_on, whole_tile
+from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, tile_on, whole_tile
 from gpuscan.engine.segment_heads import segment_heads
-from gpuscan.errors import GpuscanError, StrategyError, smaller
+from gpuscan.errors import StrategyError
 from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.partition import (
     Part,
@@ -60,7 +60,7 @@ def scan_device(
         ProgressTimeoutError: the strategy was asked for by name and timed out.
     """
     context = executor.context
-    check_dtypes(context, problem)
+    check_elements(context, problem)
     fields = problem.destination.fields
     lead = (problem.rows,) if problem.keep_last_only else problem.shape
     results = list(out) if out is not None else [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]
@@ -127,7 +127,10 @@ def _scan(
         strategy = "three_dispatch"
     if not in_place:
         taken = {id(result.buffer) for result in results}
-        leaves = [duplicate(leaf) if id(leaf.buffer) in taken else leaf for leaf in leaves]
+        if any(id(leaf.buffer) in taken for leaf in leaves):
+            # The copies are of this call's elements, so no later call can run over the same buffers.
+            key = None
+            leaves = [duplicate(leaf) if id(leaf.buffer) in taken else leaf for leaf in leaves]
     inner = spec.inner
     sources = [DeviceSource(leaf, f, inner) for leaf, f in zip(leaves, problem.source.fields, strict=True)]
     per_row = problem.keep_last_only
@@ -142,25 +145,24 @@ def _scan(
         sinks,
         seeds=seed_words(problem, context if one_part else None),
         inner=inner,
-        device_heads=_heads_of(context, problem, layout),
+        device_heads=_heads_of(executor, problem),
         count=count,
         placement=Placement(in_place=in_place),
         options=options,
         plans=None if options or in_place else layout.plans,
-        kept_arrays=layout.kept_arrays,
+        kind=problem.kind,
         key=None if in_place or not one_part else key,
     )
     for _ in executor.run(job, parts):
         pass
 
 
-def _heads_of(context: DeviceContext, problem: Problem, layout: Layout) -> DeviceArray | None:
+def _heads_of(executor: Executor, problem: Problem) -> DeviceArray | None:
     """Return the segment bits of a scan, from an earlier scan of its kind where there was one."""
-    if problem.heads is None:
+    heads = problem.heads
+    if heads is None:
         return None
-    if "heads" not in layout.kept_arrays:
-        layout.kept_arrays["heads"] = segment_heads(context, problem.heads)
-    return layout.kept_arrays["heads"]
+    return executor.held.get(problem.kind, "heads", lambda: segment_heads(executor.context, heads))
 
 
 def _layout(context: DeviceContext, problem: Problem) -> Layout:
@@ -194,10 +196,7 @@ def _parts(context: DeviceContext, spec: ScanSpec) -> Iterable[Part] | None:
     if cut_rows or any(spec.field_offsets):
         together, columns = slab_size(spec, 1, tile, capabilities, None)
         if not columns:
-            raise GpuscanError(
-                f"rows of {spec.row_length} elements were passed, but {capabilities.summary} binds at most "
-                f"{context.binding_limit} bytes, and such rows cannot be cut. {smaller(spec.rows)}"
-            )
+            raise row_too_long(context, spec)
         whole = unit // math.gcd(unit, spec.row_length)
         return slabs(spec, 1, tile, together // whole * whole or together, 1)
     return pieces(spec, device_piece_length(spec, unit, capabilities))
@@ -245,27 +244,25 @@ def _scan_rows_together(
 
 
 def _packed_arrays(problem: Problem, leaves: Sequence[DeviceArray]) -> list[DeviceArray]:
-    """Pack the fields of each width into one array, on the device."""
+    """Pack the fields into the arrays that carry them, on the device."""
     context = leaves[0].context
-    groups = packed_element(problem.source).fields
-    arrays = [empty(context, (*problem.shape, *group.shape), group.scalar.dtype) for group in groups]
-    for leaf, f, (group, first) in zip(leaves, problem.source.fields, places(problem.source), strict=True):
-        size = groups[group].scalar.bits // 8
+    carriers = packed_element(problem.source).fields
+    arrays = [empty(context, (*problem.shape, *carrier.shape), carrier.scalar.dtype) for carrier in carriers]
+    for leaf, f, (carrier, start) in zip(leaves, problem.source.fields, places(problem.source), strict=True):
         copy_elements(
             view_of(leaf, (problem.size,), f.storage_bytes),
-            arrays[group],
-            offset=first * size,
+            arrays[carrier],
+            offset=start,
             run=f.storage_bytes,
-            pitch=groups[group].storage_bytes,
+            pitch=carriers[carrier].storage_bytes,
         )
     return arrays
 
 
 def _unpack(problem: Problem, wholes: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> None:
     """Copy the fields of a packed problem's results to arrays of their own."""
-    groups = packed_element(problem.destination).fields
+    fields, carriers = problem.destination.fields, packed_element(problem.destination).fields
     count = problem.rows if problem.keep_last_only else problem.size
-    for result, f, (group, first) in zip(results, problem.destination.fields, places(problem.destination), strict=True):
-        size = groups[group].scalar.bits // 8
-        view = StridedView(wholes[group], first * size, (count,), (groups[group].storage_bytes,), f.storage_bytes)
+    for result, f, (carrier, start) in zip(results, fields, places(problem.destination), strict=True):
+        view = StridedView(wholes[carrier], start, (count,), (carriers[carrier].storage_bytes,), f.storage_bytes)
         copy_elements(view, result)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.device.bind_groups import Binding
@@ -18,6 +18,8 @@ from gpuscan.device.context import STRATEGY_VARIABLE, DeviceContext
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
 from gpuscan.device.transfer import padded
+from gpuscan.engine.drains import Drains
+from gpuscan.engine.held_arrays import HeldArrays
 from gpuscan.engine.job import Flight, Job, Layout, SharedBuffers
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource
@@ -47,6 +49,9 @@ class Executor:
 
     Args:
         context: the device.
+
+    Attributes:
+        held: arrays on the device that are kept for later scans.
     """
 
     def __init__(self, context: DeviceContext) -> None:
@@ -54,7 +59,8 @@ class Executor:
         self._plans: OrderedDict[tuple[Any, ...], ScanPlan] = OrderedDict()
         self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
         self._prepared: dict[tuple[Any, ...], PreparedRun] = {}
-        context.on_cleanup.append(self._prepared.clear)
+        self.held = HeldArrays(self._prepared.clear)
+        context.on_cleanup += [self._prepared.clear, self.held.clear]
 
     # ----- Plans
 
@@ -151,12 +157,23 @@ class Executor:
         in_flight: deque[Flight] = deque()
         idle: list[PartBuffers] = []
         taken: list[PartBuffers] = []
-        shared = SharedBuffers(context, job)
+        shared = SharedBuffers(context, job, self.held)
+        drains = Drains()
         clean = False
+
+        def landed(most: int) -> Iterator[Part]:
+            """Yield the parts that are done, until at most `most` are being drained."""
+            for flight in drains.finished(most):
+                if flight.buffers is not None:
+                    flight.buffers.unmap()
+                    idle.append(flight.buffers)
+                yield flight.part
+
         try:
             for number, part in enumerate(parts):
                 if len(in_flight) == TRANSFERS.parts_in_flight:
-                    yield self._land(job, shared, in_flight, idle)
+                    self._land(job, shared, in_flight, drains)
+                yield from landed(TRANSFERS.parts_draining)
                 buffers = None
                 if self._waits_for(job, shared, part):
                     if not idle:
@@ -167,9 +184,11 @@ class Executor:
                 self._launch(job, shared, flight)
                 in_flight.append(flight)
             while in_flight:
-                yield self._land(job, shared, in_flight, idle)
+                self._land(job, shared, in_flight, drains)
+                yield from landed(TRANSFERS.parts_draining if in_flight else 0)
             clean = True
         finally:
+            drains.close()
             for buffers in taken:
                 buffers.close(clean=clean)
         if len(context.runs.pending) > _MAX_PENDING_RUNS:
@@ -218,10 +237,12 @@ class Executor:
         rooms: list[tuple[DeviceSink, DeviceArray]] = []
         sources: list[Binding] = []
         upload_sizes: list[int] = []
+        copied = False
         for source in job.sources:
             if isinstance(source, DeviceSource):
                 binding, alive = source.binding(part)
                 kept.append(alive)
+                copied = copied or binding.buffer is not source.array.buffer
             else:
                 assert buffers is not None
                 number, nbytes = len(upload_sizes), part.length * source.element_bytes
@@ -267,15 +288,15 @@ class Executor:
             if buffers is None:
                 if plan.posts:
                     context.runs.pending.append(flight.run)
-                if job.key is not None and not rooms and not plan.stages[-1].kernel.cleared:
-                    self._keep_run(job.key, PreparedRun(context, plan, bound))
+                if job.key is not None and not copied and not rooms and not plan.stages[-1].kernel.cleared:
+                    self._keep_run(job.key, PreparedRun(context, plan, bound, shared.held))
         if buffers is not None:
             buffers.map_for_reading(read_sizes)
             if not part.last:
                 buffers.map_for_writing()
 
-    def _land(self, job: Job, shared: SharedBuffers, in_flight: deque[Flight], idle: list[PartBuffers]) -> Part:
-        """Wait for the oldest part and drain it; where it failed, run it and those after it again."""
+    def _land(self, job: Job, shared: SharedBuffers, in_flight: deque[Flight], drains: Drains) -> None:
+        """Wait for the oldest part and begin to drain it; where it failed, run it and those after it again."""
         while True:
             flight = in_flight[0]
             if flight.buffers is None:
@@ -296,16 +317,19 @@ class Executor:
             for again in in_flight:
                 self._launch(job, shared, again)
         in_flight.popleft()
-        if flight.buffers is not None:
-            part, read = flight.part, 0
-            results = part.spec.rows if part.spec.keep_last_only else part.length
-            for sink in job.sinks:
-                if not isinstance(sink, DeviceSink):
-                    sink.drain(part, flight.buffers.read(read, results * sink.element_bytes))
-                    read += 1
-            flight.buffers.unmap()
-            idle.append(flight.buffers)
-        return flight.part
+        drains.begin(flight, lambda: self._drain(job, flight), alone=flight.part.last)
+
+    @staticmethod
+    def _drain(job: Job, flight: Flight) -> None:
+        """Write the results of a part where they belong."""
+        if flight.buffers is None:
+            return
+        part, read = flight.part, 0
+        results = part.spec.rows if part.spec.keep_last_only else part.length
+        for sink in job.sinks:
+            if not isinstance(sink, DeviceSink):
+                sink.drain(part, flight.buffers.read(read, results * sink.element_bytes))
+                read += 1
 
     def _outcome(self, flight: Flight) -> Outcome:
         assert flight.buffers is not None

@@ -17,10 +17,9 @@ from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.mapped_files import is_mapped_file
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostRows, HostSink, HostSlabs, HostSource
-from gpuscan.engine.preparation import check_dtypes, seed_words, tile_on, whole_tile
+from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, tile_on, whole_tile
 from gpuscan.engine.progress import report_progress
 from gpuscan.engine.segment_heads import segment_heads
-from gpuscan.errors import GpuscanError
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.partition import (
     Part,
@@ -67,7 +66,7 @@ def scan_host(
         ProgressTimeoutError: the strategy was asked for by name and timed out.
     """
     context = executor.context
-    check_dtypes(context, problem)
+    check_elements(context, problem)
     limit = context.capabilities.limits[STORAGE_LIMIT]
     if binds_too_many(problem, limit):
         leaves = pack_arrays(problem.source, problem.leaves, len(problem.shape))
@@ -236,7 +235,7 @@ class _Scan:
             axis=1,
         )
         if rows.leaves[0] is problem.leaves[0]:
-            raise_row_too_long(self._executor.context, problem)
+            raise row_too_long(self._executor.context, self._spec)
         found = scan_host(self._executor, rows, self._strategy, **self._options)
         for result, part in zip(self._results, found, strict=True):
             result[...] = problem.from_rows(part)
@@ -280,7 +279,7 @@ class _Scan:
             device_heads=segment_heads(context, heads) if on_device and heads is not None else None,
             options=self._options,
             plans=None if layout is None or self._options else layout.plans,
-            kept_arrays={} if layout is None else layout.kept_arrays,
+            kind=problem.kind,
         )
         done = 0
         for part in self._executor.run(job, parts):
@@ -356,12 +355,3 @@ def placed(context: DeviceContext, leaf: np.ndarray[Any, Any]) -> DeviceArray:
     array = uploaded(context, leaf.transpose(memory_order(leaf)))
     view = StridedView(array, 0, leaf.shape, leaf.strides, leaf.dtype.itemsize)
     return copied(view, leaf.shape, leaf.dtype)
-
-
-def raise_row_too_long(context: DeviceContext, problem: Problem) -> None:
-    """Raise the error for a row that cannot be cut and does not fit a binding."""
-    raise GpuscanError(
-        f"a row of {problem.row_length} elements was passed, but {context.capabilities.summary} takes at most "
-        f"{context.binding_limit // max(f.storage_bytes for f in problem.source.fields)} of them at a time. Cut the "
-        'row, or compute on NumPy: pass NumPy arrays, and device="numpy" or GPUSCAN_ADAPTER=numpy in the environment'
-    )

@@ -12,6 +12,7 @@ from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.reports import Run
 from gpuscan.device.transfer import padded
+from gpuscan.engine.held_arrays import HeldArrays
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostSink, HostSource
 from gpuscan.planning.heuristics import TRANSFERS
@@ -42,7 +43,7 @@ class Job:
         placement: the way in which arrays share buffers.
         options: further arguments of `plan_scan`, such as a tile.
         plans: the plans of parts that were made before, by the part's first element; None to plan each time.
-        kept_arrays: arrays on the device that scans of one kind share: their seeds and segment bits.
+        kind: the object that scans with the same seeds share, as in `Problem.kind`; None if the seeds are not shared.
         key: the key under which the run of a job of one part is kept; None if it is not kept.
     """
 
@@ -58,7 +59,7 @@ class Job:
     placement: Placement | None = None
     options: dict[str, Any] = field(default_factory=dict)
     plans: dict[int, ScanPlan] | None = None
-    kept_arrays: dict[str, DeviceArray] = field(default_factory=dict)
+    kind: object | None = None
     key: tuple[Any, ...] | None = None
 
 
@@ -71,14 +72,12 @@ class Layout:
         parts: its parts; empty if they are made one by one.
         capabilities: the device's capabilities when the layout was made.
         plans: the parts' plans, by the part's first element.
-        kept_arrays: the seeds and segment bits of these scans on the device.
     """
 
     spec: ScanSpec
     parts: tuple[Part, ...]
     capabilities: Capabilities
     plans: dict[int, ScanPlan] = field(default_factory=dict)
-    kept_arrays: dict[str, DeviceArray] = field(default_factory=dict)
 
 
 class Flight:
@@ -92,9 +91,10 @@ class Flight:
 class SharedBuffers:
     """Buffers that all parts of one job use: carries, seeds and segment bits."""
 
-    def __init__(self, context: DeviceContext, job: Job) -> None:
-        self._context, self._job = context, job
+    def __init__(self, context: DeviceContext, job: Job, held: HeldArrays) -> None:
+        self._context, self._job, self._held = context, job, held
         self._carries: list[DeviceArray] = []
+        self._seeds: DeviceArray | None = None
         self.has_host_arrays = not all(
             isinstance(each, (DeviceSource, DeviceSink)) for each in (*job.sources, *job.sinks)
         )
@@ -115,14 +115,18 @@ class SharedBuffers:
         if words is None:
             return None
         if not part.is_slab:
-            shared = self._job.kept_arrays
-            if "seeds" not in shared:
-                shared["seeds"] = uploaded(self._context, words)
-            return shared["seeds"].binding()
+            if self._seeds is None:
+                self._seeds = self._held.get(self._job.kind, "seeds", lambda: uploaded(self._context, words))
+            return self._seeds.binding()
         matrices = words.reshape(-1, self._job.inner, words.shape[-1])
         own = uploaded(self._context, np.ascontiguousarray(matrices[part.outer, part.columns]))
         kept.append(own)
         return own.binding()
+
+    @property
+    def held(self) -> tuple[DeviceArray | None, ...]:
+        """The arrays on the device that later runs of the kind read as well."""
+        return self._seeds, self._job.device_heads
 
     def heads(self, part: Part, buffers: PartBuffers | None) -> Binding | None:
         """Return the segment bits of the part."""

@@ -9,7 +9,9 @@ import numpy as np
 from gpuscan.elements import words_of
 from gpuscan.errors import GpuscanError, UnsupportedDtypeError, smaller
 from gpuscan.planning.column_tiles import column_tile
+from gpuscan.planning.partition import largest_field
 from gpuscan.planning.tuned_tiles import best_tile
+from gpuscan.planning.workgroup_memory import check_element
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -18,8 +20,12 @@ if TYPE_CHECKING:
     from gpuscan.problem.problem import Problem
 
 
-def check_dtypes(context: DeviceContext, problem: Problem) -> None:
-    """Raise UnsupportedDtypeError if the device cannot hold a field of the problem."""
+def check_elements(context: DeviceContext, problem: Problem) -> None:
+    """Raise UnsupportedDtypeError if the device has no such numbers, or no room for such wide elements.
+
+    Operators of wide elements take minutes to trace, so this comes first.
+    """
+    check_element(problem.element, context.capabilities)
     if context.capabilities.float64:
         return
     elements = (problem.source, problem.element, problem.destination)
@@ -50,6 +56,15 @@ def seed_words(problem: Problem, context: DeviceContext | None) -> np.ndarray[An
             f"{smaller(problem.rows)}"
         )
     return words
+
+
+def row_too_long(context: DeviceContext, spec: ScanSpec) -> GpuscanError:
+    """Return the error for a row that exceeds a binding and that the scan can cut nowhere."""
+    return GpuscanError(
+        f"a row of {spec.row_length} elements was passed, but {context.capabilities.summary} takes at most "
+        f"{context.binding_limit // largest_field(spec)} of them at a time. Cut the row, or compute on NumPy: pass "
+        'NumPy arrays, and device="numpy" or GPUSCAN_ADAPTER=numpy in the environment'
+    )
 
 
 def tile_on(context: DeviceContext, spec: ScanSpec, subgroups: bool = True) -> TileShape:

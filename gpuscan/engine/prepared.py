@@ -11,6 +11,7 @@ from gpuscan.device.transfer import padded
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
+    from gpuscan.device.device_array import DeviceArray
     from gpuscan.engine.record import Buffers
     from gpuscan.planning.plan import ScanPlan
 
@@ -20,12 +21,15 @@ class PreparedRun:
 
     Args:
         context: the device.
-        plan: a plan with runs that no call waits for, and that clears no destination.
-        buffers: the buffers that its kernels bind.
+        plan: a plan whose runs nobody waits for, and that clears no destination.
+        buffers: what its kernels bind.
+        held: arrays that have to stay alive because the kernels bind them: seeds and segment bits.
     """
 
-    def __init__(self, context: DeviceContext, plan: ScanPlan, buffers: Buffers) -> None:
-        self._context, self._plan, self._buffers = context, plan, buffers
+    def __init__(
+        self, context: DeviceContext, plan: ScanPlan, buffers: Buffers, held: tuple[DeviceArray | None, ...]
+    ) -> None:
+        self._context, self._plan, self._buffers, self._held = context, plan, buffers, held
         self._capabilities = context.capabilities
         self._place = (plan.row_length, 0, 0)
         # The tile state and the parameters that the bind groups were made for.

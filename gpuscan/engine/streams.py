@@ -16,7 +16,7 @@ from gpuscan.device.native_queue import Bytes
 from gpuscan.device.transfer import bytes_of, copy
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job
-from gpuscan.engine.preparation import check_dtypes, seed_words, tile_on
+from gpuscan.engine.preparation import check_elements, seed_words, tile_on
 from gpuscan.planning.partition import Part, host_piece_length, piece, piece_unit
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.spec import ScanSpec, scan_spec
@@ -164,7 +164,7 @@ def scan_stream(
         piece_bytes: the bytes of a piece (default: chosen for the adapter).
     """
     context = executor.context
-    check_dtypes(context, opening)
+    check_elements(context, opening)
     limit = context.capabilities.limits[STORAGE_LIMIT]
     as_given, bring_together = opening, binds_too_many(opening, limit)
 

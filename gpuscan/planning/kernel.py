@@ -59,6 +59,8 @@ class Kernel(HashedOnce):
     @property
     def template(self) -> str:
         """The path of the stage's template under shaders/."""
+        if self.stores_totals:
+            return "scan/store_totals.wgsl"
         return f"{'columns' if self.in_columns else 'scan'}/{self.stage}.wgsl"
 
     @property
@@ -226,6 +228,24 @@ class Kernel(HashedOnce):
         """The blocks of totals that scan_totals scans at a time, one in each subgroup."""
         return self.tile.subgroups_per_workgroup if self.block_in_subgroup else 1
 
+    # ----- Reductions
+
+    @property
+    def stores_totals(self) -> bool:
+        """Whether this is the last stage of a reduction that needs no scan, only the aggregates of tiles."""
+        only_totals = self.spec.keep_last_only and self.spec.combine.order_free
+        return self.stage == "scan" and only_totals and not (self.segmented or self.in_columns)
+
+    @property
+    def reduces_in_any_order(self) -> bool:
+        """Whether a tile's elements are combined lane by lane first, which changes no bit of the tile's aggregate.
+
+        A scan of floats keeps to the order, so that every strategy gives the same NaN.
+        """
+        reduces = self.stores_totals or self.stage == "reduce"
+        exact = self.spec.keep_last_only or all(f.scalar.kind != "float" for f in self.spec.element.fields)
+        return self.spec.combine.order_free and reduces and exact and not (self.segmented or self.in_columns)
+
     # ----- What a tile does while it waits
 
     @property
@@ -235,17 +255,19 @@ class Kernel(HashedOnce):
         Keeping the elements meanwhile would cost a GPU registers all the time: a tenth of an H100's speed. llvmpipe
         keeps them, since it takes long to compile loops.
         """
-        return self.strategy == "fallback" and self.stage == "scan" and self.block_in_subgroup and not self.in_columns
+        scans = self.stage == "scan" and not self.stores_totals
+        return self.strategy == "fallback" and scans and self.block_in_subgroup and not self.in_columns
 
     @property
     def reduces(self) -> bool:
-        """True if the shader has a function that reduces a tile."""
-        return self.stage == "reduce" or (self.strategy == "fallback" and not self.reloads_after_help)
+        """Whether the shader has a function that reduces a tile."""
+        reduces = self.stage == "reduce" or self.stores_totals
+        return reduces or (self.strategy == "fallback" and not self.reloads_after_help)
 
     @property
     def keeps_storage_form(self) -> bool:
-        """True if an invocation keeps its chunks in their storage form while its tile waits."""
-        return self.access.recomputes_scan and self.stage == "scan" and self.subgroups
+        """Whether an invocation keeps its chunks in their storage form while its tile waits."""
+        return self.access.recomputes_scan and self.stage == "scan" and self.subgroups and not self.stores_totals
 
     @property
     def exchanges_chunks(self) -> bool:

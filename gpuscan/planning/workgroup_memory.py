@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuscan.elements import Element
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.kernel import Kernel
@@ -42,18 +43,30 @@ def waiting_bytes(kernel: Kernel) -> int:
     return 4 * (kernel.item_words * items + words + WAIT_WORDS)
 
 
+def check_element(element: Element, capabilities: Capabilities) -> None:
+    """Refuse an element of which a workgroup cannot hold enough. Nothing has to be traced or planned to see that.
+
+    Raises:
+        UnsupportedDtypeError: the workgroup memory is too small for the element.
+    """
+    _check_bytes(element, 4 * element.words * MIN_ITEMS, capabilities)
+
+
 def check_room(kernel: Kernel, capabilities: Capabilities) -> None:
     """Refuse an element of more bytes than the device's shaders can hold.
 
     Raises:
         UnsupportedDtypeError: the workgroup memory is too small for the element.
     """
-    room = capabilities.limits["max-compute-workgroup-storage-size"]
     together = 4 * kernel.item_words * scanned_items(kernel) + waiting_bytes(kernel)
-    needed = max(workgroup_bytes(kernel), together)
+    _check_bytes(kernel.spec.element, max(workgroup_bytes(kernel), together), capabilities)
+
+
+def _check_bytes(element: Element, needed: int, capabilities: Capabilities) -> None:
+    room = capabilities.limits["max-compute-workgroup-storage-size"]
     if needed > room:
         raise UnsupportedDtypeError(
-            f"elements of {kernel.spec.element.storage_bytes} bytes were passed. They need {needed} bytes of workgroup "
+            f"elements of {element.storage_bytes} bytes were passed. They need {needed} bytes of workgroup "
             f"memory, and {capabilities.summary} has {room}. Pass smaller elements, or "
             'device="numpy"'
         )

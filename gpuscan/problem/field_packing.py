@@ -1,4 +1,9 @@
-"""Pack fields of one width into one array, for bundles with more fields than an adapter can bind."""
+"""Pack bundles of more fields than an adapter binds arrays: the bits of many fields go into one or two arrays.
+
+Complex fields share an array of complex numbers. All other fields share an array of 32-bit words, in which narrow
+numbers lie next to each other, and 64-bit numbers take two words. So any bundle fits the 8 storage buffers that
+WebGPU promises: two arrays in, two arrays out, and four others.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +26,8 @@ if TYPE_CHECKING:
 STORAGE_LIMIT = "max-storage-buffers-per-shader-stage"
 # The buffers that a stage binds in addition to the arrays: the tile state, and a carry.
 AUXILIARY_BUFFERS = 2
+# The dtypes of the arrays that carry other fields.
+_WORDS, _COMPLEX = np.dtype(np.uint32), np.dtype(np.complex64)
 Arrays = list[np.ndarray[Any, Any]]
 
 
@@ -32,7 +39,7 @@ def binds_too_many(problem: Problem, limit: int) -> bool:
 
 
 def packed(problem: Problem, leaves: Sequence[Any], limit: int, adapter: str) -> Problem:
-    """Return the same problem on fewer arrays: each has the numbers of all the fields of one width, as bits.
+    """Return the same problem on packed arrays.
 
     Args:
         problem: the problem.
@@ -41,7 +48,7 @@ def packed(problem: Problem, leaves: Sequence[Any], limit: int, adapter: str) ->
         adapter: the adapter's name, for the error.
 
     Raises:
-        GpuscanError: the fields have too many different widths.
+        GpuscanError: the device was opened with a limit below WebGPU's minimum, which the packed arrays exceed.
     """
     whole = replace(
         problem,
@@ -51,9 +58,9 @@ def packed(problem: Problem, leaves: Sequence[Any], limit: int, adapter: str) ->
     )
     if binds_too_many(whole, limit):
         raise GpuscanError(
-            f"a scan from {len(problem.source.fields)} arrays to {len(problem.destination.fields)} was asked for, with "
-            f"fields of {len(whole.source.fields)} and {len(whole.destination.fields)} widths, but {adapter} binds "
-            f"{limit} buffers at most. Pass fields of fewer widths"
+            f"a scan from {len(problem.source.fields)} arrays to {len(problem.destination.fields)} was asked for, but "
+            f"{adapter} binds {limit} buffers at most. Pass fewer arrays, or open the device with a larger limit "
+            f'"{STORAGE_LIMIT}"'
         )
     return replace(
         whole,
@@ -63,71 +70,73 @@ def packed(problem: Problem, leaves: Sequence[Any], limit: int, adapter: str) ->
 
 
 def unpacked(problem: Problem, results: Sequence[np.ndarray[Any, Any]]) -> Arrays:
-    """Return the results of the problem, given those of the packed problem."""
+    """Return the results of the packed problem as those of the problem itself."""
     arrays: Arrays = []
-    for field, (group, first) in zip(problem.destination.fields, places(problem.destination), strict=True):
-        whole = results[group]
-        numbers = np.ascontiguousarray(whole[..., first : first + field.count]).view(field.scalar.dtype)
+    for field, (carrier, start) in zip(problem.destination.fields, places(problem.destination), strict=True):
+        whole = np.ascontiguousarray(results[carrier])
+        own = whole.view(np.uint8)[..., start : start + field.storage_bytes]
+        numbers = np.ascontiguousarray(own).view(field.scalar.dtype)
         arrays.append(numbers.reshape(*whole.shape[:-1], *field.shape))
     return arrays
 
 
-# ----- The places of the fields
-
-
-def carrier(field: Field) -> np.dtype[Any]:
-    """Return the dtype of the array that carries the field's bits."""
-    if field.scalar.kind == "complex":
-        return field.scalar.dtype
-    return np.dtype(f"u{field.scalar.dtype.itemsize}")
+# ----- Where the fields are
 
 
 @lru_cache(maxsize=256)
-def places(element: Element) -> tuple[tuple[int, int], ...]:
-    """Return, for each field, the index of the array that carries it and its first number in the array's vectors."""
-    counts: dict[Any, int] = {}
+def _layout(element: Element) -> tuple[tuple[np.dtype[Any], ...], tuple[int, ...], tuple[tuple[int, int], ...]]:
+    """Return the dtypes of the carriers, how many numbers each has, and `places`."""
+    sizes: dict[np.dtype[Any], int] = {}
     found = []
     for field in element.fields:
-        first = counts.setdefault(carrier(field), 0)
-        found.append((list(counts).index(carrier(field)), first))
-        counts[carrier(field)] += field.count
-    return tuple(found)
+        dtype = _COMPLEX if field.scalar.kind == "complex" else _WORDS
+        # A number is never in two words, unless it has two of its own.
+        step = min(field.scalar.dtype.itemsize, dtype.itemsize)
+        start = -(-sizes.setdefault(dtype, 0) // step) * step
+        found.append((list(sizes).index(dtype), start))
+        sizes[dtype] = start + field.storage_bytes
+    return tuple(sizes), tuple(-(-size // dtype.itemsize) for dtype, size in sizes.items()), tuple(found)
+
+
+def places(element: Element) -> tuple[tuple[int, int], ...]:
+    """Return for each field the number of the array that carries it, and its first byte in that array's element."""
+    return _layout(element)[2]
 
 
 def packed_element(element: Element) -> Element:
-    """Return an element with one vector for each carrier, in the order of the fields."""
-    counts: dict[Any, int] = {}
-    for field in element.fields:
-        counts[carrier(field)] = counts.get(carrier(field), 0) + field.count
+    """Return the element of the arrays that carry the fields: one vector for each."""
+    dtypes, counts, _ = _layout(element)
     structure = Structure("tuple", tuple(range(len(counts))), (Structure(),) * len(counts))
-    return element_of(list(counts), structure, [(count,) for count in counts.values()])
+    return element_of(dtypes, structure, [(count,) for count in counts])
 
 
 def pack_arrays(element: Element, arrays: Sequence[Any], axes: int) -> Arrays:
-    """Return the arrays of an element's fields, packed into one array for each carrier.
+    """Return the arrays that carry the fields.
 
     Args:
         element: the element.
-        arrays: an array for each field.
-        axes: the number of axes of each array before those of the element.
+        arrays: one array for each field.
+        axes: how many axes the arrays have before those of the element.
     """
-    groups: list[list[Any]] = [[] for _ in packed_element(element).fields]
-    for array, field, (group, _) in zip(arrays, element.fields, places(element), strict=True):
-        bits = np.ascontiguousarray(array).view(carrier(field))
-        groups[group].append(bits.reshape(*array.shape[:axes], field.count))
-    return [np.concatenate(group, axis=-1) for group in groups]
+    lead = arrays[0].shape[:axes]
+    carriers = [np.zeros((*lead, *field.shape), field.scalar.dtype) for field in packed_element(element).fields]
+    for array, field, (carrier, start) in zip(arrays, element.fields, places(element), strict=True):
+        numbers = np.ascontiguousarray(array).reshape(*lead, field.count)
+        carriers[carrier].view(np.uint8)[..., start : start + field.storage_bytes] = numbers.view(np.uint8)
+    return carriers
 
 
 # ----- The maps between the two forms
 
 
 def unpack_before(source: Element, before: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-    """Return a map from packed fields to the element, followed by the user's map if there is one."""
+    """Return a function of packed fields that gives the element, or what the user's map makes of it."""
 
     def unpack(vectors: Any) -> Any:
         parts = []
-        for field, (group, first) in zip(source.fields, places(source), strict=True):
-            numbers = [_viewed(vectors[group][..., first + i], field) for i in range(field.count)]
+        for field, (carrier, start) in zip(source.fields, places(source), strict=True):
+            size = field.scalar.dtype.itemsize
+            numbers = [_number_at(vectors[carrier], start + i * size, field) for i in range(field.count)]
             parts.append(shaped(numbers, field.shape))
         value = source.structure.unflatten(parts)
         return value if before is None else before(value)
@@ -136,29 +145,52 @@ def unpack_before(source: Element, before: Callable[[Any], Any] | None) -> Calla
 
 
 def pack_after(element: Element, destination: Element, after: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-    """Return a map from a result to packed fields, which applies the user's map first if there is one."""
+    """Return a function of an element that gives the result, or what the user's map makes of it, as packed fields."""
 
     def pack(value: Any) -> Any:
         leaves = destination.structure.flatten(value if after is None else after(value))
-        groups: list[list[Any]] = [[] for _ in packed_element(destination).fields]
-        for leaf, field, (group, _) in zip(leaves, destination.fields, places(destination), strict=True):
-            if not isinstance(leaf, Traced):  # A constant is the same number in every result.
+        carriers: list[list[Any]] = [[None] * field.count for field in packed_element(destination).fields]
+        for leaf, field, (carrier, start) in zip(leaves, destination.fields, places(destination), strict=True):
+            if not isinstance(leaf, Traced):  # the same number in every result
                 leaf = np.full_like(element.structure.flatten(value)[0], leaf, dtype=field.scalar.dtype)
             leaf = leaf.astype(field.scalar.dtype)
-            bits = leaf if carrier(field) == field.scalar.dtype else leaf.bits_as(carrier(field))
-            groups[group] += [bits[(..., *at)] for at in np.ndindex(field.shape)]
-        return tuple(np.stack(group, axis=-1) for group in groups)
+            for i, at in enumerate(np.ndindex(field.shape)):
+                _put(carriers[carrier], start + i * field.scalar.dtype.itemsize, leaf[(..., *at)], field)
+        return tuple(np.stack(carrier, axis=-1) for carrier in carriers)
 
     return pack
 
 
-def _viewed(carried: Any, field: Field) -> Any:
-    """Return a number of the field from the number that carries its bits."""
-    return carried if carrier(field) == field.scalar.dtype else carried.view(field.scalar.dtype)
+def _number_at(vector: Any, start: int, field: Field) -> Any:
+    """Return the number of the field that begins at this byte of a vector."""
+    if field.scalar.kind == "complex":
+        return vector[..., start // _COMPLEX.itemsize]
+    at, bits = start // _WORDS.itemsize, field.scalar.bits
+    word = vector[..., at]
+    if bits == 64:
+        word = word.astype(np.uint64) | (vector[..., at + 1].astype(np.uint64) << np.uint64(32))
+    elif bits < 32:
+        word = (word >> np.uint32(8 * (start % _WORDS.itemsize))).astype(f"u{bits // 8}")
+    return word.view(field.scalar.dtype)
+
+
+def _put(vector: list[Any], start: int, number: Any, field: Field) -> None:
+    """Put a number of the field at this byte of a vector, whose items are None until something is there."""
+    if field.scalar.kind == "complex":
+        vector[start // _COMPLEX.itemsize] = number
+        return
+    at, bits = start // _WORDS.itemsize, number.bits_as(f"u{field.scalar.dtype.itemsize}")
+    if field.scalar.bits == 64:
+        vector[at], vector[at + 1] = bits.astype(np.uint32), (bits >> np.uint64(32)).astype(np.uint32)
+        return
+    word = bits.astype(np.uint32)
+    if field.scalar.bits < 32:
+        word = word << np.uint32(8 * (start % _WORDS.itemsize))
+    vector[at] = word if vector[at] is None else vector[at] | word
 
 
 def shaped(numbers: list[Any], shape: tuple[int, ...]) -> Any:
-    """Return the numbers as an array of this shape, in C order as NumPy's `reshape`."""
+    """Return the numbers as an array of the shape, as NumPy's reshape does."""
     if not shape:
         return numbers[0]
     each = len(numbers) // shape[0]

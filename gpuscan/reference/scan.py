@@ -79,7 +79,8 @@ def reduce_rows(problem: Problem) -> list[Array]:
     ufunc: np.ufunc = getattr(np, problem.operator.name)
     with np.errstate(all="ignore"):
         (rows,) = from_storage(problem, [problem.by_rows(leaf) for leaf in problem.leaves])
-        return to_storage(problem, [np.asarray(ufunc.reduce(rows, axis=1, dtype=rows.dtype))])
+        # Without an initial value NumPy would begin with the identity, and the sum of -0.0 would be 0.0.
+        return to_storage(problem, [np.asarray(ufunc.reduce(rows, axis=1, dtype=rows.dtype, initial=None))])
 
 
 def running(ufunc: np.ufunc, rows: Array) -> Array:
@@ -153,8 +154,9 @@ def accumulate_rows(problem: Problem, shape: TileShape, flat: list[Array], outpu
 
 
 def in_order(problem: Problem, rows: Array) -> Array:
-    """Convert rows between the order in memory and the order of the scan: reverse each if the scan is reversed."""
-    return rows[:, ::-1] if problem.reverse else rows
+    """The rows in logical order, or from it as they are stored: each backwards where the scan is reversed."""
+    # A row of one element stays as it is, because other libraries refuse arrays with a negative stride.
+    return rows[:, ::-1] if problem.reverse and rows.shape[1] > 1 else rows
 
 
 def flattened(problem: Problem, rows: Array) -> Array:

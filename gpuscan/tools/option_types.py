@@ -104,16 +104,9 @@ class DeviceType(ParamType):
                 ctx,
             )
         try:
-            return self._numbered(int(asked), param, ctx) if asked.isdecimal() else Device(asked)
+            return Device(asked)
         except AdapterNotFoundError as error:
             self.fail(str(error), param, ctx)
-
-    def _numbered(self, number: int, param: Parameter, ctx: Context) -> Device:
-        found = gpuscan.devices()
-        if number >= len(found):
-            listed = "; ".join(f"{index}: {device.capabilities.summary}" for index, device in enumerate(found))
-            self.fail(f"there is no adapter number {number}. The adapters are {listed or 'none'}.", param, ctx)
-        return found[number]
 
 
 class CountType(ParamType):

@@ -153,7 +153,7 @@ def test_a_missing_axis() -> None:
 
 
 def test_an_axis_out_of_range() -> None:
-    assert_says(message(np.exceptions.AxisError, TABLE, axis=2), "axis 2", "(2, 3)", "0, 1", "-2 to -1")
+    assert_says(message(np.exceptions.AxisError, TABLE, axis=2), "axis=2", "(2, 3)", "0, 1", "-2, -1")
 
 
 def test_an_axis_that_is_no_integer() -> None:
@@ -203,7 +203,7 @@ def test_out_of_another_dtype() -> None:
 def test_out_that_cannot_be_written() -> None:
     out = np.zeros(5, np.int32)
     out.flags.writeable = False
-    assert_says(message(ValueError, out=out), "out is read-only", "can be written")
+    assert_says(message(ValueError, out=out), "a read-only out", "can be written")
 
 
 def test_fields_of_out_lie_apart() -> None:
@@ -249,9 +249,17 @@ def test_a_built_in_operator_of_a_bundle() -> None:
     assert_says(message(gs.OperatorError, (X, X), "add"), "'add'", "2 fields", "lambda l, r")
 
 
-@pytest.mark.parametrize("x", [np.array(["a"]), np.array([None]), np.array(["2024-01-01"], "M8[D]"), np.ones(2, "c16")])
-def test_dtypes_that_no_gpu_has(x: Any) -> None:
-    assert_says(message(gs.UnsupportedDtypeError, x), str(x.dtype), "float32", ".astype")
+@pytest.mark.parametrize(
+    ("x", "way_out"),
+    [
+        (np.array(["a"]), "np.unique(x, return_inverse=True)"),
+        (np.array([None]), ".astype(...)"),
+        (np.array(["2024-01-01"], "M8[D]"), "x.view(np.int64)"),
+        (np.ones(2, "c16"), "dtype=np.complex64"),
+    ],
+)
+def test_dtypes_that_no_gpu_has(x: Any, way_out: str) -> None:
+    assert_says(message(gs.UnsupportedDtypeError, x), str(x.dtype), "float32", way_out)
     with pytest.raises(TypeError):
         scan(x)
 
@@ -301,7 +309,7 @@ def test_dtypes_that_are_none(dtype: Any) -> None:
 
 
 def test_devices_that_are_none() -> None:
-    assert_says(message(TypeError, device=3.5), "device", "gpuscan.Device", "float")
+    assert_says(message(TypeError, device=3.5), "device=3.5", "gpuscan.Device", "string")
     text = message(gs.AdapterNotFoundError, device="no such adapter")
     assert_says(text, "'no such adapter'")
     for adapter in all_adapters():
@@ -375,3 +383,41 @@ def test_an_implementation_without_adapters_leaves_numpy(monkeypatch: pytest.Mon
     monkeypatch.setenv("GPUSCAN_BACKEND", "wgpu")
     with pytest.warns(RuntimeWarning, match="NumPy"):
         assert_same(gs.scan(X), np.array([3, 4, 8, 9, 14], np.int32))
+
+
+# ----- Which number
+
+
+def test_a_number_chooses_among_the_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choose by number, although most summaries have digits in them."""
+    found = gs.devices()
+    for number, device in enumerate(found):
+        # Arrays tell which device a call runs on: a call for another one is refused.
+        array = device.asarray(X)
+        for wanted in (number, str(number), np.int64(number)):
+            assert gs.Device(wanted).capabilities.summary == device.capabilities.summary
+            assert_same(gs.scan(array, device=wanted).numpy(), np.array([3, 4, 8, 9, 14], np.int32))
+        if len(found) > 1:
+            with pytest.raises(ValueError, match="a scan runs where its arrays are"):
+                gs.scan(array, device=(number + 1) % len(found))
+        monkeypatch.setenv("GPUSCAN_ADAPTER", str(number))
+        assert gs.default_device() is device
+        monkeypatch.delenv("GPUSCAN_ADAPTER")
+
+
+@pytest.mark.parametrize("wanted", [99, "99", -1])
+def test_a_number_that_no_device_has(wanted: int | str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(gs.AdapterNotFoundError, match=f"no adapter has the number {wanted!r}"):
+        gs.Device(wanted)
+    with pytest.raises(gs.AdapterNotFoundError, match=f"no adapter has the number {wanted!r}"):
+        gs.scan(X, device=wanted)
+    if wanted != -1:
+        monkeypatch.setenv("GPUSCAN_ADAPTER", "99")
+        with pytest.raises(gs.AdapterNotFoundError, match=r"'99' \(from GPUSCAN_ADAPTER\)"):
+            gs.scan(X)
+
+
+@pytest.mark.usefixtures("no_adapters")
+def test_a_number_without_adapters() -> None:
+    with pytest.raises(gs.AdapterNotFoundError, match=r"answers to 0: this machine has no GPU adapter at all; install"):
+        gs.scan(X, device=0)

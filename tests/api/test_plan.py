@@ -66,8 +66,8 @@ def test_a_recorded_run_that_timed_out_is_reported(own_device: gs.Device, monkey
     """Assert that a timeout is reported once, and that the list of recorded runs does not grow."""
     device, n = own_device, 200_000
     a = device.asarray(np.ones(n, np.uint32))
-    plan = device.plan(n, np.uint32, strategy="lookback")
     withhold_posts(monkeypatch)
+    plan = device.plan(n, np.uint32, strategy="lookback")
     encoder = device.wgpu_device.create_command_encoder()
     plan.record(encoder, a, device.empty(n, np.uint32))
     a.numpy()
@@ -88,8 +88,8 @@ def test_a_recorded_run_that_timed_out_is_reported_before_others(
     """Assert that a timed-out run is reported together with one that has an endless operator."""
     device, n = own_device, 200_000
     text = "fn combine(a: Element, b: Element) -> Element { var x = a; while (x != 9u) { x |= 1u << 31u; } return x; }"
-    plans = [device.plan(n, np.uint32, op, strategy="lookback") for op in (gs.wgsl_operator(text), "add")]
     withhold_posts(monkeypatch)
+    plans = [device.plan(n, np.uint32, op, strategy="lookback") for op in (gs.wgsl_operator(text), "add")]
     for plan in plans:
         encoder = device.wgpu_device.create_command_encoder()
         plan.record(encoder, device.asarray(np.ones(n, np.uint32)), device.empty(n, np.uint32))

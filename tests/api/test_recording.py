@@ -176,7 +176,7 @@ def test_what_was_recorded_outlives_plan_and_arrays(desk: Desk) -> None:
     [
         (ValueError, "STORAGE", lambda d, s: (s, d.gpu.create_buffer(size=4000, usage=wgpu.BufferUsage.COPY_DST))),
         (ValueError, "STORAGE", lambda d, s: (s, s, d.gpu.create_buffer(size=4, usage=wgpu.BufferUsage.COPY_DST))),
-        (ValueError, "begins at byte -256", lambda d, s: ((s, -256), s)),
+        (ValueError, "src was passed at byte -256", lambda d, s: ((s, -256), s)),
         (ValueError, "byte -4", lambda d, s: (s, s, (s, -4))),
         (ValueError, "another device", lambda d, s: (s, gs.Device(d.device).asarray(np.zeros(1000, np.int32)))),
         (TypeError, "offset in bytes", lambda d, s: ((s, 0.5), s)),
@@ -296,7 +296,7 @@ def test_record_refuses_what_it_cannot_do(desk: Desk) -> None:
         device.plan((10, 100), np.uint32, axis=1).record(encoder, source, target, length=source)
     with pytest.raises(gs.GpuscanError, match="share 32-bit words"):
         device.plan((100, 10), np.uint8, axis=0).record(encoder, source, target)
-    with pytest.raises(ValueError, match="end within a 32-bit word"):
+    with pytest.raises(ValueError, match="end inside a 32-bit word"):
         device.plan(999, np.uint8, reverse=True).record(encoder, source, target)
     if "fallback" in strategies_on(device):
         with pytest.raises(gs.StrategyError, match="overwritten"):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
+from gpuscan.operators.builtin import BUILTINS
 from tests.laws import dtype_of
 from tests.oracle import AFFINE, LATER, MATRICES, assert_same, one_by_one, several, words
 from tests.strategies import arrays, numbers
@@ -112,7 +113,7 @@ def test_nothing_to_reduce(device: gs.Device) -> None:
         assert_same(gs.reduce(empty, "minimum", axis=1, device=where), np.full(3, 2**31 - 1, np.int32))
         assert_same(gs.reduce(empty, axis=0, device=where), np.zeros(0, np.int32))
         assert_same(gs.reduce(empty, axis=1, initial=[1, 2, 3], device=where), np.array([1, 2, 3], np.int32))
-        with pytest.raises(ValueError, match=r"no elements.*'later', which has no identity.*initial="):
+        with pytest.raises(ValueError, match=r"no elements.*'later' has no identity\. Pass initial="):
             gs.reduce((empty, empty), LATER, axis=1, device=where)
 
 
@@ -121,7 +122,7 @@ def test_dtype_and_errors(device: gs.Device) -> None:
     assert gs.reduce(x, device=device) == np.uint8(200_000 % 256)
     got = gs.reduce(x, dtype=np.uint32, device=device)
     assert (got, got.dtype) == (200_000, np.uint32)
-    with pytest.raises(ValueError, match="axis 2 was asked for"):
+    with pytest.raises(ValueError, match="axis=2 was passed"):
         gs.reduce(x.reshape(10, 100), axis=2, device=device)
     with pytest.raises(TypeError, match="bool"):
         gs.reduce(np.ones(3, bool), device=device)
@@ -138,3 +139,23 @@ def test_structured_and_named(device: gs.Device) -> None:
         got = gs.reduce(record, later, device=where)
         assert got.dtype == record.dtype
         assert (int(got["value"]), int(got["valid"])) == (98, 1)
+
+
+@pytest.mark.parametrize("where", ["the adapter", "numpy"])
+@pytest.mark.parametrize("initial", [None, np.float32(-0.0)])
+def test_sums_of_negative_zeros(device: gs.Device, where: str, initial: np.float32 | None) -> None:
+    """Keep the sign, with an initial value and without."""
+    x = np.full((3, 2), -0.0, np.float32)
+    for axis, shape in ((None, ()), (0, (2,)), (1, (3,))):
+        got = gs.reduce(x, axis=axis, initial=initial, device="numpy" if where == "numpy" else device)
+        assert_same(np.asarray(got), np.full(shape, -0.0, np.float32))
+
+
+@pytest.mark.parametrize("name", BUILTINS)
+def test_numpy_reduces_with_every_operator(name: str) -> None:
+    kinds = BUILTINS[name].kinds
+    assert kinds is not None
+    dtype = np.float32 if "float" in kinds else np.int32 if "signed" in kinds else np.bool_
+    x = np.ones((3, 4, 4) if name == "matmul" else 3, dtype)
+    last = gs.scan(x, name, axis=0, device="numpy")[-1]
+    assert_same(np.asarray(gs.reduce(x, name, axis=0, device="numpy")), np.asarray(last))

@@ -301,6 +301,7 @@ def test_matrices_without_entries(device: gs.Device) -> None:
     for where in ("numpy", device):
         assert gs.scan(x, "matmul", axis=0, device=where).shape == (3, 0, 0)
         assert gs.reduce(x, "matmul", axis=0, device=where).shape == (0, 0)
+    assert gs.reduce(device.asarray(x), "matmul", axis=0).shape == (0, 0)
 
 
 def test_control_flow_is_refused_alike(device: gs.Device) -> None:

@@ -177,7 +177,7 @@ def test_initial_and_wrong_out(where: Any) -> None:
     got = gs.scan(x, composed, exclusive=True, initial=unit, device=where)
     np.testing.assert_array_equal(got[1:], accumulated(composed, x)[:-1])
     assert got[0] == np.array([(unit["gain"], unit["shift"])], MAP)[0]
-    with pytest.raises(TypeError, match="out must be a structured array with the fields"):
+    with pytest.raises(TypeError, match="was passed for a structured result; pass a structured array with the fields"):
         gs.scan(x, composed, out=np.zeros(50, NESTED), device=where)
 
 

@@ -63,15 +63,31 @@ def test_a_driver_listed_twice_counts_once_but_two_cards_stay_two(listed):
         (None, GEFORCE),
         ("LLVMPIPE", LAVAPIPE),
         ("opengl", LLVMPIPE),
-        (0, GEFORCE),
-        (np.int64(2), LLVMPIPE),
         (LLVMPIPE, LLVMPIPE),
     ],
 )
 def test_choose(listed, wanted, meant):
-    """Choose an adapter by part of its summary in any case, by its number, or by the adapter itself."""
+    """Choose an adapter by part of its summary in any case, or by the adapter itself."""
     listed(LLVMPIPE, LAVAPIPE, GEFORCE)
     assert adapters.choose_adapter(wanted) is meant
+
+
+@pytest.mark.parametrize(
+    ("wanted", "number"),
+    [("1", 1), (" 02 ", 2), (0, 0), (np.int64(3), 3), ("15.0", None), ("-1", None), ("llvmpipe 1", None), (True, None)],
+)
+def test_what_is_a_number(wanted, number):
+    """Take digits alone for a number, and all other strings for a part of a summary."""
+    assert adapters.adapter_number(wanted) == number
+
+
+def test_the_variable_may_hold_a_number(monkeypatch):
+    """Read the variable only where the caller names no adapter."""
+    monkeypatch.setenv(adapters.ADAPTER_VARIABLE, "1")
+    assert adapters.adapter_number(None) == 1
+    assert adapters.adapter_number("llvmpipe") is None
+    monkeypatch.delenv(adapters.ADAPTER_VARIABLE)
+    assert adapters.adapter_number(None) is None
 
 
 @pytest.mark.parametrize("wanted", [1.5, object(), True, b"llvmpipe"])
@@ -92,7 +108,7 @@ def test_the_variable_names_the_default_but_does_not_overrule(listed, monkeypatc
     assert adapters.choose_adapter() is GEFORCE
 
 
-@pytest.mark.parametrize("wanted", ["radeon", 2, -1])
+@pytest.mark.parametrize("wanted", ["radeon", "GeForce 2"])
 def test_no_such_adapter(listed, wanted):
     """Assert that the message has the request, the adapters of the machine, and the way out."""
     listed(LAVAPIPE, GEFORCE)

@@ -14,6 +14,7 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.device.buffer_pool import size_class
+from gpuscan.engine import held_arrays
 from tests.harness.devices import (
     MAX_BIND_GROUPS,
     RUNS_BEFORE_PARAMETERS_ARE_WRITTEN_AHEAD,
@@ -48,6 +49,27 @@ def test_arrays_are_counted_to_the_byte(own_device: gs.Device) -> None:
     device.memory_cleanup()
     assert device.memory_usage() == gs.MemoryUsage(0, 0, 0)
     np.testing.assert_array_equal(gs.scan(np.ones(1000, np.uint32), device=device), np.arange(1, 1001))
+
+
+def test_what_is_kept_for_later_calls_is_not_in_use(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Initial values and segment bits stay on the device for the next call of a kind, up to a bound."""
+    device = own_device
+    monkeypatch.setattr(held_arrays, "_MAX_HELD_BYTES", 100_000)
+    keys = np.arange(1000) // 7
+    plan = device.plan(1000, np.int32, keys=keys)
+    ones = device.asarray(np.ones(1000, np.int32))
+    wanted = np.arange(1000, dtype=np.int32) % 7 + 1
+    for _ in range(2):
+        for rows in (10, 20_000, 20_001, 30_000):
+            x = np.ones((rows, 2), np.int32)
+            got = gs.scan(x, axis=1, initial=5, exclusive=True, device=device)
+            np.testing.assert_array_equal(got, np.broadcast_to([5, 6], x.shape))
+        np.testing.assert_array_equal(plan(ones), wanted)
+        assert device.memory_usage().allocations == 1
+        assert device.memory_usage().bytes_in_use == ones.buffer.size
+    del ones
+    device.memory_cleanup()
+    assert device.memory_usage() == gs.MemoryUsage(0, 0, 0)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")

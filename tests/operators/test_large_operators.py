@@ -200,11 +200,20 @@ def test_elements_of_any_width_are_planned_in_a_single_pass(strategy: str) -> No
 
 
 def test_elements_wider_than_workgroup_memory(device: gs.Device) -> None:
-    """Assert that the error comes before anything is compiled, and that its advice works."""
+    """Assert that the error comes before the operator is traced, and that its advice works."""
     width = device.capabilities.limits["max-compute-workgroup-storage-size"] // 4 // 2
     x = np.ones((40, width), np.uint32)
-    op = gs.operator(lambda l, r: l + r, element_axes=1)
+    calls = []
+
+    @gs.operator(element_axes=1)
+    def op(left: Array, right: Array) -> Array:
+        calls.append(left)
+        return left + right
+
     for strategy in strategies_on(device):
         with pytest.raises(gs.UnsupportedDtypeError, match=rf"{4 * width} bytes.*workgroup memory.*device=\"numpy\""):
             gs.scan(x, op, axis=0, device=device, strategy=strategy)
+    with pytest.raises(gs.UnsupportedDtypeError, match="workgroup memory"):
+        device.plan(x.shape, x.dtype, op, axis=0)
+    assert not calls
     assert_same(gs.scan(x, op, axis=0, device="numpy"), np.cumsum(x, axis=0, dtype=np.uint32))

@@ -24,7 +24,7 @@ def narrow(device: gs.Device) -> gs.Device:
 
 
 def fields(count: int, length: Any = 1001) -> tuple[Any, ...]:
-    """Return fields of two widths, floats among them; sums of float16 stay exact."""
+    """Return fields of two widths, with floats among them; sums of float16 stay exact."""
     rng = np.random.default_rng(0)
     dtypes = ("uint32", "int16", "float32", "int32", "uint16", "float16")
     return tuple(rng.integers(0, 2, length).astype(dtypes[i % len(dtypes)]) for i in range(count))
@@ -93,17 +93,53 @@ def test_matrices_flags_and_maps(narrow: gs.Device) -> None:
     assert_same(either[-1], np.full(500, 2, np.float32))
 
 
-def test_what_still_does_not_fit(narrow: gs.Device) -> None:
-    dtypes = ("uint8", "uint16", "uint32", "uint64", "complex64")
-    x = tuple(np.ones(10, dtype) for dtype in dtypes)
-    with pytest.raises(gs.GpuscanError, match=r"from 5 arrays to 5 .* of 5 and 5 widths, .* binds 8 buffers at most"):
-        gs.scan(x, sums, device=narrow)
+# Numbers of every width, and complex ones: narrow ones between wide ones, so that words have gaps.
+WIDTHS = ("int8", "uint64", "int16", "float16", "complex64", "bool", "int64", "float32", "uint8", "int32")
+
+
+def of_all_widths(length: int) -> tuple[Any, ...]:
+    """Return fields of all widths, whose sums are exact."""
+    rng = np.random.default_rng(2)
+    return tuple(rng.integers(0, 2, length).astype(dtype) for dtype in WIDTHS)
+
+
+def either(left: Any, right: Any) -> Any:
+    """Add numbers; combine bools by "or"."""
+    return tuple(a | b if np.dtype(d) == bool else a + b for a, b, d in zip(left, right, WIDTHS, strict=True))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"keys": np.arange(301) // 50, "initial": (1, 2**63 + 5, -3, 0.5, 1 - 2j, False, -(2**40), 0.25, 200, -1)},
+        {"reverse": True},
+    ],
+)
+def test_fields_of_all_widths(narrow: gs.Device, options: dict[str, Any]) -> None:
+    """Two arrays carry them all, so they leave room for initial values and segments."""
+    x = of_all_widths(301)
+    wanted = gs.scan(x, either, device="numpy", **options)
+    for got in (
+        gs.scan(x, either, device=narrow, **options),
+        gs.scan(tuple(narrow.asarray(field) for field in x), either, **options),
+    ):
+        for result, field in zip(got, wanted, strict=True):
+            assert_same(result, field, options)
+
+
+def test_a_plan_packs_nothing(narrow: gs.Device) -> None:
     with pytest.raises(gs.GpuscanError, match="one dtype"):
         narrow.plan((10,), "u4,u4,u4,u4,u4", sums)
 
 
+def test_a_device_below_the_minimum_of_webgpu(device: gs.Device) -> None:
+    tiny = device_as_if(device, limits=dict(device.capabilities.limits) | {STORAGE_LIMIT: 3})
+    with pytest.raises(gs.GpuscanError, match=r"from 5 arrays to 5 .* binds 3 buffers at most.*larger limit"):
+        gs.scan(fields(5), sums, device=tiny)
+
+
 def test_packed_and_unpacked() -> None:
-    x = fields(5, 10)
-    problem = make_problem(x, sums)
+    x = of_all_widths(10)
+    problem = make_problem(x, either)
     for result, field in zip(unpacked(problem, pack_arrays(problem.source, x, 1)), x, strict=True):
         assert_same(result, field)

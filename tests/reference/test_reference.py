@@ -277,3 +277,11 @@ def test_the_input_is_not_written() -> None:
     x.flags.writeable = False
     for op in ("add", lambda l, r: l + r):
         reference.accumulate(make_problem(x, op, exclusive=True, reverse=True, initial=5))
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (1,), (1, 3), (2, 1, 3)])
+def test_strides_are_never_negative(shape: tuple[int, ...]) -> None:
+    """Reverse an axis of one element without a trace: torch refuses negative strides."""
+    for axis in range(len(shape)):
+        result = gs.scan(np.ones(shape, np.float32), axis=axis, reverse=True, device="numpy")
+        assert min(result.strides) > 0

@@ -15,7 +15,7 @@ from gpuscan import Device
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.reports import Outcome, Run, read_report
 from gpuscan.elements import min_chunk
-from gpuscan.engine.preparation import check_dtypes, tile_on
+from gpuscan.engine.preparation import check_elements, tile_on
 from gpuscan.engine.record import Buffers, record
 from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning.plan import ScanPlan, plan_scan
@@ -152,7 +152,7 @@ def spec_of(device: Device, inputs: Inputs) -> ScanSpec:
 
 def check_problem(device: Device, problem: Problem) -> None:
     """Raise UnsupportedDtypeError if the device lacks the element type."""
-    check_dtypes(device._context, problem)
+    check_elements(device._context, problem)
 
 
 def problem_of(case: ScanCase, arrays: Sequence[np.ndarray[Any, Any]]) -> Problem:
