@@ -69,7 +69,7 @@ class Array(DeviceArray):
     def from_buffer(
         cls, device: OpenedDevice, buffer: wgpu.GPUBuffer, shape: int | tuple[int, ...], dtype: Any, offset: int = 0
     ) -> Array:
-        """Return an array over a buffer that the caller made on ``device.wgpu_device`` and goes on owning.
+        """Return an array over a buffer that the caller made on ``device.wgpu_device`` and keeps owning.
 
         Args:
             device: the device of the buffer.
@@ -190,7 +190,7 @@ class Array(DeviceArray):
         return result if dtype is None else result.astype(dtype, copy=False)
 
     def read_async(self) -> Future[np.ndarray[Any, Any]]:
-        """Return a future of `numpy`'s result: the contents as they are now, whatever is submitted later."""
+        """Return a future of `numpy`'s result, with the contents of the array at the time of this call."""
         if not self.nbytes:
             ready: Future[np.ndarray[Any, Any]] = Future()
             ready.set_result(np.empty(self.shape, self.dtype))

@@ -43,7 +43,7 @@ class Device(OpenedDevice):
 
     Args:
         adapter: a part of an adapter's summary, its number in `gpuscan.devices()` (``1`` or ``"1"``), a wgpu adapter,
-            or a device whose adapter is to be opened again. Default: ``$GPUSCAN_ADAPTER``, else the best adapter.
+            or a device, to open its adapter again. Default: ``$GPUSCAN_ADAPTER``, else the best adapter.
         unsafe: True to let calls ask for a strategy that the probe found unsafe here.
         required_limits: WebGPU limits to ask for, in place of the adapter's best.
 

@@ -38,7 +38,7 @@ class OpenedDevice:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the probe found out about the adapter: a frozen record."""
+        """The findings of the probe about the adapter, as a frozen record."""
         return self._context.capabilities
 
     @property

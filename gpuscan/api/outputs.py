@@ -136,8 +136,8 @@ def execute(problem: Problem, home: OpenedDevice | None, strategy: str, outputs:
     """Return the result of a problem, one array for each field, on its device or by NumPy.
 
     Args:
-        problem: what was asked for.
-        home: where to run; None for NumPy.
+        problem: the scan.
+        home: the device to run on; None for NumPy.
         strategy: as in `gpuscan.scan`.
         outputs: the arrays of `out`, checked; new ones without.
     """

@@ -54,7 +54,7 @@ class DeviceContext:
     Attributes:
         adapter: the wgpu adapter.
         wgpu_device: the wgpu device.
-        capabilities: what the probe found; replaced when a strategy comes to be distrusted.
+        capabilities: the findings of the probe; replaced when a strategy times out.
         unsafe: True if calls may ask for strategies that the probe found unsafe.
         tuned: tile shapes that `gpuscan tune` found for this adapter.
         process: the process that opened the device.

@@ -34,7 +34,7 @@ MAX_RECORDED_STATES = 8
 
 
 class Outcome(enum.Enum):
-    """How a run of a plan ended."""
+    """The ways in which a run of a plan can end."""
 
     # The results are there.
     DONE = enum.auto()
@@ -113,7 +113,7 @@ class RunLog:
     # ----- What is known of kernels
 
     def is_verified(self, plan: ScanPlan) -> bool:
-        """Return True if runs have shown that every subgroup of the plan has the planned size."""
+        """Return True if every subgroup of the plan was seen to have the planned size."""
         return all(not stage.kernel.subgroups or stage.kernel in self.verified_kernels for stage in plan.stages)
 
     def has_wrong_subgroup_size(self, plan: ScanPlan) -> bool:

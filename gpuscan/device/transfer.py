@@ -189,7 +189,7 @@ def read_together(
 
     Args:
         queue: of the buffers' device.
-        pool: where a staging buffer is taken from.
+        pool: the pool of the staging buffers.
         stretches: buffer, first byte (a multiple of 4) and bytes of each.
     """
     usage = webgpu().BufferUsage.MAP_READ | webgpu().BufferUsage.COPY_DST

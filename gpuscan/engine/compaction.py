@@ -88,7 +88,7 @@ def max_entries(context: DeviceContext, leaves: Sequence[Any]) -> int:
             f"entries of {widest} bytes were passed, but {context.capabilities.summary} binds at most {limit} bytes. "
             "Pick with NumPy: x[mask], or GPUSCAN_ADAPTER=numpy in the environment"
         )
-    # Parts begin at a multiple of 256 bytes, where a shader can bind them, whatever their entries are.
+    # Parts begin at a multiple of 256 bytes, where a shader can bind them, for entries of any size.
     most = max(1, limit // widest)
     return most if most < 256 else most // 256 * 256
 

@@ -49,10 +49,10 @@ def scan_device(
 
     Args:
         executor: of the arrays' device.
-        problem: what was asked for; its NumPy arrays are uploaded.
+        problem: the scan. Its NumPy arrays are uploaded.
         strategy: as in `gpuscan.scan`.
         out: arrays to write, which fit; new ones without. They may be the problem's own.
-        count: where the number of elements goes that a mask picks.
+        count: the array for the number of elements that a mask picks.
         options: `tile` and the test builds of `plan_scan`.
 
     Raises:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 @cache
 def _threads() -> ThreadPoolExecutor:
+    """Return the threads that write results, which all devices share."""
     return ThreadPoolExecutor(TRANSFERS.max_drains, thread_name_prefix="gpuscan-drain")
 
 
@@ -28,13 +29,13 @@ if hasattr(os, "register_at_fork"):
 
 
 class Drains:
-    """The parts of one call whose results are being written, oldest first."""
+    """The parts of one call with results that are being written, oldest first."""
 
     def __init__(self) -> None:
         self._under_way: deque[tuple[Flight, Future[None]]] = deque()
 
     def begin(self, flight: Flight, drain: Callable[[], None], *, alone: bool) -> None:
-        """Write the results of a part on another thread; on this one if nothing is left to do meanwhile."""
+        """Write the results of a part on another thread, or on this one if it has nothing else to do (`alone`)."""
         if alone:
             done: Future[None] = Future()
             drain()
@@ -44,7 +45,7 @@ class Drains:
             self._under_way.append((flight, begun(_threads(), drain)))
 
     def finished(self, most: int) -> Iterator[Flight]:
-        """Yield the parts whose results are written; wait until at most `most` are not."""
+        """Wait until at most `most` parts are being written, and yield those that are done."""
         while self._under_way and (len(self._under_way) > most or self._under_way[0][1].done()):
             flight, future = self._under_way[0]
             future.result()
@@ -52,7 +53,7 @@ class Drains:
             yield flight
 
     def close(self) -> None:
-        """Wait for all of them, also after an error or an interrupt: the memory that they read is given up next."""
+        """Wait for all parts, also after an error or an interrupt, because the memory that they read is freed next."""
         futures = [future for _, future in self._under_way]
         while not all(future.done() for future in futures):
             with suppress(KeyboardInterrupt):

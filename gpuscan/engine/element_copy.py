@@ -96,7 +96,7 @@ def copy_elements(
 
     Args:
         view: the elements.
-        result: where they go. Bytes that they do not cover stay as they are.
+        result: the array to write to. Bytes that the elements do not cover stay unchanged.
         offset: bytes from the result's begin to the first element.
         run, pitch: bytes of a row, and bytes from one row's begin to the next; without them, all elements are
             neighbours.

@@ -113,7 +113,7 @@ class Executor:
         """Return how scans of a kind are cut and planned, from an earlier call where there was one.
 
         Args:
-            kind: `Problem.kind`, and whatever else decides the layout; None if nothing is kept.
+            kind: `Problem.kind`, and everything else that decides the layout; None to keep nothing.
             strategy: as in `gpuscan.scan`.
             make: makes the layout.
         """

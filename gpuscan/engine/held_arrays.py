@@ -1,4 +1,4 @@
-"""Arrays that an executor keeps on the device for the next scan of a kind: initial values and segment bits."""
+"""Keep arrays on the device for the next scan of a kind: initial values and segment bits."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 from gpuscan.device.device_array import DeviceArray
 
-# An executor keeps arrays of this many bytes, or a single one; the least recently used go first. That is little beside
-# the arrays of a scan whose initial values or segment bits take a while to upload.
+# An executor keeps arrays of at most this many bytes, or a single one; the least recently used go first. This is little
+# in comparison with the arrays of a scan that has many initial values or segment bits.
 _MAX_HELD_BYTES = 32 << 20
 
 
 class HeldArrays:
-    """Arrays by the kind of scan that reads them. Call with the device's lock held.
+    """Arrays by the kind of scan that reads them. The caller must hold the device's lock.
 
     Args:
-        forget: called when arrays go, for those who have them bound.
+        forget: a function that is called when arrays are dropped, so that recorded runs that bind them are dropped.
 
     Attributes:
         nbytes: the bytes of their buffers.
@@ -31,12 +31,12 @@ class HeldArrays:
         return len(self._arrays)
 
     def get(self, kind: object | None, name: str, make: Callable[[], DeviceArray]) -> DeviceArray:
-        """Return an array of a kind of scan, from an earlier call where there was one.
+        """Return an array of a kind of scan, from an earlier call if there was one.
 
         Args:
-            kind: `Problem.kind`; None if nothing is kept.
-            name: which of the kind's arrays.
-            make: makes the array.
+            kind: `Problem.kind`; None to keep nothing.
+            name: the name of the array among those of the kind.
+            make: a function that makes the array.
         """
         if kind is None:
             return make()
@@ -54,6 +54,6 @@ class HeldArrays:
         return found
 
     def clear(self) -> None:
-        """Let go of all arrays."""
+        """Drop all arrays."""
         self._arrays.clear()
         self.nbytes = 0

@@ -160,7 +160,7 @@ class _Scan:
         self._run_parts(pieces(spec, length), spec)
 
     def _tiles(self, spec: ScanSpec) -> tuple[TileShape, ...]:
-        """Return the tiles that the planner may choose: a stream may have to go on without subgroups."""
+        """Return the tiles that the planner may choose: a scan may have to continue without subgroups."""
         given = self._options.get("tile")
         if given is not None:
             return (given,)

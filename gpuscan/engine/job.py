@@ -37,14 +37,14 @@ class Job:
         sources, sinks: where each field comes from and goes to.
         seeds: 32-bit words of the initial value or identity of each row: (rows, words).
         inner: rows side by side in memory.
-        heads: where segments begin, on the CPU; or
+        heads: the heads of segments, on the CPU; or
         device_heads: the same as bits on the device.
-        count: where the number of elements goes that a mask picks.
-        placement: how the arrays share buffers.
+        count: the array for the number of elements that a mask picks.
+        placement: the way in which arrays share buffers.
         options: further arguments of `plan_scan`, such as a tile.
         plans: the plans of parts that were made before, by the part's first element; None to plan each time.
-        kind: what tells which scans have the same seeds, as in `Problem.kind`; None if no others have.
-        key: what tells the run of a job of one part from runs over other buffers; None if it is not kept.
+        kind: the object that scans with the same seeds share, as in `Problem.kind`; None if the seeds are not shared.
+        key: the key under which the run of a job of one part is kept; None if it is not kept.
     """
 
     spec: ScanSpec
@@ -70,7 +70,7 @@ class Layout:
     Attributes:
         spec: the whole scan.
         parts: its parts; empty if they are made one by one.
-        capabilities: what the device had when the layout was made.
+        capabilities: the device's capabilities when the layout was made.
         plans: the parts' plans, by the part's first element.
     """
 

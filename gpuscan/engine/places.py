@@ -149,7 +149,7 @@ class DeviceSource:
 
     Args:
         array: the array.
-        field: what its elements are.
+        field: the field of its elements.
         inner: rows side by side in memory.
     """
 
@@ -175,7 +175,7 @@ class DeviceSink:
 
     Args:
         array: the array.
-        field: what its elements are.
+        field: the field of its elements.
         inner: rows side by side in memory.
         per_row: True if the array has one result for each row.
     """

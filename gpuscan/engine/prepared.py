@@ -21,8 +21,8 @@ class PreparedRun:
 
     Args:
         context: the device.
-        plan: a plan whose runs nobody waits for, and that clears no destination.
-        buffers: what its kernels bind.
+        plan: a plan with runs that no call waits for, and that clears no destination.
+        buffers: the buffers that its kernels bind.
         held: arrays that have to stay alive because the kernels bind them: seeds and segment bits.
     """
 

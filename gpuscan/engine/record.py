@@ -60,9 +60,9 @@ class Buffers:
         destinations: the arrays to store, one for each field.
         seeds: the initial values or identities of the rows.
         carry_in: the carry from the piece before.
-        carry_out: where the carry for the next piece goes.
+        carry_out: the buffer for the carry into the next piece.
         heads: one bit for each element that begins a segment.
-        count: where the number of elements goes that a mask picks.
+        count: the buffer for the number of elements that a mask picks.
     """
 
     sources: Sequence[Binding]
@@ -107,10 +107,10 @@ def record(
 
     Args:
         context: the device of the plan.
-        plan: what to record.
+        plan: the plan to record.
         encoder: an encoder without an open pass.
-        buffers: what the kernels bind.
-        origin: where the piece begins; None for the begin of the array.
+        buffers: the buffers that the kernels bind.
+        origin: the place of the piece in the array; None for the start of the array.
         length: a length that only the GPU knows, at most the plan's.
         timestamps: WebGPU's `timestampWrites` of the compute pass; None for those of the open profiles.
         clear: False to keep the results that an earlier run stored in words that are shared.
@@ -168,9 +168,9 @@ def record_stage(
         encoder: an encoder without an open pass.
         template: the path of a template under shaders/. Its bindings are `bound`, in order.
         bound: the buffers.
-        workgroups: how many workgroups are needed; the grid may have a few more.
-        elements: how many elements the stage works on, for profiles.
-        values: what the template asks for.
+        workgroups: the number of workgroups. The grid may have a few more.
+        elements: the number of elements that the stage works on, for profiles.
+        values: the variables of the template.
     """
     pipeline, layout = context.stage(template, **values)
     name = template.rpartition("/")[2].removesuffix(".wgsl")

@@ -1,4 +1,4 @@
-"""How WGSL writes each operation of the expression graph, for each compute type.
+"""Write each operation of the expression graph in WGSL, for each compute type.
 
 The *form* of a number is the type that WGSL computes it in: ``bool``, ``i32``, ``u32``, ``f32``, ``f64``, ``c64``
 (complex64), ``i64`` and ``u64`` if the adapter has them, else ``wide_signed`` and ``wide_unsigned`` (two 32-bit words).
@@ -139,7 +139,7 @@ def _float_literal(value: Any, form: str) -> Text:
     return call("f32_from_bits", f"{number.view(np.uint32):#x}u")
 
 
-# Operations that give the same bits whatever the order and the grouping of the operands, for each kind of number.
+# Operations that give the same bits for any order and grouping of the operands, for each kind of number.
 # Of several NaN with different bits, minima and maxima may give any.
 _CHOICES = frozenset({"minimum", "maximum", "fmin", "fmax"})
 _ON_BITS = _CHOICES | {"bitwise_and", "bitwise_or", "bitwise_xor"}

@@ -375,9 +375,9 @@ TRANSFERS = Transfers(
     single_write_bytes=1 << 20,
     # Parts in flight: one is filled, one is on the GPU, one is read back.
     parts_in_flight=3,
-    # Parts of one call whose results are written at the same time, on other threads. Not tuned.
+    # Parts of one call that write their results at the same time, on other threads. Not tuned.
     parts_draining=1,
-    # Calls whose results are written at the same time. Each of them copies with `max_copy_threads`. Not tuned.
+    # Calls that write their results at the same time. Each of them copies with `max_copy_threads`. Not tuned.
     max_drains=4,
 )
 

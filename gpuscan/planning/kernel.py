@@ -36,8 +36,8 @@ class Kernel(HashedOnce):
 
     Attributes:
         stage: ``"scan"``, ``"reduce"``, ``"scan_totals"`` or ``"carry"``: the template of that name.
-        strategy: how a tile learns its prefix; ``"alone"`` if it holds whole rows and has none.
-        spec: what is computed.
+        strategy: the way in which a tile learns its prefix; ``"alone"`` if it holds whole rows and has no prefix.
+        spec: the scan that the shader computes.
         tile: the tile's shape.
         access: how the arrays are read and written.
         target: what the device's shaders may use.

@@ -28,7 +28,7 @@ class HashedOnce:
 
 @dataclass(frozen=True, kw_only=True)
 class ShaderSpec(HashedOnce):
-    """The part of a scan that decides the text of its shaders, whatever the number of rows and elements.
+    """The part of a scan that decides the text of its shaders, for any number of rows and elements.
 
     Attributes:
         source: the element type that is loaded.

@@ -154,8 +154,8 @@ def accumulate_rows(problem: Problem, shape: TileShape, flat: list[Array], outpu
 
 
 def in_order(problem: Problem, rows: Array) -> Array:
-    """The rows in logical order, or from it as they are stored: each backwards where the scan is reversed."""
-    # A row of one element stays as it is, because other libraries refuse arrays with a negative stride.
+    """Convert rows between the order in memory and the order of the scan: reverse each if the scan is reversed."""
+    # A row of one element is not reversed, because other libraries refuse arrays with a negative stride.
     return rows[:, ::-1] if problem.reverse and rows.shape[1] > 1 else rows
 
 

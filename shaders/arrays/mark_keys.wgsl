@@ -21,7 +21,7 @@ const SHARES = 32u / KEYS;  // invocations to a word
 
 alias Key = array<u32, {{ key_words }}>;
 
-// The key of an element, given its place in the order of the scan.
+// Return the key of an element, given its place in the order of the scan.
 fn key_at(index: u32) -> Key {
     let place = select(index, row.length - 1u - index, row.reverse == 1u);
 {% if scalar.packed %}

@@ -4,7 +4,7 @@
     part of each chunk, of the lanes and of the subgroups, and no identity is needed in their place. -#}
 {% from "scan/subgroup_scan.wgsl" import joined, place with context %}
 {% set for_staging = ", invocation" if kernel.exchanges_chunks else "" %}
-// Every element of a chunk that begins `left` elements before the end, combined with what is there of this position.
+// Combine each position of `sums` with that of a chunk that begins `left` elements before the end.
 fn combine_chunks(sums: Chunk, chunk: Chunk, left: u32) -> Chunk {
     let both = Chunk({% for position in range(kernel.tile.chunk) %}join(sums[{{ position }}], chunk[{{ position }}]){{ ", " if not loop.last }}{% endfor %});
     if (left >= CHUNK) {
@@ -13,12 +13,12 @@ fn combine_chunks(sums: Chunk, chunk: Chunk, left: u32) -> Chunk {
     return Chunk({% for position in range(kernel.tile.chunk) %}pick(left > {{ position }}u, both[{{ position }}], sums[{{ position }}]){{ ", " if not loop.last }}{% endfor %});
 }
 
-// How many of `count` parts of `size` elements each begin before the end, but 1 at least.
+// Return how many of `count` parts of `size` elements begin before the end, and at least 1.
 fn parts_before_end(left: u32, size: u32, count: u32) -> u32 {
     return clamp((left + size - 1u) / size, 1u, count);
 }
 
-// Every invocation gets it.
+// Return the aggregate of a tile to every invocation.
 fn reduce_tile(tile: u32, invocation: u32) -> Item {
     let first = first_of(tile, invocation);
     let end = {{ "end_of(tile)" if kernel.tile.per_row else "params.length" }};

@@ -49,14 +49,14 @@ fn start_of(tile: u32) -> u32 {
     return tile / tiles * params.row_length + tile % tiles * TILE_SIZE;
 }
 
-// The index after the last element of the tile's row.
+// Return the index after the last element of the tile's row.
 fn end_of(tile: u32) -> u32 {
     return (tile / tiles_per_row() + 1u) * params.row_length;
 }
 
 {% endif %}
 {% set start = "start_of(tile)" if kernel.tile.per_row else "tile * TILE_SIZE" %}
-// The index of the first element of an invocation's first chunk.
+// Return the index of the first element of an invocation's first chunk.
 fn first_of(tile: u32, invocation: u32) -> u32 {
 {% if kernel.subgroups %}
     let subgroup = invocation / SUBGROUP_SIZE;

@@ -16,7 +16,7 @@ fn {{ float }}_from_bits(bits: {{ uint }}) -> {{ float }} {
 {% endif %}
 {% if float ~ "_magnitude" in helpers %}
 
-// The bits without the sign.
+// Return the bits without the sign.
 fn {{ float }}_magnitude(x: {{ float }}) -> {{ uint }} {
     return bitcast<{{ uint }}>(x) & {{ magnitude }}{{ u }};
 }
@@ -80,7 +80,7 @@ fn {{ float }}_order_nan_{{ place }}(x: {{ float }}) -> {{ int }} {
 {% endfor %}
 {% if float ~ "_not_equal" in helpers %}
 
-// A number and NaN differ; some compilers' != says otherwise.
+// Return true also for a number and NaN, for which some compilers' != is false.
 fn {{ float }}_not_equal(a: {{ float }}, b: {{ float }}) -> bool {
     return (a != b) | {{ float }}_isnan(a) | {{ float }}_isnan(b);
 }

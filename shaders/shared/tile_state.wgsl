@@ -35,7 +35,7 @@ fn aggregate_of(tile: u32) -> u32 {
 }
 
 {% if kernel.wait_policy.one_workgroup_folds %}
-// The post that holds the prefix of the next tile.
+// Return the post that holds the prefix of the next tile.
 fn prefix_after(tile: u32) -> u32 {
     return place_of_post(blocks_of(params.tiles) * BLOCK + tile);
 }

@@ -204,7 +204,7 @@ def test_views_are_scanned_where_they_lie(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("dtype", ["uint8", "int32"])
 def test_another_scan_over_the_same_arrays(device: gs.Device, dtype: str) -> None:
-    """Scans into the same arrays read what is there now, also where the device has to copy the input first."""
+    """Assert that scans over the same arrays read the new contents, also if the device copies the input first."""
     x, y = numbers(dtype, 3000), numbers(dtype, 3000)[::-1]
     for start, options in ((0, {}), (1, {}), (7, {"exclusive": True}), (64, {"initial": 3, "reverse": True})):
         a, b, wide = device.asarray(x), device.asarray(y), device.asarray(np.zeros(6000, dtype))

@@ -52,7 +52,7 @@ def test_arrays_are_counted_to_the_byte(own_device: gs.Device) -> None:
 
 
 def test_what_is_kept_for_later_calls_is_not_in_use(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Initial values and segment bits stay on the device for the next call of a kind, up to a bound."""
+    """Assert that initial values and segment bits stay on the device for later calls, up to a bound."""
     device = own_device
     monkeypatch.setattr(held_arrays, "_MAX_HELD_BYTES", 100_000)
     keys = np.arange(1000) // 7

@@ -42,7 +42,7 @@ def last(device: gs.Device, x: Any, op: Any, strategy: str, **options: Any) -> A
 
 
 def drawn(dtype: str, shape: Any) -> Array:
-    """Draw numbers that leave something of every operator: odd ones, all of whose divisors count."""
+    """Draw odd numbers, so that products keep a trace of every factor."""
     rng = np.random.default_rng(11)
     if dtype == "bool":
         return rng.random(shape) < 0.5
@@ -72,7 +72,7 @@ def test_which_operators_are() -> None:
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_every_operator_and_dtype(device: gs.Device, name: str) -> None:
-    """One row of some tiles, and rows with tiles of their own and with tiles that they share."""
+    """Reduce one row of some tiles, rows with tiles of their own, and rows that share tiles."""
     ufunc: np.ufunc = getattr(np, name)
     for dtype in some(device, DTYPES[name]):
         for shape in ((5_003,), (3, 1024), (7, 33)):
@@ -83,7 +83,7 @@ def test_every_operator_and_dtype(device: gs.Device, name: str) -> None:
 
 @pytest.mark.parametrize("op", ["add", "maximum"])
 def test_sizes_around_tiles(device: gs.Device, op: str) -> None:
-    """Nothing past the end is combined, whichever part of the tile it would be in."""
+    """Assert that nothing past the end is combined, in any part of a tile."""
     x = drawn("int32", 3 * 2**13)
     if op == "maximum":
         x = -(abs(x >> 1) | 1)  # zeros past the end would be the greatest
@@ -97,7 +97,7 @@ def test_sizes_around_tiles(device: gs.Device, op: str) -> None:
 
 
 def test_options(device: gs.Device) -> None:
-    """Pieces, an initial value, a fold by one workgroup, and reversed rows."""
+    """Reduce in pieces, with an initial value, with a fold by one workgroup, and reversed rows."""
     x = drawn("int32", 30_001)
     total = np.add.reduce(x, dtype=x.dtype)
     for tile in small_tiles(device):
@@ -113,7 +113,7 @@ def test_options(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_special_floats_at_every_place(device: gs.Device, name: str) -> None:
-    """NaN propagates or gives way, and -0.0 is below +0.0, wherever in a tile they are."""
+    """Assert that NaN propagates or gives way, and -0.0 is below +0.0, wherever in a tile they are."""
     greatest, skips_nan = name in ("maximum", "fmax"), name in ("fmin", "fmax")
     size = 256
     for special, others in ((np.nan, 1.0), (-np.nan, -1.0), (-0.0, 0.0), (0.0, -0.0), (1.0, np.nan), (np.inf, -np.inf)):
@@ -133,7 +133,7 @@ def test_special_floats_at_every_place(device: gs.Device, name: str) -> None:
 
 
 def test_other_operators_keep_their_order(device: gs.Device) -> None:
-    """A sum of floats is the last of the scan, bit for bit."""
+    """Assert that a sum of floats is the last element of the scan, bit for bit."""
     x = np.random.default_rng(3).normal(size=20_001).astype(np.float32)
     for tile in small_tiles(device):
         for strategy in strategies_on(device):

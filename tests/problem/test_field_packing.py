@@ -98,7 +98,7 @@ WIDTHS = ("int8", "uint64", "int16", "float16", "complex64", "bool", "int64", "f
 
 
 def of_all_widths(length: int) -> tuple[Any, ...]:
-    """Return fields of all widths, whose sums are exact."""
+    """Return fields of all widths, with exact sums."""
     rng = np.random.default_rng(2)
     return tuple(rng.integers(0, 2, length).astype(dtype) for dtype in WIDTHS)
 
@@ -116,7 +116,7 @@ def either(left: Any, right: Any) -> Any:
     ],
 )
 def test_fields_of_all_widths(narrow: gs.Device, options: dict[str, Any]) -> None:
-    """Two arrays carry them all, so they leave room for initial values and segments."""
+    """Assert that two arrays carry all fields, with room for initial values and segments."""
     x = of_all_widths(301)
     wanted = gs.scan(x, either, device="numpy", **options)
     for got in (

@@ -1,4 +1,4 @@
-// The bits without the sign.
+// Return the bits without the sign.
 fn f32_magnitude(x: f32) -> u32 {
     return bitcast<u32>(x) & 0x7fffffffu;
 }
