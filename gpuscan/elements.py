@@ -1,13 +1,13 @@
-"""What one element is: NumPy dtype ↔ storage type ↔ compute type ↔ 32-bit words.
+"""Describe one element: NumPy dtype ↔ storage type ↔ compute type ↔ 32-bit words.
 
-An *element* is what the operator combines: one number, a small vector or matrix, or a bundle of those.
-It is described by an `Element`, a flat tuple of `Field`s plus the `Structure` that says how the user's
-value (tuple, named tuple, dict, structured dtype) nests them.
+An *element* is what the operator combines: one number, a small vector or matrix, or a bundle of those. An `Element` is
+a flat tuple of `Field`s, and the `Structure` that says how the user's value (tuple, named tuple, dict, structured
+dtype) nests them.
 
-Three forms of one number, told apart throughout the project:
+A number has three forms:
 
-- *storage*: the bits in the array's own buffer; 8- and 16-bit numbers lie packed in 32-bit words;
-- *compute*: the WGSL type the operator sees (`Scalar.wgsl`): narrow numbers are widened to 32 bits;
+- *storage*: the bits in the array's own buffer. 8- and 16-bit numbers are packed in 32-bit words.
+- *compute*: the WGSL type that the operator sees (`Scalar.wgsl`). Narrow numbers are widened to 32 bits.
 - *words*: the compute form as 32-bit words, for tile state and shuffles (`Scalar.words`).
 """
 
@@ -23,19 +23,21 @@ import numpy as np
 
 from gpuscan.errors import UnsupportedDtypeError
 
-BFLOAT16_NAME = "bfloat16"  # the dtype of the optional package ml_dtypes, known by its name
+# The name of ml_dtypes.bfloat16. The package is optional, so the dtype is recognised by its name.
+BFLOAT16_NAME = "bfloat16"
 
 
 def dtype_from(dtype: Any) -> np.dtype[Any]:
-    """What a caller gave as the dtype of one array.
+    """Return what a caller passed as the dtype of one array, as a NumPy dtype.
 
     Raises:
-        TypeError: it is none: the message says what to pass.
+        TypeError: it is not a dtype. The message says what to pass.
     """
     if isinstance(dtype, np.dtype):
         return dtype
     try:
-        if dtype is None or isinstance(dtype, tuple):  # of which NumPy makes float64, and leaves out all but the first
+        # NumPy makes float64 of None, and takes only the first entry of some tuples.
+        if dtype is None or isinstance(dtype, tuple):
             raise TypeError("it is no dtype of one array")
         found: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError, SyntaxError) as error:
@@ -82,11 +84,11 @@ class Scalar:
 
     @property
     def packed(self) -> bool:
-        """Whether several numbers share a word of storage."""
+        """True if several numbers share a word of storage."""
         return self.per_word > 1
 
     def wgsl(self, native_int64: bool) -> str:
-        """The compute type: 64-bit integers are two 32-bit words (low, high) where they are not native."""
+        """Return the compute type. Without native 64-bit integers, they are two 32-bit words (low, high)."""
         if self.kind == "bool":
             return "bool"
         if self.kind == "complex":
@@ -113,16 +115,16 @@ SCALARS: Mapping[str, Scalar] = {
 
 
 def compute_dtype(scalar: Scalar) -> np.dtype[Any]:
-    """What a number is combined in: 16-bit floats in float32, everything else in its own dtype."""
+    """Return the dtype that a number is combined in: float32 for 16-bit floats, else its own dtype."""
     return np.dtype(np.float32) if scalar.kind == "float" and scalar.bits == 16 else scalar.dtype
 
 
 @cache
 def scalar_of(dtype: np.dtype[Any]) -> Scalar:
-    """The `Scalar` of a NumPy dtype (byte order aside).
+    """Return the `Scalar` of a NumPy dtype, in any byte order.
 
     Raises:
-        UnsupportedDtypeError: the dtype has no form on a GPU (strings, objects, dates, complex128, …).
+        UnsupportedDtypeError: no element can have the dtype (strings, objects, dates, complex128, …).
     """
     scalar = SCALARS.get(dtype.name)
     if scalar is None:
@@ -148,11 +150,11 @@ def _way_out(dtype: np.dtype[Any]) -> str:
 
 @dataclass(frozen=True)
 class Structure:
-    """How a user's value nests its arrays: a leaf, or a container of further structures.
+    """The way in which a user's value nests its arrays: a leaf, or a container of further structures.
 
     Attributes:
         kind: ``"leaf"``, ``"tuple"``, ``"named"`` (a named tuple), ``"dict"`` or ``"record"`` (structured dtype).
-        keys: what indexes the children, in order; integers for a tuple, else names.
+        keys: the keys of the children, in order: integers for a tuple, else names.
         children: the structures inside.
         factory: the named tuple's class, for ``"named"``.
     """
@@ -163,7 +165,7 @@ class Structure:
     factory: Callable[..., Any] | None = None
 
     def paths(self, prefix: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-        """The key path of every leaf, depth first."""
+        """Yield the key path of every leaf, depth first."""
         if self.kind == "leaf":
             yield prefix
         for key, child in zip(self.keys, self.children, strict=True):
@@ -171,10 +173,11 @@ class Structure:
 
     @property
     def leaf_count(self) -> int:
+        """The number of leaves."""
         return sum(1 for _ in self.paths())
 
     def flatten(self, value: Any) -> list[Any]:
-        """The leaves of a value that nests as this structure says."""
+        """Return the leaves of a value that nests as this structure says, depth first."""
         if self.kind == "leaf":
             return [value]
         if self.kind in ("tuple", "named") or isinstance(value, (tuple, list)):
@@ -186,7 +189,7 @@ class Structure:
         return [leaf for child, part in zip(self.children, parts, strict=True) for leaf in child.flatten(part)]
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
-        """The inverse of `flatten`; a ``"record"`` comes back as `Fields`."""
+        """Return the value with these leaves, as the inverse of `flatten`. A ``"record"`` becomes `Fields`."""
         if self.kind == "leaf":
             (leaf,) = leaves
             return leaf
@@ -203,7 +206,7 @@ class Structure:
 
 
 class Fields(dict[str, Any]):
-    """The fields of a structured array by name, and by position as NumPy's own elements have them.
+    """The fields of a structured array, by name and by position, as in NumPy's own elements.
 
     Example:
         >>> Fields(gain=2, shift=3)[1]
@@ -216,6 +219,7 @@ class Fields(dict[str, Any]):
         raise KeyError(f"{key!r}: there are the fields {', '.join(self)}")
 
 
+# The structure of a single array.
 LEAF = Structure()
 
 
@@ -224,9 +228,9 @@ class Field:
     """One array's share of an element: a number, or a vector or matrix of one kind of number.
 
     Attributes:
-        name: what WGSL calls the field inside `Element` (``f0``, or the user's own name).
+        name: the field's name in WGSL, inside `Element`: the user's own name, or ``f0``, ``f1``, …
         scalar: the kind of number.
-        shape: trailing axes that belong to the element; ``()`` for one number.
+        shape: the trailing axes that belong to the element; ``()`` for one number.
     """
 
     name: str
@@ -235,7 +239,7 @@ class Field:
 
     @property
     def count(self) -> int:
-        """Numbers in the field."""
+        """The count of numbers in the field."""
         return prod(self.shape)
 
     @property
@@ -249,18 +253,18 @@ class Field:
         return self.count * self.scalar.bits // 8
 
     def wgsl(self, native_int64: bool) -> str:
-        """The WGSL type of the field in compute form."""
+        """Return the WGSL type of the field in compute form."""
         scalar = self.scalar.wgsl(native_int64)
         return f"array<{scalar}, {self.count}>" if self.shape else scalar
 
 
 @dataclass(frozen=True)
 class Element:
-    """What the operator combines.
+    """The type of the values that an operator combines.
 
     Attributes:
         fields: the leaves, depth first.
-        structure: how the user's value nests them.
+        structure: the way in which the user's value nests them.
     """
 
     fields: tuple[Field, ...]
@@ -268,7 +272,7 @@ class Element:
 
     @property
     def single(self) -> bool:
-        """Whether the element is one bare field, so that WGSL's `Element` is that type and not a struct."""
+        """True if the element is a single field, so that WGSL's `Element` is its type and not a struct."""
         return self.structure.kind == "leaf"
 
     @property
@@ -282,7 +286,7 @@ class Element:
         return sum(field.storage_bytes for field in self.fields)
 
     def member(self, variable: str, index: int) -> str:
-        """WGSL for field `index` of the `Element` called `variable`."""
+        """Return the WGSL expression for field `index` of the `Element` called `variable`."""
         return variable if self.single else f"{variable}.{self.fields[index].name}"
 
 
@@ -293,7 +297,7 @@ def min_chunk(*elements: Element) -> int:
 
 
 def field_names(structure: Structure) -> tuple[str, ...]:
-    """WGSL names for the leaves: the user's own where they are safe identifiers, else ``f0``, ``f1``, …"""
+    """Return WGSL names for the leaves: the user's own names if they are safe identifiers, else ``f0``, ``f1``, …"""
     names = []
     for position, path in enumerate(structure.paths()):
         own = "_".join(str(key) for key in path)
@@ -305,7 +309,7 @@ def field_names(structure: Structure) -> tuple[str, ...]:
 def element_of(
     dtypes: Sequence[np.dtype[Any]], structure: Structure = LEAF, shapes: Sequence[tuple[int, ...]] | None = None
 ) -> Element:
-    """The `Element` whose leaves have these dtypes and trailing shapes."""
+    """Return the `Element` with leaves of these dtypes and trailing shapes."""
     shapes = [()] * len(dtypes) if shapes is None else shapes
     names = field_names(structure)
     return Element(
@@ -314,6 +318,7 @@ def element_of(
     )
 
 
+# The keywords and reserved words of WGSL, and the names of its types, which no field can have.
 WGSL_RESERVED = frozenset(
     """alias array atomic bitcast bool break case const const_assert continue continuing default diagnostic discard
     else enable f16 f32 f64 false fn for function i32 i64 if let loop mat2x2 mat3x3 mat4x4 override private ptr read
@@ -333,7 +338,12 @@ WGSL_RESERVED = frozenset(
 
 
 def words_of(element: Element, leaves: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """The 32-bit words of elements in compute form: (rows, words) from one (rows, *shape) array for each field."""
+    """Return the 32-bit words of elements in compute form, as an array (rows, words).
+
+    Args:
+        element: the element.
+        leaves: for each field an array (rows, *shape).
+    """
     columns = []
     for field, leaf in zip(element.fields, leaves, strict=True):
         scalar = field.scalar

@@ -1,12 +1,12 @@
-"""The errors gpuscan raises. Each message says what was asked, what was found, and what to do."""
+"""Define the errors that gpuscan raises. Each message says what was asked, what is wrong, and what to do."""
 
 
 class GpuscanError(Exception):
-    """The base of every error that gpuscan raises on its own account."""
+    """The base class of gpuscan's own errors."""
 
 
 class AdapterNotFoundError(GpuscanError):
-    """No GPU adapter answers to the request."""
+    """No GPU adapter matches the request."""
 
 
 class UnsupportedDtypeError(GpuscanError, TypeError):
@@ -22,18 +22,18 @@ class StrategyError(GpuscanError, ValueError):
 
 
 class DeviceLostError(GpuscanError, RuntimeError):
-    """The GPU went away: driver reset, unplugged, or its process was forked."""
+    """The GPU was lost: its driver was reset, it was removed, or the process was forked."""
 
 
 class DeviceMemoryError(GpuscanError, MemoryError):
-    """The device has no room for the buffers that the call needs."""
+    """The device has too little memory for the buffers that the call needs."""
 
 
 class ProgressTimeoutError(GpuscanError, RuntimeError):
-    """A tile waited longer than its bound for another tile's post."""
+    """A tile waited too long for another tile's post."""
 
 
 def smaller(rows: int) -> str:
-    """What to do where so many rows are more than a device binds."""
+    """Return the advice for a scan that is larger than a device can bind."""
     fewer = "Scan fewer rows at a time, or scan" if rows > 1 else "Scan"
-    return f'{fewer} on NumPy: device="numpy", and of an array on a device its .numpy()'
+    return f'{fewer} on NumPy: pass device="numpy", and the .numpy() of an array on a device'

@@ -1,4 +1,4 @@
-"""Render the WGSL templates under ``shaders/``. A variable that a template misses is an error with its name."""
+"""Render the WGSL templates under ``shaders/``. A missing variable is an error that names it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear recurrences in PyTorch's automatic differentiation: needs ``pip install gpuscan[torch]``."""
+"""Run linear recurrences in PyTorch, with gradients. It needs ``pip install gpuscan[torch]``."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ class _LinearRecurrence(torch.autograd.Function):
 
 
 def linear_recurrence(a: Any, b: Any, *, axis: int = -1, initial: Any = None, reverse: bool = False) -> Any:
-    """`gpuscan.linear_recurrence` of CPU tensors: ``h[t] = a[t] * h[t-1] + b[t]``, with gradients.
+    """Return the states of a linear recurrence, ``h[t] = a[t] * h[t-1] + b[t]``, as a differentiable CPU tensor.
 
-    Both passes run on gpuscan's default device: one scan forward, one backward. float64 runs there if it has 64-bit
-    floats, else on the CPU.
+    The forward and the backward pass are one scan each, on gpuscan's default device. float64 runs there if the device
+    has 64-bit floats, else on the CPU.
 
     Args:
         a: the gates.
         b: the inputs, of the gates' shape and dtype.
         axis: the axis that t counts along.
-        initial: the state before the first, a tensor that broadcasts to the other axes.
-        reverse: run from the end.
+        initial: the state before the first one, a tensor that broadcasts to the other axes.
+        reverse: True to run from the end: ``h[t] = a[t] * h[t+1] + b[t]``.
 
     Returns:
         The states: a tensor of the shape of `b`.
 
     Raises:
-        TypeError: an argument is no tensor, or their dtypes differ.
+        TypeError: an argument is not a tensor, or their dtypes differ.
         ValueError: a tensor is not on the CPU, or the shapes do not fit.
 
     Example:
@@ -67,11 +67,17 @@ def linear_recurrence(a: Any, b: Any, *, axis: int = -1, initial: Any = None, re
         if tensor is None and name == "initial":
             continue
         if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}; pass torch.as_tensor({name})")
+            raise TypeError(f"{name} of type {type(tensor).__name__} was passed; pass torch.as_tensor({name})")
         if tensor.device.type != "cpu":
-            raise ValueError(f"{name} lies on {tensor.device}; gpuscan takes CPU tensors. Pass {name}.cpu()")
+            raise ValueError(
+                f"{name} on the device {tensor.device} was passed, but gpuscan takes tensors of the CPU. Pass "
+                f"{name}.cpu()"
+            )
         if tensor.dtype != a.dtype:
-            raise TypeError(f"{name} has dtype {tensor.dtype}, a has {a.dtype}; all must agree. Pass .to({a.dtype})")
+            raise TypeError(
+                f"{name} of dtype {tensor.dtype} and a of dtype {a.dtype} were passed, but all must agree. Pass "
+                f"{name}.to({a.dtype})"
+            )
     return _LinearRecurrence.apply(a, b, initial, axis, reverse)
 
 
@@ -97,8 +103,9 @@ def _gradients(a: Any, h: Any, grad_h: Any, axis: int, initial: Any, reverse: bo
 
 
 def _array(tensor: Any) -> Any:
-    """The tensor's memory as an array; bfloat16, which NumPy does not know, by its bits."""
+    """Return the tensor's memory as an array."""
     tensor = tensor.detach().resolve_conj().resolve_neg()
+    # NumPy has no bfloat16, so torch passes its bits as integers.
     if tensor.dtype == torch.bfloat16:
         import ml_dtypes
 
@@ -107,7 +114,9 @@ def _array(tensor: Any) -> Any:
 
 
 def _tensor(array: Any, like: Any) -> Any:
-    array = np.asarray(array, order="C")  # of ascontiguousarray a number would have an axis
+    """Return the array's memory as a tensor of the dtype of `like`."""
+    # np.ascontiguousarray would give a number an axis.
+    array = np.asarray(array, order="C")
     if like.dtype == torch.bfloat16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)

@@ -85,19 +85,19 @@ def adapter_parameters() -> list[Any]:
 
 @pytest.fixture(scope="session")
 def adapter(request: pytest.FixtureRequest) -> wgpu.GPUAdapter:
-    """Every wgpu adapter of the machine in turn."""
+    """Return every wgpu adapter of the machine in turn."""
     return request.param
 
 
 @pytest.fixture(scope="session")
 def device(adapter: wgpu.GPUAdapter) -> gs.Device:
-    """A `gpuscan.Device` on every adapter in turn, one for the whole session."""
+    """Return a `gpuscan.Device` on every adapter in turn, one for the whole session."""
     return gs.Device(adapter)
 
 
 @pytest.fixture
 def own_device(adapter: wgpu.GPUAdapter, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
-    """A device that may learn to distrust a strategy: it has a cache folder of its own."""
+    """Return a device with a cache folder of its own, so that it may learn to distrust a strategy."""
     for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
         monkeypatch.setenv(name, str(tmp_path))
     return gs.Device(adapter, unsafe=True)

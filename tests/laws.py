@@ -119,7 +119,7 @@ def folded(
 
 
 def in_numpy(values: Sequence[Any], name: str) -> Array:
-    """Python numbers, or object arrays of them, as an array; floats are rounded once."""
+    """Return Python numbers, or object arrays of them, as an array; floats are rounded once."""
     stacked = np.stack(values) if isinstance(values[0], np.ndarray) else np.array(values, object)
     if name in ("float16", "bfloat16"):
         stacked = stacked.astype(np.float32)
@@ -130,13 +130,13 @@ def in_numpy(values: Sequence[Any], name: str) -> Array:
 
 
 def any_bits(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> Array:
-    """Integers of all bit patterns."""
+    """Draw integers of all bit patterns."""
     limits = np.iinfo(name)
     return rng.integers(limits.min, limits.max, shape, dtype=name, endpoint=True)
 
 
 def whole(rng: np.random.Generator, name: str, shape: tuple[int, ...], low: int = -8, high: int = 8) -> Array:
-    """Small whole numbers of any dtype, with an imaginary part where there is one."""
+    """Draw small whole numbers of any dtype, with an imaginary part for complex ones."""
     if name == "bool":
         return rng.random(shape) < 0.5
     if dtype_of(name).kind == "u":
@@ -156,7 +156,7 @@ def is_float(name: str) -> bool:
 
 @cache
 def affine(name: str) -> Law:
-    """Composition of ``x -> a x + b``, modulo 2^bits; of floats and complex numbers with a of size one."""
+    """Compose ``x -> a x + b``, modulo 2^bits; of floats and complex numbers with a of size one."""
 
     def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Leaves:
         if not is_float(name):
@@ -172,7 +172,7 @@ def affine(name: str) -> Law:
 
 @cache
 def min_plus(name: str) -> Law:
-    """The product of 2 x 2 matrices in which min is the sum and + the product."""
+    """Return the product of 2 x 2 matrices in which min is the sum and + the product."""
 
     def combine(l: Leaves, r: Leaves) -> Leaves:
         return (np.min(l[0][..., :, :, None] + r[0][..., None, :, :], axis=-2),)
@@ -187,7 +187,7 @@ def min_plus(name: str) -> Law:
 
 @cache
 def matrices(name: str, k: int) -> Law:
-    """Products of k x k matrices modulo 2^bits."""
+    """Multiply k x k matrices modulo 2^bits."""
 
     def combine(l: Leaves, r: Leaves) -> Leaves:
         return (l[0] @ r[0],)
@@ -200,7 +200,7 @@ def matrices(name: str, k: int) -> Law:
 
 @cache
 def residues(name: str, modulus: int) -> Law:
-    """Products of 2 x 2 matrices modulo a number, field by field."""
+    """Multiply 2 x 2 matrices modulo a number, field by field."""
 
     def combine(l: Leaves, r: Leaves) -> Leaves:
         (a, b, c, d), (e, f, g, h) = l, r
@@ -219,7 +219,7 @@ def residues(name: str, modulus: int) -> Law:
 
 @cache
 def permutations(name: str, k: int) -> Law:
-    """First the left permutation of k things, then the right one."""
+    """Compose permutations of k things: first the left one, then the right one."""
 
     def combine(l: Leaves, r: Leaves) -> Leaves:
         return (np.take_along_axis(r[0], l[0], axis=-1),)
@@ -235,7 +235,7 @@ def permutations(name: str, k: int) -> Law:
 
 @cache
 def max_subarray(name: str) -> Law:
-    """Sum, best beginning, best end and best run of a stretch of numbers."""
+    """Combine sum, best beginning, best end and best run of two stretches of numbers."""
 
     def combine(l: Leaves, r: Leaves) -> Leaves:
         return (
@@ -269,7 +269,7 @@ def last_valid(name: str, flag: str) -> Law:
 
 @cache
 def argmax(name: str, index: str) -> Law:
-    """The greatest value and where it first stands."""
+    """Return the greatest value and the first place where it is."""
 
     def combine(l: Leaves, r: Leaves) -> Leaves:
         right = r[0] > l[0]
@@ -284,7 +284,7 @@ def argmax(name: str, index: str) -> Law:
 
 @cache
 def strings(name: str, modulus: int) -> Law:
-    """The polynomial hash of strings, and base^length, under concatenation; modulus 0 is 2^bits."""
+    """Combine polynomial hashes of strings, with base^length, by concatenation; modulus 0 is 2^bits."""
 
     def combine(l: Leaves, r: Leaves) -> Leaves:
         code, power = l[0] * r[1] + r[0], l[1] * r[1]
@@ -298,7 +298,7 @@ def strings(name: str, modulus: int) -> Law:
 
 @cache
 def sums(name: str) -> Law:
-    """Sums of anything that has them."""
+    """Add values of any type."""
 
     def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Leaves:
         return (whole(rng, name, shape) if is_float(name) else any_bits(rng, name, shape),)

@@ -58,13 +58,13 @@ def _later(left: tuple[Any, Any], right: tuple[Any, Any]) -> tuple[Any, Any]:
 
 
 def maps_of_vectors(left: Array, right: Array) -> Array:
-    """Composition of ``x -> a x + b``, a in the first place of each vector and b in the others."""
+    """Compose ``x -> a x + b``, a in the first place of each vector and b in the others."""
     gain = right[..., :1]
     return np.concatenate([left[..., :1] * gain, left[..., 1:] * gain + right[..., 1:]], axis=-1)
 
 
 def vectors(width: int, dtype: str, length: int = 1500) -> Array:
-    """Operands for `maps_of_vectors`, of all bit patterns."""
+    """Draw operands for `maps_of_vectors`, of all bit patterns."""
     limits = np.iinfo(dtype)
     x = np.random.default_rng(width).integers(limits.min, limits.max, (length, width), dtype=dtype, endpoint=True)
     x[:, 0] |= 1  # an odd gain is never lost
@@ -147,7 +147,7 @@ def boundaries(shape: TileShape) -> list[int]:
 
 
 def assert_same(got: Any, wanted: Any, note: Any = "") -> None:
-    """Equal in dtype, shape and every bit; any NaN equals any other."""
+    """Assert equal dtype, shape and bits; any NaN equals any other."""
     __tracebackhide__ = True
     got, wanted = np.asarray(got), np.asarray(wanted)
     assert got.dtype == wanted.dtype, note
@@ -159,7 +159,7 @@ def assert_same(got: Any, wanted: Any, note: Any = "") -> None:
 
 
 def assert_scans(x: Array, op: str, axis: int, asked: dict[str, Any], device: Any, strategy: str = "auto") -> None:
-    """`gpuscan.scan` gives what its definition gives, as a new C-contiguous array, and leaves `x` as it was."""
+    """Assert that `gpuscan.scan` gives what its definition gives, as a new C-contiguous array, and keeps `x`."""
     __tracebackhide__ = True
     before, native = x.copy(), x.astype(x.dtype.newbyteorder("="))
     got = gs.scan(x, op, axis=axis, device=device, strategy=strategy, **asked)
@@ -179,6 +179,6 @@ def assert_scans(x: Array, op: str, axis: int, asked: dict[str, Any], device: An
 
 
 def ufunc_scan(name: str, x: Array, axis: int = 0) -> Array:
-    """NumPy's own accumulation, in the dtype of `x`."""
+    """Return NumPy's own accumulation, in the dtype of `x`."""
     ufunc: np.ufunc = getattr(np, resolve(name).name)
     return ufunc.accumulate(x, axis=axis, dtype=x.dtype)  # type: ignore[no-any-return]

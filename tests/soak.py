@@ -96,7 +96,7 @@ def one_of(rng: Random, choices: Sequence[T]) -> T:
 
 
 def length_of(recipe: Random, rng: Random, most: int = LARGEST, least: int = 1) -> int:
-    """Small to middle lengths, every order of magnitude as likely as the others, and large ones by some recipes."""
+    """Draw small to middle lengths, every order of magnitude alike, and large ones by some recipes."""
     most = most if recipe.random() < LARGE else min(most, USUAL)
     lowest = np.log2(least)
     top = recipe.uniform(lowest, most)
@@ -128,7 +128,7 @@ def named(recipe: Random, rng: Random, device: gs.Device) -> Case:
 
 
 def tiled(recipe: Random, rng: Random, device: gs.Device) -> Case:
-    """Many small tiles that wait for each other, most of them hindered; fallback does without posts that never come."""
+    """Scan many small tiles that wait for each other, most of them hindered, some without posts."""
     tile, scheduler = one_of(recipe, small_tiles(device)), one_of(recipe, SCHEDULERS)
     withhold = int(one_of(recipe, [0, 0, 2, 7, 64]))
     waiting = [name for name in strategies_on(device) if name != "three_dispatch"]
@@ -155,7 +155,7 @@ def tiled(recipe: Random, rng: Random, device: gs.Device) -> Case:
 
 
 def in_vain(rng: Random, device: gs.Device) -> Case:
-    """Posts that never come: who only waits gives up in time, and `"auto"` goes on by another path."""
+    """Withhold posts: strategies that only wait time out, and `"auto"` continues with another one."""
     tile, withhold = one_of(rng, small_tiles(device)), int(one_of(rng, [2, 7, 64]))
     auto_waits = auto_strategy(device) in ("lookback", "lookahead")
     strategy, many = one_of(rng, ["lookback", "lookahead", *(["auto"] if auto_waits else [])]), bool(rng.random() < 0.5)
@@ -171,7 +171,7 @@ def in_vain(rng: Random, device: gs.Device) -> Case:
 
 
 def traced(recipe: Random, rng: Random, device: gs.Device) -> Case:
-    """Operators that do not commute, against the twins on NumPy."""
+    """Compare operators that do not commute with the twins on NumPy."""
     op, fields = one_of(recipe, [(AFFINE, 2), (MATRICES, 4)])
     strategy, exclusive = strategy_of(recipe, device), bool(op is AFFINE and recipe.random() < 0.3)
     x = words(rng, fields, (length_of(recipe, rng, 17),))

@@ -14,7 +14,7 @@ SPECIAL_FLOATS = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.0, 3.4e38
 
 @st.composite
 def shapes(draw: st.DrawFn, least: int = 1, most: int = 5) -> tuple[int, ...]:
-    """Shapes of a few hundred elements: axes of length 0 and 1 among them, one axis longer than the rest."""
+    """Draw shapes of a few hundred elements: axes of length 0 and 1 among them, one axis longer than the rest."""
     shape = draw(st.lists(st.integers(0, 5), min_size=least, max_size=most))
     long = draw(st.integers(0, len(shape) - 1))
     shape[long] = draw(st.sampled_from([0, 1, 2, 3, 31, 32, 33, 64, 100, 128, 257, 384]))
@@ -23,7 +23,7 @@ def shapes(draw: st.DrawFn, least: int = 1, most: int = 5) -> tuple[int, ...]:
 
 @st.composite
 def arrays(draw: st.DrawFn, dtype: str) -> Array:
-    """Arrays of any memory order: C, Fortran, permuted, backwards, every other element, broadcast, byte-swapped."""
+    """Draw arrays of any memory order: C, Fortran, permuted, backwards, strided, broadcast, byte-swapped."""
     shape = draw(shapes())
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     form = draw(st.sampled_from(["C", "F", "permuted", "backwards", "strided", "broadcast", "swapped"]))

@@ -55,7 +55,7 @@ def test_states_and_gradients(leaves: Any, dtype: str, begin: bool, reverse: boo
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_complex_numbers(reverse: bool) -> None:
-    """PyTorch's gradients are conjugates; tensors may be conjugated or negated lazily."""
+    """Assert that PyTorch's gradients are conjugates, also of lazily conjugated or negated tensors."""
     generator = torch.Generator().manual_seed(1)
     leaves = [
         torch.randn(shape, generator=generator, dtype=torch.complex64).requires_grad_() for shape in ((2, 9), (2, 9), 2)
@@ -75,7 +75,7 @@ def test_complex_numbers(reverse: bool) -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_gradcheck(leaves: Any, reverse: bool) -> None:
-    """PyTorch's finite differences, in float64."""
+    """Compare with PyTorch's finite differences, in float64."""
     a, b, initial = leaves((2, 5, 3), torch.float64)
 
     def call(a: Any, b: Any, initial: Any) -> Any:
@@ -86,7 +86,7 @@ def test_gradcheck(leaves: Any, reverse: bool) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_number_as_initial(dtype: str) -> None:
-    """Its gradient is a number too, without an axis."""
+    """Assert that the gradient of a number is a number too, without an axis."""
     a, b = torch.full((5,), 0.5, dtype=getattr(torch, dtype)), torch.ones(5, dtype=getattr(torch, dtype))
     initial = torch.ones((), dtype=a.dtype, requires_grad=True)
     gpuscan.torch.linear_recurrence(a, b, initial=initial).sum().backward()
@@ -95,7 +95,7 @@ def test_a_number_as_initial(dtype: str) -> None:
 
 
 def test_a_model_trains(leaves: Any) -> None:
-    """A tensor that is no leaf, of strange strides, in a step of descent."""
+    """Run a step of descent with a tensor that is no leaf and has unusual strides."""
     weight = torch.zeros(4, requires_grad=True)
     x = torch.randn(8, 3, 4)
     h = gpuscan.torch.linear_recurrence(torch.sigmoid(weight).expand(8, 3, 4), x, axis=0)
@@ -106,9 +106,9 @@ def test_a_model_trains(leaves: Any) -> None:
 
 def test_errors() -> None:
     a = torch.ones(3)
-    with pytest.raises(TypeError, match=r"b must be a tensor, got list; pass torch\.as_tensor"):
+    with pytest.raises(TypeError, match=r"b of type list was passed; pass torch\.as_tensor\(b\)"):
         gpuscan.torch.linear_recurrence(a, [1.0])
-    with pytest.raises(TypeError, match=r"b has dtype torch\.float64, a has torch\.float32"):
+    with pytest.raises(TypeError, match=r"b of dtype torch\.float64 and a of dtype torch\.float32"):
         gpuscan.torch.linear_recurrence(a, a.double())
-    with pytest.raises(ValueError, match=r"b lies on meta"):
+    with pytest.raises(ValueError, match=r"b on the device meta was passed.*b\.cpu\(\)"):
         gpuscan.torch.linear_recurrence(a, a.to("meta"))

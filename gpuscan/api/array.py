@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from gpuscan.device.buffer_pool import Allocation
 
+# Up to this many bytes, an array and the unread reports are read by one submission and one wait.
+_SMALL_READ_BYTES = 64 << 10
+
 
 class Array(DeviceArray):
     """An array in a device's memory, made by `Device.asarray`, `Device.empty`, a scan, or `Array.from_buffer`.
@@ -66,7 +69,7 @@ class Array(DeviceArray):
     def from_buffer(
         cls, device: OpenedDevice, buffer: wgpu.GPUBuffer, shape: int | tuple[int, ...], dtype: Any, offset: int = 0
     ) -> Array:
-        """Return an array over a buffer that the caller made on ``device.wgpu_device`` and goes on owning.
+        """Return an array over a buffer that the caller made on ``device.wgpu_device`` and keeps owning.
 
         Args:
             device: the device of the buffer.
@@ -83,8 +86,9 @@ class Array(DeviceArray):
         """
         if not isinstance(device, OpenedDevice):
             raise TypeError(
-                f"device was {type(device).__name__}, but an array over a buffer needs the gpuscan.Device whose "
-                "device.wgpu_device made the buffer. Pass one of gpuscan.Device(...), or gpuscan.default_device()"
+                f"device was {type(device).__name__}, but an array over a buffer needs the gpuscan.Device that "
+                "owns the buffer, which was made on its device.wgpu_device. Pass gpuscan.Device(...), or "
+                "gpuscan.default_device()"
             )
         shape, dtype = checked_shape(shape), checked_dtype(dtype)
         check_buffer(device.wgpu_device, buffer, "buffer", ("STORAGE", "COPY_SRC", "COPY_DST"))
@@ -107,7 +111,7 @@ class Array(DeviceArray):
         return array
 
     def viewed(self, shape: tuple[int, ...], dtype: Any = None, offset: int = 0) -> Array:
-        """Return a view of the same buffer, `offset` bytes after this array's begin."""
+        """Return a view of the same buffer that starts `offset` bytes after this array."""
         kind = self.dtype if dtype is None else dtype
         return Array(self.device, self.buffer, shape, kind, self.offset + offset, self.owner)
 
@@ -164,16 +168,20 @@ class Array(DeviceArray):
     # ----- To NumPy
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Return a copy in NumPy; waits for the GPU.
+        """Return a NumPy copy of the array, once the GPU is done.
 
         Raises:
             ProgressTimeoutError: a scan since the last check timed out, so the contents may be wrong.
             DeviceLostError: the GPU went away.
             ValueError: the array is in a caller's buffer, which is mapped or was destroyed.
         """
-        result = self.read()
-        self.context.check()
-        return result
+        if self.offset % 4 or not 0 < self.nbytes <= _SMALL_READ_BYTES:
+            result = self.read()
+            self.context.check()
+            return result
+        self.check()
+        (content,) = self.context.read_and_check((self.buffer, self.offset, self.nbytes))
+        return content.view(self.dtype).reshape(self.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
@@ -182,7 +190,7 @@ class Array(DeviceArray):
         return result if dtype is None else result.astype(dtype, copy=False)
 
     def read_async(self) -> Future[np.ndarray[Any, Any]]:
-        """Return a future of `numpy`'s result: the contents as they are now, whatever is submitted later."""
+        """Return a future of `numpy`'s result, with the contents of the array at the time of this call."""
         if not self.nbytes:
             ready: Future[np.ndarray[Any, Any]] = Future()
             ready.set_result(np.empty(self.shape, self.dtype))
@@ -207,10 +215,10 @@ class Array(DeviceArray):
 
 
 class Picked(Array):
-    """An array on a device whose length is known there, and on the CPU once it is asked for.
+    """An array on a device with a length that only the device knows until the caller asks for it.
 
     Attributes:
-        count: the length, one 32-bit word on the device: what `Plan.record` takes as ``length=``.
+        count: the length, as one 32-bit word on the device. `Plan.record` takes it as ``length=``.
     """
 
     def __init__(self, room: Array, dtype: np.dtype[Any], trailing: tuple[int, ...], count: Array) -> None:
@@ -222,17 +230,17 @@ class Picked(Array):
 
     @cached_property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
-        """The shape as NumPy defines it; waits for the GPU, once."""
+        """The shape as NumPy defines it. The first use waits for the GPU."""
         return (int(self.count.numpy()[0]), *self._trailing)
 
     @cached_property
     def nbytes(self) -> int:  # type: ignore[override]
-        """Bytes of the picked entries; waits for the GPU, once."""
+        """The bytes of the picked entries. The first use waits for the GPU."""
         return prod(self.shape) * int(self.dtype.itemsize)
 
 
 def new_array(device: OpenedDevice, content: np.ndarray[Any, Any] | None, shape: Any = (), dtype: Any = None) -> Array:
-    """Return a new array on the device: a copy of `content`, or without it whatever the memory holds."""
+    """Return a new array on the device: a copy of `content`, or with arbitrary contents if it is None."""
     context = device._context
     made = empty(context, shape, dtype) if content is None else uploaded(context, content)
     return Array.of(device, made)

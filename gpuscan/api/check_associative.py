@@ -1,4 +1,4 @@
-"""`check_associative`: looks for elements that show that an operator is not associative."""
+"""`gpuscan.check_associative`: search for elements that show that an operator is not associative."""
 
 from __future__ import annotations
 
@@ -17,31 +17,34 @@ from gpuscan.reference.stages import Joiner
 
 Arrays = list[np.ndarray[Any, Any]]
 
+# The largest error for each type of float, relative to the result. It allows some tens of roundings (a unit of float32
+# is 2^-23).
 TOLERANCE = {"float16": 2.0**-7, "bfloat16": 2.0**-4, "float32": 2.0**-17, "float64": 2.0**-44, "complex64": 2.0**-17}
 
 
 def check_associative(
     op: Any, dtype: Any, samples: int = 1000, seed: int = 0, *, shape: int | Sequence[int] = ()
 ) -> None:
-    """Looks for a, b and c with ``op(op(a, b), c) != op(a, op(b, c))``.
+    """Raise an error if random elements a, b and c show that ``op(op(a, b), c) != op(a, op(b, c))``.
 
-    Random elements are tried, small numbers more often than large ones. Integers and bool must agree exactly; floats
-    to a tolerance that scales with the larger of the two results (the sum of floats is associative up to rounding), of
-    an element with axes of its own with its largest number.
-    An operator with an identity is held to ``op(identity, a) == a == op(a, identity)`` as well. That nothing is found
-    proves nothing; what is found is a counterexample, the smallest that could be made of it.
+    Small numbers are tried more often than large ones. Integers and bool must agree exactly. Floats must agree within a
+    tolerance, since their sums are associative only up to rounding. It scales with the larger of the two results, and
+    for elements with trailing axes with their largest number. An operator with an identity must also fulfil
+    ``op(identity, a) == a == op(a, identity)``.
+
+    A counterexample is made as small as possible before it is reported. If none is found, this is no proof that the
+    operator is associative.
 
     Args:
         op: as for `gpuscan.scan`.
         dtype: the element's dtype; a tuple or dict of dtypes, or a structured dtype, for a bundle.
         samples: how many triples to try.
-        seed: of the random numbers.
-        shape: the trailing axes that belong to the element, such as ``(2, 2)`` for ``"matmul"``; a number
-            for one axis.
+        seed: the seed of the random numbers.
+        shape: the trailing axes that belong to the element, such as ``(2, 2)`` for ``"matmul"``; a number for one axis.
 
     Raises:
-        OperatorError: the operator is not associative, its identity is none, or it cannot combine such elements.
-        TypeError, ValueError: `samples`, `seed` or `shape` are no such numbers.
+        OperatorError: the operator is not associative, its identity is wrong, or it cannot combine such elements.
+        TypeError, ValueError: `samples`, `seed` or `shape` has a wrong type or value.
 
     Example:
         >>> import numpy as np
@@ -80,7 +83,7 @@ def check_associative(
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
-    """The axes that a caller gave, or one axis of a size."""
+    """Return the shape that a caller passed, as a tuple."""
     try:
         sizes = tuple(as_index(size) for size in (shape if isinstance(shape, Iterable) else (shape,)))
     except TypeError:
@@ -91,7 +94,7 @@ def _sizes(shape: Any) -> tuple[int, ...]:
 
 
 def _element(dtype: Any, shape: tuple[int, ...]) -> Element:
-    """The element of a dtype, a structured dtype, or a bundle of them."""
+    """Return the element of a dtype, a structured dtype, or a bundle of dtypes."""
     structure, dtypes, shapes = _described(dtype)
     return element_of(dtypes, structure, [own + shape for own in shapes])
 
@@ -100,7 +103,8 @@ def _described(dtype: Any) -> tuple[Structure, list[np.dtype[Any]], list[tuple[i
     keys: tuple[Any, ...]
     names = [part[0] for part in dtype if isinstance(part, tuple) and part] if isinstance(dtype, list) else []
     if names and len(names) == len(dtype) and all(isinstance(name, str) for name in names):
-        dtype = np.dtype(dtype)  # fields by name, as NumPy has them
+        # This is NumPy's spelling of a structured dtype: a list of names and dtypes.
+        dtype = np.dtype(dtype)
     if isinstance(dtype, (tuple, list)) and not isinstance(dtype, str):
         kind, keys, parts = "tuple", tuple(range(len(dtype))), list(dtype)
         kind = "named" if hasattr(dtype, "_fields") else kind
@@ -126,27 +130,29 @@ class _Law:
         self.element = element
 
     def combine(self, left: Sequence[Any], right: Sequence[Any]) -> Arrays:
-        """The operator on field arrays."""
+        """Return the results of the operator for arrays of elements, as an array for each field."""
         if self.operator.function is None:
             return self._combine_on_device(left, right)
         joined = Joiner(self.operator, self.element).combine(tuple(left), tuple(right))
         return [leaf.astype(field.scalar.dtype) for leaf, field in zip(joined, self.element.fields, strict=True)]
 
     def _combine_on_device(self, left: Sequence[Any], right: Sequence[Any]) -> Arrays:
-        """A WGSL operator has no Python function: scan pairs with it."""
+        """Return the results of a WGSL operator, which has no Python function, by scans of pairs."""
         structure = self.element.structure
         pairs = structure.unflatten([np.stack(sides, axis=1) for sides in zip(left, right, strict=True)])
         return [np.asarray(leaf)[:, 1] for leaf in structure.flatten(scan(pairs, self.operator, axis=1))]
 
     def sides(self, triple: Sequence[Arrays]) -> tuple[Arrays, Arrays]:
+        """Return both sides of the law."""
         a, b, c = triple
         return self.combine(self.combine(a, b), c), self.combine(a, self.combine(b, c))
 
     def broken(self, triple: Sequence[Arrays]) -> np.ndarray[Any, Any]:
-        """Which of the triples break the law."""
+        """Return a bool for each triple: True if it breaks the law."""
         return self.differ(*self.sides(triple))
 
     def differ(self, left: Arrays, right: Arrays) -> np.ndarray[Any, Any]:
+        """Return a bool for each element: True if `left` and `right` differ by more than the tolerance."""
         wrong = np.zeros(len(left[0]), dtype=bool)
         for field, one, other in zip(self.element.fields, left, right, strict=True):
             unequal = ~_agree(field.scalar, one, other)
@@ -154,6 +160,7 @@ class _Law:
         return wrong
 
     def described(self, triple: Sequence[Arrays]) -> str:
+        """Return the error message for a counterexample."""
         left, right = self.sides(triple)
         names = ", ".join(f"{name} = {self.shown(values)}" for name, values in zip("abc", triple, strict=True))
         kinds = ", ".join(field.scalar.name for field in self.element.fields)
@@ -163,7 +170,7 @@ class _Law:
         )
 
     def shown(self, values: Arrays) -> str:
-        """One element, as the user would write it."""
+        """Return one element as the user would write it."""
         return str(self.element.structure.unflatten([np.asarray(value)[0].tolist() for value in values]))
 
 
@@ -172,15 +179,15 @@ def _agree(scalar: Scalar, one: np.ndarray[Any, Any], other: np.ndarray[Any, Any
         return np.asarray(one == other)
     wide = np.complex128 if scalar.kind == "complex" else np.float64
     one, other = one.astype(wide), other.astype(wide)
-    # Cancellation leaves errors of the size of what was cancelled, so the scale is at least one, and that of the
-    # largest number of an element with axes of its own: each may be a sum of products of all.
+    # Cancellation leaves errors of the size of the numbers that cancelled, so the scale is at least one. In an element
+    # with trailing axes each number may be a sum of products of all, so the scale is that of the largest one.
     size = np.maximum(np.abs(one), np.abs(other))
     scale = np.fmax.reduce(size, axis=tuple(range(1, size.ndim)), keepdims=True, initial=1.0)
     close = np.abs(one - other) <= TOLERANCE[scalar.name] * scale
     return np.asarray(close | (one == other) | (np.isnan(one) & np.isnan(other)))
 
 
-# ---- samples
+# ----- Samples
 
 
 def _sample(generator: np.random.Generator, element: Element, count: int) -> Arrays:
@@ -194,7 +201,7 @@ def _sample(generator: np.random.Generator, element: Element, count: int) -> Arr
 
 
 def _numbers(generator: np.random.Generator, scalar: Scalar, count: int) -> np.ndarray[Any, Any]:
-    """Half of the numbers small and whole, the others from the whole type (floats: near one)."""
+    """Return random numbers: half of them small and whole, the others from the whole type (floats: near one)."""
     small = generator.integers(-4 if scalar.kind in ("signed", "float", "complex") else 0, 5, count)
     if scalar.kind == "bool":
         return (small & 1).astype(bool)
@@ -210,11 +217,11 @@ def _numbers(generator: np.random.Generator, scalar: Scalar, count: int) -> np.n
     return np.where(generator.random(count) < 0.5, small, large).astype(scalar.dtype)
 
 
-# ---- the smallest counterexample
+# ----- The smallest counterexample
 
 
 def _smallest(law: _Law, triple: Sequence[Arrays], wrong: np.ndarray[Any, Any]) -> list[Arrays]:
-    """Shrinks the simplest of the counterexamples number by number for as long as it stays one."""
+    """Shrink the simplest of the counterexamples, number by number, as long as it stays a counterexample."""
     sizes = sum(_size(values) for values in [array for arrays in triple for array in arrays])
     first = wrong[np.argmin(np.asarray(sizes)[wrong])]
     found = [[array[first : first + 1].copy() for array in arrays] for arrays in triple]
@@ -236,7 +243,7 @@ def _size(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _simpler(triple: Sequence[Arrays]) -> Iterator[list[Arrays]]:
-    """Triples in which one number is nearer to zero, or whole."""
+    """Yield copies of the triple in which one number is nearer to zero, or whole."""
     for side, arrays in enumerate(triple):
         for index, array in enumerate(arrays):
             for at in np.ndindex(array.shape):
@@ -250,7 +257,7 @@ def _simpler(triple: Sequence[Arrays]) -> Iterator[list[Arrays]]:
 
 
 def _holds(dtype: np.dtype[Any], number: Any) -> bool:
-    """Whether an integer type has the number; the lowest one's negation it has not."""
+    """Return True unless `dtype` is an integer type that cannot hold the number."""
     return dtype.kind not in "iu" or np.iinfo(dtype).min <= number <= np.iinfo(dtype).max
 
 
@@ -259,19 +266,20 @@ def _halved(number: Any) -> Any:
 
 
 def _simplicity(number: Any) -> tuple[bool, float, bool]:
-    """Orders numbers: whole before broken, small before large, positive before negative."""
+    """Return a sort key: whole numbers before fractions, small before large, positive before negative."""
     broken = number != (
         complex(round(number.real), round(number.imag)) if isinstance(number, complex) else round(number)
     )
     return broken, abs(number), number.real < 0
 
 
-# ---- the identity
+# ----- The identity
 
 
 def _check_identity(law: _Law, elements: Arrays) -> None:
     identity = law.operator.identity_for(law.element)
-    # Those of the named operators are known. Of gcd and hypot, zero is one up to the sign, which both drop.
+    # The identities of the named operators are known to be right. Zero, the identity of gcd and hypot, keeps an element
+    # only up to its sign, which both operators drop.
     if identity is None or law.operator.kinds is not None:
         return
     repeated = [np.broadcast_to(one, like.shape) for one, like in zip(identity, elements, strict=True)]

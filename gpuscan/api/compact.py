@@ -1,4 +1,4 @@
-"""`gpuscan.compact`: the entries of an array that a mask picks."""
+"""`gpuscan.compact`: pick entries of an array by a mask."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def compact(x: Any, mask: Any) -> Any:
         mask: (n,) of bool.
 
     Returns:
-        An array like `x`, or the bundle of them, with one entry for each True of the mask.
+        An array like `x`, or a bundle like `x`, with one entry for each True of the mask.
 
     Raises:
         ValueError: mask and array differ in length, or the mask has several axes.

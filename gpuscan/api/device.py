@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -42,7 +43,7 @@ class Device(OpenedDevice):
 
     Args:
         adapter: a part of an adapter's summary, its number in `gpuscan.devices()` (``1`` or ``"1"``), a wgpu adapter,
-            or a device whose adapter is to be opened again. Default: ``$GPUSCAN_ADAPTER``, else the best adapter.
+            or a device, to open its adapter again. Default: ``$GPUSCAN_ADAPTER``, else the best adapter.
         unsafe: True to let calls ask for a strategy that the probe found unsafe here.
         required_limits: WebGPU limits to ask for, in place of the adapter's best.
 
@@ -158,7 +159,23 @@ class Device(OpenedDevice):
         return new_array(self, as_array(x))
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
-        """Return an array on this device whose contents are left over from earlier use."""
+        """Return an array on this device with arbitrary contents.
+
+        Args:
+            shape: the shape of the array.
+            dtype: the dtype of its numbers.
+
+        Raises:
+            ValueError: a length is negative.
+            UnsupportedDtypeError: no element has the dtype.
+            DeviceMemoryError: the device has no room for it.
+
+        Example:
+            >>> import numpy as np
+            >>> import gpuscan as gs
+            >>> gs.default_device().empty((2, 3), np.float32).shape
+            (2, 3)
+        """
         return new_array(self, None, shape, dtype)
 
 
@@ -192,7 +209,7 @@ def default_device() -> Device:
 
 
 def devices() -> list[Device]:
-    """Return a device for every adapter on this machine, best first. Adapters that cannot be opened are left out.
+    """Return a device for every adapter on this machine that can be opened, best first.
 
     Example:
         >>> import gpuscan as gs
@@ -270,6 +287,14 @@ def resolve_device(device: Device | str | int | None) -> Device | None:
                 f"{error}. Without an adapter, gpuscan runs on NumPy; GPUSCAN_ADAPTER=numpy asks for that and silences "
                 "this warning",
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=_callers_level(),
             )
         return None
+
+
+def _callers_level() -> int:
+    """Return the `stacklevel` for a warning of the calling function that points at the first caller outside gpuscan."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "gpuscan":
+        frame, level = frame.f_back, level + 1
+    return level

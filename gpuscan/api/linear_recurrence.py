@@ -79,7 +79,10 @@ def linear_recurrence(
     """
     a, b = _arrays("a", a, "b", b)
     if dtype is None and a.dtype != b.dtype:
-        raise TypeError(f"a of dtype {a.dtype} and b of dtype {b.dtype} were passed; pass dtype=... to combine in one")
+        raise TypeError(
+            f"a of dtype {a.dtype} and b of dtype {b.dtype} were passed, but both must agree. Pass dtype=... to "
+            "combine in one"
+        )
     if initial is not None:
         initial = (np.ones((), a.dtype if dtype is None else dtype_from(dtype)), initial)
     return scan((a, b), affine, axis=axis, initial=initial, reverse=reverse, dtype=dtype, after=_second, device=device)
@@ -103,8 +106,8 @@ def linear_recurrence_vjp(
         reverse: as it was passed to `linear_recurrence`.
 
     Returns:
-        ``(grad_a, grad_b, grad_initial)``; the last is None without `initial`, else it has the shape of `initial`:
-        where that was broadcast, the sum over what it was broadcast to.
+        ``(grad_a, grad_b, grad_initial)``. The last one is None without `initial`. Otherwise it has the shape of
+        `initial`, and is summed over the axes to which that was broadcast.
 
     Raises:
         ValueError: the shapes differ, or the axis is out of range.
@@ -140,7 +143,8 @@ def gradients(
     a, grad_h = _arrays("a", a, "grad_h", grad_h)
     if len({a.dtype, h.dtype, grad_h.dtype}) > 1:
         raise TypeError(
-            f"a of dtype {a.dtype}, h of {h.dtype} and grad_h of {grad_h.dtype} were passed; all must agree"
+            f"a of dtype {a.dtype}, h of dtype {h.dtype} and grad_h of dtype {grad_h.dtype} were passed, but all must "
+            "agree. Convert them to one dtype with .astype"
         )
     axis = resolve_axis(axis, a.shape)
     others = tuple(size for i, size in enumerate(a.shape) if i != axis)
@@ -152,7 +156,8 @@ def gradients(
             start = np.ascontiguousarray(np.broadcast_to(given, others))
         except ValueError:
             raise ValueError(
-                f"initial of shape {given.shape} does not broadcast to {others}, the arrays' shape without the axis"
+                f"initial of shape {given.shape} was passed, which does not broadcast to {others}, the arrays' shape "
+                "without the axis. Pass one value, or one for each row"
             ) from None
     leaves = (a, grad_h, h)
     problem = Problem(
@@ -187,7 +192,8 @@ def _gradients_on_cpu(problem: Problem, start: np.ndarray[Any, Any] | None) -> l
         return results
     wide = compute_dtype(problem.source.fields[0].scalar)
     a, grad_h, h = (leaf.astype(wide, copy=False) for leaf in problem.leaves)
-    axis, step = problem.axis, 1 if problem.reverse else -1  # where the next gate lies
+    # The step to the next gate in the order of the recurrence. The gradient runs the other way.
+    axis, step = problem.axis, 1 if problem.reverse else -1
     here, neighbour = _overlap(problem, step)
     gates = np.zeros_like(a)
     gates[here] = a[neighbour]
@@ -248,9 +254,12 @@ def _arrays(one: str, x: Any, other: str, y: Any) -> tuple[Any, Any]:
     """
     x, y = (value if isinstance(value, Array) else native(as_array(value)) for value in (x, y))
     if x.shape != y.shape:
-        raise ValueError(f"{one} of shape {x.shape} and {other} of shape {y.shape} were passed; they must be equal")
+        raise ValueError(
+            f"{one} of shape {x.shape} and {other} of shape {y.shape} were passed; pass arrays of one shape"
+        )
     return x, y
 
 
 def native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the array in native byte order."""
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

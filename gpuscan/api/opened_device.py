@@ -1,10 +1,11 @@
-"""An opened device as its arrays and plans know it: the part of `gpuscan.Device` that makes neither of them."""
+"""The part of `gpuscan.Device` that arrays and plans use, and that makes neither of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Never
 
@@ -37,7 +38,7 @@ class OpenedDevice:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the probe found out about the adapter: a frozen record."""
+        """The findings of the probe about the adapter, as a frozen record."""
         return self._context.capabilities
 
     @property
@@ -90,8 +91,12 @@ class OpenedDevice:
     # ----- Memory
 
     def memory_usage(self) -> MemoryUsage:
-        """Return what gpuscan holds on the device; what tiles share between runs counts as reserved."""
-        return self._context.memory_usage()
+        """Return what gpuscan holds on the device.
+
+        What it keeps for later scans, such as the state that tiles share, counts as reserved and not as in use.
+        """
+        usage, held = self._context.memory_usage(), self._executor.held
+        return replace(usage, bytes_in_use=usage.bytes_in_use - held.nbytes, allocations=usage.allocations - len(held))
 
     def memory_cleanup(self) -> None:
         """Give free memory back to the GPU."""

@@ -1,4 +1,4 @@
-"""Where results go: arrays that a caller passes as `out`, or new ones in the form of the input."""
+"""Write results to the arrays that a caller passes as `out`, or to new ones in the form of the input."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check_out(problem: Problem, out: Any, home: OpenedDevice | None) -> list[Any
     """Return the arrays of `out`, depth first; None without.
 
     Args:
-        problem: what was asked for.
+        problem: the scan.
         out: what the caller passed.
         home: the device that the problem's arrays are on; None for NumPy arrays.
 
@@ -136,8 +136,8 @@ def execute(problem: Problem, home: OpenedDevice | None, strategy: str, outputs:
     """Return the result of a problem, one array for each field, on its device or by NumPy.
 
     Args:
-        problem: what was asked for.
-        home: where to run; None for NumPy.
+        problem: the scan.
+        home: the device to run on; None for NumPy.
         strategy: as in `gpuscan.scan`.
         outputs: the arrays of `out`, checked; new ones without.
     """

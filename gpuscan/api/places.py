@@ -1,4 +1,4 @@
-"""The places that a caller's encoder reads from and writes to: buffers, pairs of buffer and offset, or arrays."""
+"""Check the places that a recorded plan reads and writes: buffers, pairs of buffer and offset, or arrays."""
 
 from __future__ import annotations
 
@@ -88,7 +88,10 @@ def length_of(context: DeviceContext, problem: Problem, given: Any) -> Length:
             raise ValueError("length= is a 32-bit word; an array of 0 bytes was passed. Pass a uint32")
     check_buffer(context.wgpu_device, buffer, "length")
     if offset < 0 or offset % 4 or offset + 4 > buffer.size:
-        raise ValueError(f"length= is a 32-bit word at byte {offset} of a buffer of {buffer.size}: it lies off it")
+        raise ValueError(
+            f"length= was passed at byte {offset} of a buffer of {buffer.size} bytes; it must be a 32-bit word in the "
+            "buffer, at a multiple of 4 bytes"
+        )
     return Length(buffer, offset)
 
 
@@ -98,7 +101,7 @@ def placement_of(
     """Return how the arrays share buffers and how wide accesses may be, and the bindings.
 
     Args:
-        problem: what is recorded.
+        problem: the scan to record.
         sources, destinations: the places, checked.
         dynamic: True if only the GPU knows the length.
 
@@ -118,8 +121,9 @@ def placement_of(
         exact = exact or (stored and (field.storage_bytes if dynamic else nbytes) % 4 != 0)
     if exact and problem.reverse:
         raise ValueError(
-            f"a reversed scan of {problem.size} elements of {problem.leaves[0].dtype} was to be recorded, but they end "
-            "inside a 32-bit word. Record plans of whole words, or pass the array to gpuscan.scan"
+            f"a reversed scan of {problem.size} elements of {problem.source.fields[0].scalar.dtype} was to be "
+            "recorded, but they end inside a 32-bit word. Record plans of whole words, or pass the array to "
+            "gpuscan.scan"
         )
     bindings = [
         Binding(buffer, offset, max(4, padded(problem.size * field.storage_bytes, 4 * width)))
@@ -131,18 +135,21 @@ def placement_of(
     )
     shared = not in_place and any(a.buffer is b.buffer for a in before for b in after)
     if shared and any(overlap(a, b) for a in before for b in after):
-        raise ValueError("dst overlaps src in one buffer; they must be the same or lie apart")
+        raise ValueError(
+            "dst was passed where it overlaps src in one buffer; pass the same place for both, or places that do not "
+            "overlap"
+        )
     if any(overlap(a, b) for number, a in enumerate(after) for b in after[:number]):
-        raise ValueError("two fields of dst overlap in one buffer; they must lie apart")
+        raise ValueError("two fields of dst overlap in one buffer; pass places that do not overlap")
     return Placement(width=width, exact=exact, shared=shared, in_place=in_place), bindings
 
 
 def by_field(name: str, given: Any, element: Element) -> list[Any]:
-    """What was given for each field of a bundle, by its keys where that is a dict, else in order.
+    """Return the place for each field of a bundle: by key if they were passed as a dict, else in order.
 
     Raises:
-        TypeError: it is no bundle.
-        ValueError: it has other fields.
+        TypeError: the places are not a bundle.
+        ValueError: they have other fields.
     """
     count = len(element.fields)
     in_order = isinstance(given, (tuple, list)) and len(given) == count
@@ -152,7 +159,7 @@ def by_field(name: str, given: Any, element: Element) -> list[Any]:
 
 
 def nested(name: str, given: Any, structure: Structure) -> list[Any]:
-    """The leaves of what nests as the structure does; a place may be a pair, so that what is a leaf is not opened."""
+    """Return the places for the leaves of the structure. A place may be a pair, so leaves are not taken apart."""
     if structure.kind == "leaf":
         return [given]
     keys = ", ".join(map(repr, structure.keys))
@@ -175,7 +182,7 @@ def nested(name: str, given: Any, structure: Structure) -> list[Any]:
 
 
 def place_of(value: Any, name: str) -> Place:
-    """The buffer and offset of a buffer, a pair of both, or an array."""
+    """Return buffer and offset, given a buffer, a pair of both, or an array."""
     if isinstance(value, Array):
         return value.buffer, value.offset
     if isinstance(value, tuple):
@@ -186,14 +193,14 @@ def place_of(value: Any, name: str) -> Place:
 
 
 def extent(array: Array) -> int:
-    """The bytes that are the array's; of one whose length only the GPU knows, those of the longest it can be."""
+    """Return the bytes of the array; if only the GPU knows its length, the bytes of its longest form."""
     if isinstance(array, Picked) and array.owner is not None:
         return array.owner.nbytes
     return int(array.nbytes)
 
 
 def arrays_in(places: Any) -> Iterator[Array]:
-    """The arrays among places, however they nest."""
+    """Yield the arrays among nested places."""
     if isinstance(places, Array):
         yield places
     elif isinstance(places, (tuple, list, dict)):
@@ -202,7 +209,7 @@ def arrays_in(places: Any) -> Iterator[Array]:
 
 
 def overlap(a: Binding, b: Binding) -> bool:
-    """Whether two parts share bytes."""
+    """Return True if two parts of buffers share bytes."""
     if a.buffer is not b.buffer or a.size is None or b.size is None:
         return False
     return a.offset < b.offset + b.size and b.offset < a.offset + a.size

@@ -1,4 +1,4 @@
-"""A plan that users hold: one kind of scan, compiled once and run many times, here or in their own wgpu programs."""
+"""The public `Plan`: one kind of scan, compiled once and run many times, here or in a caller's own wgpu program."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ class Plan:
                 context.pipeline(stage.kernel)
 
     def _make(self) -> None:
-        """Plan by what is known of the device now."""
+        """Plan by what is known about the device now."""
         self._capabilities = self.device.capabilities
         self._plan = self.device._executor.plan(self._spec, self._asked, placement=Placement())
         self.strategy, self.reason = self._plan.strategy, self._plan.reason
         self._plans = {(self.strategy, Placement()): self._plan}
 
     def _keep_up(self) -> None:
-        """Plan again if the device has come to distrust a strategy, or if subgroups had another size."""
+        """Plan again if a strategy has timed out on the device, or if subgroups had another size."""
         wrong = self.device._context.runs.has_wrong_subgroup_size(self._plan)
         if self.device.capabilities is not self._capabilities or wrong:
             self._make()
@@ -104,7 +104,7 @@ class Plan:
         return {stage.name: render_kernel(stage.kernel) for stage in self._plan.stages}
 
     def __call__(self, array: Any, out: Any = None) -> Any:
-        """Return the scan of an array of the plan's shape and dtype; that of a `gpuscan.Array` stays on the device.
+        """Return the scan of an array of the plan's shape and dtype. That of a `gpuscan.Array` stays on the device.
 
         Raises:
             ValueError, TypeError: the array or `out` has another shape or dtype, or is on another device.
@@ -132,34 +132,48 @@ class Plan:
         self._keep_up()
         return in_form_of(problem, array, results) if out is None else out
 
-    # ----- In a program of the user's own
+    # ----- Recording into a caller's program
 
     def record(self, encoder: wgpu.GPUCommandEncoder, src: Any, dst: Any, *, length: Any = None) -> None:
-        """Record the scan into a command encoder. Nothing of it is submitted, read back, or waited for.
+        """Record the scan into a command encoder. Nothing is submitted, read back, or waited for.
 
-        ``dst[i] = src[0] op … op src[i]``. Not a byte past the array's end is written. Under ``"auto"`` a strategy
-        is taken that cannot give up on this adapter; what a strategy that was asked for by name reports is raised by
-        the next `Device.synchronize`. The commands hold for one submission, as all of WebGPU's do. Where drivers choose
-        the size of subgroups for each shader, the first `record` of a kind runs one tile of its own to learn it.
+        ``dst[i] = src[0] op … op src[i]``. No byte after the end of the array is written. The commands can be submitted
+        once, as all commands of WebGPU.
+
+        Under ``"auto"``, the plan takes a strategy that cannot time out on this adapter. If a strategy that was asked
+        for by name times out, the next `Device.synchronize` raises the error. If drivers choose the size of subgroups
+        for each shader, the first `record` of a kind runs one tile to learn the size.
 
         Args:
-            encoder: of ``device.wgpu_device``, with no pass open.
-            src: where the array lies: a wgpu buffer of usage STORAGE, ``(buffer, offset)``, or a `gpuscan.Array`; of a
-                bundle, a dict, tuple or list of one for each field. Offsets are multiples of the limit
-                "min-storage-buffer-offset-alignment".
-            dst: where to write, in the same forms. It may be `src`, but must not overlap it otherwise.
-            length: where the number of elements lies that are to be scanned, a 32-bit word: a buffer, ``(buffer,
-                offset)`` or an array. More than the plan's shape has are not. For 1-D plans.
+            encoder: an encoder of ``device.wgpu_device`` without an open pass.
+            src: the place of the input: a wgpu buffer of usage STORAGE, ``(buffer, offset)``, or a `gpuscan.Array`; for
+                a bundle, a dict, tuple or list with a place for each field. Offsets are in bytes, and multiples of the
+                limit "min-storage-buffer-offset-alignment".
+            dst: the place of the results, in the same forms. It may be `src`, but must not overlap it otherwise.
+            length: for 1-D plans, the place of the number of elements to scan, as one 32-bit word: a buffer,
+                ``(buffer, offset)`` or an array. At most as many elements as the plan's shape has are scanned.
 
         Raises:
-            ValueError: a place is too small, off the alignment, of another device, without the usage, or overlaps;
-                an array's buffer was destroyed or is mapped (a bare one may be, until the commands are submitted);
-                a bundle has other fields than the plan's; the plan cannot take its length from the GPU; `dst` is `src`
-                of reversed rows that share words; or the encoder is finished or has an open pass, which Dawn tells only
-                where it is finished.
-            TypeError: a place or the encoder is none, or an array has another dtype than the plan's.
+            ValueError: a place is too small, not aligned, on another device, without the usage, or overlaps another;
+                an array's buffer is mapped or was destroyed (a plain buffer is checked only when the commands are
+                submitted); a bundle has other fields than the plan's; the plan cannot take its length from the GPU;
+                `dst` is `src`, and reversed rows share words; or the encoder is finished or has an open pass, which
+                Dawn reports only when the encoder is finished.
+            TypeError: a place or the encoder has the wrong type, or an array has another dtype than the plan's.
             StrategyError: the strategy that was asked for cannot scan in place.
-            GpuscanError: the array is larger than the device binds, or its columns share words.
+            GpuscanError: the array is larger than the device can bind, or its columns share words.
+
+        Example:
+            >>> import numpy as np
+            >>> import gpuscan as gs
+            >>> device = gs.default_device()
+            >>> plan = device.plan(4, np.uint32)
+            >>> x = device.asarray(np.array([1, 2, 3, 4], np.uint32))
+            >>> encoder = device.wgpu_device.create_command_encoder()
+            >>> plan.record(encoder, x, x)
+            >>> device.wgpu_device.queue.submit([encoder.finish()])
+            >>> x.numpy()
+            array([ 1,  3,  6, 10], dtype=uint32)
         """
         context, problem = self.device._context, self._problem
         check_encoder(context.wgpu_device, encoder)
@@ -178,7 +192,7 @@ class Plan:
             if problem.empty:
                 return
             plan = self._recordable_plan(self._strategy_for(placement), placement)
-            seeds, heads = self._held
+            seeds, heads = self._auxiliary
             buffers = Buffers(
                 bound[: len(sources)],
                 bound[len(sources) :],
@@ -187,15 +201,15 @@ class Plan:
             )
             with recording(context.wgpu_device):
                 run = record(context, plan, encoder, buffers, length=count)
-            held = [array for array in (seeds, heads) if array is not None]
-            for array in (*arrays_in((src, dst, length)), *held):
+            auxiliary = [array for array in (seeds, heads) if array is not None]
+            for array in (*arrays_in((src, dst, length)), *auxiliary):
                 array.keep_for_recorded_commands()
             if plan.posts or plan.loops or not context.runs.is_verified(plan):
                 context.runs.add_recorded(run)
 
     @cached_property
-    def _held(self) -> tuple[DeviceArray | None, DeviceArray | None]:
-        """The seeds and the segment bits, which recorded runs read besides the caller's arrays."""
+    def _auxiliary(self) -> tuple[DeviceArray | None, DeviceArray | None]:
+        """The seeds and the segment bits, which recorded runs read in addition to the caller's arrays."""
         context, problem = self.device._context, self._problem
         words = seed_words(problem, context)
         seeds = None if words is None else uploaded(context, words)
@@ -210,7 +224,7 @@ class Plan:
         return self._plans[key]
 
     def _recordable_plan(self, strategy: str, placement: Placement) -> ScanPlan:
-        """Return the plan to record: nobody can run it again if subgroups have another size than it needs."""
+        """Return the plan to record, with a verified subgroup size: a recorded run cannot be repeated."""
         context, plan = self.device._context, self._planned(strategy, placement)
         self._check_in_place(plan)
         wrong = context.runs.has_wrong_subgroup_size(plan)

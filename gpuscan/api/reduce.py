@@ -69,11 +69,9 @@ def reduce(
     others = tuple(n for i, n in enumerate(problem.shape) if i != problem.axis)
     home = home_of(problem.leaves, device)
     results: list[Any]
-    if home is None:
+    if home is None or problem.empty:
         results = reference.reduce_rows(problem)
-    elif problem.size == 0:
-        results = reference.reduce_rows(problem)
-        if is_on_device(problem):
+        if home is not None and is_on_device(problem):
             results = [home.asarray(result) for result in results]
     elif is_on_device(problem):
         results = [Array.of(home, result) for result in scan_device(home._executor, problem)]

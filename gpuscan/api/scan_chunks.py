@@ -194,10 +194,10 @@ def after_last(problem: Problem, carry: list[Any]) -> list[Any]:
     """Return what the next chunk begins with: the last result, and for exclusive scans the last element as well."""
     if not problem.exclusive:
         return carry
-    ends = [leaf[-1:] for leaf in problem.leaves]
+    last_elements = [leaf[-1:] for leaf in problem.leaves]
     again = replace(
         problem,
-        leaves=tuple(ends),
+        leaves=tuple(last_elements),
         shape=(1,),
         exclusive=False,
         initial=True,

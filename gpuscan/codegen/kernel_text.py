@@ -165,7 +165,7 @@ class KernelText:
 
     @cached_property
     def places(self) -> list[int]:
-        """Where the chunk's elements are in storage, in logical order. The order is its own inverse."""
+        """The places of the chunk's elements in storage, in the order of the scan. The order is its own inverse."""
         places = range(self.kernel.tile.chunk)
         return list(reversed(places)) if self.kernel.reads_backwards else list(places)
 

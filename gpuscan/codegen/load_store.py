@@ -22,12 +22,12 @@ class FieldAccess:
 
     Attributes:
         array: the array's binding.
-        field: what its elements are.
+        field: the field of its elements.
         native_int64: whether 64-bit integers are native in the shader.
         offset: which element is taken, in the order of the scan: -1 for the one before, 1 for the one after, else 0.
         width: the 32-bit words of one access.
         accesses: the accesses that cover a chunk.
-        unaligned: whether chunks begin and end within words.
+        unaligned: True if chunks begin and end within words.
     """
 
     array: BoundArray

@@ -1,4 +1,4 @@
-"""Which GPU adapters there are, best first, and which one a caller means."""
+"""List the machine's GPU adapters, best first, and choose the one that a caller asks for."""
 
 from __future__ import annotations
 
@@ -20,32 +20,39 @@ if TYPE_CHECKING:
 
 ADAPTER_VARIABLE = "GPUSCAN_ADAPTER"
 
-# Best first. Some OpenGL drivers do not say what they are ("Unknown"); software ones do.
+# The types of adapters, best first. Some OpenGL drivers do not report a type ("Unknown"); software ones do.
 _ADAPTER_TYPES = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "CPU")
-_LEAST_INVOCATIONS = 64
-_LEAST_STORAGE_BUFFERS = 8  # what WebGPU promises; some adapters below its minimum are listed all the same
+# The fewest invocations in a workgroup with which gpuscan runs.
+_MIN_INVOCATIONS = 64
+# The storage buffers that WebGPU promises to every shader. Some listed adapters have fewer.
+_MIN_STORAGE_BUFFERS = 8
 
 _HELP = (
     "install the GPU's driver, or a software adapter (Debian and Ubuntu: apt install mesa-vulkan-drivers; "
     'Fedora: dnf install mesa-vulkan-drivers), or ask for device="numpy"'
 )
 
-NUMPY = "numpy"  # the device that is no GPU
+# The name that asks for NumPy instead of a GPU.
+NUMPY = "numpy"
 
 _lock = threading.Lock()
+# The adapters that `find_adapters` found, or None before its first call.
 _found: list[wgpu.GPUAdapter] | None = None
-_user: int | None = None  # the process that came to use WebGPU: this one, or one that it was forked from
+# The process that first used WebGPU: this one, or one that it was forked from. None if none did.
+_user: int | None = None
 
 
 def find_adapters() -> list[wgpu.GPUAdapter]:
-    """Every adapter that can compute, best first; found once a process.
+    """Return every adapter that can compute, best first. The search runs once in a process.
 
-    Discrete GPUs come before integrated, virtual and software ones (CPU), Vulkan, Metal and DX12 before OpenGL, and
-    among equals the adapter that offers more of the features gpuscan can use. An adapter that a backend lists twice
-    stands once; discrete GPUs all stay, for two cards of one model cannot be told from one listed twice.
+    Discrete GPUs come before integrated, virtual and software adapters (CPU). Vulkan, Metal and DX12 come before
+    OpenGL. Among equals, the adapter with more of the features that gpuscan uses comes first.
+
+    If a backend lists an adapter twice, the result has it once. Discrete GPUs are all kept, because two cards of one
+    model look like one card that is listed twice.
 
     Raises:
-        DeviceLostError: the process that this one was forked from has used a GPU.
+        DeviceLostError: this process was forked from one that has used a GPU.
 
     Example:
         >>> isinstance(find_adapters(), list)
@@ -102,12 +109,12 @@ def choose_adapter(wanted: str | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapt
             is), or None: what the environment variable GPUSCAN_ADAPTER says, and where it says nothing, the best.
 
     Raises:
-        AdapterNotFoundError: there is none such; the message lists those there are.
-        TypeError: `wanted` is none of these.
-        DeviceLostError: the process that this one was forked from has used a GPU.
+        AdapterNotFoundError: no adapter matches. The message lists the machine's adapters.
+        TypeError: `wanted` has another type.
+        DeviceLostError: this process was forked from one that has used a GPU.
     """
     global _user
-    if hasattr(wanted, "summary"):  # an adapter
+    if hasattr(wanted, "summary"):  # It is an adapter.
         _check_process()
         _user = os.getpid()
         return wanted
@@ -140,7 +147,10 @@ def choose_adapter(wanted: str | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapt
 
 
 def fresh(adapter: wgpu.GPUAdapter) -> wgpu.GPUAdapter:
-    """The adapter to open a device on. One of Dawn's is spent by its first device, so it is looked up again."""
+    """Return the adapter to open a device on.
+
+    An adapter of Dawn's can open only one device, so Dawn is asked for the adapter again.
+    """
     if package_of(adapter) != "wgpudawn":
         return adapter
     alike = [known for known in _found or () if known.summary == adapter.summary]
@@ -150,13 +160,13 @@ def fresh(adapter: wgpu.GPUAdapter) -> wgpu.GPUAdapter:
 
 
 def _check_process() -> None:
-    """Raise DeviceLostError in a process that was forked from a user of WebGPU: what it opened would hang."""
+    """Raise DeviceLostError in a process that was forked from a user of WebGPU, where a new device would hang."""
     if _user not in (None, os.getpid()):
         raise forked_error("the GPU was used", _user)
 
 
 def _note_instance() -> None:
-    """In a forked process: see whether the one before used the package wgpu by itself, without gpuscan."""
+    """Note, in a forked process, if its parent used the package wgpu without gpuscan."""
     global _user
     used = getattr(sys.modules.get("wgpu.backends.wgpu_native._helpers"), "_the_instance", None) is not None
     if used and _found is None and _user is None:
@@ -164,12 +174,15 @@ def _note_instance() -> None:
 
 
 def _release_nothing() -> None:
-    """In a process forked from a user of WebGPU: let go of objects without the driver, which would wait for threads."""
+    """Let a process that was forked from a user of WebGPU drop objects without a call of the driver.
+
+    The driver would wait for threads that only the parent has.
+    """
     if _user is None:
         return
     for package in BACKENDS.values():
         classes = sys.modules.get(f"{package}._classes")
-        for name in ("GPUObjectBase", "GPUAdapter"):  # those with a __del__ that releases
+        for name in ("GPUObjectBase", "GPUAdapter"):  # The classes with a __del__ that calls the driver.
             kind = getattr(classes, name, None)
             if kind is not None:
                 kind.__del__ = lambda _: None
@@ -193,11 +206,11 @@ def _listed(summaries: Sequence[str]) -> str:
 
 
 def _can_compute(adapter: wgpu.GPUAdapter) -> bool:
-    """Whether it is more than a drawing device: OpenGL below 4.3 and the like have no compute shaders."""
+    """Return True if the adapter has compute shaders, which OpenGL before 4.3 has not."""
     limits = adapter.limits
     return (
-        int(limits["max-compute-invocations-per-workgroup"]) >= _LEAST_INVOCATIONS
-        and int(limits["max-storage-buffers-per-shader-stage"]) >= _LEAST_STORAGE_BUFFERS
+        int(limits["max-compute-invocations-per-workgroup"]) >= _MIN_INVOCATIONS
+        and int(limits["max-storage-buffers-per-shader-stage"]) >= _MIN_STORAGE_BUFFERS
     )
 
 
@@ -223,7 +236,7 @@ def _without_duplicates(adapters: list[wgpu.GPUAdapter]) -> list[wgpu.GPUAdapter
 def _quiet_display_loader() -> Iterator[None]:
     """Keep libwayland, which OpenGL's loader tries, from printing that XDG_RUNTIME_DIR is not set.
 
-    Any absolute folder quiets it: it then finds no display there, as it should, and goes on without one.
+    Any absolute folder quiets it: the loader finds no display there and continues without one.
     """
     name = "XDG_RUNTIME_DIR"
     if os.name != "posix" or os.environ.get(name):

@@ -1,17 +1,18 @@
-"""The WebGPU implementation beneath, and all that differs between the two there are.
+"""Choose the WebGPU implementation, and hide the differences between the two.
 
-- ``wgpu``: wgpu-native by the package wgpu. Its compiler is naga, which Firefox has too.
-- ``dawn``: Dawn by the package wgpudawn, whose Python interface is the same. Its compiler is Tint, that of Chrome.
+- ``wgpu``: wgpu-native through the package wgpu. Its shader compiler is naga, which Firefox also uses.
+- ``dawn``: Dawn through the package wgpudawn, which has the same Python interface. Its shader compiler is Tint, which
+  Chrome also uses.
 
-``GPUSCAN_BACKEND`` chooses one. Where they differ:
+``GPUSCAN_BACKEND`` chooses one. They differ in this:
 
-- subgroups: wgpu-native's feature is ``subgroup`` and naga refuses the line ``enable subgroups;``; Dawn's feature is
-  ``subgroups``, as WebGPU has it, and the line is needed (`Capabilities.enable_subgroups`).
-- 64-bit integers and floats: features of wgpu-native's; Dawn has none.
+- subgroups: wgpu-native calls the feature ``subgroup``, and naga refuses the line ``enable subgroups;``. Dawn calls it
+  ``subgroups``, as WebGPU does, and needs the line (`Capabilities.enable_subgroups`).
+- 64-bit integers and floats: wgpu-native has features for them, Dawn has none.
 - timestamps: wgpu-native gives the GPU's ticks, Dawn nanoseconds.
-- barriers in control flow that is not uniform: naga lets them pass, Tint refuses the shader.
+- barriers in control flow that is not uniform: naga accepts them, Tint refuses the shader.
 - OpenGL: wgpu-native only.
-- adapters: one of Dawn's is spent by the first device that is made of it (`gpuscan.device.adapters.fresh`).
+- adapters: an adapter of Dawn's can open only one device (`gpuscan.device.adapters.fresh`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ BACKENDS: Mapping[str, str] = {"wgpu": "wgpu", "dawn": "wgpudawn"}
 
 
 def webgpu() -> Any:
-    """The module that adapters, flags and errors come from; imported at the first call.
+    """Return the module that adapters, flags and errors come from. The first call imports it.
 
     Raises:
         AdapterNotFoundError: $GPUSCAN_BACKEND names no implementation, or one that is not installed.
@@ -58,17 +59,17 @@ def _load(backend: str) -> ModuleType:
 
 
 def package_of(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> str:
-    """The package that an adapter or device is of, whichever `webgpu` gives: ``"wgpu"`` or ``"wgpudawn"``."""
+    """Return the package that made an adapter or device: ``"wgpu"`` or ``"wgpudawn"``."""
     return type(thing).__module__.partition(".")[0]
 
 
 def module_of(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> Any:
-    """The same, imported."""
+    """Import and return the package that made an adapter or device."""
     return importlib.import_module(package_of(thing))
 
 
 def implementation(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> str:
-    """Who carries WebGPU out, with version, such as ``"wgpu-native 29.0.1.1"``."""
+    """Return the name and version of the WebGPU implementation, such as ``"wgpu-native 29.0.1.1"``."""
     package = package_of(thing)
     if package == "wgpudawn":
         return f"Dawn (wgpudawn {module_of(thing).__version__})"
@@ -80,7 +81,7 @@ def implementation(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> str:
 
 
 def timestamp_period(wgpu_device: wgpu.GPUDevice) -> float:
-    """Nanoseconds a tick of a timestamp: 1 in WebGPU, while wgpu-native hands out the GPU's own ticks."""
+    """Return the nanoseconds in a tick of a timestamp: 1 in WebGPU, the GPU's own period in wgpu-native."""
     if package_of(wgpu_device) != "wgpu":
         return 1.0
     from wgpu.backends.wgpu_native import lib
@@ -89,5 +90,5 @@ def timestamp_period(wgpu_device: wgpu.GPUDevice) -> float:
 
 
 def error_type(wgpu_device: wgpu.GPUDevice) -> type[Exception]:
-    """What the device raises where WebGPU finds something wrong (a shader that does not compile, for one)."""
+    """Return the class of the errors that WebGPU reports, for example about a shader that does not compile."""
     return module_of(wgpu_device).GPUError  # type: ignore[no-any-return]

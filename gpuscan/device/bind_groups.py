@@ -1,4 +1,4 @@
-"""Parts of buffers as shaders see them, and the bind groups that are made of them."""
+"""Describe the parts of buffers that shaders see, and cache the bind groups made of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import wgpu
 
-BIND_GROUPS_KEPT = 512
+# How many bind groups a device keeps; the least recently used goes first.
+MAX_BIND_GROUPS = 512
 
 
 class Binding(NamedTuple):
@@ -26,6 +27,7 @@ class Binding(NamedTuple):
     size: int | None = None
 
     def resource(self) -> dict[str, object]:
+        """Return the part as WebGPU's `GPUBufferBinding`."""
         entry: dict[str, object] = {"buffer": self.buffer, "offset": self.offset}
         if self.size is not None:
             entry["size"] = self.size
@@ -33,25 +35,27 @@ class Binding(NamedTuple):
 
 
 class BindGroups:
-    """Bind groups, kept for later calls while their buffers live.
+    """Bind groups that are kept for later calls while their buffers are alive.
 
-    Making one costs more than a dispatch, and the more are made, the slower an H100 gets: 9.2 us for 2^16 elements at
-    first, 12.6 us after some ten thousand.
+    To create a bind group costs more than a dispatch. It also slows an H100 down: a scan of 2^16 elements takes 9.2 us
+    at first, and 12.6 us after some ten thousand bind groups were created.
 
-    A group keeps its buffers' memory, so it goes when the first of them is let go of, whoever it belongs to.
+    A group keeps the memory of its buffers, so it is dropped as soon as one of them is garbage-collected.
     """
 
     def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
         self._device = wgpu_device
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[Any, ...], tuple[Any, ...]] = OrderedDict()
-        self._keys: dict[int, set[tuple[Any, ...]]] = {}  # of the groups that a buffer is in, by the buffer's id
-        self._dropped: deque[int] = deque()  # ids of buffers that have died, whose groups are still kept
+        # By the id of a buffer, the keys of the groups that contain the buffer.
+        self._keys: dict[int, set[tuple[Any, ...]]] = {}
+        # The ids of buffers that were garbage-collected and still have groups in the cache.
+        self._dropped: deque[int] = deque()
 
     def group(
         self, layout: wgpu.GPUBindGroupLayout, bound: Sequence[tuple[int, Binding]], keep: bool
     ) -> wgpu.GPUBindGroup:
-        """The group of these bindings; kept, if asked for."""
+        """Return a bind group of these bindings; with `keep`, one that later calls share."""
         if not keep:
             return self._make(layout, bound)
         key = (id(layout), *[(binding, id(part.buffer), part.offset, part.size) for binding, part in bound])
@@ -63,7 +67,7 @@ class BindGroups:
                 self._kept[key] = found
                 for _, part in bound:
                     self._watch(part.buffer).add(key)
-                if len(self._kept) > BIND_GROUPS_KEPT:
+                if len(self._kept) > MAX_BIND_GROUPS:
                     self._forget(next(iter(self._kept)))
             else:
                 self._kept.move_to_end(key)
@@ -71,7 +75,7 @@ class BindGroups:
         return found[0]
 
     def _watch(self, buffer: wgpu.GPUBuffer) -> set[tuple[Any, ...]]:
-        """The keys of the groups that the buffer is in; when it dies they go."""
+        """Return the keys of the groups that contain the buffer, and drop those groups once it is collected."""
         if id(buffer) not in self._keys:
             self._keys[id(buffer)] = set()
             weakref.finalize(buffer, _drop, weakref.ref(self), id(buffer)).atexit = False
@@ -83,7 +87,7 @@ class BindGroups:
             self._keys[buffer].discard(key)
 
     def _collect(self) -> None:
-        """Let go of the groups of buffers that have died."""
+        """Drop the groups of buffers that were garbage-collected."""
         while self._dropped:
             buffer = self._dropped.popleft()
             for key in list(self._keys[buffer]):
@@ -91,12 +95,15 @@ class BindGroups:
             del self._keys[buffer]
 
     def drop(self, buffer: int) -> None:
-        """The buffer of this id has died. Whoever is at work here, this thread or another, collects it then."""
+        """Note that the buffer with this id was garbage-collected.
+
+        A finaliser calls this at any point of any thread. If the lock is taken, its holder drops the groups.
+        """
         self._dropped.append(buffer)
         self._tidy()
 
     def _tidy(self) -> None:
-        """Collect what has died while nobody could; called without the lock."""
+        """Drop the groups of buffers that were collected while the lock was taken; called without the lock."""
         while self._dropped and self._lock.acquire(blocking=False):
             try:
                 self._collect()
@@ -111,6 +118,7 @@ class BindGroups:
         return len(self._kept)
 
     def clear(self) -> None:
+        """Drop all groups."""
         with self._lock:
             for key in list(self._kept):
                 self._forget(key)

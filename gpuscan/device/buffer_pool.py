@@ -1,4 +1,4 @@
-"""GPU buffers that are used again: a pool by size class, owned by one device."""
+"""Reuse GPU buffers: a pool by size class, owned by one device."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpuscan.errors import DeviceMemoryError
+from gpuscan.planning.heuristics import GPU
 
 if TYPE_CHECKING:
     import wgpu
@@ -19,24 +20,18 @@ if TYPE_CHECKING:
 MIN_BYTES = 256
 # Arrays are bound in multiples of this many bytes, since shaders read and write vectors of four words.
 ALIGNMENT = 16
-# A pool keeps free buffers up to this many bytes; beyond it, the least recently used are given back to the device. A
-# pool of a discrete GPU keeps as many bytes as are in use, if that is more: to create a buffer of 1 GiB takes an H200
-# 25 ms, fifty times as long as to scan it.
-KEPT_BYTES = 2 << 30
-# The same where the device's memory is the computer's.
-SHARED_KEPT_BYTES = 64 << 20
 # Buffers up to this many bytes come in coarser size classes.
 SMALL_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class MemoryUsage:
-    """What a device's pool holds.
+    """The memory that gpuscan holds on a device.
 
     Attributes:
-        bytes_in_use: in buffers that something uses now.
-        bytes_reserved: in all buffers that gpuscan has taken from the device.
-        allocations: buffers in use.
+        bytes_in_use: the bytes of the buffers that something uses now.
+        bytes_reserved: the bytes of all buffers that gpuscan has created and not given back.
+        allocations: the number of buffers in use.
     """
 
     bytes_in_use: int
@@ -45,10 +40,10 @@ class MemoryUsage:
 
 
 def size_class(nbytes: int) -> int:
-    """The size of the buffer that serves `nbytes`.
+    """Return the size of the buffer that serves a request for `nbytes`.
 
-    Up to 1 MiB the next quarter step between powers of two, beyond it the next sixteenth: few classes, so that
-    buffers fit again, and little lost where it counts.
+    Up to 1 MiB there are four sizes between two powers of two, above it sixteen. There are few sizes, so that buffers
+    fit later requests, and they are close together for large buffers, so that little memory is lost.
     """
     nbytes = max(nbytes, MIN_BYTES)
     steps = 8 if nbytes <= SMALL_BYTES else 32
@@ -56,61 +51,65 @@ def size_class(nbytes: int) -> int:
     return -(-nbytes // step) * step
 
 
-def kept_bytes(adapter_type: str) -> int:
-    """How many bytes of free buffers a pool keeps on an adapter of this type."""
-    return SHARED_KEPT_BYTES if adapter_type in ("CPU", "IntegratedGPU") else KEPT_BYTES
-
-
 class Allocation:
-    """A buffer of a pool that goes back to it when nobody holds the allocation any more."""
+    """A buffer of a pool. It goes back to the pool once nothing refers to the allocation."""
 
     def __init__(self, pool: BufferPool, buffer: wgpu.GPUBuffer, nbytes: int) -> None:
         self.buffer = buffer
-        self.nbytes = nbytes  # as asked for
+        # The bytes that were asked for; the buffer may be larger.
+        self.nbytes = nbytes
         self._pool = pool
-        # A finaliser may run inside any call of this thread, so it takes no lock. At interpreter exit there is
-        # nothing to give back to.
+        # A finaliser may run inside any call of this thread, so it takes no lock. At interpreter exit the pool may be
+        # gone, so the finaliser does not run.
         self._finalizer = weakref.finalize(self, pool.dropped.append, buffer)
         self._finalizer.atexit = False
 
     def recorded(self) -> None:
-        """Let the buffer go for good with the allocation, and not to others: commands of a caller's use it.
+        """Keep the buffer out of the pool for good, because a caller's commands use it.
 
-        They may be submitted when the allocation is long gone, and keep the memory until then.
+        The caller may submit them after the allocation is gone. The commands keep the memory until then.
         """
         if self._finalizer.detach():
             weakref.finalize(self, self._pool.forgotten.append, self.buffer.size).atexit = False
 
 
 class BufferPool:
-    """Buffers by usage and size class; taken and given back, or given up for good by `cleanup`.
+    """Buffers by usage and size class, which are taken and given back. `cleanup` destroys the free ones.
 
-    Every array has a buffer of its own: WebGPU lets no dispatch read one part of a buffer while it writes another,
-    so arrays that shared a buffer could not be source and destination of one scan.
+    Every array has a buffer of its own. WebGPU lets no dispatch read one part of a buffer while it writes another, so
+    arrays that shared a buffer could not be source and destination of one scan.
+
+    Args:
+        wgpu_device: the device that owns the buffers.
+        max_free_bytes: the bytes of free buffers that are kept. Above it, the least recently used are destroyed.
+        keeps_as_used: True to keep as many free bytes as are in use, if that is more than `max_free_bytes`.
     """
 
     def __init__(
-        self, wgpu_device: wgpu.GPUDevice, kept_bytes: int = KEPT_BYTES, *, keeps_as_used: bool = False
+        self, wgpu_device: wgpu.GPUDevice, max_free_bytes: int = GPU.max_free_bytes, *, keeps_as_used: bool = False
     ) -> None:
         self._device = wgpu_device
         self._process = os.getpid()
-        self._kept_bytes = kept_bytes
+        self._max_free_bytes = max_free_bytes
         self._keeps_as_used = keeps_as_used
         self._lock = threading.RLock()
-        self._free: OrderedDict[int, wgpu.GPUBuffer] = OrderedDict()  # by id, the longest unused first
+        # The free buffers by id, the least recently used first.
+        self._free: OrderedDict[int, wgpu.GPUBuffer] = OrderedDict()
         self._by_class: dict[tuple[int, int], list[int]] = {}
         self._free_bytes = 0
         self._in_use = 0
         self._reserved = 0
         self._allocations = 0
-        self.dropped: deque[wgpu.GPUBuffer] = deque()  # of allocations that have died, not yet given back
-        self.forgotten: deque[int] = deque()  # bytes of those that a caller's commands may still use
+        # The buffers of allocations that were garbage-collected, not yet given back.
+        self.dropped: deque[wgpu.GPUBuffer] = deque()
+        # The sizes of collected buffers that a caller's commands may still use.
+        self.forgotten: deque[int] = deque()
 
     def take(self, nbytes: int, usage: int) -> wgpu.GPUBuffer:
-        """A buffer of at least `nbytes` whose contents are left over from earlier use.
+        """Return a buffer of at least `nbytes`. It contains arbitrary data from earlier use.
 
         Raises:
-            DeviceMemoryError: the device has no room, even after everything free was given back.
+            DeviceMemoryError: the device has no room, even after all free buffers were destroyed.
         """
         most = self._device.limits["max-buffer-size"] // ALIGNMENT * ALIGNMENT
         if nbytes > most:
@@ -130,7 +129,7 @@ class BufferPool:
             self._give(buffer, (buffer.usage, buffer.size))
 
     def take_all(self, classes: Sequence[tuple[int, int]]) -> list[wgpu.GPUBuffer]:
-        """A buffer for each usage and `size_class`, as `take` gives them, all or none."""
+        """Return a buffer for each pair of usage and `size_class`, as `take` does; all of them or none."""
         buffers: list[wgpu.GPUBuffer] = []
         with self._lock:
             self._collect()
@@ -143,7 +142,7 @@ class BufferPool:
         return buffers
 
     def give_all(self, buffers: Sequence[wgpu.GPUBuffer], classes: Sequence[tuple[int, int]], *, clean: bool) -> None:
-        """Give back what `take_all` gave; or up, where an error has left it in any state."""
+        """Return the buffers of `take_all` to the pool, or discard them after an error (`clean` is False)."""
         if not clean:
             for buffer in buffers:
                 self.discard(buffer)
@@ -153,7 +152,7 @@ class BufferPool:
                 self._give(buffer, kind)
 
     def discard(self, buffer: wgpu.GPUBuffer) -> None:
-        """Give up a buffer from `take` that is in no state to be used again, such as half mapped."""
+        """Destroy a buffer from `take` that cannot be used again, for example because it is still mapped."""
         with self._lock:
             self._in_use -= buffer.size
             self._allocations -= 1
@@ -161,21 +160,23 @@ class BufferPool:
         self._end(buffer)
 
     def _end(self, buffer: wgpu.GPUBuffer) -> None:
-        if os.getpid() == self._process:  # a forked process would wait here for threads that it does not have
+        # In a forked process the driver would wait for threads that only the parent has.
+        if os.getpid() == self._process:
             buffer.destroy()
 
     def lend(self, nbytes: int, usage: int) -> Allocation:
-        """A buffer of so many bytes, and of whole vectors, that comes back by itself."""
+        """Return a buffer of at least `nbytes` that goes back to the pool by itself."""
         return Allocation(self, self.take(nbytes, usage), nbytes)
 
     def cleanup(self) -> None:
-        """Give the free buffers back to the device."""
+        """Destroy the free buffers, so that other programs can use their memory."""
         with self._lock:
             self._collect()
             for key in list(self._free):
                 self._destroy(key)
 
     def usage(self) -> MemoryUsage:
+        """Return how much memory the pool holds."""
         with self._lock:
             self._collect()
             return MemoryUsage(self._in_use, self._reserved, self._allocations)
@@ -183,7 +184,7 @@ class BufferPool:
     # ----- Called with the lock held
 
     def _collect(self) -> None:
-        """Take back what dead allocations held."""
+        """Take back the buffers of allocations that were garbage-collected."""
         while self.dropped:
             self.give(self.dropped.popleft())
         while self.forgotten:
@@ -193,7 +194,7 @@ class BufferPool:
             self._allocations -= 1
 
     def _take(self, kind: tuple[int, int]) -> wgpu.GPUBuffer:
-        """A buffer of this usage and size class."""
+        """Return a buffer of this usage and size class."""
         usage, size = kind
         alike = self._by_class.get(kind)
         if alike:
@@ -206,13 +207,14 @@ class BufferPool:
         return buffer
 
     def _give(self, buffer: wgpu.GPUBuffer, kind: tuple[int, int]) -> None:
-        """Keep a buffer of this usage and size class for later; the longest unused go where too much is kept."""
+        """Keep a buffer of this usage and size class, and destroy the least recently used ones above the limit."""
         self._in_use -= kind[1]
         self._allocations -= 1
         self._free[id(buffer)] = buffer
         self._by_class.setdefault(kind, []).append(id(buffer))
         self._free_bytes += kind[1]
-        while self._free_bytes > (max(self._kept_bytes, self._in_use) if self._keeps_as_used else self._kept_bytes):
+        limit = max(self._max_free_bytes, self._in_use) if self._keeps_as_used else self._max_free_bytes
+        while self._free_bytes > limit:
             self._destroy(next(iter(self._free)))
 
     def _create(self, size: int, usage: int) -> wgpu.GPUBuffer:
@@ -224,8 +226,8 @@ class BufferPool:
                 buffer = self._device.create_buffer(size=size, usage=usage)
             except MemoryError as error:
                 raise DeviceMemoryError(
-                    f"a buffer of {size} bytes was asked for; the device has no room for it beside the "
-                    f"{self._in_use} bytes in use. Let go of arrays, or scan in chunks with gpuscan.scan_chunks"
+                    f"a buffer of {size} bytes was asked for; the device has no room for it in addition to the "
+                    f"{self._in_use} bytes in use. Delete arrays, or scan in chunks with gpuscan.scan_chunks"
                 ) from error
         self._reserved += size
         return buffer

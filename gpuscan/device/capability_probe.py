@@ -1,8 +1,7 @@
-"""The capability probe: what an adapter has, and what it does when tried out.
+"""Probe an adapter: read its features and limits, and measure what WebGPU does not report.
 
-Features and limits are read from the device. What WebGPU does not tell is measured with small shaders
-(`shaders/probe_*.wgsl`), all of them bounded: the real subgroup sizes and the order of lanes, the speed of polling,
-and litmus tests of forward progress, which decide the strategies that are safe here.
+Small shaders (`shaders/probe/*.wgsl`) measure the real subgroup sizes, the order of lanes and the speed of polling.
+Litmus tests of forward progress decide which strategies are safe on the adapter. Every wait in them is bounded.
 """
 
 from __future__ import annotations
@@ -36,10 +35,12 @@ _VENDORS = {
     0x10005: "Mesa",
 }
 
-# A GPU holds a few thousand invocations on each of at most some 300 cores. A software adapter runs a workgroup or two
-# on each core, and the system may take that core away for a while: waits are long there. More polls in an iteration
-# make them so, for llvmpipe allows an invocation 65,535 iterations.
+# The litmus tests are not tuned for speed: their sizes decide what they can find out, so they stand here and not in
+# planning/heuristics.py.
+#
+# A GPU holds a few thousand invocations on each of at most some 300 cores, which 8192 workgroups exceed several times.
 _GPU_LITMUS = Litmus(workgroups=8192, workgroup_size=256, chain_seconds=0.05, later_seconds=0.02, extra_polls=0)
+# The limits that a device needs for the litmus tests. With less, the probe opens a device of its own.
 _LITMUS_LIMITS = {
     "max-buffer-size": 1 << 16,
     "max-storage-buffer-binding-size": 1 << 16,
@@ -47,23 +48,29 @@ _LITMUS_LIMITS = {
     "max-compute-workgroup-size-x": 256,
     "max-compute-workgroups-per-dimension": 8192,
 }
+# A software adapter runs a workgroup or two on each core, and the system may take the core away for a while, so waits
+# are longer. Additional polls in an iteration lengthen them, since llvmpipe allows an invocation 65,535 iterations.
 _CPU_LITMUS = Litmus(workgroups=512, workgroup_size=64, chain_seconds=0.1, later_seconds=0.02, extra_polls=64)
 
-_MAX_POLLS = 60_000  # in a round
-_SPIN_BOUND = (2, 33_000)  # together more than llvmpipe allows
-_SPIN_RUNS = 5  # the fastest counts: others may be keeping the GPU busy
+# The most polls in a round, fewer than the 65,535 iterations that llvmpipe allows.
+_MAX_POLLS = 60_000
+# Rounds, and polls in a round, of the shader that measures the speed of polling. Their product is more than llvmpipe
+# allows, so that the probe notices the limit.
+_SPIN_BOUND = (2, 33_000)
+# How often the speed of polling is measured. The fastest run counts, since other programs may use the GPU.
+_SPIN_RUNS = 5
 
 _lock = threading.Lock()
 
 
 def probe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, *, refresh: bool = False) -> Capabilities:
-    """What the adapter can do, through a device of it.
+    """Return what the adapter can do, measured through a device of it.
 
-    The findings are kept on disk by adapter, driver, WebGPU implementation, features and gpuscan version; `refresh`
-    measures again. Takes some tens of milliseconds on a GPU, a tenth of a second or two on a software adapter.
+    The findings are kept on disk by adapter, driver, WebGPU implementation, features and gpuscan version. `refresh`
+    measures again, which takes some tens of milliseconds on a GPU, and up to 0.2 seconds on a software adapter.
     """
     described = _describe(adapter, wgpu_device)
-    with _lock:  # two probes at once would spoil each other's measurements
+    with _lock:  # Two probes at the same time would disturb each other's measurements.
         kept = None if refresh else probe_cache.load(described)
         if kept is not None:
             return replace(kept, **described)
@@ -73,9 +80,9 @@ def probe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, *, refresh: boo
 
 
 def distrust(capabilities: Capabilities, strategy: str) -> Capabilities:
-    """Note, on disk too, that a strategy ran out of its bounds on this adapter: ``"auto"`` picks it no more.
+    """Note, also on disk, that a strategy timed out on this adapter. ``"auto"`` no longer chooses it.
 
-    That workgroups start in order may have been at fault as well, and is no longer built on.
+    The cause may also be that workgroups did not start in order, so this is no longer assumed.
     """
     if strategy in capabilities.distrusted:
         return capabilities
@@ -85,7 +92,7 @@ def distrust(capabilities: Capabilities, strategy: str) -> Capabilities:
     return noted
 
 
-# ----- What the device says of itself
+# ----- What the device reports
 
 
 def _describe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice) -> dict[str, Any]:
@@ -112,15 +119,15 @@ def _describe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice) -> dict[str
 def _vendor(info: Any) -> str:
     known = _VENDORS.get(info["vendor_id"])
     if known is None and info["backend_type"] == "Metal" and info["device"].startswith("Apple"):
-        return "Apple"  # Metal gives no vendor number
+        return "Apple"  # Metal reports no vendor number.
     return known or str(info["vendor"]) or "unknown"
 
 
-# ----- What it does
+# ----- What the probe measures
 
 
 def _able(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice) -> wgpu.GPUDevice:
-    """The device; or another, where its user asked for less than the litmus tests need, so that the findings hold."""
+    """Return the device, or another one if its user asked for smaller limits than the litmus tests need."""
     best = limits_within(wanted_limits(adapter))
     if all(int(wgpu_device.limits[name]) >= min(best[name], least) for name, least in _LITMUS_LIMITS.items()):
         return wgpu_device
@@ -135,7 +142,8 @@ def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str
     bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in features)
     has_subgroups = not features.isdisjoint({"subgroup", "subgroups"})
 
-    bench.run({"spin": _SPIN_BOUND} | ({"subgroups": (0, 0)} if has_subgroups else {}))  # compiles and warms up
+    # The first run compiles the shaders and wakes the GPU up.
+    bench.run({"spin": _SPIN_BOUND} | ({"subgroups": (0, 0)} if has_subgroups else {}))
     spins = [bench.run({"spin": _SPIN_BOUND}) for _ in range(_SPIN_RUNS)]
     polls = spins[0].words["polls"]
     timestamps = all(0 < spin.gpu_seconds < spin.wall_seconds * 1.1 for spin in spins)
@@ -144,7 +152,8 @@ def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str
     iterations_per_second = rate / (1 + litmus.extra_polls)
     chain = _bound(litmus.chain_seconds * iterations_per_second)
     words = bench.run({"chain": chain, "later": _bound(litmus.later_seconds * iterations_per_second)}).words
-    if described["adapter_type"] != "CPU":  # whose threads start workgroups as they please, and which need no speed
+    # The threads of a CPU start workgroups in any order, and the packing of halves need not be fast there.
+    if described["adapter_type"] != "CPU":
         words |= bench.run({"halves": (0, 0), "order": chain}).words
 
     sizes = tuple(1 << bit for bit in range(32) if words["subgroup_sizes"] >> bit & 1)
@@ -153,7 +162,7 @@ def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str
         "subgroup_sizes": sizes,
         "subgroup_size": sizes[0] if in_order and len(sizes) == 1 else 0,
         "lanes_in_order": in_order,
-        "progress_earlier": words["next_ticket"] == litmus.workgroups and words["waited_in_vain"] == 0,
+        "progress_earlier": words["next_ticket"] == litmus.workgroups and words["timed_out"] == 0,
         "progress_later": words["started_while_spinning"] == litmus.workgroups,
         "started_while_spinning": words["started_while_spinning"],
         "litmus_workgroups": litmus.workgroups,
@@ -167,6 +176,6 @@ def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str
 
 
 def _bound(iterations: float) -> tuple[int, int]:
-    """So many iterations as rounds of polls."""
+    """Return a number of iterations as rounds, and polls in a round."""
     rounds = min(max(1, math.ceil(iterations / _MAX_POLLS)), _MAX_POLLS)
     return rounds, math.ceil(iterations / rounds)

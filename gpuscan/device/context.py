@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,9 +17,10 @@ from gpuscan.device import tile_cache
 from gpuscan.device.adapters import choose_adapter, fresh
 from gpuscan.device.backends import error_type, webgpu
 from gpuscan.device.bind_groups import BindGroups, Binding
-from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage, kept_bytes
+from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage
 from gpuscan.device.capability_probe import distrust, probe
 from gpuscan.device.guards import guarded, lost_while_compiling
+from gpuscan.device.native_queue import Bytes
 from gpuscan.device.profiling import Profiles
 from gpuscan.device.queue import open_queue
 from gpuscan.device.reports import RunLog
@@ -27,6 +28,7 @@ from gpuscan.device.requirements import checked_limits, limits_within, wanted_fe
 from gpuscan.device.tile_state import TileState
 from gpuscan.errors import StrategyError
 from gpuscan.operators.user_wgsl import user_error
+from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.strategies import check_strategy, choose_strategy, unsafe_reason
 from gpuscan.planning.workgroup_memory import check_room
 from gpuscan.templates import render
@@ -58,13 +60,14 @@ class DeviceContext:
     Attributes:
         adapter: the wgpu adapter.
         wgpu_device: the wgpu device.
-        capabilities: what the probe found; replaced when a strategy comes to be distrusted.
+        capabilities: the findings of the probe; replaced when a strategy times out.
         unsafe: True if calls may ask for strategies that the probe found unsafe.
         tuned: tile shapes that `gpuscan tune` found for this adapter.
         process: the process that opened the device.
         lost: True once the GPU went away.
         lock: held while a run is recorded and submitted, since runs share the tile state.
         runs: unread reports, and what reports have shown.
+        on_cleanup: called by `memory_cleanup`, for those who keep buffers ready.
     """
 
     def __init__(
@@ -86,9 +89,11 @@ class DeviceContext:
         self.tile_state = TileState(self.wgpu_device)
         self.bind_groups = BindGroups(self.wgpu_device)
         kind = self.capabilities.adapter_type
-        self.pool = BufferPool(self.wgpu_device, kept_bytes(kind), keeps_as_used=kind == "DiscreteGPU")
+        max_free_bytes = heuristics_for(kind).max_free_bytes
+        self.pool = BufferPool(self.wgpu_device, max_free_bytes, keeps_as_used=kind == "DiscreteGPU")
         self.profiles = Profiles(self)
         self.runs = RunLog()
+        self.on_cleanup: list[Callable[[], None]] = []
         self._pipelines: OrderedDict[Kernel, Pipeline] = OrderedDict()
         self._stages: dict[tuple[Any, ...], Pipeline] = {}
 
@@ -135,7 +140,7 @@ class DeviceContext:
         return asked, source
 
     def distrust(self, strategy: str) -> None:
-        """Let ``"auto"`` leave out a strategy that timed out here, in this process and in later ones."""
+        """Stop ``"auto"`` from choosing a strategy that timed out here, in this process and in later ones."""
         self.capabilities = distrust(self.capabilities, strategy)
 
     # ----- Pipelines
@@ -196,7 +201,7 @@ class DeviceContext:
         return pipeline, layout
 
     def stage(self, template: str, **values: Any) -> Pipeline:
-        """Return a stage that is no part of a scan plan, such as a copy: compiled from a template once, and kept."""
+        """Return a stage that is no part of a scan plan, such as a copy. It is compiled once, from a template."""
         key = (template, *sorted(values.items()))
         with self.lock:
             if key not in self._stages:
@@ -233,6 +238,8 @@ class DeviceContext:
     def memory_cleanup(self) -> None:
         """Give free memory back to the GPU."""
         with self.lock:
+            for forget in self.on_cleanup:
+                forget()
             self.bind_groups.clear()
             self.tile_state.release()
             self.pool.cleanup()
@@ -256,24 +263,34 @@ class DeviceContext:
 
     @property
     def has_unread_reports(self) -> bool:
-        """True if there are runs that nobody has waited for."""
+        """True if there are runs with reports that were not read yet."""
         runs = self.runs
         return bool(runs.pending or runs.recorded or runs.report_may_be_overwritten)
 
     def check(self) -> None:
-        """Read the reports of the runs that nobody has waited for.
+        """Read all unread reports.
 
-        Of several errors the first is raised, a timeout before others; the second is its cause.
+        If there are several errors, timeouts come first. The first error is raised, with the second one as its cause.
 
         Raises:
             ProgressTimeoutError: a run timed out.
             OperatorError: a loop in a run's operator did not end.
             GpuscanError: a recorded run's subgroups had another size than its plan's.
         """
-        if not self.has_unread_reports:
-            return
+        if self.has_unread_reports:
+            self.read_and_check()
+
+    def read_and_check(self, *stretches: tuple[wgpu.GPUBuffer, int, int]) -> list[Bytes]:
+        """Return copies of short stretches of buffers, and read the unread reports in the same wait.
+
+        Args:
+            stretches: buffer, first byte (a multiple of 4) and number of bytes.
+
+        Raises:
+            ProgressTimeoutError, OperatorError, GpuscanError: as `check` does.
+        """
         with guarded(self), self.lock:
-            failures, timed_out = self.runs.read(self)
+            failures, timed_out, content = self.runs.read(self, stretches)
             for strategy in timed_out:
                 self.distrust(strategy)
             try:
@@ -282,3 +299,4 @@ class DeviceContext:
             finally:
                 # Otherwise the errors would keep this frame alive, and the frame the caller's arrays.
                 failures.clear()
+        return content

@@ -80,7 +80,7 @@ class DeviceArray(OnDevice):
             self.owner.recorded()
 
     def viewed(self, shape: tuple[int, ...], dtype: Any = None, offset: int = 0) -> DeviceArray:
-        """Return a view of the same buffer, `offset` bytes after this array's begin."""
+        """Return a view of the same buffer that starts `offset` bytes after this array."""
         return DeviceArray(
             self.context, self.buffer, shape, self.dtype if dtype is None else dtype, self.offset + offset, self.owner
         )
@@ -101,7 +101,7 @@ class DeviceArray(OnDevice):
         return self.is_bindable and (self.covers_allocation or self.nbytes % ALIGNMENT == 0)
 
     def read(self) -> np.ndarray[Any, Any]:
-        """Return a copy in NumPy; waits for the GPU, and does not look at unread reports."""
+        """Return a NumPy copy of the array. Wait for the GPU, but do not read the unread reports."""
         result = np.empty(self.shape, self.dtype)
         if not result.nbytes:
             return result
@@ -144,7 +144,7 @@ def checked_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def empty(context: DeviceContext, shape: int | tuple[int, ...], dtype: Any) -> DeviceArray:
-    """Return an array of this shape whose contents are left over from earlier use."""
+    """Return an array of this shape. It contains arbitrary data from earlier use."""
     axes, kind = checked_shape(shape), checked_dtype(dtype)
     with guarded(context):
         owner = context.allocate(prod(axes) * kind.itemsize)

@@ -1,6 +1,6 @@
-"""JSON files in the user's cache folder, one for each key; they only save time.
+"""Keep JSON files in the user's cache folder, one for each key. They only save time.
 
-A file that is damaged, unreadable or of another key counts as absent, and one that cannot be written is done without.
+A file that is damaged, unreadable or has another key counts as absent. A file that cannot be written is no error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import platformdirs
 
 
 def read(folder: str, key: dict[str, Any]) -> Any:
-    """What was written under the key, or None."""
+    """Return the content that was written under the key, or None."""
     try:
         kept = json.loads(_path(folder, key).read_text(encoding="utf-8"))
         return kept["content"] if kept["key"] == key else None
@@ -26,7 +26,10 @@ def read(folder: str, key: dict[str, Any]) -> Any:
 
 
 def write(folder: str, key: dict[str, Any], content: Any) -> Path | None:
-    """Keep it, whole or not at all: another process never reads half a file. Gives where it is, or None."""
+    """Write the content under the key, and return the path of the file, or None if it could not be written.
+
+    Another process never reads half a file.
+    """
     text = json.dumps({"key": key, "content": content}, indent=1)
     with suppress(OSError):
         path = _path(folder, key)

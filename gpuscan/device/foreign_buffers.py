@@ -1,4 +1,4 @@
-"""Buffers and encoders that callers made on a device of gpuscan's, checked before anything is recorded with them."""
+"""Check buffers and encoders that a caller made, before commands that use them are recorded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from gpuscan.device.context import DeviceContext
 
-_ENCODER_STATES = {  # as wgpu-native and Dawn put it
+# Parts of the error texts of wgpu-native and Dawn, and what they say about the encoder.
+_ENCODER_STATES = {
     "Encoding must not have ended": "is finished",
     "is already finished": "is finished",
     "Encoder is locked": "has an open pass, and cannot be used any more",
@@ -22,11 +23,17 @@ _ENCODER_STATES = {  # as wgpu-native and Dawn put it
 
 
 def check_buffer(wgpu_device: wgpu.GPUDevice, buffer: Any, name: str, usages: Sequence[str] = ("STORAGE",)) -> None:
-    """See that it is a buffer of the device with these usages; with STORAGE shaders can bind it.
+    """Check that `buffer` is a buffer of the device with these usages.
+
+    Args:
+        wgpu_device: the device that must own the buffer.
+        buffer: what the caller passed.
+        name: the caller's name for it, for messages.
+        usages: WebGPU's names of the usages. Shaders can bind a buffer with STORAGE.
 
     Raises:
-        TypeError: it is no buffer.
-        ValueError: it is another device's, or a usage is missing.
+        TypeError: `buffer` is not a buffer.
+        ValueError: it belongs to another device, or a usage is missing.
     """
     if not (hasattr(buffer, "usage") and hasattr(buffer, "size")):
         raise TypeError(
@@ -40,17 +47,17 @@ def check_buffer(wgpu_device: wgpu.GPUDevice, buffer: Any, name: str, usages: Se
 
 
 def check_state(device: DeviceContext, buffer: wgpu.GPUBuffer, name: str) -> None:
-    """See that a caller's buffer is neither mapped nor destroyed, before commands that use it are submitted.
+    """Check that a caller's buffer is neither mapped nor destroyed, before commands that use it are submitted.
 
-    wgpu-native ends the process in a submission of such. That a buffer was destroyed shows nowhere but where a bind
-    group is made of it; Dawn tells at the submission.
+    With wgpu-native, a submission that uses such a buffer ends the process, and only the creation of a bind group
+    shows that a buffer was destroyed. Dawn reports it at the submission.
 
     Raises:
-        ValueError: it is.
+        ValueError: the buffer is mapped or was destroyed.
     """
     if buffer.map_state != "unmapped":
         raise ValueError(f"{name} was passed in the state {buffer.map_state!r}; unmap it before the GPU uses it")
-    if buffer.size < 4:  # too small to bind, and of an array without elements
+    if buffer.size < 4:  # It is too small to bind, so its array has no elements.
         return
     entry = {"binding": 0, "resource": {"buffer": buffer, "offset": 0, "size": 4}}
     with guarded(device):
@@ -58,11 +65,11 @@ def check_state(device: DeviceContext, buffer: wgpu.GPUBuffer, name: str) -> Non
 
 
 def check_encoder(wgpu_device: wgpu.GPUDevice, encoder: Any) -> None:
-    """See that it is a command encoder of the device.
+    """Check that `encoder` is a command encoder of the device.
 
     Raises:
-        TypeError: it is none.
-        ValueError: it is another device's.
+        TypeError: it is not a command encoder.
+        ValueError: it belongs to another device.
     """
     if not hasattr(encoder, "begin_compute_pass"):
         raise TypeError(
@@ -73,10 +80,12 @@ def check_encoder(wgpu_device: wgpu.GPUDevice, encoder: Any) -> None:
 
 @contextmanager
 def recording(wgpu_device: wgpu.GPUDevice) -> Iterator[None]:
-    """Record into a caller's encoder. What state that is in shows only in what WebGPU makes of the commands.
+    """Raise a clear error if the commands inside the ``with`` do not fit the state of the caller's encoder.
+
+    The state of an encoder cannot be asked for. It shows only in WebGPU's errors.
 
     Raises:
-        ValueError: it is finished, or a pass is open in it; Dawn tells of the pass where the encoder is finished.
+        ValueError: the encoder is finished or has an open pass. Dawn reports an open pass when the encoder is finished.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""What can go wrong beneath a call: the device is lost, memory runs out, the process was forked."""
+"""Turn the errors of WebGPU into gpuscan's own: a lost device, memory that ran out, a forked process."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LOST = ("lost", "parent device", "destroyed before mapping")  # how wgpu-native and Dawn put it
-_LOST_WHILE_COMPILING = ("device is lost", "device] is lost")  # the same; errors of a compiler quote a user's text
-_BUFFER_GONE = ("has been destroyed", "while destroyed")  # the same two, of a buffer
-_DESTROYED = "get_token"  # what the package wgpu misses when it maps a buffer of a device that was destroyed
+# Parts of the texts by which wgpu-native and Dawn report a lost device.
+_LOST = ("lost", "parent device", "destroyed before mapping")
+# The same in an error of the shader compiler. They are longer, since such errors quote the text of a user's shader.
+_LOST_WHILE_COMPILING = ("device is lost", "device] is lost")
+# Parts of the texts by which wgpu-native and Dawn report a buffer that was destroyed.
+_BUFFER_GONE = ("has been destroyed", "while destroyed")
+# The attribute that the package wgpu does not find when it maps a buffer of a device that was destroyed.
+_DESTROYED = "get_token"
 
 
 class OpenDevice(Protocol):
@@ -44,12 +48,14 @@ class OpenDevice(Protocol):
 
 
 class guarded:  # noqa: N801
-    """Run GPU work; what WebGPU raises comes out as gpuscan's own errors. A class, since small scans count its cost.
+    """Turn the errors of WebGPU inside the ``with`` into gpuscan's own.
+
+    It is a class because a generator would cost a small scan more time.
 
     Raises:
-        DeviceLostError: the GPU went away, or the device was opened by another process.
-        DeviceMemoryError: the GPU has no room.
-        ValueError: the caller has destroyed a buffer.
+        DeviceLostError: the GPU was lost, or another process opened the device.
+        DeviceMemoryError: the GPU ran out of memory.
+        ValueError: the caller destroyed a buffer.
     """
 
     __slots__ = ("_device",)
@@ -76,13 +82,14 @@ class guarded:  # noqa: N801
         if not isinstance(error, (error_type(device.wgpu_device), RuntimeError)):
             return
         if package_of(device.wgpu_device) == "wgpudawn":
-            # Frames of its own, in a cycle with a buffer that was to be written: to collect them ends the process.
+            # The error's frames form a cycle with a buffer that is being written. To garbage-collect such a cycle ends
+            # the process, so it is broken here.
             traceback.clear_frames(trace)
         if isinstance(error, MemoryError):
             device.memory_cleanup()
             raise DeviceMemoryError(
-                f"{device.capabilities.summary} ran out of memory ({error}); what was free was given back to it. Let "
-                "go of arrays, or scan in chunks with gpuscan.scan_chunks"
+                f"{device.capabilities.summary} ran out of memory ({error}), also after gpuscan gave its free buffers "
+                "back. Delete arrays, or scan in chunks with gpuscan.scan_chunks"
             ) from error
         if any(words in str(error) for words in _BUFFER_GONE):
             raise ValueError(
@@ -95,7 +102,7 @@ class guarded:  # noqa: N801
 
 
 def guarded_steps(device: OpenDevice, steps: Iterator[T]) -> Iterator[T]:
-    """The same steps, each of them guarded; what the caller does between them is not."""
+    """Yield the same steps, with each step guarded. The caller's code between them is not guarded."""
     end = object()
     while True:
         with guarded(device):
@@ -106,11 +113,12 @@ def guarded_steps(device: OpenDevice, steps: Iterator[T]) -> Iterator[T]:
 
 
 def lost_while_compiling(message: str) -> bool:
-    """Whether an error of WebGPU is none of the shader that was to be compiled."""
+    """Return True if the compiler failed because the device is lost, not because of the shader."""
     return any(words in message.lower() for words in _LOST_WHILE_COMPILING)
 
 
 def forked_error(what: str, process: int) -> DeviceLostError:
+    """Return the error for a process that was forked from one that uses the GPU."""
     return DeviceLostError(
         f"{what} by process {process}, and this is process {os.getpid()}, forked from it: GPU drivers do not survive "
         'a fork. Start workers by multiprocessing.get_context("spawn"), or use the GPU in the workers only'
@@ -118,7 +126,8 @@ def forked_error(what: str, process: int) -> DeviceLostError:
 
 
 def lost_error(device: OpenDevice) -> DeviceLostError:
+    """Return the error for a call on a lost device."""
     return DeviceLostError(
         f"{device.capabilities.summary} was lost (a driver reset, or the GPU was removed); arrays on it are gone. Open "
-        "a new gpuscan.Device, or call again without device=: the default device is opened anew"
+        "a new gpuscan.Device, or call again without device=, which opens the default device again"
     )

@@ -1,4 +1,4 @@
-"""Runs the probe's shaders (`shaders/probe_*.wgsl`) on a device and reads what they wrote."""
+"""Run the probe's shaders (`shaders/probe/*.wgsl`) on a device, and read their results."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import wgpu
 
 
-# The head of ProbeResults in shaders/probe_results.wgsl.
+# The first words of ProbeResults in shaders/probe/results.wgsl.
 _RESULTS = (
     "next_ticket",
-    "waited_in_vain",
+    "timed_out",
     "started",
     "started_while_spinning",
     "polls",
@@ -30,32 +30,48 @@ _RESULTS = (
     "halves_alike",
 )
 _RESULT_BYTES = 4 * len(_RESULTS)
-HALVES = 1 << 16  # 16-bit patterns
-_TICK_BYTES = 16  # of two timestamps
+# The number of 16-bit patterns. The probe compares the packing of each of them.
+HALVES = 1 << 16
+# The bytes of two timestamps.
+_TICK_BYTES = 16
 
 
 @dataclass(frozen=True)
 class Litmus:
-    """How large the litmus tests are: several times more workgroups than can run at once."""
+    """The size of the litmus tests.
+
+    Attributes:
+        workgroups: several times more than can run at once.
+        workgroup_size: invocations in a workgroup.
+        chain_seconds: how long a workgroup waits for the one before it. Only a chain that fails takes as long.
+        later_seconds: how long the first workgroup waits for the later ones to start.
+        extra_polls: additional polls in each iteration of a wait.
+    """
 
     workgroups: int
     workgroup_size: int
-    chain_seconds: float  # how long a workgroup waits for the one before it; only a failing chain takes it
-    later_seconds: float  # how long the first workgroup waits for the later ones to start
-    extra_polls: int  # further polls in each iteration of a wait
+    chain_seconds: float
+    later_seconds: float
+    extra_polls: int
 
 
 @dataclass(frozen=True)
 class ProbeRun:
-    """What one submission of the bench wrote, and how long it took."""
+    """The results of one submission of the bench, and its time.
 
-    words: dict[str, int]  # the head of ProbeResults
-    gpu_seconds: float  # of the last pass, by timestamps; 0.0 where they do not work
+    Attributes:
+        words: the first words of ProbeResults, by name.
+        gpu_seconds: the time of the last pass, by timestamps; 0.0 if the device has none.
+        wall_seconds: the time from the submission to the end of the read-back.
+    """
+
+    words: dict[str, int]
+    gpu_seconds: float
     wall_seconds: float
 
 
 class ProbeBench:
-    """The probe's buffers, and its shaders as they are compiled: runs some of them in one submission."""
+    """The probe's buffers and compiled shaders. It runs several of them in one submission."""
 
     def __init__(self, wgpu_device: wgpu.GPUDevice, litmus: Litmus, *, enable_subgroups: bool) -> None:
         self._device = wgpu_device
@@ -89,7 +105,7 @@ class ProbeBench:
         """Run stages in order, time the last one, and read the results.
 
         Args:
-            bounds: stage name -> bound of its waits, in rounds of so many polls.
+            bounds: for each stage's name the bound of its waits: rounds, and polls in a round.
         """
         encoder = self._device.create_command_encoder()
         for stage, bound in bounds.items():

@@ -44,7 +44,7 @@ _FUNCTIONS = (
     "wgpuBufferGetMappedRange",
     "wgpuBufferUnmap",
 )
-# The versions of the package whose internals are known to be as this module needs them.
+# The versions of the package with the internals that this module needs.
 _VERSIONS = ("0.32.",)
 # Seconds between two polls if the library runs a callback on another thread.
 _POLL_SECONDS = 20e-6
@@ -82,7 +82,7 @@ _lock = threading.Lock()
 
 
 def is_available(wgpu_device: wgpu.GPUDevice) -> bool:
-    """Return True if the device is one of wgpu-native's, in a version whose internals this module knows."""
+    """Return True if the device belongs to wgpu-native, in a version with internals that this module knows."""
     if package_of(wgpu_device) != "wgpu":
         return False
     import wgpu
@@ -257,6 +257,26 @@ class NativeQueue:
                 self._last = library.ffi.new("WGPUSubmissionIndex *", index)
         finally:
             library.lib.wgpuCommandBufferRelease(commands)
+
+    def run(self, stages: Sequence[tuple[Any, Any, tuple[int, int, int]]], offset: int) -> None:
+        """Submit one compute pass.
+
+        Args:
+            stages: pipeline, bind group and grid of each dispatch.
+            offset: the dynamic offset of every bind group.
+        """
+        library = self._library
+        lib, null = library.lib, library.ffi.NULL
+        encoder = NativeEncoder(library, self._device)
+        handle = lib.wgpuCommandEncoderBeginComputePass(encoder.handle, null)
+        offsets = library.ffi.new("uint32_t *", offset)
+        for pipeline, group, (x, y, z) in stages:
+            lib.wgpuComputePassEncoderSetPipeline(handle, pipeline._internal)
+            lib.wgpuComputePassEncoderSetBindGroup(handle, 0, group._internal, 1, offsets)
+            lib.wgpuComputePassEncoderDispatchWorkgroups(handle, x, y, z)
+        lib.wgpuComputePassEncoderEnd(handle)
+        lib.wgpuComputePassEncoderRelease(handle)
+        self.submit(encoder)
 
     def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
         """Write whole words of contiguous bytes to a buffer."""

@@ -1,4 +1,4 @@
-"""Keeps the log of an adapter that cannot be opened from the user's terminal."""
+"""Keep the log of an adapter that cannot be opened away from the user's terminal."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gpuscan.device.backends import BACKENDS
 def log_unless_failed() -> Iterator[None]:
     """Hold back what WebGPU logs inside the ``with``: log it at the end, or drop it if an error leaves the block.
 
-    Some drivers list an OpenGL adapter that no device can be made of, and wgpu-native logs why. The error says the
-    same, and callers that go on without the adapter need no line about it.
+    Some drivers list an OpenGL adapter that cannot be opened, and wgpu-native logs why. The error says the same, and
+    callers that continue without the adapter need no line about it.
     """
     loggers = [logging.getLogger(package) for package in BACKENDS.values()]
     held: list[logging.LogRecord] = []

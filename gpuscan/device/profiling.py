@@ -1,4 +1,4 @@
-"""How long the GPU takes: a span for each stage that runs while a profile is open."""
+"""Measure GPU time: a span for each stage that runs while a profile is open."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Span:
-    """One dispatch.
+    """The time of one dispatch.
 
     Attributes:
-        stage: the stage's name: ``"scan"``, ``"reduce"``, ``"scan_totals"``, ``"carry"``, or of a stage beside the
-            scan's ``"mark_segments"``, ``"mark_keys"``, ``"gather"``, ``"transpose"`` or ``"length"``.
-        strategy: of the plan that it belongs to; ``""`` beside the scan.
-        elements: that the dispatch works on.
-        gpu_seconds: how long it took; None where the adapter has no timestamps, and until a recorded encoder is
+        stage: the name of the stage. The stages of a scan are ``"scan"``, ``"reduce"``, ``"scan_totals"`` and
+            ``"carry"``. Others are ``"mark_segments"``, ``"mark_keys"``, ``"gather"``, ``"transpose"`` and
+            ``"length"``.
+        strategy: the strategy of the plan; ``""`` for a stage that is no part of a scan.
+        elements: the number of elements that the dispatch works on.
+        gpu_seconds: the time that it took; None if the adapter has no timestamps, and until a recorded encoder is
             submitted.
-        begin: GPU time at which it began, in seconds from an unknown origin; None where `gpu_seconds` is.
+        begin: the GPU time at which it began, in seconds from an unknown origin; None if `gpu_seconds` is None.
     """
 
     stage: str
@@ -40,7 +41,7 @@ class Span:
 
 
 class Batch:
-    """The stages of one recorded run, and where their timestamps come to lie."""
+    """The stages of one recorded run, and the buffer for their timestamps."""
 
     def __init__(self, device: OpenDevice, stages: Sequence[str], strategy: str, elements: int) -> None:
         usage = webgpu().BufferUsage
@@ -54,7 +55,7 @@ class Batch:
             self._resolved = wgpu_device.create_buffer(size=8 * count, usage=usage.QUERY_RESOLVE | usage.COPY_SRC)
 
     def writes(self, stage: str) -> dict[str, Any] | None:
-        """WebGPU's `timestampWrites` of the pass that the stage has to itself."""
+        """Return WebGPU's `timestampWrites` for the stage's pass, or None without timestamps."""
         if self._queries is None:
             return None
         number = 2 * self._stages.index(stage)
@@ -65,33 +66,35 @@ class Batch:
         }
 
     def resolve(self, encoder: wgpu.GPUCommandEncoder) -> None:
-        """Record, behind the stages, that their timestamps go to a buffer.
+        """Record, after the stages, a command that writes their timestamps to a buffer.
 
-        No buffer that is ever mapped: the encoder may be a caller's, who submits it at any time, and wgpu-native ends
-        the process in a submission that uses a mapped one.
+        That buffer is never mapped. A caller may submit the encoder at any time, and wgpu-native ends the process in a
+        submission that uses a mapped buffer.
         """
         if self._queries is not None:
             encoder.resolve_query_set(self._queries, 0, 2 * len(self._stages), self._resolved, 0)
 
     def spans(self) -> list[Span]:
-        """The stages' spans; waits for the GPU."""
+        """Return the stages' spans, once the GPU is done."""
         if self._spans is not None:
             return self._spans
-        with guarded(self._device), self._device.lock:  # whoever records holds it until the run is submitted
+        # A thread that records holds the lock until it has submitted the run.
+        with guarded(self._device), self._device.lock:
             if self._spans is None:
                 ticks = self._ticks()
                 spans = self._timed(ticks)
                 if self._queries is not None and None in ticks:
-                    return spans  # to be read again
+                    return spans  # The run was not submitted yet, so a later call reads the timestamps again.
                 self._spans = spans
             return self._spans
 
     def _ticks(self) -> Sequence[int | None]:
-        """The timestamps; None without, and while the encoder that writes them is not submitted."""
+        """Return the timestamps. They are None without timestamps, and before the encoder is submitted."""
         ticks = np.zeros(2 * len(self._stages), np.uint64)
         if self._queries is not None:
             download(self._device.queue, self._device.pool, self._resolved, 0, ticks)
-        return ticks.tolist() if ticks.any() else [None] * len(ticks)  # buffers begin as zeros
+        # A new buffer is all zeros.
+        return ticks.tolist() if ticks.any() else [None] * len(ticks)
 
     def _timed(self, ticks: Sequence[int | None]) -> list[Span]:
         tick = self._device.capabilities.timestamp_period * 1e-9
@@ -104,7 +107,7 @@ class Batch:
 
 
 class Profile:
-    """What ran on a device between the begin and the end of a ``with device.profile() as p:``."""
+    """The stages that ran on a device inside a ``with device.profile() as p:``."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
@@ -116,13 +119,13 @@ class Profile:
 
     @property
     def gpu_seconds(self) -> float | None:
-        """The spans' time together; None where one has none."""
+        """The total time of the spans; None if the time of one is not known."""
         seconds = [span.gpu_seconds for span in self.spans]
         return None if None in seconds else sum(s for s in seconds if s is not None)
 
 
 class Profiles:
-    """The profiles that are open on a device; they may nest and overlap, and each gets every span."""
+    """The profiles that are open on a device. They may nest and overlap. Each of them gets every span."""
 
     def __init__(self, device: OpenDevice) -> None:
         self._device = device
@@ -130,18 +133,21 @@ class Profiles:
 
     @property
     def active(self) -> bool:
+        """True if a profile is open."""
         return bool(self._open)
 
     def open(self) -> Profile:
+        """Open a new profile and return it."""
         profile = Profile()
         self._open.append(profile)
         return profile
 
     def close(self, profile: Profile) -> None:
+        """Give the profile no more spans."""
         self._open.remove(profile)
 
     def batch(self, stages: Sequence[str], strategy: str, elements: int) -> Batch:
-        """A batch for a run that is being recorded, given to every open profile."""
+        """Return a batch for a run that is being recorded, and add it to every open profile."""
         batch = Batch(self._device, stages, strategy, elements)
         for profile in list(self._open):
             profile.batches.append(batch)

@@ -1,12 +1,13 @@
-"""The queue of a device: encoders, submissions, writes and maps.
+"""Submit work to a device: encoders, submissions, writes and maps.
 
-`open_queue` returns one that calls the C library (`gpuscan.device.native_queue`) where it can, else one that goes by
-the public objects of the WebGPU package. Both have the same methods.
+`open_queue` returns a queue that calls the C library (`gpuscan.device.native_queue`) if it can, else one that uses the
+public objects of the WebGPU package. Both have the same methods.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -72,6 +73,17 @@ class PublicQueue:
         commands = encoder.finish()
         with interrupts_held():
             self._device.queue.submit([commands])
+
+    def run(self, stages: Sequence[tuple[Any, Any, tuple[int, int, int]]], offset: int) -> None:
+        """Submit one compute pass: pipeline, bind group and grid of each dispatch, all with one dynamic offset."""
+        encoder = self.encoder()
+        compute = encoder.begin_compute_pass()
+        for pipeline, group, grid in stages:
+            compute.set_pipeline(pipeline)
+            compute.set_bind_group(0, group, [offset])
+            compute.dispatch_workgroups(*grid)
+        compute.end()
+        self.submit(encoder)
 
     def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
         """Write whole words of contiguous bytes to a buffer."""

@@ -1,4 +1,4 @@
-"""What the GPU reports about a run, and the runs whose reports nobody has read yet.
+"""Read what the GPU reports about runs, and keep the runs with unread reports.
 
 Every run of a plan leaves a report in the first words of its tile state. A report word that equals the run's epoch
 says that something went wrong; see `Outcome`.
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gpuscan.device.transfer import download
+from gpuscan.device.native_queue import Bytes
+from gpuscan.device.transfer import read_together
 from gpuscan.errors import GpuscanError, OperatorError, ProgressTimeoutError
 from gpuscan.planning.kernel import LOOP_LIMIT_WORD, STATE_HEADER_WORDS, STATUS_WORD, SUBGROUP_SIZE_WORD, Kernel
 
@@ -33,7 +34,7 @@ MAX_RECORDED_STATES = 8
 
 
 class Outcome(enum.Enum):
-    """How a run of a plan ended."""
+    """The ways in which a run of a plan can end."""
 
     # The results are there.
     DONE = enum.auto()
@@ -50,7 +51,7 @@ class Run(NamedTuple):
 
     Attributes:
         plan: the plan that ran.
-        state: the buffer whose first `REPORT_BYTES` are the report.
+        state: the buffer that begins with the report, `REPORT_BYTES` long.
         epoch: the number that tells this run's report from those of earlier runs.
     """
 
@@ -59,7 +60,7 @@ class Run(NamedTuple):
     epoch: int
 
     def outcome(self, report: Sequence[int]) -> Outcome:
-        """Return how the run ended; where several things went wrong, the one that explains the others."""
+        """Return how the run ended. If several things went wrong, return the one that explains the others."""
         if self.exceeded_loop_limit(report):
             return Outcome.LOOP_LIMIT
         if report[SUBGROUP_SIZE_WORD] == self.epoch:
@@ -74,7 +75,7 @@ class Run(NamedTuple):
 
 
 def loop_limit_error(plan: ScanPlan) -> OperatorError:
-    """Return the error for an operator whose loop exceeded its iteration limit."""
+    """Return the error for an operator with a loop that exceeded its iteration limit."""
     kernel = plan.stages[-1].kernel
     where = "all combinations of one invocation" if kernel.target.is_cpu_adapter else "one combination"
     return OperatorError(
@@ -86,21 +87,20 @@ def loop_limit_error(plan: ScanPlan) -> OperatorError:
 
 def read_report(device: OpenDevice, state: wgpu.GPUBuffer) -> list[int]:
     """Return the report in a tile state, once everything submitted so far is done."""
-    report = np.empty(STATE_HEADER_WORDS, np.uint32)
-    download(device.queue, device.pool, state, 0, report)
-    numbers: list[int] = report.tolist()
+    (words,) = read_together(device.queue, device.pool, [(state, 0, REPORT_BYTES)])
+    numbers: list[int] = words.view(np.uint32).tolist()
     return numbers
 
 
 class RunLog:
-    """The runs of one device whose reports are still to be read, and what reports have shown about kernels.
+    """The runs of one device with unread reports, and what reports have shown about kernels.
 
     Attributes:
         pending: runs that were submitted without waiting for them.
         recorded: runs that callers recorded into their own encoders, newest last.
         report_may_be_overwritten: True after a timeout that may have hidden an earlier one.
-        verified_kernels: kernels whose subgroups were seen to have the planned size.
-        mismatched_kernels: kernels whose subgroups were seen to have another size.
+        verified_kernels: kernels that have run with subgroups of the planned size.
+        mismatched_kernels: kernels that have run with subgroups of another size.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class RunLog:
     # ----- What is known of kernels
 
     def is_verified(self, plan: ScanPlan) -> bool:
-        """Return True if runs have shown that every subgroup of the plan has the planned size."""
+        """Return True if every subgroup of the plan was seen to have the planned size."""
         return all(not stage.kernel.subgroups or stage.kernel in self.verified_kernels for stage in plan.stages)
 
     def has_wrong_subgroup_size(self, plan: ScanPlan) -> bool:
@@ -124,7 +124,7 @@ class RunLog:
     def note(self, plan: ScanPlan, outcome: Outcome) -> None:
         """Keep what a run has shown."""
         if outcome is Outcome.TIMEOUT:
-            # The report lies where the unread ones do, so it may hide that one of those timed out as well.
+            # The report may have overwritten an unread one, which would hide that the earlier run timed out, too.
             runs = (*self.pending, *self.recorded)
             self.report_may_be_overwritten = self.report_may_be_overwritten or any(
                 each.plan.posts and each.plan.strategy != "fallback" for each in runs
@@ -148,14 +148,26 @@ class RunLog:
             states = list({id(each.state): None for each in reversed(self.recorded)})[:MAX_RECORDED_STATES]
             self.recorded[:] = [each for each in self.recorded if id(each.state) in states]
 
-    def read(self, device: OpenDevice) -> tuple[list[GpuscanError], list[str]]:
-        """Read the unread reports; return the errors, timeouts first, and the strategies that timed out.
+    def read(
+        self, device: OpenDevice, more: Sequence[tuple[wgpu.GPUBuffer, int, int]] = ()
+    ) -> tuple[list[GpuscanError], list[str], list[Bytes]]:
+        """Read the unread reports, and in the same wait some more bytes.
 
         A timeout may have left wrong values in other arrays, so it comes before errors that concern one run alone.
+
+        Args:
+            device: the device of the runs.
+            more: buffer, first byte and number of bytes of what else is to be read.
+
+        Returns:
+            The errors, timeouts first; the strategies that timed out; and the further bytes.
         """
         runs = [*self.pending, *self.recorded]
         states = {id(each.state): each.state for each in runs}
-        reports = {key: read_report(device, state) for key, state in states.items()}
+        wanted = [*((state, 0, REPORT_BYTES) for state in states.values()), *more]
+        content = read_together(device.queue, device.pool, wanted) if wanted else []
+        found = content[: len(states)]
+        reports = {key: words.view(np.uint32).tolist() for key, words in zip(states, found, strict=True)}
         timeouts: list[GpuscanError] = []
         others: list[GpuscanError] = []
         failed: list[str] = []
@@ -176,7 +188,7 @@ class RunLog:
         overwritten, self.report_may_be_overwritten = self.report_may_be_overwritten, False
         if overwritten:
             timeouts.insert(0, timeout_error(device, "", len(runs), "may have given up"))
-        return timeouts + others, failed
+        return timeouts + others, failed, content[len(states) :]
 
 
 def timeout_error(device: OpenDevice, strategy: str, runs: int, how: str) -> ProgressTimeoutError:

@@ -66,7 +66,9 @@ def checked_limits(adapter: wgpu.GPUAdapter, required: Mapping[str, int]) -> dic
         ValueError: WebGPU has no limit of a name, or the adapter cannot meet a limit.
     """
     if not isinstance(required, Mapping):
-        raise TypeError(f"required_limits must be a dict of WebGPU limits and integers; got {type(required).__name__}")
+        raise TypeError(
+            f"required_limits of type {type(required).__name__} was passed; pass a dict of WebGPU limits and integers"
+        )
     limits = {}
     for given, limit in required.items():
         name = re.sub(r"(?<=[a-z])(?=[A-Z])|_", "-", str(given)).lower()
@@ -75,10 +77,13 @@ def checked_limits(adapter: wgpu.GPUAdapter, required: Mapping[str, int]) -> dic
                 f"required_limits has the limit {given!r}, which WebGPU does not have; use one of "
                 f"{', '.join(sorted(adapter.limits))}"
             )
-        if not hasattr(limit, "__index__"):
-            raise TypeError(f"required_limits[{given!r}] must be an integer; got {limit!r}")
         best = int(adapter.limits[name])
         smaller_is_better = name.startswith("min-")
+        if not hasattr(limit, "__index__"):
+            raise TypeError(
+                f"required_limits[{given!r}] = {limit!r} was passed, but a limit is an integer; pass one of {best} or "
+                f"{'more' if smaller_is_better else 'less'}"
+            )
         if limit < 0 or (limit < best if smaller_is_better else limit > best):
             raise ValueError(
                 f"required_limits asks for {name} = {limit}, but {adapter.summary} has {best}. Ask for "

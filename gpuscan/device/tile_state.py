@@ -1,4 +1,4 @@
-"""What the runs of a device share: the buffers that tiles tell each other through, the epochs, and the parameters."""
+"""Share the tile state between the runs of a device: the buffers of posts, the epochs, and the parameters."""
 
 from __future__ import annotations
 
@@ -19,32 +19,43 @@ if TYPE_CHECKING:
 
     from gpuscan.planning.plan import ScanPlan
 
-# length, tiles, epoch, spin_rounds, row_length, first_row, row_offset, inner: see shaders/shared/header.wgsl
+# The parameters of a run: length, tiles, epoch, spin_rounds, row_length, first_row, row_offset and inner. See
+# shaders/shared/header.wgsl.
 PARAMS = struct.Struct("<8I")
+# The word of the parameters that holds the epoch.
 EPOCH_WORD = 2
 # Epochs are 16 bits and begin at 1: see shaders/shared/tile_state.wgsl and shaders/scan/load_words.wgsl.
 LAST_EPOCH = 0xFFFF
-MOST_AHEAD, GROWTH = 256, 16  # runs whose parameters are written at once: 1, 16, then 256
-KINDS_KEPT = 64  # of parameters
+# The parameters of a kind of run are written for 1 run at first, then for 16 and then for 256 runs at once.
+GROWTH = 16
+MAX_AHEAD = 256
+# How many kinds of runs have their parameters kept; the least recently used goes first.
+MAX_KINDS = 64
 
 
 def parameters(plan: ScanPlan, place: tuple[int, int, int], epoch: int) -> tuple[int, ...]:
-    """The numbers that `PARAMS` packs; place: length, first row and offset of the rows."""
+    """Return the numbers that `PARAMS` packs.
+
+    Args:
+        plan: the plan of the run.
+        place: the length of a row, the first row, and the offset of the first element in it.
+        epoch: the number of the run.
+    """
     return (plan.length, plan.tiles, epoch, plan.spin_rounds, *place, plan.inner)
 
 
 class TileStateSizeError(GpuscanError):
-    """What tiles would tell each other does not fit a binding; nothing was submitted."""
+    """Raised if the tile state of a plan does not fit one binding. Nothing was submitted."""
 
 
 class Begun(NamedTuple):
-    """What one run is given.
+    """The tile state and the parameters of one run.
 
     Attributes:
         state: the buffer of posts or totals.
-        epoch: the run's own number.
-        params: the uniform buffer that the run's parameters lie in.
-        offset: where they begin, in bytes.
+        epoch: the number of the run.
+        params: the uniform buffer that holds the run's parameters.
+        offset: the byte at which they begin.
     """
 
     state: wgpu.GPUBuffer
@@ -55,55 +66,65 @@ class Begun(NamedTuple):
 
 @dataclass
 class _Ahead:
-    """Places for the parameters of runs."""
+    """A buffer for the parameters of several runs.
+
+    Attributes:
+        params: the buffer, bound by the size of one run's parameters.
+        first: the epoch of the first run, if the parameters are written ahead.
+        count: how many runs it serves.
+        used: how many runs have begun.
+    """
 
     params: Binding
-    first: int  # the epoch of the first of them, where they are written ahead
+    first: int
     count: int
     used: int = 0
 
 
 class TileState:
-    """The buffers that tiles tell each other through, kept from run to run, and the parameters of the runs.
+    """The buffers of posts and totals, kept from run to run, and the parameters of the runs.
 
-    Runs on one queue follow each other, so all of a device's runs share one buffer; each run's epoch tells its posts
-    from what earlier ones left, so nothing is cleared between runs. Plain totals lie in a buffer of their own, since
-    their words could look like posts.
+    Runs on one queue follow each other, so all runs of a device share one buffer. The epoch of a run tells its posts
+    from those of earlier runs, so nothing is cleared between runs. Plain totals are in a second buffer, since their
+    words could look like posts.
 
-    Parameters lie in uniform buffers, where a dispatch picks its own by a dynamic offset. Those of a kind of run that
-    comes again are written for many runs ahead, whose epochs are set aside; nothing is ever written twice, for commands
-    may be submitted long after they were recorded. On an H100 `var<immediate>` costs every dispatch 1.8 us of the
-    GPU's time.
+    Parameters are in uniform buffers, and a dynamic offset selects those of a dispatch. When a kind of run comes again,
+    its parameters are written for many runs ahead, with reserved epochs. No parameters are ever overwritten, because
+    commands may be submitted long after they were recorded. `var<immediate>` would be slower: on an H100 it costs
+    every dispatch 1.8 us of GPU time.
     """
 
     def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
         self._device = wgpu_device
         self._posts: wgpu.GPUBuffer | None = None
         self._totals: wgpu.GPUBuffer | None = None
-        self._epoch = 0  # the last that is in use or set aside
-        self._ahead: OrderedDict[tuple[int, ...], _Ahead | None] = OrderedDict()  # None: seen once
-        self._once: _Ahead | None = None  # those of kinds that were not seen before, each written as it comes
+        # The last epoch that is in use or reserved.
+        self._epoch = 0
+        # The parameters by the kind of run; None for a kind that came once.
+        self._ahead: OrderedDict[tuple[int, ...], _Ahead | None] = OrderedDict()
+        # The parameters of runs of new kinds, each written when it comes.
+        self._once: _Ahead | None = None
         self._most = int(wgpu_device.limits["max-storage-buffer-binding-size"])
         self._stride = max(PARAMS.size, int(wgpu_device.limits["min-uniform-buffer-offset-alignment"]))
         self._lock = threading.Lock()
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the state holds on the device."""
-        # Without the lock: a signal handler may ask while its thread is at work here.
+        """The bytes that the state holds on the device."""
+        # This takes no lock, since a signal handler may ask while its thread holds it.
         written = [each.params.buffer for each in (self._once, *list(self._ahead.values())) if each is not None]
         return sum(buffer.size for buffer in (self._posts, self._totals, *written) if buffer is not None)
 
     def begin(self, plan: ScanPlan, place: tuple[int, int, int]) -> Begun:
-        """The buffers and the epoch for one run of the plan; `place` as in `parameters`.
+        """Return the buffers and the epoch for one run of the plan; `place` as in `parameters`.
 
         Raises:
             TileStateSizeError: the plan's posts or totals are larger than a binding.
         """
         if plan.state_bytes > self._most:
             raise TileStateSizeError(
-                f"a scan of {plan.length} elements was asked for, whose {plan.tiles} tiles leave each other "
-                f"{plan.state_bytes} bytes; the device binds at most {self._most}. "
+                f"a scan of {plan.length} elements was asked for; it needs {plan.state_bytes} bytes of tile state for "
+                f"{plan.tiles} tiles, and the device binds at most {self._most}. "
                 f"{smaller(plan.length // max(1, plan.row_length))}"
             )
         kind = parameters(plan, place, epoch=0)
@@ -114,38 +135,39 @@ class TileState:
                 ahead = self._ahead[kind]
                 self._ahead.move_to_end(kind)
                 if ahead is None or ahead.used == ahead.count:
-                    ahead = self._write_ahead(kind, min(GROWTH * ahead.count, MOST_AHEAD) if ahead else GROWTH)
+                    ahead = self._write_ahead(kind, min(GROWTH * ahead.count, MAX_AHEAD) if ahead else GROWTH)
                 params, number, epoch = ahead.params, ahead.used, ahead.first + ahead.used
                 ahead.used += 1
             return Begun(self._buffer(plan), epoch, params, number * self._stride)
 
     def release(self) -> None:
-        """Let go of the buffers; recorded runs keep theirs until they are done."""
+        """Drop the buffers. Recorded runs keep theirs until they are done."""
         with self._lock:
             self._start_over()
 
     # ----- Called with the lock held
 
     def _start_over(self) -> None:
-        self._posts = self._totals = self._once = None  # a new buffer is all zeros
+        # New buffers are all zeros, so epochs may begin at 1 again.
+        self._posts = self._totals = self._once = None
         self._epoch = 0
         self._ahead.clear()
 
     def _set_aside(self, count: int) -> int:
-        """The first of so many epochs."""
+        """Reserve `count` epochs and return the first one."""
         if self._epoch + count > LAST_EPOCH:
             self._start_over()
         self._epoch += count
         return self._epoch - count + 1
 
     def _write_once(self, kind: tuple[int, ...]) -> tuple[Binding, int, int]:
-        """Write the parameters of a first run of this kind: where they are, as which of how many, with what epoch."""
+        """Write the parameters of the first run of a kind; return their buffer, their index in it, and the epoch."""
         epoch = self._set_aside(1)
         once = self._once
         if once is None or once.used == once.count:
             usage = webgpu().BufferUsage.UNIFORM | webgpu().BufferUsage.COPY_DST
-            buffer = self._device.create_buffer(size=MOST_AHEAD * self._stride, usage=usage)
-            once = self._once = _Ahead(Binding(buffer, 0, PARAMS.size), 0, MOST_AHEAD)
+            buffer = self._device.create_buffer(size=MAX_AHEAD * self._stride, usage=usage)
+            once = self._once = _Ahead(Binding(buffer, 0, PARAMS.size), 0, MAX_AHEAD)
         number = once.used
         once.used += 1
         words = PARAMS.pack(*kind[:EPOCH_WORD], epoch, *kind[EPOCH_WORD + 1 :])
@@ -154,7 +176,7 @@ class TileState:
         return once.params, number, epoch
 
     def _write_ahead(self, kind: tuple[int, ...], count: int) -> _Ahead:
-        """Set epochs aside for so many runs, and write their parameters."""
+        """Reserve epochs for `count` runs, and write their parameters."""
         first = self._set_aside(count)
         words = np.zeros((count, self._stride // 4), np.uint32)
         words[:, : len(kind)] = kind
@@ -166,11 +188,11 @@ class TileState:
 
     def _keep(self, kind: tuple[int, ...], ahead: _Ahead | None) -> None:
         self._ahead[kind] = ahead
-        if len(self._ahead) > KINDS_KEPT:
+        if len(self._ahead) > MAX_KINDS:
             self._ahead.popitem(last=False)
 
     def _buffer(self, plan: ScanPlan) -> wgpu.GPUBuffer:
-        """The posts or the totals, as large as the plan wants them."""
+        """Return the buffer of posts or of totals, at least as large as the plan needs it."""
         buffer = self._posts if plan.posts else self._totals
         if buffer is None or buffer.size < plan.state_bytes:
             usage = webgpu().BufferUsage.STORAGE | webgpu().BufferUsage.COPY_SRC

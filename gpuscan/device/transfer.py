@@ -1,11 +1,11 @@
-"""Moves arrays between NumPy and the GPU: by one write or map where they are small, by a ring of pieces where not."""
+"""Move arrays between NumPy and the GPU: small ones in one step, large ones through a ring of staging buffers."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -17,6 +17,7 @@ import numpy as np
 from gpuscan.device.backends import webgpu
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.queue import Mapping
+from gpuscan.planning.heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     import wgpu
@@ -26,21 +27,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# One thread does not fill the bus; more than eight do not help. Measured on an H100.
-_THREADS = min(8, os.cpu_count() or 1)
-COPY_SHARE = 2 << 20  # bytes that are worth a thread
-STAGING_PIECE = 32 << 20  # bytes of a staging buffer
-STAGING_DEPTH = 3  # staging buffers in a ring: one filled, one on the bus, one waiting
-SINGLE_WRITE = 1 << 20  # bytes up to which the queue's own staging is the faster way
+# How many threads copy at the same time.
+_THREADS = min(TRANSFERS.max_copy_threads, os.cpu_count() or 1)
 
 
 def padded(nbytes: int, unit: int = 4) -> int:
-    """The bytes of so many whole units as hold `nbytes`."""
+    """Return `nbytes`, rounded up to a multiple of `unit`."""
     return -(-nbytes // unit) * unit
 
 
 def bytes_of(array: np.ndarray[Any, Any]) -> Bytes:
-    """The bytes of a contiguous array, as a view."""
+    """Return the bytes of a contiguous array, as a view."""
     return array.reshape(-1).view(np.uint8)
 
 
@@ -59,7 +56,7 @@ def _copy_threads() -> ThreadPoolExecutor:
 
 
 def _forget_threads() -> None:
-    """A forked process has none of its parent's threads."""
+    """Drop the threads in a forked process, which has none of its parent's."""
     global _threads
     _threads = None
 
@@ -69,9 +66,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def copy(into: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
-    """``into[...] = source`` for arrays of one shape, in shares along the first axis that are copied side by side."""
+    """Assign ``into[...] = source`` for arrays of one shape, with several threads if they are large."""
     count = len(into)
-    shares = min(_THREADS, into.nbytes // COPY_SHARE, count)
+    shares = min(_THREADS, into.nbytes // TRANSFERS.min_copy_share_bytes, count)
     if shares < 2:
         np.copyto(into, source, casting="unsafe")
         return
@@ -82,14 +79,14 @@ def copy(into: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
             parts.append(begun(_copy_threads(), partial(np.copyto, into[a:b], source[a:b], casting="unsafe")))
         for part in parts:
             part.result()
-    finally:  # none goes on after an interrupt, for the memory may be unmapped then
+    finally:  # After an interrupt the memory may be unmapped next, so wait until all threads are done.
         while not all(part.done() for part in parts):
             with suppress(KeyboardInterrupt):
                 wait(parts)
 
 
 def begun(threads: ThreadPoolExecutor, call: Callable[[], T]) -> Future[T]:
-    """A call that other threads make; this one does where they take no more, since the main thread has ended."""
+    """Submit a call to the threads; make it here if they take no more, since the main thread has ended."""
     try:
         return threads.submit(call)
     except RuntimeError:
@@ -106,7 +103,7 @@ def begun(threads: ThreadPoolExecutor, call: Callable[[], T]) -> Future[T]:
 
 @contextmanager
 def staging_ring(pool: BufferPool, usage: int, size: int, depth: int) -> Iterator[list[wgpu.GPUBuffer]]:
-    """Staging buffers for the length of a transfer; given up where it ends in an error, for they may be mapped."""
+    """Lend staging buffers to a transfer. After an error they are discarded, because they may be mapped."""
     buffers: list[wgpu.GPUBuffer] = []
     try:
         while len(buffers) < depth:
@@ -127,22 +124,29 @@ def upload(
     offset: int = 0,
     pool: BufferPool | None = None,
 ) -> None:
-    """Write a contiguous array into a buffer, from a multiple of four bytes on. Whole words are written.
+    """Write a contiguous array into a buffer, padded to whole 32-bit words.
 
-    A large one goes through a ring of mapped staging buffers, where there is a pool to take them from: while one is
-    on the bus the next is filled.
+    With a pool, a large array goes through a ring of mapped staging buffers: while one is on the bus, the next is
+    filled.
+
+    Args:
+        queue: the queue of the device.
+        array: the array.
+        buffer: the buffer on the device.
+        offset: the byte of the buffer to begin at, a multiple of 4.
+        pool: the pool of the staging buffers.
     """
     data = bytes_of(array)
-    if pool is None or data.nbytes <= SINGLE_WRITE:
+    if pool is None or data.nbytes <= TRANSFERS.single_write_bytes:
         if data.nbytes % 4:
             data = np.pad(data, (0, -data.nbytes % 4))
         if data.nbytes:
             queue.write(buffer, offset, data)
         return
     usage = webgpu().BufferUsage.MAP_WRITE | webgpu().BufferUsage.COPY_SRC
-    size = min(STAGING_PIECE, padded(data.nbytes))
+    size = min(TRANSFERS.staging_bytes, padded(data.nbytes))
     starts = range(0, data.nbytes, size)
-    with staging_ring(pool, usage, size, min(STAGING_DEPTH, len(starts))) as ring:
+    with staging_ring(pool, usage, size, min(TRANSFERS.staging_depth, len(starts))) as ring:
         for number, start in enumerate(starts):
             staging = ring[number % len(ring)]
             piece = data[start : start + size]
@@ -156,13 +160,13 @@ def upload(
 
 
 def download(queue: Queue, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int, array: np.ndarray[Any, Any]) -> None:
-    """Read a stretch of a buffer, from a multiple of four bytes on, into a contiguous array."""
+    """Fill a contiguous array from a buffer, starting at a byte that is a multiple of 4."""
     data = bytes_of(array)
     usage = webgpu().BufferUsage.MAP_READ | webgpu().BufferUsage.COPY_DST
-    size = min(STAGING_PIECE, padded(data.nbytes))
+    size = min(TRANSFERS.staging_bytes, padded(data.nbytes))
     starts = deque(range(0, data.nbytes, size))
     under_way: deque[tuple[wgpu.GPUBuffer, Bytes, Mapping]] = deque()
-    with staging_ring(pool, usage, size, min(STAGING_DEPTH, len(starts))) as ring:
+    with staging_ring(pool, usage, size, min(TRANSFERS.staging_depth, len(starts))) as ring:
         free = deque(ring)
         while starts or under_way:
             while starts and free:
@@ -176,3 +180,30 @@ def download(queue: Queue, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int
             copy(piece, mapping.view(piece.nbytes))
             mapping.unmap()
             free.append(staging)
+
+
+def read_together(
+    queue: Queue, pool: BufferPool, stretches: Sequence[tuple[wgpu.GPUBuffer, int, int]]
+) -> list[np.ndarray[Any, np.dtype[np.uint8]]]:
+    """Return copies of some short stretches of buffers, read by one submission and one wait.
+
+    Args:
+        queue: of the buffers' device.
+        pool: the pool of the staging buffers.
+        stretches: buffer, first byte (a multiple of 4) and bytes of each.
+    """
+    usage = webgpu().BufferUsage.MAP_READ | webgpu().BufferUsage.COPY_DST
+    # Mapped bytes are viewed from multiples of 8 on.
+    places = [0]
+    for _, _, nbytes in stretches:
+        places.append(places[-1] + padded(nbytes, 8))
+    with staging_ring(pool, usage, places[-1], 1) as (staging,):
+        encoder = queue.encoder()
+        for (buffer, start, nbytes), place in zip(stretches, places, strict=False):
+            encoder.copy_buffer_to_buffer(buffer, start, staging, place, padded(nbytes))
+        queue.submit(encoder)
+        mapping = queue.map(staging, places[-1])
+        mapping.sync_wait()
+        content = [mapping.view(nbytes, at).copy() for (_, _, nbytes), at in zip(stretches, places, strict=False)]
+        mapping.unmap()
+    return content

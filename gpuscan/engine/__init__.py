@@ -1,1 +1,1 @@
-"""Runs plans on a device."""
+"""Run plans on a device."""

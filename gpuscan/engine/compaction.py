@@ -22,21 +22,24 @@ from gpuscan.operators.builtin import resolve
 from gpuscan.problem.field_packing import STORAGE_LIMIT
 from gpuscan.problem.problem import Problem
 
-# Bytes of an entry that is moved while its mask is scanned. Other entries are gathered by their indices.
+# The sizes of entries, in bytes, that are moved while the mask is scanned: those that scan/compact.wgsl can load and
+# store. Other entries are gathered by their indices.
 _MOVED_BYTES = (1, 2, 4, 8, 16)
-# 32-bit words of all entries that are moved together, at most.
+# The 32-bit words of all entries that are moved together, at most. Workgroup memory has room for no more: see
+# MOVING_WORDS in planning/tiles.py.
 _MAX_MOVED_WORDS = 4
+# Invocations in a workgroup of arrays/gather.wgsl: the most that every WebGPU adapter has.
 _GATHER_WORKGROUP = 256
 
 
 @dataclass(frozen=True)
 class Compacted:
-    """What a mask picks of some arrays.
+    """The entries of some arrays that a mask picks.
 
     Attributes:
-        rooms: for each array, memory whose first `count` entries are the picked ones.
-        count: how many were picked: one 32-bit word on the device.
-        known: the same number, if it had to be read.
+        rooms: for each array, memory that begins with the `count` picked entries.
+        count: the number of picked entries, as one 32-bit word on the device.
+        known: the same number on the CPU, if it had to be read.
     """
 
     rooms: Sequence[DeviceArray]
@@ -45,9 +48,10 @@ class Compacted:
 
 
 def compact_on_device(executor: Executor, leaves: Sequence[DeviceArray], mask: DeviceArray) -> Compacted:
-    """Return what the mask picks of each array.
+    """Return the entries of each array that the mask picks.
 
-    Nothing is waited for, unless the arrays exceed a binding: then the parts' counts say where the next part goes.
+    The call waits for the GPU only if the arrays exceed a binding, because the place of a part's results depends on the
+    counts of the parts before.
 
     Raises:
         GpuscanError: one entry alone exceeds a binding.
@@ -84,7 +88,7 @@ def max_entries(context: DeviceContext, leaves: Sequence[Any]) -> int:
             f"entries of {widest} bytes were passed, but {context.capabilities.summary} binds at most {limit} bytes. "
             "Pick with NumPy: x[mask], or GPUSCAN_ADAPTER=numpy in the environment"
         )
-    # Parts begin at a multiple of 256 bytes, where a shader can bind them, whatever their entries are.
+    # Parts begin at a multiple of 256 bytes, where a shader can bind them, for entries of any size.
     most = max(1, limit // widest)
     return most if most < 256 else most // 256 * 256
 
@@ -114,7 +118,7 @@ def _compact_part(executor: Executor, leaves: Sequence[DeviceArray], mask: Devic
 def _rooms_of(
     executor: Executor, leaves: Sequence[DeviceArray], mask: DeviceArray, count: DeviceArray
 ) -> list[DeviceArray]:
-    """Return memory as long as the arrays with what the mask picks; the number of entries goes to `count`."""
+    """Return memory as long as the arrays, with the picked entries, and write their number to `count`."""
     context = executor.context
     sizes = [entry_bytes(leaf) for leaf in leaves]
     bound = 2 * len(leaves) + 4 <= context.capabilities.limits[STORAGE_LIMIT]
@@ -127,7 +131,7 @@ def _rooms_of(
 
 
 def _as_words(leaf: DeviceArray) -> DeviceArray:
-    """Return the array as words, or as parts of words, whatever they mean: (n, numbers of an entry)."""
+    """Return the array as unsigned words, or as parts of words: (n, numbers of an entry)."""
     size = gcd(4, entry_bytes(leaf))
     return leaf.viewed((leaf.shape[0], entry_bytes(leaf) // size), f"u{size}")
 
@@ -135,7 +139,7 @@ def _as_words(leaf: DeviceArray) -> DeviceArray:
 def _scattered(
     executor: Executor, leaves: Sequence[DeviceArray], mask: DeviceArray, count: DeviceArray
 ) -> list[DeviceArray]:
-    """Scan the mask and store what it picks where the sums say; their number goes to `count`."""
+    """Scan the mask, store each picked entry at the place that its sum gives, and write their number to `count`."""
     flags = mask.viewed(mask.shape, np.uint8)
     shapes = [leaf.shape[1:] for leaf in leaves]
     numbers = Structure("tuple", tuple(range(len(leaves) + 1)), (Structure(),) * (len(leaves) + 1))

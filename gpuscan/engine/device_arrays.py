@@ -1,22 +1,23 @@
-"""Scan arrays that are on a device. Their elements never leave it, and nobody waits unless a run may fail."""
+"""Scan arrays that are on a device. Their elements never leave it, and calls wait only for runs that may fail."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpuscan.device.context import DeviceContext
+from gpuscan.device.context import STRATEGY_VARIABLE, DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.engine.element_copy import StridedView, copied, copy_elements, duplicate, transposed, view_of
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.places import DeviceSink, DeviceSource
-from gpuscan.engine.preparation import check_elements, seed_words, tile_on, whole_tile
+from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, tile_on, whole_tile
 from gpuscan.engine.segment_heads import segment_heads
-from gpuscan.errors import GpuscanError, StrategyError, smaller
+from gpuscan.errors import StrategyError
 from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.partition import (
     Part,
@@ -48,10 +49,10 @@ def scan_device(
 
     Args:
         executor: of the arrays' device.
-        problem: what was asked for; its NumPy arrays are uploaded.
+        problem: the scan. Its NumPy arrays are uploaded.
         strategy: as in `gpuscan.scan`.
         out: arrays to write, which fit; new ones without. They may be the problem's own.
-        count: where the number of elements goes that a mask picks.
+        count: the array for the number of elements that a mask picks.
         options: `tile` and the test builds of `plan_scan`.
 
     Raises:
@@ -65,12 +66,31 @@ def scan_device(
     results = list(out) if out is not None else [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]
     if problem.empty:
         return results
+    key = None if options or count is not None else _key_of(problem, strategy, results)
     with guarded(context), context.lock:
+        if key is not None and executor.run_again(key):
+            return results
         leaves = [leaf if isinstance(leaf, DeviceArray) else uploaded(context, leaf) for leaf in problem.leaves]
         for array in (*leaves, *results):
             array.check()
-        _scan(executor, problem, strategy, leaves, results, count, options)
+        _scan(executor, problem, strategy, leaves, results, count, key, options)
     return results
+
+
+def _key_of(problem: Problem, strategy: str, results: Sequence[DeviceArray]) -> tuple[Any, ...] | None:
+    """Return what tells a scan from others of its kind: its buffers. None if it may change, or a caller owns one.
+
+    Buffers of the pool live as long as the run that is kept, so their ids are theirs alone.
+    """
+    if problem.kind is None:
+        return None
+    asked = os.environ.get(STRATEGY_VARIABLE) if strategy == "auto" else None
+    key: list[Any] = [problem.kind, problem.keep_last_only, strategy, asked]
+    for array in (*problem.leaves, *results):
+        if not isinstance(array, DeviceArray) or array.owner is None:
+            return None
+        key += (id(array.buffer), array.offset)
+    return tuple(key)
 
 
 def _scan(
@@ -80,6 +100,7 @@ def _scan(
     leaves: list[DeviceArray],
     results: list[DeviceArray],
     count: DeviceArray | None,
+    key: tuple[Any, ...] | None,
     options: dict[str, Any],
 ) -> None:
     context = executor.context
@@ -106,7 +127,10 @@ def _scan(
         strategy = "three_dispatch"
     if not in_place:
         taken = {id(result.buffer) for result in results}
-        leaves = [duplicate(leaf) if id(leaf.buffer) in taken else leaf for leaf in leaves]
+        if any(id(leaf.buffer) in taken for leaf in leaves):
+            # The copies are of this call's elements, so no later call can run over the same buffers.
+            key = None
+            leaves = [duplicate(leaf) if id(leaf.buffer) in taken else leaf for leaf in leaves]
     inner = spec.inner
     sources = [DeviceSource(leaf, f, inner) for leaf, f in zip(leaves, problem.source.fields, strict=True)]
     per_row = problem.keep_last_only
@@ -121,24 +145,24 @@ def _scan(
         sinks,
         seeds=seed_words(problem, context if one_part else None),
         inner=inner,
-        device_heads=_heads_of(context, problem, layout),
+        device_heads=_heads_of(executor, problem),
         count=count,
         placement=Placement(in_place=in_place),
         options=options,
         plans=None if options or in_place else layout.plans,
-        held=layout.held,
+        kind=problem.kind,
+        key=None if in_place or not one_part else key,
     )
     for _ in executor.run(job, parts):
         pass
 
 
-def _heads_of(context: DeviceContext, problem: Problem, layout: Layout) -> DeviceArray | None:
+def _heads_of(executor: Executor, problem: Problem) -> DeviceArray | None:
     """Return the segment bits of a scan, from an earlier scan of its kind where there was one."""
-    if problem.heads is None:
+    heads = problem.heads
+    if heads is None:
         return None
-    if "heads" not in layout.held:
-        layout.held["heads"] = segment_heads(context, problem.heads)
-    return layout.held["heads"]
+    return executor.held.get(problem.kind, "heads", lambda: segment_heads(executor.context, heads))
 
 
 def _layout(context: DeviceContext, problem: Problem) -> Layout:
@@ -172,10 +196,7 @@ def _parts(context: DeviceContext, spec: ScanSpec) -> Iterable[Part] | None:
     if cut_rows or any(spec.field_offsets):
         together, columns = slab_size(spec, 1, tile, capabilities, None)
         if not columns:
-            raise GpuscanError(
-                f"rows of {spec.row_length} elements were passed, but {capabilities.summary} binds at most "
-                f"{context.binding_limit} bytes, and such rows cannot be cut. {smaller(spec.rows)}"
-            )
+            raise row_too_long(context, spec)
         whole = unit // math.gcd(unit, spec.row_length)
         return slabs(spec, 1, tile, together // whole * whole or together, 1)
     return pieces(spec, device_piece_length(spec, unit, capabilities))
@@ -189,7 +210,7 @@ def _in_place(problem: Problem, spec: ScanSpec, leaves: Sequence[DeviceArray], r
     return same and not shares_words(spec, spec.length) and all(each.is_writable_in_vectors for each in results)
 
 
-# ----- Rows that are brought together
+# ----- Arrays that are transposed first
 
 
 def _scan_rows_together(
@@ -200,7 +221,7 @@ def _scan_rows_together(
     results: Sequence[DeviceArray],
     options: dict[str, Any],
 ) -> None:
-    """Scan along an inner axis by way of arrays whose rows are neighbours, transposed on the device."""
+    """Scan along an inner axis: transpose the arrays on the device so that rows are contiguous, and back."""
     inner, length = problem.inner, problem.row_length
     rows = (problem.rows, length)
     sources = [

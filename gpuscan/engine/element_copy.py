@@ -6,7 +6,7 @@ Nothing here goes through the CPU.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from gpuscan.errors import GpuscanError
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
 
+# Invocations in a workgroup of the copy: the most that every WebGPU adapter has.
 WORKGROUP_SIZE = 256
 # The kernel counts units in 32 bits.
 _MAX_UNITS = 2**32 - 1
@@ -95,7 +96,7 @@ def copy_elements(
 
     Args:
         view: the elements.
-        result: where they go. Bytes that they do not cover stay as they are.
+        result: the array to write to. Bytes that the elements do not cover stay unchanged.
         offset: bytes from the result's begin to the first element.
         run, pitch: bytes of a row, and bytes from one row's begin to the next; without them, all elements are
             neighbours.
@@ -173,34 +174,34 @@ def padded_to(numbers: list[int], unit: int) -> list[int]:
 
 
 def _copy_in_halves(view: StridedView, result: DeviceArray, start: int, run: int, pitch: int) -> None:
-    """Copy what no binding holds: half of the longest axis at a time, or one row of the result after the other."""
-    offset = start - result.offset
-    if run == pitch and view.shape and view.shape[0] > 1:
-        middle = view.shape[0] // 2
-        first, second = view.rows(0, middle), view.rows(middle, view.shape[0])
-        copy_elements(first, result, offset=offset)
-        copy_elements(second, result, offset=offset + first.nbytes)
+    """Copy a view that exceeds a binding: half of the rows at a time, or half of the columns if rows are too long."""
+    limit, offset, shape = result.context.binding_limit, start - result.offset, view.shape
+    if not shape:
+        raise GpuscanError(
+            f"a copy on {result.context.capabilities.summary} was asked for, but one element of {view.element_bytes} "
+            f"bytes does not fit the {limit} bytes that it binds. Copy on the CPU: array.numpy()"
+        )
+    contiguous = run == pitch or run == view.nbytes
+    places = {} if contiguous else {"run": run, "pitch": pitch}
+    row = replace(view, shape=shape[1:], strides=view.strides[1:])
+    if shape[0] == 1:
+        copy_elements(row, result, offset=offset, **places)
         return
-    if run == pitch and len(view.shape) > 1:
-        inner = StridedView(view.array, view.first, view.shape[1:], view.strides[1:], view.element_bytes)
-        copy_elements(inner, result, offset=offset)
+    if len(shape) == 2 and (contiguous or run == row.nbytes) and (shape[1] - 1) * abs(view.strides[1]) > limit // 2:
+        middle = shape[1] // 2
+        left = replace(view, shape=(shape[0], middle))
+        right = replace(view, shape=(shape[0], shape[1] - middle), first=view.first + middle * view.strides[1])
+        width, step = middle * view.element_bytes, row.nbytes if contiguous else pitch
+        copy_elements(left, result, offset=offset, run=width, pitch=step)
+        copy_elements(right, result, offset=offset + width, run=row.nbytes - width, pitch=step)
         return
-    row_elements = run // view.element_bytes
-    inner_length = prod(view.shape[1:])
-    if run != pitch and view.shape[0] > 1 and (inner_length % row_elements == 0 or view.shape[0] * inner_length > run):
-        middle = view.shape[0] // 2
-        while middle and (middle * inner_length) % row_elements:
-            middle -= 1
-        if middle:
-            first, second = view.rows(0, middle), view.rows(middle, view.shape[0])
-            copy_elements(first, result, offset=offset, run=run, pitch=pitch)
-            copy_elements(second, result, offset=offset + first.nbytes // run * pitch, run=run, pitch=pitch)
-            return
-    raise GpuscanError(
-        f"a copy of {view.nbytes} bytes on {result.context.capabilities.summary} was asked for, but one element of "
-        f"{view.element_bytes} bytes does not fit the {result.context.binding_limit} bytes that it binds. Copy on the "
-        "CPU: array.numpy()"
-    )
+    # Each half has whole runs.
+    rows = 1 if contiguous else run // gcd(run, row.nbytes)
+    middle = shape[0] // 2 // rows * rows
+    first, second = view.rows(0, middle), view.rows(middle, shape[0])
+    copy_elements(first, result, offset=offset, **places)
+    taken = first.nbytes if contiguous else first.nbytes // run * pitch
+    copy_elements(second, result, offset=offset + taken, **places)
 
 
 def _bound(context: DeviceContext, array: DeviceArray, low: int, high: int) -> tuple[Binding, int]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @operator(name="keep left")
 def _left(left: Any, right: Any) -> Any:
-    """Return the left operand; rows of one element combine nothing."""
+    """Return the left operand. It is never called: rows of one element combine nothing."""
     del right
     return left
 
@@ -26,7 +26,7 @@ def _left(left: Any, right: Any) -> Any:
 def mapped(executor: Executor, array: DeviceArray, function: Callable[[Any], Any]) -> list[DeviceArray]:
     """Return the fields of the function's results for each element, as arrays of one axis.
 
-    It is a scan of rows of one element, whose map on load is the function.
+    The function is the map on load of a scan of rows of one element.
     """
     rows = array.viewed((array.size, 1))
     return scan_device(executor, make_problem(rows, _left, axis=1, before=function))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.device.bind_groups import Binding
@@ -18,13 +18,17 @@ from gpuscan.device.context import STRATEGY_VARIABLE, DeviceContext
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
 from gpuscan.device.transfer import padded
-from gpuscan.engine.job import PARTS_IN_FLIGHT, Flight, Job, Layout, SharedBuffers
+from gpuscan.engine.drains import Drains
+from gpuscan.engine.held_arrays import HeldArrays
+from gpuscan.engine.job import Flight, Job, Layout, SharedBuffers
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource
 from gpuscan.engine.preparation import tile_on
+from gpuscan.engine.prepared import PreparedRun
 from gpuscan.engine.record import Buffers, Origin, record
 from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError
+from gpuscan.planning.heuristics import TRANSFERS
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.strategies import PUBLISHED_PROGRESS
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
 
 # How many plans an executor keeps; the least recently used goes first.
 _MAX_PLANS = 512
+# How many runs over the same buffers are kept ready; the oldest goes first.
+_MAX_PREPARED_RUNS = 64
 # How many runs may go unread before their reports are looked at.
 _MAX_PENDING_RUNS = 256
 
@@ -43,12 +49,18 @@ class Executor:
 
     Args:
         context: the device.
+
+    Attributes:
+        held: arrays on the device that are kept for later scans.
     """
 
     def __init__(self, context: DeviceContext) -> None:
         self.context = context
         self._plans: OrderedDict[tuple[Any, ...], ScanPlan] = OrderedDict()
         self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
+        self._prepared: dict[tuple[Any, ...], PreparedRun] = {}
+        self.held = HeldArrays(self._prepared.clear)
+        context.on_cleanup += [self._prepared.clear, self.held.clear]
 
     # ----- Plans
 
@@ -101,7 +113,7 @@ class Executor:
         """Return how scans of a kind are cut and planned, from an earlier call where there was one.
 
         Args:
-            kind: `Problem.kind`, and whatever else decides the layout; None if nothing is kept.
+            kind: `Problem.kind`, and everything else that decides the layout; None to keep nothing.
             strategy: as in `gpuscan.scan`.
             make: makes the layout.
         """
@@ -119,6 +131,24 @@ class Executor:
                 self._layouts.move_to_end(key)
             return found
 
+    # ----- Runs that come again
+
+    def run_again(self, key: tuple[Any, ...]) -> bool:
+        """Submit the run that was kept under the key; return False if there is none, or it is not valid any more."""
+        context = self.context
+        prepared = self._prepared.get(key)
+        if prepared is None or not prepared.is_valid:
+            return False
+        prepared.submit()
+        if len(context.runs.pending) > _MAX_PENDING_RUNS:
+            context.check()
+        return True
+
+    def _keep_run(self, key: tuple[Any, ...], prepared: PreparedRun) -> None:
+        self._prepared[key] = prepared
+        if len(self._prepared) > _MAX_PREPARED_RUNS:
+            del self._prepared[next(iter(self._prepared))]
+
     # ----- The loop
 
     def run(self, job: Job, parts: Iterable[Part]) -> Generator[Part, None, None]:
@@ -127,12 +157,23 @@ class Executor:
         in_flight: deque[Flight] = deque()
         idle: list[PartBuffers] = []
         taken: list[PartBuffers] = []
-        shared = SharedBuffers(context, job)
+        shared = SharedBuffers(context, job, self.held)
+        drains = Drains()
         clean = False
+
+        def landed(most: int) -> Iterator[Part]:
+            """Yield the parts that are done, until at most `most` are being drained."""
+            for flight in drains.finished(most):
+                if flight.buffers is not None:
+                    flight.buffers.unmap()
+                    idle.append(flight.buffers)
+                yield flight.part
+
         try:
             for number, part in enumerate(parts):
-                if len(in_flight) == PARTS_IN_FLIGHT:
-                    yield self._land(job, shared, in_flight, idle)
+                if len(in_flight) == TRANSFERS.parts_in_flight:
+                    self._land(job, shared, in_flight, drains)
+                yield from landed(TRANSFERS.parts_draining)
                 buffers = None
                 if self._waits_for(job, shared, part):
                     if not idle:
@@ -143,9 +184,11 @@ class Executor:
                 self._launch(job, shared, flight)
                 in_flight.append(flight)
             while in_flight:
-                yield self._land(job, shared, in_flight, idle)
+                self._land(job, shared, in_flight, drains)
+                yield from landed(TRANSFERS.parts_draining if in_flight else 0)
             clean = True
         finally:
+            drains.close()
             for buffers in taken:
                 buffers.close(clean=clean)
         if len(context.runs.pending) > _MAX_PENDING_RUNS:
@@ -194,10 +237,12 @@ class Executor:
         rooms: list[tuple[DeviceSink, DeviceArray]] = []
         sources: list[Binding] = []
         upload_sizes: list[int] = []
+        copied = False
         for source in job.sources:
             if isinstance(source, DeviceSource):
                 binding, alive = source.binding(part)
                 kept.append(alive)
+                copied = copied or binding.buffer is not source.array.buffer
             else:
                 assert buffers is not None
                 number, nbytes = len(upload_sizes), part.length * source.element_bytes
@@ -240,15 +285,18 @@ class Executor:
             context.queue.submit(encoder)
             for sink, room in rooms:
                 sink.finish(part, room)
-            if buffers is None and plan.posts:
-                context.runs.pending.append(flight.run)
+            if buffers is None:
+                if plan.posts:
+                    context.runs.pending.append(flight.run)
+                if job.key is not None and not copied and not rooms and not plan.stages[-1].kernel.cleared:
+                    self._keep_run(job.key, PreparedRun(context, plan, bound, shared.held))
         if buffers is not None:
             buffers.map_for_reading(read_sizes)
             if not part.last:
                 buffers.map_for_writing()
 
-    def _land(self, job: Job, shared: SharedBuffers, in_flight: deque[Flight], idle: list[PartBuffers]) -> Part:
-        """Wait for the oldest part and drain it; where it failed, run it and those after it again."""
+    def _land(self, job: Job, shared: SharedBuffers, in_flight: deque[Flight], drains: Drains) -> None:
+        """Wait for the oldest part and begin to drain it; where it failed, run it and those after it again."""
         while True:
             flight = in_flight[0]
             if flight.buffers is None:
@@ -269,16 +317,19 @@ class Executor:
             for again in in_flight:
                 self._launch(job, shared, again)
         in_flight.popleft()
-        if flight.buffers is not None:
-            part, read = flight.part, 0
-            results = part.spec.rows if part.spec.keep_last_only else part.length
-            for sink in job.sinks:
-                if not isinstance(sink, DeviceSink):
-                    sink.drain(part, flight.buffers.read(read, results * sink.element_bytes))
-                    read += 1
-            flight.buffers.unmap()
-            idle.append(flight.buffers)
-        return flight.part
+        drains.begin(flight, lambda: self._drain(job, flight), alone=flight.part.last)
+
+    @staticmethod
+    def _drain(job: Job, flight: Flight) -> None:
+        """Write the results of a part where they belong."""
+        if flight.buffers is None:
+            return
+        part, read = flight.part, 0
+        results = part.spec.rows if part.spec.keep_last_only else part.length
+        for sink in job.sinks:
+            if not isinstance(sink, DeviceSink):
+                sink.drain(part, flight.buffers.read(read, results * sink.element_bytes))
+                read += 1
 
     def _outcome(self, flight: Flight) -> Outcome:
         assert flight.buffers is not None
@@ -320,7 +371,7 @@ class Executor:
             )
 
     def _verified_plan(self, job: Job, part: Part, plan: ScanPlan) -> ScanPlan:
-        """Return a plan whose subgroup size is verified: a failed run in place would have overwritten its input."""
+        """Return a plan with a verified subgroup size. A run in place that fails would have overwritten its input."""
         while not verified(self.context, plan):
             plan = self._plan_of(job, part)
         return plan

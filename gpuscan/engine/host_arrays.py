@@ -17,14 +17,11 @@ from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.mapped_files import is_mapped_file
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostRows, HostSink, HostSlabs, HostSource
-from gpuscan.engine.preparation import check_elements, seed_words, tile_on, whole_tile
+from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, tile_on, whole_tile
 from gpuscan.engine.progress import report_progress
 from gpuscan.engine.segment_heads import segment_heads
-from gpuscan.errors import GpuscanError
+from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.partition import (
-    MAPPED_SLAB_BYTES,
-    SINGLE_PIECE_BYTES,
-    SLAB_BYTES,
     Part,
     host_piece_length,
     largest_field,
@@ -42,9 +39,6 @@ from gpuscan.problem.problem import Problem
 
 Arrays = list[np.ndarray[Any, Any]]
 
-# A GPU brings an array of another memory order into C order where it has at least this many bytes.
-_MIN_TRANSPOSED_BYTES = 1 << 20
-
 
 def scan_host(
     executor: Executor,
@@ -57,18 +51,18 @@ def scan_host(
 ) -> Arrays:
     """Return the result of a problem of NumPy arrays: one array for each field.
 
-    Under ``"auto"`` a strategy that times out is distrusted from then on, and the scan is done again by another one.
+    If a strategy times out under ``"auto"``, it is not chosen again, and the scan runs again with another one.
 
     Args:
-        executor: of the device to run on.
-        problem: what was asked for; it is not empty.
+        executor: the executor of the device.
+        problem: the scan, which is not empty.
         strategy: as in `gpuscan.scan`.
-        outputs: arrays (*shape, *element shape) to write; new ones without.
-        piece_bytes: scan in pieces of this many bytes; without, in pieces that suit the adapter.
+        outputs: the arrays (*shape, *element shape) to write (default: new ones).
+        piece_bytes: the bytes of a piece (default: chosen for the adapter).
         options: `tile` and the test builds of `plan_scan`.
 
     Raises:
-        UnsupportedDtypeError: the device has no such numbers.
+        UnsupportedDtypeError: the device does not support a dtype.
         ProgressTimeoutError: the strategy was asked for by name and timed out.
     """
     context = executor.context
@@ -93,7 +87,7 @@ def _written(results: Arrays, outputs: Arrays | None) -> Arrays:
 
 
 class _Scan:
-    """One scan of NumPy arrays."""
+    """A scan of NumPy arrays."""
 
     def __init__(
         self,
@@ -109,7 +103,7 @@ class _Scan:
         self._spec: ScanSpec
 
     def run(self) -> None:
-        """Scan in one part where the arrays are small, else in slabs or pieces."""
+        """Scan small arrays in one part, and others in slabs or pieces."""
         problem, executor = self._problem, self._executor
         plain = not self._options and self._piece_bytes is None
         in_order = plain and all(leaf.flags.c_contiguous for leaf in problem.leaves)
@@ -144,7 +138,8 @@ class _Scan:
         if isinstance(self._options.get("tile"), TileShape):
             # A tile of neighbours in memory needs rows that are brought together.
             spec = replace(spec, inner=1)
-        most = SLAB_BYTES if spec.inner > 1 or any(spec.field_offsets) else SINGLE_PIECE_BYTES
+        h = heuristics_for(capabilities.adapter_type)
+        most = h.slab_bytes if spec.inner > 1 or any(spec.field_offsets) else h.single_piece_bytes
         neighbours = spec.inner > 1 or self._problem.inner == 1 or not any(spec.field_offsets)
         small = self._piece_bytes is None and spec.length * largest_field(spec) <= most and neighbours
         small = small and whole_fits(spec, capabilities)
@@ -165,7 +160,7 @@ class _Scan:
         self._run_parts(pieces(spec, length), spec)
 
     def _tiles(self, spec: ScanSpec) -> tuple[TileShape, ...]:
-        """Return the tiles that the planner may choose: a stream may have to go on without subgroups."""
+        """Return the tiles that the planner may choose: a scan may have to continue without subgroups."""
         given = self._options.get("tile")
         if given is not None:
             return (given,)
@@ -174,7 +169,7 @@ class _Scan:
     # ----- Reductions of rows
 
     def _run_reduction(self) -> None:
-        """Reduce whole rows at a time; where a row is long, piece by piece."""
+        """Reduce several whole rows at a time, or one long row piece by piece."""
         spec, problem = self._spec, self._problem
         capabilities = self._executor.context.capabilities
         unit = piece_unit(spec, self._tiles(spec))
@@ -218,11 +213,12 @@ class _Scan:
     # ----- Slabs of rows and columns
 
     def _run_slabs(self, inner: int) -> bool:
-        """Scan slab by slab; return False where not even one column fits."""
+        """Scan slab by slab. Return False if a single column does not fit."""
         spec, context = self._spec, self._executor.context
         mapped = any(map(is_mapped_file, self._problem.leaves))
         tile = self._options.get("tile") or whole_tile(context, spec)
-        wanted = MAPPED_SLAB_BYTES if mapped else SLAB_BYTES
+        h = heuristics_for(context.capabilities.adapter_type)
+        wanted = h.mapped_slab_bytes if mapped else h.slab_bytes
         together, columns = slab_size(spec, inner, tile, context.capabilities, wanted)
         if not columns:
             return False
@@ -230,7 +226,7 @@ class _Scan:
         return True
 
     def _run_with_rows_together(self) -> None:
-        """Bring the rows together on the CPU, and scan them as one array of rows."""
+        """Make the elements of each row neighbours in memory, on the CPU, and scan the array of rows."""
         problem = self._problem
         rows = replace(
             problem,
@@ -239,7 +235,7 @@ class _Scan:
             axis=1,
         )
         if rows.leaves[0] is problem.leaves[0]:
-            raise_row_too_long(self._executor.context, problem)
+            raise row_too_long(self._executor.context, self._spec)
         found = scan_host(self._executor, rows, self._strategy, **self._options)
         for result, part in zip(self._results, found, strict=True):
             result[...] = problem.from_rows(part)
@@ -283,7 +279,7 @@ class _Scan:
             device_heads=segment_heads(context, heads) if on_device and heads is not None else None,
             options=self._options,
             plans=None if layout is None or self._options else layout.plans,
-            held={} if layout is None else layout.held,
+            kind=problem.kind,
         )
         done = 0
         for part in self._executor.run(job, parts):
@@ -314,7 +310,7 @@ class _Scan:
 
 
 class RowResults:
-    """One result for each row: (rows, *element shape)."""
+    """A sink with one result for each row: (rows, *element shape)."""
 
     def __init__(self, array: np.ndarray[Any, Any], field: Any, inner: int) -> None:
         self._rows, self._inner = array, inner
@@ -336,13 +332,14 @@ class RowResults:
 
 
 def transposes_on_device(context: DeviceContext, leaf: np.ndarray[Any, Any]) -> bool:
-    """Return True if `placed` lets the device bring an array into C order: one block of memory, in another order.
+    """Return True if `placed` lets the device bring an array into C order.
 
-    Adapters that share the CPU's memory gain nothing by it.
+    The array must be one block of memory in another order. Adapters that share the CPU's memory gain nothing by it.
     """
-    if leaf.flags.c_contiguous or context.capabilities.adapter_type in ("CPU", "IntegratedGPU"):
+    least = heuristics_for(context.capabilities.adapter_type).min_transposed_bytes
+    if leaf.flags.c_contiguous or least is None:
         return False
-    fits = _MIN_TRANSPOSED_BYTES <= leaf.nbytes <= context.binding_limit
+    fits = least <= leaf.nbytes <= context.binding_limit
     return bool(fits and leaf.transpose(memory_order(leaf)).flags.c_contiguous)
 
 
@@ -358,12 +355,3 @@ def placed(context: DeviceContext, leaf: np.ndarray[Any, Any]) -> DeviceArray:
     array = uploaded(context, leaf.transpose(memory_order(leaf)))
     view = StridedView(array, 0, leaf.shape, leaf.strides, leaf.dtype.itemsize)
     return copied(view, leaf.shape, leaf.dtype)
-
-
-def raise_row_too_long(context: DeviceContext, problem: Problem) -> None:
-    """Raise the error for a row that can be cut nowhere and does not fit a binding."""
-    raise GpuscanError(
-        f"a row of {problem.row_length} elements was passed, but {context.capabilities.summary} takes at most "
-        f"{context.binding_limit // max(f.storage_bytes for f in problem.source.fields)} of them at a time. Cut the "
-        'row, or compute on NumPy: pass NumPy arrays, and device="numpy" or GPUSCAN_ADAPTER=numpy in the environment'
-    )

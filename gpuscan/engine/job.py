@@ -1,4 +1,4 @@
-"""What the executor runs: the job that the parts of one scan share, and what each part holds on to."""
+"""Describe what the executor runs: the job that the parts of one scan share, and the buffers of each part."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.reports import Run
 from gpuscan.device.transfer import padded
+from gpuscan.engine.held_arrays import HeldArrays
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostSink, HostSource
+from gpuscan.planning.heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -24,13 +26,10 @@ if TYPE_CHECKING:
     from gpuscan.planning.spec import ScanSpec
     from gpuscan.problem.segments import Heads
 
-# Parts in flight: one is filled, one is on the GPU, one is read back.
-PARTS_IN_FLIGHT = 3
-
 
 @dataclass(frozen=True)
 class Job:
-    """What the parts of one scan have in common.
+    """The state that the parts of one scan share.
 
     Attributes:
         spec: the whole scan.
@@ -38,13 +37,14 @@ class Job:
         sources, sinks: where each field comes from and goes to.
         seeds: 32-bit words of the initial value or identity of each row: (rows, words).
         inner: rows side by side in memory.
-        heads: where segments begin, on the CPU; or
+        heads: the heads of segments, on the CPU; or
         device_heads: the same as bits on the device.
-        count: where the number of elements goes that a mask picks.
-        placement: how the arrays share buffers.
+        count: the array for the number of elements that a mask picks.
+        placement: the way in which arrays share buffers.
         options: further arguments of `plan_scan`, such as a tile.
         plans: the plans of parts that were made before, by the part's first element; None to plan each time.
-        held: arrays on the device that scans of one kind share: their seeds and segment bits.
+        kind: the object that scans with the same seeds share, as in `Problem.kind`; None if the seeds are not shared.
+        key: the key under which the run of a job of one part is kept; None if it is not kept.
     """
 
     spec: ScanSpec
@@ -59,26 +59,25 @@ class Job:
     placement: Placement | None = None
     options: dict[str, Any] = field(default_factory=dict)
     plans: dict[int, ScanPlan] | None = None
-    held: dict[str, DeviceArray] = field(default_factory=dict)
+    kind: object | None = None
+    key: tuple[Any, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the scans of one kind are cut.
+    """The way in which the scans of one kind are cut into parts.
 
     Attributes:
         spec: the whole scan.
         parts: its parts; empty if they are made one by one.
-        capabilities: what the device had when the layout was made.
+        capabilities: the device's capabilities when the layout was made.
         plans: the parts' plans, by the part's first element.
-        held: the seeds and segment bits of these scans on the device.
     """
 
     spec: ScanSpec
     parts: tuple[Part, ...]
     capabilities: Capabilities
     plans: dict[int, ScanPlan] = field(default_factory=dict)
-    held: dict[str, DeviceArray] = field(default_factory=dict)
 
 
 class Flight:
@@ -92,9 +91,10 @@ class Flight:
 class SharedBuffers:
     """Buffers that all parts of one job use: carries, seeds and segment bits."""
 
-    def __init__(self, context: DeviceContext, job: Job) -> None:
-        self._context, self._job = context, job
+    def __init__(self, context: DeviceContext, job: Job, held: HeldArrays) -> None:
+        self._context, self._job, self._held = context, job, held
         self._carries: list[DeviceArray] = []
+        self._seeds: DeviceArray | None = None
         self.has_host_arrays = not all(
             isinstance(each, (DeviceSource, DeviceSink)) for each in (*job.sources, *job.sinks)
         )
@@ -106,23 +106,27 @@ class SharedBuffers:
         """
         if not self._carries:
             words = self._job.spec.item_words
-            self._carries = [empty(self._context, (words,), np.uint32) for _ in range(PARTS_IN_FLIGHT + 2)]
+            self._carries = [empty(self._context, (words,), np.uint32) for _ in range(TRANSFERS.parts_in_flight + 2)]
         return self._carries[number % len(self._carries)].binding()
 
     def seeds(self, part: Part, kept: list[object]) -> Binding | None:
-        """Return the seeds that the part binds: those of all rows, or of a slab those of its own."""
+        """Return the seeds that the part binds: those of all rows, or only those of a slab's rows."""
         words = self._job.seeds
         if words is None:
             return None
         if not part.is_slab:
-            held = self._job.held
-            if "seeds" not in held:
-                held["seeds"] = uploaded(self._context, words)
-            return held["seeds"].binding()
+            if self._seeds is None:
+                self._seeds = self._held.get(self._job.kind, "seeds", lambda: uploaded(self._context, words))
+            return self._seeds.binding()
         matrices = words.reshape(-1, self._job.inner, words.shape[-1])
         own = uploaded(self._context, np.ascontiguousarray(matrices[part.outer, part.columns]))
         kept.append(own)
         return own.binding()
+
+    @property
+    def held(self) -> tuple[DeviceArray | None, ...]:
+        """The arrays on the device that later runs of the kind read as well."""
+        return self._seeds, self._job.device_heads
 
     def heads(self, part: Part, buffers: PartBuffers | None) -> Binding | None:
         """Return the segment bits of the part."""

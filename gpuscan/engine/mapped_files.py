@@ -1,4 +1,4 @@
-"""Arrays in memory-mapped files, which may be larger than memory."""
+"""Recognise arrays in memory-mapped files, which may be larger than memory, and release their pages."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def release_pages(array: np.ndarray[Any, Any]) -> None:
 
 
 def shared_map(array: Any) -> mmap.mmap | None:
-    """Return the mapping behind a `np.memmap` whose pages the file backs, or None.
+    """Return the mapping behind a `np.memmap` that shares its pages with the file, or None.
 
-    Pages of a private mapping exist nowhere else, so they must not be released. A bare `mmap.mmap` does not tell
-    whether it is private.
+    Changes to the pages of a private mapping exist only in memory, so they must not be released. A plain `mmap.mmap`
+    does not say if it is private.
     """
     shared = False
     while array is not None:

@@ -1,4 +1,4 @@
-"""The GPU buffers of one part in flight: what is uploaded, what is computed, and what is read back."""
+"""Hold the GPU buffers of one part in flight: the uploaded arrays, the results, and the staging buffers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from gpuscan.device.buffer_pool import ALIGNMENT, size_class
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.reports import REPORT_BYTES
 from gpuscan.device.transfer import padded, upload
+from gpuscan.planning.heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.device.context import DeviceContext
     from gpuscan.device.queue import Mapping
-
-# Up to this many bytes, the queue's own staging is the faster way to upload. Measured on an H100 and on lavapipe.
-SINGLE_WRITE_BYTES = 1 << 20
 
 
 class PartBuffers:
@@ -44,7 +42,7 @@ class PartBuffers:
         self._inputs = [padded(size, ALIGNMENT) for size in inputs]
         self._outputs = [padded(size, ALIGNMENT) for size in outputs]
         self._reports = reports
-        self._small = max((*self._inputs, *self._outputs), default=0) <= SINGLE_WRITE_BYTES
+        self._small = max((*self._inputs, *self._outputs), default=0) <= TRANSFERS.single_write_bytes
         self._mapped = not self._small and context.capabilities.mappable_storage
         storage = flags.STORAGE | flags.COPY_DST | flags.COPY_SRC
         read = flags.MAP_READ | flags.COPY_DST
@@ -70,7 +68,7 @@ class PartBuffers:
         self._sources = [next(rest) for _ in inputs]
         self._results = [next(rest) for _ in outputs]
         self._heads = next(rest) if heads_bytes else None
-        # Where each output is read back, and the report: a buffer and the byte where it begins.
+        # For each output, then the report: the buffer through which it is read back, and the byte where it begins.
         self._places: list[tuple[wgpu.GPUBuffer, int]] = []
         self._report: wgpu.GPUBuffer | None = None
         self._uploads: list[wgpu.GPUBuffer] = []
@@ -81,9 +79,9 @@ class PartBuffers:
             self._report = next(rest) if reports else None
             self._uploads = self._sources if self._mapped else [next(rest) for _ in inputs]
             self._places = [(each, 0) for each in (self._results if self._mapped else rest)]
-        # Mappings of the upload buffers that were asked for; None where nobody asked.
+        # The mappings of the upload buffers; None for a buffer that is not mapped yet.
         self._writable: list[Mapping | None] = [None] * len(self._uploads)
-        # Mappings of what is read back: the outputs' in order, then the report's; or one of them all.
+        # The mappings of the staging buffers: the outputs' in order, then the report's; or one for all together.
         self._readable: list[Mapping] = []
 
     def _place_in_one(self, staging: wgpu.GPUBuffer, at: int) -> None:

@@ -1,4 +1,4 @@
-"""Where the elements of a scan come from and where its results go: NumPy arrays, device arrays, or a queue of chunks.
+"""Define sources and sinks, the places of a scan's elements and results: NumPy arrays, device arrays, or chunks.
 
 The executor asks a `HostSource` to fill memory and a `HostSink` to take it; a `DeviceSource` and a `DeviceSink` give
 it the part of a buffer that the shader binds.
@@ -149,7 +149,7 @@ class DeviceSource:
 
     Args:
         array: the array.
-        field: what its elements are.
+        field: the field of its elements.
         inner: rows side by side in memory.
     """
 
@@ -175,7 +175,7 @@ class DeviceSink:
 
     Args:
         array: the array.
-        field: what its elements are.
+        field: the field of its elements.
         inner: rows side by side in memory.
         per_row: True if the array has one result for each row.
     """

@@ -1,4 +1,4 @@
-"""What every scan on a device needs first: dtypes that it has, room for the initial values, and a tile."""
+"""Prepare a scan on a device: check its dtypes, make the words of its seeds, and choose its tile."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from gpuscan.elements import words_of
 from gpuscan.errors import GpuscanError, UnsupportedDtypeError, smaller
 from gpuscan.planning.column_tiles import column_tile
+from gpuscan.planning.partition import largest_field
 from gpuscan.planning.tuned_tiles import best_tile
 from gpuscan.planning.workgroup_memory import check_element
 
@@ -55,6 +56,15 @@ def seed_words(problem: Problem, context: DeviceContext | None) -> np.ndarray[An
             f"{smaller(problem.rows)}"
         )
     return words
+
+
+def row_too_long(context: DeviceContext, spec: ScanSpec) -> GpuscanError:
+    """Return the error for a row that exceeds a binding and that the scan can cut nowhere."""
+    return GpuscanError(
+        f"a row of {spec.row_length} elements was passed, but {context.capabilities.summary} takes at most "
+        f"{context.binding_limit // largest_field(spec)} of them at a time. Cut the row, or compute on NumPy: pass "
+        'NumPy arrays, and device="numpy" or GPUSCAN_ADAPTER=numpy in the environment'
+    )
 
 
 def tile_on(context: DeviceContext, spec: ScanSpec, subgroups: bool = True) -> TileShape:

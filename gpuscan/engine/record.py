@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
     from gpuscan.planning.plan import ScanPlan, Stage
 
-# A row this long or longer is described to the shaders as this long: 32-bit indices within a piece need no more.
+# The longest length of a row, in elements, that shaders get. Longer rows are described as this long, since indices
+# within a piece have 32 bits.
 LONGEST_ROW = 2**31
 
 
@@ -59,9 +60,9 @@ class Buffers:
         destinations: the arrays to store, one for each field.
         seeds: the initial values or identities of the rows.
         carry_in: the carry from the piece before.
-        carry_out: where the carry for the next piece goes.
+        carry_out: the buffer for the carry into the next piece.
         heads: one bit for each element that begins a segment.
-        count: where the number of elements goes that a mask picks.
+        count: the buffer for the number of elements that a mask picks.
     """
 
     sources: Sequence[Binding]
@@ -106,10 +107,10 @@ def record(
 
     Args:
         context: the device of the plan.
-        plan: what to record.
+        plan: the plan to record.
         encoder: an encoder without an open pass.
-        buffers: what the kernels bind.
-        origin: where the piece begins; None for the begin of the array.
+        buffers: the buffers that the kernels bind.
+        origin: the place of the piece in the array; None for the start of the array.
         length: a length that only the GPU knows, at most the plan's.
         timestamps: WebGPU's `timestampWrites` of the compute pass; None for those of the open profiles.
         clear: False to keep the results that an earlier run stored in words that are shared.
@@ -165,11 +166,11 @@ def record_stage(
     Args:
         context: the device of the encoder.
         encoder: an encoder without an open pass.
-        template: a template of shaders/, whose bindings are `bound` in order.
+        template: the path of a template under shaders/. Its bindings are `bound`, in order.
         bound: the buffers.
-        workgroups: how many workgroups are needed; the grid may have a few more.
-        elements: how many elements the stage works on, for profiles.
-        values: what the template asks for.
+        workgroups: the number of workgroups. The grid may have a few more.
+        elements: the number of elements that the stage works on, for profiles.
+        values: the variables of the template.
     """
     pipeline, layout = context.stage(template, **values)
     name = template.rpartition("/")[2].removesuffix(".wgsl")
@@ -183,9 +184,10 @@ def record_stage(
         batch.resolve(encoder)
 
 
-# Of the buffer that arrays/length.wgsl writes: the word where the grid begins, after the parameters and their place.
-_GRID_WORD = 12
+# The buffer that arrays/length.wgsl writes: the parameters of the run, the place of the length, and the grid.
 _CALL = struct.Struct("<16I")
+# The word of that buffer at which the grid begins.
+_GRID_WORD = 12
 
 
 def _record_length(

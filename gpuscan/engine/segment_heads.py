@@ -1,4 +1,4 @@
-"""Compute on a device where segments begin: one bit for each element, which the scan's kernels read."""
+"""Compute the heads of segments on a device, as one bit for each element, which the scan's kernels read."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
     from gpuscan.problem.segments import Heads
 
+# Invocations in a workgroup of the marking shaders: the most that every WebGPU adapter has.
 WORKGROUP_SIZE = 256
 # Keys that one invocation of arrays/mark_keys.wgsl compares.
 _KEYS_PER_INVOCATION = 4
 
 
 def segment_heads(context: DeviceContext, heads: Heads) -> DeviceArray:
-    """Return the heads as 32-bit words on the device; the first element's is the lowest bit of the first word.
+    """Return the heads as 32-bit words on the device. The first element's bit is the lowest bit of the first word.
 
     The bits are computed on the device. NumPy offsets or keys that exceed a binding, and NumPy keys of dtypes that
     shaders do not know, are turned into bits on the CPU.

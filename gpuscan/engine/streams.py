@@ -28,7 +28,7 @@ Leaves = list[np.ndarray[Any, Any]]
 
 @dataclass
 class Chunk:
-    """One of the caller's arrays, and its results as far as they are there."""
+    """One of the caller's arrays, and the results that are already computed."""
 
     leaves: Leaves
     results: Leaves
@@ -41,7 +41,7 @@ Stretch = tuple[Chunk, int, int]
 
 
 class ChunkQueue:
-    """The elements of the chunks, as one row whose end is not known before it comes.
+    """The elements of the chunks, as one row of unknown length.
 
     Args:
         problems: the chunks as problems; the queue copies their arrays, since callers may fill one array again.
@@ -57,7 +57,7 @@ class ChunkQueue:
         self.arrived = 0
 
     def await_elements(self, count: int) -> bool:
-        """Take chunks until `count` elements wait; return False if the chunks end before that."""
+        """Take chunks until `count` elements wait. Return False if the chunks end before that."""
         while self._waiting < count:
             problem = next(self._problems, None)
             if problem is None:
@@ -72,7 +72,7 @@ class ChunkQueue:
         return True
 
     def parts(self, spec: ScanSpec, length: int) -> Iterator[Part]:
-        """Yield the elements in pieces of `length`; the last one has what is left."""
+        """Yield the elements in pieces of `length`. The last one may be shorter."""
         start = 0
         while True:
             # One element more shows that the piece is not the last one.
@@ -105,12 +105,12 @@ class ChunkQueue:
         return self._stretches[part.start]
 
     def finish(self, part: Part) -> None:
-        """Note that all results of a part are there."""
+        """Note that all results of a part are computed."""
         for chunk, _, end in self._stretches.pop(part.start):
             chunk.done = end
 
     def finished(self) -> Iterator[Chunk]:
-        """Yield the chunks at the front whose results are all there."""
+        """Yield the chunks at the front of the queue that are completely computed."""
         while self._unfinished and self._unfinished[0].done == self._unfinished[0].length:
             yield self._unfinished.popleft()
 
@@ -153,15 +153,15 @@ def scan_stream(
 ) -> Iterator[Leaves]:
     """Yield the results of each chunk, in order.
 
-    The tile, which fixes the order of combination, depends on the length of the whole row. So results are held back
-    until so many elements have come that more would not change it, or until the chunks end.
+    The tile, which fixes the order of combination, depends on the length of the whole row. So the first results come
+    when the row is long enough that more elements would not change the tile, or when the chunks end.
 
     Args:
-        executor: of the device.
+        executor: the executor of the device.
         opening: the first chunk.
-        others: the chunks after it, of the same elements.
+        others: the chunks after it, with the same element type.
         strategy: as in `gpuscan.scan`.
-        piece_bytes: bytes of the elements on the device at a time; without, what suits the adapter.
+        piece_bytes: the bytes of a piece (default: chosen for the adapter).
     """
     context = executor.context
     check_elements(context, opening)

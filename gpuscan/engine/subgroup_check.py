@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuscan.planning.capabilities import Capabilities
     from gpuscan.planning.plan import ScanPlan
 
-# The vendors whose GPUs have one subgroup size, 32 lanes.
+# The vendors of GPUs that have only one subgroup size, 32 lanes.
 _VENDORS_OF_ONE_SIZE = frozenset({"NVIDIA", "Apple"})
 
 
@@ -35,7 +35,7 @@ def sizes_vary(capabilities: Capabilities) -> bool:
 
 
 def verified(context: DeviceContext, plan: ScanPlan) -> bool:
-    """Return True if the plan's subgroups have its size; run one tile of its own where no run has shown it yet."""
+    """Return True if the plan's subgroups have the planned size. If no run has shown it yet, run one tile to see."""
     if context.runs.has_wrong_subgroup_size(plan):
         return False
     if context.runs.is_verified(plan):

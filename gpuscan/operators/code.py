@@ -13,7 +13,7 @@ from gpuscan.operators.expression_graph import reachable
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.tracing import trace_map, trace_operator
 from gpuscan.operators.user_wgsl import contained, has_loops
-from gpuscan.operators.wgsl_arithmetic import low_bits_suffice
+from gpuscan.operators.wgsl_arithmetic import is_order_free, low_bits_suffice
 from gpuscan.operators.wgsl_emitter import emit
 
 # Characters of WGSL up to which a function is short enough to run twice where registers are few.
@@ -34,6 +34,8 @@ class Code:
         loops: True if it has loops, so that gpuscan counts their iterations.
         wraps_late: True if its narrow integers may leave their range and are right in their low bits only. They are
             wrapped when they are stored.
+        order_free: True if the order and the grouping in which elements are combined change no bit of the result
+            but NaN's.
     """
 
     source: str
@@ -42,6 +44,7 @@ class Code:
     foreign: bool = False
     loops: bool = False
     wraps_late: bool = False
+    order_free: bool = False
 
     @property
     def light(self) -> bool:
@@ -71,7 +74,7 @@ def combine_code(operator: Operator, element: Element, native_int64: bool) -> Co
     arguments = (("a", element), ("b", element))
     late = low_bits_suffice(reachable([node for field in traced.fields for node in field]))
     source = emit(signature, arguments, traced.fields, element, "Element", native_int64, wrap=not late)
-    return Code(source, helpers_of(source), element, wraps_late=late)
+    return Code(source, helpers_of(source), element, wraps_late=late, order_free=is_order_free(traced.fields))
 
 
 def map_code(

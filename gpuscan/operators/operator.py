@@ -44,7 +44,7 @@ class Operator:
 
     @property
     def described(self) -> str:
-        """What messages call the operator: by its name, if it has one."""
+        """The operator as messages name it: by its name, if it has one."""
         return UNNAMED if self.name == UNNAMED else f"the operator {self.name!r}"
 
     def __call__(self, left: Any, right: Any) -> Any:

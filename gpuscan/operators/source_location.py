@@ -1,4 +1,4 @@
-"""Where in the user's code an operator went wrong, for the messages of `OperatorError`."""
+"""Find the line of a user's code at which an operator failed, for the messages of `OperatorError`."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _REFUSED = {
 }
 _PARTS = ("source", "helpers")
 # The least size of the type `Element`, in bytes. Its true size is known when the operator meets an array.
-_LEAST_ELEMENT_BYTES = 4
+_MIN_ELEMENT_BYTES = 4
 
 
 def check_source(name: str, source: str, helpers: str) -> None:
@@ -62,7 +62,7 @@ def check_source(name: str, source: str, helpers: str) -> None:
                 raise _may_not(name, _REFUSED[token.text])
         if any(token.text == "var" for _, token in outermost(tokens)):
             raise _may_not(name, "memory of its own (`var` outside a function)")
-    check_limits(name, texts, _LEAST_ELEMENT_BYTES)
+    check_limits(name, texts, _MIN_ELEMENT_BYTES)
     declared = [word for tokens in all_tokens for word in _declared(tokens)]
     if "combine" not in _declared(all_tokens[1]):
         raise refusal(

@@ -1,4 +1,4 @@
-"""How WGSL writes each operation of the expression graph, for each compute type.
+"""Write each operation of the expression graph in WGSL, for each compute type.
 
 The *form* of a number is the type that WGSL computes it in: ``bool``, ``i32``, ``u32``, ``f32``, ``f64``, ``c64``
 (complex64), ``i64`` and ``u64`` if the adapter has them, else ``wide_signed`` and ``wide_unsigned`` (two 32-bit words).
@@ -137,6 +137,43 @@ def _float_literal(value: Any, form: str) -> Text:
     if form == "f64":
         return call("f64_from_bits", f"{number.view(np.uint64):#x}lu")
     return call("f32_from_bits", f"{number.view(np.uint32):#x}u")
+
+
+# Operations that give the same bits for any order and grouping of the operands, for each kind of number.
+# Of several NaN with different bits, minima and maxima may give any.
+_CHOICES = frozenset({"minimum", "maximum", "fmin", "fmax"})
+_ON_BITS = _CHOICES | {"bitwise_and", "bitwise_or", "bitwise_xor"}
+_ON_INTEGERS = _ON_BITS | {"add", "multiply", "gcd"}
+ORDER_FREE = {
+    "bool": _ON_BITS | {"logical_and", "logical_or", "logical_xor"},
+    "signed": _ON_INTEGERS,
+    "unsigned": _ON_INTEGERS,
+    "float": _CHOICES,
+}
+
+
+def is_order_free(fields: Sequence[Sequence[Node]]) -> bool:
+    """Return True if the order and the grouping in which elements are combined change no bit of the result but NaN's.
+
+    That is so if each number of the result is one operation of `ORDER_FREE`, on the two numbers in the same place.
+    """
+    numbers = ((field, component, node) for field, nodes in enumerate(fields) for component, node in enumerate(nodes))
+    return all(_combines_in_place(*number) for number in numbers)
+
+
+def _combines_in_place(field: int, component: int, node: Node) -> bool:
+    operation, arguments = node, node.args
+    if (inner := _without_casts(node)).op == "gcd":  # of signed numbers it takes the magnitudes
+        operation, arguments = inner, tuple(_without_casts(arg) for arg in inner.args)
+    pair = {("input", (argument, field, component), node.scalar) for argument in (0, 1)}
+    known = operation.op in ORDER_FREE.get(node.scalar.kind, ())
+    return known and {(arg.op, arg.data, arg.scalar) for arg in arguments} == pair
+
+
+def _without_casts(node: Node) -> Node:
+    while node.op in ("cast", "absolute"):
+        (node,) = node.args
+    return node
 
 
 def low_bits_suffice(nodes: Sequence[Node]) -> bool:

@@ -1,1 +1,1 @@
-"""From a problem and a device's capabilities to a plan: pure functions over frozen values."""
+"""Make a plan of a problem and a device's capabilities, with pure functions over frozen values."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Never
 
-# The largest subgroup size, in lanes, that is believed.
+# The largest subgroup size, in lanes, that is accepted from a file.
 MAX_LANES = 1024
 
-# The most polls in a second that are believed.
+# The most polls in a second that are accepted from a file.
 MAX_SPINS = 1e13
 
 
@@ -29,7 +29,7 @@ class Limits(dict[str, int]):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Describe what one adapter is, what it has, and what the probe saw it do.
+    """The findings of the probe about one adapter.
 
     Attributes:
         summary: the adapter in one line: name, type and backend.
@@ -38,33 +38,33 @@ class Capabilities:
         driver: the driver and its version.
         backend: ``"Vulkan"``, ``"Metal"``, ``"D3D12"`` or ``"OpenGL"``.
         adapter_type: ``"DiscreteGPU"``, ``"IntegratedGPU"``, ``"VirtualGPU"``, ``"CPU"`` or ``"Unknown"``.
-        implementation: who carries WebGPU out, with version, such as ``"wgpu-native 29.0.1.1"``.
+        implementation: the name and version of the WebGPU implementation, such as ``"wgpu-native 29.0.1.1"``.
         features: the WebGPU features that the device was made with.
         limits: the WebGPU limits that the device was made with; read-only.
-        subgroup_sizes: the sizes that shaders were seen to get; ``()`` without subgroups.
-        subgroup_size: the size to build shaders for; 0 where subgroups are not to be used: there are none, several
-            sizes were seen, or lanes are not in order. A compiler may still give another shader another size
-            (Intel's picks 8, 16 or 32 for each), so a shader has to check the size that it gets.
-        lanes_in_order: lane i of a subgroup is the invocation of local index i mod the subgroup size.
-        progress_earlier: litmus 1: workgroups that have started go on making progress (what look-back needs).
-        progress_later: litmus 2: workgroups not yet started do start while an earlier one spins (look-ahead).
+        subgroup_sizes: the sizes of subgroups that the probe saw; ``()`` without subgroups.
+        subgroup_size: the size to build shaders for; 0 to build them without subgroups, because there are none, the
+            probe saw several sizes, or lanes are not in order. A compiler may still choose another size for another
+            shader (Intel's takes 8, 16 or 32), so a shader has to check its size.
+        lanes_in_order: True if lane i of a subgroup is the invocation of local index i mod the subgroup size.
+        progress_earlier: True if workgroups that have started keep making progress (litmus 1), as look-back needs it.
+        progress_later: True if later workgroups start while an earlier one waits (litmus 2), as look-ahead needs it.
         started_while_spinning: how many of the ``litmus_workgroups`` had started when litmus 2 ended.
         litmus_workgroups: workgroups in each litmus test.
-        starts_in_order: litmus 3: workgroups start in the order of their numbers, so a workgroup may wait for one with
-            a lower number. Not tried, so False, on CPU adapters.
-        packs_halves: WGSL's packing of 16-bit floats is exact and rounds as NumPy does, so that its instructions may be
-            used. Not tried, so False, on CPU adapters.
+        starts_in_order: True if workgroups start in the order of their numbers (litmus 3), so that a workgroup may wait
+            for one with a lower number. CPU adapters are not tested, and have False.
+        packs_halves: True if WGSL's packing of 16-bit floats is exact and rounds as NumPy does, so that shaders may use
+            it. CPU adapters are not tested, and have False.
         spins_per_second: polls of an atomic that one waiting invocation makes in a second.
-        loop_iterations: iterations that an invocation gets, of all its loops together, before the driver leaves every
-            loop silently (llvmpipe: 65,535); 0 where no such end was seen.
-        timestamps: timestamp queries are there and gave times that agree with the clock on the wall.
-        timestamp_period: nanoseconds a tick.
-        native_int64: shaders may have 64-bit integers.
-        int64_atomics: 64-bit atomics with every operation.
-        float64: shaders may have 64-bit floats.
-        shader_f16: shaders may have 16-bit floats.
-        mappable_storage: storage buffers can be mapped, and it is not slow to do so.
-        distrusted: strategies that ran out of their bounds here and that ``"auto"`` leaves out since.
+        loop_iterations: the iterations, of all its loops together, after which the driver silently ends every loop of
+            an invocation (llvmpipe: 65,535); 0 if the probe saw no such limit.
+        timestamps: True if the adapter has timestamp queries, and their times agree with the wall clock.
+        timestamp_period: the nanoseconds in a tick.
+        native_int64: True if shaders may have 64-bit integers.
+        int64_atomics: True if shaders may have 64-bit atomics with every operation.
+        float64: True if shaders may have 64-bit floats.
+        shader_f16: True if shaders may have 16-bit floats.
+        mappable_storage: True if storage buffers can be mapped without being slower.
+        distrusted: strategies that timed out here, so that ``"auto"`` no longer chooses them.
     """
 
     summary: str
@@ -101,7 +101,7 @@ class Capabilities:
 
     @property
     def enable_subgroups(self) -> bool:
-        """Whether a shader with subgroups begins with ``enable subgroups;``. WebGPU requires it, naga refuses it."""
+        """True if a shader with subgroups begins with ``enable subgroups;``. WebGPU requires it, naga refuses it."""
         return "subgroups" in self.features
 
     def to_json(self) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""Hold every tuning constant of the planner: one frozen table for GPUs and one for adapters that are the CPU.
+"""Hold every tuning constant: one frozen table for each class of adapter, and one for the copies of the CPU.
 
 A constant belongs here if changing it changes only the speed, or which of several safe shapes is chosen. Each entry
-names the hardware and the experiment that it comes from. "H100" is an NVIDIA H100 through Vulkan, "lavapipe" is Mesa's
-software Vulkan driver, and "llvmpipe" is the rasteriser that lavapipe and Mesa's software OpenGL share.
+names the hardware and the experiment that it comes from, or says that there was none. "H100" is an NVIDIA H100 through
+Vulkan, "H200" an NVIDIA H200 through Vulkan, "lavapipe" is Mesa's software Vulkan driver, and "llvmpipe" is the
+rasteriser that lavapipe and Mesa's software OpenGL share.
 """
 
 from __future__ import annotations
@@ -98,12 +99,36 @@ class Heuristics:
     long_column_tile: tuple[int, int, int, int] | None
     long_column_chain: int
 
+    # Parts of arrays, and memory
+    single_piece_bytes: int
+    piece_bytes: int
+    min_piece_bytes: int
+    pieces_wanted: int
+    slab_bytes: int
+    mapped_slab_bytes: int
+    min_transposed_bytes: int | None
+    max_free_bytes: int
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """The tuning constants for copies by the CPU, on every adapter. The comments of `TRANSFERS` say what they mean."""
+
+    max_copy_threads: int
+    min_copy_share_bytes: int
+    staging_bytes: int
+    staging_depth: int
+    single_write_bytes: int
+    parts_in_flight: int
+    parts_draining: int
+    max_drains: int
+
 
 GPU = Heuristics(
     # ----- Strategies
     # The order in which "auto" tries strategies. A scan is bound by memory on a GPU, so the order is that of traffic.
     strategy_order=("lookahead", "lookback", "fallback", "three_dispatch"),
-    # The numbers of tiles for which look-back is faster than look-ahead: a few times as many as run at once, so that
+    # The numbers of tiles for which look-back is faster than look-ahead: a few times more than run at once, so that
     # most tiles find their prefix posted. H100: 13.3 against 14.2 us at 2^21 elements, 17.0 against 19.7 at 2^22.
     lookback_tiles=range(256, 513),
     # ----- Waits
@@ -111,7 +136,7 @@ GPU = Heuristics(
     spins_per_round=4096,
     # The seconds that a tile waits for a post before it times out. A generous bound against hanging. Not tuned.
     lookback_seconds=0.5,
-    # The fewest polls before a timeout, however slow polls were when other programs kept the GPU busy in the probe.
+    # The fewest polls before a timeout, even if other programs made polls slow while the probe ran. Not tuned.
     min_lookback_spins=1 << 18,
     # None: the number of polls follows from `lookback_seconds` and the speed that the probe measured.
     fixed_lookback_spins=None,
@@ -134,11 +159,11 @@ GPU = Heuristics(
     # From this number of tiles on, one workgroup folds for all. H100 under lookback: 736 instead of 923 us at 2^28, but
     # 21.9 instead of 17.5 us at 2^22.
     min_tiles_for_fold=1024,
-    # The iterations that the loops of an operator's WGSL may make in one combination. A limit against hanging shaders.
+    # The iterations that the loops of an operator's WGSL may make in one combination. A limit against hanging shaders,
+    # not tuned.
     max_loop_iterations=1 << 16,
     # ----- Fold of the aggregates
-    # Blocks of aggregates that a fold reads at a time. H100 under lookback, 2^28: 736 us with 2, 782
-    # with 4, 906 with 8.
+    # Blocks of aggregates that a fold reads at a time. H100, lookback, 2^28: 736 us with 2, 782 with 4, 906 with 8.
     fold_blocks=2,
     # The same for vectors, matrices and long operators: their code stands in the shader once for each block. H100, 4x4
     # matrices under look-ahead: 0.465 instead of 0.44 of a copy, compiled in 1.2 instead of 1.7 s.
@@ -166,13 +191,12 @@ GPU = Heuristics(
     # The widest item, in words, for which the scan over a block stands once for each distance. H100, 4x4 matrices under
     # lookback: 360 us, and 398 as a loop. 8x8 matrices under look-ahead take 2015 instead of 3260 us as a loop.
     max_unrolled_words=16,
-    # The same under look-ahead. H100, 4x4 matrices as a loop: 338 instead of 320 us, compiled in 0.27 instead of 0.39
-    # s.
+    # The same under look-ahead. H100, 4x4 matrices as a loop: 338 instead of 320 us, compiled in 0.27 and 0.39 s.
     max_unrolled_words_lookahead=9,
-    # The largest element in storage, in bytes, whose chunks are scanned twice and kept in their storage form meanwhile.
+    # The largest element in storage, in bytes, for which chunks are scanned twice and kept in their storage form.
     # H100: bytes from 0.81 to 0.945 of a copy, 16-bit integers from 0.96 to 0.98, 32- and 64-bit numbers unchanged.
     recomputed_bytes=2,
-    # The largest item, in words, for which chunks are scanned twice: an element, and a head flag.
+    # The largest item, in words, for which chunks are scanned twice: an element, and a head flag. Not tuned.
     recomputed_words=2,
     # Words that an invocation of a compaction loads in one iteration, so that several loads are under way. The
     # experiment was not recorded.
@@ -180,7 +204,7 @@ GPU = Heuristics(
     # ----- Tiles with subgroups
     # Invocations in a workgroup. Measured on an H100, sums of 2^16 to 2^28 words.
     workgroup=256,
-    # The numbers of steps that tiles are built with. Few, so that few pipelines are compiled.
+    # The numbers of steps that tiles are built with. Few, so that few pipelines are compiled. Not tuned.
     steps=(1, 2, 4, 6, 8, 12),
     # Invocations in a workgroup for items of several words, and for single words where look-ahead runs; such tiles take
     # `few_steps` steps. H100, uint32 of 2^25 under look-ahead: 2597 GB/s in 512 x 4 chunks, 2543 in 256 x 12. complex64
@@ -194,7 +218,7 @@ GPU = Heuristics(
     min_long_steps=2,
     long_words=16,
     # From this item on, in words, a full workgroup is faster than chunks through workgroup memory. H100, 8x8 matrices:
-    # 1480 us in workgroups of 256, 3260 in 128 whose chunks are exchanged.
+    # 1480 us in workgroups of 256, 3260 in workgroups of 128 that exchange their chunks.
     widest_words=64,
     # Bytes of storage in a tile. With fewer, the fold of all tiles is late. H100, rows of 100 float32: 240 us with 24
     # KiB, 227 with 32 KiB, 321 with 16 KiB.
@@ -219,7 +243,8 @@ GPU = Heuristics(
     # A small array is cut into at least this many tiles, so that every compute unit has work. Not tuned.
     min_tiles=64,
     # ----- Tiles without subgroups
-    # Invocations in a workgroup, for items of fewer than `serial_wide_item_words` words and for wider ones.
+    # Invocations in a workgroup, for items of fewer than `serial_wide_item_words` words and for wider ones. Not
+    # tuned on a GPU, since almost all GPUs have subgroups.
     serial_workgroup=256,
     serial_wide_workgroup=256,
     serial_wide_item_words=4,
@@ -230,39 +255,67 @@ GPU = Heuristics(
     # of 2.7 s on lavapipe with 32 instead of 64, and 1.3 instead of 3.9 s on SwiftShader.
     serial_long_chunk=32,
     # ----- Tiles that end where rows end
-    # Elements in a row. Shorter rows share tiles.
+    # Elements in a row, at least. Shorter rows share tiles. The experiment was not recorded.
     min_row=128,
-    # Invocations in a workgroup, at most.
+    # Invocations in a workgroup, at most. The experiment was not recorded.
     row_workgroup=512,
     # Elements in a tile, at least: of a row that takes several tiles, and of a row that takes one. H100, sums of rows
-    # of
-    # 128: 1660 GB/s in tiles of their own, 1818 in tiles that rows share. (12288, 8192) recurrences: 3003 and 1712.
+    # of 128: 1660 GB/s in tiles of their own, 1818 in tiles that rows share. (12288, 8192) recurrences: 3003 and 1712.
     min_row_tile=2048,
     min_lone_row_tile=256,
-    # The share of a tile's places that must hold elements. Not tuned.
+    # The share of a tile that must be filled with elements. Not tuned.
     min_row_use=0.75,
-    # The largest tile is taken among those that fill at least this share of the places that the best one fills. Not
-    # tuned.
+    # Of the tiles that are filled at least this well, as a share of the best one, the largest is taken. Not tuned.
     row_use_tolerance=0.9,
     # Words in a chunk, at least, of a row that takes several tiles and of a row that takes one. A GPU has no such rule.
     min_row_chunk_words=0,
     min_lone_row_chunk_words=0,
     # ----- Tiles of columns
-    # Invocations side by side: a cache line of 32-bit numbers.
+    # Invocations side by side: a cache line of 32-bit numbers, 128 bytes on NVIDIA's GPUs. Not tuned.
     columns=32,
     # Invocations one below the other where all `columns` are used, and the most where fewer are used. Not tuned.
     column_groups=8,
     max_column_groups=16,
     # Invocations in a workgroup, at least. A GPU has no such rule.
     min_column_workgroup=1,
-    # The numbers of rows that one invocation takes. Few, so that few pipelines are compiled.
+    # The numbers of rows that one invocation takes. Few, so that few pipelines are compiled. Not tuned.
     column_rows=(1, 2, 4, 8, 16),
-    # Words of payload that one invocation keeps between load and store, as `register_words`.
+    # Words of payload that one invocation keeps between load and store. Taken over from `register_words`, not tuned.
     column_register_words=48,
     # Columns, groups, rows and chunk of the tile for single words in chains of at least `long_column_chain` such tiles.
-    # H100: (1, 131072, 512) from 1785 to 2329 GB/s, but (8, 2048, 1536), whose chains are short, from 2288 to 2039.
+    # H100: (1, 131072, 512) from 1785 to 2329 GB/s, but (8, 2048, 1536) with its short chains from 2288 to 2039.
     long_column_tile=(16, 16, 24, 1),
     long_column_chain=256,
+    # ----- Parts of arrays, and memory
+    # NumPy arrays up to this many bytes are scanned in one piece. The experiment was not recorded.
+    single_piece_bytes=4 << 20,
+    # Bytes of the elements of one piece, at most. H100: larger pieces overlap less at both ends of the array, smaller
+    # ones cost more submissions. The numbers were not recorded.
+    piece_bytes=32 << 20,
+    # Bytes of the elements of one piece, at least, unless the array is shorter. The experiment was not recorded.
+    min_piece_bytes=2 << 20,
+    # An array is cut into at least this many pieces if they are large enough, so that the first upload and the last
+    # download, which nothing overlaps, are short. The experiment was not recorded.
+    pieces_wanted=8,
+    # Bytes of the largest field in a slab. The experiment was not recorded.
+    slab_bytes=128 << 20,
+    # The same for memory-mapped files, which may be larger than memory. The experiment was not recorded.
+    mapped_slab_bytes=16 << 20,
+    # A NumPy array of another memory order is brought into C order on the device if it has at least this many bytes.
+    # None: always on the CPU. The experiment was not recorded.
+    min_transposed_bytes=1 << 20,
+    # Bytes of free buffers that a device keeps, or the bytes in use on a discrete GPU, if these are more. H200: to
+    # create a buffer of 1 GiB takes 25 ms, fifty times as long as to scan it.
+    max_free_bytes=2 << 30,
+)
+
+# A GPU that shares the computer's memory.
+INTEGRATED_GPU = replace(
+    GPU,
+    # A copy to the GPU's memory gains nothing, since it is the same memory. Not measured.
+    min_transposed_bytes=None,
+    # Free buffers take memory from other programs. Not tuned.
+    max_free_bytes=64 << 20,
 )
 
 CPU = replace(
@@ -300,9 +353,37 @@ CPU = replace(
     column_rows=(1, 4, 16, 64),
     column_register_words=192,
     long_column_tile=None,
+    # Smaller pieces stay in the caches of the CPU. Measured on lavapipe; the numbers were not recorded.
+    piece_bytes=8 << 20,
+    # As for an integrated GPU.
+    min_transposed_bytes=None,
+    max_free_bytes=64 << 20,
+)
+
+TRANSFERS = Transfers(
+    # Threads that copy at the same time, at most. H100: one thread does not fill the bus, and more than eight do not
+    # help. The numbers were not recorded.
+    max_copy_threads=8,
+    # Bytes that are worth a thread. The experiment was not recorded.
+    min_copy_share_bytes=2 << 20,
+    # Bytes of a staging buffer. The experiment was not recorded.
+    staging_bytes=32 << 20,
+    # Staging buffers in a ring: one is filled, one is on the bus, one waits.
+    staging_depth=3,
+    # Up to this many bytes, the queue's own staging is the faster way to upload. Measured on an H100 and on lavapipe;
+    # the numbers were not recorded.
+    single_write_bytes=1 << 20,
+    # Parts in flight: one is filled, one is on the GPU, one is read back.
+    parts_in_flight=3,
+    # Parts of one call that write their results at the same time, on other threads. Not tuned.
+    parts_draining=1,
+    # Calls that write their results at the same time. Each of them copies with `max_copy_threads`. Not tuned.
+    max_drains=4,
 )
 
 
 def heuristics_for(adapter_type: str) -> Heuristics:
     """Return the table for an adapter of this type, such as ``"DiscreteGPU"`` or ``"CPU"``."""
+    if adapter_type == "IntegratedGPU":
+        return INTEGRATED_GPU
     return CPU if adapter_type == "CPU" else GPU

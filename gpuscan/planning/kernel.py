@@ -36,8 +36,8 @@ class Kernel(HashedOnce):
 
     Attributes:
         stage: ``"scan"``, ``"reduce"``, ``"scan_totals"`` or ``"carry"``: the template of that name.
-        strategy: how a tile learns its prefix; ``"alone"`` if it holds whole rows and has none.
-        spec: what is computed.
+        strategy: the way in which a tile learns its prefix; ``"alone"`` if it holds whole rows and has no prefix.
+        spec: the scan that the shader computes.
         tile: the tile's shape.
         access: how the arrays are read and written.
         target: what the device's shaders may use.
@@ -59,6 +59,8 @@ class Kernel(HashedOnce):
     @property
     def template(self) -> str:
         """The path of the stage's template under shaders/."""
+        if self.stores_totals:
+            return "scan/store_totals.wgsl"
         return f"{'columns' if self.in_columns else 'scan'}/{self.stage}.wgsl"
 
     @property
@@ -85,27 +87,27 @@ class Kernel(HashedOnce):
 
     @property
     def in_columns(self) -> bool:
-        """Whether neighbours in memory belong to different rows."""
+        """True if neighbours in memory belong to different rows."""
         return isinstance(self.tile, ColumnTile)
 
     @property
     def reads_backwards(self) -> bool:
-        """Whether a chunk is read from its end."""
+        """True if a chunk is read from its end."""
         return self.spec.reverse and not self.in_columns
 
     @property
     def segmented(self) -> bool:
-        """Whether items carry a head flag, since several rows or segments share tiles."""
+        """True if items carry a head flag, since several rows or segments share tiles."""
         return (self.spec.has_segment_bits or self.access.several_rows) and not self.tile.per_row
 
     @property
     def several_rows(self) -> bool:
-        """Whether there are several rows, one after the other. A reversed scan then reverses each row in its place."""
+        """True if there are several rows, one after the other. A reversed scan then reverses each row by itself."""
         return self.tile.per_row or (self.access.several_rows and not self.spec.has_segment_bits)
 
     @property
     def heads_begin_chunks(self) -> bool:
-        """Whether the shader relies on it that a row begins only where a chunk begins.
+        """True if the shader assumes that rows begin only where chunks begin.
 
         An H100 then takes 5 to 15 % less time where rows share tiles, and half for 16-bit floats. Bundles of two arrays
         fill its registers and take a quarter more.
@@ -114,12 +116,12 @@ class Kernel(HashedOnce):
 
     @property
     def single_elements(self) -> bool:
-        """Whether each element is loaded and stored by itself, since a reversed chunk holds parts of two rows."""
+        """True if each element is loaded and stored by itself, since a reversed chunk holds parts of two rows."""
         return self.reads_backwards and self.several_rows and not self.access.whole_chunks
 
     @property
     def subgroups(self) -> bool:
-        """Whether the shader uses subgroup operations."""
+        """True if the shader uses subgroup operations."""
         return self.tile.subgroup_size > 0
 
     @property
@@ -131,12 +133,12 @@ class Kernel(HashedOnce):
 
     @property
     def posts(self) -> bool:
-        """Whether tiles post to each other, in words that carry the epoch. Otherwise totals are plain words."""
+        """True if tiles post to each other, in words that carry the epoch. Otherwise totals are plain words."""
         return self.strategy not in ("three_dispatch", "alone")
 
     @property
     def long_posts(self) -> bool:
-        """Whether tiles post in 64-bit words. Otherwise each word of an item goes in two halves.
+        """True if tiles post in 64-bit words. Otherwise each word of an item goes in two halves.
 
         Where each tile looks back over single words, halves are faster: 905 against 976 us for 2^28 on an H100.
         """
@@ -155,7 +157,7 @@ class Kernel(HashedOnce):
 
     @property
     def wide(self) -> bool:
-        """Whether posts are interleaved, and scans through workgroup memory are loops, since items are wide."""
+        """True if posts are interleaved, and scans through workgroup memory are loops, since items are wide."""
         return self.item_words >= self.heuristics.wide_words
 
     @property
@@ -167,7 +169,7 @@ class Kernel(HashedOnce):
 
     @property
     def block_in_subgroup(self) -> bool:
-        """Whether one subgroup is wide enough to look at a block of tiles at once."""
+        """True if one subgroup is wide enough to look at a block of tiles at once."""
         return self.tile.subgroup_size >= self.tile.block
 
     @property
@@ -179,43 +181,43 @@ class Kernel(HashedOnce):
 
     @property
     def reads_ahead(self) -> bool:
-        """Whether a fold reads the next block's aggregates while it scans one.
+        """True if a fold reads the next block's aggregates while it scans one.
 
-        Not where the fold changes hands: an H100 is 3 to 30 % slower under lookback, and a tenth under fallback.
+        It does not if several workgroups may fold in turn: an H100 is then 3 to 30 % slower under lookback, and 10 %
+        slower under fallback.
         """
         return self.blocks_ahead == 1 and self.strategy == "lookahead"
 
     @property
     def loops_over_lanes(self) -> bool:
-        """Whether scans over lanes are loops, so that the operator stands in them once and not at each distance.
+        """True if scans over lanes are loops, so that the shader contains the operator once and not for each distance.
 
-        An H100 compiles wide items and long operators in half the time then, and runs them as fast. Bytes, of which a
-        lane takes more than of anything else, compile in two thirds of the time and run 1 % slower. Other single words
-        would run 3 % slower on short arrays.
+        An H100 then compiles wide items and long operators in half the time, and runs them as fast. Bytes compile in
+        two thirds of the time and run 1 % slower. Other single words would run 3 % slower on short arrays.
         """
         bytewise = min(field.storage_bytes for field in self.spec.source.fields) == 1
         return bytewise or self.wide or self.spec.combine.long
 
     @property
     def loops_over_block(self) -> bool:
-        """Whether the scan over the lanes of a block is a loop too. Tiles wait for it, so wide items are unrolled."""
+        """True if the scan over the lanes of a block is a loop. Tiles wait for it, so wide items are unrolled."""
         h = self.heuristics
         most = h.max_unrolled_words_lookahead if self.strategy == "lookahead" else h.max_unrolled_words
         return (self.spec.combine.long and not self.wide) or self.item_words > most
 
     @property
     def totals_fit_subgroup(self) -> bool:
-        """Whether one subgroup can scan the totals of all subgroups of the workgroup."""
+        """True if one subgroup can scan the totals of all subgroups of the workgroup."""
         return self.tile.subgroups_per_workgroup <= self.tile.subgroup_size
 
     @property
     def uses_scratch(self) -> bool:
-        """Whether some scan goes through workgroup memory."""
+        """True if some scan goes through workgroup memory."""
         return not self.subgroups or not self.totals_fit_subgroup or not self.block_in_subgroup
 
     @property
     def has_bools(self) -> bool:
-        """Whether an item has bools, which are stored in workgroup memory as words.
+        """True if an item has bools, which are stored in workgroup memory as words.
 
         NVIDIA's compiler puts several bools into a word there, and loses writes of neighbours by several subgroups.
         """
@@ -226,45 +228,65 @@ class Kernel(HashedOnce):
         """The blocks of totals that scan_totals scans at a time, one in each subgroup."""
         return self.tile.subgroups_per_workgroup if self.block_in_subgroup else 1
 
+    # ----- Reductions
+
+    @property
+    def stores_totals(self) -> bool:
+        """Whether this is the last stage of a reduction that needs no scan, only the aggregates of tiles."""
+        only_totals = self.spec.keep_last_only and self.spec.combine.order_free
+        return self.stage == "scan" and only_totals and not (self.segmented or self.in_columns)
+
+    @property
+    def reduces_in_any_order(self) -> bool:
+        """Whether a tile's elements are combined lane by lane first, which changes no bit of the tile's aggregate.
+
+        A scan of floats keeps to the order, so that every strategy gives the same NaN.
+        """
+        reduces = self.stores_totals or self.stage == "reduce"
+        exact = self.spec.keep_last_only or all(f.scalar.kind != "float" for f in self.spec.element.fields)
+        return self.spec.combine.order_free and reduces and exact and not (self.segmented or self.in_columns)
+
     # ----- What a tile does while it waits
 
     @property
     def reloads_after_help(self) -> bool:
-        """Whether a workgroup under fallback drops its own tile while it reduces a late one, and loads it again.
+        """True if a workgroup under fallback drops its own tile while it reduces a late one, and loads it again.
 
         Keeping the elements meanwhile would cost a GPU registers all the time: a tenth of an H100's speed. llvmpipe
         keeps them, since it takes long to compile loops.
         """
-        return self.strategy == "fallback" and self.stage == "scan" and self.block_in_subgroup and not self.in_columns
+        scans = self.stage == "scan" and not self.stores_totals
+        return self.strategy == "fallback" and scans and self.block_in_subgroup and not self.in_columns
 
     @property
     def reduces(self) -> bool:
         """Whether the shader has a function that reduces a tile."""
-        return self.stage == "reduce" or (self.strategy == "fallback" and not self.reloads_after_help)
+        reduces = self.stage == "reduce" or self.stores_totals
+        return reduces or (self.strategy == "fallback" and not self.reloads_after_help)
 
     @property
     def keeps_storage_form(self) -> bool:
         """Whether an invocation keeps its chunks in their storage form while its tile waits."""
-        return self.access.recomputes_scan and self.stage == "scan" and self.subgroups
+        return self.access.recomputes_scan and self.stage == "scan" and self.subgroups and not self.stores_totals
 
     @property
     def exchanges_chunks(self) -> bool:
-        """Whether chunks go through workgroup memory: see shaders/scan/chunk_exchange.wgsl."""
+        """True if chunks go through workgroup memory: see shaders/scan/chunk_exchange.wgsl."""
         return self.access.via_workgroup_memory and self.stage in ("scan", "reduce")
 
     @property
     def loads_words_first(self) -> bool:
-        """Whether a chunk's words are loaded by one function and turned into elements by another."""
+        """True if a chunk's words are loaded by one function and turned into elements by another."""
         return self.keeps_storage_form or self.exchanges_chunks
 
     @property
     def tiles_by_number(self) -> bool:
-        """Whether a tile's number is its workgroup's. Hostile schedulers that are played with tickets need tickets."""
+        """True if the number of a tile is that of its workgroup. Some schedulers of test builds need tickets."""
         return self.target.starts_in_order and self.scheduler not in ("serial", "bursts")
 
     @property
     def last_tiles_first(self) -> bool:
-        """Whether the last tiles are scanned first, since a GPU's cache still holds what the reduction read last.
+        """True if the last tiles are scanned first, since a GPU's cache still holds the end of the reduction's input.
 
         An H100 takes 151.5 instead of 157.5 us for 2^25 words then. lavapipe takes 5.4 instead of 4.8 ms for 2^22.
         """
@@ -350,7 +372,7 @@ class Kernel(HashedOnce):
 
     @cached_property
     def slots(self) -> tuple[tuple[int, str, int], ...]:
-        """For each binding its number, its role, and which of the sources or destinations it is."""
+        """The bindings: for each its number, its role, and its index among the sources or destinations."""
         places = {array: ("destination", i) for i, array in enumerate(self.destinations)}
         places |= {array: ("source", i) for i, array in enumerate(self.sources)}
         return tuple((array.binding, *places.get(array, (array.name, 0))) for array in self.bindings)

@@ -28,13 +28,13 @@ class Access:
 
     Attributes:
         width: the 32-bit words that one load or store may take: 4, 2 or 1.
-        exact: not one byte past the end is written. Otherwise stores may fill the last 16 bytes.
+        exact: no byte past the end is written. Otherwise stores may fill the last 16 bytes.
         shared: a source and a destination are in one buffer, so sources are bound as destinations are.
         in_place: each destination is its source, bound once.
         several_rows: there are several rows, one after the other in memory.
         whole_chunks: each of several rows is whole chunks, so that a row begins and ends with a chunk.
-        unaligned_sizes: the sizes of elements, in bytes, whose one reversed row ends within a 32-bit word. Its chunks
-            begin and end within words, which neighbouring invocations share.
+        unaligned_sizes: the sizes of elements, in bytes, with which a single reversed row ends within a 32-bit word.
+            Its chunks begin and end within words, which neighbouring invocations share.
         recomputes_scan: chunks are scanned once for their totals and again where they are stored, and kept in their
             storage form in between. Narrow numbers take up to four times the registers once they are widened.
         via_workgroup_memory: elements that take several accesses go through workgroup memory, so that the lanes of a

@@ -2,10 +2,10 @@
 
 A scan is cut in one of two ways:
 
-- into *pieces* along the scan: whole blocks of tiles, or whole rows where tiles end with rows. What comes before a
-  piece reaches it as a carry. The tile is the one of the whole array, so the result has the same bits as in one piece.
-- into *slabs* between rows: some outer arrays and some columns of an array (outer, row_length, inner). Every row is a
-  scan of its own, so nothing is carried.
+- into *pieces* along the scan: whole blocks of tiles, or whole rows if tiles end with rows. A carry connects each piece
+  with the piece before. The tile is the one of the whole array, so the result has the same bits as in one piece.
+- into *slabs* between rows: some outer arrays and some columns of an array (outer, row_length, inner). A slab holds
+  whole rows, so it needs no carry.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gpuscan.errors import GpuscanError, smaller
-from gpuscan.planning.heuristics import CPU
+from gpuscan.planning.heuristics import CPU, heuristics_for
 from gpuscan.planning.kernel import STATE_HEADER_WORDS
 from gpuscan.planning.plan import LENGTH_LIMIT, plan_scan
 from gpuscan.planning.spec import ScanSpec, column_chunk
@@ -25,35 +25,18 @@ from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 if TYPE_CHECKING:
     from gpuscan.planning.capabilities import Capabilities
 
-# Host arrays up to this many bytes are scanned in one piece.
-SINGLE_PIECE_BYTES = 4 << 20
-# Elements of one piece, in bytes, for adapters on the other side of a bus. Measured on an H100: larger pieces overlap
-# less at both ends, smaller ones cost more submissions.
-PIECE_BYTES = 32 << 20
-# The same for adapters that share the CPU's memory and caches. Measured on lavapipe.
-CPU_PIECE_BYTES = 8 << 20
-# No piece is smaller, whatever the array's length.
-MIN_PIECE_BYTES = 2 << 20
-# An array is cut into at least this many pieces where they are large enough, so that the first upload and the last
-# download, which nothing overlaps, are short.
-PIECES_WANTED = 8
-# The largest field's share of a slab, in bytes.
-SLAB_BYTES = 128 << 20
-# The same where the arrays are memory-mapped files, which may be larger than memory.
-MAPPED_SLAB_BYTES = 16 << 20
-
 
 @dataclass(frozen=True)
 class Part:
-    """What one pass over the device takes.
+    """A piece or a slab: the share of a scan that one pass over the device computes.
 
     Attributes:
         spec: the scan of this part alone: its rows, and whether a carry comes in or goes out.
-        start: the part's first element, in the order of the scan; of a slab its first element in C order.
-        length: the part's elements.
+        start: the index of the first element: for a piece in the order of the scan, for a slab in C order.
+        length: the number of elements.
         last: True if no part follows.
-        outer, columns: of a slab, the outer arrays and the columns; None for a piece.
-        tile: of a slab, the tile; None for the planner's choice.
+        outer, columns: the outer arrays and the columns of a slab; None for a piece.
+        tile: the tile of a slab; None for the planner's choice.
     """
 
     spec: ScanSpec
@@ -79,7 +62,7 @@ def piece(spec: ScanSpec, start: int, length: int, *, last: bool) -> Part:
 
 
 def pieces(spec: ScanSpec, length: int) -> Iterator[Part]:
-    """Cut the scan into pieces of `length` elements; the last one may be shorter."""
+    """Cut the scan into pieces of `length` elements. The last one may be shorter."""
     if spec.length <= length:
         yield Part(spec, 0, spec.length, last=True)
         return
@@ -119,14 +102,14 @@ def host_piece_length(spec: ScanSpec, unit: int, capabilities: Capabilities, pie
     """
     whole = max(spec.source.storage_bytes, 0 if spec.keep_last_only else spec.destination.storage_bytes)
     if piece_bytes is None:
-        most = CPU_PIECE_BYTES if capabilities.adapter_type == "CPU" else PIECE_BYTES
-        piece_bytes = min(most, max(MIN_PIECE_BYTES, spec.length * whole // PIECES_WANTED))
+        h = heuristics_for(capabilities.adapter_type)
+        piece_bytes = min(h.piece_bytes, max(h.min_piece_bytes, spec.length * whole // h.pieces_wanted))
     wanted = max(1, piece_bytes // (unit * whole)) * unit
     return min(wanted, device_piece_length(spec, unit, capabilities))
 
 
 def device_piece_length(spec: ScanSpec, unit: int, capabilities: Capabilities) -> int:
-    """Return how many elements the largest piece takes that a device binds.
+    """Return the number of elements in the largest piece that a device can bind.
 
     Raises:
         GpuscanError: the smallest piece does not fit a binding.
@@ -135,9 +118,10 @@ def device_piece_length(spec: ScanSpec, unit: int, capabilities: Capabilities) -
     widest = largest_field(spec)
     length = min(limit // (unit * widest) * unit, (LENGTH_LIMIT - 1) // unit * unit)
     if length == 0:
+        rows = f"{spec.rows} rows of " if spec.rows > 1 else ""
         raise GpuscanError(
-            f"a scan of {spec.rows} rows of {spec.row_length} elements was asked for, but its smallest piece, {unit} "
-            f"elements of {widest} bytes, does not fit the {limit} bytes that {capabilities.summary} binds. "
+            f"a scan of {rows}{spec.row_length} elements was asked for, but its smallest piece of {unit} elements of "
+            f"{widest} bytes exceeds the {limit} bytes that {capabilities.summary} binds at a time. "
             f"{smaller(spec.rows)}"
         )
     return length
@@ -175,7 +159,7 @@ def auxiliary_fits(spec: ScanSpec, capabilities: Capabilities, tile: TileShape |
 
 
 def narrowed(tile: TileShape | ColumnTile, columns: int) -> TileShape | ColumnTile:
-    """Return the tile for a slab of this many columns: as high, so that the bits stay, and no wider than it needs."""
+    """Return the tile for a slab of this many columns: of the same height, so that the bits stay, but narrower."""
     if not isinstance(tile, ColumnTile):
         return tile
     wanted = 1 << (-(-columns // tile.chunk) - 1).bit_length()
@@ -185,7 +169,7 @@ def narrowed(tile: TileShape | ColumnTile, columns: int) -> TileShape | ColumnTi
 def slab_size(
     spec: ScanSpec, inner: int, tile: TileShape | ColumnTile, capabilities: Capabilities, wanted_bytes: int | None
 ) -> tuple[int, int]:
-    """Return how many outer arrays and how many columns a slab takes; (0, 0) where not even one column fits.
+    """Return the numbers of outer arrays and of columns in a slab; (0, 0) if a single column does not fit.
 
     Args:
         spec: the whole scan.
@@ -239,5 +223,5 @@ def slabs(spec: ScanSpec, inner: int, tile: TileShape | ColumnTile, together: in
 
 
 def needs_whole_rows(spec: ScanSpec) -> bool:
-    """Return True if the scan cannot be cut inside a row: elements use their neighbours, or only ends are kept."""
+    """Return True if no row can be cut: elements use their neighbours, or only some results are stored."""
     return any(spec.field_offsets) or spec.keep_last_only or spec.compacts

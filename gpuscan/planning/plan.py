@@ -63,7 +63,7 @@ class ScanPlan:
 
     @property
     def posts(self) -> bool:
-        """Whether tiles post to each other, in tagged words. Otherwise their totals are plain words."""
+        """True if tiles post to each other, in tagged words. Otherwise their totals are plain words."""
         return self.stages[-1].kernel.posts
 
     @property
@@ -73,12 +73,12 @@ class ScanPlan:
 
     @property
     def reports(self) -> bool:
-        """Whether a run can fail and says so in its report: a timeout, a subgroup size, or a loop without end."""
+        """True if a run can fail and report it: a timeout, a wrong subgroup size, or a loop that does not end."""
         return self.posts or self.loops or self.tile.subgroup_size > 0
 
     @property
     def loops(self) -> bool:
-        """Whether the operator is WGSL with loops. Their iterations are bounded."""
+        """True if the operator is WGSL with loops. Their iterations are bounded."""
         return self.stages[-1].kernel.spec.combine.loops
 
     @cached_property
@@ -87,7 +87,7 @@ class ScanPlan:
         kernel = self.stages[-1].kernel
         words = kernel.item_words
         if kernel.strategy == "alone":
-            return 4 * (STATE_HEADER_WORDS + words)  # only the header is used
+            return 4 * (STATE_HEADER_WORDS + words)  # The shader uses only the header.
         if isinstance(self.tile, ColumnTile):
             items = self.tiles * self.tile.width * (4 if self.posts else 1)
             return 4 * (STATE_HEADER_WORDS + items * words)
@@ -137,7 +137,7 @@ def plan_scan(
             "Scan the array in chunks with gpuscan.scan_chunks"
         )
     if isinstance(tile, TileShape):
-        spec = replace(spec, inner=1)  # the elements of each row were brought together
+        spec = replace(spec, inner=1)  # The elements of each row were made neighbours in memory.
     if tile is None:
         tile = tile_shape(spec, capabilities, subgroups) if spec.inner == 1 else column_tile(spec, capabilities)
     if strategy == "lookahead" and (isinstance(tile, ColumnTile) or tile.per_row):
@@ -146,7 +146,7 @@ def plan_scan(
     if alone:
         reason = f"{reason}; {alone}"
     if tile.per_row:
-        spec = replace(spec, carried=False, carry_out=False)  # pieces are whole rows
+        spec = replace(spec, carried=False, carry_out=False)  # Pieces are whole rows, so they need no carry.
     rounds, wait_policy = wait_bounds(strategy, capabilities)
     kernel = Kernel(
         stage="scan",
@@ -330,7 +330,7 @@ def reverses_rows(scan: ScanSpec | Problem) -> bool:
 
 
 def unaligned_sizes(scan: ScanSpec | Problem, length: int) -> tuple[int, ...]:
-    """Return the sizes of elements, in bytes, of which a reversed row begins within a 32-bit word; only for one row."""
+    """Return the sizes of elements, in bytes, with which a single reversed row begins within a 32-bit word."""
     fields = (*scan.source.fields, *scan.destination.fields)
     sizes = {field.storage_bytes for field in fields if length * field.storage_bytes % 4}
     return tuple(sorted(sizes)) if scan.reverse and scan.inner == 1 and scan.rows == 1 else ()

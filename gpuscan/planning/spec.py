@@ -28,7 +28,7 @@ class HashedOnce:
 
 @dataclass(frozen=True, kw_only=True)
 class ShaderSpec(HashedOnce):
-    """The part of a scan that decides the text of its shaders, whatever the number of rows and elements.
+    """The part of a scan that decides the text of its shaders, for any number of rows and elements.
 
     Attributes:
         source: the element type that is loaded.
@@ -76,7 +76,7 @@ class ShaderSpec(HashedOnce):
 
     @property
     def seeded(self) -> bool:
-        """Whether rows start from a given value: `initial`, or the identity of an exclusive scan."""
+        """True if rows start from a given value: `initial`, or the identity of an exclusive scan."""
         return self.initial or self.exclusive
 
     @property
@@ -119,12 +119,12 @@ class ScanSpec(ShaderSpec):
 
     @property
     def stacked_rows(self) -> bool:
-        """Whether there are several rows, one after the other in memory."""
+        """True if there are several rows, one after the other in memory."""
         return self.rows > 1 and self.inner == 1
 
     @property
     def segmented(self) -> bool:
-        """Whether items carry a head flag."""
+        """True if items carry a head flag."""
         return self.has_segment_bits or self.stacked_rows
 
     @property

@@ -26,7 +26,7 @@ PUBLISHED_PROGRESS: Mapping[str, frozenset[str]] = {
 # The vendors for whom it is published that workgroups start in the order of their numbers: CUB's scans take tiles by
 # number. On the others tickets number the tiles, which costs each tile a round trip to memory before it loads. The grid
 # of the litmus test has one dimension. That larger grids start row by row is published, not seen. A wait that cannot
-# succeed ends in time all the same. H100: 17.0 instead of 20.2 us for 2^22 elements without tickets.
+# succeed still ends in time. H100: 17.0 instead of 20.2 us for 2^22 elements without tickets.
 PUBLISHED_ORDER = frozenset({"NVIDIA"})
 
 _NEEDS_PROGRESS = frozenset({"lookahead", "lookback"})

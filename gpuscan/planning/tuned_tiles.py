@@ -24,11 +24,11 @@ UNTUNED: Tuned = MappingProxyType({})
 # The widths of items that are tuned, in words, and the number of arrays that each is read from.
 TUNED_FIELDS = MappingProxyType({1: 1, 2: 2, 4: 1})
 
-# The most steps, and words in a chunk, of a shape that is believed.
+# The most steps, and words in a chunk, of a shape that is accepted from a file.
 MAX_STEPS = 64
 MAX_CHUNK_WORDS = 256
 
-# The fewest invocations in the workgroup of a shape that is believed: the scan over a block needs them.
+# The fewest invocations in the workgroup of a shape that is accepted from a file: the scan over a block needs them.
 MIN_WORKGROUP = 32
 
 

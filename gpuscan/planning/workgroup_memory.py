@@ -44,7 +44,7 @@ def waiting_bytes(kernel: Kernel) -> int:
 
 
 def check_element(element: Element, capabilities: Capabilities) -> None:
-    """Refuse an element of which a workgroup cannot hold enough. Nothing has to be traced or planned to see that.
+    """Raise an error if a workgroup cannot hold enough elements. This needs no trace and no plan.
 
     Raises:
         UnsupportedDtypeError: the workgroup memory is too small for the element.
@@ -53,7 +53,7 @@ def check_element(element: Element, capabilities: Capabilities) -> None:
 
 
 def check_room(kernel: Kernel, capabilities: Capabilities) -> None:
-    """Refuse an element of more bytes than the device's shaders can hold.
+    """Raise an error if the kernel needs more workgroup memory than the device has.
 
     Raises:
         UnsupportedDtypeError: the workgroup memory is too small for the element.

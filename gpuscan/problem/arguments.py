@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 Leaf = np.ndarray[Any, Any]
 
-# How deep bundles may nest.
+# The most levels of a bundle. Deeper ones would exceed Python's recursion limit in some places.
 _MAX_DEPTH = 100
 
 
 class OnDevice:
-    """Base of arrays whose elements are in a GPU's memory; see `gpuscan.device.device_array`."""
+    """Base class of arrays in the memory of a GPU; see `gpuscan.device.device_array`."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -87,7 +87,7 @@ def as_array(x: Any) -> Leaf:
     """Return what `np.asarray` makes of a value, unless that would lose something.
 
     Raises:
-        TypeError: it is a masked array, whose mask would be lost.
+        TypeError: the value is a masked array, and its mask would be lost.
     """
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(
@@ -207,6 +207,7 @@ def _cast_after(before: Callable[[Any], Any], dtype: np.dtype[Any]) -> Callable[
     return mapped
 
 
+# The order of the kinds of numbers. A number fits a kind of the same rank or a higher one.
 _RANKS = {"bool": 0, "unsigned": 1, "signed": 1, "float": 2, "complex": 3}
 
 
@@ -266,7 +267,7 @@ def fields_of(value: Any, element: Element, what: str) -> list[Any]:
     """Return the fields of a value that nests as the element does.
 
     Raises:
-        ValueError: it has other fields.
+        ValueError: the value has other fields.
     """
     try:
         return element.structure.flatten(value)

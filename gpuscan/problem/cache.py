@@ -20,7 +20,7 @@ _lock = threading.Lock()
 
 
 def cached_problem(x: Any, op: Any, **options: Any) -> Problem:
-    """Return what `make_problem` returns, from an earlier call of the same kind where there was one.
+    """Return what `make_problem` returns, from an earlier call of the same kind if there was one.
 
     Problems are kept for one array in native byte order and a named operator, with at most a number as the initial
     value. Python functions are not kept, since what they close over may change from call to call; nor are problems with
@@ -49,7 +49,7 @@ def cached_problem(x: Any, op: Any, **options: Any) -> Problem:
 
 
 def _key(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, ...] | None:
-    """Return what tells kinds of problems apart; None if the problem is not to be kept."""
+    """Return a key that identifies the kind of problem; None if the problem cannot be kept."""
     if type(x) is not np.ndarray and not isinstance(x, OnDevice):
         return None
     if not isinstance(op, (str, np.ufunc, Operator)):

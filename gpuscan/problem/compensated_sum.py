@@ -1,7 +1,7 @@
-"""Sums of float32 that carry their rounding errors along: scans of pairs (Dekker 1971, Knuth 1969).
+"""Sum float32 together with the rounding errors: scans of pairs (Dekker 1971, Knuth 1969).
 
-A number becomes the pair (number, 0), pairs are added as unevaluated sums of two floats, and a result is rounded once.
-Nothing of the kernels knows of it: the pairs are a bundle, made and taken apart by maps on load and store.
+A number becomes the pair (number, 0). Pairs are added as unevaluated sums of two floats, and a result is rounded once.
+The kernels do not know about it: the pairs are a bundle, which maps on load and store make and take apart.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ FLOAT32 = np.dtype(np.float32)
 
 
 def as_rounded(x: Any) -> Any:
-    """A finite x as it is, by a way compilers do not see through: NVIDIA's would make (a + b) - a into b."""
+    """Return a finite x unchanged, so that a compiler cannot see that it is unchanged.
+
+    NVIDIA's compiler would otherwise simplify (a + b) - a to b.
+    """
     bits = x.view(np.uint32)
     return (bits ^ np.where((bits & np.uint32(0x7F800000)) == 0x7F800000, np.uint32(1), np.uint32(0))).view(np.float32)
 
 
 def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """The sum as it is rounded, and what the rounding left: ``a + b`` exactly (Knuth, TAOCP 2, 4.2.2)."""
+    """Return the rounded sum and its rounding error; together they are exactly ``a + b`` (Knuth, TAOCP 2, 4.2.2)."""
     total = a + b
     kept = as_rounded(total)
     of_b = as_rounded(kept - a)
@@ -37,16 +40,16 @@ def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def quick_two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """The same where a is 0 or not the smaller one (Dekker 1971)."""
+    """Return the rounded sum and its rounding error, if a is 0 or |a| >= |b| (Dekker 1971)."""
     total = a + b
     return total, b - as_rounded(as_rounded(total) - a)
 
 
 @operator(identity=(0, 0), name="compensated add")
 def add_pairs(left: Any, right: Any) -> Any:
-    """The sum of two pairs, which stand for high + low; of infinity and NaN the low part is 0.
+    """Return the sum of two pairs (high, low), which stand for high + low.
 
-    It is within 2^-46 of the larger of the two.
+    The error is at most 2^-46 of the larger operand. The low part of infinity and NaN is 0.
     """
     high, error = two_sum(left[0], right[0])
     low, rest = two_sum(left[1], right[1])
@@ -57,13 +60,14 @@ def add_pairs(left: Any, right: Any) -> Any:
 
 
 def _refuse(found: str) -> OperatorError:
+    """Return the error for a scan that is not a sum of float32."""
     return OperatorError(
         f"compensated=True was passed for {found}; it is for sums of float32. Pass dtype=np.float32, or leave it out"
     )
 
 
 def paired(before: Map | None) -> Map:
-    """`before`, then a pair of what it gives."""
+    """Return a map that applies `before` and makes a pair of its result."""
 
     def load(value: Any) -> Any:
         value = value if before is None else before(value)
@@ -75,7 +79,7 @@ def paired(before: Map | None) -> Map:
 
 
 def summed(after: Map | None) -> Map:
-    """The sum of a pair, then `after`."""
+    """Return a map that adds the numbers of a pair and applies `after` to the sum."""
 
     def store(value: Any) -> Any:
         total = value[0] + value[1]
@@ -85,10 +89,10 @@ def summed(after: Map | None) -> Map:
 
 
 def as_pairs(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
-    """Input, operator and options of a scan, as those of a scan of pairs.
+    """Return the input, operator and options of a scan of pairs that computes the same sums.
 
     Raises:
-        ValueError: it is no sum of float32.
+        OperatorError: the scan is not a sum of float32.
     """
     if resolve(op) is not BUILTINS["add"]:
         raise _refuse(f"the operator {resolve(op).name!r}")

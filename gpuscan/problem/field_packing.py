@@ -1,8 +1,8 @@
 """Pack bundles of more fields than an adapter binds arrays: the bits of many fields go into one or two arrays.
 
-Complex fields share an array of complex numbers. All other fields share an array of 32-bit words, in which narrow
-numbers lie next to each other, and 64-bit numbers take two words. So any bundle fits the 8 storage buffers that
-WebGPU promises: two arrays in, two arrays out, and four others.
+Complex fields share an array of complex numbers. All other fields share an array of 32-bit words: several narrow
+numbers share a word, and 64-bit numbers take two words. So any bundle fits the 8 storage buffers that WebGPU promises:
+two arrays in, two arrays out, and four others.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from gpuscan.operators.tracing import traced
 if TYPE_CHECKING:
     from gpuscan.problem.problem import Problem
 
+# WebGPU's name of the limit on the storage buffers that a shader binds.
 STORAGE_LIMIT = "max-storage-buffers-per-shader-stage"
-# Buffers that a stage binds besides the arrays: the tile state, and a carry.
+# The buffers that a stage binds in addition to the arrays: the tile state, and a carry.
 AUXILIARY_BUFFERS = 2
 # The dtypes of the arrays that carry other fields.
 _WORDS, _COMPLEX = np.dtype(np.uint32), np.dtype(np.complex64)
@@ -69,7 +70,7 @@ def packed(problem: Problem, leaves: Sequence[Any], limit: int, adapter: str) ->
 
 
 def unpacked(problem: Problem, results: Sequence[np.ndarray[Any, Any]]) -> Arrays:
-    """Return the results of the packed problem as those of the problem itself."""
+    """Return the results of the problem, given those of the packed problem."""
     arrays: Arrays = []
     for field, (carrier, start) in zip(problem.destination.fields, places(problem.destination), strict=True):
         whole = np.ascontiguousarray(results[carrier])
@@ -129,7 +130,7 @@ def pack_arrays(element: Element, arrays: Sequence[Any], axes: int) -> Arrays:
 
 
 def unpack_before(source: Element, before: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-    """Return a function of packed fields that gives the element, or what the user's map makes of it."""
+    """Return a map from packed fields to the element, followed by the user's map if there is one."""
 
     def unpack(vectors: Any) -> Any:
         parts = []
@@ -144,13 +145,13 @@ def unpack_before(source: Element, before: Callable[[Any], Any] | None) -> Calla
 
 
 def pack_after(element: Element, destination: Element, after: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-    """Return a function of an element that gives the result, or what the user's map makes of it, as packed fields."""
+    """Return a map from a result to packed fields, which applies the user's map first if there is one."""
 
     def pack(value: Any) -> Any:
         leaves = destination.structure.flatten(value if after is None else after(value))
         carriers: list[list[Any]] = [[None] * field.count for field in packed_element(destination).fields]
         for leaf, field, (carrier, start) in zip(leaves, destination.fields, places(destination), strict=True):
-            if not isinstance(leaf, Traced):  # the same number in every result
+            if not isinstance(leaf, Traced):  # A constant is the same number in every result.
                 leaf = np.full_like(element.structure.flatten(value)[0], leaf, dtype=field.scalar.dtype)
             leaf = leaf.astype(field.scalar.dtype)
             for i, at in enumerate(np.ndindex(field.shape)):
@@ -174,7 +175,7 @@ def _number_at(vector: Any, start: int, field: Field) -> Any:
 
 
 def _put(vector: list[Any], start: int, number: Any, field: Field) -> None:
-    """Put a number of the field at this byte of a vector, whose items are None until something is there."""
+    """Put a number of the field at this byte of a vector. Items of the vector without a number are None."""
     if field.scalar.kind == "complex":
         vector[start // _COMPLEX.itemsize] = number
         return

@@ -1,4 +1,4 @@
-"""One normalised request: what the user said, checked and in one form, before any device is asked."""
+"""Bring a request into normal form: check what the user asked for, before any device is used."""
 
 from __future__ import annotations
 
@@ -29,26 +29,27 @@ from gpuscan.problem.segments import Heads, heads_of
 
 @dataclass(frozen=True)
 class Problem:
-    """A scan as it was asked for.
+    """A scan that a user asked for, in normal form.
 
     Attributes:
-        operator: what combines.
+        operator: the operator.
         leaves: the input's arrays, depth first, in the user's layout.
         source: the element type of the input's arrays.
         element: the element type that the operator combines.
         destination: the element type of the result's arrays.
         shape: the arrays' common shape, without the axes that belong to the element.
-        axis: the axis scanned along, 0 or more.
-        exclusive, reverse: as asked.
-        seeds: for each field, one value a row (rows, *element shape): `initial`, or an identity; None without.
-        initial: whether the seeds are combined with the first elements, or only stand before them.
+        axis: the axis to scan along, 0 or more.
+        exclusive, reverse: as in `gpuscan.scan`.
+        seeds: for each field, an array (rows, *element shape) with `initial` or the identity for each row; or None.
+        initial: True if the seeds are combined with the first elements. False if they only stand before them, in an
+            exclusive scan.
         before, after: functions to fuse, or None; the user's are a `gpuscan.operators.tracing.Map`.
-        field_offsets: for each source field, whether its element is the one before (-1) or after (1) in the scan's
-            order; see `gpuscan.planning.spec.ShaderSpec`. For one that comes after, the seeds are the values that
-            follow the rows' last elements.
-        heads: where the one row there is restarts, each time with the seed; None where it does not.
-        keep_last_only: of each row only the last result is wanted.
-        compacts: the first field is a mask that picks which entries of the others are stored.
+        field_offsets: for each source field, -1 if an element takes the value of the element before it in the order of
+            the scan, 1 if it takes that of the element after it, else 0; see `gpuscan.planning.spec.ShaderSpec`. With
+            a 1, the seeds are the values that follow the last elements of the rows.
+        heads: the heads at which the only row restarts, each time with the seed; None without segments.
+        keep_last_only: True if only the last result of each row is wanted.
+        compacts: True if the first field is a mask that picks the entries of the other fields to store.
     """
 
     operator: Operator
@@ -71,66 +72,68 @@ class Problem:
 
     @cached_property
     def kind(self) -> object | None:
-        """What the problem shares with all others of its kind, if `gpuscan.problem.cache` keeps them; else None."""
+        """An object that all cached problems of one kind share; None if the problem is not cached."""
         return None
 
     def kept(self) -> Problem:
-        """Return the problem without its arrays, as the first of a kind: what others compute from it is shared."""
+        """Return the problem without its arrays, for the cache. Problems of its kind share its cached properties."""
         other = self.with_leaves(())
         for name in ("row_length", "rows", "size", "inner", "empty"):
-            # Computed once, for all problems of the kind.
+            # This computes the cached property once, for all problems of the kind.
             getattr(other, name)
         vars(other)["kind"] = object()
         return other
 
     def with_leaves(self, leaves: tuple[Any, ...]) -> Problem:
-        """Return the same problem of other arrays of the same shape and dtype."""
+        """Return the same problem with other arrays of the same shape and dtype."""
         other = object.__new__(Problem)
         other.__dict__.update(self.__dict__, leaves=leaves)
         return other
 
     @property
     def seed_element(self) -> Element:
-        """What the seeds are: elements, or of a field that is taken from the next element, its values."""
+        """The type of a seed: the element, or the source field that is taken from the next element."""
         return Element((self.source.fields[self.field_offsets.index(1)],)) if 1 in self.field_offsets else self.element
 
     @cached_property
     def row_length(self) -> int:
+        """The number of elements in a row."""
         return self.shape[self.axis]
 
     @cached_property
     def rows(self) -> int:
+        """The number of rows."""
         return prod(s for i, s in enumerate(self.shape) if i != self.axis)
 
     @cached_property
     def size(self) -> int:
-        """Elements in all rows together."""
+        """The number of elements in all rows together."""
         return self.rows * self.row_length
 
     @cached_property
     def empty(self) -> bool:
-        """Whether there is nothing to compute: no elements, or elements without numbers."""
+        """True if there is nothing to compute: no elements, or elements without numbers."""
         return self.size == 0 or self.element.storage_bytes == 0
 
     @property
     def segmented(self) -> bool:
-        """Whether the scan restarts anywhere."""
+        """True if the scan restarts anywhere: at a row or at a segment."""
         return self.rows > 1 or self.heads is not None
 
     @cached_property
     def inner(self) -> int:
-        """Rows that lie side by side in memory: the product of the axes after the scanned one."""
+        """The number of rows with interleaved elements: the product of the axes after the scanned one."""
         return prod(self.shape[self.axis + 1 :])
 
     def by_rows(self, leaf: Leaf) -> Leaf:
-        """A leaf as a contiguous array (rows, row_length, *element shape)."""
+        """Return a leaf as a contiguous array (rows, row_length, *element shape)."""
         trailing = leaf.shape[len(self.shape) :]
         last = len(self.shape) - 1
         moved = leaf if self.axis == last else np.moveaxis(leaf, self.axis, last)
         return np.ascontiguousarray(moved).reshape(self.rows, self.row_length, *trailing)
 
     def from_rows(self, rows: Leaf) -> Leaf:
-        """The inverse of `by_rows`: a view in the user's order of axes."""
+        """Return an array (rows, row_length, *element shape) as a view in the user's order of axes."""
         others = [s for i, s in enumerate(self.shape) if i != self.axis]
         shaped = rows.reshape(*others, self.row_length, *rows.shape[2:])
         last = len(self.shape) - 1
@@ -154,9 +157,9 @@ def make_problem(
     """Return the `Problem` of a call to `gpuscan.scan`.
 
     Raises:
-        ValueError: the axis, the shapes, `initial`, `segments` or `keys` do not fit, or an exclusive scan has nothing
-            to begin with.
-        TypeError, OperatorError, UnsupportedDtypeError: the operator and the element type do not go together.
+        ValueError: the axis, the shapes, `initial`, `segments` or `keys` do not fit, or an exclusive scan has neither
+            `initial` nor an identity.
+        TypeError, OperatorError, UnsupportedDtypeError: the operator does not support the element type.
     """
     operator = resolve(op)
     exclusive, reverse = as_flag("exclusive", exclusive), as_flag("reverse", reverse)
@@ -214,7 +217,7 @@ def make_problem(
 
 
 def unrounded(problem: Problem) -> Problem:
-    """The same, whose results are what was combined: not mapped by `after`, and 16-bit floats as float32."""
+    """Return the same problem without `after`, and with 16-bit floats stored as float32, as they are combined."""
     structure = problem.element.structure
     rounded = [field.scalar.name in ROUNDED_WHEN_STORED for field in problem.element.fields]
     if problem.after is None and not any(rounded):

@@ -1,4 +1,4 @@
-"""Structured arrays as bundles: axes that a field's dtype brings along, and results put together again."""
+"""Treat structured arrays as bundles: count the axes of their fields, and put results together again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuscan.elements import LEAF, Structure
 
 
 def own_axes(x: Any) -> list[int]:
-    """For each leaf of a bundle, depth first, the trailing axes that are part of a structured dtype.
+    """Return, for each leaf of a bundle, depth first, how many trailing axes are part of a structured dtype.
 
     Example:
         >>> import numpy as np
@@ -32,13 +32,16 @@ def _axes_of(dtype: np.dtype[Any]) -> list[int]:
 
 
 def assembled(structure: Structure, leaves: Sequence[Any], axes: int, like: Any = None) -> Any:
-    """The arrays as the structure nests them, structured ones where it has records; without axes, NumPy's elements.
+    """Return the arrays nested as the structure says, with a structured array for each record.
+
+    A record without axes becomes a NumPy scalar.
 
     Args:
-        structure: how they nest.
+        structure: how the arrays nest.
         leaves: an array for each leaf, depth first.
-        axes: leading axes of all leaves; what follows belongs to the element.
-        like: what a structured array of the same fields is to have the memory layout of: that, or what it lies in.
+        axes: the leading axes of all leaves. The axes after them belong to the element.
+        like: a structured array that gives a record of the same fields its memory layout, or a bundle that nests such
+            arrays in the same way.
     """
     if structure.kind == "leaf":
         return leaves[0]
@@ -57,8 +60,9 @@ def assembled(structure: Structure, leaves: Sequence[Any], axes: int, like: Any 
 
 
 def laid_out(packed: np.dtype[Any], like: Any) -> np.dtype[Any]:
-    """The dtype of `like`, which may be aligned, where its fields are those of the packed one."""
-    from numpy.lib.recfunctions import repack_fields  # which takes a while to import
+    """Return the dtype of `like`, which may be aligned, if it has the same fields as `packed`; else `packed`."""
+    # This module takes a while to import.
+    from numpy.lib.recfunctions import repack_fields
 
     dtype = getattr(like, "dtype", packed)
     return dtype if dtype.names and repack_fields(dtype, recurse=True) == packed else packed

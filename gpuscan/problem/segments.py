@@ -1,4 +1,4 @@
-"""Where a row is cut into segments: by offsets or by keys, as one bit for each element that begins one."""
+"""Cut a row into segments, by offsets or by keys, and give each element a bit that is set at the heads."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gpuscan.problem.arguments import OnDevice, as_array
 
 @dataclass(frozen=True)
 class Heads:
-    """The heads of a row's segments, in the order of the scan: its first element is always one.
+    """The heads of a row's segments, in the order of the scan. The first element is always a head.
 
     Attributes:
-        length: elements of the row.
-        reverse: the scan goes from the row's end, where each segment's last element is its head.
-        offsets: where each segment begins, and the row's length; or
-        keys: a key for each element, of which a segment's are all equal.
+        length: the number of elements in the row.
+        reverse: True if the scan starts at the row's end. Then the last element of a segment is its head.
+        offsets: the first element of each segment, then the row's length; None with keys.
+        keys: a key for each element. A segment is a run of equal keys. None with offsets.
     """
 
     length: int
@@ -29,14 +29,14 @@ class Heads:
 
     @cached_property
     def places(self) -> np.ndarray[Any, Any]:
-        """Of segments by offsets, the places of their heads, rising."""
+        """The ascending indices of the heads, for segments by offsets."""
         starts, stops = self.offsets[:-1], self.offsets[1:]
         full = starts < stops
         places: np.ndarray[Any, Any] = self.length - stops[full][::-1] if self.reverse else starts[full]
         return places
 
     def flags(self, start: int, count: int) -> np.ndarray[Any, Any]:
-        """For each of `count` elements from `start` on, whether it is a head."""
+        """Return a bool for each of `count` elements from `start` on: True if it is a head."""
         flags = np.zeros(count, bool)
         if self.offsets is not None:
             first, last = np.searchsorted(self.places, (start, start + count))
@@ -51,18 +51,18 @@ class Heads:
         return flags
 
     def words(self, start: int, count: int) -> np.ndarray[Any, Any]:
-        """The flags of these elements as 32-bit words, the first element's in the lowest bit."""
+        """Return the flags of these elements as 32-bit words, with the first element in the lowest bit."""
         bits = np.packbits(self.flags(start, count), bitorder="little")
         return np.pad(bits, (0, -len(bits) % 4)).view("<u4").astype(np.uint32, copy=False)
 
 
 def heads_of(segments: Any, keys: Any, shape: tuple[int, ...], reverse: bool) -> Heads | None:
-    """The heads that a call asks for, checked; None without.
+    """Check `segments` or `keys`, and return the heads; None if neither is passed.
 
     Raises:
-        ValueError: both are passed, or to an array of several axes; offsets do not begin with 0, end with the row's
-            length, or fall; keys are not one for each element.
-        TypeError: offsets are not integers.
+        ValueError: both are passed, or the array has several axes; the offsets do not begin with 0, do not end with
+            the row's length, or decrease; or there is not one key for each element.
+        TypeError: the offsets are not integers.
     """
     if segments is None and keys is None:
         return None
@@ -86,7 +86,11 @@ def heads_of(segments: Any, keys: Any, shape: tuple[int, ...], reverse: bool) ->
 
 
 def checked_offsets(segments: Any, length: int) -> np.ndarray[Any, Any]:
-    """The offsets in 64 bits, in memory."""
+    """Return the offsets as 64-bit integers, once they are checked.
+
+    Raises:
+        ValueError, TypeError: as `heads_of`.
+    """
     given = np.asarray(segments)
     if given.ndim != 1 or not len(given):
         raise ValueError(

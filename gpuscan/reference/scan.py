@@ -1,4 +1,4 @@
-"""The same algorithm on NumPy: the device where there is no adapter, and the oracle of the tests."""
+"""Run the same algorithm on NumPy: the fallback on machines without an adapter, and the oracle of the tests."""
 
 from __future__ import annotations
 
@@ -12,20 +12,27 @@ from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.problem import Problem
 from gpuscan.reference.stages import Array, Items, Joiner, last, reduce, scan, scan_tile, scan_totals
 
-WORKGROUP = 64  # invocations in a tile of `accumulate`
-LONGEST_CHUNK = 64  # elements
-CALLS_WANTED = 1 << 14  # elements that one call of the operator should combine, before chunks grow
-PIECE_BYTES = 16 << 20  # storage of the elements that are scanned at a time
+# These constants tune NumPy, not an adapter, so they stand here and not in planning/heuristics.py. The experiments were
+# not recorded.
+
+# Invocations in a tile of `accumulate`.
+WORKGROUP = 64
+# Elements in a chunk, at most.
+MAX_CHUNK = 64
+# Elements that one call of the operator should combine before chunks grow.
+MIN_CALL_LENGTH = 1 << 14
+# Bytes of storage of the elements that are scanned at a time.
+PIECE_BYTES = 16 << 20
 
 
 def accumulate(problem: Problem) -> list[Array]:
-    """The result of the problem: one array (rows, row_length, *element shape) for each field, in the user's order.
+    """Return the result of the problem: one array (rows, row_length, *element shape) for each field.
 
     ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])`` in every row or segment. A built-in operator runs as its ufunc's
-    `accumulate`; any other in the tree of the GPU's stages, its function called on whole arrays, piece by piece.
+    `accumulate`. Any other runs in the tree of the GPU's stages, with its function called on whole arrays.
 
     Raises:
-        OperatorError: the operator is WGSL alone, or its function does not give elements.
+        OperatorError: the operator has only WGSL, or its function does not return elements.
 
     Example:
         >>> import numpy as np
@@ -42,7 +49,7 @@ def accumulate(problem: Problem) -> list[Array]:
 
 
 def accumulate_ufunc(problem: Problem, ufunc: np.ufunc) -> list[Array]:
-    """The result for a built-in operator of single values, by NumPy's own loop."""
+    """Return the result for a built-in operator of single values, by NumPy's own loop."""
     (field,) = problem.element.fields
     dtype = compute_dtype(field.scalar)
     (rows,) = from_storage(problem, [problem.by_rows(leaf) for leaf in problem.leaves])
@@ -77,9 +84,9 @@ def reduce_rows(problem: Problem) -> list[Array]:
 
 
 def running(ufunc: np.ufunc, rows: Array) -> Array:
-    """``ufunc.accumulate`` along rows, with the same bits wherever elements lie and rows begin.
+    """Return ``ufunc.accumulate`` along rows, with bits that do not depend on the memory layout.
 
-    NumPy rounds complex products by strides, and a lone one otherwise than one of several.
+    NumPy's rounding of complex products depends on the strides, and differs between one product and several.
     """
     if rows.dtype.kind != "c":
         return ufunc.accumulate(rows, axis=1, dtype=rows.dtype)
@@ -88,15 +95,15 @@ def running(ufunc: np.ufunc, rows: Array) -> Array:
 
 
 def tile_shape(length: int) -> TileShape:
-    """A tile for whole-array calls: long chunks, unless one call would combine too few elements."""
-    return TileShape(WORKGROUP, 0, 1, min(LONGEST_CHUNK, max(1, length // CALLS_WANTED)))
+    """Return a tile for whole-array calls: long chunks, unless one call would combine too few elements."""
+    return TileShape(WORKGROUP, 0, 1, min(MAX_CHUNK, max(1, length // MIN_CALL_LENGTH)))
 
 
 def accumulate_stages(problem: Problem, shape: TileShape, piece_bytes: int = PIECE_BYTES) -> list[Array]:
-    """The result by the twins of the GPU's stages: for this shape of tile, the bits that every strategy gives.
+    """Return the result by the twins of the GPU's stages: the bits that every strategy gives with this tile.
 
     Args:
-        problem: what was asked for.
+        problem: the scan.
         shape: the tile's shape.
         piece_bytes: storage of the elements that are scanned at a time. Pieces are whole blocks of tiles, so their
             size does not change the result.
@@ -114,7 +121,7 @@ def accumulate_stages(problem: Problem, shape: TileShape, piece_bytes: int = PIE
 def accumulate_flat(
     problem: Problem, shape: TileShape, flat: list[Array], outputs: list[Array], piece_bytes: int
 ) -> None:
-    """Write the results of all rows as one, piece by piece."""
+    """Scan all rows as one array, piece by piece, and write the results to `outputs`."""
     join = Joiner(problem.operator, problem.element, problem.segmented)
     block = shape.tile_size * shape.block
     piece = block * max(1, piece_bytes // (block * problem.element.storage_bytes))
@@ -131,7 +138,10 @@ def accumulate_flat(
 
 
 def accumulate_rows(problem: Problem, shape: TileShape, flat: list[Array], outputs: list[Array]) -> None:
-    """The same for tiles that end where rows do: every row is a scan of its own, whose items need no head flag."""
+    """Scan every row by itself, for tiles that end where rows end, and write the results to `outputs`.
+
+    The items need no head flag.
+    """
     join = Joiner(problem.operator, problem.element)
     for start in range(0, problem.size, problem.row_length):
         row = slice(start, start + problem.row_length)
@@ -144,23 +154,23 @@ def accumulate_rows(problem: Problem, shape: TileShape, flat: list[Array], outpu
 
 
 def in_order(problem: Problem, rows: Array) -> Array:
-    """The rows in logical order, or from it as they are stored: each backwards where the scan is reversed."""
-    # A row of one element stays as it is, because other libraries refuse arrays with a negative stride.
+    """Convert rows between the order in memory and the order of the scan: reverse each if the scan is reversed."""
+    # A row of one element is not reversed, because other libraries refuse arrays with a negative stride.
     return rows[:, ::-1] if problem.reverse and rows.shape[1] > 1 else rows
 
 
 def flattened(problem: Problem, rows: Array) -> Array:
-    """All rows as one, in logical order."""
+    """Return all rows as one, in the order of the scan."""
     return in_order(problem, rows).reshape(problem.size, *rows.shape[2:])
 
 
 def load(problem: Problem, leaves: Sequence[Array], start: int = 0) -> Items:
-    """Items from storage: mapped by `before`, heads combined with `initial`, and flagged where there are several.
+    """Return items from storage: apply `before`, combine heads with `initial`, and add head flags if needed.
 
     Args:
-        problem: what was asked for.
-        leaves: for each field of the source, the elements from `start` on in logical order.
-        start: the logical index of the first one.
+        problem: the scan.
+        leaves: for each field of the source, the elements from `start` on, in the order of the scan.
+        start: the index of the first one.
     """
     wide = from_storage(problem, leaves)
     heads, seeds = heads_between(problem, start, start + len(wide[0]))
@@ -173,12 +183,12 @@ def load(problem: Problem, leaves: Sequence[Array], start: int = 0) -> Items:
 
 
 def store(problem: Problem, results: Items, start: int = 0) -> list[Array]:
-    """Storage from items: seeds before an exclusive scan's rows, then mapped by `after`, then rounded.
+    """Return storage from items: put the seeds at the heads of an exclusive scan, apply `after`, and round.
 
     Args:
-        problem: what was asked for.
-        results: the items from logical index `start` on.
-        start: the logical index of the first one.
+        problem: the scan.
+        results: the items from index `start` on, in the order of the scan.
+        start: the index of the first one.
     """
     wide: Sequence[Array] = results[: len(problem.element.fields)]
     if problem.exclusive:
@@ -188,7 +198,7 @@ def store(problem: Problem, results: Items, start: int = 0) -> list[Array]:
 
 
 def from_storage(problem: Problem, leaves: Sequence[Array]) -> list[Array]:
-    """Elements in compute form: the source's arrays, mapped by `before`."""
+    """Return the source's arrays in compute form, mapped by `before`."""
     wide = [a.astype(compute_dtype(f.scalar), copy=False) for a, f in zip(leaves, problem.source.fields, strict=True)]
     if problem.before is None:
         return wide
@@ -199,7 +209,7 @@ def from_storage(problem: Problem, leaves: Sequence[Array]) -> list[Array]:
 
 
 def to_storage(problem: Problem, wide: Sequence[Array]) -> list[Array]:
-    """The destination's arrays: elements in compute form, mapped by `after`, rounded."""
+    """Return the destination's arrays: elements in compute form, mapped by `after` and rounded."""
     axes = wide[0].shape[: wide[0].ndim - len(problem.element.fields[0].shape)]
     if problem.after is not None:
         wide = mapped_by_after(problem, wide)
@@ -208,20 +218,20 @@ def to_storage(problem: Problem, wide: Sequence[Array]) -> list[Array]:
 
 
 def mapped_by_after(problem: Problem, wide: Sequence[Array]) -> list[Array]:
-    """What `after` gives: an array for each field, though it may give one for several."""
+    """Return the results of `after`: an array for each field, even if it returns one array for several."""
     assert problem.after is not None
     value = problem.after(problem.element.structure.unflatten(wide))
     return [np.array(leaf) for leaf in problem.destination.structure.flatten(value)]
 
 
 def filled(values: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-    """The values in this dtype and shape; of a map that gives one number, the number everywhere."""
+    """Return the values in this dtype, broadcast to this shape: a map may return one number for all elements."""
     array = np.asarray(values).astype(dtype, copy=False)
     return array if array.shape == shape else np.broadcast_to(array, shape).copy()
 
 
 def heads_between(problem: Problem, start: int, stop: int) -> tuple[Array, Items]:
-    """Where rows or segments begin between two logical indices, counted from the first; their seeds in compute form."""
+    """Return the heads between two indices, counted from `start`, and their seeds in compute form."""
     if problem.heads is not None:
         heads = np.flatnonzero(problem.heads.flags(start, stop - start))
     else:
@@ -234,7 +244,7 @@ def heads_between(problem: Problem, start: int, stop: int) -> tuple[Array, Items
 
 
 def replaced(array: Array, where: Array, values: Array | np.generic) -> Array:
-    """A copy of the array with other values in some places."""
+    """Return a copy of the array with ``copy[where] = values``."""
     copy = array.copy()
     copy[where] = values
     return copy

@@ -1,8 +1,8 @@
-"""The CPU twin of each GPU stage, under the stage's name: the same tree of combination on whole NumPy arrays.
+"""Run a CPU twin of each GPU stage, under the stage's name: the same tree of combination on whole NumPy arrays.
 
-Where a shader has lanes, an array here has an axis, and the first axis is the one that is scanned:
-(chunk, lane, step, subgroup, tile). The last item along it is the total, whose first axis is then the next one.
-Float results are equal to the GPU's bit for bit, so that a wrong stage is found by comparing buffers.
+An array has an axis for each level of the shader: (chunk, lane, step, subgroup, tile). The first axis is the one to
+scan. Its last item is the total, which has the next level as its first axis. Float results are equal to the GPU's bit
+for bit, so that a wrong stage is found by comparing buffers.
 """
 
 from __future__ import annotations
@@ -24,39 +24,40 @@ from gpuscan.operators.tracing import trace_operator
 from gpuscan.planning.tile_shapes import TileShape
 
 Array = np.ndarray[Any, Any]
-Items = tuple[Array, ...]  # one array for each field, in compute form; then the head flags, where there are rows
+# One array for each field, in compute form, then the head flags if the scan restarts anywhere.
+Items = tuple[Array, ...]
 
 
 # ----- Items
 
 
 def first(items: Items, count: int) -> Items:
-    """The first `count` items along the first axis; counted from the end where negative."""
+    """Return the first `count` items along the first axis; a negative count leaves out items at the end."""
     return tuple(array[:count] for array in items)
 
 
 def rest(items: Items, start: int) -> Items:
-    """The items from `start` on along the first axis."""
+    """Return the items from `start` on along the first axis."""
     return tuple(array[start:] for array in items)
 
 
 def last(items: Items) -> Items:
-    """The last item along the first axis."""
+    """Return the last item along the first axis."""
     return tuple(array[-1] for array in items)
 
 
 def up(items: Items) -> Items:
-    """Each item's predecessor along the first axis; the first one keeps its own, which no one reads."""
+    """Return each item's predecessor along the first axis. The first item stays in place, and is never used."""
     return stack([first(items, 1), first(items, -1)])
 
 
 def stack(parts: Sequence[Items]) -> Items:
-    """The parts one after the other along the first axis."""
+    """Concatenate the parts along the first axis."""
     return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
 
 def padded(items: Items, unit: int) -> Items:
-    """The items, and as many copies of the last one as make whole units; what they lead to is cut off again."""
+    """Pad the items to a multiple of `unit` with copies of the last one. The caller drops their results."""
     missing = -len(items[0]) % unit
     copies = tuple(np.broadcast_to(array[-1:], (missing, *array.shape[1:])) for array in items)
     return stack([items, copies]) if missing else items
@@ -67,12 +68,12 @@ def padded(items: Items, unit: int) -> Items:
 
 @dataclass(frozen=True)
 class Joiner:
-    """`combine`, `join` and `pick` of the shaders, on arrays of items whose leading axes broadcast.
+    """`combine`, `join` and `pick` of the shaders, on arrays of items. The leading axes of the arrays broadcast.
 
     Attributes:
-        operator: what combines.
-        element: what is combined.
-        segmented: items end in a head flag.
+        operator: the operator.
+        element: the element type that it combines.
+        segmented: True if items end in a head flag.
     """
 
     operator: Operator
@@ -80,24 +81,24 @@ class Joiner:
     segmented: bool = False
 
     def __call__(self, a: Items, b: Items) -> Items:
-        """a ⊕ b; where `b` has a head, it cuts `a` off."""
+        """Return a ⊕ b, or b where `b` has a head."""
         if not self.segmented:
             return self.combine(a, b)
         joined = (*self.combine(a[:-1], b[:-1]), a[-1] | b[-1])
         return self.pick(b[-1], b, joined)
 
     def pick(self, condition: Array, yes: Items, no: Items) -> Items:
-        """`yes` where the condition holds, else `no`."""
+        """Return `yes` where the condition holds, else `no`."""
         shapes = [field.shape for field in self.element.fields] + [()] * self.segmented
         wide = [condition.reshape(condition.shape + (1,) * len(shape)) for shape in shapes]
         return tuple(np.where(c, y, n) for c, y, n in zip(wide, yes, no, strict=True))
 
     def combine(self, a: Items, b: Items) -> Items:
-        """The operator's function, called once with all the left and all the right operands.
+        """Return the result of the operator's function, called once with all left and all right operands.
 
         Raises:
-            OperatorError: it has no Python function, raises, gives something else than elements, or cannot be traced:
-                what it does with an array would not be what it does with each element.
+            OperatorError: the operator has no Python function; or the function raises, does not return elements, or
+                cannot be traced, so that on arrays it may not do what it does on single elements.
         """
         operator, element = self.operator, self.element
         if operator.function is None:
@@ -131,7 +132,7 @@ class Joiner:
         return tuple(self._field(leaf, field, lanes) for leaf, field in zip(leaves, element.fields, strict=True))
 
     def _field(self, leaf: Any, field: Field, lanes: tuple[int, ...]) -> Array:
-        """One field of what the operator gave, in compute form."""
+        """Return one field of the operator's result, in compute form."""
         array = np.asarray(leaf)
         wanted = compute_dtype(field.scalar)
         plain = isinstance(leaf, (int, float, complex)) and not isinstance(leaf, np.generic)
@@ -151,14 +152,14 @@ class Joiner:
 
 @lru_cache(maxsize=256)
 def _check_elementwise(operator: Operator, element: Element) -> None:
-    """Refuse, as a GPU does, code that means another thing for arrays than for each element: ``l[0]``, ``r.sum()``."""
+    """Raise for code that does something else on arrays than on each element, such as ``l[0]`` or ``r.sum()``."""
     assert operator.function is not None
-    with suppress(TooManyOperationsError):  # a limit of GPU compilers
+    with suppress(TooManyOperationsError):  # This is a limit of GPU compilers, which NumPy does not have.
         trace_operator(operator.function, element, operator.name)
 
 
 def left_to_right(join: Joiner, items: Items, carry: Items | None = None) -> Items:
-    """Inclusive scan along the first axis, one after the other, with `carry` before the first."""
+    """Return the inclusive scan along the first axis, one item after the other, with `carry` before the first."""
     sums: list[Items] = []
     for position in range(len(items[0])):
         item = tuple(array[position] for array in items)
@@ -168,7 +169,7 @@ def left_to_right(join: Joiner, items: Items, carry: Items | None = None) -> Ite
 
 
 def kogge_stone(join: Joiner, items: Items) -> Items:
-    """Inclusive scan along the first axis in a tree of logarithmic depth (Kogge & Stone 1973)."""
+    """Return the inclusive scan along the first axis, in a tree of logarithmic depth (Kogge & Stone 1973)."""
     distance = 1
     while distance < len(items[0]):
         items = stack([first(items, distance), join(first(items, -distance), rest(items, distance))])
@@ -181,15 +182,15 @@ def kogge_stone(join: Joiner, items: Items) -> Items:
 
 @dataclass(frozen=True)
 class TileSums:
-    """The inclusive scans inside every tile, each level over the totals of the one before.
+    """The inclusive scans inside every tile, each level over the totals of the level before.
 
     Attributes:
         shape: the tile's shape.
-        length: items that were loaded; what lies past them in the last tile is padding.
-        local: each invocation's chunk (chunk, lane, step, subgroup, tile).
-        lanes: over a subgroup's lanes (lane, step, subgroup, tile).
-        carries: over an invocation's steps (step, subgroup, tile).
-        subgroups: over the workgroup's subgroups (subgroup, tile); the last one is the tile's aggregate.
+        length: the number of items that were loaded. The rest of the last tile is padding.
+        local: the scan of each invocation's chunk (chunk, lane, step, subgroup, tile).
+        lanes: the scan over a subgroup's lanes (lane, step, subgroup, tile).
+        carries: the scan over an invocation's steps (step, subgroup, tile).
+        subgroups: the scan over the workgroup's subgroups (subgroup, tile). The last one is the tile's aggregate.
     """
 
     shape: TileShape
@@ -201,7 +202,7 @@ class TileSums:
 
 
 def scan_tile(join: Joiner, shape: TileShape, loaded: Items) -> TileSums:
-    """The scans inside every tile of the items. Without subgroups, every invocation is a subgroup of its own."""
+    """Return the scans inside every tile. Without subgroups, every invocation is a subgroup of its own."""
     width = max(1, shape.subgroup_size)
     axes = (-1, shape.workgroup_size // width, shape.steps, width, shape.chunk)
     shared = tuple(
@@ -216,42 +217,42 @@ def scan_tile(join: Joiner, shape: TileShape, loaded: Items) -> TileSums:
 
 
 def scan_chunk(join: Joiner, chunk: Items) -> Items:
-    """Over the neighbouring elements that one invocation takes: left to right."""
+    """Scan the neighbouring elements of one invocation, left to right."""
     return left_to_right(join, chunk)
 
 
 def scan_lanes(join: Joiner, totals: Items) -> Items:
-    """Over the lanes of a subgroup: a Kogge-Stone tree."""
+    """Scan over the lanes of a subgroup, in a Kogge-Stone tree."""
     return kogge_stone(join, totals)
 
 
 def scan_subgroups(join: Joiner, totals: Items) -> Items:
-    """Over the subgroups of a workgroup: a Kogge-Stone tree."""
+    """Scan over the subgroups of a workgroup, in a Kogge-Stone tree."""
     return kogge_stone(join, totals)
 
 
 def reduce(sums: TileSums) -> Items:
-    """The aggregate of each tile; that of a last tile with padding is of no use to anyone."""
+    """Return the aggregate of each tile. That of a last tile with padding is not used."""
     return last(sums.subgroups)
 
 
 def scan_block(join: Joiner, block: int, totals: Items) -> Items:
-    """Over the tiles of each block, K (lane, block): a Kogge-Stone tree. The last one is the block's total."""
+    """Scan over the tiles of each block, K (lane, block), in a Kogge-Stone tree. The last one is the block's total."""
     return kogge_stone(join, tuple(a.reshape(-1, block, *a.shape[1:]).swapaxes(0, 1) for a in padded(totals, block)))
 
 
 def scan_totals(join: Joiner, block: int, totals: Items, carry: Items | None = None) -> tuple[Items, Items]:
-    """From the tiles' aggregates to their prefixes, P(block) ⊕ K(tile).
+    """Return the tiles' prefixes, P(block) ⊕ K(tile), given their aggregates.
 
     Args:
         join: the operator on items.
-        block: tiles whose aggregates are scanned together.
+        block: the number of tiles in a block.
         totals: the aggregate of each tile.
-        carry: what comes before the first tile, if anything does.
+        carry: the combination of all elements before the first tile, or None.
 
     Returns:
-        The prefix of each tile (the first one's is of no use to anyone unless a carry comes in), and P(block + 1) for
-        each block: the totals of all blocks up to this one, folded left to right.
+        The prefix of each tile, and P(block + 1) for each block: the totals of all blocks up to this one, folded left
+        to right. Without a carry, the prefix of the first tile is not used.
     """
     sums = scan_block(join, block, totals)
     folded = left_to_right(join, last(sums), carry)
@@ -265,14 +266,15 @@ def scan_totals(join: Joiner, block: int, totals: Items, carry: Items | None = N
 
 
 def scan(join: Joiner, sums: TileSums, prefixes: Items, *, carried: bool = False, exclusive: bool = False) -> Items:
-    """Every element once, from the scans inside its tile and the tile's prefix.
+    """Return the result of every element, from the scans inside its tile and the tile's prefix.
 
     Args:
         join: the operator on items.
         sums: the scans inside the tiles.
         prefixes: the prefix of each tile.
-        carried: something comes before the first tile.
-        exclusive: leave each element out of its own result; a row's first result is then for the seed to replace.
+        carried: True if a carry comes before the first tile.
+        exclusive: True to leave each element out of its own result. The caller replaces a row's first result by the
+            seed.
     """
     lane, step, subgroup, tile = np.ogrid[tuple(slice(n) for n in sums.lanes[0].shape[:4])]
 
@@ -281,7 +283,7 @@ def scan(join: Joiner, sums: TileSums, prefixes: Items, *, carried: bool = False
     lead = join.pick(lane > 0, join(steps_before, lanes_before), steps_before)
     lead = join.pick(step > 0, lead, lanes_before)
     led = (lane > 0) | (step > 0)
-    if sums.shape.chunk == 1:  # an element's own scan is that over the lanes
+    if sums.shape.chunk == 1:  # The scan over the lanes is already that of the elements.
         in_steps = join.pick(step > 0, join(steps_before, sums.lanes), sums.lanes)
         chunk = tuple(array[np.newaxis] for array in in_steps)
     else:
@@ -293,7 +295,7 @@ def scan(join: Joiner, sums: TileSums, prefixes: Items, *, carried: bool = False
     outer = join.pick(subgroup > 0, join(prefixes, subgroups_before), prefixes)
     outer = join.pick(known, outer, subgroups_before)
     known = known | (subgroup > 0)
-    if sums.shape.single_lead:  # all that comes before a chunk is outer, nothing is between
+    if sums.shape.single_lead:  # Everything before a chunk is combined into `outer`.
         chunk, outer = sums.local, join.pick(led, join.pick(known, join(outer, lead), lead), outer)
         known, led = known | led, np.full(led.shape, False)
     if exclusive:

@@ -1,8 +1,8 @@
-// The ceiling of every benchmark: copies `source` to `destination` as fast as plain WGSL can, in vectors of four words,
-// each subgroup's lanes on neighbouring vectors, several loads in flight in each invocation.
+// Copy `source` to `destination` as fast as plain WGSL can: in vectors of four words, with the lanes of a subgroup on
+// neighbouring vectors, and several loads in flight in each invocation. This is the upper limit of every benchmark.
 //
-// In:  source, of whole vectors; a grid of one workgroup for each COPY_SIZE vectors.
-// Out: destination, of at least as many.
+// In:  source, in whole vectors; a grid of one workgroup for each COPY_SIZE vectors.
+// Out: destination, of at least the same size.
 const WORKGROUP_SIZE = {{ workgroup_size }}u;  // invocations
 const LANES = {{ lanes }}u;  // invocations that read side by side
 const STEPS = {{ steps }}u;  // vectors an invocation copies

@@ -25,7 +25,7 @@ const UNITS = {{ 4 // unit }}u;  // in a word
 @group(0) @binding(1) var<storage, read> source: array<u32>;
 @group(0) @binding(2) var<storage, read_write> destination: array<u32>;
 
-// The unit of the view with this number in C order.
+// Return the unit of the view with this number in C order.
 fn unit_at(number: u32) -> u32 {
     var rest = number;
     var at = call.first;

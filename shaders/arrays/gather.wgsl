@@ -18,7 +18,7 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
 
 {% include "arrays/units.wgsl" %}
 
-// The unit of the source that belongs at this place of the result.
+// Return the unit of the source that belongs at this place of the result.
 fn unit_at(place: u32) -> u32 {
     let at = indices[place / call.row_units] * call.row_units + place % call.row_units;
     return unit_of_source(at);

@@ -21,7 +21,7 @@ const SHARES = 32u / KEYS;  // invocations to a word
 
 alias Key = array<u32, {{ key_words }}>;
 
-// The key of an element, given its place in the order of the scan.
+// Return the key of an element, given its place in the order of the scan.
 fn key_at(index: u32) -> Key {
     let place = select(index, row.length - 1u - index, row.reverse == 1u);
 {% if scalar.packed %}
@@ -36,7 +36,7 @@ fn key_at(index: u32) -> Key {
 const SIGN = {{ {16: "0x8000u", 32: "0x80000000u", 64: "0x80000000u"}[bits] }};
 const INFINITY = {{ {16: "0x7c00u" if scalar.name == "float16" else "0x7f80u", 32: "0x7f800000u", 64: "0x7ff00000u"}[bits] }};
 
-// Whether two floats differ, by their bits: `high` has the sign, `low` the rest of a wide one.
+// True if two floats differ, by their bits: `high` has the sign, `low` the rest of a wide one.
 fn floats_differ(high: u32, other_high: u32, low: u32, other_low: u32) -> bool {
     let magnitude = high & ~SIGN;
     let nan = magnitude > INFINITY || (magnitude == INFINITY && low != 0u);

@@ -2,7 +2,7 @@
     Values: unit: bytes, 1, 2 or 4; source: array<u32>. -#}
 const UNITS = {{ 4 // unit }}u;  // in a word
 
-// The unit of the source at this place.
+// Return the unit of the source at this place.
 fn unit_of_source(at: u32) -> u32 {
 {% if unit == 4 %}
     return source[at];

@@ -1,5 +1,5 @@
 {#- Look-back for columns: every column is a chain by itself, and each lane of the first group walks up its own columns.
-    The order of combination is left to right over the tiles of a column, whatever is posted when a lane looks.
+    The order of combination is left to right over the tiles of a column. It does not depend on what is posted when a lane looks.
     in, out: the tile state -#}
 {% include "shared/tile_state.wgsl" %}
 {% include "columns/prefix_result.wgsl" %}
@@ -38,7 +38,7 @@ fn read_chunk(at: u32) -> ChunkPost {
 {% for place in range(kernel.tile.chunk * kernel.item_words) %}
 {{ see_word("at", place, "COLUMNS") }}
 {%- endfor %}
-    // Whether every word has this run's epoch, without `&&`, which is a branch for each.
+    // True if every word has this run's epoch, without `&&`, which is a branch for each.
     let tag = {{ tag }};
     let strange ={% for place in range(kernel.tile.chunk * kernel.item_words) %} {{ strange(place) }}{{ ";" if loop.last else " |" }}{% endfor %}
 

@@ -23,7 +23,7 @@ fn scan_groups(lane: u32, group: u32, total: Chunk) -> GroupSums {
 }
 {% if kernel.reduces %}
 
-// A tile's aggregate of each column, by the same tree as its scan.
+// Return a tile's aggregate of each column, by the same tree as its scan.
 fn reduce_tile(tile: u32, invocation: u32) -> Chunk {
     let lane = invocation % COLUMNS;
     let group = invocation / COLUMNS;

@@ -1,20 +1,21 @@
 {% set by_number = by_number is defined %}
 {% if not by_number %}
-// Litmus 1, a chain of tickets: do workgroups that have started go on making progress while others spin?
+// Litmus 1, a chain of tickets: do workgroups that have started keep making progress while others spin?
 //
 // In:  results, zeroed; more workgroups than can run at once.
-// Out: results.next_ticket: the workgroups that ran.
-//      results.waited_in_vain: those that never saw the post of the ticket before their own; if it is not 0, the answer is no.
+// Out: results.next_ticket: the number of workgroups that ran.
+//      results.timed_out: the number of workgroups that never saw the post of the ticket before their own. If it is not
+//      0, the answer is no.
 //
 {% endif %}
 // This is what decoupled look-back needs (Merrill & Garland, "Single-pass Parallel Prefix Scan with Decoupled
 // Look-back", 2016) and decoupled fallback does without (Smith, Levien & Owens, SPAA 2025). As a litmus test of
 // forward progress it follows Sorensen et al., "Portable Inter-workgroup Barrier Synchronisation for GPUs" (OOPSLA
-// 2016): the occupancy-bound model promises just this, that a workgroup which has once run is not starved for ever.
+// 2016): the occupancy-bound model promises that a workgroup which has started is not starved forever.
 {% include "probe/results.wgsl" %}
-{% set in_vain = "waited_by_number" if by_number else "waited_in_vain" %}
+{% set missed = "waited_by_number" if by_number else "timed_out" %}
 
-// Now and then a workgroup is late with its post, so that the next ones have something to wait for.
+// Some workgroups are late with their post, so that the next ones have to wait.
 const LATE_EVERY: u32 = 64u;
 const LATE_POLLS: u32 = 128u;
 const POSTED: u32 = {{ 2 if by_number else 1 }}u;
@@ -31,9 +32,9 @@ fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id
         ticket = atomicAdd(&results.next_ticket, 1u);
 {% endif %}
         var posted = select(0u, POSTED, ticket == 0u);
-        // Once one wait has failed the answer is known, and the others need not wait until their bounds.
+        // Once one wait has timed out the answer is known, so the others need not wait until their bounds.
         for (var rounds = 0u; rounds < ROUNDS && posted < POSTED; rounds++) {
-            if (atomicLoad(&results.{{ in_vain }}) != 0u) {
+            if (atomicLoad(&results.{{ missed }}) != 0u) {
                 break;
             }
             for (var polls = 0u; polls < POLLS && posted < POSTED; polls++) {
@@ -43,9 +44,9 @@ fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id
 {% endfor %}
             }
         }
-        // Leaving the loop is not success, having seen the post is.
+        // The end of the loop is not success. Only the post is.
         if (posted < POSTED) {
-            atomicAdd(&results.{{ in_vain }}, 1u);
+            atomicAdd(&results.{{ missed }}, 1u);
 {% if by_number %}
         } else {
             atomicAdd(&results.found_by_number, 1u);
@@ -54,8 +55,8 @@ fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id
         var late = select(0u, LATE_POLLS, ticket % LATE_EVERY == LATE_EVERY / 2u);
         for (; late > 0u && atomicLoad(&results.never) == 0u; late--) {}
     }
-    // The other lanes wait here meanwhile, as those of a tile do, and the last one posts: SwiftShader, for one, runs
-    // what comes after a barrier as a task of its own, which a spinning workgroup can keep from its turn.
+    // The other lanes wait here, as those of a tile do, and the last one posts. SwiftShader, for example, runs the code
+    // after a barrier as a task of its own, which a spinning workgroup can delay.
     workgroupBarrier();
     if (local_index == WORKGROUP_SIZE - 1u) {
         atomicStore(&results.posts[ticket], POSTED);

@@ -1,10 +1,11 @@
-// Whether WGSL's own packing of 16-bit floats, which GPUs have instructions for, is what NumPy does: exact, subnormal
-// numbers included, and rounded to the nearest, to even between two. WGSL allows other roundings, and zero for a
-// subnormal number.
+// Does WGSL's own packing of 16-bit floats, which is an instruction on GPUs, do what NumPy does: is it exact, also for
+// subnormal numbers, and does it round to the nearest, ties to even? WGSL also allows other roundings, and zero for
+// subnormal numbers.
 //
 // In:  results, zeroed; 65,536 invocations.
-// Out: results.halves_alike: the 16-bit patterns for which it does as the functions of shared/small_floats.wgsl, with
-//      every number about them that rounds another way; all 65,536, or the answer is no.
+// Out: results.halves_alike: the number of 16-bit patterns for which the packing agrees with the functions of
+//      shared/small_floats.wgsl, also for all neighbouring numbers that round differently. Unless it is 65,536, the answer
+//      is no.
 {% set conversions, packs_halves = ("half_to_float", "float_to_half"), false %}
 {% include "probe/results.wgsl" %}
 

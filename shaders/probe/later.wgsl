@@ -1,13 +1,14 @@
-// Litmus 2: do workgroups that have not yet started start while an earlier one spins?
+// Litmus 2: do later workgroups start while an earlier one spins?
 //
 // In:  results, zeroed; more workgroups than can run at once.
-// Out: results.started: all workgroups, in the end.
-//      results.started_while_spinning: those that the first one to start saw, itself included; unless all, the answer is no.
+// Out: results.started: the number of workgroups that ran.
+//      results.started_while_spinning: the number of workgroups that had started, itself included, when the first one ended
+//      its wait. Unless it is the number of all workgroups, the answer is no.
 //
-// This is what look-ahead needs: its first workgroup stays until every later tile has posted. Of the models that
-// Sorensen, Evrard & Donaldson compare ("GPU Schedulers: How Fair Is Fair Enough?", CONCUR 2018) none short of full
-// fairness promises it, so it is tried out: llvmpipe gives each of its threads a fixed share of the grid, and the share
-// of the spinning one never starts.
+// This is what look-ahead needs: its first workgroup runs until every later tile has posted. Of the models that Sorensen,
+// Evrard & Donaldson compare ("GPU Schedulers: How Fair Is Fair Enough?", CONCUR 2018), only full fairness promises it, so
+// it has to be tested. For example, llvmpipe gives each of its threads a fixed share of the grid, and the rest of the
+// spinning thread's share never starts.
 {% include "probe/results.wgsl" %}
 
 @compute @workgroup_size(WORKGROUP_SIZE)

@@ -1,7 +1,7 @@
-// What the probe's shaders write, one buffer for all of them; every word starts at 0.
+// The buffer that all of the probe's shaders write. Every word starts at 0.
 struct ProbeResults {
     next_ticket: atomic<u32>,             // probe_chain: tickets handed out
-    waited_in_vain: atomic<u32>,          // probe_chain: workgroups that did not see the post before their own
+    timed_out: atomic<u32>,          // probe_chain: workgroups that did not see the post before their own
     started: atomic<u32>,                 // probe_later: workgroups that have started
     started_while_spinning: atomic<u32>,  // probe_later: those that the first one saw within its bound
     polls: atomic<u32>,                   // probe_spin: polls that one waiting invocation made before its bound

@@ -1,9 +1,9 @@
-// How fast one waiting invocation polls an atomic, by which the planner turns seconds into bounds; and whether the
-// driver lets it: llvmpipe gives an invocation 65,535 iterations, of all its loops together, and leaves every loop
-// after its first iteration from then on.
+// How fast does one waiting invocation poll an atomic? The planner uses the speed to turn seconds into bounds. Does the
+// driver end the loop? llvmpipe gives an invocation 65,535 iterations of all its loops together, and then leaves every
+// loop after its first iteration.
 //
 // In:  results.never, which stays 0; one workgroup.
-// Out: results.polls: the polls made, ROUNDS * POLLS unless the driver broke off. The host times the pass.
+// Out: results.polls: the number of polls, ROUNDS * POLLS unless the driver ended the loop. The host times the pass.
 {% include "probe/results.wgsl" %}
 
 @compute @workgroup_size(WORKGROUP_SIZE)

@@ -1,8 +1,9 @@
-// The subgroup sizes that shaders really get here, and whether lanes follow local_invocation_index.
+// Which subgroup sizes do shaders really get, and do lanes follow local_invocation_index?
 //
 // In:  results, zeroed; a few workgroups.
-// Out: results.subgroup_sizes: every size seen, or-ed together.
-//      results.lanes_out_of_order: invocations i with another lane than i mod the size, by number or by a shuffle.
+// Out: results.subgroup_sizes: the bitwise or of all sizes.
+//      results.lanes_out_of_order: the number of invocations i in another lane than i mod the size, by the lane's number or
+//      by a shuffle.
 {% if enable_subgroups %}enable subgroups;  // WebGPU asks for the line; naga has the feature on, and refuses it
 {% endif %}
 {% include "probe/results.wgsl" %}

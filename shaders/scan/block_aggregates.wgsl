@@ -27,7 +27,7 @@ fn one_of(lanes: u32, position: u32) -> u32 {
 {% if kernel.segmented and kernel.block_in_subgroup %}
 
 // The lanes that the scan still needs. A head cuts off everything before it, so lanes before the last posted head are not
-// needed: whatever their values, the sums after the head are the same.
+// needed: the sums after the head do not depend on them.
 fn waited_for(wanted: bool, post: Post) -> u32 {
     let missing = subgroupBallot(wanted && !post.ready).x;
     let heads = subgroupBallot(wanted && post.ready && post.item.head != 0u).x;

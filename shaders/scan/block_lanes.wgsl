@@ -9,7 +9,7 @@ fn block_item(invocation: u32, item: Item, lane: u32) -> Item {
     return item_at(item, lane);
 }
 
-// The first lane of the block where the condition holds; BLOCK or more if there is none.
+// Return the first lane of the block where the condition holds; BLOCK or more if there is none.
 fn first_lane_where(invocation: u32, condition: bool) -> u32 {
 {% if kernel.tile.block == 32 %}
     return countTrailingZeros(subgroupBallot(condition & (invocation < BLOCK)).x);
@@ -44,7 +44,7 @@ fn block_item(invocation: u32, item: Item, lane: u32) -> Item {
 var<workgroup> lane_conditions: array<u32, BLOCK>;
 var<workgroup> first_lane: u32;
 
-// The first lane of the block where the condition holds; BLOCK or more if there is none.
+// Return the first lane of the block where the condition holds; BLOCK or more if there is none.
 fn first_lane_where(invocation: u32, condition: bool) -> u32 {
     if (invocation < BLOCK) {
         lane_conditions[invocation] = select(0u, 1u, condition);

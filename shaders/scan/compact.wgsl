@@ -22,7 +22,7 @@ const TURN = {{ kernel.moved_at_once }}u * WORKGROUP_SIZE * MOVED;  // elements
 
 var<workgroup> staged: array<u32, TURN * RESULT_WORDS>;
 
-// The number of the tile's elements that are selected before this one.
+// Return the number of the tile's elements that are selected before this one.
 fn kept_before(offset: u32, kept: u32) -> u32 {
     return select(kept, ranks[min(offset, TILE_SIZE - 1u) / CHUNK] >> 16u, offset < TILE_SIZE);
 }

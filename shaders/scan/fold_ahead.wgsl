@@ -17,7 +17,7 @@ const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
 const PATIENCE = max(1u, SPINS_PER_ROUND / {{ kernel.heuristics.fold_patience_divisor }}u);  // looks that find nothing new, for one round of a wait
 const GLANCE = {{ kernel.heuristics.fold_glance }}u;  // looks that find nothing new until the fold asks whether the run timed out
 
-var<workgroup> shared_place: u32;  // the block that the fold begins with, later the first tile whose aggregate is missing
+var<workgroup> shared_place: u32;  // the block that the fold begins with, later the first tile with a missing aggregate
 {% if kernel.strategy != "lookahead" %}
 const STRIDE = {{ kernel.heuristics.fold_hint_blocks }}u;  // blocks from one hint to the next
 var<workgroup> shared_seed: {{ text.shared_item }};
@@ -34,7 +34,7 @@ fn read_aggregate(tile: u32) -> Post {
 }
 
 // Post prefixes until all are posted, or until `patience` looks in a row find nothing new; once the prefix of `tile` is
-// posted, `rest` looks suffice. Return the first tile whose aggregate is missing.
+// posted, `rest` looks suffice. Return the first tile with a missing aggregate.
 fn fold_ahead(invocation: u32, tile: u32, patience: u32, rest: u32) -> u32 {
 {% if kernel.strategy == "lookahead" %}
     let start = 0u;
@@ -96,7 +96,7 @@ fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u3
     known = known | (start > 0u);
 {% endif %}
     var block = start;  // the block that is scanned
-    var posted = 0u;  // its tiles whose following prefix is posted
+    var posted = 0u;  // its tiles that are followed by a posted prefix
     var idle = 0u;  // looks since the last one that found something new
 {% if kernel.reads_ahead %}
     var post0 = Post(false, carry);  // the block's posts, as they were when they were read

@@ -2,7 +2,7 @@
     P(block) ⊕ K(tile): K is the Kogge-Stone scan of the block's aggregates, P folds the totals of the blocks before, left to
     right. Whatever a tile finds posted when it looks, the bits are the same. Totals need no prefix, so no tile waits for a
     chain of others: one look covers BLOCK blocks.
-    Assumes: workgroups that have started keep making progress. Every wait is bounded all the same. -#}
+    Assumes: workgroups that have started keep making progress. Every wait is also bounded. -#}
 {% include "scan/block_aggregates.wgsl" %}
 // ----- Look-back
 {% include "scan/carry_in.wgsl" %}

@@ -1,7 +1,7 @@
 {#- Look-back for many tiles. No tile waits for one that has not started, but not every tile looks at the tiles before it.
     A workgroup that waits, and finds that none folds, folds all aggregates that are posted, and posts the prefixes of other
     tiles too. It continues beyond its own tile while aggregates arrive, so that the fold seldom changes hands.
-    lookback assumes: workgroups that have started keep making progress. Every wait is bounded all the same.
+    lookback assumes: workgroups that have started keep making progress. Every wait is also bounded.
     fallback assumes nothing: a workgroup that has waited reduces a tile shortly before its own, and one that has waited for
     long folds even if another workgroup folds. A workgroup claims the tile that it reduces, and for a while others leave
     that tile alone. -#}

@@ -26,7 +26,7 @@ fn is_head(index: u32) -> bool {
 {% endif %}
 {% if spec.keep_last_only and kernel.destinations %}
 
-// Whether a row ends within the tile.
+// True if a row ends within the tile.
 fn has_end(tile: u32) -> bool {
 {% if kernel.tile.per_row %}
     return (tile + 1u) % tiles_per_row() == 0u;

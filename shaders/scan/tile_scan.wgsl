@@ -49,14 +49,14 @@ fn start_of(tile: u32) -> u32 {
     return tile / tiles * params.row_length + tile % tiles * TILE_SIZE;
 }
 
-// The index after the last element of the tile's row.
+// Return the index after the last element of the tile's row.
 fn end_of(tile: u32) -> u32 {
     return (tile / tiles_per_row() + 1u) * params.row_length;
 }
 
 {% endif %}
 {% set start = "start_of(tile)" if kernel.tile.per_row else "tile * TILE_SIZE" %}
-// The index of the first element of an invocation's first chunk.
+// Return the index of the first element of an invocation's first chunk.
 fn first_of(tile: u32, invocation: u32) -> u32 {
 {% if kernel.subgroups %}
     let subgroup = invocation / SUBGROUP_SIZE;
@@ -102,25 +102,5 @@ fn scan_subgroups(invocation: u32, total: Item) -> SubgroupSums {
 {% endif %}
 {% if kernel.reduces %}
 
-// The aggregate of a tile, by the same tree as its scan; every invocation gets it.
-fn reduce_tile(tile: u32, invocation: u32) -> Item {
-    let first = first_of(tile, invocation);
-{% if kernel.subgroups %}
-    let lane = invocation % SUBGROUP_SIZE;
-{% for step in range(kernel.tile.steps) %}
-    let loaded{{ step }} = {{ "load(" ~ place(step) ~ ", invocation)" if kernel.exchanges_chunks else "load_chunk(" ~ place(step) ~ ")" }};
-{% endfor %}
-{% call(step) scan_steps() %}{{ "chunk_of(" ~ place(step) ~ ", loaded" ~ step ~ ", invocation)" if kernel.exchanges_chunks else "loaded" ~ step }}{% endcall %}
-{% for step in range(kernel.tile.steps) %}
-    let total{{ step }} = item_at(lanes{{ step }}, SUBGROUP_SIZE - 1u);
-    let carry{{ step }} = {{ "join(carry" ~ (step - 1) ~ ", total" ~ step ~ ")" if step else "total0" }};
-{% endfor %}
-    return scan_subgroups(invocation, carry{{ kernel.tile.steps - 1 }}).aggregate;
-{% else %}
-    _ = scan_invocations(invocation, scan_chunk(load_chunk(first))[CHUNK - 1u]);
-    let aggregate = {{ text.from_shared("scratch[WORKGROUP_SIZE - 1u]") }};
-    workgroupBarrier();
-    return aggregate;
-{% endif %}
-}
+{% include "scan/reduce_tile_in_any_order.wgsl" if kernel.reduces_in_any_order else "scan/reduce_tile.wgsl" %}
 {% endif %}

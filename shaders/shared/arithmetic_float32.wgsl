@@ -154,7 +154,7 @@ fn f32_fmod(a: f32, b: f32) -> f32 {
 {% endif %}
 {% if "f32_remainder" in helpers %}
 
-// The remainder with the sign of `b`.
+// Return the remainder with the sign of `b`.
 fn f32_remainder(a: f32, b: f32) -> f32 {
     let rest = f32_fmod(a, b);
     let shifted = select(rest, rest + b, f32_signbit(rest) != f32_signbit(b));
@@ -208,7 +208,7 @@ fn c64_log(z: vec2<f32>) -> vec2<f32> {
 {% endif %}
 {% if "c64_sqrt" in helpers %}
 
-// The root with a real part that is not negative. The larger part comes first, so that nothing cancels.
+// Return the root with a real part that is not negative. The larger part comes first, so that nothing cancels.
 fn c64_sqrt(z: vec2<f32>) -> vec2<f32> {
     let larger = sqrt(0.5f * abs(z.x) + 0.5f * f32_hypot(z.x, z.y));
     let smaller = 0.5f * abs(z.y) / select(1.0f, larger, f32_to_bool(larger));

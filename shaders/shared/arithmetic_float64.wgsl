@@ -1,7 +1,7 @@
 {#- Functions of float64, of which GPUs have only the basic arithmetic. Comes in: helpers. -#}
 {% if "f64_exp" in helpers %}
 
-// A finite x as it is, by a way compilers do not see through: NVIDIA's makes (x - n a) - n b into x - n (a + b).
+// Return a finite x unchanged, in a way that compilers cannot see: NVIDIA's makes (x - n a) - n b into x - n (a + b).
 fn f64_as_rounded(x: f64) -> f64 {
     let bits = bitcast<u64>(x);
     return bitcast<f64>(bits ^ select(0lu, 1lu, (bits >> 52u) == 0x7fflu));

@@ -1,8 +1,8 @@
 {#- What float32 and float64 have in common, told apart by bits: compilers assume that there is no NaN, and may flush
     subnormals when they compare. Comes in: helpers. -#}
-{% for float, int, uint, magnitude, infinity, sign, top in (
-    ("f32", "i32", "u32", "0x7fffffff", "0x7f800000", "0x80000000", 31),
-    ("f64", "i64", "u64", "0x7fffffffffffffff", "0x7ff0000000000000", "0x8000000000000000", 63),
+{% for float, int, uint, magnitude, infinity, fraction, sign, top in (
+    ("f32", "i32", "u32", "0x7fffffff", "0x7f800000", "0x007fffff", "0x80000000", 31),
+    ("f64", "i64", "u64", "0x7fffffffffffffff", "0x7ff0000000000000", "0x000fffffffffffff", "0x8000000000000000", 63),
 ) %}
 {% set i = "i" if float == "f32" else "li" %}
 {% set u = "u" if float == "f32" else "lu" %}
@@ -16,7 +16,7 @@ fn {{ float }}_from_bits(bits: {{ uint }}) -> {{ float }} {
 {% endif %}
 {% if float ~ "_magnitude" in helpers %}
 
-// The bits without the sign.
+// Return the bits without the sign.
 fn {{ float }}_magnitude(x: {{ float }}) -> {{ uint }} {
     return bitcast<{{ uint }}>(x) & {{ magnitude }}{{ u }};
 }
@@ -65,30 +65,38 @@ fn {{ float }}_order(x: {{ float }}) -> {{ int }} {
     return bits ^ ((bits >> {{ top }}u) & {{ magnitude }}{{ i }});
 }
 {% endif %}
+{% for place, bound, shift, nan in (
+    ("above", "min", "-", "0x7f000002i" if float == "f32" else "0x7fe0000000000002li"),
+    ("below", "max", "+", "-0x7f000003i" if float == "f32" else "-0x7fe0000000000003li"),
+) %}
+{% if float ~ "_order_nan_" ~ place in helpers %}
+
+// The same with every NaN at one place {{ place }} all numbers. By their bits, NaN of one sign are at each end of the order.
+// The shift wraps around and brings them together, and the bound makes them equal.
+fn {{ float }}_order_nan_{{ place }}(x: {{ float }}) -> {{ int }} {
+    return {{ bound }}({{ float }}_order(x) {{ shift }} {{ fraction }}{{ i }}, {{ nan }});
+}
+{% endif %}
+{% endfor %}
 {% if float ~ "_not_equal" in helpers %}
 
-// A number and NaN differ; some compilers' != says otherwise.
+// Return true also for a number and NaN, for which some compilers' != is false.
 fn {{ float }}_not_equal(a: {{ float }}, b: {{ float }}) -> bool {
     return (a != b) | {{ float }}_isnan(a) | {{ float }}_isnan(b);
 }
 {% endif %}
-{% for name, ahead in (("minimum", "<="), ("maximum", ">=")) %}
+{% for name, ahead, place in (
+    ("minimum", "<=", "below"), ("maximum", ">=", "above"), ("fmin", "<=", "above"), ("fmax", ">=", "below"),
+) %}
 {% if float ~ "_" ~ name in helpers %}
 
-// A NaN operand is the result.
-fn {{ float }}_{{ name }}(a: {{ float }}, b: {{ float }}) -> {{ float }} {
-    let ahead = {{ float }}_order(a) {{ ahead }} {{ float }}_order(b);
-    return select(b, a, {{ float }}_isnan(a) | (ahead & !{{ float }}_isnan(b)));
-}
+{% if name in ("fmin", "fmax") %}
+// A NaN operand gives way to a number; of two NaN, `a` is the result.
+{% else %}
+// A NaN operand is the result; of two, `a` is.
 {% endif %}
-{% endfor %}
-{% for name, ahead in (("fmin", "<="), ("fmax", ">=")) %}
-{% if float ~ "_" ~ name in helpers %}
-
-// A NaN operand gives way to a number.
 fn {{ float }}_{{ name }}(a: {{ float }}, b: {{ float }}) -> {{ float }} {
-    let ahead = {{ float }}_order(a) {{ ahead }} {{ float }}_order(b);
-    return select(b, a, {{ float }}_isnan(b) | (ahead & !{{ float }}_isnan(a)));
+    return select(b, a, {{ float }}_order_nan_{{ place }}(a) {{ ahead }} {{ float }}_order_nan_{{ place }}(b));
 }
 {% endif %}
 {% endfor %}

@@ -60,7 +60,7 @@ fn {{ int }}_floor_divide(a: {{ int }}, b: {{ int }}) -> {{ int }} {
 {% endif %}
 {% if int ~ "_fmod" in helpers %}
 
-// The remainder with the sign of `a`.
+// Return the remainder with the sign of `a`.
 fn {{ int }}_fmod(a: {{ int }}, b: {{ int }}) -> {{ int }} {
     return select(a - {{ int }}_divide(a, b) * b, {{ zero }}, b == {{ zero }});
 }

@@ -20,7 +20,7 @@ fn wide_negative(a: vec2<u32>) -> vec2<u32> {
 {% endif %}
 {% if "wide_product" in helpers %}
 
-// All 64 bits of a product of two words, by half words.
+// Return all 64 bits of a product of two words, by half words.
 fn wide_product(a: u32, b: u32) -> vec2<u32> {
     let low = (a & 0xffffu) * (b & 0xffffu);
     let middle = (a >> 16u) * (b & 0xffffu) + (low >> 16u);
@@ -190,7 +190,7 @@ fn wide_signed_floor_divide(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
 {% endif %}
 {% if "wide_signed_fmod" in helpers %}
 
-// The remainder with the sign of `a`.
+// Return the remainder with the sign of `a`.
 fn wide_signed_fmod(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
     let rest = wide_division(wide_signed_absolute(a), wide_signed_absolute(b)).zw;
     return select(rest, wide_negative(rest), (a.y >> 31u) != 0u);
@@ -198,7 +198,7 @@ fn wide_signed_fmod(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
 {% endif %}
 {% if "wide_signed_remainder" in helpers %}
 
-// The remainder with the sign of `b`.
+// Return the remainder with the sign of `b`.
 fn wide_signed_remainder(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
     let rest = wide_signed_fmod(a, b);
     let across = any(rest != vec2<u32>()) && ((rest.y ^ b.y) >> 31u) != 0u;
@@ -231,7 +231,7 @@ fn wide_signed_to_f32(a: vec2<u32>) -> f32 {
 {% endif %}
 {% if "f32_to_wide_magnitude" in helpers %}
 
-// The whole part of |x|, by its significand; zero from 2^64 on.
+// Return the whole part of |x|, by its significand; zero from 2^64 on.
 fn f32_to_wide_magnitude(x: f32) -> vec2<u32> {
     let exponent = i32(f32_magnitude(x) >> 23u) - 150i;  // of the significand's last place
     let significand = vec2<u32>((bitcast<u32>(x) & 0x7fffffu) | 0x800000u, 0u);

@@ -22,7 +22,7 @@
 {{ spec.after.source }}
 {% endif %}
 {% if spec.seeded %}
-// The value that precedes a row's first element: `initial`, or the identity of an exclusive scan.
+// Return the value that precedes a row's first element: `initial`, or the identity of an exclusive scan.
 fn seed(row: u32) -> Element {
     let at = row * {{ spec.element.words }}u;
     return {{ text.element_from_words("seeds", "at + ") }};
@@ -35,7 +35,7 @@ fn store_result(at: u32, result: Result) {
 }
 {% endif %}
 {% if spec.has_tail_values %}
-// The value of the neighbour field that follows a row's last element.
+// Return the value of the neighbour field that follows a row's last element.
 fn tail(row: u32) -> {{ text.type_of(spec.neighbour_field) }} {
     let at = row * {{ spec.neighbour_field.words }}u;
     return {{ text.field_from_words(spec.neighbour_field, "seeds", "at + ") }};

@@ -25,7 +25,7 @@ fn idle(place: u32, tile: u32, who: u32, longest: u32) {
     }
 }
 {% else %}
-const MOST_LOOKS = {{ "1u << 12u" if kernel.target.is_cpu_adapter else "1u << 18u" }};
+const MAX_LOOKS = {{ "1u << 12u" if kernel.target.is_cpu_adapter else "1u << 18u" }};
 {% endif %}
 {% if kernel.scheduler == "serial" %}
 const BUSY = 0x80000000u;  // of the ticket counter: a workgroup is at work
@@ -34,7 +34,7 @@ var<workgroup> done: atomic<u32>;  // invocations
 
 fn enter() {
     atomicStore(&done, 0u);  // not every driver begins with zero
-    for (var look = 0u; look < MOST_LOOKS; look++) {
+    for (var look = 0u; look < MAX_LOOKS; look++) {
         if ((atomicOr(&state.ticket, BUSY) & BUSY) == 0u) {
             break;
         }
@@ -56,7 +56,7 @@ const BURST = {{ 2 if kernel.target.is_cpu_adapter else 16 }}u;  // tickets; a C
 
 fn await_burst(own: u32) {
     let last = own / BURST * BURST + BURST;
-    for (var look = 0u; look < MOST_LOOKS; look++) {
+    for (var look = 0u; look < MAX_LOOKS; look++) {
         let out = {{ peek("ticket") }};
         if ((out >= last) | (out <= own)) {  // the last ticket of all leaves the counter at zero
             break;

@@ -12,7 +12,7 @@
 {% endif %}
 
 {% if kernel.segmented %}
-// The operator lifted over head flags (Blelloch 1990, segmented scans): a head in `b` cuts `a` off.
+// Combine two items with head flags (Blelloch 1990, segmented scans): a head in `b` cuts `a` off.
 fn join(a: Item, b: Item) -> Item {
     let joined = Item(combine(a.value, b.value), a.head | b.head);
     return pick(b.head != 0u, b, joined);

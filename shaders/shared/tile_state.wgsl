@@ -35,7 +35,7 @@ fn aggregate_of(tile: u32) -> u32 {
 }
 
 {% if kernel.wait_policy.one_workgroup_folds %}
-// The post that holds the prefix of the next tile.
+// Return the post that holds the prefix of the next tile.
 fn prefix_after(tile: u32) -> u32 {
     return place_of_post(blocks_of(params.tiles) * BLOCK + tile);
 }
@@ -66,7 +66,7 @@ fn read_post(at: u32) -> Post {
 {% for word in range(kernel.item_words) %}
 {{ see_word("at", word, "POST_STRIDE") }}
 {%- endfor %}
-    // Whether every word has this run's epoch, without `&&`, which is a branch for each.
+    // True if every word has this run's epoch, without `&&`, which is a branch for each.
     let tag = {{ tag }};
     let strange ={% for word in range(kernel.item_words) %} {{ strange(word) }}{{ ";" if loop.last else " |" }}{% endfor %}
 

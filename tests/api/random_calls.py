@@ -65,7 +65,8 @@ def array(draw: st.DrawFn, dtype: str, shape: tuple[int, ...]) -> Array:
     elif dtype in STRANGE_DTYPES:
         return np.zeros(shape, dtype)
     elif np.dtype(dtype).kind in "fc":
-        x = rng.choice(np.array([1, -1], dtype), shape)  # of which sums and products are exact
+        # Sums and products of these are exact.
+        x = rng.choice(np.array([1, -1], dtype), shape)
     else:
         x = numbers(rng, dtype, shape)
     x = np.asarray(x)
@@ -160,7 +161,7 @@ Call = tuple[str, Callable[..., Any], list[Any], dict[str, Any]]
 
 @st.composite
 def calls(draw: st.DrawFn) -> Call:
-    """A function's name, the function of inputs and options, and those."""
+    """Return a function's name, the function of inputs and options, and those."""
     x = drawn_input(draw)
     name = draw(st.sampled_from(["scan"] * 6 + ["reduce", "sum", "prod", "recurrence", "vjp", "compact", "chunks"]))
     options = drawn_options(draw, x)

@@ -14,7 +14,7 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.planning.tile_shapes import TileShape
-from tests.harness.builds import wait_for_reports, withhold_posts
+from tests.harness.builds import count_reads, wait_for_reports, withhold_posts
 from tests.oracle import AFFINE, assert_same, one_by_one, strategies_on, ufunc_scan, words
 
 DTYPES = ("bool", "int8", "uint16", "int32", "float32", "int64", "complex64")
@@ -98,16 +98,16 @@ def test_what_lives_on_a_device_is_not_pickled(device: gs.Device) -> None:
     plan = device.plan(3, np.float32)
     for thing in (a, a[1:], gs.compact(a, np.ones(3, bool)), device, plan, [a]):
         for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
-            with pytest.raises(TypeError, match=r"cannot be pickled.*array\.numpy\(\)"):
+            with pytest.raises(TypeError, match=r"was to be pickled.* array\.numpy\(\)"):
                 pickle.dumps(thing, protocol)
     for thing in (device, plan):
         for copied in (copy.copy, copy.deepcopy):
-            with pytest.raises(TypeError, match="cannot be pickled or copied"):
+            with pytest.raises(TypeError, match="was to be pickled or copied, but it"):
                 copied(thing)
 
 
 def test_an_adapters_name_means_the_arrays_own_device(own_device: gs.Device) -> None:
-    """The process may have another device on that adapter."""
+    """Assert that an adapter's name means the arrays' own device, although it may name another device, too."""
     x = np.arange(5, dtype=np.int32)
     name = own_device.capabilities.summary
     assert_same(gs.scan(own_device.asarray(x), device=name).numpy(), x.cumsum(dtype=np.int32))
@@ -116,7 +116,7 @@ def test_an_adapters_name_means_the_arrays_own_device(own_device: gs.Device) -> 
 
 
 def test_read_async(device: gs.Device) -> None:
-    """A future holds the array as it was at the call."""
+    """Assert that a future holds the array as it was at the call."""
     x = np.arange(300_000, dtype=np.uint32)
     a = device.asarray(x)
     before = a.read_async()
@@ -161,8 +161,8 @@ def test_options_and_bundles(device: gs.Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32"])
-def test_the_rest_of_a_vector_is_left_alone(device: gs.Device, dtype: str) -> None:
-    """Views that end in the vector, of four words, in which their array ends; in place too, and down columns."""
+def test_the_rest_of_a_vector_is_left_alone(device: gs.Device, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    """Scan views that end in the same four-word vector as their array; in place too, and down columns."""
     for length, end in ((7, 3), (7, 6), (260, 257), (3000, 2999), (16, 15)):
         x = numbers(dtype, length)
         wanted = x.copy()
@@ -171,18 +171,24 @@ def test_the_rest_of_a_vector_is_left_alone(device: gs.Device, dtype: str) -> No
             gs.scan(device.asarray(x[:end]), out=target[:end])
             assert_same(target, wanted, (length, end))
         target = device.asarray(x)
-        gs.scan(target[:end], out=target[:end])
+        with monkeypatch.context() as patched:
+            reads = count_reads(patched)
+            gs.scan(target[:end], out=target[:end])
+            assert reads == []
         assert_same(target, wanted, (length, end, "in place"))
         if end % 3 == 0:
             target, whole = device.asarray(x), target
             table = target[:end].reshape(-1, 3)
-            gs.scan(table, axis=0, out=table)
+            with monkeypatch.context() as patched:
+                reads = count_reads(patched)
+                gs.scan(table, axis=0, out=table)
+                assert reads == []
             assert_same(target[:end].reshape(-1, 3), ufunc_scan("add", x[:end].reshape(-1, 3), axis=0))
             assert_same(target[end:], whole[end:])
 
 
 def test_views_are_scanned_where_they_lie(device: gs.Device) -> None:
-    """Views are scanned at any offset, and nothing outside the target is written."""
+    """Assert that views are scanned at any offset, and that nothing outside the target is written."""
     for dtype in ("uint8", "uint16", "uint32"):
         x = numbers(dtype, 3000)
         a = device.asarray(x)
@@ -194,6 +200,21 @@ def test_views_are_scanned_where_they_lie(device: gs.Device) -> None:
             wanted = np.full(3000, 165, dtype)
             wanted[start:stop] = ufunc_scan("add", x[start:stop])
             assert_same(target, wanted, (dtype, start))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32"])
+def test_another_scan_over_the_same_arrays(device: gs.Device, dtype: str) -> None:
+    """Assert that scans over the same arrays read the new contents, also if the device copies the input first."""
+    x, y = numbers(dtype, 3000), numbers(dtype, 3000)[::-1]
+    for start, options in ((0, {}), (1, {}), (7, {"exclusive": True}), (64, {"initial": 3, "reverse": True})):
+        a, b, wide = device.asarray(x), device.asarray(y), device.asarray(np.zeros(6000, dtype))
+        source, target = wide[start : start + 3000], device.empty(3000, dtype)
+        for content, given in ((a, x), (b, y), (a, x)):
+            gs.scan(content, lambda l, r: r, out=source)
+            gs.scan(source, out=target, **options)
+            assert_same(target, gs.scan(given, device=device, **options), (start, options))
+            gs.scan(source, out=wide[2000:5000], **options)  # overlaps: the input is copied first
+            assert_same(wide[2000:5000], gs.scan(given, device=device, **options), (start, options))
 
 
 def test_in_place(device: gs.Device) -> None:
@@ -224,7 +245,7 @@ def test_in_place(device: gs.Device) -> None:
 
 
 def test_larger_than_a_binding(device: gs.Device, adapter: wgpu.GPUAdapter) -> None:
-    """An array larger than the device binds is scanned in pieces, rows and the whole, in place too."""
+    """Scan an array that is larger than a binding, rows and the whole, in place too."""
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
     x = np.random.default_rng(3).standard_normal((3, 200_000)).astype(np.float32)
     a = small.asarray(x)
@@ -256,7 +277,7 @@ def test_errors(device: gs.Device) -> None:
 def test_a_run_that_timed_out_is_reported_at_the_next_read(
     own_device: gs.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scan that does not wait for its report succeeds; the next read raises, and the strategy is distrusted."""
+    """Assert that a read raises for a timeout that no call waited for, and that the strategy is distrusted."""
     a = own_device.asarray(np.ones(200_000, np.uint32))
     withhold_posts(monkeypatch, tile=TileShape(32, 0, 1, 4))
     wait_for_reports(monkeypatch, False)
@@ -268,7 +289,7 @@ def test_a_run_that_timed_out_is_reported_at_the_next_read(
 
 
 def test_a_run_that_timed_out_is_reported_after_another(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second run was waited for, and its report has overwritten the first one's."""
+    """Assert that a timeout is found after the report of a later run has overwritten the first one's."""
     a = own_device.asarray(np.ones(200_000, np.uint32))
     withhold_posts(monkeypatch, tile=TileShape(32, 0, 1, 4))
     with monkeypatch.context() as patched:
@@ -283,7 +304,7 @@ def test_a_run_that_timed_out_is_reported_after_another(own_device: gs.Device, m
 
 
 def test_synchronize_waits_for_what_was_submitted(device: gs.Device) -> None:
-    """After it a few bytes of the result are there at once; before it, they take as long as the scan.
+    """Assert that a few bytes of the result are read at once after it, and take as long as the scan before it.
 
     One undisturbed round of ten is enough: without the wait, the read would be the slower part of every round.
     """
@@ -299,3 +320,30 @@ def test_synchronize_waits_for_what_was_submitted(device: gs.Device) -> None:
         result[:4].numpy()
         ratios.append((time.perf_counter() - done) / (done - begin))
     assert min(ratios) < 0.5, ratios
+
+
+def test_a_scan_over_the_same_arrays_reads_them_again(device: gs.Device) -> None:
+    """Also where shaders cannot bind the input as it is, or where the result overwrites a part of it."""
+    numbers = np.arange(4001, dtype=np.uint8)
+    held, out = device.asarray(numbers), device.empty(4000, np.uint8)
+    for step in range(4):
+        expected = np.cumsum(held.numpy()[1:], dtype=np.uint8)
+        assert_same(gs.scan(held[1:], out=out), expected, step)
+        gs.scan(held, "maximum" if step % 2 else "add", out=held)
+    for _ in range(3):
+        before = held.numpy()
+        gs.scan(held[:4000], out=held[1:])
+        assert_same(held[1:], np.cumsum(before[:4000], dtype=np.uint8))
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_what_is_kept_for_later_scans_is_not_in_use(device: gs.Device, exclusive: bool) -> None:
+    before = device.memory_usage().bytes_in_use
+    x = np.arange(48, dtype=np.int32).reshape(6, 8)
+    for _ in range(3):
+        gs.scan(x, axis=1, exclusive=exclusive, device=device)
+        gs.scan(device.asarray(x), axis=1, exclusive=exclusive)
+    assert device.memory_usage().bytes_in_use == before
+    device.memory_cleanup()
+    gs.scan(x, axis=1, exclusive=exclusive, device=device)
+    assert device.memory_usage().bytes_in_use == before

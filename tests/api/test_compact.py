@@ -20,14 +20,14 @@ from tests.oracle import assert_same, ufunc_scan
 
 @pytest.fixture
 def on(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
-    """The default device of the process, on every adapter in turn: `gs.compact` takes no device."""
+    """Return the default device of the process on every adapter: `gs.compact` takes no device."""
     monkeypatch.setenv("GPUSCAN_ADAPTER", adapter.summary)
     return gs.default_device()
 
 
 @pytest.fixture
 def small(adapter: wgpu.GPUAdapter) -> gs.Device:
-    """A device that binds 1 MiB at most."""
+    """Return a device that binds 1 MiB at most."""
     return gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
 
 
@@ -46,7 +46,7 @@ def same_bits(got: Any, wanted: np.ndarray[Any, Any], note: Any = "") -> None:
 
 @pytest.mark.parametrize("dtype", SCALARS)
 def test_every_dtype(on: gs.Device, dtype: str) -> None:
-    """Every bit is kept, those of NaNs and infinities too, at every place in a 32-bit word."""
+    """Assert that every bit is kept, also of NaNs and infinities, at every place in a 32-bit word."""
     kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
     for length in (1, 31, 33, 1000, 4099):
         x = entries(kind, length)
@@ -68,7 +68,7 @@ def test_every_dtype(on: gs.Device, dtype: str) -> None:
 def test_any_array(
     device: gs.Device, dtype: str, length: int, trailing: tuple[int, ...], density: float, form: str, seed: int
 ) -> None:
-    """Entries of any size, from arrays of any memory order; from NumPy and from the device."""
+    """Compact entries of any size, from arrays of any memory order; from NumPy and from the device."""
     x = entries(dtype, (2 * length, *trailing), seed)
     x = x[::2] if form == "strided" else x[:length][::-1] if form == "backwards" else np.array(x[:length], order=form)  # type: ignore[call-overload]
     mask = np.random.default_rng(seed).random(length) < density
@@ -81,7 +81,7 @@ def test_any_array(
 
 
 def test_the_length_stays_on_the_device(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The length is read only when the caller asks for it, and a plan can take it from the device."""
+    """Assert that the length is read only when a caller asks for it, and that a plan can take it from the device."""
     x = np.random.default_rng(2).integers(0, 2**32, 10_000, dtype=np.uint32)
     mask = x % 3 == 0
     reads = count_reads(monkeypatch)
@@ -121,7 +121,7 @@ def test_bundles(on: gs.Device) -> None:
 
 
 def test_entries_without_bytes(on: gs.Device) -> None:
-    """Entries without bytes, alone and in a bundle with others."""
+    """Compact entries without bytes, alone and in a bundle with others."""
     mask = np.array([False, True, True])
     x = {"none": np.zeros((3, 0), np.float32), "some": np.array([10, 20, 30], np.int32)}
     for bundle in (x, {name: on.asarray(leaf) for name, leaf in x.items()}):
@@ -143,7 +143,7 @@ def test_arrays_larger_than_a_binding(small: gs.Device, shape: tuple[int, ...]) 
 
 @pytest.mark.parametrize("width", [7_000, 20_000, 1 << 18])
 def test_wide_entries(small: gs.Device, width: int) -> None:
-    """Wide entries: a binding holds fewer than 32 of them, down to one."""
+    """Compact wide entries: a binding holds fewer than 32 of them, down to one."""
     x = entries("float32", (40, width))
     mask = np.arange(40) % 3 == 0
     same_bits(gs.compact(x, small.asarray(mask)), x[mask])
@@ -165,7 +165,7 @@ def test_without_an_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("where", ["adapter", "numpy"])
 def test_dtypes_that_no_gpu_has(on: gs.Device, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    """They are refused alike with and without an adapter, also if there is nothing to move."""
+    """Assert that they are refused with and without an adapter, also if there is nothing to move."""
     if where == "numpy":
         monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
     for x in (np.ones(3, np.complex128), np.zeros(0, np.complex128), np.array(["a"])):

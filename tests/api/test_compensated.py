@@ -39,7 +39,7 @@ def x(request: pytest.FixtureRequest) -> Array:
 
 
 def test_each_sum_is_the_exact_one_rounded_once(device: gs.Device, x: Array) -> None:
-    """Every strategy with small tiles, the planner's tile, and NumPy all round the exact sum once."""
+    """Assert that every strategy, with small tiles and the planner's, and NumPy round the exact sum once."""
     wanted = exact(x)
     rounded = wanted.astype(np.float32)
     unit = np.spacing(np.abs(rounded))
@@ -63,7 +63,7 @@ def test_each_sum_is_the_exact_one_rounded_once(device: gs.Device, x: Array) -> 
 
 
 def test_pairs_are_a_thousand_times_closer(device: gs.Device, x: Array) -> None:
-    """The pairs before the last rounding are a thousand times closer than plain sums, also if terms cancel."""
+    """Assert that pairs are a thousand times closer than plain sums, also if terms cancel."""
     wanted = exact(x)
     high, low = gs.scan(x, add_pairs, before=paired(None), device=device)
     error = np.max(np.abs(high.astype(np.longdouble) + low - wanted))
@@ -81,7 +81,7 @@ def test_every_strategy_gives_the_same_bits(device: gs.Device) -> None:
 
 
 def test_options(device: gs.Device) -> None:
-    """Exclusive, reverse, initial, an inner axis and segments, against exact sums of whole numbers."""
+    """Assert exact sums of whole numbers: exclusive, reverse, initial, an inner axis and segments."""
     rng = np.random.default_rng(2)
     x = rng.integers(2**22, 2**23, (3, 100, 5)).astype(np.float32)
     for axis in (0, 1, 2, -1):
@@ -107,7 +107,7 @@ def test_options(device: gs.Device) -> None:
 
 
 def test_every_way_in(device: gs.Device) -> None:
-    """Other dtypes by dtype=, out, arrays on the device, chunks and plans."""
+    """Scan other dtypes by dtype=, with out, arrays on the device, chunks and plans."""
     x = np.random.default_rng(3).integers(2**22, 2**23, 9000)
     wanted = exact(x).astype(np.float32)
     for dtype in ("int32", "float64", "float32"):
@@ -170,7 +170,7 @@ def test_only_sums_of_float32(device: gs.Device, where: str) -> None:
 
 
 def test_kernels_are_found_again(device: gs.Device) -> None:
-    """Maps are the same functions from call to call, so that nothing compiles twice."""
+    """Assert that maps are the same functions from call to call, so that nothing compiles twice."""
     x = np.ones(5000, np.float32)
     gs.scan(x, compensated=True, device=device)
     kept = kept_plans_and_pipelines(device)

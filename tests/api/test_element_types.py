@@ -54,7 +54,7 @@ def takes(name: str, dtype: str) -> bool:
 
 
 def draw(rng: np.random.Generator, name: str, dtype: str, length: int) -> Array:
-    """Draw integers of all bit patterns, or floats whose sums and products are exact."""
+    """Draw integers of all bit patterns, or floats with exact sums and products."""
     kind = SCALARS[dtype].kind
     if kind in ("signed", "unsigned"):
         numbers = any_bits(rng, dtype, (length,))
@@ -97,7 +97,7 @@ def single(device: gs.Device, problem: Any, strategy: str, index: int = 0) -> Ar
 
 
 def assert_equal(got: Array, wanted: Array, note: Any = "") -> None:
-    """Equal in dtype, shape and value, NaN to NaN; the sign of a zero is not for the fold to say."""
+    """Assert equal dtype, shape and value, NaN to NaN. The sign of a zero may differ."""
     __tracebackhide__ = True
     assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape), note
     if got.dtype.name == "bfloat16":
@@ -110,7 +110,7 @@ def assert_equal(got: Array, wanted: Array, note: Any = "") -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_operator_with_every_tail(device: gs.Device, dtype: str) -> None:
-    """Wrapped integers of all bits and exact floats, at lengths that end anywhere in a word, chunk and tile.
+    """Scan wrapped integers of all bits and exact floats, at lengths that end anywhere in a word, chunk and tile.
 
     The first operator of each type goes over many tiles by a single pass where there is one, the others over one tile.
     """
@@ -131,7 +131,7 @@ def test_every_operator_with_every_tail(device: gs.Device, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["int64", "uint64"])
 def test_64_bit_integers_as_two_words(device: gs.Device, dtype: str) -> None:
-    """Every operator on two-word integers, also on adapters that have 64-bit integers."""
+    """Run every operator on two-word integers, also on adapters that have 64-bit integers."""
     rng = np.random.default_rng(2)
     less = device_as_if(device, native_int64=False)
     for name in filter(lambda name: takes(name, dtype), EXACT):
@@ -146,7 +146,7 @@ def test_64_bit_integers_as_two_words(device: gs.Device, dtype: str) -> None:
 
 
 def test_which_adapters_have_64_bit_integers(device: gs.Device) -> None:
-    """The tests above run both forms of 64-bit integers, as they say."""
+    """Assert that the tests above run both forms of 64-bit integers."""
     words = {"SwiftShader", "OpenGL"}
     expected = not any(word in device.capabilities.summary for word in words)
     if device.capabilities.adapter_type == "CPU":
@@ -155,7 +155,7 @@ def test_which_adapters_have_64_bit_integers(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("dtype", PACKED)
 def test_packed_types_read_backwards(device: gs.Device, dtype: str) -> None:
-    """Reversed scans of every remainder, so that chunks start at every place in a word; exclusive and inclusive.
+    """Scan in reverse with every remainder, so that chunks start at every place in a word.
 
     Only a signed byte and a half float take all lengths, since software adapters compile a shader for each.
     """
@@ -174,7 +174,7 @@ def test_packed_types_read_backwards(device: gs.Device, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", PACKED)
 def test_packed_rows_and_columns(device: gs.Device, dtype: str) -> None:
-    """Rows of odd lengths begin anywhere in a word, and so do columns of an odd number; through the front door."""
+    """Scan rows of odd lengths, which begin anywhere in a word, and an odd number of columns."""
     rng = np.random.default_rng(4)
     name = "maximum" if dtype == "bool" else "add"
     x = draw(rng, name, dtype, 5 * 67 * 7).reshape(5, 67, 7)
@@ -188,7 +188,7 @@ def test_packed_rows_and_columns(device: gs.Device, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, "float16", "bfloat16", "float32", "complex64"])
 def test_matmul_of_every_type(device: gs.Device, dtype: str) -> None:
-    """Integers wrap. The floats are signed permutations, so that their products are exact."""
+    """Assert exact products: integers wrap, and the floats are signed permutations."""
     rng = np.random.default_rng(5)
     if scalar_of(dtype_of(dtype)).kind in ("signed", "unsigned"):
         x = any_bits(rng, dtype, (32, 2, 2))
@@ -208,7 +208,7 @@ def test_matmul_of_every_type(device: gs.Device, dtype: str) -> None:
 
 
 def test_dtypes_that_an_operator_does_not_take(device: gs.Device) -> None:
-    """A TypeError that names the operator and the dtype; nothing is run."""
+    """Assert that the TypeError names the operator and the dtype, and that nothing is run."""
     for name, dtype in itertools.product(EXACT, DTYPES):
         if not takes(name, dtype):
             with pytest.raises(gs.UnsupportedDtypeError, match=rf"'{name}' of {dtype}"):
@@ -231,7 +231,7 @@ def special_rows(dtype: str) -> Array:
 @pytest.mark.parametrize("dtype", [*NARROW_FLOATS, "float32"])
 @pytest.mark.parametrize("name", ["add", "minimum", "maximum", "multiply"])
 def test_special_values(device: gs.Device, dtype: str, name: str) -> None:
-    """NaN propagates, infinities and zeros are NumPy's, in every float type."""
+    """Assert that NaN propagates, and that infinities and zeros are NumPy's, in every float type."""
     x = special_rows(dtype)
     if name == "multiply":
         x = np.sign(x.astype(np.float32)).astype(x.dtype) * np.where(np.isinf(x.astype(np.float32)), x, x.dtype.type(1))
@@ -240,7 +240,7 @@ def test_special_values(device: gs.Device, dtype: str, name: str) -> None:
 
 
 def test_complex_numbers_with_nan_and_infinity(device: gs.Device) -> None:
-    """A NaN in one part of a complex sum does not reach the other part."""
+    """Assert that a NaN in one part of a complex sum does not reach the other part."""
     x = np.ones(200, np.complex64)
     x[50], x[100], x[150] = complex(np.nan, 1), complex(1, np.inf), complex(1, -np.inf)
     got = gs.scan(x, device=device)
@@ -250,7 +250,7 @@ def test_complex_numbers_with_nan_and_infinity(device: gs.Device) -> None:
 
 
 def test_narrow_floats_are_combined_in_float32(device: gs.Device) -> None:
-    """Each result is rounded once: a float16 sum of ones goes on past 2,048, and is infinite only beyond 65,504."""
+    """Assert that each result is rounded once: a float16 sum of ones continues past 2,048, up to 65,504."""
     ones = np.ones(5000, np.float16)
     assert_same(gs.scan(ones, device=device), np.arange(1, 5001).astype(np.float16))
     large = np.full(3, 40_000, np.float16)
@@ -261,7 +261,7 @@ def test_narrow_floats_are_combined_in_float32(device: gs.Device) -> None:
 
 
 def test_halves_by_instructions(device: gs.Device) -> None:
-    """Instructions that pack halves give the bits of arithmetic if the probe finds them exact.
+    """Assert that instructions that pack halves give the bits of arithmetic if the probe finds them exact.
 
     All patterns, which nothing is added to, and sums of many of them.
     """
@@ -286,7 +286,7 @@ def test_halves_by_instructions(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("dtype", [*NARROW_FLOATS, "float32"])
 def test_logaddexp(device: gs.Device, dtype: str) -> None:
-    """Within a few roundings of float64's; minus infinity is its identity, and NaN and infinity propagate."""
+    """Assert results within a few roundings of float64's. NaN and infinity propagate."""
     x = np.random.default_rng(7).normal(0, 3, 1037).astype(dtype_of(dtype))
     x[5:9] = -np.inf
     wanted = np.logaddexp.accumulate(x.astype(np.float64))
@@ -317,7 +317,7 @@ def float64_cases() -> Iterator[tuple[str, Array, Array]]:
 
 
 def test_float64_is_native_or_refused(device: gs.Device) -> None:
-    """float64 has all of its bits if the adapter has it; otherwise the error's advice works."""
+    """Assert that float64 has all of its bits if the adapter has it, or else that the error's advice works."""
     for name, x, wanted in float64_cases():
         if device.capabilities.float64:
             for strategy in strategies_on(device):
@@ -331,7 +331,7 @@ def test_float64_is_native_or_refused(device: gs.Device) -> None:
 
 
 def test_float64_made_by_a_map_is_refused_too(device: gs.Device) -> None:
-    """The error comes before a shader is compiled, whichever of the three types it is."""
+    """Assert that the error comes before a shader is compiled, for each of the three types."""
     x = np.arange(5, dtype=np.float32)
     to_float64 = {"before": lambda value: value.astype(np.float64)}, {"after": lambda value: value.astype(np.float64)}
     for maps in to_float64:
@@ -347,7 +347,7 @@ def test_float64_made_by_a_map_is_refused_too(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "complex64"])
 def test_inexact_floats_have_the_bits_of_numpys_twin(device: gs.Device, dtype: str) -> None:
-    """Sums that round: the tree is that of the CPU twin of the stages."""
+    """Assert that sums that round have the bits of the CPU twin of the stages."""
     rng = np.random.default_rng(9)
     x = rng.standard_normal(LENGTH)
     x = (x + 1j * rng.standard_normal(LENGTH) if dtype == "complex64" else x).astype(dtype_of(dtype))

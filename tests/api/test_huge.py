@@ -19,7 +19,7 @@ def test_exact_sums(device: gs.Device) -> None:
 
 
 def test_one_submission(device: gs.Device) -> None:
-    """The same on arrays that stay on the device, in one dispatch sequence over the whole."""
+    """Scan a huge array that stays on the device, in one sequence of dispatches."""
     length = 1 << (22 if device.capabilities.adapter_type == "CPU" else 28)
     x = np.random.default_rng(1).integers(0, 2**32, length, dtype=np.uint32)
     wanted = np.cumsum(x, dtype=np.uint32)

@@ -41,7 +41,7 @@ def loop(a: Array, b: Array, axis: int, initial: Any, reverse: bool) -> Array:
 def loop_gradients(
     a: Array, h: Array, grad_h: Array, axis: int, initial: Any, reverse: bool
 ) -> tuple[Array, Array, Array]:
-    """``G[t] = grad_h[t] + a[t+1] G[t+1]``, ``grad_a[t] = G[t] h[t-1]``, ``grad_initial = a[0] G[0]``, in float64."""
+    """Compute ``G[t] = grad_h[t] + a[t+1] G[t+1]`` and the gradients that follow from it, in float64."""
     gates, states, grads = (np.moveaxis(x.astype(np.float64), axis, 0) for x in (a, h, grad_h))
     if reverse:
         gates, states, grads = gates[::-1], states[::-1], grads[::-1]
@@ -60,7 +60,7 @@ def loop_gradients(
 
 
 def drawn(shape: tuple[int, ...], dtype: str, seed: int = 0) -> tuple[Array, Array, Array]:
-    """Gates between 0 and 1, some of them exactly that; inputs and gradients of both signs."""
+    """Draw gates between 0 and 1, some of them exactly that; inputs and gradients of both signs."""
     rng = np.random.default_rng(seed)
     a = rng.uniform(0, 1, shape)
     a[rng.random(shape) < 0.05] = 0
@@ -143,7 +143,7 @@ def test_integers_are_exact(device: gs.Device, shape: tuple[int, ...], axis: int
 
 @pytest.mark.parametrize(("shape", "axis"), [((131_072,), 0), ((1, 131_072, 2), 1), ((3, 10_007), 1)])
 def test_long(device: gs.Device, shape: tuple[int, ...], axis: int) -> None:
-    """Rows that need many tiles, one of them of prime length."""
+    """Scan rows that need many tiles, one of them of prime length."""
     a, b, grad_h = drawn(shape, "float32")
     a *= np.float32(0.99)
     h = gs.linear_recurrence(a, b, axis=axis, device=device)
@@ -180,11 +180,11 @@ def test_errors(device: gs.Device) -> None:
     for initial in (None, 1.0):
         with pytest.raises(TypeError, match="dtype 'zz' was passed"):
             gs.linear_recurrence(a, a, axis=0, dtype="zz", initial=initial, device=device)
-    with pytest.raises(ValueError, match="axis 2 was asked for"):
+    with pytest.raises(ValueError, match="axis=2 was passed"):
         gs.linear_recurrence(a, a, axis=2, device=device)
     with pytest.raises(ValueError, match=r"initial of shape \(7,\).*\(3,\)"):
         gs.linear_recurrence(a, a, initial=np.ones(7, np.float32), device=device)
-    with pytest.raises(ValueError, match=r"initial of shape \(7,\) does not broadcast to \(3,\)"):
+    with pytest.raises(ValueError, match=r"initial of shape \(7,\) was passed.*does not broadcast to \(3,\)"):
         gs.linear_recurrence_vjp(a, a, a, initial=np.ones(7, np.float32))
     with pytest.raises(ValueError, match=r"a of shape \(3, 4\) and grad_h of shape \(4,\)"):
         gs.linear_recurrence_vjp(a, a, a[0])
@@ -194,7 +194,7 @@ def test_errors(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_16_bit_gradients_are_rounded_once(device: gs.Device, dtype: str) -> None:
-    """The sum over what was broadcast, and products of what is beyond float16."""
+    """Assert that gradients are summed over broadcast axes, also where products exceed float16."""
     ones = np.ones((5120, 2, 1), dtype_of(dtype))
     a = np.full(18, 2, dtype_of(dtype))
     h, grad_h = np.full(18, 2.0**-14).astype(a.dtype), np.zeros(18, a.dtype)
@@ -208,7 +208,7 @@ def test_16_bit_gradients_are_rounded_once(device: gs.Device, dtype: str) -> Non
 
 @pytest.mark.parametrize("initial", [1 + 1j, [1 + 1j, 2j], np.array([1j])])
 def test_complex_starts(device: gs.Device, initial: Any) -> None:
-    """Python's and NumPy's complex numbers, which have 128 bits."""
+    """Pass Python's and NumPy's complex numbers, which have 128 bits."""
     a = np.full((2, 3), 1 + 1j, np.complex64)
     h = gs.linear_recurrence(a, a, initial=initial, device=device)
     assert_same(h[:, 0], a[:, 0] * np.broadcast_to(np.asarray(initial), (1, 2))[0].astype(np.complex64) + a[:, 0])
@@ -221,7 +221,7 @@ def test_complex_starts(device: gs.Device, initial: Any) -> None:
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (1, 1), (2, 1), (1, 3), (2, 3)])
 def test_the_gradient_of_what_was_broadcast(device: gs.Device, shape: tuple[int, ...]) -> None:
-    """The gradient has the shape of `initial`: the sum of its copies' gradients, and of small steps."""
+    """Assert that the gradient has the shape of `initial`, and agrees with small steps."""
     rng = np.random.default_rng(6)
     a, b, grad_h = (rng.integers(-3, 4, (2, 5, 3)).astype(np.float32) for _ in range(3))
     initial = rng.integers(-3, 4, shape).astype(np.float32)
@@ -244,7 +244,7 @@ def test_the_gradient_of_what_was_broadcast(device: gs.Device, shape: tuple[int,
 def test_gradients_of_arrays_larger_than_a_binding(
     adapter: wgpu.GPUAdapter, shape: tuple[int, int], reverse: bool
 ) -> None:
-    """An element needs its neighbour's gate and state, which the same binding must hold."""
+    """Assert that an element finds its neighbour's gate and state if the array exceeds a binding."""
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 22})
     a, b, grad_h = drawn(shape, "float32")
     h = gs.linear_recurrence(a, b, reverse=reverse, device=small)

@@ -103,7 +103,7 @@ def assert_bundle(got: Any, wanted: Any, note: Any = "") -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_maps_on_many_tiles(device: gs.Device, name: str) -> None:
-    """Strategies and options take turns; the length ends within a 32-bit word and a tile."""
+    """Run strategies and options in turn. The length ends within a 32-bit word and a tile."""
     case, turn = MAPS[name], NAMES.index(name)
     x = case.draw(np.random.default_rng(1), (1037,))
     options: dict[str, Any] = {"exclusive": turn % 2 == 0, "reverse": turn % 3 == 0, "initial": seed_of(case)}
@@ -117,7 +117,7 @@ def test_maps_on_many_tiles(device: gs.Device, name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_maps_of_rows_columns_and_segments(device: gs.Device, name: str) -> None:
-    """Maps in rows, columns and segments give on the device and on NumPy what the definition gives."""
+    """Assert that maps in rows, columns and segments give what the definition gives, also on NumPy."""
     case, turn = MAPS[name], NAMES.index(name)
     x = case.draw(np.random.default_rng(2), (23, 41))
     axis = turn % 2
@@ -143,7 +143,7 @@ def joined(bundles: list[Any]) -> Any:
 
 
 def test_maps_of_arrays_on_the_device(device: gs.Device) -> None:
-    """`gs.Array` in, `gs.Array` out, of the types that the maps make."""
+    """Assert that a `gs.Array` gives a `gs.Array`, of the types that the maps make."""
     case = MAPS["one to two of other types"]
     x = case.draw(np.random.default_rng(4), (3001,))
     got = gs.scan(device.asarray(x), case.op, **case.maps())
@@ -153,7 +153,7 @@ def test_maps_of_arrays_on_the_device(device: gs.Device) -> None:
 
 
 def test_a_map_may_give_the_element_an_axis(device: gs.Device) -> None:
-    """Numbers become vectors on load, and numbers again on store."""
+    """Make vectors of numbers on load, and numbers again on store."""
     x = np.random.default_rng(5).integers(0, 2**32, (7, 300), dtype=np.uint32)
     maps: dict[str, Any] = {
         "before": lambda v: np.stack([v | 1, v], axis=-1),
@@ -178,7 +178,7 @@ def test_out_has_the_type_of_what_after_gives(device: gs.Device) -> None:
 
 
 def test_initial_is_an_element_and_not_an_input(device: gs.Device) -> None:
-    """An initial value is an element, so `before` does not map it."""
+    """Assert that `before` does not map `initial`, which is already an element."""
     x = np.array([1, 2, 3], np.uint8)
     maps: dict[str, Any] = {"before": lambda v: (v.astype(np.int32), v.astype(np.int32) * 10)}
 
@@ -200,7 +200,7 @@ def test_initial_is_an_element_and_not_an_input(device: gs.Device) -> None:
      ("int64", "uint16"), ("float16", "complex64")],
 )  # fmt: skip
 def test_dtype_is_combined_in_and_returned(device: gs.Device, source: str, target: str) -> None:
-    """Wider and narrower: what is converted on the GPU and what before the transfer give NumPy's numbers."""
+    """Assert NumPy's numbers for wider and narrower dtypes, converted on the GPU or before the transfer."""
     rng = np.random.default_rng(6)
     x = any_bits(rng, source, (1037,)) if np.dtype(source).kind in "iu" else whole(rng, source, (1037,), -1, 1)
     if source == "uint16":
@@ -212,7 +212,7 @@ def test_dtype_is_combined_in_and_returned(device: gs.Device, source: str, targe
 
 
 def test_dtype_after_before(device: gs.Device) -> None:
-    """With a dtype, each field of what `before` gives is converted."""
+    """Assert that `dtype` converts each field of the results of `before`."""
     x = np.arange(200, dtype=np.uint8)
     got = gs.scan(x, before=lambda v: v * np.uint8(3), dtype=np.int64, device=device)
     assert_same(got, np.cumsum((x * np.uint8(3)).astype(np.int64)))
@@ -249,7 +249,7 @@ class Scaled:
 
 @pytest.mark.parametrize("name", ["before", "after"])
 def test_maps_follow_what_they_close_over(device: gs.Device, name: str) -> None:
-    """A map follows what it closes over from call to call, in every kind of scan and in new plans."""
+    """Assert that changes of the values a map closes over show in every kind of scan and in new plans."""
     x = np.ones(300, np.float32)
     many = (x,) * 9  # more fields than a shader binds on some adapters
     scaled = Scaled(2.0)
@@ -271,7 +271,7 @@ def test_maps_follow_what_they_close_over(device: gs.Device, name: str) -> None:
 
 
 def test_a_map_that_changes_while_it_is_used(device: gs.Device) -> None:
-    """A map that changes during the call: the shader is what was traced, and no other map gets it."""
+    """Assert that a map that changes during a call cannot change the shader of another map."""
     calls = 0
 
     def restless(v: Any) -> Any:

@@ -28,7 +28,7 @@ def numbers(dtype: str, n: int) -> np.ndarray[Any, Any]:
 
 
 def test_a_plan_keeps_up_with_what_the_device_has_learnt(own_device: gs.Device) -> None:
-    """After a timeout, a plan neither takes that strategy again nor relies on workgroups that start in order."""
+    """Assert that a plan stops using a strategy that timed out, and relying on workgroups that start in order."""
     device = device_as_if(own_device, vendor="NVIDIA", adapter_type="DiscreteGPU", starts_in_order=True)
     x = device.asarray(np.ones(100_000, np.uint32))
     plan = device.plan(x.shape, x.dtype, strategy="fallback")
@@ -64,11 +64,11 @@ def test_a_plan_runs_on_arrays_of_both_kinds(device: gs.Device) -> None:
 
 
 def test_a_recorded_run_that_timed_out_is_reported(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is reported once, after its commands were submitted, and the list of recorded runs does not grow."""
+    """Assert that a timeout is reported once, and that the list of recorded runs does not grow."""
     device, n = own_device, 200_000
     a = device.asarray(np.ones(n, np.uint32))
-    plan = device.plan(n, np.uint32, strategy="lookback")
     withhold_posts(monkeypatch)
+    plan = device.plan(n, np.uint32, strategy="lookback")
     encoder = device.wgpu_device.create_command_encoder()
     plan.record(encoder, a, device.empty(n, np.uint32))
     a.numpy()
@@ -86,11 +86,11 @@ def test_a_recorded_run_that_timed_out_is_reported(own_device: gs.Device, monkey
 def test_a_recorded_run_that_timed_out_is_reported_before_others(
     own_device: gs.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A timed-out run is reported together with one whose operator did not end."""
+    """Assert that a timed-out run is reported together with one that has an endless operator."""
     device, n = own_device, 200_000
     text = "fn combine(a: Element, b: Element) -> Element { var x = a; while (x != 9u) { x |= 1u << 31u; } return x; }"
-    plans = [device.plan(n, np.uint32, op, strategy="lookback") for op in (gs.wgsl_operator(text), "add")]
     withhold_posts(monkeypatch)
+    plans = [device.plan(n, np.uint32, op, strategy="lookback") for op in (gs.wgsl_operator(text), "add")]
     for plan in plans:
         encoder = device.wgpu_device.create_command_encoder()
         plan.record(encoder, device.asarray(np.ones(n, np.uint32)), device.empty(n, np.uint32))

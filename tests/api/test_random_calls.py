@@ -81,7 +81,7 @@ def of_the_device(text: str) -> bool:
 
 @pytest.fixture
 def chosen(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
-    """The default device of the process, on every adapter in turn."""
+    """Return the default device of the process, on every adapter in turn."""
     monkeypatch.setenv("GPUSCAN_ADAPTER", adapter.summary)
     return gs.default_device()
 
@@ -103,7 +103,7 @@ def bytes_in_use(device: gs.Device) -> int:
 
 @contextmanager
 def left_in_order(device: gs.Device) -> Iterator[None]:
-    """Afterwards nothing more is in use on the device than before, and it goes on."""
+    """Assert that nothing more is in use on the device after the block, and that the device still works."""
     in_use = bytes_in_use(device)
     yield
     assert bytes_in_use(device) == in_use
@@ -193,7 +193,7 @@ def test_random_outs(chosen: gs.Device, form: str, length: int, options: dict[st
 
 
 def check_out(device: gs.Device, form: str, length: int, options: dict[str, bool], fails: bool) -> None:
-    """Only a call that succeeds writes to `out`, and it writes all of it, overlapping the input or not."""
+    """Assert that only a call that succeeds writes to `out`, and writes all of it, overlapping the input or not."""
     x = np.random.default_rng(length).integers(0, 2**32, length, dtype=np.uint32)
     wanted = gs.scan(x.copy(), device="numpy", **options)
     out = OUTS[form](x)
@@ -216,7 +216,7 @@ def check_out(device: gs.Device, form: str, length: int, options: dict[str, bool
 @examples(30)
 @hypothesis.given(data=st.data())
 def test_random_arrays(chosen: gs.Device, data: st.DataObject) -> None:
-    """Slices, views, `from_buffer` and `reshape` with any numbers: NumPy's answer, or an error."""
+    """Assert that slices, views, `from_buffer` and `reshape` give NumPy's answer, or an error."""
     usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
     buffer = chosen.wgpu_device.create_buffer(size=1024, usage=usage)
     with left_in_order(chosen):
@@ -261,7 +261,7 @@ def test_random_plans(chosen: gs.Device, call: Call, where: int) -> None:
 
 
 def check_plan(device: gs.Device, given: list[Any], options: dict[str, Any], where: int) -> None:
-    """A plan refuses what the scan refuses, and gives what it gives; recorded at any place, it is right or refused."""
+    """Assert that a plan refuses what the scan refuses, and that a recorded plan is right or refused."""
     x, *rest = given
     options = {name: value for name, value in options.items() if name not in ("include_initial", "dtype")}
     x = x if isinstance(x, np.ndarray) and x.dtype.isnative else np.ones(40, np.uint32)
@@ -286,7 +286,7 @@ def check_plan(device: gs.Device, given: list[Any], options: dict[str, Any], whe
 
 
 def test_plans_of_nothing(device: gs.Device) -> None:
-    """They run, and record no command."""
+    """Assert that empty plans run, and record no command."""
     for shape, dtype, axis in [((0,), "int64", 0), ((0, 5), "int32", 0), ((5, 0), "uint8", 1)]:
         plan = device.plan(shape, dtype, axis=axis)
         assert plan(np.zeros(shape, dtype)).shape == shape

@@ -116,7 +116,7 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn, device: gs.Device) -> Case:
-    """Laws first, so that each is as likely as the next; lengths about the edges of the tile that is used."""
+    """Draw laws first, so that each is as likely as the next, then lengths about the edges of the tile."""
     law = draw(st.sampled_from([law for law in LAWS[draw(st.sampled_from(sorted(LAWS)))] if law.words <= WIDEST]))
     forms = ["plain"] if len(law.dtypes) == 1 else ["nested"]
     forms += ["tuple", "named tuple", "dict"]
@@ -157,14 +157,14 @@ def begin_of(case: Case, seeds: Leaves) -> Leaves | None:
 
 
 def cuts(case: Case, rng: np.random.Generator) -> Any:
-    """Offsets of the segments, empty ones among them; None where the case has rows."""
+    """Draw offsets of segments, empty ones among them; None if the case has rows."""
     if not case.segments:
         return None
     return np.sort([0, case.length, *rng.integers(0, case.length + 1, case.segments - 1)])
 
 
 def keys_of(offsets: Any) -> Any:
-    """Keys that say the same as offsets."""
+    """Return keys that cut a row at the same places as offsets."""
     return np.repeat(np.arange(len(offsets) - 1, dtype=np.uint64) << np.uint64(32), np.diff(offsets))
 
 
@@ -206,14 +206,14 @@ def check(device: gs.Device, case: Case) -> None:
 
 
 def assert_equal(got: Any, wanted: Any) -> None:
-    """Equal in dtype, shape and value; a zero's sign is not the fold's to say."""
+    """Assert equal dtype, shape and value. The sign of a zero may differ."""
     __tracebackhide__ = True
     assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
     np.testing.assert_array_equal(got, wanted)
 
 
 def test_random_operators(device: gs.Device) -> None:
-    """Every case is a new operator, bundle, dtype, length and set of options."""
+    """Run random cases: each is a new operator, bundle, dtype, length and set of options."""
     share = len(some(device, range(-(-CASES // max(1, len(all_adapters()))))))
 
     @hypothesis.settings(max_examples=share)

@@ -18,7 +18,8 @@ from tests.oracle import assert_same, several, strategies_on, ufunc_scan
 USAGE = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 
 
-MARK = 0xA5  # of bytes that nobody may write
+# The value of the bytes that no plan may write.
+MARK = 0xA5
 
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "inside_an_encoder.py"
@@ -56,12 +57,12 @@ class Desk:
 
 @pytest.fixture
 def desk(device: gs.Device) -> Desk:
-    """The caller's buffers, on every adapter in turn."""
+    """Return buffers of a caller, on every adapter in turn."""
     return Desk(device)
 
 
 def test_every_option_of_a_scan(desk: Desk) -> None:
-    """Segments, keys and maps: called, and recorded."""
+    """Call and record plans with segments, keys and maps."""
     device, x = desk.device, numbers("int32", 5000)
     asked: list[dict[str, Any]] = [
         {"segments": [0, 10, 10, 4000, 5000]},
@@ -84,7 +85,7 @@ def test_every_option_of_a_scan(desk: Desk) -> None:
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "int64"])
 @pytest.mark.parametrize("n", [1, 5, 1500])
 def test_record_writes_the_result_and_nothing_else(desk: Desk, dtype: str, n: int) -> None:
-    """Buffers end with the array's last word, whatever its size; the offset is the least that can be bound."""
+    """Record at the smallest offset, into buffers that end with the array's last word."""
     length = several(desk.device, n) + 1 if n == 1500 else n
     x = numbers(dtype, length)
     offset = desk.device.capabilities.limits["min-storage-buffer-offset-alignment"]
@@ -105,7 +106,7 @@ def test_record_writes_the_result_and_nothing_else(desk: Desk, dtype: str, n: in
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint32", "int64"])
 def test_the_length_comes_from_the_gpu(desk: Desk, dtype: str) -> None:
-    """0, 1, a tile's edge, all, and more than the plan has; nothing past it is written."""
+    """Pass 0, 1, a tile's edge, all, and more than the plan has. Nothing after it is written."""
     most = several(desk.device, 9000)
     x = numbers(dtype, most)
     source, plan = desk.holding(x), desk.device.plan(most, dtype)
@@ -131,7 +132,7 @@ def test_reversed_with_a_length_from_the_gpu(desk: Desk) -> None:
 
 
 def test_several_plans_in_one_encoder(desk: Desk) -> None:
-    """Each plan sees what the one before has written, in place and in another part of one buffer."""
+    """Assert that each plan sees the results of the one before, in place and in another part of the buffer."""
     x = numbers("uint32", 2048)
     a, b = desk.device.plan(2048, np.uint32), desk.device.plan(2048, np.uint32, "maximum", reverse=True)
     first, second = desk.holding(x), desk.marked(4 * x.nbytes)
@@ -151,7 +152,7 @@ def test_several_plans_in_one_encoder(desk: Desk) -> None:
 
 
 def test_what_was_recorded_outlives_plan_and_arrays(desk: Desk) -> None:
-    """Seeds, marks and the caller's arrays are not handed out again, nor destroyed, before the commands ran."""
+    """Assert that seeds, segment bits and the caller's arrays stay alive until the commands have run."""
     device, n = desk.device, 1000
     x = np.arange(n, dtype=np.int32)
     keys = x // 7
@@ -175,7 +176,7 @@ def test_what_was_recorded_outlives_plan_and_arrays(desk: Desk) -> None:
     [
         (ValueError, "STORAGE", lambda d, s: (s, d.gpu.create_buffer(size=4000, usage=wgpu.BufferUsage.COPY_DST))),
         (ValueError, "STORAGE", lambda d, s: (s, s, d.gpu.create_buffer(size=4, usage=wgpu.BufferUsage.COPY_DST))),
-        (ValueError, "begins at byte -256", lambda d, s: ((s, -256), s)),
+        (ValueError, "src was passed at byte -256", lambda d, s: ((s, -256), s)),
         (ValueError, "byte -4", lambda d, s: (s, s, (s, -4))),
         (ValueError, "another device", lambda d, s: (s, gs.Device(d.device).asarray(np.zeros(1000, np.int32)))),
         (TypeError, "offset in bytes", lambda d, s: ((s, 0.5), s)),
@@ -206,7 +207,7 @@ def test_encoders_of_others_are_refused(desk: Desk) -> None:
 
 
 def test_encoders_that_cannot_be_recorded_into(desk: Desk) -> None:
-    """The error is not that of a lost device, and the plan can be recorded into another encoder."""
+    """Assert that the error is not about a lost device, and that the plan can be recorded again."""
     x = np.arange(4, dtype=np.int32)
     source, target, length = desk.holding(x), desk.marked(16), desk.holding(np.uint32([4]))
     for dtype, options in ((np.int32, {}), (np.int32, {"length": length}), (np.uint8, {})):
@@ -224,7 +225,7 @@ def test_encoders_that_cannot_be_recorded_into(desk: Desk) -> None:
 
 
 def test_fields_go_by_their_keys(desk: Desk) -> None:
-    """A dict gives fields by their keys, in any order; lists and tuples give them by position."""
+    """Assert that a dict gives fields by key, in any order, and that lists and tuples give them by position."""
     dtype = np.dtype([("a", np.float32), ("b", np.float32)])
     plan = desk.device.plan(4, dtype, lambda l, r: {"a": l["a"] + r["a"], "b": l["b"] * r["b"]})
     a, b = desk.holding(np.arange(4, dtype=np.float32)), desk.holding(np.full(4, 2, np.float32))
@@ -295,7 +296,7 @@ def test_record_refuses_what_it_cannot_do(desk: Desk) -> None:
         device.plan((10, 100), np.uint32, axis=1).record(encoder, source, target, length=source)
     with pytest.raises(gs.GpuscanError, match="share 32-bit words"):
         device.plan((100, 10), np.uint8, axis=0).record(encoder, source, target)
-    with pytest.raises(ValueError, match="end within a 32-bit word"):
+    with pytest.raises(ValueError, match="end inside a 32-bit word"):
         device.plan(999, np.uint8, reverse=True).record(encoder, source, target)
     if "fallback" in strategies_on(device):
         with pytest.raises(gs.StrategyError, match="overwritten"):
@@ -303,7 +304,7 @@ def test_record_refuses_what_it_cannot_do(desk: Desk) -> None:
 
 
 def test_arrays_that_are_too_short(desk: Desk) -> None:
-    """However large the buffer is that they lie in: nothing past an array's end is read or written."""
+    """Assert that nothing after an array's end is read or written, in buffers of any size."""
     device, n = desk.device, 1000
     plan, whole = device.plan(n, np.float32), device.asarray(np.ones(n, np.float32))
     large = device.asarray(np.full(2 * n, 5, np.float32))

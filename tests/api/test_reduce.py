@@ -20,7 +20,7 @@ from tests.strategies import arrays, numbers
 @settings(max_examples=40)
 @given(data=st.data(), dtype=st.sampled_from(["uint8", "int16", "int32", "uint64", "float32"]))
 def test_any_array(device: gs.Device, data: st.DataObject, dtype: str) -> None:
-    """Any shape, memory order and axis, all elements as well; from NumPy and from the device."""
+    """Reduce any shape, memory order and axis, all elements as well; from NumPy and from the device."""
     x = data.draw(arrays(dtype))
     axis = data.draw(st.sampled_from([None, *range(-x.ndim, x.ndim)]))
     begin = data.draw(st.sampled_from([None, 3]))
@@ -38,7 +38,7 @@ def test_any_array(device: gs.Device, data: st.DataObject, dtype: str) -> None:
     ("number", "shape"), list(enumerate([(20_011,), (300, 67), (3, 5000), (5, 300, 4), (70_000, 1), (1, 257, 33)]))
 )
 def test_operators_that_do_not_commute(device: gs.Device, number: int, shape: tuple[int, ...]) -> None:
-    """A reduction is the last element of the scan, along rows and along columns; operators take turns."""
+    """Assert that a reduction is the last element of the scan, along rows and columns, for many operators."""
     for axis in {0, len(shape) - 1, len(shape) // 2}:
         if shape[axis] > 10_000:
             continue
@@ -56,7 +56,7 @@ def test_operators_that_do_not_commute(device: gs.Device, number: int, shape: tu
 
 
 def test_it_is_the_last_of_the_scan(device: gs.Device) -> None:
-    """Bit for bit, of floats too."""
+    """Assert equal bits, of floats too."""
     x = np.random.default_rng(1).normal(size=200_003).astype(np.float32)
     assert gs.reduce(x, device=device) == gs.scan(x, device=device)[-1]
     rows = x[:200_000].reshape(100, 2000)
@@ -65,7 +65,7 @@ def test_it_is_the_last_of_the_scan(device: gs.Device) -> None:
 
 @pytest.fixture
 def small(adapter: wgpu.GPUAdapter) -> gs.Device:
-    """A device that binds 1 MiB at most."""
+    """Return a device that binds 1 MiB at most."""
     return gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
 
 
@@ -82,7 +82,7 @@ def test_arrays_larger_than_a_binding(small: gs.Device) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_16_bit_floats_are_rounded_once(small: gs.Device, dtype: str) -> None:
-    """They are not rounded where one part ends and the next one begins."""
+    """Assert that they are not rounded between two parts."""
     x = np.full(3 << 19, 60, dtype_of(dtype))  # half of them add up to more than float16 holds
     x[len(x) // 2 :] = -60
     x[-1] = -59
@@ -106,14 +106,14 @@ def test_built_in_operators(device: gs.Device, name: str) -> None:
 
 
 def test_nothing_to_reduce(device: gs.Device) -> None:
-    """The identity or `initial`, of each row; else an error that says what to pass."""
+    """Assert that an empty row gives the identity or `initial`, else an error that says what to pass."""
     empty = np.zeros((3, 0), np.int32)
     for where in (device, "numpy"):
         assert_same(gs.reduce(empty, axis=1, device=where), np.zeros(3, np.int32))
         assert_same(gs.reduce(empty, "minimum", axis=1, device=where), np.full(3, 2**31 - 1, np.int32))
         assert_same(gs.reduce(empty, axis=0, device=where), np.zeros(0, np.int32))
         assert_same(gs.reduce(empty, axis=1, initial=[1, 2, 3], device=where), np.array([1, 2, 3], np.int32))
-        with pytest.raises(ValueError, match=r"no elements.*'later', which has no identity.*initial="):
+        with pytest.raises(ValueError, match=r"no elements.*'later' has no identity\. Pass initial="):
             gs.reduce((empty, empty), LATER, axis=1, device=where)
 
 
@@ -122,7 +122,7 @@ def test_dtype_and_errors(device: gs.Device) -> None:
     assert gs.reduce(x, device=device) == np.uint8(200_000 % 256)
     got = gs.reduce(x, dtype=np.uint32, device=device)
     assert (got, got.dtype) == (200_000, np.uint32)
-    with pytest.raises(ValueError, match="axis 2 was asked for"):
+    with pytest.raises(ValueError, match="axis=2 was passed"):
         gs.reduce(x.reshape(10, 100), axis=2, device=device)
     with pytest.raises(TypeError, match="bool"):
         gs.reduce(np.ones(3, bool), device=device)

@@ -14,7 +14,7 @@ RUNS = 20
 
 
 def test_float_sums_have_one_set_of_bits(device: gs.Device) -> None:
-    """They are the bits of the CPU twin in the planned tile shape, too; another order of adding gives others."""
+    """Assert that the bits are those of the CPU twin, and that another order of adding gives others."""
     x = np.random.default_rng(0).standard_normal(2**20).astype(np.float32)
     seen = {
         gs.scan(x, device=device, strategy=strategy).tobytes()
@@ -28,7 +28,7 @@ def test_float_sums_have_one_set_of_bits(device: gs.Device) -> None:
 
 
 def test_the_bits_do_not_depend_on_what_ran_before(device: gs.Device) -> None:
-    """Neither on junk in the tile state nor on how large it has grown."""
+    """Assert that neither junk in the tile state nor its size changes the bits."""
     rng = np.random.default_rng(1)
     x = rng.standard_normal(50_000).astype(np.float32)
     first = gs.scan(x, device=device).tobytes()

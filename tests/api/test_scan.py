@@ -41,7 +41,7 @@ OPTIONS = [*itertools.product((False, True), (False, True), (False, True))]
 
 
 def test_lengths_about_every_edge(device: gs.Device) -> None:
-    """Exact sums, on poisoned outputs, where tiles, blocks and chunks begin and end."""
+    """Assert exact sums, on poisoned outputs, around the edges of tiles, blocks and chunks."""
     x = np.random.default_rng(0).integers(0, 2**32, 200_000, dtype=np.uint32)
     for strategy, tile in itertools.product(strategies_on(device), small_tiles(device)):
         for length in [*boundaries(tile), len(x)]:
@@ -77,7 +77,7 @@ def test_built_in_operators(device: gs.Device, number: int, dtype: str, name: st
 @pytest.mark.parametrize(("exclusive", "reverse", "initial"), OPTIONS)
 @pytest.mark.parametrize("rows", [False, True])
 def test_options(device: gs.Device, rows: bool, exclusive: bool, reverse: bool, initial: bool) -> None:
-    """Every combination of options, of one row and of many, whose lengths are no multiple of anything.
+    """Scan one row and many, of odd lengths, with every combination of options.
 
     Of rows, the single passes take the combinations in turn.
     """
@@ -98,7 +98,7 @@ def test_options(device: gs.Device, rows: bool, exclusive: bool, reverse: bool, 
 
 @pytest.mark.parametrize(("number", "name"), list(enumerate(NO_IDENTITY)))
 def test_operators_without_identity(device: gs.Device, number: int, name: str) -> None:
-    """Exact operators that do not commute, as Python functions: any wrong order of combination shows."""
+    """Scan with exact operators that do not commute, so that any wrong order of combination shows."""
     op, fields = NO_IDENTITY[name]
     x = words(np.random.default_rng(4), fields, 20_000)
     wanted = twin_of(make_problem(x, op.function))
@@ -110,7 +110,7 @@ def test_operators_without_identity(device: gs.Device, number: int, name: str) -
 
 
 def test_many_short_rows_and_few_long_ones(device: gs.Device) -> None:
-    """Row heads fall anywhere in chunks and tiles; rows of one element are nothing but heads."""
+    """Scan rows with heads anywhere in chunks and tiles, also rows of one element."""
     for shape in some(device, [(3000, 1), (1000, 7), (333, 31), (33, 257), (3, 5000), (1, 9000)]):
         x = words(np.random.default_rng(5), 2, shape)
         problem = make_problem(x, AFFINE, axis=1)
@@ -122,7 +122,7 @@ def test_many_short_rows_and_few_long_ones(device: gs.Device) -> None:
 
 
 def test_few_columns(device: gs.Device) -> None:
-    """Workgroups of a few invocations, and chains of tiles down one or two columns."""
+    """Scan with workgroups of a few invocations, and chains of tiles down one or two columns."""
     for shape in some(device, [(1, 2), (2, 2), (40, 3), (257, 3), (3000, 2), (3, 50, 4)]):
         x = np.random.default_rng(7).integers(0, 2**32, shape, dtype=np.uint32)
         wanted = ufunc_scan("add", x, axis=len(shape) - 2)
@@ -142,7 +142,7 @@ def test_large_arrays_in_the_planned_shape(device: gs.Device, log: int) -> None:
 @settings(max_examples=50)
 @given(asked=scans(), data=st.data())
 def test_any_array_and_any_options(device: gs.Device, asked: Any, data: st.DataObject) -> None:
-    """Shapes of 1 to 5 axes in any memory order, by every strategy, through the front door."""
+    """Scan shapes of 1 to 5 axes in any memory order, by every strategy, through the public function."""
     assert_scans(*asked, device, data.draw(st.sampled_from(["auto", *strategies_on(device)])))
 
 
@@ -158,7 +158,7 @@ def test_reverse_is_flip_of_scan_of_flip(device: gs.Device, shape: tuple[int, ..
 @pytest.mark.parametrize("name", ["minimum", "maximum", "add"])
 @pytest.mark.parametrize("special", SPECIAL_FLOATS, ids=str)
 def test_nan_infinity_and_signed_zero(device: gs.Device, name: str, special: np.float32) -> None:
-    """Wherever they stand, results are NumPy's, NaN included."""
+    """Assert that results are NumPy's wherever such numbers are, NaN included."""
     x = np.random.default_rng(8).integers(-4, 5, (48, 64)).astype(np.float32)
     for row in range(48):
         x[row, row] = special
@@ -168,7 +168,7 @@ def test_nan_infinity_and_signed_zero(device: gs.Device, name: str, special: np.
 
 
 def test_zeros_of_both_signs_are_ordered(device: gs.Device) -> None:
-    """-0.0 is less than +0.0 in minimum and maximum, so the order of combination does not matter."""
+    """Assert that -0.0 is less than +0.0 in minimum and maximum, so that the order does not matter."""
     x = np.array([0.0, -0.0] * 300 + [-0.0] * 5, np.float32)
     assert np.signbit(gs.scan(x, "minimum", device=device)[1:]).all()
     assert not np.signbit(gs.scan(x, "maximum", device=device)).any()
@@ -195,7 +195,7 @@ def test_in_place(device: gs.Device) -> None:
 
 
 def test_out_over_the_input_in_another_order(device: gs.Device) -> None:
-    """The results of early pieces must not overwrite the input of later ones."""
+    """Assert that the results of early pieces do not overwrite the input of later ones."""
     base = np.arange(1_800_000, dtype=np.int32) % 7
     x, wanted = base.copy(), ufunc_scan("add", base)
     assert_same(gs.scan(x, out=x[::-1], device=device), wanted)
@@ -285,7 +285,7 @@ def test_the_device_goes_on_after_an_error(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("shape", [(100,), (10, 40)])
 def test_out_of_another_byte_order(device: gs.Device, shape: tuple[int, ...]) -> None:
-    """`out` may have another byte order, be the input, and hold columns."""
+    """Pass an `out` of another byte order, which may be the input, and holds columns."""
     x = np.arange(np.prod(shape), dtype=">i4").reshape(shape)
     wanted = x.cumsum(0)
     for where in ("numpy", device):
@@ -296,11 +296,12 @@ def test_out_of_another_byte_order(device: gs.Device, shape: tuple[int, ...]) ->
 
 
 def test_matrices_without_entries(device: gs.Device) -> None:
-    """Products of empty matrices are empty, as NumPy's are."""
+    """Assert that products of empty matrices are empty, as NumPy's are."""
     x = np.ones((3, 0, 0), np.float32)
     for where in ("numpy", device):
         assert gs.scan(x, "matmul", axis=0, device=where).shape == (3, 0, 0)
         assert gs.reduce(x, "matmul", axis=0, device=where).shape == (0, 0)
+    assert gs.reduce(device.asarray(x), "matmul", axis=0).shape == (0, 0)
 
 
 def test_control_flow_is_refused_alike(device: gs.Device) -> None:

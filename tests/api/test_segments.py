@@ -53,7 +53,7 @@ def keys_of(offsets: Array, dtype: Any = np.int32) -> Array:
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("exclusive", [False, True])
 def test_short_segments_and_long_ones(device: gs.Device, exclusive: bool, reverse: bool) -> None:
-    """An operator that does not commute, with what each segment begins with."""
+    """Return an operator that does not commute, with the value that each segment begins with."""
     rng, tile = np.random.default_rng(0), small_tiles(device)[-1]
     x = words(rng, 2, 9001)
     options: dict[str, Any] = {"exclusive": exclusive, "reverse": reverse, "initial": (3, 7)}
@@ -121,7 +121,7 @@ KEYS: dict[str, Any] = {
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("name", KEYS)
 def test_keys_of_any_dtype(device: gs.Device, name: str, reverse: bool) -> None:
-    """They differ as NumPy's do: NaN from NaN, but 0.0 not from -0.0; of arrays here and on the device."""
+    """Assert that keys differ as NumPy's do: NaN from NaN, but 0.0 not from -0.0; also on the device."""
     keys = KEYS[name]
     x = np.arange(1, len(keys) + 1, dtype=np.uint32)
     heads = np.concatenate([[True], keys[1:] != keys[:-1]])
@@ -136,7 +136,7 @@ def test_keys_of_any_dtype(device: gs.Device, name: str, reverse: bool) -> None:
 
 
 def test_in_pieces(device: gs.Device) -> None:
-    """Pieces have the bits of the whole."""
+    """Assert that pieces have the bits of the whole."""
     rng = np.random.default_rng(4)
     length = 300_001
     offsets = cut(rng, length, 999)
@@ -151,7 +151,7 @@ def test_in_pieces(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("length", [600_001, 614_400])
 def test_larger_than_a_binding(adapter: wgpu.GPUAdapter, length: int) -> None:
-    """A device that binds 1 MiB at most scans an array, and its marks, in pieces."""
+    """Scan an array and its segment bits in pieces, on a device that binds 1 MiB at most."""
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
     rng = np.random.default_rng(7)
     x, offsets = numbers(rng, "uint32", length), cut(rng, length, 500)
@@ -186,7 +186,7 @@ def test_out_is_the_input(device: gs.Device) -> None:
 
 
 def test_the_marks_are_those_of_the_cpu(device: gs.Device) -> None:
-    """The shaders mark_segments.wgsl and mark_keys.wgsl, and their twin on NumPy."""
+    """Assert that mark_segments.wgsl and mark_keys.wgsl agree with their twin on NumPy."""
     rng = np.random.default_rng(6)
     for length, reverse in itertools.product((1, 31, 32, 33, 5000), (False, True)):
         offsets = cut(rng, length, 1 + length // 7)

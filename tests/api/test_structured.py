@@ -16,14 +16,14 @@ NESTED = np.dtype([("moments", [("count", np.uint8), ("total", np.int64)]), ("va
 
 
 def composed(left: Any, right: Any) -> dict[str, Any]:
-    """First the left map ``x -> A x + b``, then the right one."""
+    """Return the composition of two maps ``x -> A x + b``: first the left one, then the right one."""
     gain = right["gain"].astype(np.int64)
     moved = (gain @ left["shift"][..., None])[..., 0]
     return {"gain": right["gain"] @ left["gain"], "shift": moved + right["shift"]}
 
 
 def pooled(left: Any, right: Any) -> dict[str, Any]:
-    """Sums of nested fields, and whether all is valid."""
+    """Return sums of nested fields, and True if all operands are valid."""
     sums = {name: left["moments"][name] + right["moments"][name] for name in ("count", "total")}
     return {"moments": sums, "valid": left["valid"] & right["valid"]}
 
@@ -68,7 +68,7 @@ CASES = [(composed, maps), (pooled, moments)]
 
 @pytest.fixture(params=["device", "numpy"])
 def where(request: pytest.FixtureRequest, device: gs.Device) -> Any:
-    """Each adapter, and NumPy."""
+    """Return a device on each adapter, then NumPy."""
     return device if request.param == "device" else "numpy"
 
 
@@ -100,7 +100,7 @@ def test_reductions_and_chunks(where: Any, function: Any, make: Any) -> None:
 
 
 def test_aligned_fields_stay_aligned(where: Any) -> None:
-    """An aligned dtype comes back from scans, reductions, chunks and compactions, and inside a tuple."""
+    """Assert that scans, reductions, chunks and compactions keep an aligned dtype, also inside a tuple."""
     dtype = np.dtype([("n", np.int8), ("x", np.float32)], align=True)
     x = np.zeros(300, dtype)
     x["n"], x["x"] = 1, 2
@@ -124,7 +124,7 @@ def test_aligned_fields_stay_aligned(where: Any) -> None:
 
 
 def test_a_tuple_of_structured_arrays(where: Any) -> None:
-    """Comes back as one."""
+    """Assert that the result is a tuple of structured arrays."""
     x = (maps(80), np.arange(80, dtype=np.uint8))
 
     def both(left: Any, right: Any) -> Any:
@@ -160,7 +160,7 @@ def test_reductions_of_all_elements(where: Any) -> None:
 
 
 def test_vectors_of_records(where: Any) -> None:
-    """An operator's axes may come before those of the fields."""
+    """Assert that an operator's axes may come before those of the fields."""
     x = np.zeros((4, 5, 2), PAIRS.dtype)
     x["count"], x["scale"] = np.arange(40).reshape(x.shape), 1
 
@@ -177,7 +177,7 @@ def test_initial_and_wrong_out(where: Any) -> None:
     got = gs.scan(x, composed, exclusive=True, initial=unit, device=where)
     np.testing.assert_array_equal(got[1:], accumulated(composed, x)[:-1])
     assert got[0] == np.array([(unit["gain"], unit["shift"])], MAP)[0]
-    with pytest.raises(TypeError, match="out must be a structured array with the fields"):
+    with pytest.raises(TypeError, match="was passed for a structured result; pass a structured array with the fields"):
         gs.scan(x, composed, out=np.zeros(50, NESTED), device=where)
 
 
@@ -193,7 +193,7 @@ PAIRS = np.array([(1, 2.0), (3, 4.0), (5, 6.0)], [("count", np.int32), ("scale",
     ],
 )
 def test_fields_by_name_and_by_position(where: Any, function: Any) -> None:
-    """Fields have names and positions, as in NumPy's own elements, and a tuple stands for an element."""
+    """Assert that fields have names and positions, and that a tuple stands for an element."""
     assert gs.scan(PAIRS, function, device=where).tolist() == [(1, 2.0), (4, 8.0), (9, 48.0)]
     assert gs.scan(PAIRS, function, initial=(10, 0.5), device=where).tolist() == [(11, 1.0), (14, 4.0), (19, 24.0)]
     op = gs.operator(function, identity=(0, 1.0))

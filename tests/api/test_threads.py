@@ -19,7 +19,7 @@ OPERATORS = ("add", "maximum", "bitwise_xor")
 
 
 def work(thread: int, device: gs.Device | None, together: threading.Barrier) -> int:
-    """Scans of lengths and operators in an order of the thread's own, each held against NumPy."""
+    """Scan lengths and operators in an order of the thread's own, and compare each result with NumPy."""
     rng = np.random.default_rng(thread)
     together.wait()
     for _ in range(ROUNDS):
@@ -37,7 +37,7 @@ def work(thread: int, device: gs.Device | None, together: threading.Barrier) -> 
 
 
 def work_on_device(thread: int, device: gs.Device, together: threading.Barrier) -> int:
-    """Arrays that stay on the device: scanned, reduced, compacted, by recorded plans, and read by another thread."""
+    """Scan, reduce and compact arrays on the device, also by recorded plans and read by another thread."""
     rng = np.random.default_rng(thread)
     together.wait()
     for _ in range(ROUNDS):
@@ -72,7 +72,7 @@ def test_arrays_on_one_device_from_many_threads(device: gs.Device) -> None:
 
 
 def test_the_default_device_is_opened_once(adapter: Any, monkeypatch: Any) -> None:
-    """Threads that all call first get one device between them."""
+    """Assert that threads that all call first share one device."""
     monkeypatch.setenv("GPUSCAN_ADAPTER", adapter.summary)
     at_once(None)
     assert gs.default_device() is gs.default_device()

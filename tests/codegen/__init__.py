@@ -1,1 +1,1 @@
-"""Tests of the WGSL text, most of which need no GPU."""
+"""Test the WGSL text, mostly without a GPU."""

@@ -1,6 +1,6 @@
 """The WGSL of named operators, as text that a reader can judge.
 
-Where a change of the text is meant, ``python -m tests.codegen.test_golden`` writes the files anew.
+If the text is meant to change, ``python -m tests.codegen.test_golden`` writes the files again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CASES: dict[str, tuple[Operator, Element]] = {
 
 
 def wgsl(name: str) -> str:
-    """The functions that a shader has for the operator."""
+    """Return the functions that a shader has for the operator."""
     code = combine_code(*CASES[name], native_int64=False)
     arithmetic = render("shared/arithmetic.wgsl", helpers=code.helpers).strip()
     return f"{arithmetic}\n\n{code.source}\n".lstrip()

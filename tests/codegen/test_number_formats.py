@@ -11,12 +11,14 @@ from gpuscan.elements import SCALARS, Scalar
 from tests.harness.scans import make_problem, scan_with
 from tests.oracle import Array, small_tiles, strategies_in_turn
 
-NEWEST = gs.operator(lambda l, r: r, name="newest")  # the scan that gives its input back
-OLDEST = gs.operator(lambda l, r: l, name="oldest")  # and that whose results have all come through tile state
+# The operator with which a scan returns its input.
+NEWEST = gs.operator(lambda l, r: r, name="newest")
+# The operator with which every result has come through tile state.
+OLDEST = gs.operator(lambda l, r: l, name="oldest")
 
 
 def patterns(scalar: Scalar) -> Array:
-    """Every bit pattern of 8- and 16-bit numbers; of wider ones many, the special ones among them."""
+    """Return every bit pattern of 8- and 16-bit numbers, and many of wider ones, with all special values."""
     if scalar.kind == "bool":
         return np.random.default_rng(0).random(5001) < 0.5
     if scalar.bits <= 16:
@@ -29,7 +31,7 @@ def patterns(scalar: Scalar) -> Array:
 
 
 def assert_same_bits(got: Array, wanted: Array, scalar: Scalar) -> None:
-    """Equal bits; a NaN may become another, and a number below the normal ones a zero, as WGSL has it."""
+    """Assert equal bits. NaN may become another NaN, and WGSL lets a subnormal number become zero."""
     assert got.dtype == wanted.dtype
     got, wanted = np.ascontiguousarray(got), np.ascontiguousarray(wanted)
     unequal = bits_of(got) != bits_of(wanted)
@@ -64,7 +66,7 @@ def test_every_number_comes_through(device: gs.Device, number: int, name: str) -
     ("number", "name"), list(enumerate(["bool", "int8", "uint16", "float16", "int64", "complex64"]))
 )
 def test_every_number_comes_through_the_tile_state(device: gs.Device, number: int, name: str) -> None:
-    """Row after row its first element, which has to get to the row's last tile."""
+    """Scan rows with the first element as every result, which has to get to the row's last tile."""
     scalar = SCALARS[name]
     heads = patterns(scalar)[:40]
     x = np.zeros((40, 1000), scalar.dtype)

@@ -26,7 +26,7 @@ MOBILE = FakeAdapter("Mobile", "IntegratedGPU", "OpenGL", storage_buffers=4)
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch):
-    """Has wgpu list these adapters, and no others."""
+    """Return a function that lets wgpu list these adapters, and no others."""
 
     def listed(*found: FakeAdapter) -> None:
         monkeypatch.setattr(adapters, "_found", None)
@@ -38,19 +38,19 @@ def listed(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_best_first(listed):
-    """Discrete, integrated, CPU; Vulkan before OpenGL; more features before fewer."""
+    """Assert the order: discrete, integrated, CPU; Vulkan before OpenGL; more features before fewer."""
     listed(SWIFTSHADER, LLVMPIPE, IRIS_OPENGL, LAVAPIPE, GEFORCE, IRIS)
     assert adapters.find_adapters() == [GEFORCE, IRIS, IRIS_OPENGL, LAVAPIPE, SWIFTSHADER, LLVMPIPE]
 
 
 def test_adapters_without_compute_are_left_out(listed):
-    """OpenGL below 4.3 draws only."""
+    """Assert that OpenGL below 4.3 is not listed, which can only draw."""
     listed(OLD_OPENGL, LAVAPIPE)
     assert adapters.find_adapters() == [LAVAPIPE]
 
 
 def test_a_driver_listed_twice_counts_once_but_two_cards_stay_two(listed):
-    """Two cards of one model look like one card listed twice, and both must be reachable."""
+    """Assert that two cards of one model are both listed, though they look like one card listed twice."""
     twin = FakeAdapter("GeForce RTX", "DiscreteGPU", "Vulkan")
     again = FakeAdapter("llvmpipe", "CPU", "Vulkan", LAVAPIPE.features, about=MESA)
     listed(LAVAPIPE, GEFORCE, again, twin)
@@ -92,14 +92,14 @@ def test_the_variable_may_hold_a_number(monkeypatch):
 
 @pytest.mark.parametrize("wanted", [1.5, object(), True, b"llvmpipe"])
 def test_what_is_no_adapter(listed, wanted):
-    """A TypeError says what is."""
+    """Assert that a TypeError says which values name an adapter."""
     listed(LAVAPIPE)
     with pytest.raises(TypeError, match=f"its number, or a wgpu adapter; got {type(wanted).__name__}"):
         adapters.choose_adapter(wanted)
 
 
 def test_the_variable_names_the_default_but_does_not_overrule(listed, monkeypatch):
-    """GPUSCAN_ADAPTER counts where the caller names none."""
+    """Assert that GPUSCAN_ADAPTER counts only if the caller names no adapter."""
     listed(LAVAPIPE, GEFORCE)
     monkeypatch.setenv(adapters.ADAPTER_VARIABLE, " llvm ")
     assert adapters.choose_adapter() is LAVAPIPE
@@ -110,7 +110,7 @@ def test_the_variable_names_the_default_but_does_not_overrule(listed, monkeypatc
 
 @pytest.mark.parametrize("wanted", ["radeon", "GeForce 2"])
 def test_no_such_adapter(listed, wanted):
-    """The message has what was asked, what there is, and what to do."""
+    """Assert that the message has the request, the adapters of the machine, and the way out."""
     listed(LAVAPIPE, GEFORCE)
     with pytest.raises(AdapterNotFoundError) as error:
         adapters.choose_adapter(wanted)
@@ -121,7 +121,7 @@ def test_no_such_adapter(listed, wanted):
 
 
 def test_the_variable_is_named_where_it_is_wrong(listed, monkeypatch):
-    """The caller may not know of it."""
+    """Assert that the message names the environment variable, which the caller may not know about."""
     listed(LAVAPIPE)
     monkeypatch.setenv(adapters.ADAPTER_VARIABLE, "radeon")
     with pytest.raises(AdapterNotFoundError, match=r"'radeon' \(from GPUSCAN_ADAPTER\)"):
@@ -130,7 +130,7 @@ def test_the_variable_is_named_where_it_is_wrong(listed, monkeypatch):
 
 @pytest.mark.parametrize("found", [[], [LAVAPIPE]])
 def test_the_variable_that_asks_for_no_gpu(listed, monkeypatch, found):
-    """A call that asks for an adapter all the same gets an error about the variable, not about drivers."""
+    """Assert that a call for an adapter gets an error about the variable, not about drivers."""
     listed(*found)
     monkeypatch.setenv(adapters.ADAPTER_VARIABLE, "numpy")
     with pytest.raises(
@@ -143,7 +143,7 @@ def test_the_variable_that_asks_for_no_gpu(listed, monkeypatch, found):
 
 
 def test_no_adapter_at_all(listed):
-    """The message says what to install."""
+    """Assert that the message says what to install."""
     listed()
     with pytest.raises(AdapterNotFoundError, match=r"no GPU adapter at all; install.*mesa-vulkan-drivers.*numpy"):
         adapters.choose_adapter()
@@ -151,7 +151,7 @@ def test_no_adapter_at_all(listed):
 
 @pytest.mark.skipif(os.name != "posix", reason="the variable and its message are libwayland's")
 def test_finding_adapters_is_silent():
-    """Without XDG_RUNTIME_DIR libwayland complains; the variable is as before afterwards."""
+    """Assert that libwayland does not complain about XDG_RUNTIME_DIR, and that the variable stays unset."""
     code = "import os, gpuscan.device.adapters as a; a.find_adapters(); print(os.environ.get('XDG_RUNTIME_DIR'))"
     environment = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
@@ -160,7 +160,7 @@ def test_finding_adapters_is_silent():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_where_there_is_no_adapter_a_fork_changes_nothing(listed):
-    """No GPU was used, so a child of the process falls back to NumPy as its parent does."""
+    """Assert that a child of a process that used no GPU falls back to NumPy as its parent does."""
     listed()
     adapters.find_adapters()
     child = os.fork()

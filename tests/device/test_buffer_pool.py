@@ -63,7 +63,7 @@ def test_a_buffer_is_used_again() -> None:
 
 def test_what_is_counted_is_what_is_there() -> None:
     device = FakeDevice()
-    pool = BufferPool(device, kept_bytes=1 << 20)
+    pool = BufferPool(device, max_free_bytes=1 << 20)
     held: list[Any] = []
     chance = random.Random(0)
     for _ in range(3000):

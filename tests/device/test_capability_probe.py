@@ -28,7 +28,7 @@ BOUNDED_SECONDS = 60
 
 @pytest.fixture(scope="module")
 def wgpu_device(adapter):
-    """A device with all that the probe asks for."""
+    """Return a device with everything that the probe asks for."""
     return adapter.request_device_sync(
         required_features=wanted_features(adapter), required_limits=wanted_limits(adapter)
     )
@@ -36,7 +36,7 @@ def wgpu_device(adapter):
 
 @pytest.fixture(scope="module")
 def found(adapter, wgpu_device) -> Capabilities:
-    """Freshly measured."""
+    """Return freshly measured findings."""
     return probe(adapter, wgpu_device, refresh=True)
 
 
@@ -51,7 +51,7 @@ VERDICTS = ("progress_earlier", "progress_later", "starts_in_order")
 
 
 def test_verdicts(found):
-    """The probe finds what is known of an adapter."""
+    """Assert that the probe finds what is known about an adapter."""
     known = [truth for (name, backend), truth in KNOWN.items() if name in found.name and backend == found.backend]
     if known:
         assert (found.subgroup_size, *(getattr(found, name) for name in VERDICTS)) == known[0]
@@ -60,7 +60,7 @@ def test_verdicts(found):
 
 
 def test_verdicts_are_stable(adapter, wgpu_device, found):
-    """The verdicts do not depend on luck."""
+    """Assert that repeated probes come to the same verdicts."""
     again = probe(adapter, wgpu_device, refresh=True)
     for name in ("subgroup_sizes", "lanes_in_order", *VERDICTS, "packs_halves", "timestamps"):
         assert getattr(again, name) == getattr(found, name), name
@@ -68,7 +68,7 @@ def test_verdicts_are_stable(adapter, wgpu_device, found):
 
 
 def test_the_chain_by_number_sees_who_waits_in_vain(wgpu_device, found):
-    """Its waits are bounded. The first workgroup waits for none, and all others may have to wait."""
+    """Assert that the chain by number counts the workgroups that see no post, within bounded waits."""
     litmus = Litmus(workgroups=64, workgroup_size=32, chain_seconds=0, later_seconds=0, extra_polls=0)
     bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in found.features)
     words = bench.run({"chain": (1, 60_000), "order": (1, 60_000)}).words
@@ -81,7 +81,7 @@ def test_the_chain_by_number_sees_who_waits_in_vain(wgpu_device, found):
 
 
 def test_packing_of_halves_that_rounds_another_way_is_seen(wgpu_device, found):
-    """SwiftShader cuts bits off where NumPy rounds; llvmpipe and NVIDIA's GPUs do as NumPy does."""
+    """Assert that only SwiftShader is seen to cut bits off: llvmpipe and NVIDIA's GPUs round as NumPy."""
     litmus = Litmus(workgroups=1, workgroup_size=48, chain_seconds=0, later_seconds=0, extra_polls=0)
     bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in found.features)
     alike = bench.run({"halves": (0, 0)}).words["halves_alike"]
@@ -94,7 +94,7 @@ def test_packing_of_halves_that_rounds_another_way_is_seen(wgpu_device, found):
 
 
 def test_loops_end_early_on_llvmpipe(found):
-    """llvmpipe's limit holds for all loops of an invocation together."""
+    """Assert that llvmpipe's limit holds for all loops of an invocation together."""
     if "llvmpipe" in found.name:
         assert 60_000 < found.loop_iterations <= 65_535
     else:
@@ -102,14 +102,14 @@ def test_loops_end_early_on_llvmpipe(found):
 
 
 def test_the_probe_is_quick(adapter, wgpu_device):
-    """Measuring takes tenths of a second whatever the verdict, for every wait is bounded; the shaders are compiled."""
+    """Assert that measuring takes bounded time, whatever the verdict. The shaders are already compiled."""
     start = time.perf_counter()
     probe(adapter, wgpu_device, refresh=True)
     assert time.perf_counter() - start < BOUNDED_SECONDS
 
 
 def test_features_and_limits_are_the_devices(found, wgpu_device):
-    """The record has the device's features and limits, which may be fewer than the adapter's."""
+    """Assert that the record has the features and limits of the device, not those of the adapter."""
     assert found.features == set(wgpu_device.features)
     assert dict(found.limits) == {name: int(value) for name, value in wgpu_device.limits.items()}
     assert found.float64 == ("shader-f64" in wgpu_device.features)
@@ -117,7 +117,7 @@ def test_features_and_limits_are_the_devices(found, wgpu_device):
 
 
 def test_a_device_without_features(adapter):
-    """Nothing is claimed that the device was not given; polling is timed by the wall's clock then."""
+    """Assert that findings claim no feature that the device does not have. The wall clock times the polls."""
     bare = probe(adapter, adapter.request_device_sync(), refresh=True)
     assert (bare.subgroup_sizes, bare.subgroup_size, bare.lanes_in_order) == ((), 0, False)
     assert not bare.timestamps
@@ -126,7 +126,7 @@ def test_a_device_without_features(adapter):
 
 
 def test_found_once_then_read(adapter, wgpu_device, monkeypatch):
-    """The second device on an adapter does not measure."""
+    """Assert that the second device on an adapter does not measure."""
     found = probe(adapter, wgpu_device, refresh=True)
     measured = count_measurements(monkeypatch)
     assert probe(adapter, wgpu_device) == found
@@ -134,7 +134,7 @@ def test_found_once_then_read(adapter, wgpu_device, monkeypatch):
 
 
 def test_found_on_a_device_of_small_limits(adapter, tmp_path: Path, monkeypatch):
-    """The findings of a device with small limits also hold for devices with larger ones."""
+    """Assert that the findings of a device with small limits also hold for devices with larger ones."""
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path))
     used = count_measurements(monkeypatch)
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 12})
@@ -145,7 +145,7 @@ def test_found_on_a_device_of_small_limits(adapter, tmp_path: Path, monkeypatch)
 
 
 def test_a_damaged_cache_means_measuring(adapter, wgpu_device, found, tmp_path: Path, monkeypatch):
-    """The probe measures again, and replaces the damaged file."""
+    """Assert that the probe measures again and replaces the damaged file."""
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path))
     probe_cache.store(found)
     [file] = (tmp_path / "probe").iterdir()
@@ -155,7 +155,7 @@ def test_a_damaged_cache_means_measuring(adapter, wgpu_device, found, tmp_path: 
 
 
 def test_starting_up_from_nothing(adapter, tmp_path: Path):
-    """A new process with an empty cache imports, loads drivers, compiles and measures in bounded time."""
+    """Assert that a new process with an empty cache opens a device in bounded time."""
     code = f"import gpuscan as gs; print(gs.Device({adapter.summary!r}).capabilities.name)"
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
     command = [sys.executable, "-c", code]
@@ -164,12 +164,12 @@ def test_starting_up_from_nothing(adapter, tmp_path: Path):
 
 
 LIMITS = [
-    (ValueError, "there are .*max-buffer-size", {"max-buffers": 1}),
+    (ValueError, "'max-buffers', which WebGPU does not have; use one of .*max-buffer-size", {"max-buffers": 1}),
     (ValueError, "Ask for less", {"max-buffer-size": 1 << 62}),
     (ValueError, "Ask for more", {"max-buffer-size": -1}),
     (ValueError, "Ask for more", {"min-storage-buffer-offset-alignment": 1}),
-    (TypeError, "is an integer", {"max-buffer-size": "1"}),
-    (TypeError, "a dict of", ["max-buffer-size"]),
+    (TypeError, r"max-buffer-size'\] = '1' was passed, but a limit is an integer", {"max-buffer-size": "1"}),
+    (TypeError, "required_limits of type list was passed; pass a dict", ["max-buffer-size"]),
 ]
 
 
@@ -185,7 +185,7 @@ def test_limits_by_every_name(adapter: wgpu.GPUAdapter, name: str) -> None:
 
 
 def test_small_limits_are_kept_to(adapter: wgpu.GPUAdapter) -> None:
-    """Arrays larger than a binding are scanned in pieces, small ones too."""
+    """Assert that arrays larger than a binding are scanned in pieces, also short ones."""
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 22})
     assert small.capabilities.limits["max-storage-buffer-binding-size"] == 1 << 22
     x = np.arange(1_600_000, dtype=np.int32)
@@ -201,7 +201,7 @@ def test_small_limits_are_kept_to(adapter: wgpu.GPUAdapter) -> None:
 
 
 def test_small_buffers_take_arrays_in_pieces(adapter: wgpu.GPUAdapter) -> None:
-    """NumPy arrays of any length, also where one buffer would hold the array and not the run's report as well."""
+    """Scan NumPy arrays of any length, also if one buffer cannot hold both the array and the run's report."""
     small = gs.Device(adapter, required_limits={"max-buffer-size": 1 << 22})
     assert small.capabilities.limits["max-storage-buffer-binding-size"] == 1 << 22
     for n in (1 << 20, 1 << 22):
@@ -217,7 +217,7 @@ def test_small_buffers_take_arrays_in_pieces(adapter: wgpu.GPUAdapter) -> None:
 
 
 def test_limits_that_end_within_a_vector(adapter: wgpu.GPUAdapter) -> None:
-    """An array in the last 12 bytes below a limit that is no multiple of 16 is bound up to the end of those 16."""
+    """Scan an array in the last 12 bytes below a binding limit that is not a multiple of 16."""
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": (1 << 22) - 4})
     x = np.arange((1 << 20) - 1, dtype=np.int32)
     wanted = x.cumsum(dtype=np.int32)
@@ -229,7 +229,7 @@ def test_limits_that_end_within_a_vector(adapter: wgpu.GPUAdapter) -> None:
 
 
 def test_the_tile_state_grows_within_the_limits(adapter: wgpu.GPUAdapter) -> None:
-    """Each scan's posts fit a binding, but the usual growth to twice the size would not."""
+    """Run scans with posts that fit a binding, although twice their size would not."""
     small = gs.Device(adapter, unsafe=True, required_limits={"max-storage-buffer-binding-size": 1 << 20})
     for length in (26_000, 28_000, 1000):
         x = np.arange(5 * length, dtype=np.int32).reshape(5, length)
@@ -240,7 +240,7 @@ def test_the_tile_state_grows_within_the_limits(adapter: wgpu.GPUAdapter) -> Non
 
 @pytest.mark.parametrize("length", [1, 4])
 def test_short_columns_as_large_as_a_binding(adapter: wgpu.GPUAdapter, length: int) -> None:
-    """A tile holds all rows of short columns, and shares nothing with other tiles."""
+    """Scan short columns, with all rows in one tile, so that tiles share nothing."""
     small = gs.Device(adapter, unsafe=True, required_limits={"max-storage-buffer-binding-size": 1 << 20})
     x = np.random.default_rng(0).integers(0, 99, (length, (1 << 18) // length), dtype=np.int32)
     wanted = x.cumsum(0, dtype=np.int32)
@@ -259,7 +259,7 @@ def test_short_columns_as_large_as_a_binding(adapter: wgpu.GPUAdapter, length: i
 def test_columns_whose_tiles_share_more_than_a_binding(
     adapter: wgpu.GPUAdapter, dtype: str, shape: tuple[int, ...], op: str
 ) -> None:
-    """Posts take up to four times as much as the array, and totals or seeds of packed numbers too: the array is cut."""
+    """Assert that arrays are cut if their posts, totals or seeds exceed a binding, with up to 4 times the bytes."""
     most = max(1 << 16, np.dtype(dtype).itemsize * int(np.prod(shape)))
     small = gs.Device(adapter, unsafe=True, required_limits={"max-storage-buffer-binding-size": most})
     x = np.random.default_rng(0).integers(0, 3, shape).astype(dtype)
@@ -271,12 +271,6 @@ def test_columns_whose_tiles_share_more_than_a_binding(
         np.testing.assert_allclose(got, wanted, rtol=1e-5)
     if dtype == "int8":
         np.testing.assert_array_equal(gs.scan(x, op, axis=0, exclusive=True, device=small)[1:], wanted[:-1])
-        if adapter.info["adapter_type"] == "CPU":  # a GPU's tiles hold the whole columns, and share nothing
-            with pytest.raises(gs.GpuscanError, match="Reduce fewer rows at a time"):
-                gs.reduce(x, op, axis=0, device=small)
-        else:
-            np.testing.assert_array_equal(gs.reduce(x, op, axis=0, device=small), wanted[-1])
-        x, wanted = x[:, : 1 << 18], wanted[:, : 1 << 18]
     np.testing.assert_allclose(gs.reduce(x, op, axis=0, device=small), wanted[-1], rtol=1e-5)
     np.testing.assert_array_equal(gs.scan(np.ones(9, np.int32), device=small), np.arange(1, 10))
 
@@ -285,5 +279,5 @@ def test_limits_too_small_for_a_piece(adapter: wgpu.GPUAdapter) -> None:
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 16})
     x = np.ones(70_001, np.int32)
     for array in (x, small.asarray(x)):
-        with pytest.raises(gs.GpuscanError, match="of which the smallest"):
+        with pytest.raises(gs.GpuscanError, match=r"scan of 70001 elements .* 131072 elements of 4 .* 65536 bytes"):
             gs.scan(array, device=small)

@@ -59,7 +59,7 @@ def dawn_adapter(patch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture(scope="module")
 def dawn() -> gs.Device:
-    """A device of Dawn's, on SwiftShader if there is no GPU."""
+    """Return a device of Dawn's, on SwiftShader if there is no GPU."""
     with pytest.MonkeyPatch.context() as patch:
         return gs.Device(dawn_adapter(patch))
 
@@ -109,7 +109,7 @@ def test_tint_takes_the_probe(dawn: gs.Device, stage: str) -> None:
 
 
 def test_tint_refuses_a_barrier_that_not_all_reach(dawn: gs.Device) -> None:
-    """The compiler of these tests is as strict as they need it to be."""
+    """Assert that the compiler of these tests is as strict as they need it to be."""
     text = """
         @compute @workgroup_size(64) fn main(@builtin(local_invocation_index) i: u32) {
             if (i < 3u) { workgroupBarrier(); }
@@ -119,7 +119,7 @@ def test_tint_refuses_a_barrier_that_not_all_reach(dawn: gs.Device) -> None:
 
 
 def test_the_quick_suite_passes(dawn: gs.Device) -> None:
-    """Of two cases that differ in the strategy only, the one under "auto" is left out: each is a new shader."""
+    """Run the quick suite, without the cases that differ from another one only in the strategy "auto"."""
     cases = suite(quick=True)
     named = {case for case in cases if case.strategy in strategies_on(dawn)}
     twins = {replace(case, strategy="auto") for case in named}
@@ -169,7 +169,7 @@ def test_an_operator_that_does_not_compile_is_our_error(dawn: gs.Device) -> None
 
 
 def test_loops_of_an_operator_are_counted(dawn: gs.Device) -> None:
-    """Tint takes the counting as well, and analyses no barrier as reached by some only."""
+    """Assert that Tint accepts the counting, and sees no barrier that only some invocations reach."""
     text = "fn combine(a: Element, b: Element) -> Element {{ var p = vec2u(a, b); while ({}) {{ {} }} return p.x; }}"
     x = np.arange(1, 3000, dtype=np.uint32) * np.uint32(6)
     gcd = gs.wgsl_operator(text.format("p.y != 0u", "p = vec2u(p.y, p.x % p.y);"))
@@ -190,7 +190,7 @@ def test_a_device_destroyed_while_buffers_are_being_mapped(monkeypatch: pytest.M
 
 
 def test_a_lost_device_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The work in progress on a lost device can be garbage-collected."""
+    """Assert that the work in progress on a lost device can be garbage-collected."""
     for length in (100, 100_000):
         own, x = gs.Device(dawn_adapter(monkeypatch)), np.ones(length, np.float32)
         gs.scan(x, device=own)
@@ -201,13 +201,13 @@ def test_a_lost_device_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_threads_on_one_device(dawn: gs.Device) -> None:
-    """Dawn's devices are not for several threads but by a feature of theirs."""
+    """Assert that threads can share a device of Dawn's, which needs a feature for it."""
     at_once(dawn, work)
     at_once(dawn, work_on_device)
 
 
 def test_an_adapter_is_opened_again(dawn: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An adapter of Dawn's gives a single device, so gpuscan looks it up again for the next one."""
+    """Assert that several devices open on an adapter of Dawn's, which gives a single device each time."""
     monkeypatch.setenv(BACKEND_VARIABLE, "dawn")
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/")
     x = np.ones(5, np.int32)

@@ -14,6 +14,7 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.device.buffer_pool import size_class
+from gpuscan.engine import held_arrays
 from tests.harness.devices import (
     MAX_BIND_GROUPS,
     RUNS_BEFORE_PARAMETERS_ARE_WRITTEN_AHEAD,
@@ -26,7 +27,7 @@ CALLS = 4_000
 
 
 def resident() -> int:
-    """Bytes of this process in memory."""
+    """Return the bytes of this process in memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
@@ -50,10 +51,31 @@ def test_arrays_are_counted_to_the_byte(own_device: gs.Device) -> None:
     np.testing.assert_array_equal(gs.scan(np.ones(1000, np.uint32), device=device), np.arange(1, 1001))
 
 
+def test_what_is_kept_for_later_calls_is_not_in_use(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that initial values and segment bits stay on the device for later calls, up to a bound."""
+    device = own_device
+    monkeypatch.setattr(held_arrays, "_MAX_HELD_BYTES", 100_000)
+    keys = np.arange(1000) // 7
+    plan = device.plan(1000, np.int32, keys=keys)
+    ones = device.asarray(np.ones(1000, np.int32))
+    wanted = np.arange(1000, dtype=np.int32) % 7 + 1
+    for _ in range(2):
+        for rows in (10, 20_000, 20_001, 30_000):
+            x = np.ones((rows, 2), np.int32)
+            got = gs.scan(x, axis=1, initial=5, exclusive=True, device=device)
+            np.testing.assert_array_equal(got, np.broadcast_to([5, 6], x.shape))
+        np.testing.assert_array_equal(plan(ones), wanted)
+        assert device.memory_usage().allocations == 1
+        assert device.memory_usage().bytes_in_use == ones.buffer.size
+    del ones
+    device.memory_cleanup()
+    assert device.memory_usage() == gs.MemoryUsage(0, 0, 0)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 @pytest.mark.slow
 def test_nothing_grows(own_device: gs.Device) -> None:
-    """Calls of changing sizes, on NumPy and device arrays; most on one adapter, for all share what may grow."""
+    """Assert that calls of changing sizes, on NumPy and device arrays, do not use more and more memory."""
     device = own_device
     calls = CALLS if all_adapters()[0].summary == device.capabilities.summary else CALLS // 3
     rng = np.random.default_rng(0)
@@ -78,7 +100,7 @@ def test_nothing_grows(own_device: gs.Device) -> None:
 
 
 def test_bind_groups_of_a_callers_buffers(own_device: gs.Device) -> None:
-    """They are made once, and go when a buffer does: they would keep its memory."""
+    """Assert that they are made once, and dropped with a buffer: they would keep its memory."""
     device = own_device
     gpu, usage = device.wgpu_device, wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
     plan = device.plan(1000, np.uint32, strategy="fallback")  # one dispatch
@@ -106,7 +128,7 @@ def test_bind_groups_of_a_callers_buffers(own_device: gs.Device) -> None:
 
 
 def test_the_interpreter_ends_quietly(adapter: wgpu.GPUAdapter) -> None:
-    """The process ends without an error while arrays, views and reads are alive, also in cycles."""
+    """Assert that a process ends without an error while arrays, views and reads are alive, also in cycles."""
     code = f"""
 import numpy as np, gpuscan as gs
 device = gs.Device({adapter.summary!r})

@@ -34,7 +34,7 @@ def test_json_and_back():
 
 
 def test_capabilities_are_frozen_and_can_be_a_key():
-    """Plans are cached by them."""
+    """Assert that they can be a key, since plans are cached by them."""
     found = capabilities()
     with pytest.raises(AttributeError):
         found.float64 = False  # type: ignore[misc]
@@ -59,7 +59,7 @@ CHANGES: list[Callable[[Any], Any]] = [
     "copied", [copy.copy, copy.deepcopy, replace, *(partial(through_pickle, protocol=p) for p in range(6))]
 )
 def test_capabilities_can_be_copied_and_pickled(copied: Callable[[Capabilities], Capabilities]) -> None:
-    """The copies are equal and frozen as well."""
+    """Assert that copies are equal and also frozen."""
     found = capabilities()
     twin = copied(found)
     assert twin == found
@@ -71,7 +71,7 @@ def test_capabilities_can_be_copied_and_pickled(copied: Callable[[Capabilities],
 
 
 def test_capabilities_as_a_dict():
-    """A dict of the record holds the same limits, and JSON can hold it."""
+    """Assert that a dict of the record holds the same limits, and that JSON can hold it."""
     found = capabilities()
     as_dict = asdict(found)
     assert Capabilities(**as_dict) == found
@@ -95,20 +95,20 @@ WRONG: dict[str, list[Any]] = {
     ("name", "value"), [(each.name, value) for each in fields(Capabilities) for value in WRONG[str(each.type)]]
 )
 def test_a_wrong_type_is_found(name, value):
-    """A value of a wrong type is found in every field, and the message names the field."""
+    """Assert that a value of a wrong type is found in every field, and that the message names the field."""
     with pytest.raises(ValueError, match=name):
         Capabilities.from_json(capabilities().to_json() | {name: value})
 
 
 @pytest.mark.parametrize("data", [None, [], "text", {}, 3])
 def test_other_json_is_refused(data):
-    """JSON of any other kind is refused, objects or not."""
+    """Assert that JSON of any other kind is refused, objects or not."""
     with pytest.raises(ValueError, match="capabilities"):
         Capabilities.from_json(data)
 
 
 def test_missing_and_unknown_fields_are_refused():
-    """Missing and unknown fields mean that another version wrote the file."""
+    """Assert that missing and unknown fields are refused: another version wrote the file."""
     data = capabilities().to_json()
     with pytest.raises(ValueError, match="novel"):
         Capabilities.from_json(data | {"novel": 1})
@@ -133,7 +133,7 @@ def test_features_and_limits_to_ask_for():
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache folder."""
+    """Return an empty cache folder."""
     monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path / name))
     return tmp_path / "gpuscan" / "probe"
 
@@ -144,7 +144,7 @@ def described(found: Capabilities) -> dict[str, Any]:
 
 
 def test_what_is_stored_is_loaded(folder):
-    """There is one readable file and nothing else."""
+    """Assert that there is one readable file and nothing else."""
     found = capabilities()
     assert probe_cache.load(described(found)) is None
     probe_cache.store(found)
@@ -157,13 +157,13 @@ def test_what_is_stored_is_loaded(folder):
     "change", [{"driver": "NVIDIA 581"}, {"implementation": "wgpu-native 30"}, {"features": frozenset()}]
 )
 def test_another_driver_or_version_is_another_entry(folder, change):
-    """Another driver, version or set of features may behave in another way."""
+    """Assert that another driver, version or set of features has findings of its own."""
     probe_cache.store(capabilities())
     assert probe_cache.load(described(capabilities(**change))) is None
 
 
 def test_another_version_of_gpuscan_is_another_entry(folder, monkeypatch):
-    """Another version of gpuscan may measure in another way."""
+    """Assert that another version of gpuscan has findings of its own."""
     found = capabilities()
     probe_cache.store(found)
     monkeypatch.setattr(probe_cache, "__version__", "99")
@@ -184,7 +184,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
 def test_a_damaged_file_counts_as_absent_and_is_mended(folder, damage):
-    """Content of any kind in the file's place."""
+    """Write content of any kind in the file's place."""
     found = capabilities()
     probe_cache.store(found)
     [file] = folder.iterdir()
@@ -195,7 +195,7 @@ def test_a_damaged_file_counts_as_absent_and_is_mended(folder, damage):
 
 
 def test_a_wrong_field_counts_as_damage(folder):
-    """A verdict that is no longer a bool is no verdict."""
+    """Assert that a verdict that is no longer a bool does not count."""
     found = capabilities()
     probe_cache.store(found)
     [file] = folder.iterdir()
@@ -206,7 +206,7 @@ def test_a_wrong_field_counts_as_damage(folder):
 
 
 def test_another_adapters_file_is_not_taken(folder):
-    """Should two keys ever share a name."""
+    """Assert that a file is not taken for another adapter, if two keys ever share a name."""
     found = capabilities()
     other = capabilities(name="Radeon")
     probe_cache.store(found)
@@ -221,7 +221,7 @@ def test_another_adapters_file_is_not_taken(folder):
 
 @pytest.mark.parametrize("what", ["a file in the folder's place", "a folder in the file's place"])
 def test_a_cache_that_cannot_be_used_is_done_without(folder, what):
-    """Neither loading nor storing raises, and nothing is left behind."""
+    """Assert that neither loading nor storing raises, and that no file stays behind."""
     found = capabilities()
     if what == "a file in the folder's place":
         folder.parent.mkdir(parents=True)
@@ -239,7 +239,7 @@ def test_a_cache_that_cannot_be_used_is_done_without(folder, what):
 
 
 def test_distrust_is_remembered(folder):
-    """Distrust is noted in the returned record and in the file."""
+    """Assert that distrust is noted in the returned record and in the file."""
     found = capabilities()
     probe_cache.store(found)
     noted = probe.distrust(found, "lookback")

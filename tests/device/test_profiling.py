@@ -101,7 +101,7 @@ def while_another_thread(work: Callable[[], object], reads: Callable[[], object]
 
 
 def test_a_profile_is_read_while_another_thread_scans(device: gs.Device) -> None:
-    """Recorded work is submitted before its timestamps are read, so every span has a time."""
+    """Assert that recorded work is submitted before its timestamps are read, so every span has a time."""
     x = np.ones(3000, np.int32)
     y = device.asarray(x)
 
@@ -120,7 +120,7 @@ def test_a_profile_is_read_while_another_thread_scans(device: gs.Device) -> None
 
 
 def test_a_profile_is_read_while_another_thread_submits_what_it_recorded(device: gs.Device) -> None:
-    """wgpu-native ends the process in a submission that uses a buffer which is mapped just then."""
+    """Assert that no submission uses a mapped buffer, with which wgpu-native ends the process."""
     x, y = device.asarray(np.ones(3000, np.uint32)), device.empty(3000, np.uint32)
     plan = device.plan(3000, np.uint32)
 
@@ -150,7 +150,7 @@ def test_without_timestamps(device: gs.Device) -> None:
 
 
 def test_the_command_line_prints_them(device: gs.Device, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
-    """The command line prints spans for arrays in memory and for streamed ones."""
+    """Assert that the command line prints spans for arrays in memory and for streamed ones."""
     np.save(tmp_path / "in.npy", np.ones(2 << 20, np.uint32))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GPUSCAN_ADAPTER", device.capabilities.summary)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuscan.device.tile_state import EPOCH_WORD, KINDS_KEPT, LAST_EPOCH, MOST_AHEAD, TileState, TileStateSizeError
+from gpuscan.device.tile_state import EPOCH_WORD, LAST_EPOCH, MAX_AHEAD, MAX_KINDS, TileState, TileStateSizeError
 
 STRIDE = 64
 MOST = 1 << 21
@@ -25,7 +25,7 @@ class FakeDevice:
 
     def write(self, buffer: Any, offset: int, data: bytes) -> None:
         place = slice(offset // 4, (offset + len(data)) // 4)
-        assert not buffer.words[place].any()  # recorded commands may still want what is there
+        assert not buffer.words[place].any()  # Recorded commands may still use the old contents.
         buffer.words[place] = np.frombuffer(data, np.uint32)
 
     def create_buffer(self, size: int, usage: int) -> Any:
@@ -47,7 +47,7 @@ def state() -> TileState:
 
 
 def test_a_run_finds_its_parameters(state: TileState) -> None:
-    """A run finds its parameters, whatever other runs started in between."""
+    """Assert that a run finds its parameters, whatever other runs started in between."""
     rng = np.random.default_rng(0)
     for _ in range(3000):
         wanted = plan(length=int(rng.integers(1, 100)))
@@ -58,7 +58,7 @@ def test_a_run_finds_its_parameters(state: TileState) -> None:
 
 
 def test_no_two_runs_on_a_buffer_have_one_epoch(state: TileState) -> None:
-    """Epochs may also start again while some that were reserved before are still unused."""
+    """Assert that epochs may start again while reserved ones are still unused."""
     seen: dict[int, set[int]] = defaultdict(set)
     buffers = []  # kept, so that no two have one id
     rng = np.random.default_rng(1)
@@ -73,20 +73,20 @@ def test_no_two_runs_on_a_buffer_have_one_epoch(state: TileState) -> None:
 
 
 def test_runs_of_one_kind_are_written_ahead(state: TileState) -> None:
-    """Parameters of later runs are written ahead, but not at first: many arrays are scanned only once."""
-    made = [state.begin(plan(), (1, 0, 0)).params.buffer for _ in range(1 + 16 + 2 * MOST_AHEAD)]
-    sizes = [made[i].size // STRIDE for i in (1, 16, 17, 17 + MOST_AHEAD)]
-    assert sizes == [16, 16, MOST_AHEAD, MOST_AHEAD]
+    """Assert that parameters are written ahead, but not at first: many arrays are scanned only once."""
+    made = [state.begin(plan(), (1, 0, 0)).params.buffer for _ in range(1 + 16 + 2 * MAX_AHEAD)]
+    sizes = [made[i].size // STRIDE for i in (1, 16, 17, 17 + MAX_AHEAD)]
+    assert sizes == [16, 16, MAX_AHEAD, MAX_AHEAD]
     assert len({id(buffer) for buffer in made}) == 4
-    epochs = made[-1].words.reshape(MOST_AHEAD, -1)[:, EPOCH_WORD]
-    assert np.array_equal(np.diff(epochs), np.ones(MOST_AHEAD - 1))
+    epochs = made[-1].words.reshape(MAX_AHEAD, -1)[:, EPOCH_WORD]
+    assert np.array_equal(np.diff(epochs), np.ones(MAX_AHEAD - 1))
 
 
 def test_memory_is_bounded_and_given_back(state: TileState) -> None:
     for length in range(5000):
         state.begin(plan(length=length), (1, 0, 0))
         state.begin(plan(length=length), (1, 0, 0))
-    assert state.nbytes <= (1 << 16) + (16 * KINDS_KEPT + MOST_AHEAD) * STRIDE
+    assert state.nbytes <= (1 << 16) + (16 * MAX_KINDS + MAX_AHEAD) * STRIDE
     grown = state.begin(plan(state_bytes=1 << 20), (1, 0, 0)).state
     assert grown.size == 1 << 20
     state.release()
@@ -95,11 +95,11 @@ def test_memory_is_bounded_and_given_back(state: TileState) -> None:
 
 
 def test_buffers_grow_up_to_what_can_be_bound(state: TileState) -> None:
-    """Twofold, or as far as that goes; what does not fit is refused, and later runs are as before."""
+    """Assert that buffers grow twofold, or up to the limit, and that a larger plan is refused without harm."""
     sizes = [1 << 19, (1 << 19) + 4, (1 << 20) + 4, MOST]
     assert [state.begin(plan(state_bytes=n), (1, 0, 0)).state.size for n in sizes] == [1 << 19, 1 << 20, MOST, MOST]
     before = state.begin(plan(), (1, 0, 0))
-    with pytest.raises(TileStateSizeError, match=f"{MOST + 4} bytes; the device binds at most {MOST}"):
+    with pytest.raises(TileStateSizeError, match=f"{MOST + 4} bytes of tile state .* the device binds at most {MOST}"):
         state.begin(plan(state_bytes=MOST + 4), (1, 0, 0))
     after = state.begin(plan(), (1, 0, 0))
     assert after.state is before.state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def test_every_size_and_offset(device: gs.Device, n: int, monkeypatch: pytest.Mo
 
 
 def test_an_error_in_the_middle_leaves_the_device_in_order(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A KeyboardInterrupt between two pieces: half-mapped buffers are not used again."""
+    """Assert that half-mapped buffers are not used again after a KeyboardInterrupt between two pieces."""
     small_transfers(monkeypatch, PIECE, 0)
     x = random_bytes(9 * PIECE)
     calls = 0
@@ -72,7 +73,7 @@ def test_an_error_in_the_middle_leaves_the_device_in_order(device: gs.Device, mo
 
 
 def test_copies_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "COPY_SHARE", 1000)
+    monkeypatch.setattr(transfer, "TRANSFERS", replace(transfer.TRANSFERS, min_copy_share_bytes=1000))
     monkeypatch.setattr(transfer, "_THREADS", 8)
     for x in (random_bytes(1), random_bytes(8001), random_bytes(9000).reshape(90, -1)[:, ::2], random_bytes(70)[::-1]):
         into = np.zeros(x.shape, np.uint16)
@@ -81,7 +82,7 @@ def test_copies_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_interrupted_copy_leaves_no_thread_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No thread may write to memory that is unmapped next: that ends the process."""
+    """Assert that no thread still writes when memory is unmapped, which would end the process."""
     done: list[int] = []
 
     def slow(into: Any, source: Any, casting: str) -> None:
@@ -91,7 +92,7 @@ def test_an_interrupted_copy_leaves_no_thread_at_work(monkeypatch: pytest.Monkey
     def interrupted(future: Future[None]) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(transfer, "COPY_SHARE", 1000)
+    monkeypatch.setattr(transfer, "TRANSFERS", replace(transfer.TRANSFERS, min_copy_share_bytes=1000))
     monkeypatch.setattr(transfer, "_THREADS", 8)
     monkeypatch.setattr(transfer.np, "copyto", slow)
     monkeypatch.setattr(transfer.Future, "result", interrupted)

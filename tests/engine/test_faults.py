@@ -22,14 +22,14 @@ X = np.arange(3000, dtype=np.uint32)
 
 @pytest.fixture(params=["native queue", "public queue"])
 def own_device(adapter: wgpu.GPUAdapter, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
-    """A device that a test may break, with either way to submit."""
+    """Return a device that a test may break, with either way to submit."""
     if request.param == "public queue":
         use_public_queue(monkeypatch)
     return gs.Device(adapter)
 
 
 def test_out_of_memory_then_room_again(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that finds no memory cleans up and tries once more. Then it raises, and the device remains usable."""
+    """Assert that a call without memory cleans up and tries again, then raises, and that the device stays usable."""
     device = own_device
     create, asked = device.wgpu_device.create_buffer, []
 
@@ -60,7 +60,7 @@ def test_out_of_memory_then_room_again(own_device: gs.Device, monkeypatch: pytes
 def test_nothing_stays_in_use_where_buffers_are_not_all_taken(
     own_device: gs.Device, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
-    """Whichever buffer of a piece, or of a ring of staging buffers, is the one that there is no room for."""
+    """Fail each buffer in turn, of a piece and of a ring of staging buffers."""
     small_transfers(monkeypatch, 4 << 20)
     device = own_device
     create, x, rows = device.wgpu_device.create_buffer, np.ones(3 << 20, np.uint32), np.ones((4, 3 << 18), np.uint32)
@@ -117,7 +117,7 @@ def test_a_submit_that_fails(own_device: gs.Device, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_interrupted_call(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C while the GPU works, in a small scan and in the middle of a large one."""
+    """Interrupt by Ctrl-C while the GPU works, in a small scan and in the middle of a large one."""
     device = own_device
     for size, calls in ((len(X), 0), (9 << 20, 4)):
         x, count = np.ones(size, np.uint32), calls
@@ -140,7 +140,7 @@ def test_an_interrupted_call(own_device: gs.Device, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("default_signals")
 def test_an_interrupt_in_a_callback_of_a_submission(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """wgpu drops what a callback raises; the interrupt is raised after the submission all the same."""
+    """Assert that an interrupt in a callback, which wgpu drops, is raised after the submission."""
     device = own_device
     held, mask = device.asarray(X), device.asarray(X % 2 == 1)
     plan = device.plan(len(X), np.uint32, "add")
@@ -187,13 +187,13 @@ def failing(kind: type[BaseException], *arguments: str) -> Any:
 
 
 def test_a_lost_device(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every later call says that the device is lost, and the default device is opened again."""
+    """Assert that every later call says that the device is lost, and that the default device opens again."""
     monkeypatch.setenv("GPUSCAN_ADAPTER", adapter.summary)
     device = gs.default_device()
     held = device.asarray(X)
     with monkeypatch.context() as patched:
         replace_submit(device, patched, failing(wgpu.GPUValidationError, "Parent device is lost"))
-        with pytest.raises(gs.DeviceLostError, match="opened anew"):
+        with pytest.raises(gs.DeviceLostError, match="opens the default device again"):
             gs.scan(X)
     for call in (lambda: gs.scan(held), held.numpy, lambda: device.asarray(X), device.synchronize):
         with pytest.raises(gs.DeviceLostError):
@@ -203,7 +203,7 @@ def test_a_lost_device(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_destroyed_device_is_told_from_other_errors(own_device: gs.Device) -> None:
-    """A device that really went away, as far as a test can make one: the driver's own words are understood."""
+    """Assert that the driver's own words about a lost device are understood, as far as a test can lose one."""
     device = own_device
     gs.scan(X, device=device)
     device.wgpu_device.destroy()
@@ -212,7 +212,7 @@ def test_a_destroyed_device_is_told_from_other_errors(own_device: gs.Device) -> 
 
 
 def test_a_device_that_is_lost_while_it_compiles(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No fault of the operator."""
+    """Assert that a device that is lost while it compiles is not reported as a fault of the operator."""
     gpu = own_device.wgpu_device
     compile_pipeline = gpu.create_compute_pipeline
 
@@ -232,7 +232,7 @@ def megabytes(count: int) -> Iterator[np.ndarray[Any, Any]]:
 
 @pytest.mark.parametrize("lost", [True, False])
 def test_everything_says_that_a_destroyed_device_is_lost(own_device: gs.Device, lost: bool) -> None:
-    """Every call raises, whether an earlier one has found the loss or not, also in the middle of chunks."""
+    """Assert that every call raises, also in the middle of chunks, and if an earlier one has found the loss."""
     device = own_device
     held, large = device.asarray(X), np.ones(2 << 20, np.uint32)
     with device.profile() as profile:
@@ -262,7 +262,7 @@ def test_everything_says_that_a_destroyed_device_is_lost(own_device: gs.Device, 
 
 
 def test_chunks_that_raise_what_a_lost_device_might(own_device: gs.Device) -> None:
-    """An error of the caller's own code is not taken for a lost device."""
+    """Assert that an error of the caller's own code is not taken for a lost device."""
 
     def broken() -> Iterator[np.ndarray[Any, Any]]:
         yield X

@@ -86,7 +86,7 @@ def test_an_operator_that_does_not_commute(device: gs.Device, scheduler: str) ->
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_a_fold_of_matrices(device: gs.Device, scheduler: str) -> None:
-    """The folding workgroup reads one block while it scans another, except under fallback."""
+    """Assert that the folding workgroup reads a block while it scans another one, except under fallback."""
     x = np.random.default_rng(6).integers(0, 2**32, (4_001, 2, 2), dtype=np.uint32)
     wanted = gs.scan(x, "matmul", device="numpy")
     options: dict[str, Any] = {"tile": replace(tiles_on(device)[-1], chunk=1), "one_workgroup_folds": True}
@@ -120,7 +120,7 @@ def test_auto_ends_in_a_right_result(own_device: gs.Device) -> None:
 
 
 def test_look_ahead_gives_up_in_time_where_workgroups_run_one_at_a_time(own_device: gs.Device) -> None:
-    """Look-ahead times out, or succeeds if the scheduler's own bound lets later workgroups in; "auto" then succeeds."""
+    """Assert that look-ahead times out, or the scheduler lets later workgroups in, and "auto" then succeeds."""
     device = own_device
     x = np.random.default_rng(5).integers(0, 2**32, 20_000, dtype=np.uint32)
     options: dict[str, Any] = {"tile": small_tiles(device)[0], "scheduler": "serial"}

@@ -62,7 +62,7 @@ def test_the_bits_are_those_of_three_dispatch(device: gs.Device, number: int, ki
 
 
 def test_a_fold_that_reads_one_block_at_a_time(device: gs.Device) -> None:
-    """A fold reads one block at a time for matrices, and for operators of long code."""
+    """Assert that a fold reads one block at a time for matrices, and for operators of long code."""
     rng, tile = np.random.default_rng(6), small_tiles(device)[-1]
     matrices = (rng.random((6001, 2, 2)) * 0.6).astype(np.float32)
     for problem, shape in (
@@ -75,7 +75,7 @@ def test_a_fold_that_reads_one_block_at_a_time(device: gs.Device) -> None:
 
 
 def test_a_fold_that_reads_ahead(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only look-ahead on a GPU reads ahead by itself; here every adapter does, in a tile of this test's own."""
+    """Make every adapter read ahead, as only look-ahead on a GPU does otherwise, in a tile of this test's own."""
     read_ahead_always(monkeypatch)
     tile = small_tiles(device)[-1]
     shape = replace(tile, workgroup_size=2 * tile.workgroup_size, steps=1, chunk=1 if tile.subgroup_size else 3)
@@ -88,7 +88,7 @@ def test_a_fold_that_reads_ahead(device: gs.Device, monkeypatch: pytest.MonkeyPa
 
 
 def test_sizes_about_every_boundary(device: gs.Device) -> None:
-    """Partial tiles, partial blocks, and exactly the number of blocks that a fold reads at a time."""
+    """Scan partial tiles, partial blocks, and exactly the number of blocks that a fold reads at a time."""
     rng = np.random.default_rng(2)
     for tile in small_tiles(device):
         for length in boundaries(tile):
@@ -99,7 +99,7 @@ def test_sizes_about_every_boundary(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("period", [0, 2])
 def test_pieces_carry_what_the_fold_has_posted(device: gs.Device, period: int) -> None:
-    """The carry of a piece follows its last tile; no tile of the piece waits for it."""
+    """Assert that the carry of a piece follows its last tile, and that no tile of the piece waits for it."""
     problem = make_problem(np.random.default_rng(3).standard_normal(60_000).astype(np.float32))
     tile = tile_in_turn(device, period // 2)
     (wanted,) = scan_with(device, problem, "three_dispatch", tile=tile)
@@ -111,7 +111,7 @@ def test_pieces_carry_what_the_fold_has_posted(device: gs.Device, period: int) -
 
 
 def test_many_tiles_are_folded_for(device: gs.Device) -> None:
-    """The planner lets one workgroup fold from a number of tiles on, and only on a GPU; the results are exact."""
+    """Assert that one workgroup folds from a number of tiles on, only on a GPU, and that results are exact."""
     tile = small_tiles(device)[0]
     for tiles, folds in ((MANY_TILES - 1, False), (MANY_TILES, True)):
         x: Array = numbers(np.random.default_rng(tiles), "uint32", (tiles * tile.tile_size,))

@@ -15,7 +15,7 @@ import gpuscan as gs
 
 @pytest.mark.usefixtures("default_signals")
 def test_an_interrupt_while_a_buffer_is_mapped(adapter: wgpu.GPUAdapter) -> None:
-    """Ctrl-C in wgpu's own callback, on the thread of the call, which waited for ever for that buffer."""
+    """Interrupt by Ctrl-C in wgpu's own callback, on the thread of the call."""
     code = f"""
 import signal, sys, threading
 import numpy as np, gpuscan as gs
@@ -45,7 +45,7 @@ print(gs.scan(x, device=device)[-1])
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
-    """The code, run by a Python of its own."""
+    """Run the code in a Python process of its own, and return what it did."""
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(Path(gs.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     }
@@ -60,7 +60,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_after_the_main_thread_has_ended(adapter: wgpu.GPUAdapter) -> None:
-    """Threads that go on, and functions that run at the end, when Python's own pools take nothing more."""
+    """Scan in threads that continue, and at exit, when Python's own pools take no more work."""
     code = f"""
 import atexit, threading
 import numpy as np, gpuscan as gs
@@ -79,7 +79,7 @@ threading.Thread(target=work).start()
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_after_a_fork(adapter: wgpu.GPUAdapter) -> None:
-    """A clear error in the child, at once; the parent goes on."""
+    """Assert that the child gets a clear error at once, and that the parent continues."""
     code = f"""
 import os, sys
 import numpy as np, gpuscan as gs
@@ -129,7 +129,7 @@ print(status, gs.scan(x).numpy()[-1], sum(map(len, begun)) == 39 << 18)
     ],
 )
 def test_devices_are_not_opened_after_a_fork(adapter: wgpu.GPUAdapter, used: str) -> None:
-    """A child cannot open a device if its parent has used the GPU; a child of another parent can."""
+    """Assert that a child can open a device only if its parent has not used the GPU."""
     code = f"""
 import os, signal
 import numpy as np, wgpu, gpuscan as gs
@@ -163,7 +163,7 @@ print(in_child(refused), in_child(lambda: in_child(refused)), scans())
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_process_releases_nothing(adapter: wgpu.GPUAdapter) -> None:
-    """Garbage of the process before: to release a buffer waits for locks that a thread may have held at the fork."""
+    """Collect the parent's garbage in the child, where the driver would wait for locks of the parent's threads."""
     code = f"""
 import gc, os, signal
 import numpy as np, wgpu, gpuscan as gs

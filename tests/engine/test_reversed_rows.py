@@ -58,7 +58,7 @@ def assert_flipped(got: Any, wanted: Any, note: Any = "") -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows_that_share_tiles(device: gs.Device, dtype: str) -> None:
-    """Rows of whole chunks and not, shorter than a chunk and longer than a tile; strategies and tiles take turns."""
+    """Scan rows of whole chunks and others, shorter than a chunk and longer than a tile."""
     every = 1 if dtype == "float32" else 2
     for turn, length in some(device, list(enumerate(LENGTHS))[DTYPES.index(dtype) % every :: every]):
         x = floats(dtype, 3 + 1500 // length, length)
@@ -79,7 +79,7 @@ def test_rows_that_share_tiles(device: gs.Device, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float16"])
 def test_narrow_rows_that_are_joined_once(device: gs.Device, dtype: str) -> None:
-    """In the tile of a GPU, where a chunk holds several rows, every strategy has the bits of the twin on NumPy."""
+    """Assert that every strategy has the bits of NumPy's twin in the tile of a GPU, with several rows in a chunk."""
     size = device.capabilities.subgroup_size
     if not size:
         return  # such a device has no such shape
@@ -100,7 +100,7 @@ def test_narrow_rows_that_are_joined_once(device: gs.Device, dtype: str) -> None
 
 
 def test_against_the_fold_one_by_one(device: gs.Device) -> None:
-    """A bundle under an operator that does not commute, with an initial value for each row."""
+    """Scan a bundle with an operator that does not commute, and an initial value for each row."""
     for turn, length in some(device, enumerate(LENGTHS[1:])):
         rows = 2 + 1000 // length
         x = words(np.random.default_rng(turn), 2, (rows, length))
@@ -117,7 +117,7 @@ def test_against_the_fold_one_by_one(device: gs.Device) -> None:
 @settings(max_examples=3)
 @given(data=st.data())
 def test_any_rows_in_the_planned_shape(device: gs.Device, data: st.DataObject) -> None:
-    """NumPy arrays and device arrays, with the planner's tiles."""
+    """Scan NumPy arrays and device arrays with the planner's tiles."""
     rows, length = data.draw(st.integers(2, 300)), data.draw(st.integers(1, 300))
     dtype = data.draw(st.sampled_from(DTYPES))
     x = floats(dtype, rows, length)
@@ -164,7 +164,7 @@ def test_piece_by_piece(device: gs.Device, dtype: str, length: int) -> None:
 
 @pytest.mark.parametrize("shape", [(2003, 7), (3, 501, 9)])
 def test_columns_that_share_words_piece_by_piece(device: gs.Device, shape: tuple[int, ...]) -> None:
-    """Columns that share 32-bit words, in pieces that end within rows."""
+    """Scan columns that share 32-bit words, in pieces that end within rows."""
     x = np.random.default_rng(0).integers(0, 200, shape).astype(np.uint8)
     axis = x.ndim - 2
     problem = make_problem(x, axis=axis, reverse=True)
@@ -176,7 +176,7 @@ def test_columns_that_share_words_piece_by_piece(device: gs.Device, shape: tuple
 
 @pytest.mark.parametrize("length", [64, 1 << 10, 37])
 def test_larger_than_a_binding(device: gs.Device, adapter: wgpu.GPUAdapter, length: int) -> None:
-    """Arrays on a device that binds less than half of them: pieces are whole rows where these are whole words."""
+    """Scan device arrays on a device that binds less than half of them. Pieces are whole rows of whole words."""
     x = floats("float32", (3 << 18) // length + 1, length)
     initial = np.arange(len(x), dtype=np.float32)
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 20})
@@ -190,7 +190,7 @@ def test_larger_than_a_binding(device: gs.Device, adapter: wgpu.GPUAdapter, leng
 @pytest.mark.parametrize("length", [48, 63])
 @pytest.mark.parametrize("dtype", ["float32", "int16"])
 def test_recorded_and_in_place(device: gs.Device, dtype: str, length: int) -> None:
-    """Rows of 16-bit numbers that share words are refused in place by a recorded plan, and copied by a call."""
+    """Assert that a recorded plan refuses in-place rows that share words, and that a call copies them."""
     x = floats(dtype, 40, length)
     wanted = gs.scan(flipped(x), axis=1, device=device)
     plan = device.plan(x.shape, x.dtype, "add", axis=1, reverse=True)
@@ -219,7 +219,7 @@ def test_recorded_and_in_place(device: gs.Device, dtype: str, length: int) -> No
 
 @pytest.mark.parametrize("length", [33, 48, 300])
 def test_elements_of_a_neighbour(device: gs.Device, length: int) -> None:
-    """The gradient of a recurrence takes the neighbours' gates and states, in either direction."""
+    """Assert that the gradient of a recurrence takes the neighbours' gates and states, in either direction."""
     given = [floats("float32", 50, length) / 5 + shift for shift in (0, 1, 2)]
     start = np.arange(50, dtype=np.float32)
     forwards = gs.linear_recurrence_vjp(*(device.asarray(flipped(x)) for x in given), initial=start)
@@ -229,7 +229,7 @@ def test_elements_of_a_neighbour(device: gs.Device, length: int) -> None:
 
 
 def test_elements_of_several_accesses(device: gs.Device) -> None:
-    """Elements that pass through workgroup memory in forward scans."""
+    """Scan elements that pass through workgroup memory in forward scans."""
     rows = np.random.default_rng(0).integers(0, 2**32, (21, 101, 5), dtype=np.uint32)
     op = gs.operator(maps_of_vectors, name="maps of vectors", element_axes=1)
     tile = replace(small_tiles(device)[-1], chunk=1)
@@ -240,7 +240,7 @@ def test_elements_of_several_accesses(device: gs.Device) -> None:
 
 
 def test_a_row_alone_in_a_tile_of_rows(device: gs.Device) -> None:
-    """A tile that ends with rows, of one row."""
+    """Scan a single row with a tile that ends with rows."""
     x = floats("float32", 1, 4096)
     tile = TileShape(32, 0, 1, 4, per_row=True)
     for strategy in strategies_on(device):

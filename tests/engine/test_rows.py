@@ -57,7 +57,7 @@ def options(rows: int, rng: np.random.Generator) -> list[dict[str, Any]]:
 
 
 def test_every_length_and_option(device: gs.Device) -> None:
-    """A bundle under an operator that does not commute equals the fold one by one; strategies take turns."""
+    """Assert that the scan of a bundle equals the fold one by one, with an operator that does not commute."""
     rng = np.random.default_rng(0)
     for turn, tile in enumerate(row_tiles(device)):
         for number, length in some(device, enumerate(lengths(tile))):
@@ -72,7 +72,7 @@ def test_every_length_and_option(device: gs.Device) -> None:
 
 
 def test_float_bits(device: gs.Device) -> None:
-    """Float sums have the bits of the twin under every strategy."""
+    """Assert that float sums have the bits of the twin under every strategy."""
     rng = np.random.default_rng(1)
     for tile in row_tiles(device):
         for length in some(device, lengths(tile)):
@@ -85,7 +85,7 @@ def test_float_bits(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_pieces_are_whole_rows(device: gs.Device, reverse: bool) -> None:
-    """An array scanned in pieces has the bits of one that is scanned whole, with the planner's tile."""
+    """Assert that an array scanned in pieces has the bits of one that is scanned whole."""
     x = np.random.default_rng(2).standard_normal((37, 4 * MIN_ROW)).astype(np.float32)
     problem = make_problem(x, axis=1, reverse=reverse)
     tile = planned_tile(device, problem)

@@ -19,7 +19,7 @@ from tests.oracle import assert_same, small_tiles, strategies_in_turn, ufunc_sca
     ("number", "dtype"), list(enumerate(["uint32", "int64", "float32", "int16", "bool", "bfloat16"]))
 )
 def test_calls_after_the_first(device: gs.Device, number: int, dtype: str) -> None:
-    """Calls of one kind with other contents, in buffers full of earlier results; every second kind in reverse."""
+    """Make calls of one kind with other contents, in buffers full of earlier results; every second in reverse."""
     reverse = number % 2 == 1
     op = "logical_or" if dtype == "bool" else "add"
     for strategy in ["auto", *strategies_in_turn(device, number // 2)]:
@@ -36,7 +36,7 @@ def test_calls_after_the_first(device: gs.Device, number: int, dtype: str) -> No
 
 
 def test_a_call_is_planned_once(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second call of a kind plans nothing; distrust and the environment lead to a new plan."""
+    """Assert that the second call of a kind plans nothing, and that distrust or the environment makes a new plan."""
     device, planned = device_as_if(device), count_plans(monkeypatch)
     x = np.arange(501, dtype=np.uint32)
 
@@ -67,7 +67,7 @@ def test_sizes_about_the_limit(device: gs.Device) -> None:
 
 
 def test_other_options_and_layouts(device: gs.Device) -> None:
-    """Options, layouts and elements that need more than the shortest way, twice each."""
+    """Make calls twice each, with options, layouts and elements that need more than the shortest way."""
     x = np.random.default_rng(2).integers(0, 99, (6, 8), dtype=np.int32)
     record = np.zeros(5, [("a", "i4"), ("b", "f4")])
     for _ in range(2):
@@ -83,7 +83,7 @@ def test_other_options_and_layouts(device: gs.Device) -> None:
 
 
 def test_a_function_is_traced_at_every_call(device: gs.Device) -> None:
-    """A function may close over values that change between calls."""
+    """Assert that a function may close over values that change between calls."""
     x = np.ones(2, np.int32)
     factor = 2
 
@@ -98,7 +98,7 @@ def test_a_function_is_traced_at_every_call(device: gs.Device) -> None:
 def test_a_small_scan_that_times_out_is_done_another_way(
     own_device: gs.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Posts of many small tiles are withheld on a device that would trust look-back."""
+    """Withhold posts of many small tiles on a device that would trust look-back."""
     shorten_waits(monkeypatch)
     withhold_posts(monkeypatch, tile=small_tiles(own_device)[0])
     device = device_as_if(own_device, progress_earlier=True, spins_per_second=2e4, adapter_type="DiscreteGPU")
@@ -111,7 +111,7 @@ def test_a_small_scan_that_times_out_is_done_another_way(
 
 
 def test_errors(device: gs.Device) -> None:
-    """Errors are those of large arrays, and leave nothing behind."""
+    """Assert that errors are those of large arrays, and leave nothing behind."""
     x = np.arange(9, dtype=np.int32)
     with pytest.raises(gs.StrategyError, match="'sideways'"):
         gs.scan(x, strategy="sideways", device=device)

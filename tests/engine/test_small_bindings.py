@@ -16,7 +16,7 @@ def small(adapter: wgpu.GPUAdapter) -> gs.Device:
 
 
 def test_the_smallest_bindings(adapter: wgpu.GPUAdapter) -> None:
-    """An array that does not fit even in pieces raises an error; a smaller one is scanned."""
+    """Assert that an array that does not fit even in pieces raises an error, and a smaller one is scanned."""
     own = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 4096})
     x = np.arange(5000, dtype=np.int32)
     for array in (x, own.asarray(x)):
@@ -28,7 +28,7 @@ def test_the_smallest_bindings(adapter: wgpu.GPUAdapter) -> None:
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(("columns", "dtype"), [(4, "int8"), (8, "int8"), (12, "int8"), (4, "int16"), (6, "int16")])
 def test_long_columns_that_share_words(small: gs.Device, columns: int, dtype: str, reverse: bool) -> None:
-    """A binding holds one, two or three columns, less than whole words, or exactly whole words."""
+    """Scan columns that a binding holds one, two or three of: less than whole words, or exactly whole words."""
     length = (1 << 20) // np.dtype(dtype).itemsize // (3 if columns < 12 else 5)
     x = np.random.default_rng(columns).integers(-9, 9, (length, columns)).astype(dtype)
     wanted = ufunc_scan("add", x[::-1])[::-1] if reverse else ufunc_scan("add", x)
@@ -40,7 +40,7 @@ def test_long_columns_that_share_words(small: gs.Device, columns: int, dtype: st
     ("shape", "dtype"), [((70_000, 128), "int8"), ((250_000, 36), "uint8"), ((9_001, 64), "float16")]
 )
 def test_columns_whose_tiles_leave_more_than_a_binding(small: gs.Device, shape: tuple[int, int], dtype: str) -> None:
-    """Parts of few columns take narrow tiles, which are as high, so that floats have the bits of the whole."""
+    """Assert that narrow slabs take narrow tiles of the same height, so that floats have the bits of the whole."""
     x = np.random.default_rng(0).integers(-9, 9, shape).astype(dtype)
     if dtype == "float16":
         x /= np.float16(7)
@@ -61,7 +61,7 @@ def test_the_gradient_down_long_columns(small: gs.Device) -> None:
 
 @pytest.mark.parametrize("options", [{"initial": 1}, {"exclusive": True}, {"initial": 1, "reverse": True}])
 def test_initial_values_larger_than_a_binding(small: gs.Device, options: dict[str, object]) -> None:
-    """The device remains usable after the error."""
+    """Assert that the device remains usable after the error."""
     x = np.zeros((300_000, 2), np.uint8)
     for array in (x, small.asarray(x)):
         with pytest.raises(gs.GpuscanError, match="Scan fewer rows at a time"):

@@ -77,7 +77,7 @@ def each(device: gs.Device, tiles: int) -> list[Any]:
 
 
 def test_reduce(device: gs.Device) -> None:
-    """reduce.wgsl leaves the aggregate of every full tile."""
+    """Assert that reduce.wgsl writes the aggregate of every full tile."""
     for tile, note, problem in each(device, 40):
         state = run_stages(device, problem, "three_dispatch", tile, stages=1).state
         _, sums = twin(problem, tile)
@@ -87,7 +87,7 @@ def test_reduce(device: gs.Device) -> None:
 
 
 def test_scan_totals(device: gs.Device) -> None:
-    """scan_totals.wgsl turns them into P(block) ⊕ K(tile)."""
+    """Assert that scan_totals.wgsl turns aggregates into P(block) ⊕ K(tile)."""
     for tile, note, problem in each(device, 70):
         state = run_stages(device, problem, "three_dispatch", tile, stages=2).state
         join, sums = twin(problem, tile)
@@ -98,7 +98,7 @@ def test_scan_totals(device: gs.Device) -> None:
 
 
 def test_scan(device: gs.Device) -> None:
-    """scan.wgsl, given the prefixes, stores every element once."""
+    """Assert that scan.wgsl, given the prefixes, stores every element once."""
     for tile, note, problem in each(device, 40):
         results = run_stages(device, problem, "three_dispatch", tile).results
         join, sums = twin(problem, tile)
@@ -112,7 +112,7 @@ def test_scan(device: gs.Device) -> None:
 @pytest.mark.parametrize("folds", [False, True])
 @pytest.mark.parametrize("strategy", ["lookback", "fallback"])
 def test_posts(device: gs.Device, strategy: str, folds: bool) -> None:
-    """Tiles post their aggregates, and a total and a prefix for each block or, by a fold, the prefix of each tile.
+    """Assert that tiles post their aggregates, and a total and prefix of each block, or of each tile by a fold.
 
     Posts are halves of words for every second problem, and 64-bit words for the others.
     """

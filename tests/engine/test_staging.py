@@ -95,7 +95,7 @@ def test_rows_and_segments_that_share_tiles(device: gs.Device, case: str) -> Non
 
 
 def test_matrices_in_place(device: gs.Device) -> None:
-    """A scan in place in the planner's tile overwrites nothing that is still to be read."""
+    """Assert that a scan in place, in the planner's tile, overwrites nothing that is still to be read."""
     x = np.random.default_rng(2).integers(0, 2**32, (5001, 3, 3), dtype=np.uint32)
     wanted = [x[0]]
     for matrix in x[1:]:

@@ -25,7 +25,7 @@ KINDS: dict[str, Callable[[np.random.Generator], Problem]] = {
 
 @pytest.mark.parametrize(("number", "kind"), list(enumerate(KINDS)))
 def test_the_bits_are_those_of_three_dispatch(own_device: gs.Device, number: int, kind: str) -> None:
-    """Fallback needs neither order, so it is also right by number on adapters that start workgroups in any order."""
+    """Assert that fallback is also right by number on adapters that start workgroups in any order."""
     problem = KINDS[kind](np.random.default_rng(1))
     by_ticket = [s for s in ("lookahead", "lookback", "fallback") if s in strategies_on(own_device)]
     in_order = by_ticket if hands_out_tiles_by_number(own_device) else ["fallback"]
@@ -43,7 +43,7 @@ def test_the_bits_are_those_of_three_dispatch(own_device: gs.Device, number: int
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_last_tiles_first(device: gs.Device, kind: str) -> None:
-    """Under three_dispatch a GPU takes the last tiles first, and a software adapter the first ones."""
+    """Assert that three_dispatch takes the last tiles first on a GPU, and the first ones on a software adapter."""
     problem = KINDS[kind](np.random.default_rng(1))
     for tile in [None] if kind == "columns" else small_tiles(device):
         results = []

@@ -49,7 +49,7 @@ def test_every_strategy(device: gs.Device, monkeypatch: pytest.MonkeyPatch, numb
 def test_any_shape_and_options(
     device: gs.Device, shape: list[int], axis: int, reverse: bool, exclusive: bool, seed: int
 ) -> None:
-    """Each row's `initial` follows it through the transposition."""
+    """Assert that each row's `initial` follows it through the transposition."""
     axis = min(axis, len(shape) - 2)
     rng = np.random.default_rng(seed)
     x = rng.integers(0, 256, shape, dtype=np.uint8)
@@ -69,15 +69,16 @@ def test_bundles_of_several_widths(device: gs.Device, monkeypatch: pytest.Monkey
         assert_same(field.numpy(), exact)
 
 
-def test_views_and_in_place(device: gs.Device) -> None:
-    """Results that end within a 32-bit word leave the rest of the word unchanged."""
+def test_views_and_in_place(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that results that begin or end within a 32-bit word leave the rest of the word unchanged."""
     x = np.random.default_rng(2).integers(0, 256, (9, 11, 3), dtype=np.uint8)
-    whole = device.asarray(x)
-    out = whole[3:5]
-    assert gs.scan(whole[3:5], axis=0, out=out) is out
-    wanted = x.copy()
-    wanted[3:5] = np.cumsum(x[3:5], axis=0, dtype=np.uint8)
-    assert_same(whole.numpy(), wanted)
+    for start, stop, axis in ((3, 5, 0), (0, 5, 0), (4, 9, 0), (4, 7, 1), (1, 2, 2), (0, 9, 1)):
+        whole = device.asarray(x)
+        out = whole[start:stop]
+        assert scan_there(monkeypatch, out, axis=axis, out=out) is out
+        wanted = x.copy()
+        wanted[start:stop] = np.cumsum(x[start:stop], axis=axis, dtype=np.uint8)
+        assert_same(whole.numpy(), wanted, (start, stop, axis))
 
 
 def refuse_copies(array: np.ndarray[Any, Any], dtype: Any = None) -> np.ndarray[Any, Any]:
@@ -92,7 +93,7 @@ def refuse_copies(array: np.ndarray[Any, Any], dtype: Any = None) -> np.ndarray[
 def test_arrays_of_the_cpu_in_any_memory_order(
     device: gs.Device, monkeypatch: pytest.MonkeyPatch, order: tuple[int, ...], dtype: str
 ) -> None:
-    """A GPU with memory of its own brings the array into C order; the CPU makes no copy in C order before."""
+    """Assert that a GPU with memory of its own brings the array into C order, and the CPU makes no copy before."""
     gpu = device_as_if(device, adapter_type="DiscreteGPU")
     transpose_any_size(monkeypatch)
     x = np.random.default_rng(3).integers(0, 9, (4, 6, 20)).astype(dtype).transpose(order)
@@ -108,7 +109,7 @@ def test_arrays_of_the_cpu_in_any_memory_order(
 
 
 def test_arrays_that_the_cpu_brings_into_order(device: gs.Device) -> None:
-    """Small arrays, arrays with gaps or read backwards, and all arrays for adapters that share the CPU's memory."""
+    """Scan small arrays, arrays with gaps or read backwards, and any on adapters that share the CPU's memory."""
     x = np.zeros((1 << 10, 1 << 10), np.float32)
     for kind in ("CPU", "IntegratedGPU"):
         assert not is_transposed_on(device_as_if(device, adapter_type=kind), x.T)

@@ -25,7 +25,7 @@ def shape_for(device: gs.Device) -> TileShape:
 
 @pytest.fixture
 def tuned(own_device: gs.Device, adapter: wgpu.GPUAdapter) -> gs.Device:
-    """A device for which `gpuscan tune` has found a tile for single words."""
+    """Return a device for which `gpuscan tune` has found a tile for single words."""
     store_tuned_tiles(own_device, {(1, LENGTH): shape_for(own_device)})
     return gs.Device(adapter)
 

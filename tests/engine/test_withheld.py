@@ -24,7 +24,7 @@ SECONDS = 60.0
 
 @pytest.mark.parametrize(("period", "folds"), [(2, False), (7, False), (64, False), (7, True)])
 def test_fallback_does_the_late_tiles_work_itself(device: gs.Device, period: int, folds: bool) -> None:
-    """The bits are those of three_dispatch: a tile has the same aggregate if another workgroup reduces it."""
+    """Assert that the bits are those of three_dispatch, although other workgroups reduce the late tiles."""
     x = np.random.default_rng(0).standard_normal(60_000).astype(np.float32)
     rows = words(np.random.default_rng(1), 2, (7, 3001))
     for tile in small_tiles(device):
@@ -42,7 +42,7 @@ def test_fallback_does_the_late_tiles_work_itself(device: gs.Device, period: int
 
 @pytest.mark.parametrize(("period", "folds"), [(0, False), (2, False), (7, False), (0, True), (2, True)])
 def test_helpers_let_go_of_their_own_tile(device: gs.Device, period: int, folds: bool) -> None:
-    """A whole subgroup looks at a block, as on GPUs: float sums, reversed rows of a bundle, and segments."""
+    """Assert that results are right if a whole subgroup looks at a block, as on GPUs."""
     size = device.capabilities.subgroup_size
     tile = TileShape(size or 32, size, 2 if size else 1, 4)
     rng = np.random.default_rng(4)
@@ -61,7 +61,7 @@ def test_helpers_let_go_of_their_own_tile(device: gs.Device, period: int, folds:
 
 @pytest.mark.parametrize(("strategy", "folds"), [("lookahead", None), ("lookback", False), ("lookback", True)])
 def test_a_strategy_that_only_waits_gives_up(own_device: gs.Device, strategy: str, folds: bool | None) -> None:
-    """It ends in an error that says what to do instead, and leaves the device in order."""
+    """Assert that the error says what to do instead, and that the device stays usable."""
     device = own_device
     x = np.random.default_rng(2).integers(0, 2**32, 60_000, dtype=np.uint32)
     problem = make_problem(x)
@@ -118,7 +118,7 @@ SHAPES = {"a few tiles": (2000,), "a few hundred": (40_000,), "thousands": (400_
 def test_auto_succeeds_whatever_it_starts_with(
     own_device: gs.Device, shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each attempt rules one strategy out, also if the plan's strategy is not the adapter's first."""
+    """Assert that each attempt rules one strategy out, also if it is not the adapter's first choice."""
     shorten_waits(monkeypatch)
     device = device_as_if(own_device, **TRUSTED)
     x = np.random.default_rng(5).integers(0, 2**32, SHAPES[shape], dtype=np.uint32)

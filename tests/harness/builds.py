@@ -12,9 +12,9 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.api import plan as plan_module
-from gpuscan.api.array import Array as DeviceArray
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device import capability_probe, context, transfer
+from gpuscan.device.device_array import DeviceArray
 from gpuscan.engine import executor, host_arrays, part_buffers
 from gpuscan.planning import heuristics
 from gpuscan.planning.kernel import Kernel
@@ -46,7 +46,8 @@ def wait_for_reports(monkeypatch: pytest.MonkeyPatch, wait: bool) -> None:
 
 def shorten_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let look-back give up after a few polls, within the iterations that llvmpipe allows a loop."""
-    monkeypatch.setattr(heuristics, "GPU", replace(heuristics.GPU, min_lookback_spins=16))
+    for table in ("GPU", "INTEGRATED_GPU"):
+        monkeypatch.setattr(heuristics, table, replace(getattr(heuristics, table), min_lookback_spins=16))
 
 
 def read_ahead_always(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +57,7 @@ def read_ahead_always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def transpose_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a device bring NumPy arrays of any size into C order, not only those that are worth it."""
-    monkeypatch.setattr(host_arrays, "_MIN_TRANSPOSED_BYTES", 1)
+    monkeypatch.setattr(heuristics, "GPU", replace(heuristics.GPU, min_transposed_bytes=1))
 
 
 def is_transposed_on(device: gs.Device, x: Array) -> bool:
@@ -66,13 +67,13 @@ def is_transposed_on(device: gs.Device, x: Array) -> bool:
 
 def uploaded_in_order(device: gs.Device, x: Array) -> gs.Array:
     """Return a copy of the array on the device in C order, transposed there."""
-    return DeviceArray.of(device, host_arrays.placed(device._context, x))
+    return gs.Array.of(device, host_arrays.placed(device._context, x))
 
 
 def pretend_wrong_subgroup_size(monkeypatch: pytest.MonkeyPatch, picks: Callable[[Any], bool]) -> None:
     """Let the shaders that `picks` returns True for find another subgroup size than they were built for.
 
-    `picks` gets a kernel, which has the attributes ``stage`` and ``carried`` (it continues an earlier piece).
+    `picks` gets a kernel, which has the attributes ``stage`` and ``spec.carried`` (it continues an earlier piece).
     """
     check = "subgroup_size != SUBGROUP_SIZE"
 
@@ -134,7 +135,7 @@ def count_measurements(monkeypatch: pytest.MonkeyPatch) -> list[wgpu.GPUDevice]:
 
 
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that grows by the bytes of each device array that is copied to the CPU."""
+    """Return a list that grows by the bytes of each array, also inside the engine, that is copied to the CPU."""
     reads: list[int] = []
     read = DeviceArray.read
 
@@ -148,7 +149,8 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def small_transfers(monkeypatch: pytest.MonkeyPatch, piece: int, single_write: int | None = None) -> None:
     """Copy to and from the device in pieces of `piece` bytes, and in one write up to `single_write` bytes."""
-    monkeypatch.setattr(transfer, "STAGING_PIECE", piece)
+    monkeypatch.setattr(transfer, "TRANSFERS", replace(transfer.TRANSFERS, staging_bytes=piece))
     if single_write is not None:
-        monkeypatch.setattr(transfer, "SINGLE_WRITE", single_write)
-        monkeypatch.setattr(part_buffers, "SINGLE_WRITE_BYTES", single_write)
+        transfers = replace(transfer.TRANSFERS, single_write_bytes=single_write)
+        monkeypatch.setattr(transfer, "TRANSFERS", transfers)
+        monkeypatch.setattr(part_buffers, "TRANSFERS", transfers)

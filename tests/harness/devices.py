@@ -14,9 +14,8 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.api import device as device_module
-from gpuscan.device import adapters, queue, reports, tile_cache
+from gpuscan.device import adapters, bind_groups, queue, reports, tile_cache
 from gpuscan.device.adapters import find_adapters
-from gpuscan.device.bind_groups import BIND_GROUPS_KEPT
 from gpuscan.device.buffer_pool import BufferPool
 from gpuscan.device.profiling import Profiles
 from gpuscan.device.queue import Queue
@@ -28,7 +27,7 @@ from gpuscan.planning.strategies import starts_in_order
 from gpuscan.planning.tile_shapes import TileShape
 
 # How much a device keeps of earlier calls.
-MAX_BIND_GROUPS = BIND_GROUPS_KEPT
+MAX_BIND_GROUPS = bind_groups.MAX_BIND_GROUPS
 MAX_RECORDED_RUNS = reports.MAX_RECORDED_RUNS
 MAX_RECORDED_STATES = reports.MAX_RECORDED_STATES
 RUNS_BEFORE_PARAMETERS_ARE_WRITTEN_AHEAD = GROWTH

@@ -13,13 +13,11 @@ from gpuscan.api import plan as plan_module
 from gpuscan.api.linear_recurrence import gradients
 from gpuscan.elements import min_chunk
 from gpuscan.engine.host_arrays import scan_host
-from gpuscan.engine.part_buffers import SINGLE_WRITE_BYTES
 from gpuscan.engine.record import Origin
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.streams import scan_stream
-from gpuscan.planning.heuristics import GPU
+from gpuscan.planning.heuristics import GPU, TRANSFERS
 from gpuscan.planning.kernel_parts import InjectedFaults
-from gpuscan.planning.partition import SINGLE_PIECE_BYTES
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
@@ -31,8 +29,8 @@ Array = np.ndarray[Any, Any]
 Tile = TileShape | ColumnTile
 
 # Sizes at which gpuscan goes another way. Tests use arrays on both sides of them.
-SMALL_ARRAY_BYTES = SINGLE_WRITE_BYTES
-SINGLE_SUBMISSION_BYTES = SINGLE_PIECE_BYTES
+SMALL_ARRAY_BYTES = TRANSFERS.single_write_bytes
+SINGLE_SUBMISSION_BYTES = GPU.single_piece_bytes
 MANY_TILES = GPU.min_tiles_for_fold
 # The shortest row with tiles of its own, in elements.
 MIN_ROW = GPU.min_row
@@ -87,8 +85,8 @@ def scan_with(
 
 def scan_chunks_with(device: gs.Device, chunks: Iterable[Array], *, piece_bytes: int) -> Iterator[Array]:
     """Return the running sums of chunks, scanned in pieces of a given size."""
-    first, *others = (problem_of(chunk) for chunk in chunks)
-    for (result,) in scan_stream(device._executor, first, others, "auto", piece_bytes):
+    problems = (make_problem(chunk) for chunk in chunks)
+    for (result,) in scan_stream(device._executor, next(problems), problems, "auto", piece_bytes):
         yield result
 
 

@@ -65,7 +65,7 @@ def check(function: Callable[[Any], dict[str, Any]], arrays: tuple[Array, ...], 
 
 
 def same_floats(result: Array, expected: Array) -> Any:
-    """Equal, or both NaN. Numbers that GPUs may flush to zero count as zero."""
+    """Return True for equal numbers and for two NaNs. Numbers that GPUs may flush to zero count as zero."""
     tiny = np.finfo(np.float32).tiny
     flushed = (np.abs(expected) < tiny) & (np.abs(result) < tiny)
     return (result == expected) | (np.isnan(result) & np.isnan(expected)) | flushed

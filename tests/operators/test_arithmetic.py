@@ -135,7 +135,7 @@ def test_astype(adapter: wgpu.GPUAdapter, source: str) -> None:
 
 @pytest.mark.parametrize("source", ["int8", "uint8", "int32", "uint32"])
 def test_widened_integers_keep_their_sign_in_comparisons(adapter: wgpu.GPUAdapter, source: str) -> None:
-    """Compilers fold the widening into the comparison; some do it wrong."""
+    """Assert the signs, since some compilers fold the widening into the comparison wrongly."""
 
     def comparisons(x: Any) -> dict[str, Any]:
         results = {}

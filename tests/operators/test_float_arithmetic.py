@@ -221,7 +221,7 @@ def test_16_bit_floats_are_rounded_once(adapter: wgpu.GPUAdapter, name: str) -> 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_numbers_beside_16_bit_floats_are_not_rounded(device: Device, name: str) -> None:
-    """Python's and gpuscan's own, which are combined in float32 as all the rest is."""
+    """Assert that Python's and gpuscan's own constants are combined in float32."""
     dtype = np.dtype(np.float16 if name == "float16" else ml_dtypes.bfloat16)
     x = np.array([1000, 0.3, -7, 0.5], dtype)
     for function in (lambda v: v * 0.1, lambda v: v + 2049, np.deg2rad, np.rad2deg, lambda v: np.logaddexp2(v, v)):
@@ -232,7 +232,7 @@ def test_numbers_beside_16_bit_floats_are_not_rounded(device: Device, name: str)
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_astype_of_16_bit_floats_rounds(adapter: wgpu.GPUAdapter, name: str) -> None:
-    """To even, subnormals, overflow and NaN included; so does a bit cast."""
+    """Assert rounding to even, subnormals, overflow and NaN included; also of a bit cast."""
     dtype = np.dtype(np.float16 if name == "float16" else ml_dtypes.bfloat16)
     every = np.arange(1 << 16, dtype=np.uint16).view(dtype).astype(np.float32)
     with np.errstate(all="ignore"):
@@ -315,7 +315,7 @@ def test_float64_functions(adapter: wgpu.GPUAdapter) -> None:
 
 
 def test_long_chunks_of_logaddexp(device: Device) -> None:
-    """Many combinations inlined into the loops of a look-back: compilers must get through, in time and memory."""
+    """Assert that compilers accept many combinations in the loops of a look-back, in bounded time and memory."""
     x = np.random.default_rng(0).standard_normal(20_011).astype(np.float32)
     (first, *others) = [gs.scan(x, "logaddexp", device=device, strategy=each) for each in strategies_on(device)]
     np.testing.assert_allclose(first, np.logaddexp.accumulate(x.astype(np.float64)), rtol=1e-5)

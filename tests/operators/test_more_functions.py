@@ -118,7 +118,7 @@ def test_complex_questions(adapter: wgpu.GPUAdapter) -> None:
 
 
 def test_bundles_of_many_complex_fields(device: Device) -> None:
-    """More fields than an adapter binds buffers share one."""
+    """Assert that fields share a buffer if there are more of them than an adapter binds."""
     x = {f"f{i}": (np.arange(50) % 7 + 1j * i).astype(np.complex64) for i in range(20)}
     got = gs.scan(x, lambda l, r: {name: l[name] + r[name] for name in l}, device=device)
     for name, field in x.items():

@@ -182,7 +182,7 @@ def min_plus(left: Any, right: Any) -> Any:
 
 
 def permuted(left: Any, right: Any) -> Any:
-    """First the left permutation, then the right one."""
+    """Return the composition of permutations: first the left one, then the right one."""
     return np.take_along_axis(right, left, axis=-1)
 
 
@@ -249,7 +249,7 @@ def test_permutations(adapter: wgpu.GPUAdapter) -> None:
 
 
 def max_subarray(left: Any, right: Any) -> Any:
-    """Sum, best prefix, best suffix, best run."""
+    """Combine sum, best prefix, best suffix and best run."""
     return (
         left[0] + right[0],
         np.maximum(left[1], left[0] + right[1]),
@@ -291,7 +291,7 @@ def test_bundles(adapter: wgpu.GPUAdapter) -> None:
 
 
 def test_a_bundle_with_a_matrix_field(adapter: wgpu.GPUAdapter) -> None:
-    """x -> A x + b, as a structured dtype has it."""
+    """Scan maps x -> A x + b in a structured dtype."""
 
     def composed(left: Any, right: Any) -> Any:
         moved = (right["A"] @ left["b"][..., None])[..., 0]
@@ -358,7 +358,7 @@ def test_compile_errors_name_the_users_line(adapter: wgpu.GPUAdapter, source: st
 
 @pytest.fixture(scope="module")
 def dawn_device() -> Any:
-    """A device of Dawn, whose compiler (Tint) is that of browsers, on any Vulkan driver of the machine."""
+    """Return a device of Dawn on any Vulkan driver of the machine. Browsers use its compiler (Tint)."""
     wgpudawn = importlib.import_module("wgpudawn")  # a second WebGPU implementation, loaded only for its tests
 
     os.environ.setdefault("XDG_RUNTIME_DIR", "/tmp")

@@ -170,7 +170,7 @@ def test_python_numbers_beside_16_bit_floats_are_float32() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_bits_of_16_bit_floats(dtype: Any) -> None:
-    """There are none of arguments, which are combined in 32 bits; there are of what a cast has rounded."""
+    """Assert that only casts have 16-bit floats' bits: arguments are combined in 32 bits."""
     for function in (
         lambda l, r: l.view(np.uint16).astype(np.float32),
         lambda l, r: (np.maximum(l, 0) + r).view(np.int16).astype(np.float32),

@@ -225,7 +225,7 @@ ODD_LETTERS = [
 
 @pytest.mark.parametrize("letter", ODD_LETTERS, ids=ascii)
 def test_characters_outside_ascii_are_refused_outside_comments(letter: str) -> None:
-    """Compilers and Python disagree on which of them are letters, digits and blank space."""
+    """Assert it, since compilers and Python disagree on which of them are letters, digits and blank space."""
     body = "return a + b ;"
     for source, helpers in [
         (combining(body), f"fn h{letter}(x: u32) -> u32 {{ var i = x; loop {{ i = i * 3u; }} return i; }}"),
@@ -293,7 +293,7 @@ def test_what_is_no_wgsl(text: str) -> None:
 
 
 def test_many_variables_of_a_wide_element_are_refused() -> None:
-    """The size of an element is known when the operator meets an array."""
+    """Assert that the size of an element is checked when the operator meets an array."""
     wide = element_of([np.dtype(np.uint32)], shapes=[(256,)])
     for declared in ("var q{i} : Element ;", "var q{i} = Element ( ) ;", "var q{i} = a ;", "let q{i} = a ;"):
         body = " ".join(declared.format(i=i) for i in range(40)) + " return q3 ;"
@@ -304,7 +304,7 @@ def test_many_variables_of_a_wide_element_are_refused() -> None:
 
 
 def test_variables_without_a_type_are_counted_by_what_they_may_copy() -> None:
-    """Numbers, results of functions and entries of arrays are no copies of an array."""
+    """Assert that numbers, results of functions and entries of arrays are no copies of an array."""
     table = "var p : array < u32 , 250 > ; p [ a & 7u ] = b ;"
     plain: dict[str, Any] = {"0u": "", "a + b": "", "p [ 3 ]": "", "min ( a , b )": "", "h ( a )": ""}
     for value in plain:

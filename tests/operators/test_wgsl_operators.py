@@ -37,7 +37,7 @@ def returning(expression: str, **options: Any) -> gs.Operator:
 
 
 def test_pairs_under_every_strategy(device: gs.Device) -> None:
-    """Exact and not commutative; in rows, with the options in turn."""
+    """Scan exactly with an operator that does not commute; in rows, with the options in turn."""
     x = words(np.random.default_rng(0), 2, (3, 3001))
     for turn, strategy in enumerate(strategies_on(device)):
         options = {"axis": 1, "exclusive": turn > 0, "reverse": turn == 1}
@@ -174,7 +174,7 @@ ODD_NAMES = [
 
 @pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
 def test_names_may_hold_anything(device: gs.Device, name: str) -> None:
-    """They stand in comments and labels only; a compile error still finds the user's lines."""
+    """Assert that names are only in comments and labels, and that a compile error finds the user's lines."""
     x = np.arange(1000, dtype=np.float32)
     written, traced = returning("a + b", name=name), gs.operator(lambda left, right: left + right, name=name)
     for op in (written, traced):

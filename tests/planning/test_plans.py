@@ -151,7 +151,7 @@ def test_vectors_only_where_the_last_element_ends_one() -> None:
 @pytest.mark.parametrize("size", [0, 4, 8, 16, 32, 64, 128])
 @pytest.mark.parametrize("strategy", ["three_dispatch", "lookback", "fallback"])
 def test_templates_render_for_every_subgroup_size(size: int, strategy: str) -> None:
-    """Sizes that no adapter here has, too: no variable is missing, and no line left over from Jinja."""
+    """Render every template for all sizes: no variable is missing, and no line of Jinja is left."""
     adapter = gpu(subgroup_size=size, subgroup_sizes=(size,) if size else ())
     plan = plan_scan(spec("int16", "float32", rows=3, row_length=70_000, exclusive=True), adapter, strategy, "")
     for stage in plan.stages:

@@ -14,14 +14,14 @@ from gpuscan.problem.problem import make_problem
 
 
 def work(x: Any, op: Any, **options: Any) -> tuple[ScanSpec, ScanSpec]:
-    """The work as it is posed, and as its shaders see it."""
+    """Return the specification, and the one that its shaders see."""
     problem = make_problem(x, op, **options)
 
     def combine(element: Element) -> Code:
         return combine_code(problem.operator, element, native_int64=True)
 
     after = problem.after and map_code(problem.after, problem.element, "after", True, result_type="Result")
-    posed = ScanSpec(
+    asked = ScanSpec(
         source=problem.source,
         element=problem.element,
         destination=problem.destination,
@@ -31,7 +31,7 @@ def work(x: Any, op: Any, **options: Any) -> tuple[ScanSpec, ScanSpec]:
         rows=1,
         row_length=8,
     )
-    return posed, without_signs(posed, combine)
+    return asked, without_signs(asked, combine)
 
 
 def names(element: Element) -> list[str]:
@@ -77,5 +77,5 @@ def test_bundles() -> None:
     ],
 )
 def test_signs_that_matter_stay(x: Any, op: Any, options: Any) -> None:
-    posed, seen = work(x, op, **options)
-    assert seen == posed
+    asked, seen = work(x, op, **options)
+    assert seen == asked

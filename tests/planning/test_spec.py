@@ -9,13 +9,13 @@ import pytest
 
 from gpuscan.planning.plan import plan_scan
 from gpuscan.planning.spec import ScanSpec, scan_spec
-from gpuscan.problem.problem import pose
+from gpuscan.problem.problem import make_problem
 from tests.fakes import gpu, spec
 
 
 def test_equal_problems_have_equal_specs() -> None:
-    """Each hash is computed once, and a spec finds what was kept under an equal one."""
-    first, second = (scan_spec(pose(np.zeros(100, np.float32), "add", initial=1.0), gpu()) for _ in range(2))
+    """Assert that each hash is computed once, and that equal specifications find the same entries."""
+    first, second = (scan_spec(make_problem(np.zeros(100, np.float32), "add", initial=1.0), gpu()) for _ in range(2))
     assert first == second
     assert first is not second
     assert {first: "kept"}[second] == "kept"
@@ -28,7 +28,7 @@ def test_different_scans_have_different_specs(change: dict[str, int]) -> None:
 
 
 def test_arrays_of_different_lengths_share_kernels() -> None:
-    """So they share pipelines: a kernel holds no number of rows or elements."""
+    """Assert that they share pipelines: a kernel holds no number of rows or elements."""
     kernels = [plan_scan(spec(row_length=n), gpu(), "lookback", "").stages[0].kernel for n in (1 << 24, (1 << 24) + 8)]
     assert kernels[0] == kernels[1]
     assert not isinstance(kernels[0].spec, ScanSpec)

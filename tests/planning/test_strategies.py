@@ -32,7 +32,7 @@ from tests.fakes import capabilities
     ],
 )
 def test_auto(changes, strategy, because):
-    """Litmus tests come first, then what is published, then what happened on this adapter."""
+    """Assert that litmus tests come first, then what is published, then what happened on this adapter."""
     found = capabilities(**({"progress_later": False} | changes))  # so look-ahead is out
     choice = choose_strategy(found)
     assert choice.strategy == strategy
@@ -42,7 +42,7 @@ def test_auto(changes, strategy, because):
 
 @pytest.mark.parametrize(("later", "strategy"), [(True, "lookahead"), (False, "lookback")])
 def test_lookahead_needs_later_workgroups(later, strategy):
-    """Where they start, look-ahead is the best on a GPU."""
+    """Assert that look-ahead is the first choice on a GPU where later workgroups start."""
     assert choose_strategy(capabilities(progress_later=later)).strategy == strategy
 
 
@@ -56,14 +56,14 @@ def test_a_few_hundred_tiles_are_looked_back(tiles, strategy):
 
 
 def test_tiles_go_by_number_where_that_is_published():
-    """And where it was seen."""
+    """Assert that tiles are numbered by workgroup if this order is published and was seen."""
     assert starts_in_order(capabilities())
     assert not starts_in_order(capabilities(starts_in_order=False))
     assert not starts_in_order(capabilities(vendor="AMD"))
 
 
 def test_unsafe():
-    """What the probe saw fail is refused, and nothing else."""
+    """Assert that the strategies that the probe saw fail are refused, and no others."""
     good = capabilities()
     assert all(unsafe_reason(strategy, good) is None for strategy in STRATEGIES)
 
@@ -76,13 +76,13 @@ def test_unsafe():
 
 
 def test_unknown_strategy():
-    """The message lists those there are."""
+    """Assert that the message lists the strategies."""
     with pytest.raises(StrategyError, match=r"'quick'.*auto, lookahead, lookback, fallback, three_dispatch"):
         check_strategy("quick")
 
 
 def test_the_tables_name_strategies():
-    """A misspelt entry would never be chosen."""
+    """Assert that the table names only strategies that exist: a misspelt entry would never be chosen."""
     for order in (GPU.strategy_order, CPU.strategy_order):
         assert set(order) <= set(STRATEGIES)
         assert "three_dispatch" in order  # the one that is safe everywhere

@@ -73,7 +73,7 @@ def test_a_tile_fits_the_adapter_and_the_element(asked: ScanSpec, adapter: Capab
 
 @given(SPECS, ADAPTERS)
 def test_tiles_that_end_with_rows(asked: ScanSpec, adapter: Capabilities) -> None:
-    """A row is whole chunks, no more tiles than a block has lanes, and those mostly full; also without subgroups."""
+    """Assert that a row is whole chunks in at most a block of mostly full tiles; also without subgroups."""
     tile = tile_shape(asked, adapter)
     assert tile.per_row == tile_shape(asked, adapter, subgroups=False).per_row
     if tile.per_row:
@@ -113,7 +113,7 @@ def test_a_tile_that_holds_a_row_stands_alone() -> None:
 
 
 def test_tiles_that_hold_columns_stand_alone() -> None:
-    """What they would tell each other is more than the array holds."""
+    """Assert that short columns are scanned without posts, which would take more memory than the array."""
     for strategy in ("lookahead", "lookback", "fallback", "three_dispatch"):
         for length in (1, 2, 8):
             asked = spec(rows=1 << 22, row_length=length, inner=1 << 22)
@@ -157,7 +157,7 @@ def test_tiles_are_longer_where_all_of_them_run_together() -> None:
 
 
 def test_tiles_of_several_words_hold_as_many_bytes_in_few_steps() -> None:
-    """Fewer bytes, and whoever folds for all is late; more steps, and shaders take longer to compile."""
+    """Assert the size of the tiles: smaller ones make the fold late, more steps take longer to compile."""
     kinds: tuple[tuple[list[str], Any, int], ...] = (
         (["int64"], None, 32), (["complex64"], None, 32), (["float16"] * 2, None, 32), (["float32"] * 2, None, 32),
         (["float32"] * 3, None, 48), (["float32"] * 4, None, 32), (["float32"] * 5, None, 40),
@@ -224,7 +224,7 @@ def test_narrow_integers_are_kept_as_they_lie_in_storage() -> None:
 
 
 def test_narrow_numbers_in_rows_that_share_tiles_are_joined_once() -> None:
-    """But not 16-bit ones in rows of whole chunks, nor in one row, nor where a tile ends with a row."""
+    """Assert the exceptions: 16-bit rows of whole chunks, a single row, and tiles that end with rows."""
     cases = [("uint8", 100, 16, True), ("uint8", 64, 16, True), ("int16", 100, 8, True), ("int16", 64, 8, False)]
     cases += [("uint32", 63, 4, False), ("float16", 63, 8, True), ("uint8", 2048, 16, False)]
     for name, row_length, chunk, once in cases:
@@ -240,7 +240,7 @@ def test_narrow_numbers_in_rows_that_share_tiles_are_joined_once() -> None:
 
 
 def test_elements_that_take_several_accesses_are_staged() -> None:
-    """Where lanes then access neighbours, in workgroup memory that is there."""
+    """Assert that chunks go through workgroup memory if there is room and lanes then access neighbours."""
 
     def staged(asked: ScanSpec, adapter: Capabilities, strategy: str = "lookahead", **options: Any) -> bool:
         kernel = plan_scan(asked, adapter, strategy, "", **options).stages[-1].kernel
@@ -268,7 +268,7 @@ def test_elements_that_take_several_accesses_are_staged() -> None:
 
 
 def test_the_widest_elements_get_full_workgroups() -> None:
-    """Since only totals of subgroups lie in workgroup memory, where subgroups are as wide as blocks."""
+    """Assert that wide items have full workgroups if only totals of subgroups are in workgroup memory."""
     asked = spec(shapes=[(8, 8)], row_length=2**20)
     for room in (16384, 49152):
         adapter = gpu(limits=LIMITS | {"max-compute-workgroup-storage-size": room})
@@ -283,7 +283,7 @@ def test_the_widest_elements_get_full_workgroups() -> None:
 
 @pytest.mark.parametrize(("words", "subgroup_size", "room"), [(50, 4, 65536), (120, 0, 16384)])
 def test_elements_that_leave_no_room_to_wait(words: int, subgroup_size: int, room: int) -> None:
-    """A tile's scan fits workgroup memory, but not with the prefix that it waits for: an error that says so."""
+    """Assert that a clear error says if the prefix of a tile does not fit workgroup memory."""
     adapter = gpu(
         limits=LIMITS | {"max-compute-workgroup-storage-size": room}, subgroup_size=subgroup_size, subgroup_sizes=()
     )
@@ -308,7 +308,7 @@ def test_subgroups_can_be_left_out() -> None:
 
 
 def test_tiles_go_by_number_where_workgroups_start_in_order() -> None:
-    """Hostile schedulers that are played by tickets want these; elsewhere nobody promises the order."""
+    """Assert that tiles take tickets if the order of workgroups is unknown or a test build needs tickets."""
     for strategy in ("lookahead", "lookback", "fallback"):
         ordered, delayed = (
             plan_scan(spec(row_length=2**24), gpu(), strategy, "", test_build=InjectedFaults(scheduler=s))
@@ -330,7 +330,7 @@ def test_tiles_go_by_number_where_workgroups_start_in_order() -> None:
 
 
 def test_a_folded_fallback_helps_soon() -> None:
-    """Plain tiles after a poll, and less eagerly later; those that take longer are not late so soon."""
+    """Assert that plain tiles help after one poll, less eagerly later, and that longer tiles wait longer."""
     element = spec().element
     long = combine_code(BUILTINS["logaddexp"], element, native_int64=True)
     uint8, four = spec("uint8", row_length=2**28), spec(*["float32"] * 4, row_length=2**28)
@@ -355,7 +355,7 @@ def test_a_fallback_on_the_cpu_helps_no_sooner_at_first(many: bool) -> None:
 
 
 def test_nobody_folds_where_loops_are_left_by_force() -> None:
-    """A fold is a loop over all tiles."""
+    """Assert that one workgroup folds, in a long loop over all tiles, only if the driver ends no loops."""
     for strategy in ("lookback", "fallback"):
         folds = [
             plan_scan(spec(row_length=2**26), adapter, strategy, "").stages[0].kernel.wait_policy.one_workgroup_folds

@@ -27,7 +27,7 @@ TUNED = {(1, 1 << 18): SHORT, (1, 1 << 26): LONG, (2, 1 << 20): SHORT}
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of the test's own."""
+    """Return a cache folder of the test's own."""
     for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
         monkeypatch.setenv(name, str(tmp_path))
     return tmp_path
@@ -47,12 +47,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_nearest(words: int, length: int, found: TileShape | None) -> None:
-    """By the ratio of lengths; nothing far under the shortest, nothing for other elements."""
+    """Assert that the nearest length counts, by ratio, but nothing far shorter and no other elements."""
     assert tuning.nearest(TUNED, words, length) == found
 
 
 def test_only_what_was_measured_is_tuned() -> None:
-    """Whole words, one row, from as many arrays."""
+    """Assert that tuned tiles are for whole words in one row, from the same number of arrays."""
     assert tuning.tuned_tile(TUNED, spec(row_length=1 << 18)) == SHORT
     assert tuning.tuned_tile(TUNED, spec(row_length=0)) is None
     assert tuning.tuned_tile(TUNED, spec("int16", row_length=1 << 18)) is None
@@ -66,14 +66,14 @@ def test_only_what_was_measured_is_tuned() -> None:
 
 
 def test_lanes_need_subgroups() -> None:
-    """A compiler may give a shader another size than the probe saw; then none are counted on."""
+    """Assert that tuned tiles do not rely on subgroups if a compiler may give a shader another size."""
     serial = TileShape(64, 0, 1, 64)
     assert tuning.tuned_tile(TUNED, spec(row_length=1 << 18), subgroups=False) is None
     assert tuning.tuned_tile({(1, 1 << 18): serial}, spec(row_length=1 << 18), subgroups=False) == serial
 
 
 def test_written_and_read() -> None:
-    """By adapter; other drivers have their own."""
+    """Assert that files belong to an adapter, and that other drivers have their own."""
     assert tile_cache.load(GPU) == {}
     path = tile_cache.store(GPU, TUNED)
     assert path is not None
@@ -85,7 +85,7 @@ def test_written_and_read() -> None:
 
 
 def test_frozen() -> None:
-    """Plans depend on it."""
+    """Assert that tables cannot change, since plans depend on them."""
     tile_cache.store(GPU, TUNED)
     loaded: Any = tile_cache.load(GPU)
     with pytest.raises(TypeError):
@@ -120,7 +120,7 @@ ROW = [1, 1 << 18, 256, 32, 4, 4]
     ids=str,
 )
 def test_shapes_that_do_not_run_here_are_ignored(row: Any) -> None:
-    """All of the file is: it was not written by this gpuscan."""
+    """Assert that a file with one bad entry is ignored: it was not written by this gpuscan."""
     path = tile_cache.store(GPU, TUNED)
     assert path is not None
     kept = json.loads(path.read_text())
@@ -133,7 +133,7 @@ def test_shapes_that_do_not_run_here_are_ignored(row: Any) -> None:
     "text", ["", "{", "[]", "null", '{"key": 1}', '{"key": {}, "content": []}', "\x00", "[" * 100_000]
 )
 def test_damaged_files_are_ignored(text: str) -> None:
-    """Whatever they hold."""
+    """Ignore files with any other content."""
     path = tile_cache.store(GPU, TUNED)
     assert path is not None
     path.write_text(text)
@@ -141,7 +141,7 @@ def test_damaged_files_are_ignored(text: str) -> None:
 
 
 def test_an_unwritable_cache_is_done_without(cache: Path) -> None:
-    """A file stands where the folder should."""
+    """Assert that nothing is kept if there is a file in place of the folder."""
     (cache / "gpuscan").write_text("in the way")
     assert tile_cache.store(GPU, TUNED) is None
     assert tile_cache.load(GPU) == {}
@@ -149,7 +149,7 @@ def test_an_unwritable_cache_is_done_without(cache: Path) -> None:
 
 
 def test_wide_items_need_workgroup_memory() -> None:
-    """A workgroup of 1024 has room for one word each in 16 KiB, and not for four."""
+    """Assert that a workgroup of 1024 in 16 KiB has room for one word each, and not for four."""
     small = capabilities(limits=LIMITS | {"max-compute-workgroup-storage-size": 16384})
     assert tuning.runs_on(TileShape(1024, 32, 4, 4), 1, small)
     assert not tuning.runs_on(TileShape(1024, 32, 4, 4), 4, small)

@@ -19,7 +19,7 @@ LEAST = 8
 
 @pytest.fixture
 def narrow(device: gs.Device) -> gs.Device:
-    """The device as if it bound only `LEAST` buffers."""
+    """Let the device bind only `LEAST` buffers."""
     return device_as_if(device, limits=dict(device.capabilities.limits) | {STORAGE_LIMIT: LEAST})
 
 
@@ -36,7 +36,7 @@ def sums(left: Any, right: Any) -> Any:
 
 @pytest.mark.parametrize(("number", "count"), list(enumerate([4, 5, 9, 16])))
 def test_many_fields(narrow: gs.Device, number: int, count: int) -> None:
-    """Each number of fields has one of the four kinds of options."""
+    """Run all numbers of fields, each with one of the four kinds of options."""
     x = fields(count)
     assert binds_too_many(make_problem(x, sums), narrow.capabilities.limits[STORAGE_LIMIT])
     all_options: list[dict[str, Any]] = [
@@ -72,7 +72,7 @@ def test_axes_reductions_and_chunks(narrow: gs.Device) -> None:
 
 
 def test_matrices_flags_and_maps(narrow: gs.Device) -> None:
-    """Fields with trailing axes among others, fused maps, and a constant result."""
+    """Pack fields with trailing axes among others, fused maps, and a constant result."""
     rng = np.random.default_rng(1)
     matrices = rng.integers(0, 4, (500, 2, 2), dtype=np.uint32)
     x = (matrices, *(rng.integers(0, 4, (500, 2, 2)).astype(np.uint32) for _ in range(4)))
@@ -98,7 +98,7 @@ WIDTHS = ("int8", "uint64", "int16", "float16", "complex64", "bool", "int64", "f
 
 
 def of_all_widths(length: int) -> tuple[Any, ...]:
-    """Return fields of all widths, whose sums are exact."""
+    """Return fields of all widths, with exact sums."""
     rng = np.random.default_rng(2)
     return tuple(rng.integers(0, 2, length).astype(dtype) for dtype in WIDTHS)
 
@@ -116,7 +116,7 @@ def either(left: Any, right: Any) -> Any:
     ],
 )
 def test_fields_of_all_widths(narrow: gs.Device, options: dict[str, Any]) -> None:
-    """Two arrays carry them all, so they leave room for initial values and segments."""
+    """Assert that two arrays carry all fields, with room for initial values and segments."""
     x = of_all_widths(301)
     wanted = gs.scan(x, either, device="numpy", **options)
     for got in (

@@ -26,7 +26,7 @@ Pair = namedtuple("Pair", "gain shift")
 
 @given(st.data())
 def test_rows_and_back(data: st.DataObject) -> None:
-    """(rows, row_length), contiguous, in C order of the other axes, whatever the memory order; and back to the view."""
+    """Assert that rows are contiguous, whatever the memory order, and that the way back gives a view."""
     x: Array = data.draw(arrays("int32"))
     axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
     problem = make_problem(x, axis=axis)

@@ -50,7 +50,7 @@ def test_segments_cut_one_row() -> None:
 
 @given(data=st.data(), length=st.integers(1, 200), reverse=st.booleans())
 def test_flags_of_any_stretch(data: st.DataObject, length: int, reverse: bool) -> None:
-    """Offsets and keys give the same heads, for the whole and for stretches, as bits and as flags."""
+    """Assert that offsets and keys give the same heads, for the whole and for stretches, as bits and flags."""
     cuts = data.draw(st.lists(st.integers(0, length), max_size=30))
     offsets = np.array([0, *sorted(cuts), length])
     keys = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
@@ -71,7 +71,7 @@ def test_flags_of_any_stretch(data: st.DataObject, length: int, reverse: bool) -
 
 
 def test_keys_differ_as_numpy_has_it() -> None:
-    """A NaN differs from itself, the zeros do not differ; text is compared as text."""
+    """Assert that a NaN differs from itself, that both zeros are equal, and that text is compared as text."""
     floats = np.array([0.0, -0.0, np.nan, np.nan, 1.0, 1.0])
     np.testing.assert_array_equal(Heads(6, False, keys=floats).flags(0, 6), [True, False, True, True, True, False])
     text = np.array(["a", "a", "b", "a"])

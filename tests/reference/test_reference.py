@@ -33,7 +33,7 @@ SHAPES = [
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("length", [1, 2, 3, 31, 64, 97, 1000, 5000])
 def test_stages_scan_in_order(shape: TileShape, length: int) -> None:
-    """Every option, in one piece and in pieces of one block, with an operator that neither commutes nor divides."""
+    """Run every option, in one piece and in pieces, with an operator that neither commutes nor divides."""
     x = words(np.random.default_rng(length), 2, length)
     for exclusive, reverse, initial in itertools.product((False, True), (False, True), (None, (3, 7))):
         problem = make_problem(x, AFFINE, exclusive=exclusive, reverse=reverse, initial=initial)
@@ -157,7 +157,7 @@ def test_narrow_numbers_are_widened_before_they_are_combined() -> None:
 
 @given(st.integers(1, 200), st.integers(1, 40), st.integers(0, 2**32 - 1))
 def test_a_carry_makes_pieces_one(tiles: int, cut: int, seed: int) -> None:
-    """P(block) ⊕ K(tile) of pieces that are whole blocks, the fold carried over, is that of all tiles at once."""
+    """Assert that P(block) ⊕ K(tile) of pieces of whole blocks, with a carry, is that of all tiles at once."""
     block = 8
     cut = min(cut * block, tiles)
     totals = tuple(np.random.default_rng(seed).integers(0, 2**32, (2, tiles), dtype=np.uint32))
@@ -181,7 +181,7 @@ def test_kogge_stone_is_a_scan(length: int, seed: int) -> None:
 
 
 def test_an_aggregate_is_its_tiles_last_inclusive_result() -> None:
-    """The same bits whether reduced or scanned: what fallback rests on."""
+    """Assert that a tile has the same bits reduced or scanned, as fallback needs it."""
     x = np.random.default_rng(4).standard_normal(32 * 8).astype(np.float32)
     shape = TileShape(32, 4, 2, 4)
     problem = make_problem(x)
@@ -255,7 +255,7 @@ def test_what_means_another_thing_for_an_array_is_refused_as_on_a_gpu(op: Any) -
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_bits_of_16_bit_floats_are_refused_as_on_a_gpu(dtype: Any) -> None:
-    """NumPy has them in float32, where a view of 16 bits fails, or has another shape."""
+    """Assert that they are refused: NumPy has them in float32, where a view of 16 bits fails."""
     x = np.ones(3, dtype)
     for maps in ({"before": lambda v: v.view(np.uint16)}, {"after": lambda v: v.view(np.uint16)}):
         with pytest.raises(OperatorError, match=r"write \.astype\(np\.float32\)\.view\(np\.uint32\)"):

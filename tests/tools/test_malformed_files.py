@@ -174,7 +174,7 @@ def test_files_that_are_odd_and_right(folder: Path, capsys: pytest.CaptureFixtur
 @MANY
 @hypothesis.given(data=st.data())
 def test_files_with_a_few_bytes_changed(folder: Path, capsys: pytest.CaptureFixture[str], data: st.DataObject) -> None:
-    """Headers and lengths of real files, overwritten, cut or lengthened at random."""
+    """Overwrite, cut or lengthen headers and lengths of real files at random."""
     content = bytearray(data.draw(st.sampled_from([WHOLE, saved(np.ones((2, 3), ">f4")), BAD["a record"]])))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(content) - 1))
@@ -230,7 +230,7 @@ def spoiled(draw: Any, value: Any) -> Any:
 @MANY
 @hypothesis.given(data=st.data())
 def test_a_spoiled_probe_cache_counts_as_absent_or_is_whole(cache: Path, data: st.DataObject) -> None:
-    """JSON that is none, or not what was written: nothing is taken from it that is not of the type it should be."""
+    """Assert that nothing of a wrong type is taken from damaged or other JSON."""
     found = capabilities()
     probe_cache.store(found)
     [file] = (cache / "probe").iterdir()

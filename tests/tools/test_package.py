@@ -77,7 +77,7 @@ def test_checkout_runs_without_an_install() -> None:
 
 @pytest.mark.parametrize("module", ["gpuscan", "gpuscan.cli"])
 def test_import_loads_no_slow_package(module: str, tmp_path: Path) -> None:
-    """benchmarks/startup.py measures what the rest takes."""
+    """Assert that the import loads no slow package; benchmarks/startup.py measures the rest."""
     slow = {"wgpu", "torch", "jinja2", "rich", "matplotlib", "triton"} | ({"click"} if module == "gpuscan" else set())
     code = f"import sys, {module}; print(*sorted({slow!r} & set(sys.modules)))"
     assert run(sys.executable, "-c", code, cwd=CHECKOUT).split() == []

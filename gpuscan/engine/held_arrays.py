@@ -1,0 +1,59 @@
+"""Keep arrays on the device for the next scan of a kind: initial values and segment bits."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from gpuscan.device.device_array import DeviceArray
+
+# An executor keeps arrays of at most this many bytes, or a single one; the least recently used go first. This is little
+# in comparison with the arrays of a scan that has many initial values or segment bits.
+_MAX_HELD_BYTES = 32 << 20
+
+
+class HeldArrays:
+    """Arrays by the kind of scan that reads them. The caller must hold the device's lock.
+
+    Args:
+        forget: a function that is called when arrays are dropped, so that recorded runs that bind them are dropped.
+
+    Attributes:
+        nbytes: the bytes of their buffers.
+    """
+
+    def __init__(self, forget: Callable[[], None]) -> None:
+        self.nbytes = 0
+        self._forget = forget
+        self._arrays: OrderedDict[tuple[object, str], DeviceArray] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def get(self, kind: object | None, name: str, make: Callable[[], DeviceArray]) -> DeviceArray:
+        """Return an array of a kind of scan, from an earlier call if there was one.
+
+        Args:
+            kind: `Problem.kind`; None to keep nothing.
+            name: the name of the array among those of the kind.
+            make: a function that makes the array.
+        """
+        if kind is None:
+            return make()
+        key = (kind, name)
+        found = self._arrays.get(key)
+        if found is not None:
+            self._arrays.move_to_end(key)
+            return found
+        found = self._arrays[key] = make()
+        self.nbytes += found.buffer.size
+        while self.nbytes > _MAX_HELD_BYTES and len(self._arrays) > 1:
+            _, oldest = self._arrays.popitem(last=False)
+            self.nbytes -= oldest.buffer.size
+            self._forget()
+        return found
+
+    def clear(self) -> None:
+        """Drop all arrays."""
+        self._arrays.clear()
+        self.nbytes = 0

@@ -1,0 +1,22 @@
+{% from "scan/subgroup_scan.wgsl" import place, scan_steps with context %}
+// The aggregate of a tile, by the same tree as its scan; every invocation gets it.
+fn reduce_tile(tile: u32, invocation: u32) -> Item {
+    let first = first_of(tile, invocation);
+{% if kernel.subgroups %}
+    let lane = invocation % SUBGROUP_SIZE;
+{% for step in range(kernel.tile.steps) %}
+    let loaded{{ step }} = {{ "load(" ~ place(step) ~ ", invocation)" if kernel.exchanges_chunks else "load_chunk(" ~ place(step) ~ ")" }};
+{% endfor %}
+{% call(step) scan_steps() %}{{ "chunk_of(" ~ place(step) ~ ", loaded" ~ step ~ ", invocation)" if kernel.exchanges_chunks else "loaded" ~ step }}{% endcall %}
+{% for step in range(kernel.tile.steps) %}
+    let total{{ step }} = item_at(lanes{{ step }}, SUBGROUP_SIZE - 1u);
+    let carry{{ step }} = {{ "join(carry" ~ (step - 1) ~ ", total" ~ step ~ ")" if step else "total0" }};
+{% endfor %}
+    return scan_subgroups(invocation, carry{{ kernel.tile.steps - 1 }}).aggregate;
+{% else %}
+    _ = scan_invocations(invocation, scan_chunk(load_chunk(first))[CHUNK - 1u]);
+    let aggregate = {{ text.from_shared("scratch[WORKGROUP_SIZE - 1u]") }};
+    workgroupBarrier();
+    return aggregate;
+{% endif %}
+}

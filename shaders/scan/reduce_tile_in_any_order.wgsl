@@ -1,0 +1,73 @@
+{#- The aggregate of a tile, of an operator that gives the same bits in any order: each invocation combines its chunks
+    element by element, then the elements of the one chunk that is left, and only then invocations exchange items.
+    Elements past the end of the row are left out. They come last in every order that is used here, so they are a last
+    part of each chunk, of the lanes and of the subgroups, and no identity is needed in their place. -#}
+{% from "scan/subgroup_scan.wgsl" import joined, place with context %}
+{% set for_staging = ", invocation" if kernel.exchanges_chunks else "" %}
+// Combine each position of `sums` with that of a chunk that begins `left` elements before the end.
+fn combine_chunks(sums: Chunk, chunk: Chunk, left: u32) -> Chunk {
+    let both = Chunk({% for position in range(kernel.tile.chunk) %}join(sums[{{ position }}], chunk[{{ position }}]){{ ", " if not loop.last }}{% endfor %});
+    if (left >= CHUNK) {
+        return both;
+    }
+    return Chunk({% for position in range(kernel.tile.chunk) %}pick(left > {{ position }}u, both[{{ position }}], sums[{{ position }}]){{ ", " if not loop.last }}{% endfor %});
+}
+
+// Return how many of `count` parts of `size` elements begin before the end, and at least 1.
+fn parts_before_end(left: u32, size: u32, count: u32) -> u32 {
+    return clamp((left + size - 1u) / size, 1u, count);
+}
+
+// Return the aggregate of a tile to every invocation.
+fn reduce_tile(tile: u32, invocation: u32) -> Item {
+    let first = first_of(tile, invocation);
+    let end = {{ "end_of(tile)" if kernel.tile.per_row else "params.length" }};
+{% for step in range(kernel.tile.steps) %}
+    let loaded{{ step }} = {{ "load" if kernel.loads_words_first else "load_chunk" }}({{ place(step) }}{{ for_staging }});
+{% endfor %}
+{% for step in range(kernel.tile.steps) %}
+{% set chunk = "chunk_of(" ~ place(step) ~ ", loaded" ~ step ~ for_staging ~ ")" if kernel.loads_words_first else "loaded" ~ step %}
+    let sums{{ step }} = {{ "combine_chunks(sums" ~ (step - 1) ~ ", " ~ chunk ~ ", end - min(" ~ place(step) ~ ", end))" if step else chunk }};
+{% endfor %}
+    let own = scan_chunk(sums{{ kernel.tile.steps - 1 }});
+    let left = end - min(first, end);
+    var total = own[CHUNK - 1u];
+    if (left < CHUNK) {
+{% for position in range(kernel.tile.chunk - 2, -1, -1) %}
+        total = pick(left <= {{ position + 1 }}u, own[{{ position }}], total);
+{% endfor %}
+    }
+{% if kernel.subgroups %}
+    let lane = invocation % SUBGROUP_SIZE;
+    let subgroup = invocation / SUBGROUP_SIZE;
+    let begin = first - lane * CHUNK;  // of the subgroup's elements
+    let lanes = parts_before_end(end - min(begin, end), CHUNK, SUBGROUP_SIZE);
+{% if kernel.loops_over_lanes %}
+    for (var distance = 1u; distance < SUBGROUP_SIZE; distance *= 2u) {
+        total = {{ joined("total", "distance") }};
+    }
+    let sum = item_at(total, lanes - 1u);
+{% else %}
+    let sum = item_at(scan_lanes(lane, total), lanes - 1u);
+{% endif %}
+{% if kernel.tile.subgroups_per_workgroup == 1 %}
+    return sum;
+{% else %}
+    subgroup_totals[select(SUBGROUPS, subgroup, lane == 0u)] = {{ text.to_shared("sum") }};
+    workgroupBarrier();
+    let tile_begin = begin - subgroup * (SUBGROUP_SIZE * STEPS * CHUNK);
+    let subgroups = parts_before_end(end - tile_begin, SUBGROUP_SIZE * STEPS * CHUNK, SUBGROUPS);
+    var aggregate = {{ text.from_shared("subgroup_totals[0]") }};
+    for (var other = 1u; other < subgroups; other++) {
+        aggregate = join(aggregate, {{ text.from_shared("subgroup_totals[other]") }});
+    }
+    return aggregate;
+{% endif %}
+{% else %}
+    _ = scan_invocations(invocation, total);
+    let invocations = parts_before_end(end - (first - invocation * CHUNK), CHUNK, WORKGROUP_SIZE);
+    let aggregate = {{ text.from_shared("scratch[invocations - 1u]") }};
+    workgroupBarrier();
+    return aggregate;
+{% endif %}
+}

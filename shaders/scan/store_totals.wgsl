@@ -1,0 +1,69 @@
+{#- One pass over the array that stores nothing but the last result of each row, of an operator that gives the same bits
+    in any order. No element is scanned: a tile has its aggregate, and only the tile that ends a row needs its prefix.
+    in:  the source, the seeds where there are any, the tile state
+    out: the destination
+    strategies: as in scan.wgsl -#}
+{% set scheduler = kernel.scheduler if kernel.posts else "" %}
+{% include "shared/header.wgsl" %}
+{% include "shared/element.wgsl" %}
+{% include "shared/operator.wgsl" %}
+{% include "scan/load_store.wgsl" %}
+{% include "scan/tile_scan.wgsl" %}
+{% include "scan/prefix_" ~ kernel.strategy ~ ".wgsl" %}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+{% if kernel.subgroups %}
+    @builtin(subgroup_size) subgroup_size: u32,
+{% endif %}
+) {
+    let tile = tile_of(invocation, workgroup, grid);
+    if (tile >= params.tiles) {
+        return;
+    }
+{% if kernel.strategy == "three_dispatch" %}
+    if (!has_end(tile)) {
+        return;  // nothing to store, and nothing waits for it
+    }
+{% endif %}
+{% if kernel.subgroups %}
+    if (subgroup_size != SUBGROUP_SIZE) {
+        report_subgroup_size();
+        return;
+    }
+{% endif %}
+{% if scheduler == "random" %}
+    idle(LOADS, tile, {{ "invocation / SUBGROUP_SIZE" if kernel.subgroups else "invocation" }}, LONGEST_DELAY);
+{% endif %}
+    let aggregate = reduce_tile(tile, invocation);
+{% if scheduler == "random" %}
+    idle(POSTS, tile, 0u, LONGEST_POST_DELAY);
+{% endif %}
+{% if kernel.strategy == "lookahead" %}
+    if (!has_end(tile)) {  // the first workgroup folds the aggregate, and no one waits for this tile's prefix
+        if (invocation == 0u) {
+            post_aggregate(tile, aggregate);
+        }
+        return;
+    }
+{% endif %}
+{% if kernel.posts %}
+    if (!await_prefix(invocation, tile, aggregate)) {
+        return;
+    }
+    let prefix = prefix_found(tile);
+{% else %}
+    let prefix = learn_prefix(invocation, tile, aggregate);
+{% endif %}
+    if (invocation == 0u && has_end(tile)) {
+        let total = pick(prefix.known, join(prefix.item, aggregate), aggregate);
+        let begin = {{ "start_of(tile)" if kernel.tile.per_row else "tile * TILE_SIZE" }};
+        store_result(row_of(begin), {{ text.mapped_result("total") }});
+    }
+{% if scheduler == "serial" %}
+    leave();
+{% endif %}
+}

@@ -1,0 +1,141 @@
+"""Reductions of operators that give the same bits in any order: their tiles are combined lane by lane, not scanned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from gpuscan.elements import LEAF, Structure, element_of
+from gpuscan.operators.builtin import BUILTINS
+from gpuscan.operators.code import combine_code
+from tests.harness.scans import make_problem, scan_with
+from tests.laws import dtype_of
+from tests.oracle import Array, assert_same, boundaries, small_tiles, some, strategies_on
+
+INTEGERS = ("int8", "uint16", "int32", "uint64", "int64")
+FLOATS = ("float16", "bfloat16", "float32")
+CHOICES = ("minimum", "maximum", "fmin", "fmax")
+DTYPES = {
+    **dict.fromkeys(CHOICES, ("bool", *INTEGERS, *FLOATS)),
+    **dict.fromkeys(["add", "multiply", "gcd"], INTEGERS),
+    **dict.fromkeys(["bitwise_and", "bitwise_or", "bitwise_xor"], ("bool", *INTEGERS)),
+    **dict.fromkeys(["logical_and", "logical_or", "logical_xor"], ("bool",)),
+}
+
+
+def order_free(op: Any, *dtypes: str) -> bool:
+    operator = op if isinstance(op, gs.Operator) else BUILTINS[op]
+    structure = Structure("tuple", (0, 1), (LEAF, LEAF)) if len(dtypes) == 2 else None
+    element = element_of([dtype_of(dtype) for dtype in dtypes], *([structure] if structure else []))
+    return combine_code(operator, element, native_int64=False).order_free
+
+
+def last(device: gs.Device, x: Any, op: Any, strategy: str, **options: Any) -> Array:
+    """Return the reduction of each row, run by one strategy and with a given tile."""
+    given = {name: options.pop(name) for name in ("tile", "piece_bytes", "one_workgroup_folds") if name in options}
+    problem = replace(make_problem(x, op, **options), keep_last_only=True)
+    return np.asarray(scan_with(device, problem, strategy, **given)[0])
+
+
+def drawn(dtype: str, shape: Any) -> Array:
+    """Draw odd numbers, so that products keep a trace of every factor."""
+    rng = np.random.default_rng(11)
+    if dtype == "bool":
+        return rng.random(shape) < 0.5
+    if dtype in FLOATS:
+        return rng.normal(size=shape).astype(dtype_of(dtype))
+    limits = np.iinfo(dtype)
+    return (rng.integers(limits.min, limits.max, shape, dtype=dtype) // 3 * 3) | np.dtype(dtype).type(1)
+
+
+def test_which_operators_are() -> None:
+    for name in BUILTINS:
+        for dtype in [*INTEGERS, *FLOATS, "bool"]:
+            if dtype in DTYPES.get(name, ()):
+                assert order_free(name, dtype), (name, dtype)
+            elif name in ("add", "multiply", "logaddexp", "hypot") and dtype in FLOATS:
+                assert not order_free(name, dtype), (name, dtype)
+    assert order_free(gs.operator(lambda l, r: (r[0] + l[0], np.maximum(l[1], r[1]))), "int32", "float32")
+    for function in (
+        lambda l, r: (l[0] + r[1], l[1] + r[0]),
+        lambda l, r: (l[0], l[1] + r[1]),
+        lambda l, r: (l[0] - r[0], l[1] + r[1]),
+        lambda l, r: (l[0] + l[0], l[1] + r[1]),
+        lambda l, r: (abs(l[0] + r[0]), l[1] + r[1]),
+    ):
+        assert not order_free(gs.operator(function), "int32", "int32")
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_every_operator_and_dtype(device: gs.Device, name: str) -> None:
+    """Reduce one row of some tiles, rows with tiles of their own, and rows that share tiles."""
+    ufunc: np.ufunc = getattr(np, name)
+    for dtype in some(device, DTYPES[name]):
+        for shape in ((5_003,), (3, 1024), (7, 33)):
+            x = drawn(dtype, shape)
+            wanted = ufunc.reduce(x, axis=-1, dtype=x.dtype)
+            assert_same(gs.reduce(x, name, axis=-1, device=device), wanted, (dtype, shape))
+
+
+@pytest.mark.parametrize("op", ["add", "maximum"])
+def test_sizes_around_tiles(device: gs.Device, op: str) -> None:
+    """Assert that nothing past the end is combined, in any part of a tile."""
+    x = drawn("int32", 3 * 2**13)
+    if op == "maximum":
+        x = -(abs(x >> 1) | 1)  # zeros past the end would be the greatest
+    ufunc: np.ufunc = getattr(np, op)
+    for tile in small_tiles(device):
+        lengths = [n for n in boundaries(tile) if n <= x.size]
+        for strategy in strategies_on(device):
+            for length in some(device, lengths):
+                got = last(device, x[:length], op, strategy, tile=tile)
+                assert_same(got[0], ufunc.reduce(x[:length], dtype=x.dtype), (tile, strategy, length))
+
+
+def test_options(device: gs.Device) -> None:
+    """Reduce in pieces, with an initial value, with a fold by one workgroup, and reversed rows."""
+    x = drawn("int32", 30_001)
+    total = np.add.reduce(x, dtype=x.dtype)
+    for tile in small_tiles(device):
+        for strategy in strategies_on(device):
+            for given in ({"piece_bytes": 1 << 14}, {"one_workgroup_folds": True}, {"reverse": True}):
+                assert_same(last(device, x, "add", strategy, tile=tile, **given)[0], total, (strategy, given))
+            assert_same(last(device, x, "add", strategy, tile=tile, initial=np.int32(77))[0], total + np.int32(77))
+    rows = drawn("uint16", (5, 4096))
+    for reverse in (False, True):
+        got = last(device, rows, "maximum", "auto", axis=1, reverse=reverse, initial=np.uint16(9))
+        assert_same(got.ravel(), np.maximum.reduce(rows, axis=1))
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_special_floats_at_every_place(device: gs.Device, name: str) -> None:
+    """Assert that NaN propagates or gives way, and -0.0 is below +0.0, wherever in a tile they are."""
+    greatest, skips_nan = name in ("maximum", "fmax"), name in ("fmin", "fmax")
+    size = 256
+    for special, others in ((np.nan, 1.0), (-np.nan, -1.0), (-0.0, 0.0), (0.0, -0.0), (1.0, np.nan), (np.inf, -np.inf)):
+        x = np.full((size, size), others, np.float32)
+        np.fill_diagonal(x, special)
+        if np.isnan([special, others]).any():
+            number = others if np.isnan(special) else special
+            wanted = number if skips_nan else np.nan
+        else:
+            ordered = sorted((special, others), key=lambda v: (v, not np.signbit(v)))
+            wanted = ordered[1 if greatest else 0]
+        assert_same(gs.reduce(x, name, axis=1, device=device), np.full(size, wanted, np.float32), (special, others))
+        for tile in small_tiles(device):
+            for place in (0, 1, 31, 32, 127, 128, 200, 254):
+                got = last(device, x[place, : size - 1], name, "auto", tile=tile)
+                assert_same(got[0], np.float32(wanted), (special, others, tile, place))
+
+
+def test_other_operators_keep_their_order(device: gs.Device) -> None:
+    """Assert that a sum of floats is the last element of the scan, bit for bit."""
+    x = np.random.default_rng(3).normal(size=20_001).astype(np.float32)
+    for tile in small_tiles(device):
+        for strategy in strategies_on(device):
+            scanned = scan_with(device, make_problem(x), strategy, tile=tile)[0]
+            assert_same(last(device, x, "add", strategy, tile=tile)[0], scanned[-1], (tile, strategy))
