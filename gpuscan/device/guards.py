@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Parts of the texts by which wgpu-native and Dawn report a lost device.
-_LOST = ("lost", "parent device", "destroyed before mapping")
+# Parts of the texts by which wgpu-native and Dawn report a lost device, and the package wgpu one that was destroyed.
+_LOST = ("lost", "parent device", "destroyed before mapping", "cannot use pollthread")
 # The same in an error of the shader compiler. They are longer, since such errors quote the text of a user's shader.
 _LOST_WHILE_COMPILING = ("device is lost", "device] is lost")
 # Parts of the texts by which wgpu-native and Dawn report a buffer that was destroyed.

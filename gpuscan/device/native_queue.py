@@ -253,6 +253,10 @@ class NativeQueue:
         array = library.ffi.new("WGPUCommandBuffer[1]", [commands])
         try:
             with interrupts_held():
+                # wgpu-native ends the process where the device is destroyed after `finish`. The package wgpu gives up
+                # its polling thread first, so a device without one is about to be destroyed, or was.
+                if self._device._poller is None:
+                    raise RuntimeError("The device is lost: it was destroyed before the commands were submitted.")
                 index = library.checked.wgpuQueueSubmitForIndex(self._device.queue._internal, 1, array)
                 self._last = library.ffi.new("WGPUSubmissionIndex *", index)
         finally:

@@ -13,8 +13,9 @@ import pytest
 import wgpu
 
 import gpuscan as gs
+from gpuscan.device.native_queue import NativeQueue
 from tests.harness.builds import small_transfers
-from tests.harness.devices import is_lost, mark_lost, replace_submit, use_public_queue
+from tests.harness.devices import is_lost, mark_lost, queue_of, replace_submit, use_public_queue
 from tests.oracle import assert_same, ufunc_scan
 
 X = np.arange(3000, dtype=np.uint32)
@@ -223,6 +224,36 @@ def test_a_device_that_is_lost_while_it_compiles(own_device: gs.Device, monkeypa
     monkeypatch.setattr(gpu, "create_compute_pipeline", lost)
     with pytest.raises(gs.DeviceLostError, match="was lost"):
         gs.scan(X, "maximum", device=own_device)
+    assert is_lost(own_device)
+
+
+def test_a_device_that_is_destroyed_before_its_commands_are_submitted(adapter: wgpu.GPUAdapter) -> None:
+    """Assert that the process goes on: wgpu-native would end it. Only the native queue can look in between."""
+    own_device = gs.Device(adapter)
+    opened = queue_of(own_device)
+    assert isinstance(opened, NativeQueue)
+    encoder = opened.encoder()
+    finish = opened._library.checked.wgpuCommandEncoderFinish
+
+    def destroyed(*arguments: Any) -> Any:
+        commands = finish(*arguments)
+        own_device.wgpu_device.destroy()
+        return commands
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(opened._library.checked, "wgpuCommandEncoderFinish", destroyed)
+        with pytest.raises(RuntimeError, match="device is lost"):
+            opened.submit(encoder)
+    with pytest.raises(gs.DeviceLostError, match="was lost"):
+        gs.scan(X, device=own_device)
+
+
+def test_a_polling_thread_that_has_stopped(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that what the package wgpu says of a destroyed device is understood."""
+    failure = failing(RuntimeError, "Cannot use PollThread because it has stopped.")
+    replace_submit(own_device, monkeypatch, failure)
+    with pytest.raises(gs.DeviceLostError, match="was lost"):
+        gs.scan(X, device=own_device)
     assert is_lost(own_device)
 
 
