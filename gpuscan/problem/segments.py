@@ -91,7 +91,7 @@ def checked_offsets(segments: Any, length: int) -> np.ndarray[Any, Any]:
     Raises:
         ValueError, TypeError: as `heads_of`.
     """
-    given = np.asarray(segments)
+    given = as_array(segments)
     if given.ndim != 1 or not len(given):
         raise ValueError(
             f"segments of shape {given.shape} were passed for {length} elements; pass a 1-D array of offsets, the "
