@@ -1,0 +1,66 @@
+"""Values that NumPy would take for something else, or for more memory than there is, are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+
+X = np.arange(5, dtype=np.int32)
+MASKED = np.ma.array([1, 2, 3, 4], mask=[0, 1, 0, 0], dtype=np.int32)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: gs.scan(MASKED),
+        lambda: gs.scan(MASKED, device="numpy"),
+        lambda: gs.scan((MASKED, X[:4]), lambda l, r: (l[0] + r[0], l[1] + r[1])),
+        lambda: gs.scan(X[:4], keys=MASKED),
+        lambda: gs.scan(X[:4], segments=MASKED),
+        lambda: gs.scan(X[:4], out=MASKED.copy()),
+        lambda: gs.reduce(MASKED),
+        lambda: gs.cumulative_sum(MASKED),
+        lambda: gs.linear_recurrence(MASKED, MASKED),
+        lambda: gs.compact(MASKED, X[:4] > 1),
+        lambda: gs.compact(X[:4], MASKED > 1),
+        lambda: list(gs.scan_chunks([MASKED])),
+        lambda: gs.default_device().asarray(MASKED),
+    ],
+)
+def test_masked_arrays_are_refused(call: Any) -> None:
+    """Refuse a masked array wherever one can be passed: its mask would be dropped."""
+    with pytest.raises(TypeError, match=r"masked array|MaskedArray"):
+        call()
+
+
+def test_a_bundle_is_not_one_array() -> None:
+    """NumPy would stack the arrays, and convert them all to float64."""
+    with pytest.raises(TypeError, match=r"a bundle and not one array\. Pass each of them"):
+        gs.default_device().asarray((np.ones(3, np.int32), np.ones(3, np.float32)))
+
+
+def test_bundles_that_nest_too_deep() -> None:
+    """Raise a ValueError, not a RecursionError, also where a bundle contains itself."""
+    itself: dict[str, Any] = {}
+    itself["itself"] = itself
+    deep: Any = X
+    for _ in range(3000):
+        deep = (deep,)
+    for bundle in (itself, deep):
+        for device in (None, "numpy"):
+            with pytest.raises(ValueError, match="nested more than 100 levels deep"):
+                gs.scan(bundle, device=device)
+
+
+def test_arrays_larger_than_memory() -> None:
+    """Raise a MemoryError of some kind before anything is computed."""
+    huge = np.broadcast_to(np.float32(1), 1 << 46)
+    for device in (None, "numpy"):
+        with pytest.raises(MemoryError):
+            gs.scan(huge, device=device)
+    with pytest.raises(gs.DeviceMemoryError, match="asked for"):
+        gs.default_device().empty(1 << 46, np.float32)
