@@ -137,13 +137,18 @@ def count_measurements(monkeypatch: pytest.MonkeyPatch) -> list[wgpu.GPUDevice]:
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows by the bytes of each array, also inside the engine, that is copied to the CPU."""
     reads: list[int] = []
-    read = DeviceArray.read
+    read, read_and_check = DeviceArray.read, context.DeviceContext.read_and_check
 
     def counted(array: DeviceArray) -> Array:
         reads.append(array.nbytes)
         return read(array)
 
+    def counted_with_reports(device: context.DeviceContext, *stretches: tuple[Any, int, int]) -> Any:
+        reads.extend(nbytes for _, _, nbytes in stretches)
+        return read_and_check(device, *stretches)
+
     monkeypatch.setattr(DeviceArray, "read", counted)
+    monkeypatch.setattr(context.DeviceContext, "read_and_check", counted_with_reports)
     return reads
 
 
