@@ -103,6 +103,15 @@ def _get_library() -> _Library:
         return _library
 
 
+def _check_alive(wgpu_device: wgpu.GPUDevice) -> None:
+    """Raise an error if the device was destroyed, where wgpu-native would end the process.
+
+    The package wgpu gives up its polling thread first, so a device without one was destroyed, or is about to be.
+    """
+    if wgpu_device._poller is None:
+        raise RuntimeError("The device is lost: it was destroyed by `GPUDevice.destroy`.")
+
+
 class NativePass:
     """A compute pass that records straight into the C library."""
 
@@ -220,6 +229,7 @@ class NativeMapping:
 
     def view(self, size: int, offset: int = 0) -> Bytes:
         """Return mapped bytes as a view that ends with `unmap`. Offsets are multiples of 8."""
+        _check_alive(self._device)
         library = self._library
         padded = -(-size // 4) * 4
         range_of = library.lib.wgpuBufferGetMappedRange if self._write else library.lib.wgpuBufferGetConstMappedRange
@@ -253,10 +263,7 @@ class NativeQueue:
         array = library.ffi.new("WGPUCommandBuffer[1]", [commands])
         try:
             with interrupts_held():
-                # wgpu-native ends the process where the device is destroyed after `finish`. The package wgpu gives up
-                # its polling thread first, so a device without one is about to be destroyed, or was.
-                if self._device._poller is None:
-                    raise RuntimeError("The device is lost: it was destroyed before the commands were submitted.")
+                _check_alive(self._device)
                 index = library.checked.wgpuQueueSubmitForIndex(self._device.queue._internal, 1, array)
                 self._last = library.ffi.new("WGPUSubmissionIndex *", index)
         finally:

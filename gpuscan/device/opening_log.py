@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,7 +17,8 @@ def log_unless_failed() -> Iterator[None]:
     Some drivers list an OpenGL adapter that cannot be opened, and wgpu-native logs why. The error says the same, and
     callers that continue without the adapter need no line about it.
     """
-    loggers = [logging.getLogger(package) for package in BACKENDS.values()]
+    # wgpudawn refuses to be imported if its logger is there before it.
+    loggers = [logging.getLogger(package) for package in BACKENDS.values() if package in sys.modules]
     held: list[logging.LogRecord] = []
 
     def hold(record: logging.LogRecord) -> bool:

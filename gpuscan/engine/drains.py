@@ -42,7 +42,9 @@ class Drains:
             done.set_result(None)
             self._under_way.append((flight, done))
         else:
-            self._under_way.append((flight, begun(_threads(), drain)))
+            # The thread keeps what it called for a moment after the result is set, so it must not keep the part alive.
+            todo = [drain]
+            self._under_way.append((flight, begun(_threads(), lambda: todo.pop()())))
 
     def finished(self, most: int) -> Iterator[Flight]:
         """Wait until at most `most` parts are being written, and yield those that are done."""

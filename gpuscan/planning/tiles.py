@@ -113,6 +113,10 @@ def lanes_and_steps(
     twice = recomputes_scan(spec, capabilities)
     alike = spec.item_words == 1 and (set(stored) == {4} or (set(stored) == {2} and twice))
     fit = steps_that_fit(spec, h, chunk, twice and not joins_rows_once(spec, capabilities, chunk))
+    if alike and spec.keep_last_only and capabilities.progress_later:
+        # A reduction in any order exchanges items once for each tile, so large tiles pay; otherwise once for each step.
+        lanes = wide if spec.combine.order_free else workgroup
+        return lanes, max((size for size in h.steps if size <= fit and fits_length(lanes, size)), default=1)
     if spec.compacts or not (spec.item_words > 1 or long or (alike and capabilities.progress_later)):
         sizes = h.mask_steps if spec.compacts else tuple(size for size in h.steps if size <= fit)
         return workgroup, max((size for size in sizes if fits_length(workgroup, size)), default=1)

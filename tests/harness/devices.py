@@ -53,6 +53,11 @@ def all_adapters() -> list[wgpu.GPUAdapter]:
     return list(find_adapters())
 
 
+def small_binding(adapter: wgpu.GPUAdapter) -> int:
+    """Return a limit on the bytes of a binding that is small, and takes a piece of any scan on the adapter."""
+    return 1 << 20 if adapter.info["adapter_type"] == "CPU" else 4 << 20
+
+
 def hide_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the machine look as if it had no adapter, and as if no call had warned about it yet."""
     monkeypatch.setattr(adapters, "_found", [])

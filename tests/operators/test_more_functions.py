@@ -181,7 +181,7 @@ def test_gcd_by_name(device: Device, dtype: str) -> None:
 
 
 def test_functions_too_long_for_a_gpu_run_on_numpy(device: Device) -> None:
-    x = np.random.default_rng(9).integers(0, 2, (3, 24, 24)).astype(np.int32)
+    x = np.random.default_rng(9).integers(0, 2, (3, 18, 18)).astype(np.int32)
     op = gs.operator(lambda l, r: l @ r, element_axes=2)
     with pytest.raises(gs.OperatorError, match=r"more than 10,000 operations .* or device=\"numpy\""):
         gs.scan(x, op, axis=0, device=device)

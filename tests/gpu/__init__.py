@@ -1,1 +1,0 @@
-"""Tests of operators and tools on every adapter found."""
