@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -139,8 +140,10 @@ def _scanned(problems: Iterator[tuple[Any, Problem]], device: Device | None, str
             # It is raised once the results of the chunks before it are out.
             failures.append(error)
 
-    for results in scan_stream(device._executor, opening, others(), strategy):
-        yield in_form_of(opening, x, results)
+    # Closed by name, because some versions of Python keep the frame of a generator that was closed, and so its memory.
+    with closing(scan_stream(device._executor, opening, others(), strategy)) as stream:
+        for results in stream:
+            yield in_form_of(opening, x, results)
     if failures:
         raise failures[0]
 

@@ -317,7 +317,7 @@ class Executor:
             for again in in_flight:
                 self._launch(job, shared, again)
         in_flight.popleft()
-        drains.begin(flight, lambda: self._drain(job, flight), alone=flight.part.last)
+        drains.begin(flight, lambda: self._drain(job, flight), alone=flight.part.last or not job.drains_apart)
 
     @staticmethod
     def _drain(job: Job, flight: Flight) -> None:

@@ -280,6 +280,7 @@ class _Scan:
             options=self._options,
             plans=None if layout is None or self._options else layout.plans,
             kind=problem.kind,
+            drains_apart=True,
         )
         done = 0
         for part in self._executor.run(job, parts):

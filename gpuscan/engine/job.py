@@ -44,6 +44,7 @@ class Job:
         options: further arguments of `plan_scan`, such as a tile.
         plans: the plans of parts that were made before, by the part's first element; None to plan each time.
         kind: the object that scans with the same seeds share, as in `Problem.kind`; None if the seeds are not shared.
+        drains_apart: True to write results on another thread, where no code of the caller runs between two parts.
         key: the key under which the run of a job of one part is kept; None if it is not kept.
     """
 
@@ -60,6 +61,7 @@ class Job:
     options: dict[str, Any] = field(default_factory=dict)
     plans: dict[int, ScanPlan] | None = None
     kind: object | None = None
+    drains_apart: bool = False
     key: tuple[Any, ...] | None = None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -150,7 +150,7 @@ def scan_stream(
     others: Iterable[Problem],
     strategy: str,
     piece_bytes: int | None = None,
-) -> Iterator[Leaves]:
+) -> Generator[Leaves, None, None]:
     """Yield the results of each chunk, in order.
 
     The tile, which fixes the order of combination, depends on the length of the whole row. So the first results come

@@ -117,6 +117,8 @@ def device_piece_length(spec: ScanSpec, unit: int, capabilities: Capabilities) -
     limit = capabilities.limits["max-storage-buffer-binding-size"]
     widest = largest_field(spec)
     length = min(limit // (unit * widest) * unit, (LENGTH_LIMIT - 1) // unit * unit)
+    if length == 0 and spec.length < LENGTH_LIMIT and spec.length * widest <= limit:
+        return spec.length  # one piece, which no other follows
     if length == 0:
         rows = f"{spec.rows} rows of " if spec.rows > 1 else ""
         raise GpuscanError(

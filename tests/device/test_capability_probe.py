@@ -186,14 +186,14 @@ def test_limits_by_every_name(adapter: wgpu.GPUAdapter, name: str) -> None:
 
 def test_small_limits_are_kept_to(adapter: wgpu.GPUAdapter) -> None:
     """Assert that arrays larger than a binding are scanned in pieces, also short ones."""
-    small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 22})
-    assert small.capabilities.limits["max-storage-buffer-binding-size"] == 1 << 22
-    x = np.arange(1_600_000, dtype=np.int32)
+    small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 23})
+    assert small.capabilities.limits["max-storage-buffer-binding-size"] == 1 << 23
+    x = np.arange(3_200_000, dtype=np.int32)
     wanted = x.cumsum(dtype=np.int32)
     plan = small.plan(len(x), np.int32)
     for got in (gs.scan(x, device=small), plan(x), gs.scan(small.asarray(x)).numpy()):
         np.testing.assert_array_equal(got, wanted)
-    columns = x.reshape(4000, 400)
+    columns = x.reshape(8000, 400)
     for axis in (0, 1):
         got = gs.scan(columns, axis=axis, reverse=True, device=small)
         np.testing.assert_array_equal(got, np.flip(np.flip(columns, axis).cumsum(axis, dtype=np.int32), axis))
@@ -202,9 +202,9 @@ def test_small_limits_are_kept_to(adapter: wgpu.GPUAdapter) -> None:
 
 def test_small_buffers_take_arrays_in_pieces(adapter: wgpu.GPUAdapter) -> None:
     """Scan NumPy arrays of any length, also if one buffer cannot hold both the array and the run's report."""
-    small = gs.Device(adapter, required_limits={"max-buffer-size": 1 << 22})
-    assert small.capabilities.limits["max-storage-buffer-binding-size"] == 1 << 22
-    for n in (1 << 20, 1 << 22):
+    small = gs.Device(adapter, required_limits={"max-buffer-size": 1 << 23})
+    assert small.capabilities.limits["max-storage-buffer-binding-size"] == 1 << 23
+    for n in (1 << 21, 1 << 22):
         x = np.arange(n, dtype=np.int32)
         wanted = x.cumsum(dtype=np.int32)
         np.testing.assert_array_equal(gs.scan(x, device=small), wanted)
@@ -218,13 +218,13 @@ def test_small_buffers_take_arrays_in_pieces(adapter: wgpu.GPUAdapter) -> None:
 
 def test_limits_that_end_within_a_vector(adapter: wgpu.GPUAdapter) -> None:
     """Scan an array in the last 12 bytes below a binding limit that is not a multiple of 16."""
-    small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": (1 << 22) - 4})
-    x = np.arange((1 << 20) - 1, dtype=np.int32)
+    small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": (1 << 23) - 4})
+    x = np.arange((1 << 21) - 1, dtype=np.int32)
     wanted = x.cumsum(dtype=np.int32)
     np.testing.assert_array_equal(gs.scan(x, device=small), wanted)
     np.testing.assert_array_equal(gs.scan(small.asarray(x)).numpy(), wanted)
     assert gs.reduce(x, device=small) == wanted[-1]
-    columns = x.reshape(-1, 3)
+    columns = x.reshape(-1, 7)
     np.testing.assert_array_equal(gs.scan(columns, axis=0, device=small), columns.cumsum(0, dtype=np.int32))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,8 +87,9 @@ def scan_with(
 def scan_chunks_with(device: gs.Device, chunks: Iterable[Array], *, piece_bytes: int) -> Iterator[Array]:
     """Return the running sums of chunks, scanned in pieces of a given size."""
     problems = (make_problem(chunk) for chunk in chunks)
-    for (result,) in scan_stream(device._executor, next(problems), problems, "auto", piece_bytes):
-        yield result
+    stream = scan_stream(device._executor, next(problems), problems, "auto", piece_bytes)
+    with closing(stream):
+        yield from (result for (result,) in stream)
 
 
 def gradients_of(a: Any, h: Any, grad_h: Any, *, where: gs.Device | str, **options: Any) -> tuple[Any, Any, Any]:
