@@ -17,12 +17,15 @@ from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.transfer import padded
 from gpuscan.engine.record import record_stage
 from gpuscan.errors import GpuscanError
+from gpuscan.planning.heuristics import heuristics_for
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
 
 # Invocations in a workgroup of the copy: the most that every WebGPU adapter has.
 WORKGROUP_SIZE = 256
+# Words that an invocation of the copy takes, so that several loads are under way.
+WORDS = 4
 # The kernel counts units in 32 bits.
 _MAX_UNITS = 2**32 - 1
 
@@ -110,7 +113,8 @@ def copy_elements(
     with context.lock:
         view.array.check()
         result.check()
-        if run == pitch and view.is_contiguous and not (view.array.offset + view.first | start | view.nbytes) % 4:
+        in_words = not (view.array.offset + view.first | start | view.nbytes) % 4
+        if run == pitch and view.is_contiguous and in_words and not _is_for_kernel(context, view.nbytes):
             encoder = context.queue.encoder()
             encoder.copy_buffer_to_buffer(
                 view.array.buffer, view.array.offset + view.first, result.buffer, start, view.nbytes
@@ -118,6 +122,12 @@ def copy_elements(
             context.queue.submit(encoder)
             return
         _copy_by_kernel(view, result, start, run, pitch)
+
+
+def _is_for_kernel(context: DeviceContext, nbytes: int) -> bool:
+    """Return True if a kernel copies this many bytes faster than the driver does."""
+    least = heuristics_for(context.capabilities.adapter_type).min_kernel_copy_bytes
+    return least is not None and least <= nbytes <= context.binding_limit
 
 
 def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int, pitch: int) -> None:
@@ -154,14 +164,20 @@ def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int
         *(number for axis in sizes for number in axis),
     ]
     call = context.uniform(np.array(padded_to(numbers, 4), np.int64).astype(np.uint32).tobytes())
-    values = {"workgroup_size": WORKGROUP_SIZE, "unit": unit, "rank": len(sizes), "contiguous": run == pitch}
+    values = {
+        "workgroup_size": WORKGROUP_SIZE,
+        "words": WORDS,
+        "unit": unit,
+        "rank": len(sizes),
+        "contiguous": run == pitch,
+    }
     encoder = context.queue.encoder()
     record_stage(
         context,
         encoder,
         "arrays/copy_elements.wgsl",
         [call, source, destination],
-        -(-words // WORKGROUP_SIZE),
+        -(-words // (WORKGROUP_SIZE * WORDS)),
         view.nbytes // view.element_bytes,
         **values,
     )

@@ -1,8 +1,9 @@
-{#- Copies a strided view into rows of a destination. Each invocation puts one 32-bit word of the destination together,
-    from units of {{ unit }} bytes, and keeps the units of that word that are not copied to.
+{#- Copies a strided view into rows of a destination. Each invocation puts 32-bit words of the destination together,
+    from units of {{ unit }} bytes, and keeps the units of those words that are not copied to.
     in:  source: unit (i0, i1, …) of the view is at first + i0 * stride0 + i1 * stride1 + …
     out: destination: the units of the view in C order, in rows of `run` units, `pitch` units apart
-    Parameters: workgroup_size; unit: bytes, 1, 2 or 4; rank: axes of the view; contiguous: True if run is pitch. -#}
+    Parameters: workgroup_size; words: that an invocation copies; unit: bytes, 1, 2 or 4; rank: axes of the view;
+        contiguous: True if run is pitch. -#}
 struct Call {
     first: u32,  // the view's first unit in the source
     destination_first: u32,  // the first unit to write
@@ -19,6 +20,7 @@ struct Call {
 }
 
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
+const WORDS = {{ words }}u;  // that an invocation copies
 const UNITS = {{ 4 // unit }}u;  // in a word
 
 @group(0) @binding(0) var<uniform> call: Call;
@@ -47,7 +49,14 @@ fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) grid: vec3<u32>,
 ) {
-    let number = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
+    // Several words, so that several loads are under way. Neighbours take neighbouring words.
+    let begin = (workgroup.x + workgroup.y * grid.x) * (WORKGROUP_SIZE * WORDS) + invocation;
+    for (var i = 0u; i < WORDS; i++) {
+        copy_word(begin + i * WORKGROUP_SIZE);
+    }
+}
+
+fn copy_word(number: u32) {
     if (number >= call.words) {
         return;
     }
