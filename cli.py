@@ -12,12 +12,12 @@ import click
 from gpuscan import Device
 from gpuscan._version import __version__
 from gpuscan.elements import SCALARS
-from gpuscan.operators.builtin import BUILTINS
+from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.tools import file_scan, process
 from gpuscan.tools.bench import command as bench_command
-from gpuscan.tools.bench import tuning
+from gpuscan.tools.bench import tune as tune_command
 from gpuscan.tools.bench.peers import PEERS
 from gpuscan.tools.export import browser_export
 from gpuscan.tools.matrix import command as matrix_command
@@ -210,9 +210,9 @@ def bench(device: Device | None, json_path: Path | None, plot: Path | None, **as
 def tune(device: Device | None, seconds: float, reset: bool) -> None:
     """Search the fastest tile shapes on a GPU and keep them for later scans. Floats may then round differently."""
     if reset:
-        tuning.forget(gpu_device(device))
+        tune_command.forget(gpu_device(device))
     else:
-        tuning.tune(gpu_device(device), seconds)
+        tune_command.tune(gpu_device(device), seconds)
 
 
 # ----- Running

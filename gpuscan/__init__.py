@@ -4,7 +4,7 @@ from gpuscan._version import __version__
 from gpuscan.api.array import Array
 from gpuscan.api.check_associative import check_associative
 from gpuscan.api.compact import compact
-from gpuscan.api.cumulative import cumulative_prod, cumulative_sum
+from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
 from gpuscan.api.device import Device, default_device, devices
 from gpuscan.api.linear_recurrence import linear_recurrence, linear_recurrence_vjp
 from gpuscan.api.reduce import reduce

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 import gpuscan as gs
-from gpuscan.operators.builtin import resolve
+from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator
 from gpuscan.planning.strategies import STRATEGIES, unsafe_reason
 from gpuscan.planning.tile_shapes import TileShape

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 import gpuscan as gs
-from gpuscan.operators.builtin import resolve
+from gpuscan.operators.named_operators import resolve
 from tests.harness.devices import auto_strategy, forget_distrust
 from tests.harness.scans import make_problem, scan_with
 from tests.oracle import AFFINE, MATRICES, small_tiles, strategies_on, words

@@ -11,7 +11,7 @@ import numpy as np
 from gpuscan.api.scan import scan
 from gpuscan.elements import Element, Scalar, Structure, dtype_from, element_of
 from gpuscan.errors import OperatorError
-from gpuscan.operators.builtin import resolve
+from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator
 from gpuscan.reference.stages import Joiner
 

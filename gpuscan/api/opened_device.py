@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.device.buffer_pool import MemoryUsage
-    from gpuscan.device.profiling import Profile
+    from gpuscan.device.profiles import Profile
     from gpuscan.planning.capabilities import Capabilities
 
 

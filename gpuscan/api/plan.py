@@ -24,7 +24,7 @@ from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.arguments import as_array, structure_and_leaves
-from gpuscan.problem.field_packing import STORAGE_LIMIT, binds_too_many
+from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many
 from gpuscan.problem.problem import make_problem
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from gpuscan.api.home import home_of
 from gpuscan.api.outputs import is_on_device
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
-from gpuscan.operators.builtin import resolve
+from gpuscan.operators.named_operators import resolve
 from gpuscan.problem.arguments import as_array, structure_and_leaves
 from gpuscan.problem.cache import cached_problem
 from gpuscan.problem.problem import Problem

@@ -13,7 +13,7 @@ import numpy as np
 from gpuscan.api.device import Device, resolve_device
 from gpuscan.api.outputs import in_form_of
 from gpuscan.engine.streams import scan_stream
-from gpuscan.operators.builtin import resolve
+from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.strategies import check_strategy
 from gpuscan.problem.arguments import as_flag
 from gpuscan.problem.compensated_sum import as_pairs

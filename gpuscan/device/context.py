@@ -21,7 +21,7 @@ from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage
 from gpuscan.device.capability_probe import distrust, probe
 from gpuscan.device.guards import guarded, lost_while_compiling
 from gpuscan.device.native_queue import Bytes
-from gpuscan.device.profiling import Profiles
+from gpuscan.device.profiles import Profiles
 from gpuscan.device.queue import open_queue
 from gpuscan.device.reports import RunLog
 from gpuscan.device.requirements import checked_limits, limits_within, wanted_features, wanted_limits

@@ -15,7 +15,8 @@ import numpy as np
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.transfer import read_together
 from gpuscan.errors import GpuscanError, OperatorError, ProgressTimeoutError
-from gpuscan.planning.kernel import LOOP_LIMIT_WORD, STATE_HEADER_WORDS, STATUS_WORD, SUBGROUP_SIZE_WORD, Kernel
+from gpuscan.planning.kernel import Kernel
+from gpuscan.planning.kernel_parts import LOOP_LIMIT_WORD, STATE_HEADER_WORDS, STATUS_WORD, SUBGROUP_SIZE_WORD
 
 if TYPE_CHECKING:
     import wgpu

@@ -18,8 +18,8 @@ from gpuscan.engine.element_copy import copy_elements, duplicate, view_of
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.record import record_stage
 from gpuscan.errors import GpuscanError
-from gpuscan.operators.builtin import resolve
-from gpuscan.problem.field_packing import STORAGE_LIMIT
+from gpuscan.operators.named_operators import resolve
+from gpuscan.problem.packed_fields import STORAGE_LIMIT
 from gpuscan.problem.problem import Problem
 
 # The sizes of entries, in bytes, that are moved while the mask is scanned: those that scan/compact.wgsl can load and

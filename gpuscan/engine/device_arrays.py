@@ -32,7 +32,7 @@ from gpuscan.planning.partition import (
 )
 from gpuscan.planning.plan import reverses_rows, shares_words
 from gpuscan.planning.spec import ScanSpec, scan_spec
-from gpuscan.problem.field_packing import STORAGE_LIMIT, binds_too_many, packed, packed_element, places
+from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, packed, packed_element, places
 from gpuscan.problem.problem import Problem
 
 

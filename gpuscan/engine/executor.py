@@ -24,7 +24,7 @@ from gpuscan.engine.job import Flight, Job, Layout, SharedBuffers
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource
 from gpuscan.engine.preparation import tile_on
-from gpuscan.engine.prepared import PreparedRun
+from gpuscan.engine.prepared_run import PreparedRun
 from gpuscan.engine.record import Buffers, Origin, record
 from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError

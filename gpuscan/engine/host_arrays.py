@@ -34,7 +34,7 @@ from gpuscan.planning.partition import (
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.arguments import OnDevice
-from gpuscan.problem.field_packing import STORAGE_LIMIT, binds_too_many, pack_arrays, packed, unpacked
+from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, packed, unpacked
 from gpuscan.problem.problem import Problem
 
 Arrays = list[np.ndarray[Any, Any]]

@@ -20,7 +20,7 @@ from gpuscan.engine.preparation import check_elements, seed_words, tile_on
 from gpuscan.planning.partition import Part, host_piece_length, piece, piece_unit
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.spec import ScanSpec, scan_spec
-from gpuscan.problem.field_packing import STORAGE_LIMIT, binds_too_many, pack_arrays, packed, unpacked
+from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, packed, unpacked
 from gpuscan.problem.problem import Problem
 
 Leaves = list[np.ndarray[Any, Any]]

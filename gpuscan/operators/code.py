@@ -11,7 +11,7 @@ from gpuscan.elements import Element
 from gpuscan.operators.arithmetic_library import arithmetic_functions, helpers_of
 from gpuscan.operators.expression_graph import reachable
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.tracing import trace_map, trace_operator
+from gpuscan.operators.trace import trace_map, trace_operator
 from gpuscan.operators.user_wgsl import contained, has_loops
 from gpuscan.operators.wgsl_arithmetic import is_order_free, low_bits_suffice
 from gpuscan.operators.wgsl_emitter import emit

@@ -1,4 +1,4 @@
-"""Associative operators as values: made from a Python function, from WGSL, or named (`gpuscan.operators.builtin`)."""
+"""Associative operators as values: made from a Python function, from WGSL, or named (`named_operators`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNNAMED = "the operator"
 class Operator:
     """An associative operator: ``f(f(a, b), c) == f(a, f(b, c))``. It need not commute, nor have an identity.
 
-    `gpuscan.operator` and `gpuscan.wgsl_operator` make them. The named ones are in `gpuscan.operators.builtin`.
+    `gpuscan.operator` and `gpuscan.wgsl_operator` make them. The named ones are in `gpuscan.operators.named_operators`.
 
     Attributes:
         name: the name in messages and shaders.

@@ -13,19 +13,6 @@ from gpuscan.planning.kernel_parts import Access, BoundArray, InjectedFaults, Ta
 from gpuscan.planning.spec import HashedOnce, ShaderSpec
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 
-# The 32-bit words at the start of the tile state: ticket, timeout, subgroup size, loop limit, folding, frontier.
-# See shaders/scan/tile_state.wgsl.
-STATE_HEADER_WORDS = 6
-
-# The word that holds the epoch of a run in which a tile timed out.
-STATUS_WORD = 1
-
-# The word that holds the epoch of a run in which subgroups had another size than planned.
-SUBGROUP_SIZE_WORD = 2
-
-# The word that holds the epoch of a run in which a loop of the operator's WGSL did not end.
-LOOP_LIMIT_WORD = 3
-
 # Neighbouring elements that an invocation of a compaction moves at a time. See shaders/scan/compact.wgsl.
 MOVED = 4
 

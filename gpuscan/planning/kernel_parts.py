@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# The 32-bit words at the start of the tile state: ticket, timeout, subgroup size, loop limit, folding, frontier.
+# See shaders/scan/tile_state.wgsl.
+STATE_HEADER_WORDS = 6
+
+# The word that holds the epoch of a run in which a tile timed out.
+STATUS_WORD = 1
+
+# The word that holds the epoch of a run in which subgroups had another size than planned.
+SUBGROUP_SIZE_WORD = 2
+
+# The word that holds the epoch of a run in which a loop of the operator's WGSL did not end.
+LOOP_LIMIT_WORD = 3
+
 
 @dataclass(frozen=True)
 class Placement:

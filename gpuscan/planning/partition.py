@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from gpuscan.errors import GpuscanError, smaller
 from gpuscan.planning.heuristics import CPU, heuristics_for
-from gpuscan.planning.kernel import STATE_HEADER_WORDS
+from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS
 from gpuscan.planning.plan import LENGTH_LIMIT, plan_scan
 from gpuscan.planning.spec import ScanSpec, column_chunk
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape

@@ -10,8 +10,8 @@ from gpuscan.errors import GpuscanError
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.column_tiles import column_tile
 from gpuscan.planning.heuristics import heuristics_for
-from gpuscan.planning.kernel import STATE_HEADER_WORDS, Kernel
-from gpuscan.planning.kernel_parts import Access, InjectedFaults, Placement, Target, WaitPolicy
+from gpuscan.planning.kernel import Kernel
+from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS, Access, InjectedFaults, Placement, Target, WaitPolicy
 from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.strategies import starts_in_order
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape

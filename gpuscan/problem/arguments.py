@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.elements import LEAF, Element, Scalar, Structure, scalar_of
-from gpuscan.operators.tracing import structure_of
+from gpuscan.operators.trace import structure_of
 
 if TYPE_CHECKING:
     from gpuscan.operators.operator import Operator

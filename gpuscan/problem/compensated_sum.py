@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuscan.elements import dtype_from
 from gpuscan.errors import OperatorError
-from gpuscan.operators.builtin import BUILTINS, resolve
+from gpuscan.operators.named_operators import BUILTINS, resolve
 from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import structure_and_leaves, with_dtype
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from gpuscan.elements import Element, dtype_from, element_of
-from gpuscan.operators.builtin import resolve
+from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.tracing import ROUNDED_WHEN_STORED, traced
+from gpuscan.operators.trace import ROUNDED_WHEN_STORED, traced
 from gpuscan.problem.arguments import (
     Leaf,
     as_flag,
@@ -43,7 +43,7 @@ class Problem:
         seeds: for each field, an array (rows, *element shape) with `initial` or the identity for each row; or None.
         initial: True if the seeds are combined with the first elements. False if they only stand before them, in an
             exclusive scan.
-        before, after: functions to fuse, or None; the user's are a `gpuscan.operators.tracing.Map`.
+        before, after: functions to fuse, or None; the user's are a `gpuscan.operators.trace.Map`.
         field_offsets: for each source field, -1 if an element takes the value of the element before it in the order of
             the scan, 1 if it takes that of the element after it, else 0; see `gpuscan.planning.spec.ShaderSpec`. With
             a 1, the seeds are the values that follow the last elements of the rows.

@@ -20,7 +20,7 @@ from gpuscan.errors import OperatorError
 from gpuscan.operators.expression_graph import TooManyOperationsError
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.source_location import defined_at, raised_at
-from gpuscan.operators.tracing import trace_operator
+from gpuscan.operators.trace import trace_operator
 from gpuscan.planning.tile_shapes import TileShape
 
 Array = np.ndarray[Any, Any]

@@ -16,7 +16,7 @@ from gpuscan import Device
 from gpuscan.device.adapters import NUMPY
 from gpuscan.elements import SCALARS, scalar_of
 from gpuscan.errors import AdapterNotFoundError
-from gpuscan.operators.builtin import BUILTINS, resolve
+from gpuscan.operators.named_operators import BUILTINS, resolve
 
 # Arrays of this many elements, or more, are refused: 2 to this power.
 MAX_LENGTH_BITS = 40

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuscan.device.profiling import Profile
+from gpuscan.device.profiles import Profile
 from gpuscan.tools.console import table_console
 
 

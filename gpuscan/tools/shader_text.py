@@ -8,7 +8,7 @@ import click
 import numpy as np
 
 from gpuscan import Device
-from gpuscan.operators.builtin import resolve
+from gpuscan.operators.named_operators import resolve
 
 # The side of the matrices in the shaders of matmul.
 MATRIX_SIDE = 2

@@ -13,7 +13,7 @@ import pytest
 import gpuscan as gs
 from gpuscan.device.litmus import HALVES, Litmus, ProbeBench
 from gpuscan.elements import SCALARS, scalar_of
-from gpuscan.operators.builtin import BUILTINS
+from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.devices import device_as_if
 from tests.harness.scans import make_problem, plan_with, scan_with, traits_of

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.operators.builtin import resolve
+from gpuscan.operators.named_operators import resolve
 from gpuscan.problem.arguments import structure_and_leaves
 from tests.harness.scans import make_problem, scan_with, smallest_chunk
 from tests.laws import any_bits, whole

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from gpuscan.operators.builtin import BUILTINS
+from gpuscan.operators.named_operators import BUILTINS
 from tests.harness.devices import small_binding
 from tests.laws import dtype_of
 from tests.oracle import AFFINE, LATER, MATRICES, assert_same, one_by_one, several, words

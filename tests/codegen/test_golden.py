@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from gpuscan.elements import LEAF, Element, Structure, element_of
-from gpuscan.operators.builtin import resolve
 from gpuscan.operators.code import combine_code
+from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator, operator
 from gpuscan.templates import render
 

@@ -10,8 +10,8 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.elements import LEAF, Structure, element_of
-from gpuscan.operators.builtin import BUILTINS
 from gpuscan.operators.code import combine_code
+from gpuscan.operators.named_operators import BUILTINS
 from tests.harness.scans import make_problem, scan_with
 from tests.laws import dtype_of
 from tests.oracle import Array, assert_same, boundaries, small_tiles, some, strategies_on

@@ -17,7 +17,7 @@ from gpuscan.api import device as device_module
 from gpuscan.device import adapters, bind_groups, queue, reports, tile_cache
 from gpuscan.device.adapters import find_adapters
 from gpuscan.device.buffer_pool import BufferPool
-from gpuscan.device.profiling import Profiles
+from gpuscan.device.profiles import Profiles
 from gpuscan.device.queue import Queue
 from gpuscan.device.reports import RunLog
 from gpuscan.device.requirements import wanted_features, wanted_limits

@@ -17,7 +17,7 @@ from gpuscan.elements import words_of
 from gpuscan.engine.record import Buffers, record
 from gpuscan.operators.code import combine_code
 from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.kernel import STATE_HEADER_WORDS
+from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.strategies import STRATEGIES

@@ -12,8 +12,8 @@ import pytest
 from gpuscan.api.check_associative import check_associative
 from gpuscan.elements import LEAF, Element, Structure, element_of
 from gpuscan.errors import OperatorError, UnsupportedDtypeError
-from gpuscan.operators.builtin import BUILTINS, resolve
 from gpuscan.operators.code import combine_code
+from gpuscan.operators.named_operators import BUILTINS, resolve
 from gpuscan.operators.operator import Operator, operator, wgsl_operator
 from gpuscan.operators.user_wgsl import user_error
 

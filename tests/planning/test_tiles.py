@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.elements import LEAF, SCALARS, element_of, min_chunk
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.operators.builtin import BUILTINS
 from gpuscan.operators.code import combine_code
+from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.column_tiles import column_tile
 from gpuscan.planning.heuristics import CPU, GPU

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuscan.elements import LEAF
-from gpuscan.operators.builtin import resolve
+from gpuscan.operators.named_operators import resolve
 from gpuscan.problem.arguments import common_shape, resolve_axis, structure_and_leaves
 from tests.harness.scans import make_problem
 from tests.oracle import AFFINE, Array, assert_same

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import gpuscan as gs
 from gpuscan.errors import OperatorError
-from gpuscan.operators.tracing import trace_operator
+from gpuscan.operators.trace import trace_operator
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.reference import scan as reference
 from gpuscan.reference.stages import Joiner, kogge_stone, last, left_to_right, reduce, scan_tile, scan_totals

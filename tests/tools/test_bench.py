@@ -16,7 +16,7 @@ from rich.console import Console
 
 from gpuscan import cli
 from gpuscan.errors import GpuscanError
-from gpuscan.operators.builtin import BUILTINS
+from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.tools.bench import plot
 from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase
 from gpuscan.tools.bench.contender import Contender, Unsupported, measure
@@ -294,7 +294,7 @@ def test_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("case", [c for c in CASES if numpy_peer.contenders(c)], ids=lambda case: case.series)
 def test_numpy_peer(case: ScanCase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pass the check; 16-bit floats may round on the way."""
-    monkeypatch.setattr("gpuscan.tools.bench.peers.common.wall_seconds", lambda run: (run(), 1e-3)[1])
+    monkeypatch.setattr("gpuscan.tools.bench.peers.subjects.wall_seconds", lambda run: (run(), 1e-3)[1])
     (one,) = numpy_peer.contenders(case)
     found = measure(one, make_inputs(case))
     assert found.seconds == 1e-3
@@ -303,7 +303,7 @@ def test_numpy_peer(case: ScanCase, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_numpy_recurrence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compute the recurrence a step at a time."""
-    monkeypatch.setattr("gpuscan.tools.bench.peers.common.wall_seconds", lambda run: (run(), 1e-3)[1])
+    monkeypatch.setattr("gpuscan.tools.bench.peers.subjects.wall_seconds", lambda run: (run(), 1e-3)[1])
     case = RecurrenceCase(2, 40, 3, F32)
     (one,) = numpy_peer.contenders(case)
     assert measure(one, make_inputs(case)).right

@@ -9,7 +9,7 @@ import pytest
 from gpuscan.device.adapters import find_adapters
 from gpuscan.elements import SCALARS
 from gpuscan.errors import AdapterNotFoundError, DeviceLostError, OperatorError, StrategyError, UnsupportedDtypeError
-from gpuscan.operators.builtin import BUILTINS
+from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.tools.command_words import in_command_words
 from gpuscan.tools.exit_codes import exit_code_of
 from tests.tools.command_line import fails, run

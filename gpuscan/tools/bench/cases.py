@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.operators.builtin import resolve
+from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator, operator
 
 AFFINE = operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0), name="affine")

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuscan.elements import Element
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.operators.builtin import resolve
+from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec

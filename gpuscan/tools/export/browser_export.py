@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuscan._version import __version__
 from gpuscan.codegen.kernel_text import render_kernel
-from gpuscan.operators.builtin import resolve
+from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.plan import ScanPlan
 from gpuscan.tools.exit_codes import fail_to_write
 from gpuscan.tools.export.any_browser import plan_for_browsers

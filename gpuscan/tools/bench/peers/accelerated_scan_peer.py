@@ -8,7 +8,7 @@ from typing import Any
 from gpuscan.tools.bench.cases import Case, RecurrenceCase
 from gpuscan.tools.bench.contender import Contender
 from gpuscan.tools.bench.inputs import Inputs
-from gpuscan.tools.bench.peers.common import CalledSubject, need, only
+from gpuscan.tools.bench.peers.subjects import CalledSubject, need, only
 from gpuscan.tools.bench.peers.torch_arrays import sampler, to_torch, torch_subject
 
 # The modules of the library: one is written in Triton, one in CUDA C++.

@@ -23,7 +23,7 @@ import platformdirs
 from gpuscan.tools.bench.cases import AFFINE, Case, ScanCase
 from gpuscan.tools.bench.contender import Contender, Unsupported
 from gpuscan.tools.bench.inputs import Inputs
-from gpuscan.tools.bench.peers.common import CUDA_EVENTS, only
+from gpuscan.tools.bench.peers.subjects import CUDA_EVENTS, only
 from gpuscan.tools.bench.timer import REPEATS, WARM_SECONDS
 
 SOURCE = Path(__file__).with_name("cub.cu")

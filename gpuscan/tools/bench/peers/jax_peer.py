@@ -11,7 +11,7 @@ import numpy as np
 from gpuscan.tools.bench.cases import Case, ScanCase
 from gpuscan.tools.bench.contender import Contender
 from gpuscan.tools.bench.inputs import Inputs
-from gpuscan.tools.bench.peers.common import CalledSubject, need, only
+from gpuscan.tools.bench.peers.subjects import CalledSubject, need, only
 
 FUNCTIONS = {
     "add": "cumsum",

@@ -7,7 +7,7 @@ import numpy as np
 from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase
 from gpuscan.tools.bench.contender import Contender
 from gpuscan.tools.bench.inputs import Inputs
-from gpuscan.tools.bench.peers.common import CalledSubject
+from gpuscan.tools.bench.peers.subjects import CalledSubject
 
 
 def contenders(case: Case) -> list[Contender]:

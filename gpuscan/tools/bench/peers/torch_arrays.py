@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.tools.bench.contender import Unsupported
-from gpuscan.tools.bench.peers.common import HOLD_BYTES, CalledSubject, QueuedSubject, Sampler, need
+from gpuscan.tools.bench.peers.subjects import HOLD_BYTES, CalledSubject, QueuedSubject, Sampler, need
 
 # PyTorch scans no unsigned integers wider than 8 bits; where wrapping sums are meant, signed ones have the same bits.
 SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}

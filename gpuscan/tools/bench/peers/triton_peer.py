@@ -8,7 +8,7 @@ from typing import Any
 from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase
 from gpuscan.tools.bench.contender import Contender
 from gpuscan.tools.bench.inputs import Inputs
-from gpuscan.tools.bench.peers.common import CalledSubject, need, only
+from gpuscan.tools.bench.peers.subjects import CalledSubject, need, only
 from gpuscan.tools.bench.peers.torch_arrays import SIGNED, sampler, to_torch, torch_subject
 
 # Elements that one program scans at once.

@@ -16,8 +16,8 @@ import numpy as np
 
 from gpuscan.elements import Element, Field, Structure, element_of
 from gpuscan.errors import GpuscanError
+from gpuscan.operators.trace import traced
 from gpuscan.operators.traced_array import Traced
-from gpuscan.operators.tracing import traced
 
 if TYPE_CHECKING:
     from gpuscan.problem.problem import Problem

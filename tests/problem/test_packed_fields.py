@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.problem.field_packing import STORAGE_LIMIT, binds_too_many, pack_arrays, unpacked
+from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, unpacked
 from tests.harness.devices import device_as_if
 from tests.harness.scans import make_problem
 from tests.oracle import assert_same
