@@ -219,19 +219,18 @@ class Kernel(HashedOnce):
 
     @property
     def stores_totals(self) -> bool:
-        """Whether this is the last stage of a reduction that needs no scan, only the aggregates of tiles."""
+        """True if this is the last stage of a reduction that needs no scan, only the aggregates of tiles."""
         only_totals = self.spec.keep_last_only and self.spec.combine.order_free
         return self.stage == "scan" and only_totals and not (self.segmented or self.in_columns)
 
     @property
     def reduces_in_any_order(self) -> bool:
-        """Whether a tile's elements are combined lane by lane first, which changes no bit of the tile's aggregate.
+        """True if a tile's elements are combined lane by lane first, which changes no bit of the tile's aggregate.
 
-        A scan of floats keeps to the order, so that every strategy gives the same NaN.
+        A scan keeps to the order: floats so that every strategy gives the same NaN, and others since nothing is gained.
         """
-        reduces = self.stores_totals or self.stage == "reduce"
-        exact = self.spec.keep_last_only or all(f.scalar.kind != "float" for f in self.spec.element.fields)
-        return self.spec.combine.order_free and reduces and exact and not (self.segmented or self.in_columns)
+        reduces = self.stores_totals or (self.stage == "reduce" and self.spec.keep_last_only)
+        return self.spec.combine.order_free and reduces and not (self.segmented or self.in_columns)
 
     # ----- What a tile does while it waits
 
@@ -247,13 +246,13 @@ class Kernel(HashedOnce):
 
     @property
     def reduces(self) -> bool:
-        """Whether the shader has a function that reduces a tile."""
+        """True if the shader has a function that reduces a tile."""
         reduces = self.stage == "reduce" or self.stores_totals
         return reduces or (self.strategy == "fallback" and not self.reloads_after_help)
 
     @property
     def keeps_storage_form(self) -> bool:
-        """Whether an invocation keeps its chunks in their storage form while its tile waits."""
+        """True if an invocation keeps its chunks in their storage form while its tile waits."""
         return self.access.recomputes_scan and self.stage == "scan" and self.subgroups and not self.stores_totals
 
     @property
