@@ -52,6 +52,11 @@ _log = logging.getLogger("gpuscan")
 Pipeline = tuple["wgpu.GPUComputePipeline", "wgpu.GPUBindGroupLayout"]
 
 
+def strategy_key(strategy: str) -> tuple[str, str | None]:
+    """Return all of a call's request for a strategy, as a part of a cache key: ``"auto"`` follows the environment."""
+    return strategy, os.environ.get(STRATEGY_VARIABLE) if strategy == "auto" else None
+
+
 class DeviceContext:
     """Everything that gpuscan keeps for one opened adapter.
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpuscan.device.context import STRATEGY_VARIABLE, DeviceContext
+from gpuscan.device.context import DeviceContext, strategy_key
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.engine.element_copy import StridedView, copied, copy_elements, duplicate, transposed, view_of
@@ -84,8 +83,7 @@ def _key_of(problem: Problem, strategy: str, results: Sequence[DeviceArray]) -> 
     """
     if problem.kind is None:
         return None
-    asked = os.environ.get(STRATEGY_VARIABLE) if strategy == "auto" else None
-    key: list[Any] = [problem.kind, problem.keep_last_only, strategy, asked]
+    key: list[Any] = [problem.kind, problem.keep_last_only, *strategy_key(strategy)]
     for array in (*problem.leaves, *results):
         if not isinstance(array, DeviceArray) or array.owner is None:
             return None

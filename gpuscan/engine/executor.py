@@ -8,13 +8,12 @@ after it again by another plan.
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.device.bind_groups import Binding
-from gpuscan.device.context import STRATEGY_VARIABLE, DeviceContext
+from gpuscan.device.context import DeviceContext, strategy_key
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
 from gpuscan.device.transfer import padded
@@ -120,7 +119,7 @@ class Executor:
         if kind is None:
             return make()
         context = self.context
-        key = (kind, strategy, os.environ.get(STRATEGY_VARIABLE) if strategy == "auto" else None)
+        key = (kind, *strategy_key(strategy))
         with context.lock:
             found = self._layouts.get(key)
             if found is None or found.capabilities is not context.capabilities:
@@ -221,8 +220,7 @@ class Executor:
     def _buffers(self, job: Job, part: Part) -> PartBuffers:
         """Return buffers that hold any part of the job that is no larger than this one."""
         inputs = [part.length * each.element_bytes for each in job.sources if not isinstance(each, DeviceSource)]
-        results = part.spec.rows if part.spec.keep_last_only else part.length
-        outputs = [results * each.element_bytes for each in job.sinks if not isinstance(each, DeviceSink)]
+        outputs = [part.results * each.element_bytes for each in job.sinks if not isinstance(each, DeviceSink)]
         heads = padded(-(-part.length // 8)) if job.heads is not None else 0
         # A later plan may have a report where this one has none, so there is always room for it.
         return PartBuffers(self.context, inputs, outputs, heads, reports=True)
@@ -252,7 +250,6 @@ class Executor:
             sources.append(binding)
         destinations: list[Binding] = []
         read_sizes: list[int] = []
-        results = part.spec.rows if part.spec.keep_last_only else part.length
         for place, sink in enumerate(job.sinks):
             if job.placement is not None and job.placement.in_place:
                 binding = sources[place]
@@ -262,8 +259,8 @@ class Executor:
                     rooms.append((sink, room))
             else:
                 assert buffers is not None
-                binding = buffers.result(len(read_sizes), results * sink.element_bytes)
-                read_sizes.append(results * sink.element_bytes)
+                binding = buffers.result(len(read_sizes), part.results * sink.element_bytes)
+                read_sizes.append(part.results * sink.element_bytes)
             destinations.append(binding)
         with context.lock:
             bound = Buffers(
@@ -325,10 +322,9 @@ class Executor:
         if flight.buffers is None:
             return
         part, read = flight.part, 0
-        results = part.spec.rows if part.spec.keep_last_only else part.length
         for sink in job.sinks:
             if not isinstance(sink, DeviceSink):
-                sink.drain(part, flight.buffers.read(read, results * sink.element_bytes))
+                sink.drain(part, flight.buffers.read(read, part.results * sink.element_bytes))
                 read += 1
 
     def _outcome(self, flight: Flight) -> Outcome:

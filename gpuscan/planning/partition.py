@@ -52,6 +52,11 @@ class Part:
         """Return True if the part is a slab of rows and columns, not a piece along the scan."""
         return self.outer is not None
 
+    @property
+    def results(self) -> int:
+        """Return how many results the part has: one for each element, or for each row of a reduction."""
+        return self.spec.rows if self.spec.keep_last_only else self.length
+
 
 # ----- Pieces
 

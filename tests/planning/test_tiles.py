@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from gpuscan.codegen.kernel_text import render_kernel
-from gpuscan.elements import LEAF, SCALARS, element_of, min_chunk
+from gpuscan.elements import LEAF, element_of, min_chunk
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.operators.code import combine_code
 from gpuscan.operators.named_operators import BUILTINS
@@ -26,30 +25,7 @@ from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 from gpuscan.planning.tiles import tile_shape
 from gpuscan.planning.workgroup_memory import check_room, workgroup_bytes
 from tests.fakes import LIMITS, gpu, software, spec
-
-SPECS = st.builds(
-    lambda dtypes, rows, row_length, reverse: spec(*dtypes, rows=rows, row_length=row_length, reverse=reverse),
-    st.lists(st.sampled_from(sorted(SCALARS)), min_size=1, max_size=8),
-    st.sampled_from([1, 2, 1000]),
-    st.integers(1, 1 << 20),
-    st.booleans(),
-)
-ADAPTERS = st.builds(
-    lambda kind, size, most, room: gpu(
-        adapter_type=kind,
-        subgroup_size=size,
-        limits=LIMITS
-        | {
-            "max-compute-invocations-per-workgroup": most,
-            "max-compute-workgroup-size-x": most,
-            "max-compute-workgroup-storage-size": room,
-        },
-    ),
-    st.sampled_from(["DiscreteGPU", "IntegratedGPU", "CPU"]),
-    st.sampled_from([0, 4, 8, 16, 32, 64, 128]),
-    st.sampled_from([128, 256, 1024]),
-    st.sampled_from([16384, 32768, 65536]),
-)
+from tests.planning.plan_inputs import ADAPTERS, SPECS
 
 
 @given(SPECS, ADAPTERS)
