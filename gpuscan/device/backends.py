@@ -24,6 +24,7 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from gpuscan.device.c_types import parse_ahead
 from gpuscan.errors import AdapterNotFoundError
 
 if TYPE_CHECKING:
@@ -50,12 +51,15 @@ def _load(backend: str) -> ModuleType:
             f"there are {', '.join(BACKENDS)}. Set the variable to one of these, or unset it"
         )
     try:
-        return importlib.import_module(BACKENDS[backend])
+        package = importlib.import_module(BACKENDS[backend])
     except ImportError as error:
         raise AdapterNotFoundError(
             f"the WebGPU implementation {backend!r} was asked for (from {BACKEND_VARIABLE}), but the package "
             f"{BACKENDS[backend]} cannot be imported ({error}). Install it with: pip install {BACKENDS[backend]}"
         ) from error
+    if backend == "wgpu":
+        parse_ahead()
+    return package
 
 
 def package_of(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> str:
