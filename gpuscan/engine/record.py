@@ -159,6 +159,8 @@ def record_stage(
     bound: Sequence[Binding],
     workgroups: int,
     elements: int,
+    *,
+    indirect: tuple[wgpu.GPUBuffer, int] | None = None,
     **values: Any,
 ) -> None:
     """Record a stage that is no part of a scan plan, such as a copy.
@@ -170,6 +172,7 @@ def record_stage(
         bound: the buffers.
         workgroups: the number of workgroups. The grid may have a few more.
         elements: the number of elements that the stage works on, for profiles.
+        indirect: a buffer and the byte at which it has the grid, in place of `workgroups`.
         values: the variables of the template.
     """
     pipeline, layout = context.stage(template, **values)
@@ -178,7 +181,10 @@ def record_stage(
     compute = encoder.begin_compute_pass(timestamp_writes=batch and batch.writes(name))
     compute.set_pipeline(pipeline)
     compute.set_bind_group(0, context.bind_groups.group(layout, list(enumerate(bound)), keep=False))
-    compute.dispatch_workgroups(*grid_of(workgroups, _max_workgroups(context)))
+    if indirect is not None:
+        compute.dispatch_workgroups_indirect(*indirect)
+    else:
+        compute.dispatch_workgroups(*grid_of(workgroups, max_workgroups(context)))
     compute.end()
     if batch is not None:
         batch.resolve(encoder)
@@ -203,13 +209,13 @@ def _record_length(
     bound = [Binding(length.buffer, start, length.offset + 4 - start), Binding(call)]
     values = {
         "tile_size": plan.tile.tile_size,
-        "max_workgroups": _max_workgroups(context),
+        "max_workgroups": max_workgroups(context),
         "workgroups_without_tile": plan.workgroups_without_tile,
     }
     record_stage(context, encoder, "arrays/length.wgsl", bound, 1, 1, **values)
     return Binding(call, 0, PARAMS.size)
 
 
-def _max_workgroups(context: DeviceContext) -> int:
+def max_workgroups(context: DeviceContext) -> int:
     """Return how many workgroups one side of a grid can have."""
     return context.capabilities.limits["max-compute-workgroups-per-dimension"]
