@@ -157,10 +157,8 @@ def record_stage(
     encoder: wgpu.GPUCommandEncoder,
     template: str,
     bound: Sequence[Binding],
-    workgroups: int,
+    workgroups: int | tuple[wgpu.GPUBuffer, int],
     elements: int,
-    *,
-    indirect: tuple[wgpu.GPUBuffer, int] | None = None,
     **values: Any,
 ) -> None:
     """Record a stage that is no part of a scan plan, such as a copy.
@@ -170,9 +168,9 @@ def record_stage(
         encoder: an encoder without an open pass.
         template: the path of a template under shaders/. Its bindings are `bound`, in order.
         bound: the buffers.
-        workgroups: the number of workgroups. The grid may have a few more.
+        workgroups: the number of workgroups; the grid may have a few more. Or the buffer that has the grid, and the
+            byte at which it is there.
         elements: the number of elements that the stage works on, for profiles.
-        indirect: a buffer and the byte at which it has the grid, in place of `workgroups`.
         values: the variables of the template.
     """
     pipeline, layout = context.stage(template, **values)
@@ -181,10 +179,10 @@ def record_stage(
     compute = encoder.begin_compute_pass(timestamp_writes=batch and batch.writes(name))
     compute.set_pipeline(pipeline)
     compute.set_bind_group(0, context.bind_groups.group(layout, list(enumerate(bound)), keep=False))
-    if indirect is not None:
-        compute.dispatch_workgroups_indirect(*indirect)
-    else:
+    if isinstance(workgroups, int):
         compute.dispatch_workgroups(*grid_of(workgroups, max_workgroups(context)))
+    else:
+        compute.dispatch_workgroups_indirect(*workgroups)
     compute.end()
     if batch is not None:
         batch.resolve(encoder)

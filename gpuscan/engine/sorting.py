@@ -211,7 +211,7 @@ class _Sort:
         scan = cached_problem(counts, "add", axis=0, exclusive=True, reverse=False)
         kept = [array.binding() for array in (places, temporary_places, self._words) if array is not None]
         for number in range(plan.digits):
-            call, indirect = self._call(plan, number), (steps.buffer, number * _STEP_BYTES)
+            call, grid = self._call(plan, number), (steps.buffer, number * _STEP_BYTES)
             bound = [call, steps, self._input.binding(), keys.binding(), temporary.binding()]
             encoder = context.queue.encoder()
             record_stage(
@@ -219,9 +219,8 @@ class _Sort:
                 encoder,
                 "sort/count_digits.wgsl",
                 [*bound, counts.binding()],
-                0,
+                grid,
                 self._size,
-                indirect=indirect,
                 **shape,
             )
             context.queue.submit(encoder)
@@ -232,9 +231,8 @@ class _Sort:
                 encoder,
                 "sort/scatter_digits.wgsl",
                 [*bound, offsets.binding(), *kept],
-                0,
+                grid,
                 self._size,
-                indirect=indirect,
                 with_keys=self._with_keys,
                 payload=self._payload,
                 **shape,

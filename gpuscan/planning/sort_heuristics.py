@@ -1,4 +1,4 @@
-"""Hold the tuning constants of sorts: one frozen table for each class of adapter, as `planning.heuristics` does for scans."""
+"""Hold the tuning constants of sorts: one frozen table for each class of adapter, as `heuristics` has for scans."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class SortHeuristics:
-    """The tuning constants of sorts for one class of adapter. The comments of `GPU` and `CPU` say what each one means."""
+    """The tuning constants of sorts for one class of adapter; the comments of `GPU` and `CPU` say what they mean."""
 
     radix_bits: int
     serial_radix_bits: int
@@ -27,7 +27,7 @@ class SortHeuristics:
 GPU = SortHeuristics(
     # Bits of a digit where subgroups rank a tile. With 8, a key of 32 bits takes four steps. Not tuned.
     radix_bits=8,
-    # The same where single invocations do, each with counters of its own: more bits would leave room for few. Not tuned.
+    # The same where single invocations do: each has counters of its own, so more bits leave room for fewer of them.
     serial_radix_bits=4,
     # True to rank by subgroups where the adapter has them.
     subgroups=True,

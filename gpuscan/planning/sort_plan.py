@@ -104,6 +104,4 @@ def plan_sort(
     tiles_per_row = -(-row_length // tile_size)
     bits = 1 if scalar.kind == "bool" else scalar.bits
     digits = -(-bits // radix_bits)
-    return TileSort(
-        radix_bits, digits, workgroup, groups, subgroups, tile_size, tiles_per_row, rows * tiles_per_row
-    )
+    return TileSort(radix_bits, digits, workgroup, groups, subgroups, tile_size, tiles_per_row, rows * tiles_per_row)
