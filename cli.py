@@ -20,6 +20,7 @@ from gpuscan.tools.bench import command as bench_command
 from gpuscan.tools.bench import tune as tune_command
 from gpuscan.tools.bench.peers import PEERS
 from gpuscan.tools.export import browser_export
+from gpuscan.tools.log_lines import add_verbose_option
 from gpuscan.tools.matrix import command as matrix_command
 from gpuscan.tools.option_types import (
     CountType,
@@ -214,6 +215,8 @@ def tune(device: Device | None, seconds: float, reset: bool) -> None:
     else:
         tune_command.tune(gpu_device(device), seconds)
 
+
+add_verbose_option(commands)
 
 # ----- Running
 

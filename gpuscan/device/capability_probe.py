@@ -6,6 +6,7 @@ Litmus tests of forward progress decide which strategies are safe on the adapter
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from dataclasses import replace
@@ -20,6 +21,8 @@ from gpuscan.planning.capabilities import Capabilities
 
 if TYPE_CHECKING:
     import wgpu
+
+_log = logging.getLogger("gpuscan")
 
 _VENDORS = {
     0x1002: "AMD",
@@ -74,6 +77,7 @@ def probe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, *, refresh: boo
         kept = None if refresh else probe_cache.load(described)
         if kept is not None:
             return replace(kept, **described)
+        _log.info("probing %s, which takes less than a second; the findings are kept", described["summary"])
         found = Capabilities(**described, **_measure(_able(adapter, wgpu_device), described))
         probe_cache.store(found)
         return found

@@ -9,6 +9,7 @@ import click
 
 import gpuscan
 from gpuscan import Device
+from gpuscan.device.driver_advice import driver_advice
 from gpuscan.tools.console import progress_console, table_console
 from gpuscan.tools.exit_codes import WORK_FAILED
 from gpuscan.tools.matrix.columns import Column, merge_columns, read_columns, run_column, to_json
@@ -59,10 +60,7 @@ def _merged(files: Sequence[Path]) -> list[Column]:
 def _run(device: Device | None, quick: bool) -> list[Column]:
     devices = gpuscan.devices() if device is None else [device]
     if not devices:
-        raise click.ClickException(
-            "the conformance suite needs a GPU adapter, and none was found. Install a driver, such as "
-            "mesa-vulkan-drivers"
-        )
+        raise click.ClickException(f"the conformance suite needs a GPU adapter, and none was found: {driver_advice()}")
     return run_all(devices, quick)
 
 
