@@ -233,7 +233,7 @@ def _opened_devices() -> Iterator[Device]:
         try:
             device = open_device(adapter)
         except (RuntimeError, AdapterNotFoundError) as error:
-            _log.info("an adapter is left out: %s", error)
+            _log.info("an adapter is skipped: %s", error)
             continue
         yield device
 

@@ -83,6 +83,14 @@ def probe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, *, refresh: boo
         return found
 
 
+def measure_again(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, times: int) -> list[Capabilities]:
+    """Return what each of several new measurements found, and keep none of them."""
+    described = _describe(adapter, wgpu_device)
+    with _lock:
+        able = _able(adapter, wgpu_device)
+        return [Capabilities(**described, **_measure(able, described)) for _ in range(times)]
+
+
 def distrust(capabilities: Capabilities, strategy: str) -> Capabilities:
     """Note, also on disk, that a strategy timed out on this adapter. ``"auto"`` no longer chooses it.
 

@@ -26,8 +26,8 @@ _QUIET = {
 def libraries_quiet() -> Iterator[None]:
     """Log what WebGPU logs inside the ``with`` as details of gpuscan (level DEBUG), and quiet drivers.
 
-    Some drivers list an OpenGL adapter that cannot be opened, and wgpu-native logs errors about it. Whoever cannot
-    continue without it gets an error that says the same; the others need no line about it.
+    Some drivers list an OpenGL adapter that cannot be opened, and wgpu-native logs errors about it. A call
+    that needs the adapter raises an error that says the same; other calls need no line about it.
     """
     # wgpudawn refuses to be imported if its logger is there before it.
     loggers = [logging.getLogger(package) for package in BACKENDS.values() if package in sys.modules]

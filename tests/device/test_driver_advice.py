@@ -64,7 +64,7 @@ def test_what_is_there_decides_the_advice(machine, monkeypatch):
     ],
 )
 def test_a_package_that_is_missing(monkeypatch, asked, found):
-    """Say whether the user or nobody asked for it."""
+    """Say where the request came from."""
     monkeypatch.setenv("GPUSCAN_BACKEND", asked)
     monkeypatch.setattr(backends, "BACKENDS", {"wgpu": "nowhere"})
     monkeypatch.setattr(backends, "_load", backends._load.__wrapped__)
