@@ -1,4 +1,4 @@
-"""Makes the table of docs/adapters/README.md from the files of ``gpuscan probe --report`` beside it.
+"""Make the table of docs/adapters/README.md from the reports in this folder.
 
 Run it after a file has come or changed: python docs/adapters/make_table.py
 """
