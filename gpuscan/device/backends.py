@@ -40,11 +40,12 @@ def webgpu() -> Any:
     Raises:
         AdapterNotFoundError: $GPUSCAN_BACKEND names no implementation, or one that is not installed.
     """
-    return _load(os.environ.get(BACKEND_VARIABLE, "").strip() or "wgpu")
+    return _load(os.environ.get(BACKEND_VARIABLE, "").strip())
 
 
 @cache
-def _load(backend: str) -> ModuleType:
+def _load(asked: str) -> ModuleType:
+    backend = asked or "wgpu"
     if backend not in BACKENDS:
         raise AdapterNotFoundError(
             f"the WebGPU implementation {backend!r} was asked for (from {BACKEND_VARIABLE}); "
@@ -52,10 +53,11 @@ def _load(backend: str) -> ModuleType:
         )
     try:
         package = importlib.import_module(BACKENDS[backend])
-    except ImportError as error:
+    except (ImportError, OSError, RuntimeError) as error:  # missing, or its library does not load on this system
+        wanted = f"{backend!r} was asked for (from {BACKEND_VARIABLE})" if asked else f"{backend!r} is the default"
         raise AdapterNotFoundError(
-            f"the WebGPU implementation {backend!r} was asked for (from {BACKEND_VARIABLE}), but the package "
-            f"{BACKENDS[backend]} cannot be imported ({error}). Install it with: pip install {BACKENDS[backend]}"
+            f"the WebGPU implementation {wanted}, but the package {BACKENDS[backend]} cannot be imported ({error}). "
+            f"Install it with: pip install {BACKENDS[backend]}"
         ) from error
     if backend == "wgpu":
         parse_ahead()
