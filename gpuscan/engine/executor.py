@@ -270,6 +270,7 @@ class Executor:
                 shared.carry(flight.number + 1) if part.spec.carry_out else None,
                 None if job.heads is None else job.heads.binding(part, buffers, kept),
                 None if job.count is None else job.count.binding(),
+                shared.captured,
             )
             encoder = context.queue.encoder()
             if buffers is not None:
