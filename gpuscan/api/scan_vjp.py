@@ -70,7 +70,7 @@ def scan_vjp(
         TypeError: the dtype of `y` or `grad_y` differs from that of `x`.
 
     The derivatives follow reverse accumulation (Griewank and Walther, "Evaluating Derivatives", 2008). The recurrence
-    is a scan of affine maps (Blelloch 1990, section 1.4), whose matrices keep only the entries that vary.
+    is a scan of affine maps (Blelloch 1990, section 1.4). Of their matrices only the entries that vary are stored.
 
     Example:
         >>> import numpy as np

@@ -325,7 +325,7 @@ def shifted(fields: Sequence[Field], *, values: bool, begun: bool) -> Map:
 
 
 def keep_last(left: Any, right: Any) -> Any:
-    """Return the right operand: an operator whose exclusive scan gives each element the one before."""
+    """Return the right operand. The exclusive scan with this operator gives each element the one before."""
     del left
     return right
 

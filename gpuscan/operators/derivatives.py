@@ -65,7 +65,11 @@ class Calculus:
         return self.call("multiply", a, b)
 
     def over(self, a: Node, b: Node) -> Node:
-        return a if is_constant(a, 0) or is_constant(b, 1) else self.call("divide", a, b)
+        if is_constant(a, 0) or is_constant(b, 1):
+            return a
+        if a.op == "select" and _has_zero(a):
+            return self.select(a.args[0], self.over(a.args[1], b), self.over(a.args[2], b))
+        return self.call("divide", a, b)
 
     def select(self, condition: Node, if_true: Node, if_false: Node) -> Node:
         return self.graph.select(condition, if_true, if_false)
@@ -198,7 +202,7 @@ def _slope(slope: Callable[[Calculus, Node, Node], Node]) -> tuple[Derivative]:
 
 
 def _inverse(slope: Callable[[Calculus, Node, Node], Node]) -> tuple[Derivative]:
-    """Return the same for a function whose slope is 1 divided by this."""
+    """Return the derivative of a function of one argument, from 1 divided by its slope."""
     return (lambda c, args, y, g: c.over(g, c.conj(slope(c, args[0], y))),)
 
 

@@ -1,4 +1,4 @@
-"""Affine recurrences ``v = b + M v'`` as operators, with matrices M of which only what varies is stored.
+"""Affine recurrences ``v = b + M v'`` as operators that store only those entries of the matrices M that vary.
 
 The entries of the matrices of one recurrence fall into classes: 0 everywhere, 1 everywhere, and classes of entries that
 are equal in every matrix and in every product. A diagonal matrix of one gate has a single class; the matrices of a
@@ -26,7 +26,7 @@ Pattern = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
-    """The operator that combines affine maps whose matrices have one pattern.
+    """The operator that combines affine maps with matrices of one pattern.
 
     Attributes:
         pattern: the class of each entry.
@@ -85,7 +85,7 @@ def pattern_of(entries: Sequence[Sequence[Hashable]], zero: Hashable, one: Hasha
 
 
 def _terms(classes: Sequence[Sequence[int]], i: int, j: int) -> tuple[tuple[int, int], ...]:
-    """Return the products of classes whose sum is entry (i, j) of a product of two matrices."""
+    """Return the products of classes that are summed in entry (i, j) of a product of two matrices."""
     pairs = ((classes[i][k], classes[k][j]) for k in range(len(classes)))
     return tuple(sorted(pair for pair in pairs if ZERO not in pair))
 
@@ -107,7 +107,10 @@ def transitions(pattern: Pattern) -> Transitions:
     def combine(left: Any, right: Any) -> Any:
         if stored + len(rows) == 1:
             left, right = (left,), (right,)
-        matrix = [_total([_entries(left, right, *pair) for pair in pairs]) for pairs in terms]
+        matrix = [
+            _total([_entries(left, right, *pair) for pair in pairs]) if pairs else np.zeros_like(right[-1])
+            for pairs in terms
+        ]
         vector = [
             _total([right[stored + i], *(_times(right, entry, left[stored + j]) for entry, j in row)])
             for i, row in enumerate(rows)
