@@ -30,13 +30,16 @@ def is_on_device(problem: Problem) -> bool:
     return any(isinstance(leaf, OnDevice) for leaf in problem.leaves)
 
 
-def check_out(problem: Problem, out: Any, home: OpenedDevice | None) -> list[Any] | None:
+def check_out(
+    problem: Problem, out: Any, home: OpenedDevice | None, shape: tuple[int, ...] | None = None
+) -> list[Any] | None:
     """Return the arrays of `out`, depth first; None without.
 
     Args:
         problem: the scan.
         out: what the caller passed.
         home: the device that the problem's arrays are on; None for NumPy arrays.
+        shape: the shape of the result, without the axes of the element (default: that of the scan's arrays).
 
     Raises:
         TypeError: one is not an array of the right kind, cannot be written, or has another dtype.
@@ -53,7 +56,7 @@ def check_out(problem: Problem, out: Any, home: OpenedDevice | None) -> list[Any
             )
     else:
         arrays = fields_of(out, problem.destination, "out")
-    lead = tuple(n for i, n in enumerate(problem.shape) if i != problem.axis or not problem.keep_last_only)
+    lead = problem.shape if shape is None else shape
     for array, field in zip(arrays, problem.destination.fields, strict=True):
         _check_kind(array, home)
         wanted = (*lead, *field.shape)
