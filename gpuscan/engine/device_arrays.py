@@ -165,7 +165,7 @@ def _heads_of(executor: Executor, problem: Problem) -> DeviceArray | None:
 
 def _layout(context: DeviceContext, problem: Problem) -> Layout:
     """Return the layout of the scan: its one part, if shaders can bind the arrays as a whole."""
-    spec = scan_spec(problem, context.capabilities)
+    spec = scan_spec(problem, context.capabilities, captures=True)
     whole = problem.inner == spec.inner and whole_fits(spec, context.capabilities)
     return Layout(spec, (Part(spec, 0, spec.length, last=True),) if whole else (), context.capabilities)
 

@@ -271,6 +271,7 @@ class Executor:
                 shared.carry(flight.number + 1) if part.spec.carry_out else None,
                 shared.heads(part, buffers),
                 None if job.count is None else job.count.binding(),
+                shared.captured,
             )
             encoder = context.queue.encoder()
             if buffers is not None:

@@ -63,6 +63,7 @@ class Buffers:
         carry_out: the buffer for the carry into the next piece.
         heads: one bit for each element that begins a segment.
         count: the buffer for the number of elements that a mask picks.
+        captured: the uniform buffer of the constants that the user's functions captured.
     """
 
     sources: Sequence[Binding]
@@ -72,6 +73,7 @@ class Buffers:
     carry_out: Binding | None = None
     heads: Binding | None = None
     count: Binding | None = None
+    captured: Binding | None = None
 
     def bound(self, role: str, index: int) -> Binding:
         """Return the binding for a kernel's slot."""
