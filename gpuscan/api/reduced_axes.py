@@ -34,14 +34,14 @@ class ReducedAxes:
         return tuple(i for i in range(len(self.shape)) if i not in self.axes)
 
     @property
-    def neighbours(self) -> bool:
-        """True if nothing lies between the axes."""
+    def consecutive(self) -> bool:
+        """True if the axes are consecutive."""
         return bool(self.axes) and self.axes[-1] - self.axes[0] == len(self.axes) - 1
 
     @property
     def axis(self) -> int:
         """The axis that the combined ones become: their own place, or the last one."""
-        return self.axes[0] if self.neighbours else len(self.others)
+        return self.axes[0] if self.consecutive else len(self.others)
 
     def result_shape(self, keepdims: bool) -> tuple[int, ...]:
         """Return the shape of the result; with `keepdims` the combined axes stay, with length 1."""
@@ -52,7 +52,7 @@ class ReducedAxes:
         """Return the array with the combined axes as one, in C order. An array on a device stays there."""
         if len(self.axes) == 1:
             return array
-        order = tuple(range(len(self.shape))) if self.neighbours else (*self.others, *self.axes)
+        order = tuple(range(len(self.shape))) if self.consecutive else (*self.others, *self.axes)
         array = _in_order(array if isinstance(array, Array) else as_array(array), order)
         lengths = [self.shape[i] for i in self.others]
         lengths.insert(self.axis, prod(self.shape[i] for i in self.axes))
