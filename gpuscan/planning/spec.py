@@ -53,7 +53,8 @@ class ShaderSpec(HashedOnce):
         has_segment_bits: a buffer holds one bit for each element that says whether a segment begins there.
         keep_last_only: only the last result of each row is stored.
         compacts: the first source field is a mask, which is summed. The other fields of the elements that it selects
-            are stored one after the other.
+            are stored one after the other. With `before` there is no such field: the map gives the mask, 0 or 1 for
+            each element, and all source fields are stored.
     """
 
     source: Element
@@ -105,6 +106,11 @@ class ShaderSpec(HashedOnce):
         """The argument of `after` where there is a neighbour field: the fields of the element, then that field."""
         assert self.neighbour_field is not None
         return element_with(self.element, self.neighbour_field)
+
+    @property
+    def moved_fields(self) -> tuple[Field, ...]:
+        """The source fields that a compaction stores."""
+        return self.source.fields[self.before is None :] if self.compacts else ()
 
     def offset_of(self, index: int) -> int:
         """Return which element source field `index` is taken from; see `field_offsets`."""

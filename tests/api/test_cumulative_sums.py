@@ -93,23 +93,23 @@ def test_into_an_array_of_the_caller(device: gs.Device, include: bool) -> None:
         assert_same(place, wanted)
     row = np.arange(6, dtype=np.int64)
     into = row if not include else np.append(row, 0)
-    given = into[:6]
+    source = into[:6]
     wanted = gs.cumulative_prod(row + 1, include_initial=include, device="numpy")
-    given += 1
-    assert_same(gs.cumulative_prod(given, include_initial=include, out=into, device=device), wanted)
+    source += 1
+    assert_same(gs.cumulative_prod(source, include_initial=include, out=into, device=device), wanted)
 
 
 @pytest.mark.parametrize("include", [False, True])
 def test_places_that_do_not_fit(device: gs.Device, include: bool) -> None:
     x, out = np.ones(4, np.int32), np.full(4 + include, 9, np.int64)
-    for given, place, error, text in (
+    for source, place, error, text in (
         (x, np.zeros(9, np.int64), ValueError, rf"shape \(9,\) was passed for a result of shape \({4 + include},\)"),
         (x, out.astype(np.int32), TypeError, "out of dtype int32 was passed for a result of dtype int64"),
         (x, device.asarray(out), TypeError, "pass a NumPy array"),
         (device.asarray(x), out, TypeError, "pass a gpuscan.Array"),
     ):
         with pytest.raises(error, match=text):
-            gs.cumulative_sum(given, include_initial=include, out=place)
+            gs.cumulative_sum(source, include_initial=include, out=place)
     with pytest.raises(gs.AdapterNotFoundError):
         gs.cumulative_sum(x, include_initial=include, out=out, device="no such adapter")
     assert_same(out, np.full(4 + include, 9, np.int64))
