@@ -127,7 +127,7 @@ def predicate_of(function: Callable[[Any], Any], structure: Structure, leaves: l
         raise ValueError(f"a bundle of arrays of {lengths} entries was passed; pass arrays of one length")
     if not all(entry_bytes(leaf) for leaf in leaves):
         raise ValueError(
-            f"mask= was passed as a function for arrays of the shapes {', '.join(map(str, shapes))}, of which one has "
+            f"mask= was passed as a function for arrays of the shapes {', '.join(map(str, shapes))}, but one of them has "
             "entries without numbers. Pass a mask of bools"
         )
     entry = element_of([leaf.dtype for leaf in leaves], structure, [shape[1:] for shape in shapes])
