@@ -15,7 +15,7 @@ from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.guards import guarded
 from gpuscan.elements import Structure, compute_dtype, element_of, scalar_of
 from gpuscan.engine.compaction import Compacted, compact_on_device, entry_bytes, max_entries
-from gpuscan.engine.element_copy import copy_elements, view_of
+from gpuscan.engine.element_copy import write_elements
 from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.arguments import as_array, structure_and_leaves
 from gpuscan.problem.results import assembled, over_arrays, own_axes
@@ -127,8 +127,8 @@ def predicate_of(function: Callable[[Any], Any], structure: Structure, leaves: l
         raise ValueError(f"a bundle of arrays of {lengths} entries was passed; pass arrays of one length")
     if not all(entry_bytes(leaf) for leaf in leaves):
         raise ValueError(
-            f"mask= was passed as a function for arrays of the shapes {', '.join(map(str, shapes))}, but one of them has "
-            "entries without numbers. Pass a mask of bools"
+            f"mask= was passed as a function for arrays of the shapes {', '.join(map(str, shapes))}, but one of them "
+            "has entries without numbers. Pass a mask of bools"
         )
     entry = element_of([leaf.dtype for leaf in leaves], structure, [shape[1:] for shape in shapes])
     predicate = traced(function, entry, "mask")
@@ -195,10 +195,10 @@ def check_room(place: Any, count: int) -> None:
 def picked_arrays(home: Device, arrays: list[Array], mask: Array | Map, places: list[Array] | None) -> list[Array]:
     """Return the picked entries as public arrays."""
     length = arrays[0].shape[0]
-    long = places is not None and all(len(place) >= length for place in places)
+    long = places is not None and all(len(place) >= length and place.is_contiguous for place in places)
     rooms = None
     if places is not None and long:
-        rooms = [place.viewed(array.shape) for place, array in zip(places, arrays, strict=True)]
+        rooms = [place[:length].viewed(array.shape) for place, array in zip(places, arrays, strict=True)]
     found = compact_on_device(home._executor, arrays, mask, rooms)
     if places is not None and not long:
         return copied_into(places, found)
@@ -219,8 +219,9 @@ def copied_into(places: list[Array], found: Compacted) -> list[Array]:
         place.context.check()
         check_room(place, count)
     for place, room in zip(places, found.rooms, strict=True):
-        with guarded(place.context):
-            copy_elements(view_of(room, (count,), entry_bytes(room)), place)
+        if entry_bytes(room):
+            with guarded(place.context):
+                write_elements(room.viewed((count, *place.shape[1:]), place.dtype), place[:count])
     return [place if len(place) == count else place[:count] for place in places]
 
 

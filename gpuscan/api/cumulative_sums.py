@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from gpuscan.api.outputs import check_place
 from gpuscan.api.scan import scan
 from gpuscan.device.guards import guarded
 from gpuscan.elements import dtype_from, scalar_of
-from gpuscan.engine.element_copy import StridedView, copy_elements, view_of
+from gpuscan.engine.element_copy import write_elements
 from gpuscan.problem.arguments import as_array, as_flag, resolve_axis
 
 
@@ -114,29 +113,21 @@ def _cumulative(
     shape = tuple(n + 1 if i == axis else n for i, n in enumerate(x.shape))
     if out is not None:
         check_place(out, shape, dtype, x.device if isinstance(x, Array) else None)
-    if isinstance(x, Array):
-        return _after_start(scan(x, op, axis=axis, dtype=dtype, device=device), shape, axis, start, out)
-    result = np.empty(shape, dtype) if out is None else out
+    result: Any = out
+    if out is None:
+        result = new_array(x.device, None, shape, dtype) if isinstance(x, Array) else np.empty(shape, dtype)
     before, rest = ((slice(None),) * axis + (part,) for part in (slice(0, 1), slice(1, None)))
     scan(x, op, axis=axis, dtype=dtype, out=result[rest], device=device)
-    result[before] = start
+    if isinstance(result, Array):
+        _fill(result[before], start)
+    else:
+        result[before] = start
     return result
 
 
-def _after_start(sums: Array, shape: tuple[int, ...], axis: int, start: int, out: Array | None) -> Array:
-    """Return the array on a device with `start` before its first entry along the axis."""
-    inner = prod(shape[axis + 1 :])
-    outer, size = prod(shape[:axis]), sums.dtype.itemsize
-    result = new_array(sums.device, None, shape, sums.dtype) if out is None else out
-    if not result.size:
-        return result
-    first = new_array(sums.device, np.full(inner, start, sums.dtype))
-    # The same entries before every row.
-    again = StridedView(first, 0, (outer, inner), (0, size), size)
-    with guarded(sums.context):
-        copy_elements(again, result, run=inner * size, pitch=shape[axis] * inner * size)
-        if sums.size:
-            rows = view_of(sums, (outer, sums.size // outer), size)
-            row_bytes = sums.size // outer * size
-            copy_elements(rows, result, offset=inner * size, run=row_bytes, pitch=shape[axis] * inner * size)
-    return result
+def _fill(array: Array, value: int) -> None:
+    """Write the same number to all elements of an array on a device."""
+    if array.size:
+        number = new_array(array.device, np.full(1, value, array.dtype))
+        with guarded(array.context):
+            write_elements(number.view_at(array.shape, (0,) * array.ndim), array)

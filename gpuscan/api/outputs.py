@@ -76,7 +76,7 @@ def check_place(array: Any, shape: tuple[int, ...], dtype: np.dtype[Any], home: 
             f"dtype={array.dtype.newbyteorder('=')} to combine in it, or an out of the result's dtype"
         )
     if isinstance(array, Array):
-        array.check()
+        array.check("STORAGE")
 
 
 def check_separate(arrays: Sequence[Any]) -> None:
@@ -117,7 +117,7 @@ def _overlaps_itself(array: np.ndarray[Any, Any]) -> bool:
 def _share_bytes(a: Any, b: Any) -> bool:
     """Return True if a byte belongs to both arrays; False as well where that is too hard to tell."""
     if isinstance(a, Array):
-        return a.buffer is b.buffer and a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
+        return a.shares_memory(b)
     with suppress(np.exceptions.TooHardError):
         return np.shares_memory(a, b, max_work=_SEARCH_STEPS)  # type: ignore[arg-type]
     return False

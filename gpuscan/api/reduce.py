@@ -15,7 +15,7 @@ from gpuscan.api.outputs import check_out, is_on_device
 from gpuscan.api.reduced_axes import joined, reduced_axes
 from gpuscan.device.device_array import uploaded
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import copy_elements, view_of
+from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator
@@ -113,7 +113,9 @@ def _results(problem: Problem, home: Device | None, outputs: list[Any] | None) -
             return _on_device(home, reference.reduce_rows(problem), outputs)
         rows = None
         if outputs is not None:
-            rows = [array.reshape((problem.rows, *f.shape)) for array, f in zip(outputs, fields, strict=True)]
+            shapes = [(problem.rows, *field.shape) for field in fields]
+            pairs = zip(outputs, shapes, strict=True)
+            rows = [array.reshape(shape) if array.is_contiguous else array for array, shape in pairs]
         return [Array.of(home, result) for result in scan_device(home._executor, problem, out=rows)]
     on_numpy = home is None or problem.empty
     results = reference.reduce_rows(problem) if on_numpy else scan_host(home._executor, problem)  # type: ignore[union-attr]
@@ -125,8 +127,7 @@ def _results(problem: Problem, home: Device | None, outputs: list[Any] | None) -
 def _on_device(home: Device, results: list[Any], outputs: list[Any] | None) -> list[Any]:
     """Return results of no elements as arrays on the device, and write them to `outputs`."""
     for output, result in zip(outputs or (), results, strict=outputs is not None):
-        content = uploaded(home._context, result)
-        copy_elements(view_of(content, content.shape, content.dtype.itemsize), output)
+        write_elements(uploaded(home._context, result.reshape(output.shape)), output)
     return [home.asarray(result) for result in results]
 
 

@@ -6,11 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from gpuscan.api.array import Array
-from gpuscan.device.guards import guarded
-from gpuscan.engine.element_copy import StridedView, copied, view_of
 from gpuscan.operators.operator import Operator
 from gpuscan.problem.arguments import as_array, common_shape, resolve_axis, structure_and_leaves
 from gpuscan.problem.results import over_arrays, own_axes
@@ -52,8 +48,9 @@ class ReducedAxes:
         """Return the array with the combined axes as one, in C order. An array on a device stays there."""
         if len(self.axes) == 1:
             return array
-        order = tuple(range(len(self.shape))) if self.consecutive else (*self.others, *self.axes)
-        array = _in_order(array if isinstance(array, Array) else as_array(array), order)
+        array = array if isinstance(array, Array) else as_array(array)
+        if not self.consecutive:
+            array = array.transpose((*self.others, *self.axes, *range(len(self.shape), array.ndim)))
         lengths = [self.shape[i] for i in self.others]
         lengths.insert(self.axis, prod(self.shape[i] for i in self.axes))
         return array.reshape((*lengths, *array.shape[len(self.shape) :]))
@@ -86,17 +83,3 @@ def reduced_axes(x: Any, operator: Operator, axis: Any) -> ReducedAxes:
 def joined(x: Any, axes: ReducedAxes) -> Any:
     """Return the same bundle with the combined axes of every array as one."""
     return x if len(axes.axes) == 1 else over_arrays(axes.joined, x)
-
-
-def _in_order(array: Any, order: tuple[int, ...]) -> Any:
-    """Return the array with its leading axes in this order; on a device they are copied into it."""
-    if order == tuple(range(len(order))):
-        return array
-    order = (*order, *range(len(order), array.ndim))
-    if not isinstance(array, Array):
-        return np.transpose(array, order)
-    view = view_of(array, array.shape, array.dtype.itemsize)
-    shape, strides = (tuple(of[i] for i in order) for of in (view.shape, view.strides))
-    with guarded(array.context):
-        moved = copied(StridedView(array, 0, shape, strides, array.dtype.itemsize), shape, array.dtype)
-    return Array.of(array.device, moved)

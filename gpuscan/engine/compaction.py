@@ -17,7 +17,7 @@ from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.elements import Structure, element_of
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import copy_elements, duplicate, view_of
+from gpuscan.engine.element_copy import contiguous, copy_elements, duplicate, view_of
 from gpuscan.engine.elementwise import LEFT
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.record import record_stage
@@ -73,6 +73,8 @@ def compact_on_device(
         GpuscanError: one entry alone exceeds a binding.
     """
     context, length = executor.context, leaves[0].shape[0]
+    leaves = [contiguous(leaf) for leaf in leaves]
+    mask = mask if isinstance(mask, Map) else contiguous(mask)
     most = max_entries(context, leaves)
     if length <= most:
         return _compact_part(executor, leaves, mask, rooms)
@@ -170,7 +172,7 @@ def _rooms_of(
     indices = uploaded(context, np.arange(length, dtype=np.uint32))
     (picked,) = _scattered(executor, [indices], mask, count, None)
     targets = [None] * len(leaves) if rooms is None else rooms
-    return [_gathered(context, leaf, picked, count, room) for leaf, room in zip(leaves, targets, strict=True)]
+    return [gathered(context, leaf, picked, count, room) for leaf, room in zip(leaves, targets, strict=True)]
 
 
 def _evaluated(executor: Executor, leaves: Sequence[DeviceArray], predicate: Map) -> DeviceArray:
@@ -247,8 +249,12 @@ def _selects(predicate: Map) -> Callable[[Any], Any]:
     return select
 
 
-def _gathered(
-    context: DeviceContext, leaf: DeviceArray, indices: DeviceArray, count: DeviceArray, room: DeviceArray | None
+def gathered(
+    context: DeviceContext,
+    leaf: DeviceArray,
+    indices: DeviceArray,
+    count: DeviceArray,
+    room: DeviceArray | None = None,
 ) -> DeviceArray:
     """Return the entries with these indices, one after the other, in `room` or in new memory."""
     unit = gcd(4, entry_bytes(leaf))

@@ -255,6 +255,9 @@ def test_into_a_place(on: gs.Device, small: gs.Device) -> None:
             assert (picked is place) == (length == len(wanted))
             same_bits(picked, wanted, (dtype, length))
             same_bits(place[: len(wanted)], wanted, (dtype, length))
+        strided = on.asarray(np.zeros((1001, *trailing, 2), dtype))[..., 1]
+        same_bits(gs.compact(on.asarray(x), mask, out=strided), wanted, dtype)
+        same_bits(strided[: len(wanted)], wanted, dtype)
         into_itself = on.asarray(x)
         same_bits(gs.compact(into_itself, mask, out=into_itself), wanted)
     long = entries("uint16", 600_001)

@@ -88,7 +88,7 @@ def test_into_an_array_of_the_caller(device: gs.Device, include: bool) -> None:
             out = np.full(shape[::-1], -7, np.int64).T
             assert gs.cumulative_sum(x, axis=axis, include_initial=include, out=out, device=where) is out
             assert_same(out, wanted)
-        place = device.asarray(np.full(shape, -7, np.int64))
+        place = device.asarray(np.full(shape[::-1], -7, np.int64)).T
         assert gs.cumulative_sum(device.asarray(x), axis=axis, include_initial=include, out=place) is place
         assert_same(place, wanted)
     row = np.arange(6, dtype=np.int64)
