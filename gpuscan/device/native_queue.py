@@ -269,12 +269,18 @@ class NativeQueue:
         finally:
             library.lib.wgpuCommandBufferRelease(commands)
 
-    def run(self, stages: Sequence[tuple[Any, Any, tuple[int, int, int]]], offset: int) -> None:
-        """Submit one compute pass.
+    def run(
+        self,
+        stages: Sequence[tuple[Any, Any, tuple[int, int, int]]],
+        offset: int,
+        copy: tuple[wgpu.GPUBuffer, wgpu.GPUBuffer, int] | None = None,
+    ) -> None:
+        """Submit one compute pass, and perhaps a copy after it.
 
         Args:
             stages: pipeline, bind group and grid of each dispatch.
             offset: the dynamic offset of every bind group.
+            copy: source, destination and number of the first bytes of a buffer that are copied to another one.
         """
         library = self._library
         lib, null = library.lib, library.ffi.NULL
@@ -287,6 +293,8 @@ class NativeQueue:
             lib.wgpuComputePassEncoderDispatchWorkgroups(handle, x, y, z)
         lib.wgpuComputePassEncoderEnd(handle)
         lib.wgpuComputePassEncoderRelease(handle)
+        if copy is not None:
+            encoder.copy_buffer_to_buffer(copy[0], 0, copy[1], 0, copy[2])
         self.submit(encoder)
 
     def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
