@@ -141,7 +141,7 @@ class Array(Views):
         kind = checked_dtype(dtype)
         if kind == self.dtype:
             return self.copy() if copy else self
-        return Array.of(self.device, converted(self.device._executor, self, kind))
+        return Array.of(self.device, converted(self.context, self, kind))
 
     def __repr__(self) -> str:
         return f"gpuscan.Array({self.dtype} {self.shape} on {self.device.capabilities.summary})"
