@@ -128,7 +128,7 @@ def _rooms_of(
         return _scattered(executor, [_as_words(leaf) for leaf in leaves], mask, count)
     indices = uploaded(context, np.arange(mask.shape[0], dtype=np.uint32))
     (picked,) = _scattered(executor, [_as_words(indices)], mask, count)
-    return [_gathered(context, leaf, picked, count) for leaf in leaves]
+    return [gathered(context, leaf, picked, count) for leaf in leaves]
 
 
 def _as_words(leaf: DeviceArray) -> DeviceArray:
@@ -158,7 +158,7 @@ def _scattered(
     return scan_device(executor, problem, count=count)
 
 
-def _gathered(context: DeviceContext, leaf: DeviceArray, indices: DeviceArray, count: DeviceArray) -> DeviceArray:
+def gathered(context: DeviceContext, leaf: DeviceArray, indices: DeviceArray, count: DeviceArray) -> DeviceArray:
     """Return the entries with these indices, one after the other."""
     unit = gcd(4, entry_bytes(leaf))
     words = -(-leaf.nbytes // 4)
