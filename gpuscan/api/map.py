@@ -116,8 +116,8 @@ def common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     except ValueError:
         shown = ", ".join(str(shape) for shape in shapes)
         raise ValueError(
-            f"arrays of the shapes {shown} were passed, which do not broadcast to one shape. Pass arrays whose lengths "
-            "agree, counted from the last axis, or are 1"
+            f"arrays of the shapes {shown} were passed, which do not broadcast to one shape. Pass arrays with lengths "
+            "that agree, counted from the last axis, or are 1"
         ) from None
 
 
@@ -157,7 +157,7 @@ def _empty(function: Map, shape: tuple[int, ...]) -> list[np.ndarray[Any, Any]]:
 def _map_host(
     home: Device, function: Map, leaves: Sequence[Any], shape: tuple[int, ...], results: Sequence[np.ndarray[Any, Any]]
 ) -> None:
-    """Write the results for NumPy arrays, some of which may be outputs, piece by piece along the longest axis."""
+    """Write the results for NumPy arrays, piece by piece along the longest axis. Inputs may be outputs, too."""
     if not results[0].size:
         return
     if any(np.may_share_memory(leaf, result) for leaf in leaves for result in results):

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.codegen.elementwise_text import ElementwiseText, elementwise_code
+from gpuscan.codegen.elementwise_text import VECTOR_CHUNK, ElementwiseText, elementwise_code
 from gpuscan.device.bind_groups import Binding
+from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
 from gpuscan.device.strides import c_strides, joined, reach
@@ -101,8 +102,9 @@ def map_elements(
         views = [broadcast(sources[index], shape) for index in used]
         rooms = [each if _is_direct(each, views) else empty(context, each.shape, each.dtype) for each in results]
         aliases = [next((i for i, room in enumerate(rooms) if room.buffer is view.buffer), None) for view in views]
+        known = context.capabilities
         text = ElementwiseText(
-            code, function.source, used, 1, context.capabilities.native_int64, context.capabilities.packs_halves, ()
+            code, function.source, used, 1, known.native_int64, known.packs_halves, tuple(aliases), ()
         )
         run = _joined(context, _Run(text, views, (), rooms, aliases), shape)
         length = _piece_length(context, run, prod(shape))
@@ -169,7 +171,8 @@ def _is_direct(result: DeviceArray, sources: Sequence[DeviceArray]) -> bool:
 def _joined(context: DeviceContext, run: _Run, shape: tuple[int, ...]) -> _Run:
     """Return the call with its axes. Sources that exceed a binding in any piece are copied, each in C order."""
     axes = joined(shape, *(source.strides for source in run.sources)) or [(1, *[0] * len(run.sources))]
-    found = replace(run, axes=axes, text=replace(run.text, rank=len(axes), aliases=tuple(run.aliases)))
+    vectors = tuple(len(axes) == 1 and _is_vector(source, axes[0][1 + i]) for i, source in enumerate(run.sources))
+    found = replace(run, axes=axes, text=replace(run.text, rank=len(axes), vectors=vectors))
     widths = [np.diff(found.source_reach(index, 1))[0] for index in range(len(run.sources))]
     large = max(widths, default=0) > context.binding_limit // 4
     if len(axes) == 1 or not (large or prod(shape) > _MAX_ELEMENTS):
@@ -181,6 +184,14 @@ def _joined(context: DeviceContext, run: _Run, shape: tuple[int, ...]) -> _Run:
         for source in run.sources
     ]
     return _joined(context, replace(run, sources=copies), shape)
+
+
+def _is_vector(source: DeviceArray, stride: int) -> bool:
+    """Return True if the elements are neighbours, and a shader can load them as vectors from where they are."""
+    size = source.dtype.itemsize
+    if stride != size or source.offset % min(ALIGNMENT, VECTOR_CHUNK * size):
+        return False
+    return bool(padded(source.extent[1], ALIGNMENT) <= source.buffer.size)
 
 
 def _piece_length(context: DeviceContext, run: _Run, size: int) -> int:
@@ -210,15 +221,16 @@ def _submit(context: DeviceContext, run: _Run, start: int, stop: int) -> None:
             begin = source.offset + first_row * steps[0]
             low, high = (begin + at for at in run.source_reach(index, rows))
             base = low // context.offset_alignment * context.offset_alignment
-            sources.append(Binding(source.buffer, base, padded(high - base)))
-            numbers.append((begin - base) // size)
+            vector = run.text.vectors[index]
+            sources.append(Binding(source.buffer, base, padded(high - base, ALIGNMENT if vector else 4)))
+            numbers.append((begin - base) // (min(ALIGNMENT, VECTOR_CHUNK * size) if vector else size))
         else:
-            numbers.append(first_row * run.inner - start)
+            numbers.append(0 if run.text.vectors[index] else first_row * run.inner - start)
         numbers += [step // size for step in steps]
     results = []
     for result, field in zip(run.results, run.text.code.result.fields, strict=True):
         at = result.offset + start * field.storage_bytes
-        results.append(Binding(result.buffer, at, padded((stop - start) * field.storage_bytes)))
+        results.append(Binding(result.buffer, at, padded((stop - start) * field.storage_bytes, ALIGNMENT)))
     numbers += [0] * (-len(numbers) % 4)
     call = context.uniform(np.array(numbers, np.int64).astype(np.uint32).tobytes())
     captured = [context.uniform(run.text.captured_bytes)] if run.text.captured_functions else []

@@ -11,7 +11,7 @@ struct Call {
     size{{ axis }}: u32,
 {% endfor %}
 {% for index in text.used %}
-    begin{{ index }}: u32,  // the place of the array's first element
+    begin{{ index }}: u32,  // the place of the array's first element, or vector
 {% for axis in range(text.rank) %}
     stride{{ index }}_{{ axis }}: u32,  // may be negative: arithmetic wraps
 {% endfor %}
@@ -24,10 +24,10 @@ const CHUNK = {{ text.chunk }}u;  // neighbouring elements
 
 @group(0) @binding(0) var<uniform> call: Call;
 {% for index in text.bound %}
-@group(0) @binding({{ loop.index }}) var<storage, read> source{{ index }}: array<u32>;
+@group(0) @binding({{ loop.index }}) var<storage, read> source{{ index }}: array<{{ text.source_type(index) }}>;
 {% endfor %}
 {% for field in text.code.result.fields %}
-@group(0) @binding({{ text.bound | length + loop.index }}) var<storage, read_write> result{{ loop.index0 }}: array<u32>;
+@group(0) @binding({{ text.bound | length + loop.index }}) var<storage, read_write> result{{ loop.index0 }}: array<{{ text.array_type(field) }}>;
 {% endfor %}
 
 struct Arguments {
@@ -57,25 +57,6 @@ struct Result {
 
 {{ text.code.source }}
 
-// Return the result for the element of this number.
-fn result_of(number: u32) -> Result {
-    var rest = call.first + number;
-{% for axis in range(text.rank - 1, 0, -1) %}
-    let i{{ axis }} = rest % call.size{{ axis }};
-    rest /= call.size{{ axis }};
-{% endfor %}
-{% for index in text.used %}
-    let at{{ index }} = call.begin{{ index }} + rest * call.stride{{ index }}_0{% for axis in range(1, text.rank) %} + i{{ axis }} * call.stride{{ index }}_{{ axis }}{% endfor %};
-{% endfor %}
-    return apply(Arguments(
-{% for index in text.used %}
-        {{ text.loaded(index) }},
-{% else %}
-        0u,
-{% endfor %}
-    ));
-}
-
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(
     @builtin(local_invocation_index) invocation: u32,
@@ -94,13 +75,43 @@ fn compute_chunk(chunk: u32) {
     if (chunk > (call.count - 1u) / CHUNK) {
         return;
     }
+{% for index in text.loaded_vectors %}
+{% set accesses = text.accesses_of(index) %}
+{% for i in range(accesses) %}
+    let vector{{ index }}_{{ i }} = {{ text.array_of(index) }}[call.begin{{ index }} + chunk * {{ accesses }}u + {{ i }}u];
+{% endfor %}
+{% endfor %}
 {% for place in range(text.chunk) %}
-    let r{{ place }} = result_of({{ "first" if place == 0 else "min(first + " ~ place ~ "u, call.count - 1u)" }});
+{% if text.strided %}
+    var rest{{ place }} = call.first + {{ "first" if place == 0 else "min(first + " ~ place ~ "u, call.count - 1u)" }};
+{% for axis in range(text.rank - 1, 0, -1) %}
+    let i{{ place }}_{{ axis }} = rest{{ place }} % call.size{{ axis }};
+    rest{{ place }} /= call.size{{ axis }};
+{% endfor %}
+{% for index in text.strided %}
+    let at{{ index }}_{{ place }} = call.begin{{ index }} + rest{{ place }} * call.stride{{ index }}_0{% for axis in range(1, text.rank) %} + i{{ place }}_{{ axis }} * call.stride{{ index }}_{{ axis }}{% endfor %};
+{% endfor %}
+{% endif %}
+    let r{{ place }} = apply(Arguments(
+{% for index in text.used %}
+        {{ text.loaded(index, place) }},
+{% else %}
+        0u,
+{% endfor %}
+    ));
 {% endfor %}
 {% for field in text.code.result.fields %}
-{% set index, words = loop.index0, text.stored_words(loop.index0) %}
-{% for word in words %}
-    result{{ index }}[chunk * {{ words | length }}u + {{ loop.index0 }}u] = {{ word }};
+{% set index, vectors = loop.index0, text.stored(loop.index0) %}
+{% if vectors | length == 1 %}
+    result{{ index }}[chunk] = {{ vectors[0] }};
+{% else %}
+{% set bytes = 4 * text.width_of(field) %}
+    let end{{ index }} = (call.count * {{ field.storage_bytes }}u + {{ bytes - 1 }}u) / {{ bytes }}u;
+{% for vector in vectors %}
+    if (chunk * {{ vectors | length }}u + {{ loop.index0 }}u < end{{ index }}) {
+        result{{ index }}[chunk * {{ vectors | length }}u + {{ loop.index0 }}u] = {{ vector }};
+    }
 {% endfor %}
+{% endif %}
 {% endfor %}
 }

@@ -32,6 +32,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     ),
     "views": (lambda a, b: a - b, (numbers("int64", (9, 8))[::-2, 1::3], numbers("int64", (8, 5)).T[:, ::3])),
     "packed": (lambda a, b, c: np.where(c, a ^ b, a), tuple(numbers(t, 1037) for t in ("uint8", "uint8", "bool"))),
+    "wide": (lambda a, b: (a * 3, a > b, np.stack([b, b], -1)), (numbers("int64", 1), numbers("int16", 1, 1))),
+    "few": (lambda a, b: (a * b, a), (numbers("uint64", 5), numbers("int8", 5, 1).astype("uint8"))),
     "half": (lambda a, k: a * k, (numbers("float16", (3, 5)), 2.5)),
     "bfloat": (lambda a: (a * 2).astype(BFLOAT16), (numbers("float32", 33),)),
     "complex": (lambda a, b: a * 2 + b, (numbers("complex64", (4, 3)), numbers("float32", 3))),
@@ -115,7 +117,7 @@ def test_constants_share_their_shader(device: gs.Device, monkeypatch: pytest.Mon
 
 
 def test_arrays_that_exceed_a_binding(adapter: wgpu.GPUAdapter) -> None:
-    """Assert that pieces are computed right, of views whose rows exceed a binding as well."""
+    """Assert that pieces are computed right, also of views with rows that exceed a binding."""
     limit = small_binding(adapter)
     small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": limit})
     x, y = numbers("int32", (3, limit // 8 + 5)), numbers("int8", (limit // 8 + 5,))
