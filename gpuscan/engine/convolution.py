@@ -10,7 +10,7 @@ import numpy as np
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.transfer import padded
-from gpuscan.engine.element_copy import duplicate
+from gpuscan.engine.element_copy import contiguous, duplicate
 from gpuscan.engine.record import record_stage
 from gpuscan.errors import GpuscanError, UnsupportedDtypeError
 
@@ -60,7 +60,9 @@ def convolve(
             f"{context.capabilities.summary} binds at most {context.binding_limit} bytes. Pass fewer rows, "
             "or the .numpy() of the signal, and set GPUSCAN_ADAPTER=numpy in the environment"
         )
-    source = samples if samples.is_bindable else duplicate(samples)
+    source = contiguous(samples)
+    if not source.is_bindable:
+        source = duplicate(source)
     result = empty(context, samples.shape, samples.dtype)
     numbers = uploaded(context, taps)
     # A buffer has at least one number.

@@ -10,8 +10,7 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device, resolve_device
-from gpuscan.device.guards import guarded
-from gpuscan.engine.element_copy import StridedView, copied
+from gpuscan.engine.element_copy import contiguous
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.arguments import as_array, resolve_axis
 
@@ -113,7 +112,11 @@ def signal_of(x: Any, axis: Any) -> Signal:
         if x.dtype.itemsize > 16:
             raise TypeError(f"a signal of dtype {x.dtype} was passed; convert it with .astype(np.complex128)")
         part = np.dtype(np.float32 if x.dtype.itemsize == 8 else np.float64)
-        x = x.viewed((*shape, 2), part) if isinstance(x, Array) else np.ascontiguousarray(x)[..., None].view(part)
+        x = (
+            contiguous(x).viewed((*shape, 2), part)
+            if isinstance(x, Array)
+            else np.ascontiguousarray(x)[..., None].view(part)
+        )
     elif x.dtype not in (np.float32, np.float64):
         x = x.astype(WIDER.get(x.dtype.name, np.float64))
     given = x.device if isinstance(x, Array) else None
@@ -156,15 +159,8 @@ def states_of(zi: Any, signal: Signal, order: int, sections: int | None = None) 
 
 def last_samples(samples: Any, axis: int, count: int) -> np.ndarray[Any, Any]:
     """Return the last samples along an axis, with that axis first; only they are read from a device."""
-    if not isinstance(samples, Array):
-        return np.asarray(np.moveaxis(samples, axis, 0)[samples.shape[axis] - count :])
-    shape, size = samples.shape, samples.dtype.itemsize
-    inner, outer, length = prod(shape[axis + 1 :]), prod(shape[:axis]), shape[axis]
-    strides = (inner * size, length * inner * size, size)
-    view = StridedView(samples, (length - count) * inner * size, (count, outer, inner), strides, size)
-    with guarded(samples.context):
-        last: np.ndarray[Any, Any] = copied(view, (count, *shape[:axis], *shape[axis + 1 :]), samples.dtype).read()
-    return last
+    last = samples[(*[slice(None)] * axis, slice(samples.shape[axis] - count, None))]
+    return np.moveaxis(np.asarray(last), axis, 0)
 
 
 def _as_pairs(samples: Any, dtype: np.dtype[Any]) -> Any:

@@ -182,6 +182,8 @@ def test_strided_and_swapped_signals() -> None:
     b, a = FILTERS["biquad"]
     x = X.transpose(2, 1, 0)[:, ::-3]
     close(signal.lfilter(b, a, x, axis=1), scipy.signal.lfilter(b, a, x.astype(np.float64), axis=1))
+    view = gs.default_device().asarray(X).transpose(2, 1, 0)[:, ::-3]
+    close(signal.lfilter(b, a, view, axis=1), scipy.signal.lfilter(b, a, x.astype(np.float64), axis=1))
     close(signal.lfilter(b, a, x.astype(">f4"), axis=1), scipy.signal.lfilter(b, a, x.astype(np.float64), axis=1))
 
 
