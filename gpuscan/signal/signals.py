@@ -10,7 +10,6 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device, resolve_device
-from gpuscan.engine.element_copy import contiguous
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.arguments import as_array, resolve_axis
 
@@ -112,11 +111,10 @@ def signal_of(x: Any, axis: Any) -> Signal:
         if x.dtype.itemsize > 16:
             raise TypeError(f"a signal of dtype {x.dtype} was passed; convert it with .astype(np.complex128)")
         part = np.dtype(np.float32 if x.dtype.itemsize == 8 else np.float64)
-        x = (
-            contiguous(x).viewed((*shape, 2), part)
-            if isinstance(x, Array)
-            else np.ascontiguousarray(x)[..., None].view(part)
-        )
+        if isinstance(x, Array):
+            x = (x if x.is_contiguous else x.copy()).viewed((*shape, 2), part)
+        else:
+            x = np.ascontiguousarray(x)[..., None].view(part)
     elif x.dtype not in (np.float32, np.float64):
         x = x.astype(WIDER.get(x.dtype.name, np.float64))
     given = x.device if isinstance(x, Array) else None

@@ -158,6 +158,8 @@ def test_complex_signals(kind: Any) -> None:
     if kind == np.complex64:
         on_device = gs.default_device().asarray(x)
         np.testing.assert_array_equal(signal.lfilter(b, a, on_device, axis=1).numpy(), signal.lfilter(b, a, x, axis=1))
+        found = signal.lfilter(b, a, on_device[:, ::-1], axis=1)
+        np.testing.assert_array_equal(found.numpy(), signal.lfilter(b, a, x[:, ::-1], axis=1))
 
 
 def test_narrow_floats_and_lists() -> None:
