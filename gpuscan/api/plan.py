@@ -12,6 +12,7 @@ from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.places import arrays_in, length_of, placement_of, places_of
 from gpuscan.codegen.kernel_text import render_kernel
+from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.device.foreign_buffers import check_encoder, recording
 from gpuscan.device.guards import guarded
@@ -70,7 +71,7 @@ class Plan:
                 f"asked for, but {context.capabilities.summary} binds {limit} buffers at most. Use trailing axes of "
                 "the element for fields of one dtype, or gpuscan.scan, which packs them"
             )
-        self._spec = scan_spec(self._problem, context.capabilities)
+        self._spec = scan_spec(self._problem, context.capabilities, captures=True)
         with guarded(context):
             self._make()
             for stage in self._plan.stages:
@@ -192,12 +193,13 @@ class Plan:
             if problem.empty:
                 return
             plan = self._recordable_plan(self._strategy_for(placement), placement)
-            seeds, heads = self._auxiliary
+            seeds, heads, captured = self._auxiliary
             buffers = Buffers(
                 bound[: len(sources)],
                 bound[len(sources) :],
                 seeds=None if seeds is None else seeds.binding(),
                 heads=None if heads is None else heads.binding(),
+                captured=captured,
             )
             with recording(context.wgpu_device):
                 run = record(context, plan, encoder, buffers, length=count)
@@ -208,12 +210,14 @@ class Plan:
                 context.runs.add_recorded(run)
 
     @cached_property
-    def _auxiliary(self) -> tuple[DeviceArray | None, DeviceArray | None]:
-        """The seeds and the segment bits, which recorded runs read in addition to the caller's arrays."""
+    def _auxiliary(self) -> tuple[DeviceArray | None, DeviceArray | None, Binding | None]:
+        """The seeds, the segment bits and the captured constants, which runs read besides the caller's arrays."""
         context, problem = self.device._context, self._problem
         words = seed_words(problem, context)
         seeds = None if words is None else uploaded(context, words)
-        return seeds, None if problem.heads is None else segment_heads(context, problem.heads)
+        heads = None if problem.heads is None else segment_heads(context, problem.heads)
+        constants = self._spec.captured_bytes
+        return seeds, heads, context.uniform(constants) if constants else None
 
     def _planned(self, strategy: str, placement: Placement) -> ScanPlan:
         key = (strategy, placement)

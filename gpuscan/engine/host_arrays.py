@@ -134,7 +134,7 @@ class _Scan:
     def _layout(self) -> Layout:
         """Return the layout of the scan: its one part, if it is small."""
         capabilities = self._executor.context.capabilities
-        spec = scan_spec(self._problem, capabilities)
+        spec = scan_spec(self._problem, capabilities, captures=True)
         if isinstance(self._options.get("tile"), TileShape):
             # A tile of neighbours in memory needs rows that are brought together.
             spec = replace(spec, inner=1)

@@ -91,12 +91,13 @@ class Flight:
 
 
 class SharedBuffers:
-    """Buffers that all parts of one job use: carries, seeds and segment bits."""
+    """Buffers that all parts of one job use: carries, seeds, segment bits and captured constants."""
 
     def __init__(self, context: DeviceContext, job: Job, held: HeldArrays) -> None:
         self._context, self._job, self._held = context, job, held
         self._carries: list[DeviceArray] = []
         self._seeds: DeviceArray | None = None
+        self._captured: Binding | None = None
         self.has_host_arrays = not all(
             isinstance(each, (DeviceSource, DeviceSink)) for each in (*job.sources, *job.sinks)
         )
@@ -124,6 +125,13 @@ class SharedBuffers:
         own = uploaded(self._context, np.ascontiguousarray(matrices[part.outer, part.columns]))
         kept.append(own)
         return own.binding()
+
+    @property
+    def captured(self) -> Binding | None:
+        """The constants that the user's functions captured."""
+        if self._captured is None and self._job.spec.captured_functions:
+            self._captured = self._context.uniform(self._job.spec.captured_bytes)
+        return self._captured
 
     @property
     def held(self) -> tuple[DeviceArray | None, ...]:

@@ -179,7 +179,7 @@ def scan_stream(
 
     opening = prepared(opening)
     queue = ChunkQueue(chain([opening], map(prepared, others)))
-    spec = replace(scan_spec(opening, context.capabilities), rows=1, row_length=LENGTH_LIMIT - 1)
+    spec = replace(scan_spec(opening, context.capabilities, captures=True), rows=1, row_length=LENGTH_LIMIT - 1)
     if not queue.await_elements(settled_length(spec, executor)) and queue.arrived:
         spec = replace(spec, row_length=queue.arrived)
     unit = piece_unit(spec, tuple(tile_on(context, spec, subgroups) for subgroups in (True, False)))

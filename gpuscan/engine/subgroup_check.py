@@ -56,6 +56,7 @@ def verified(context: DeviceContext, plan: ScanPlan) -> bool:
     sources = arrays(kernel.spec.source.fields)
     destinations = sources if kernel.access.in_place else arrays(kernel.spec.destination.fields)
     words = 4 * kernel.item_words
+    captured = context.uniform(kernel.spec.captured_bytes) if kernel.spec.captured_functions else None
     buffers = Buffers(
         sources,
         destinations,
@@ -63,6 +64,7 @@ def verified(context: DeviceContext, plan: ScanPlan) -> bool:
         carry_in=room(words),
         carry_out=room(words),
         heads=room(elements),
+        captured=captured,
     )
     encoder = context.queue.encoder()
     run = record(context, single, encoder, buffers)

@@ -154,7 +154,8 @@ def operator(
     ``and`` and ``or`` on traced values are refused: write ``np.where``, ``&`` and ``|``.
 
     An operator is traced once for each type of element, and values that the function closes over are fixed then. To
-    have them read at each call, pass the function itself to `gpuscan.scan`, or make a new operator. With
+    have them read at each call, pass the function itself to `gpuscan.scan`, or make a new operator. Float32 values that
+    differ from those of an earlier call compile no new shader. With
     ``device="numpy"`` the function itself runs, and reads them each time.
 
     Integers follow NumPy: they wrap, ``//`` and ``%`` round down and give zero for a divisor of zero, and a shift by

@@ -7,7 +7,7 @@ expression that uses it, so that ``add`` reads ``return a + b;``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gpuscan.elements import Element
 from gpuscan.errors import OperatorError
@@ -22,7 +22,7 @@ LINE_WIDTH = 100
 
 def emit(
     signature: str, arguments: Sequence[tuple[str, Element]], fields: Sequence[Sequence[Node]], result: Element,
-    result_type: str, native_int64: bool, wrap: bool = True,
+    result_type: str, native_int64: bool, wrap: bool = True, names: Mapping[int, str] | None = None,
 ) -> str:  # fmt: skip
     """Return the WGSL of a function.
 
@@ -34,6 +34,7 @@ def emit(
         result_type: the name of its type.
         native_int64: True if WGSL has 64-bit numbers on the device.
         wrap: keep narrow integers in their range after each operation.
+        names: names of numbers that the shader has already, by the index of their node.
     """
     results = [node for field in fields for node in field]
     nodes = reachable(results)
@@ -47,7 +48,8 @@ def emit(
                 "the function computes in float64, and the adapter has no 64-bit numbers; "
                 'write .astype(np.float32), or pass device="numpy"'
             )
-        text = _text(node, texts, arguments, native_int64, wrap)
+        name = (names or {}).get(node.index)
+        text = Text(name) if name else _text(node, texts, arguments, native_int64, wrap)
         leaf = node.op in ("input", "constant")
         if not leaf and (uses[node.index] > 1 or len(text.text) > INLINE_WIDTH) and not _is_return(node, uses, results):
             lines.append(f"let v{len(lines)} = {text.text};")

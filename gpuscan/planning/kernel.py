@@ -206,7 +206,7 @@ class Kernel(HashedOnce):
     def has_bools(self) -> bool:
         """True if an item has bools, which are stored in workgroup memory as words.
 
-        NVIDIA's compiler puts several bools into a word there, and loses writes of neighbours by several subgroups.
+        NVIDIA's compiler puts several bools into a word there, and loses writes of neighbours.
         """
         return any(field.scalar.kind == "bool" for field in self.spec.element.fields)
 
@@ -284,7 +284,6 @@ class Kernel(HashedOnce):
         return max(1, self.heuristics.moved_words_in_flight // self.spec.destination.words)
 
     # ----- Bindings: 0 parameters, 1 tile state, then sources, destinations, seeds, carries
-
     state_binding = 1
 
     @cached_property
@@ -332,6 +331,10 @@ class Kernel(HashedOnce):
     def count_binding(self) -> int:
         return self.heads_binding
 
+    @property
+    def captured_binding(self) -> int:
+        return self.heads_binding + 1
+
     @cached_property
     def arrays(self) -> tuple[BoundArray, ...]:
         """The sources and destinations, each once."""
@@ -361,7 +364,8 @@ class Kernel(HashedOnce):
         """The bindings: for each its number, its role, and its index among the sources or destinations."""
         places = {array: ("destination", i) for i, array in enumerate(self.destinations)}
         places |= {array: ("source", i) for i, array in enumerate(self.sources)}
-        return tuple((array.binding, *places.get(array, (array.name, 0))) for array in self.bindings)
+        slots = tuple((array.binding, *places.get(array, (array.name, 0))) for array in self.bindings)
+        return (*slots, (self.captured_binding, "captured", 0)) if self.spec.captured_functions else slots
 
     @cached_property
     def cleared(self) -> tuple[int, ...]:

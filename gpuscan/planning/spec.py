@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
+import numpy as np
+
 from gpuscan.elements import LEAF, SCALARS, Element, Field, Structure, min_chunk
 from gpuscan.errors import OperatorError
 from gpuscan.operators.code import Code, combine_code, map_code
@@ -73,6 +75,20 @@ class ShaderSpec(HashedOnce):
     compacts: bool = False
 
     __hash__ = HashedOnce.__hash__
+
+    @cached_property
+    def captured_functions(self) -> tuple[tuple[str, Code], ...]:
+        """The functions of the shader that read captured constants, each with its name."""
+        functions = (("combine", self.combine), ("before", self.before), ("after", self.after))
+        return tuple((name, code) for name, code in functions if code is not None and code.captured_count)
+
+    @property
+    def captured_bytes(self) -> bytes:
+        """The captured constants as shaders/shared/captured.wgsl declares them: each function's in whole vec4<f32>."""
+        return b"".join(
+            np.pad(np.array(code.captured, np.float32), (0, -len(code.captured) % 4)).tobytes()
+            for _, code in self.captured_functions
+        )
 
     @property
     def seeded(self) -> bool:
@@ -145,13 +161,16 @@ def element_with(element: Element, field: Field) -> Element:
     return Element(renamed, Structure("tuple", tuple(range(len(together))), (LEAF,) * len(together)))
 
 
-def scan_spec(problem: Problem, capabilities: Capabilities, *, carried: bool = False) -> ScanSpec:
+def scan_spec(
+    problem: Problem, capabilities: Capabilities, *, carried: bool = False, captures: bool = False
+) -> ScanSpec:
     """Build the `ScanSpec` of a problem on a device.
 
     Args:
         problem: the request.
         capabilities: the device's; they decide how the operator's code treats 64-bit integers.
         carried: a carry of an earlier piece precedes the first element.
+        captures: True to capture the float constants of the user's functions; see `gpuscan.operators.code.Code`.
 
     Raises:
         OperatorError: the operator or a map cannot become WGSL.
@@ -159,18 +178,18 @@ def scan_spec(problem: Problem, capabilities: Capabilities, *, carried: bool = F
     native = capabilities.native_int64
     before = after = None
     if problem.before is not None:
-        before = _map_code(problem.before, problem.source, "before", "Source", "Element", native)
+        before = _map_code(problem.before, problem.source, "before", "Source", "Element", native, captures)
     if problem.after is not None and 1 not in problem.field_offsets:
-        after = _map_code(problem.after, problem.element, "after", "Element", "Result", native)
+        after = _map_code(problem.after, problem.element, "after", "Element", "Result", native, captures)
     elif problem.after is not None:
         argument = element_with(problem.element, problem.seed_element.fields[0])
-        after = _map_code(problem.after, argument, "after", "Stored", "Result", native)
+        after = _map_code(problem.after, argument, "after", "Stored", "Result", native, captures)
     spec = ScanSpec(
         source=problem.source,
         element=problem.element,
         destination=problem.destination,
         operator_name=problem.operator.name,
-        combine=_combine_code(problem.operator, problem.element, native),
+        combine=_combine_code(problem.operator, problem.element, native, captures),
         before=before,
         after=after,
         rows=problem.rows,
@@ -186,7 +205,7 @@ def scan_spec(problem: Problem, capabilities: Capabilities, *, carried: bool = F
         keep_last_only=problem.keep_last_only,
         compacts=problem.compacts,
     )
-    return without_signs(spec, lambda element: _combine_code(problem.operator, element, native))
+    return without_signs(spec, lambda element: _combine_code(problem.operator, element, native, captures))
 
 
 def column_chunk(source: Element, destination: Element, inner: int) -> int:
@@ -201,15 +220,18 @@ def scans_columns(problem: Problem) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _combine_code(operator: Operator, element: Element, native_int64: bool) -> Code:
-    return combine_code(operator, element, native_int64)
+def _combine_code(operator: Operator, element: Element, native_int64: bool, captures: bool) -> Code:
+    return combine_code(operator, element, native_int64, captures=captures)
 
 
 @lru_cache(maxsize=256)
 def _map_code(
-    function: Callable[[Any], Any], element: Element, name: str, argument: str, result: str, native_int64: bool
-) -> Code:
-    return map_code(function, element, name, native_int64, argument_type=argument, result_type=result)
+    function: Callable[[Any], Any], element: Element, name: str, argument: str, result: str, native_int64: bool,
+    captures: bool,
+) -> Code:  # fmt: skip
+    return map_code(
+        function, element, name, native_int64, argument_type=argument, result_type=result, captures=captures
+    )
 
 
 # ----- Narrow integers

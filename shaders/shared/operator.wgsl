@@ -1,5 +1,6 @@
 {#- The operator, and the join of items that follows from it. Values: spec.combine, spec.before, spec.after.
     `combine` must be associative. It need not commute, so `a` is always the left operand. -#}
+{% include "shared/captured.wgsl" %}
 {% set helpers = text.helpers %}
 {% if helpers %}
 {% include "shared/arithmetic.wgsl" %}
