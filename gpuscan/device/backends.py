@@ -24,6 +24,7 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from gpuscan.device.c_types import parse_ahead
 from gpuscan.errors import AdapterNotFoundError
 
 if TYPE_CHECKING:
@@ -51,13 +52,16 @@ def _load(asked: str) -> ModuleType:
             f"there are {', '.join(BACKENDS)}. Set the variable to one of these, or unset it"
         )
     try:
-        return importlib.import_module(BACKENDS[backend])
+        package = importlib.import_module(BACKENDS[backend])
     except (ImportError, OSError, RuntimeError) as error:  # missing, or its library does not load on this system
         wanted = f"{backend!r} was asked for (from {BACKEND_VARIABLE})" if asked else f"{backend!r} is the default"
         raise AdapterNotFoundError(
             f"the WebGPU implementation {wanted}, but the package {BACKENDS[backend]} cannot be imported ({error}). "
             f"Install it with: pip install {BACKENDS[backend]}"
         ) from error
+    if backend == "wgpu":
+        parse_ahead()
+    return package
 
 
 def package_of(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> str:

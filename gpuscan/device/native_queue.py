@@ -28,6 +28,7 @@ _FUNCTIONS = (
     "wgpuComputePassEncoderSetPipeline",
     "wgpuComputePassEncoderSetBindGroup",
     "wgpuComputePassEncoderDispatchWorkgroups",
+    "wgpuComputePassEncoderDispatchWorkgroupsIndirect",
     "wgpuComputePassEncoderEnd",
     "wgpuComputePassEncoderRelease",
     "wgpuCommandEncoderCopyBufferToBuffer",
@@ -133,6 +134,10 @@ class NativePass:
     def dispatch_workgroups(self, x: int, y: int = 1, z: int = 1) -> None:
         """Run the pipeline on a grid of workgroups."""
         self._library.lib.wgpuComputePassEncoderDispatchWorkgroups(self._pass, x, y, z)
+
+    def dispatch_workgroups_indirect(self, buffer: wgpu.GPUBuffer, offset: int) -> None:
+        """Run the pipeline on a grid of workgroups that the buffer has at a byte."""
+        self._library.lib.wgpuComputePassEncoderDispatchWorkgroupsIndirect(self._pass, buffer._internal, offset)
 
     def end(self) -> None:
         """End the pass."""
@@ -269,12 +274,18 @@ class NativeQueue:
         finally:
             library.lib.wgpuCommandBufferRelease(commands)
 
-    def run(self, stages: Sequence[tuple[Any, Any, tuple[int, int, int]]], offset: int) -> None:
-        """Submit one compute pass.
+    def run(
+        self,
+        stages: Sequence[tuple[Any, Any, tuple[int, int, int]]],
+        offset: int,
+        copy: tuple[wgpu.GPUBuffer, wgpu.GPUBuffer, int] | None = None,
+    ) -> None:
+        """Submit one compute pass, and perhaps a copy after it.
 
         Args:
             stages: pipeline, bind group and grid of each dispatch.
             offset: the dynamic offset of every bind group.
+            copy: source, destination and number of the first bytes of a buffer that are copied to another one.
         """
         library = self._library
         lib, null = library.lib, library.ffi.NULL
@@ -287,6 +298,8 @@ class NativeQueue:
             lib.wgpuComputePassEncoderDispatchWorkgroups(handle, x, y, z)
         lib.wgpuComputePassEncoderEnd(handle)
         lib.wgpuComputePassEncoderRelease(handle)
+        if copy is not None:
+            encoder.copy_buffer_to_buffer(copy[0], 0, copy[1], 0, copy[2])
         self.submit(encoder)
 
     def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:

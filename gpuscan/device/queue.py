@@ -74,8 +74,13 @@ class PublicQueue:
         with interrupts_held():
             self._device.queue.submit([commands])
 
-    def run(self, stages: Sequence[tuple[Any, Any, tuple[int, int, int]]], offset: int) -> None:
-        """Submit one compute pass: pipeline, bind group and grid of each dispatch, all with one dynamic offset."""
+    def run(
+        self,
+        stages: Sequence[tuple[Any, Any, tuple[int, int, int]]],
+        offset: int,
+        copy: tuple[wgpu.GPUBuffer, wgpu.GPUBuffer, int] | None = None,
+    ) -> None:
+        """Submit one compute pass, and perhaps a copy after it; as `NativeQueue.run`."""
         encoder = self.encoder()
         compute = encoder.begin_compute_pass()
         for pipeline, group, grid in stages:
@@ -83,6 +88,8 @@ class PublicQueue:
             compute.set_bind_group(0, group, [offset])
             compute.dispatch_workgroups(*grid)
         compute.end()
+        if copy is not None:
+            encoder.copy_buffer_to_buffer(copy[0], 0, copy[1], 0, copy[2])
         self.submit(encoder)
 
     def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:

@@ -51,9 +51,12 @@ class PreparedRun:
         state, epoch, params, offset = context.tile_state.begin(plan, self._place)
         if state is not self._state or params.buffer is not self._params:
             self._bind(state, params)
-        context.queue.run(self._stages, offset)
-        if plan.posts:
-            context.runs.pending.append(Run(plan, state, epoch))
+        if not plan.posts:
+            context.queue.run(self._stages, offset)
+            return
+        run = Run(plan, state, epoch)
+        context.queue.run(self._stages, offset, context.runs.report_copy(context, run))
+        context.runs.pending.append(run)
 
     def _bind(self, state: Any, params: Binding) -> None:
         context = self._context
