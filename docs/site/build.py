@@ -38,7 +38,7 @@ PLACES = {
     "SECURITY.md": "security.md",
 }
 
-# The site's contents: caption and pages of each part.
+# The site's contents: caption and pages of each part. Other pages come after those of "Look up".
 CONTENTS = {
     "Use": ("getting-started", "how-to/README", "operators", "numerics", "gallery/index"),
     "Look up": ("reference", "api", "commands", "concepts", "tiles"),
@@ -151,10 +151,14 @@ def with_site_links(text: str, name: str, files: dict[str, str], gallery: bool) 
 def contents_of(place: str, files: dict[str, str], gallery: bool) -> str:
     """Return the tables of contents that a page ends with, if it has pages below it."""
     if place == "index.md":
-        blocks = [
-            toctree([page for page in pages if gallery or page != "gallery/index"], f":caption: {caption}")
+        contents = {
+            caption: [page for page in pages if gallery or page != "gallery/index"]
             for caption, pages in CONTENTS.items()
-        ]
+        }
+        named = {re.sub(r".*<(.+)>", r"\1", page) for pages in contents.values() for page in pages}
+        others = {each.removesuffix(".md") for each in files.values() if each.endswith(".md")} - named - {"index"}
+        contents["Look up"] += sorted(page for page in others if str(PurePosixPath(page).parent) not in FOLDERS)
+        blocks = [toctree(pages, f":caption: {caption}") for caption, pages in contents.items()]
         return "\n" + "\n".join(blocks)
     for folder in FOLDERS:
         if place == f"{folder}/README.md":
