@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib.util
 import inspect
+import logging
 import os
 import pkgutil
 import re
@@ -46,7 +47,9 @@ def run(test: doctest.DocTest, monkeypatch: pytest.MonkeyPatch) -> None:
     if runs_without_adapter():
         monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
     report: list[str] = []
+    log, level = logging.getLogger("gpuscan"), logging.getLogger("gpuscan").level
     doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append)
+    log.setLevel(level)  # a page tells how to change it
     if report:
         pytest.fail("".join(report), pytrace=False)
 
