@@ -28,6 +28,7 @@ _FUNCTIONS = (
     "wgpuComputePassEncoderSetPipeline",
     "wgpuComputePassEncoderSetBindGroup",
     "wgpuComputePassEncoderDispatchWorkgroups",
+    "wgpuComputePassEncoderDispatchWorkgroupsIndirect",
     "wgpuComputePassEncoderEnd",
     "wgpuComputePassEncoderRelease",
     "wgpuCommandEncoderCopyBufferToBuffer",
@@ -133,6 +134,10 @@ class NativePass:
     def dispatch_workgroups(self, x: int, y: int = 1, z: int = 1) -> None:
         """Run the pipeline on a grid of workgroups."""
         self._library.lib.wgpuComputePassEncoderDispatchWorkgroups(self._pass, x, y, z)
+
+    def dispatch_workgroups_indirect(self, buffer: wgpu.GPUBuffer, offset: int) -> None:
+        """Run the pipeline on a grid of workgroups that the buffer has at a byte."""
+        self._library.lib.wgpuComputePassEncoderDispatchWorkgroupsIndirect(self._pass, buffer._internal, offset)
 
     def end(self) -> None:
         """End the pass."""

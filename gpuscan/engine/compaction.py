@@ -14,7 +14,7 @@ from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.elements import Structure, element_of
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import copy_elements, duplicate, view_of
+from gpuscan.engine.element_copy import contiguous, copy_elements, duplicate, view_of
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.record import record_stage
 from gpuscan.errors import GpuscanError
@@ -57,6 +57,7 @@ def compact_on_device(executor: Executor, leaves: Sequence[DeviceArray], mask: D
         GpuscanError: one entry alone exceeds a binding.
     """
     context, length = executor.context, mask.shape[0]
+    leaves, mask = [contiguous(leaf) for leaf in leaves], contiguous(mask)
     most = max_entries(context, leaves)
     if length <= most:
         return _compact_part(executor, leaves, mask)
@@ -127,7 +128,7 @@ def _rooms_of(
         return _scattered(executor, [_as_words(leaf) for leaf in leaves], mask, count)
     indices = uploaded(context, np.arange(mask.shape[0], dtype=np.uint32))
     (picked,) = _scattered(executor, [_as_words(indices)], mask, count)
-    return [_gathered(context, leaf, picked, count) for leaf in leaves]
+    return [gathered(context, leaf, picked, count) for leaf in leaves]
 
 
 def _as_words(leaf: DeviceArray) -> DeviceArray:
@@ -157,7 +158,7 @@ def _scattered(
     return scan_device(executor, problem, count=count)
 
 
-def _gathered(context: DeviceContext, leaf: DeviceArray, indices: DeviceArray, count: DeviceArray) -> DeviceArray:
+def gathered(context: DeviceContext, leaf: DeviceArray, indices: DeviceArray, count: DeviceArray) -> DeviceArray:
     """Return the entries with these indices, one after the other."""
     unit = gcd(4, entry_bytes(leaf))
     words = -(-leaf.nbytes // 4)

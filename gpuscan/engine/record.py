@@ -159,7 +159,7 @@ def record_stage(
     encoder: wgpu.GPUCommandEncoder,
     template: str,
     bound: Sequence[Binding],
-    workgroups: int,
+    workgroups: int | tuple[wgpu.GPUBuffer, int],
     elements: int,
     **values: Any,
 ) -> None:
@@ -170,7 +170,8 @@ def record_stage(
         encoder: an encoder without an open pass.
         template: the path of a template under shaders/. Its bindings are `bound`, in order.
         bound: the buffers.
-        workgroups: the number of workgroups. The grid may have a few more.
+        workgroups: the number of workgroups; the grid may have a few more. Or the buffer that has the grid, and the
+            byte at which it is there.
         elements: the number of elements that the stage works on, for profiles.
         values: the variables of the template.
     """
@@ -180,7 +181,10 @@ def record_stage(
     compute = encoder.begin_compute_pass(timestamp_writes=batch and batch.writes(name))
     compute.set_pipeline(pipeline)
     compute.set_bind_group(0, context.bind_groups.group(layout, list(enumerate(bound)), keep=False))
-    compute.dispatch_workgroups(*grid_of(workgroups, _max_workgroups(context)))
+    if isinstance(workgroups, int):
+        compute.dispatch_workgroups(*grid_of(workgroups, max_workgroups(context)))
+    else:
+        compute.dispatch_workgroups_indirect(*workgroups)
     compute.end()
     if batch is not None:
         batch.resolve(encoder)
@@ -205,13 +209,13 @@ def _record_length(
     bound = [Binding(length.buffer, start, length.offset + 4 - start), Binding(call)]
     values = {
         "tile_size": plan.tile.tile_size,
-        "max_workgroups": _max_workgroups(context),
+        "max_workgroups": max_workgroups(context),
         "workgroups_without_tile": plan.workgroups_without_tile,
     }
     record_stage(context, encoder, "arrays/length.wgsl", bound, 1, 1, **values)
     return Binding(call, 0, PARAMS.size)
 
 
-def _max_workgroups(context: DeviceContext) -> int:
+def max_workgroups(context: DeviceContext) -> int:
     """Return how many workgroups one side of a grid can have."""
     return context.capabilities.limits["max-compute-workgroups-per-dimension"]

@@ -1,0 +1,229 @@
+"""`gpuscan.sort`, `argsort` and `sort_by_key`: stable sorts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array
+from gpuscan.api.device import Device
+from gpuscan.api.home import home_of
+from gpuscan.device.device_array import DeviceArray, uploaded
+from gpuscan.elements import scalar_of
+from gpuscan.engine.compaction import entry_bytes, gathered
+from gpuscan.engine.sorting import sort_device
+from gpuscan.errors import DeviceMemoryError, UnsupportedDtypeError
+from gpuscan.problem.arguments import as_flag, resolve_axis, structure_and_leaves
+from gpuscan.problem.results import assembled, own_axes
+from gpuscan.reference import sort as reference
+
+
+def sort(
+    x: Any,
+    *,
+    axis: int | None = -1,
+    descending: bool = False,
+    stable: bool = True,
+    device: Device | str | int | None = None,
+) -> Any:
+    """Return a copy of an array with the elements along an axis in order.
+
+    ``y[i] = x[p[i]]`` with ``p = argsort(x)``, so that ``y[i] <= y[i+1]``. Equal elements keep their order, in
+    descending sorts as well. 0.0 equals -0.0, and NaN counts as the greatest number: it comes last, and first in
+    descending sorts, as with PyTorch and with ``np.flip(np.sort(x))``.
+
+    Args:
+        x: an array of `bool`, integers or floats, in any memory order, or a `gpuscan.Array`.
+        axis: the axis to sort along (default: the last one); None to sort all elements as one row.
+        descending: True to put the greatest element first.
+        stable: taken for the sake of the Array API; every sort is stable.
+        device: as in `gpuscan.scan`.
+
+    Returns:
+        An array like `x`, in C order; a `gpuscan.Array` if `x` is one.
+
+    Raises:
+        ValueError: there is no such axis.
+        TypeError: `x` is a bundle, or its dtype is none of those.
+        DeviceMemoryError: the array exceeds what a shader of the device binds.
+        AdapterNotFoundError: no adapter matches `device`.
+
+    Floats are compared by their bits, so float64 is sorted on adapters without 64-bit floats, too. Rows that fit a
+    workgroup's memory are sorted by merges (Cole, "Parallel merge sort", 1988), longer ones by a radix sort from the
+    lowest digit to the highest (Satish, Harris & Garland, 2009). Digits in which no two keys differ are skipped
+    (Adinets & Merrill, "Onesweep", 2022).
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> gs.sort(np.array([3, 1, 4, 1, 5], np.int32), descending=True)
+        array([5, 4, 3, 1, 1], dtype=int32)
+    """
+    keys, place, home = _checked(x, axis, descending, stable, device, "sorted")
+    if isinstance(keys, Array):
+        assert home is not None
+        found = sort_device(home._executor, keys, place, descending=bool(descending)).keys
+        assert found is not None
+        return Array.of(home, found)
+    if home is None:
+        native = keys.astype(keys.dtype.newbyteorder("="), copy=False)
+        return np.take_along_axis(native, reference.argsort(keys, place, bool(descending)), place)
+    found = sort_device(home._executor, uploaded(home._context, keys), place, descending=bool(descending)).keys
+    assert found is not None
+    return _read(home, found)
+
+
+def argsort(
+    x: Any,
+    *,
+    axis: int | None = -1,
+    descending: bool = False,
+    stable: bool = True,
+    device: Device | str | int | None = None,
+) -> Any:
+    """Return the indices that sort an array along an axis.
+
+    ``p`` such that ``x[p[0]], x[p[1]], …`` is `sort`'s result. Indices of equal elements ascend, in descending sorts as
+    well.
+
+    Args:
+        x, axis, descending, stable, device: as in `gpuscan.sort`.
+
+    Returns:
+        Indices along the axis, in the shape of `x`: int64 for a NumPy array, a `gpuscan.Array` of uint32 for one.
+
+    Raises:
+        ValueError, TypeError, GpuscanError: as `gpuscan.sort` does.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> gs.argsort(np.array([3, 1, 4, 1, 5], np.int32))
+        array([1, 3, 0, 2, 4])
+    """
+    keys, place, home = _checked(x, axis, descending, stable, device, "sorted")
+    if home is None:
+        return reference.argsort(keys, place, bool(descending))
+    on_device = keys if isinstance(keys, Array) else uploaded(home._context, keys)
+    found = sort_device(
+        home._executor, on_device, place, descending=bool(descending), with_keys=False, with_places=True
+    ).places
+    assert found is not None
+    return Array.of(home, found) if isinstance(keys, Array) else _read(home, found).astype(np.int64)
+
+
+def sort_by_key(keys: Any, values: Any, *, descending: bool = False) -> tuple[Any, Any]:
+    """Sort keys, and move values along with them: ``(keys[p], values[p])`` with ``p = argsort(keys)``.
+
+    The sort is stable, as `gpuscan.sort` is, and orders the keys in the same way.
+
+    Args:
+        keys: (n,) of `bool`, integers or floats: a NumPy array or a `gpuscan.Array`.
+        values: (n, …): an array of any element type, or a bundle of such arrays, which are moved along their first
+            axis.
+        descending: True to put the greatest key first.
+
+    Returns:
+        The keys and the values, in order. They are on the device if any of the arrays is.
+
+    Raises:
+        ValueError: the keys have several axes, or keys and values differ in length.
+        TypeError, GpuscanError: as `gpuscan.sort` does.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> keys, names = gs.sort_by_key(np.array([2, 0, 1], np.uint8), np.array([20, 0, 10], np.int16))
+        >>> names
+        array([ 0, 10, 20], dtype=int16)
+    """
+    structure, leaves = structure_and_leaves(values)
+    given, place, home = _checked(keys, 0, descending, True, None, "sorted by", leaves)
+    if given.ndim != 1:
+        raise ValueError(
+            f"keys of shape {given.shape} were passed; pass one key for each entry of the values' first axis, as a 1-D "
+            "array"
+        )
+    for leaf in leaves:
+        if leaf.shape[:1] != given.shape:
+            raise ValueError(
+                f"{len(given)} keys were passed for values of shape {leaf.shape}; pass one key for each entry of the "
+                "first axis"
+            )
+    results: list[Any]
+    if home is not None and any(isinstance(array, Array) for array in (given, *leaves)):
+        arrays = [home.asarray(leaf) for leaf in leaves]
+        moved_keys, results = _moved(home, home.asarray(given), arrays, bool(descending))
+    else:
+        order = (
+            reference.argsort(given, place, bool(descending))
+            if home is None
+            else argsort(given, descending=descending, device=home)
+        )
+        moved_keys, *results = (a[order].astype(a.dtype.newbyteorder("="), copy=False) for a in (given, *leaves))
+    if structure.kind != "record":
+        return moved_keys, structure.unflatten(results)
+    return moved_keys, assembled(structure, results, results[0].ndim - own_axes(values)[0], values)
+
+
+def _moved(home: Device, keys: Array, leaves: list[Array], descending: bool) -> tuple[Array, list[Any]]:
+    """Return the keys in order, and the entries of the arrays that belong to them, on the device."""
+    limit = home._context.binding_limit
+    for leaf in leaves:
+        if leaf.nbytes > limit:
+            raise DeviceMemoryError(
+                f"values of {leaf.nbytes} bytes were to be moved, but {home.capabilities.summary} binds at most "
+                f"{limit}. Move them on the CPU: values.numpy()[gs.argsort(keys).numpy()]"
+            )
+    executor = home._executor
+    if len(leaves) == 1 and entry_bytes(leaves[0]) == 4:
+        found = sort_device(executor, keys, 0, descending=descending, words=leaves[0])
+        assert found.places is not None
+        moved = [found.places.viewed(leaves[0].shape, leaves[0].dtype)]
+    else:
+        found = sort_device(executor, keys, 0, descending=descending, with_places=True)
+        assert found.places is not None
+        count = uploaded(home._context, np.array([keys.size], np.uint32))
+        moved = [gathered(home._context, leaf, found.places, count) if leaf.nbytes else leaf for leaf in leaves]
+    assert found.keys is not None
+    return Array.of(home, found.keys), [Array.of(home, array) for array in moved]
+
+
+def _checked(
+    x: Any, axis: int | None, descending: Any, stable: Any, device: Any, what: str, beside: list[Any] | None = None
+) -> tuple[Any, int, Device | None]:
+    """Return the keys as one array, the axis counted from 0, and the device; None for NumPy.
+
+    Raises:
+        ValueError, TypeError: as `sort`.
+    """
+    as_flag("descending", descending)
+    as_flag("stable", stable)
+    structure, leaves = structure_and_leaves(x)
+    if structure.kind != "leaf":
+        raise TypeError(
+            f"a bundle of {structure.leaf_count} arrays was to be {what}, but keys are one array. Pass that array, and "
+            "move others along with it by gs.sort_by_key"
+        )
+    (keys,) = leaves
+    if keys.dtype.kind == "c" or scalar_of(keys.dtype).kind == "complex":
+        raise UnsupportedDtypeError(
+            f"an array of dtype {keys.dtype} was to be {what}, but complex numbers have no order. Pass their real "
+            "part or their absolute values as keys"
+        )
+    if not keys.shape:
+        raise np.exceptions.AxisError(
+            f"an array of shape () was to be {what}, which has no axis. Pass x[np.newaxis] for a single element"
+        )
+    if axis is None:
+        keys, axis = keys.reshape(-1), 0
+    home = home_of((keys, *(beside or ())), device)
+    return keys, resolve_axis(axis, keys.shape), home
+
+
+def _read(home: Device, array: DeviceArray) -> Any:
+    """Return a NumPy copy of a result, once the reports of its runs are read."""
+    result = array.read()
+    home._context.check()
+    return result

@@ -1,0 +1,70 @@
+"""Hold the tuning constants of sorts: one frozen table for each class of adapter, as `heuristics` has for scans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class SortHeuristics:
+    """The tuning constants of sorts for one class of adapter; the comments of `GPU` and `CPU` say what they mean."""
+
+    radix_bits: int
+    serial_radix_bits: int
+    subgroups: bool
+    workgroup: int
+    items: int
+    serial_workgroup: int
+    serial_items: int
+    min_items: int
+    min_tiles: int
+    row_workgroup: int
+    row_capacity: int
+    min_row_workgroups: int
+    keys_compared: int
+
+
+GPU = SortHeuristics(
+    # Bits of a digit where subgroups rank a tile. With 8, a key of 32 bits takes four steps. Not tuned.
+    radix_bits=8,
+    # The same where single invocations do: each has counters of its own, so more bits leave room for fewer of them.
+    serial_radix_bits=4,
+    # True to rank by subgroups where the adapter has them.
+    subgroups=True,
+    # Invocations in a workgroup that ranks by subgroups, and elements for each of them. Not tuned.
+    workgroup=256,
+    items=16,
+    # The same where single invocations rank.
+    serial_workgroup=128,
+    serial_items=64,
+    # Elements for each invocation, at least, and the number of tiles that a smaller array is cut into. Not tuned.
+    min_items=8,
+    min_tiles=512,
+    # Invocations in a workgroup that sorts whole rows. Not tuned.
+    row_workgroup=256,
+    # Elements that such a workgroup sorts, at most, so that several workgroups share a compute unit. Not tuned.
+    row_capacity=2048,
+    # Rows share a workgroup once there are this many workgroups. Not tuned.
+    min_row_workgroups=512,
+    # Keys that an invocation compares with the first one of their row. Not tuned.
+    keys_compared=16,
+)
+
+CPU = replace(
+    GPU,
+    # An invocation is a serial loop, so long stretches and few invocations are best.
+    subgroups=False,
+    serial_radix_bits=8,
+    serial_workgroup=16,
+    serial_items=2048,
+    min_items=64,
+    min_tiles=16,
+    row_workgroup=64,
+    min_row_workgroups=16,
+    keys_compared=64,
+)
+
+
+def sort_heuristics_for(adapter_type: str) -> SortHeuristics:
+    """Return the table for an adapter of this type, such as ``"DiscreteGPU"`` or ``"CPU"``."""
+    return CPU if adapter_type == "CPU" else GPU

@@ -1,0 +1,29 @@
+{#- The parameters of the stages that sort tiles, and the steps of the sort: one for each digit, from the lowest.
+    Values: digits: the number of digits of a key. -#}
+struct Call {
+    length: u32,  // of all rows together
+    row_length: u32,
+    tile_size: u32,
+    tiles_per_row: u32,
+    tiles: u32,  // of all rows together
+    step: u32,  // the digit of this dispatch
+    grid_x: u32,  // of a step that is not skipped
+    grid_y: u32,
+}
+
+// A step reads one of the arrays and writes another: 0 is the input, 1 the result, 2 the temporary array.
+struct Step {
+    grid_x: u32,  // 0 to skip the step
+    grid_y: u32,
+    grid_z: u32,
+    source: u32,
+    destination: u32,
+    is_first: u32,
+    is_last: u32,
+    unused: u32,
+}
+
+const RADIX_BITS = {{ radix_bits }}u;
+const RADIX = 1u << RADIX_BITS;
+const DIGITS = {{ digits }}u;
+const WORKGROUP_SIZE = {{ workgroup_size }}u;

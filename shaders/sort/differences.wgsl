@@ -1,0 +1,44 @@
+{#- Find the bits in which the keys of a row differ. A digit without such a bit needs no step.
+    in:  input: the keys
+    out: differences: for each word of a key, the bits that differ between any key and the first key of its row
+    Values: scalar; descending; workgroup_size; keys_per_invocation. -#}
+struct Call {
+    length: u32,  // of all rows together
+    row_length: u32,
+}
+
+const WORKGROUP_SIZE = {{ workgroup_size }}u;
+const KEYS = {{ keys_per_invocation }}u;  // that an invocation reads
+
+{% include "sort/keys.wgsl" %}
+
+@group(0) @binding(0) var<uniform> call: Call;
+@group(0) @binding(1) var<storage, read> input: array<Key>;
+@group(0) @binding(2) var<storage, read_write> differences: array<atomic<u32>, 2>;
+
+var<workgroup> found: array<atomic<u32>, 2>;
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+) {
+    let begin = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE * KEYS + invocation;
+    if (invocation < 2u) {
+        atomicStore(&found[invocation], 0u);  // some drivers do not clear workgroup memory (lavapipe)
+    }
+    workgroupBarrier();
+    var bits = Key();
+    for (var i = 0u; i < KEYS; i++) {
+        let at = min(begin + i * WORKGROUP_SIZE, call.length - 1u);
+        bits |= order_of(input[at]) ^ order_of(input[at - at % call.row_length]);
+    }
+{% for word in range(2 if scalar.bits == 64 else 1) %}
+    atomicOr(&found[{{ word }}], bits{{ "[%d]" % word if scalar.bits == 64 }});
+{% endfor %}
+    workgroupBarrier();
+    if (invocation < {{ 2 if scalar.bits == 64 else 1 }}u) {
+        atomicOr(&differences[invocation], atomicLoad(&found[invocation]));
+    }
+}

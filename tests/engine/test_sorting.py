@@ -1,0 +1,155 @@
+"""The stages of sorts leave the same words as their twins on NumPy; sorts by small tiles are right in every shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from gpuscan.elements import scalar_of
+from gpuscan.planning.sort_plan import RowSort, TileSort, plan_sort
+from gpuscan.reference import sort_stages as twins
+from tests.api.test_sort import assert_sorted, keys_of, order_of
+from tests.harness.sorts import run_stage, sort_in_tiles
+
+RADIX_BITS = 8
+# Rows, their lengths, and tiles that neither divide them nor are divided by a workgroup.
+SHAPES = [(1, 700, 512), (3, 130, 100), (2, 1000, 256)]
+
+
+def ways(device: gs.Device) -> list[bool]:
+    """Return whether tiles are ranked by subgroups: both ways where the adapter has them."""
+    return [False, True] if device.capabilities.subgroup_sizes else [False]
+
+
+def tile_values(device: gs.Device, keys: np.ndarray[Any, Any], by_subgroups: bool) -> dict[str, Any]:
+    """Return the variables of the templates that sort tiles."""
+    return {
+        "scalar": scalar_of(keys.dtype),
+        "descending": False,
+        "digits": 4,
+        "radix_bits": RADIX_BITS,
+        "workgroup_size": 64 if by_subgroups else 16,
+        "groups": 8 if by_subgroups else 16,
+        "subgroups": by_subgroups,
+        "enable_subgroups": by_subgroups and device.capabilities.enable_subgroups,
+    }
+
+
+def tile_call(rows: int, length: int, tile: int, step: int) -> list[int]:
+    """Return the parameters of a stage that sorts tiles."""
+    per_row = -(-length // tile)
+    return [rows * length, length, tile, per_row, rows * per_row, step, rows * per_row, 1]
+
+
+def test_steps(device: gs.Device) -> None:
+    """Assert that the bits in which keys differ, and the steps chosen by them, are the twins'."""
+    rng = np.random.default_rng(0)
+    for masks in ([0], [0xFF], [0xFF00, 0x3], [0xF0000000, 0xFF00], [0xFFFFFFFF]):
+        rows = (rng.integers(0, 2**32, (3, 500)) & np.bitwise_or.reduce(masks)).astype(np.uint32) ^ np.uint32(77)
+        values = {"scalar": scalar_of(rows.dtype), "descending": False, "workgroup_size": 64, "keys_per_invocation": 4}
+        (found,) = run_stage(device, "differences", [1500, 500], [rows], [2], -(-1500 // 256), **values)
+        assert found.tolist() == [twins.differences(rows), 0]
+        values = {"digits": 4, "radix_bits": RADIX_BITS, "workgroup_size": 64}
+        call = tile_call(3, 500, 100, 0)
+        (steps,) = run_stage(device, "plan_steps", call, [np.append(found, np.uint32(0))[:2]], [4 * 8], 1, **values)
+        expected = twins.plan_steps(int(found[0]), 4, RADIX_BITS)
+        got = [(digit, int(s[3]), int(s[4])) for digit, s in enumerate(steps.reshape(4, 8)) if s[0]]
+        assert got == expected
+        assert [bool(s[5]) for s in steps.reshape(4, 8) if s[0]] == [source == 0 for _, source, _ in expected]
+        assert [int(s[6]) for s in steps.reshape(4, 8) if s[0]] == [0] * (len(expected) - 1) + [1]
+
+
+@pytest.mark.parametrize(("rows", "length", "tile"), SHAPES)
+def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
+    """Assert that the counts of a digit, and the places of the elements, are the twins', by every way of ranking."""
+    keys = keys_of(np.float32, (rows, length))
+    order = twins.orders(keys)
+    for digit in (0, 3):
+        # The first step of a plan reads the input and writes the temporary array; the last one writes the result.
+        steps = np.zeros((4, 8), np.uint32)
+        steps[digit] = (1, 1, 1, 0, 1, 1, 1, 0)
+        counts = twins.count_digits(order, digit, RADIX_BITS, tile)
+        offsets = (np.cumsum(counts) - counts.reshape(-1)).astype(np.uint32)
+        expected = twins.scatter_digits(order, digit, RADIX_BITS, offsets.reshape(counts.shape), tile)
+        call, other = tile_call(rows, length, tile, digit), np.zeros(rows * length, np.uint32)
+        for by_subgroups in ways(device):
+            values = tile_values(device, keys, by_subgroups)
+            inputs = [steps, keys.view(np.uint32), other, other]
+            (found,) = run_stage(device, "count_digits", call, inputs, [counts.size], call[4], **values)
+            np.testing.assert_array_equal(found, counts.reshape(-1))
+            sizes = [rows * length] * 4
+            moved, _, places, _ = run_stage(
+                device,
+                "scatter_digits",
+                call,
+                [steps, keys.view(np.uint32), offsets],
+                sizes,
+                call[4],
+                order=[1, 2, "out", "out", 3, "out", "out"],
+                with_keys=True,
+                payload="index",
+                **values,
+            )
+            np.testing.assert_array_equal(moved[expected], keys.view(np.uint32))
+            columns = np.broadcast_to(np.arange(length), (rows, length))
+            np.testing.assert_array_equal(places[expected], columns)
+
+
+def test_merge_rows(device: gs.Device) -> None:
+    """Assert that rows of every length are merged as the twin merges them, several in a workgroup."""
+    for rows, length in ((1, 1), (5, 3), (40, 17), (2, 128), (3, 100)):
+        keys = keys_of(np.float32, (rows, length))
+        values = {"scalar": scalar_of(keys.dtype), "descending": False, "workgroup_size": 32, "capacity": 128}
+        together = max(1, 128 // length)
+        found, places = run_stage(
+            device,
+            "merge_rows",
+            [rows * length, length, together, 0],
+            [keys.view(np.uint32)],
+            [rows * length] * 2,
+            -(-rows // together),
+            with_keys=True,
+            payload="index",
+            **values,
+        )
+        expected = twins.merge_rows(twins.orders(keys))
+        np.testing.assert_array_equal(places.reshape(keys.shape), expected)
+        np.testing.assert_array_equal(expected, order_of(keys))
+        assert_sorted(found.view(np.float32).reshape(keys.shape), keys)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint32, np.float64], ids=lambda dtype: np.dtype(dtype).name)
+@pytest.mark.parametrize("descending", [False, True], ids=["up", "down"])
+def test_tiles(device: gs.Device, dtype: Any, descending: bool) -> None:
+    """Assert that sorts by small tiles are right, by every way of ranking, for one row and for several."""
+    for shape, tile in (((3001,), 256), ((3, 520), 257), ((5, 40), 64)):
+        keys = keys_of(dtype, shape)
+        for by_subgroups in ways(device):
+            found, places = sort_in_tiles(device, keys, descending, tile_size=tile, subgroups=by_subgroups)
+            assert_sorted(found, keys, descending=descending)
+            np.testing.assert_array_equal(places, order_of(keys, descending=descending))
+
+
+def test_plans(device: gs.Device) -> None:
+    """Assert that plans fit the device, and that short rows share workgroups."""
+    limits = device.capabilities.limits
+    for name in ("bool", "int8", "float32", "uint64"):
+        scalar = scalar_of(np.dtype(name))
+        for rows, length in ((1, 1), (10_000, 10), (1, 3000), (7, 10**6), (1, 2**28)):
+            plan = plan_sort(scalar, rows, length, device.capabilities)
+            assert plan.workgroup <= limits["max-compute-invocations-per-workgroup"]
+            if isinstance(plan, RowSort):
+                assert plan.rows * length <= plan.capacity
+                assert plan.rows * plan.workgroups >= rows
+                assert 8 * plan.capacity * (scalar.words + 1) <= limits["max-compute-workgroup-storage-size"]
+            else:
+                assert isinstance(plan, TileSort)
+                assert plan.tiles == rows * plan.tiles_per_row
+                assert plan.tiles_per_row * plan.tile_size >= length
+                assert plan.digits * plan.radix_bits >= (1 if name == "bool" else scalar.bits)
+                # llvmpipe ends the loops of an invocation after 65,535 iterations.
+                assert plan.tile_size // plan.workgroup < 16_384
+    assert plan_sort(scalar_of(np.dtype("bool")), 1, 10**6, device.capabilities).digits == 1

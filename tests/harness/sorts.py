@@ -1,0 +1,63 @@
+"""Single stages of sorts, and sorts in tiles of a given shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import gpuscan as gs
+from gpuscan.device.device_array import uploaded
+from gpuscan.engine.record import record_stage
+from gpuscan.engine.sorting import sort_device
+
+Array = np.ndarray[Any, Any]
+
+
+def run_stage(
+    device: gs.Device,
+    name: str,
+    call: Sequence[int],
+    inputs: Sequence[Array],
+    sizes: Sequence[int],
+    workgroups: int,
+    *,
+    order: Sequence[Any] = (),
+    **values: Any,
+) -> list[Array]:
+    """Run one stage; return its outputs as 32-bit words.
+
+    Args:
+        device: the device.
+        name: the stage's template in the folder sort.
+        call: the words of its parameters.
+        inputs: the arrays that it reads.
+        sizes: the words of each output, which holds junk before, or zeros if it is shorter than 3.
+        workgroups: the number of workgroups.
+        order: the bindings behind the parameters: the number of an input from 1 on, or ``"out"`` for the next output.
+            By default the inputs come first.
+        values: the variables of the template.
+    """
+    context = device._context
+    arrays = [uploaded(context, np.ascontiguousarray(each)) for each in inputs]
+    outputs = [uploaded(context, np.full(size, 0xA5A5A5A5 if size > 2 else 0, np.uint32)) for size in sizes]
+    following = iter(outputs)
+    bound = [arrays[n - 1] if n != "out" else next(following) for n in order] if order else [*arrays, *outputs]
+    parameters = context.uniform(np.array([*call, *[0] * (-len(call) % 4)], np.uint32).tobytes())
+    encoder = context.queue.encoder()
+    bindings = [parameters, *(array.binding() for array in bound)]
+    record_stage(context, encoder, f"sort/{name}.wgsl", bindings, workgroups, 1, **values)
+    context.queue.submit(encoder)
+    return [output.read() for output in outputs]
+
+
+def sort_in_tiles(device: gs.Device, keys: Array, descending: bool, **options: Any) -> tuple[Array, Array]:
+    """Return the keys in order along the last axis, and their indices, from a sort by tiles of a given shape."""
+    array = uploaded(device._context, keys)
+    found = sort_device(
+        device._executor, array, keys.ndim - 1, descending=descending, with_keys=True, with_places=True, **options
+    )
+    assert found.keys is not None
+    assert found.places is not None
+    return found.keys.read(), found.places.read()
