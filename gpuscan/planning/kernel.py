@@ -88,6 +88,11 @@ class Kernel(HashedOnce):
         return (self.spec.has_segment_bits or self.access.several_rows) and not self.tile.per_row
 
     @property
+    def heads_cut_off(self) -> bool:
+        """True if a head makes all before it needless. Where heads are counted, it does not."""
+        return self.segmented and not self.spec.reduces_segments
+
+    @property
     def several_rows(self) -> bool:
         """True if there are several rows, one after the other. A reversed scan then reverses each row by itself."""
         return self.tile.per_row or (self.access.several_rows and not self.spec.has_segment_bits)

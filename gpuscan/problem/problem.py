@@ -48,7 +48,9 @@ class Problem:
             the scan, 1 if it takes that of the element after it, else 0; see `gpuscan.planning.spec.ShaderSpec`. With
             a 1, the seeds are the values that follow the last elements of the rows.
         heads: the heads at which rows restart, each time with their seed; None without segments.
-        keep_last_only: True if only the last result of each row is wanted.
+        keep_last_only: True if only the last result of each row, or of each of its segments, is wanted.
+        fill: for each field, the result of an empty segment of each row: (rows, *element shape); None if there is no
+            initial value and no identity.
         compacts: True if the first field is a mask that picks the entries of the other fields to store.
     """
 
@@ -68,6 +70,7 @@ class Problem:
     field_offsets: tuple[int, ...] = ()
     heads: Heads | None = field(default=None, repr=False)
     keep_last_only: bool = False
+    fill: tuple[Leaf, ...] | None = field(default=None, repr=False)
     compacts: bool = False
 
     @cached_property
@@ -114,6 +117,15 @@ class Problem:
     def empty(self) -> bool:
         """True if there is nothing to compute: no elements, or elements without numbers."""
         return self.size == 0 or self.element.storage_bytes == 0
+
+    @property
+    def results_shape(self) -> tuple[int, ...]:
+        """The shape of the result's arrays, without the axes that belong to the element; (rows,) of reduced rows."""
+        if not self.keep_last_only:
+            return self.shape
+        if self.heads is None:
+            return (self.rows,)
+        return (*self.shape[: self.axis], self.heads.segments, *self.shape[self.axis + 1 :])
 
     @property
     def arrays(self) -> tuple[Any, ...]:

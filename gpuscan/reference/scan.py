@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,27 @@ def reduce_rows(problem: Problem) -> list[Array]:
         (rows,) = from_storage(problem, [problem.by_rows(leaf) for leaf in problem.leaves])
         # Without an initial value NumPy would begin with the identity, and the sum of -0.0 would be 0.0.
         return to_storage(problem, [np.asarray(ufunc.reduce(rows, axis=1, dtype=rows.dtype, initial=None))])
+
+
+def reduce_segments(problem: Problem) -> list[Array]:
+    """Return the last result of each segment: (rows, segments, *element shape) for each field.
+
+    An empty segment gives the problem's `fill`.
+    """
+    assert problem.heads is not None
+    offsets = np.asarray(problem.heads.offsets)
+    empty = offsets[:-1] == offsets[1:]
+    scanned = accumulate(replace(problem, keep_last_only=False))
+    results = []
+    for number, rows in enumerate(scanned):
+        if not problem.row_length:
+            rows = np.empty((problem.rows, 1, *rows.shape[2:]), rows.dtype)
+        ends = rows[:, np.maximum(offsets[1:], 1) - 1]
+        if empty.any():
+            assert problem.fill is not None
+            ends[:, empty] = problem.fill[number][:, np.newaxis]
+        results.append(ends)
+    return results
 
 
 def running(ufunc: np.ufunc, rows: Array) -> Array:

@@ -87,7 +87,13 @@ fn store_row(place: Place, row: u32, chunk: Chunk) {
     if (row >= params.row_length || place.column >= params.inner) {
         return;
     }
-{% if spec.keep_last_only %}
+{% if spec.reduces_segments %}
+    let next = row + 1u;
+    if (next < params.row_length && extractBits(heads[next >> 5u], next & 31u, 1u) == 0u) {
+        return;
+    }
+    let rows = params.length / params.row_length;
+{% elif spec.keep_last_only %}
     if (row + 1u < params.row_length) {
         return;
     }
@@ -116,7 +122,11 @@ fn store_row(place: Place, row: u32, chunk: Chunk) {
     let r{{ column }} = {{ text.mapped_result(item, column) }};
 {% endif %}
 {% endfor %}
-{% if spec.keep_last_only %}
+{% if spec.reduces_segments %}
+{% for column in range(kernel.tile.chunk) %}
+    store_result((chunk[{{ column }}].head - 1u) * rows + place.outer * params.inner + place.column + {{ column }}u, r{{ column }});
+{% endfor %}
+{% elif spec.keep_last_only %}
 {% for column in range(kernel.tile.chunk) %}
     store_result(place.outer * params.inner + place.column + {{ column }}u, r{{ column }});
 {% endfor %}

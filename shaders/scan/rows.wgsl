@@ -28,7 +28,7 @@ fn is_head(index: u32) -> bool {
     return index == 0u && params.row_offset == 0u;
 }
 {% endif %}
-{% if spec.keep_last_only and kernel.destinations %}
+{% if spec.keep_last_only and not spec.reduces_segments and kernel.destinations %}
 
 // True if a row ends within the tile.
 fn has_end(tile: u32) -> bool {
