@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +11,18 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
-from gpuscan.api.outputs import in_form_of, is_on_device
+from gpuscan.api.outputs import check_out, is_on_device
+from gpuscan.api.reduced_axes import joined, reduced_axes
+from gpuscan.device.device_array import uploaded
 from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.named_operators import resolve
-from gpuscan.problem.arguments import as_array, check_one_cut, structure_and_leaves
+from gpuscan.operators.operator import Operator
+from gpuscan.problem.arguments import as_flag, check_one_cut
 from gpuscan.problem.cache import cached_problem
 from gpuscan.problem.problem import Problem, make_problem
-from gpuscan.problem.results import assembled, own_axes
+from gpuscan.problem.results import assembled
 from gpuscan.reference import scan as reference
 
 
@@ -25,15 +30,19 @@ def reduce(
     x: Any,
     op: Any = "add",
     *,
-    axis: int | None = None,
+    axis: int | tuple[int, ...] | None = None,
     initial: Any = None,
     dtype: Any = None,
+    before: Callable[[Any], Any] | None = None,
+    after: Callable[[Any], Any] | None = None,
+    keepdims: bool = False,
+    out: Any = None,
     segments: Any = None,
     groups: Any = None,
     num_groups: int | None = None,
     device: Device | str | int | None = None,
 ) -> Any:
-    """Return the combination of all elements of an array, of those along an axis, or of those of each segment.
+    """Return the combination of all elements of an array, of those along one or more axes, or of those of each segment.
 
     ``op(…op(op(initial, x[0]), x[1])…, x[n-1])``, which is the last element of the scan. The combinations form a fixed
     tree: for one device, dtype, operator and shape the bits are the same on every run. The array is read once, and
@@ -42,22 +51,29 @@ def reduce(
     Args:
         x: as in `gpuscan.scan`.
         op: as in `gpuscan.scan`.
-        axis: the axis to reduce (default: all elements, in C order).
+        axis: the axis to reduce, or a tuple of axes (default: all of them). The elements of several axes are combined
+            in C order, in whatever order the tuple names them. Axes with others between them are copied first, so that
+            their elements are neighbours. An empty tuple combines nothing: it applies `initial` and the maps to each
+            element.
         initial: the left operand of the first combination, broadcast over the other axes.
         dtype: the dtype of the computation and of the result (default: that of `x`). Integers wrap.
-        segments: the offsets along the axis where segments begin, as in `gpuscan.scan`. There is one result for each
-            segment. 1-D arrays need no `axis`.
+        before, after: as in `gpuscan.scan`: functions that map each element as it is loaded and each result as it is
+            stored.
+        keepdims: True to keep the reduced axes, with length 1.
+        out: the array to write the result to, of the result's shape and dtype; for a bundle, a bundle of arrays.
+        segments: the offsets where segments begin along the axis, as in `gpuscan.scan`. The axis of the result is as
+            long as there are segments.
         device: as in `gpuscan.scan`.
 
     Returns:
-        An array like `x` without the axis, or a bundle of them; with `segments`, the axis is as long as there are
-        segments. A NumPy array without another axis gives a NumPy number. An axis of length 0 and an empty segment
-        give `initial`, else the operator's identity.
+        An array like `x` without the axes, or with one result for each segment; or a bundle of them; `out` if it is
+        passed. A NumPy array without another axis gives a NumPy number. An axis of length 0 and an empty segment give
+        `initial`, else the operator's identity.
 
     Raises:
-        ValueError: the axis, `initial`, `segments` or the shapes of a bundle do not fit; or the axis has length 0, or
-            a segment is empty, and there is neither `initial` nor an identity.
-        TypeError: the operator does not take the dtype.
+        ValueError: the axis, `initial`, `out`, `segments` or the shapes of a bundle do not fit; or the axis has length
+            0, or a segment is empty, and there is neither `initial` nor an identity.
+        TypeError: the operator does not take the dtype, or an argument has the wrong type.
         GpuscanError: as `gpuscan.scan` does.
 
     A reduction is the first phase of a scan in three dispatches (Blelloch 1990; Merrill & Garland 2016).
@@ -70,119 +86,111 @@ def reduce(
         23
         >>> gs.reduce(x, "maximum", axis=0)
         array([3, 5, 9], dtype=int32)
+        >>> gs.reduce(x, axis=1, before=lambda v: v * v, keepdims=True)
+        array([[ 26],
+               [107]], dtype=int32)
         >>> gs.reduce(x, axis=1, segments=[0, 2, 2, 3])
         array([[4, 0, 4],
                [6, 0, 9]], dtype=int32)
     """
     check_one_cut(segments=segments, groups=groups)
     if groups is not None or num_groups is not None:
-        raise NotImplementedError
-    if segments is not None:
-        return reduce_segments(x, op, axis, initial, dtype, segments, device)
-    problem = reduction(x, op, axis, initial, dtype)
-    others = tuple(n for i, n in enumerate(problem.shape) if i != problem.axis)
-    home = home_of(problem.leaves, device)
-    results: list[Any]
-    if home is None or problem.empty:
-        results = reference.reduce_rows(problem)
-        if home is not None and is_on_device(problem):
-            results = [home.asarray(result) for result in results]
-    elif is_on_device(problem):
-        results = [Array.of(home, result) for result in scan_device(home._executor, problem)]
+        raise NotImplementedError("groups= is not there yet; pass segments= for neighbours of one group")
+    operator = resolve(op)
+    keepdims = as_flag("keepdims", keepdims)
+    axes = reduced_axes(x, operator, axis)
+    options = {"initial": initial, "dtype": dtype, "before": before, "after": after}
+    if segments is None:
+        problem = reduction(joined(x, axes), operator, axis=axes.axis, **options)
+        shape = axes.result_shape(keepdims)
     else:
-        results = scan_host(home._executor, problem)
+        problem = segmented_reduction(joined(x, axes), operator, axis=axes.axis, segments=segments, **options)
+        shape = problem.results_shape
+    home = home_of(problem.arrays, device)
+    outputs = check_out(problem, out, home if is_on_device(problem) else None, shape)
+    results = _results(problem, home, outputs)
+    if out is not None:
+        return out
     fields = problem.destination.fields
-    shaped = [result.reshape((*others, *field.shape)) for result, field in zip(results, fields, strict=True)]
+    shaped = [result.reshape((*shape, *field.shape)) for result, field in zip(results, fields, strict=True)]
     # NumPy's reductions give numbers, not arrays of shape ().
     shaped = [part[()] if isinstance(part, np.ndarray) else part for part in shaped]
-    structure, _ = structure_and_leaves(x)
-    return assembled(structure, shaped, shaped[0].ndim - own_axes(x)[0], x)
+    structure = problem.destination.structure
+    return assembled(structure, shaped, len(shape), x if structure == problem.source.structure else None)
 
 
-def reduce_segments(
-    x: Any, op: Any, axis: int | None, initial: Any, dtype: Any, segments: Any, device: Device | str | int | None
-) -> Any:
-    """Return the combination of the elements of each segment.
-
-    Raises:
-        ValueError: as `reduce` does.
-    """
-    problem = make_problem(x, op, axis=axis, initial=initial, dtype=dtype, segments=segments)
-    problem = replace(problem, keep_last_only=True, fill=fill_of(problem))
-    assert problem.heads is not None
-    if problem.fill is None and not problem.heads.all_full:
-        empty = int(np.argmax(problem.heads.offsets[:-1] == problem.heads.offsets[1:]))
-        raise ValueError(
-            f"a reduction of segments was asked for, but segment {empty} is empty and {problem.operator.described} has "
-            "no identity. Pass initial=..., or give the operator an identity"
-        )
-    home = home_of(problem.arrays, device)
+def _results(problem: Problem, home: Device | None, outputs: list[Any] | None) -> list[Any]:
+    """Return the results, (*results shape, *element shape) for each field, and write them to `outputs`."""
     results: list[Any]
-    if home is None or problem.empty:
-        axis_of = problem.axis
-        results = [np.ascontiguousarray(rows) for rows in reference.reduce_segments(problem)]
-        others = [n for i, n in enumerate(problem.shape) if i != axis_of]
-        results = [np.moveaxis(part.reshape(*others, *part.shape[1:]), len(others), axis_of) for part in results]
-        results = [np.ascontiguousarray(part) for part in results]
-        if home is not None and is_on_device(problem):
-            results = [home.asarray(result) for result in results]
-    elif is_on_device(problem):
-        results = [Array.of(home, result) for result in scan_device(home._executor, problem)]
-    else:
-        results = scan_host(home._executor, problem)
-    return in_form_of(problem, x, results)
+    fields = problem.destination.fields
+    if is_on_device(problem):
+        assert home is not None
+        if problem.empty:
+            return _on_device(home, reference.reduce_rows(problem), outputs)
+        rows = None
+        if outputs is not None:
+            shapes = [(*problem.results_shape, *field.shape) for field in fields]
+            pairs = zip(outputs, shapes, strict=True)
+            rows = [array.reshape(shape) if array.is_contiguous else array for array, shape in pairs]
+        return [Array.of(home, result) for result in scan_device(home._executor, problem, out=rows)]
+    on_numpy = home is None or problem.empty
+    results = reference.reduce_rows(problem) if on_numpy else scan_host(home._executor, problem)  # type: ignore[union-attr]
+    for output, result in zip(outputs or (), results, strict=outputs is not None):
+        output[...] = result.reshape(output.shape)
+    return results
 
 
-def fill_of(problem: Problem) -> tuple[np.ndarray[Any, Any], ...] | None:
-    """Return, for each field, the result of an empty segment of each row; None if there is none."""
-    seeds = problem.seeds
-    if seeds is None:
-        identity = problem.operator.identity_for(problem.element)
-        if identity is None:
-            return None
-        fields = problem.element.fields
-        seeds = tuple(
-            np.broadcast_to(value, (problem.rows, *f.shape)) for value, f in zip(identity, fields, strict=True)
-        )
-    stored = reference.to_storage(problem, [np.asarray(seed) for seed in seeds])
-    return tuple(np.ascontiguousarray(part) for part in stored)
+def _on_device(home: Device, results: list[Any], outputs: list[Any] | None) -> list[Any]:
+    """Return results of no elements as arrays on the device, and write them to `outputs`."""
+    for output, result in zip(outputs or (), results, strict=outputs is not None):
+        write_elements(uploaded(home._context, result.reshape(output.shape)), output)
+    return [home.asarray(result) for result in results]
 
 
-def reduction(x: Any, op: Any, axis: int | None, initial: Any, dtype: Any) -> Problem:
-    """Return a reduction as a problem; its seeds are the results of axes of length 0.
+def reduction(x: Any, operator: Operator, **options: Any) -> Problem:
+    """Return a reduction along one axis as a problem; its seeds are the results of axes of length 0.
 
     Raises:
         ValueError: the axis has length 0, and there is neither `initial` nor an identity.
     """
-    operator = resolve(op)
-    if axis is None:
-        x, axis = flattened(x, operator.element_axes), 0
-    problem = cached_problem(x, operator, axis=axis, exclusive=False, reverse=False, initial=initial, dtype=dtype)
+    problem = cached_problem(x, operator, exclusive=False, reverse=False, **options)
     if problem.row_length == 0 and problem.seeds is None:
-        identity = operator.identity_for(problem.element)
-        if identity is None:
+        seeds = identities(problem)
+        if seeds is None:
             raise ValueError(
                 f"a reduction of no elements was asked for (shape {problem.shape}, axis {problem.axis}), but "
                 f"{operator.described} has no identity. Pass initial=..., or give the operator an identity"
             )
-        shapes = [(problem.rows, *field.shape) for field in problem.element.fields]
-        seeds = tuple(np.broadcast_to(value, shape) for value, shape in zip(identity, shapes, strict=True))
         problem = replace(problem, seeds=seeds)
     reduced = problem.with_leaves(problem.leaves)
     vars(reduced)["keep_last_only"] = True
     return reduced
 
 
-def flattened(x: Any, element_axes: int) -> Any:
-    """Return all elements as one row, in the same bundle; structured arrays stay structured."""
-    if isinstance(x, dict):
-        return {key: flattened(part, element_axes) for key, part in x.items()}
-    if isinstance(x, tuple):
-        parts = [flattened(part, element_axes) for part in x]
-        return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
-    array = x if isinstance(x, Array) else as_array(x)
-    # The other axes of a structured element are inside its fields.
-    axes = max(0, element_axes - min(own_axes(array), default=0))
-    element = array.shape[array.ndim - axes :]
-    count = int(np.prod(array.shape[: array.ndim - axes], dtype=np.int64))
-    return array.reshape((count, *element))
+def segmented_reduction(x: Any, operator: Operator, **options: Any) -> Problem:
+    """Return a reduction of the segments of rows as a problem.
+
+    Raises:
+        ValueError: a segment is empty, and there is neither `initial` nor an identity.
+    """
+    problem = make_problem(x, operator, **options)
+    heads = problem.heads
+    assert heads is not None
+    seeds = problem.seeds or identities(problem)
+    fill = None if seeds is None else tuple(reference.stored_seeds(problem, seeds))
+    if fill is None and not heads.all_full:
+        empty = int(np.argmax(heads.offsets[:-1] == heads.offsets[1:]))
+        raise ValueError(
+            f"a reduction of segments was asked for, but segment {empty} is empty and {operator.described} has no "
+            "identity. Pass initial=..., or give the operator an identity"
+        )
+    return replace(problem, keep_last_only=True, fill=fill)
+
+
+def identities(problem: Problem) -> tuple[Any, ...] | None:
+    """Return the operator's identity for each row: (rows, *element shape) for each field; None without."""
+    identity = problem.operator.identity_for(problem.element)
+    if identity is None:
+        return None
+    shapes = [(problem.rows, *field.shape) for field in problem.element.fields]
+    return tuple(np.broadcast_to(value, shape) for value, shape in zip(identity, shapes, strict=True))

@@ -262,7 +262,9 @@ class _Scan:
         ]
         rooms: list[DeviceArray] = []
         if spec.reduces_segments:
-            rooms = [empty(context, result.shape, result.dtype) for result in self._results]
+            fields = problem.destination.fields
+            lead = problem.results_shape if spec.inner == problem.inner else self._rows_of_results
+            rooms = [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]
             sinks = device_sinks(context, problem, spec, rooms)
         elif sinks is None:
             sinks = [
@@ -289,7 +291,13 @@ class _Scan:
             done += part.length
             report_progress(done * problem.source.storage_bytes)
         for room, result in zip(rooms, self._results, strict=False):
-            result[...] = room.read()
+            content = room.read()
+            result[...] = content if content.shape == result.shape else problem.from_rows(content)
+
+    @property
+    def _rows_of_results(self) -> tuple[int, int]:
+        """The shape of the results of segments, as rows one after the other."""
+        return self._problem.rows, self._problem.results_shape[self._problem.axis]
 
     def _heads(self, spec: ScanSpec) -> HeadBits | None:
         heads = self._problem.heads

@@ -36,7 +36,7 @@ _WORKGROUP_SIZE = 256
 def device_sinks(
     context: DeviceContext, problem: Problem, spec: ScanSpec, results: Sequence[DeviceArray]
 ) -> list[DeviceSink]:
-    """Return the sinks that write a scan's results to arrays on the device, which have the problem's `results_shape`."""
+    """Return the sinks that write a scan's results to arrays on the device, of the problem's `results_shape`."""
     fields = problem.destination.fields
     if not spec.reduces_segments:
         return [

@@ -51,7 +51,8 @@ class Problem:
         keep_last_only: True if only the last result of each row, or of each of its segments, is wanted.
         fill: for each field, the result of an empty segment of each row: (rows, *element shape); None if there is no
             initial value and no identity.
-        compacts: True if the first field is a mask that picks the entries of the other fields to store.
+        compacts: True if the first field is a mask that picks the entries of the other fields to store, or if `before`
+            gives such a mask and all fields are stored.
     """
 
     operator: Operator
@@ -155,9 +156,9 @@ class Problem:
         return np.ascontiguousarray(moved).reshape(self.rows, self.row_length, *trailing)
 
     def from_rows(self, rows: Leaf) -> Leaf:
-        """Return an array (rows, row_length, *element shape) as a view in the user's order of axes."""
+        """Return an array (rows, length, *element shape) as a view in the user's order of axes."""
         others = [s for i, s in enumerate(self.shape) if i != self.axis]
-        shaped = rows.reshape(*others, self.row_length, *rows.shape[2:])
+        shaped = rows.reshape(*others, *rows.shape[1:])
         last = len(self.shape) - 1
         return shaped if self.axis == last else np.moveaxis(shaped, last, self.axis)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,14 +66,15 @@ def accumulate_ufunc(problem: Problem, ufunc: np.ufunc) -> list[Array]:
 
 
 def reduce_rows(problem: Problem) -> list[Array]:
-    """Return each row's last result: (rows, *element shape) for each field.
+    """Return the last result of each row, or of each of its segments: (*results shape, *element shape) for each field.
 
     An axis of length 0 gives the problem's seeds.
     """
+    if problem.heads is not None:
+        return reduce_segments(problem)
     if problem.row_length == 0:
         assert problem.seeds is not None
-        fields = problem.destination.fields
-        return [seed.astype(f.scalar.dtype) for seed, f in zip(problem.seeds, fields, strict=True)]
+        return stored_seeds(problem, problem.seeds)
     if problem.operator.kinds is None or problem.operator.element_axes or problem.initial:
         return [rows[:, -1] for rows in accumulate(problem)]
     ufunc: np.ufunc = getattr(np, problem.operator.name)
@@ -85,24 +85,29 @@ def reduce_rows(problem: Problem) -> list[Array]:
 
 
 def reduce_segments(problem: Problem) -> list[Array]:
-    """Return the last result of each segment: (rows, segments, *element shape) for each field.
-
-    An empty segment gives the problem's `fill`.
-    """
+    """Return the last result of each segment. An empty segment gives the problem's `fill`."""
     assert problem.heads is not None
     offsets = np.asarray(problem.heads.offsets)
     empty = offsets[:-1] == offsets[1:]
-    scanned = accumulate(replace(problem, keep_last_only=False))
     results = []
-    for number, rows in enumerate(scanned):
-        if not problem.row_length:
-            rows = np.empty((problem.rows, 1, *rows.shape[2:]), rows.dtype)
-        ends = rows[:, np.maximum(offsets[1:], 1) - 1]
+    for number, field in enumerate(problem.destination.fields):
+        ends = np.empty((problem.rows, len(empty), *field.shape), field.scalar.dtype)
         if empty.any():
             assert problem.fill is not None
             ends[:, empty] = problem.fill[number][:, np.newaxis]
         results.append(ends)
-    return results
+    if not problem.empty:
+        for ends, rows in zip(results, accumulate(problem), strict=True):
+            ends[:, ~empty] = rows[:, offsets[1:][~empty] - 1]
+    return [np.ascontiguousarray(problem.from_rows(ends)) for ends in results]
+
+
+def stored_seeds(problem: Problem, seeds: Sequence[Array]) -> list[Array]:
+    """Return the results of no elements: the seeds, mapped by `after`."""
+    fields = problem.element.fields
+    wide = [seed.astype(compute_dtype(f.scalar)) for seed, f in zip(seeds, fields, strict=True)]
+    with np.errstate(all="ignore"):
+        return to_storage(problem, wide)
 
 
 def running(ufunc: np.ufunc, rows: Array) -> Array:

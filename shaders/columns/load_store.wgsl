@@ -33,7 +33,7 @@ fn element_index(place: Place, row: u32) -> u32 {
 }
 
 {% if spec.has_segment_bits %}
-@group(0) @binding({{ kernel.heads_binding }}) var<storage, read> heads: array<u32>;  // {{ "one bit for each place in a column, in the order of the scan" if spec.cuts_columns_alike else "one bit for each element" }}
+@group(0) @binding({{ kernel.binding_of("heads") }}) var<storage, read> heads: array<u32>;  // {{ "one bit for each place in a column, in the order of the scan" if spec.cuts_columns_alike else "one bit for each element" }}
 
 // Return the bits of a chunk that begins at element `first`, from its first column on.
 fn heads_of(first: u32, row: u32) -> u32 {
