@@ -212,10 +212,7 @@ class Kernel(HashedOnce):
 
     @property
     def has_bools(self) -> bool:
-        """True if an item has bools, which are stored in workgroup memory as words.
-
-        NVIDIA's compiler puts several bools into a word there, and loses writes of neighbours.
-        """
+        """True if an item has bools. In workgroup memory they are words: NVIDIA's compiler loses writes of bools."""
         return any(field.scalar.kind == "bool" for field in self.spec.element.fields)
 
     @property
@@ -323,6 +320,10 @@ class Kernel(HashedOnce):
         """Return the number of a binding after those of the arrays."""
         return 2 + len(self.spec.source.fields) + len(self.spec.destination.fields) + _AFTER_ARRAYS.index(name)
 
+    @property
+    def captured_binding(self) -> int:
+        return self.binding_of("captured")
+
     @cached_property
     def arrays(self) -> tuple[BoundArray, ...]:
         """The sources and destinations, each once."""
@@ -353,7 +354,7 @@ class Kernel(HashedOnce):
         places = {array: ("destination", i) for i, array in enumerate(self.destinations)}
         places |= {array: ("source", i) for i, array in enumerate(self.sources)}
         slots = tuple((array.binding, *places.get(array, (array.name, 0))) for array in self.bindings)
-        return (*slots, (self.binding_of("captured"), "captured", 0)) if self.spec.captured_functions else slots
+        return (*slots, (self.captured_binding, "captured", 0)) if self.spec.captured_functions else slots
 
     @cached_property
     def cleared(self) -> tuple[int, ...]:
