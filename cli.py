@@ -16,10 +16,12 @@ from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.tools import file_scan, process
+from gpuscan.tools.adapter_report import write_report
 from gpuscan.tools.bench import command as bench_command
 from gpuscan.tools.bench import tune as tune_command
 from gpuscan.tools.bench.peers import PEERS
 from gpuscan.tools.export import browser_export
+from gpuscan.tools.log_lines import add_verbose_option
 from gpuscan.tools.matrix import command as matrix_command
 from gpuscan.tools.option_types import (
     CountType,
@@ -77,9 +79,27 @@ def commands() -> None:
 
 @commands.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def probe(as_json: bool) -> None:
-    """Show what gpuscan measured on every GPU adapter, and which one is the default."""
-    print_report(as_json)
+@click.option(
+    "--report",
+    "report_path",
+    metavar="FILE",
+    type=TargetType(allow_dash=True, allow_folder=True),
+    help="Write all about one adapter to FILE, to a file in the folder FILE, or - to print. It takes a minute or two.",
+)
+@gpu_option
+def probe(as_json: bool, report_path: Path | None, device: Device | None) -> None:
+    """Show what gpuscan measured on every GPU adapter, and which one is the default.
+
+    With --report, measure the default adapter, or --device, more closely: litmus tests with their counts, the quick
+    conformance suite, and speeds. The file names no user, no machine and no path.
+    """
+    if report_path is not None:
+        written = write_report(report_path, gpu_device(device))
+        click.echo(f"{written} has the report. It says nothing about you or this machine's name.", err=True)
+    elif device is not None:
+        raise click.UsageError("--device was given without --report. Add --report FILE, or leave it out.")
+    else:
+        print_report(as_json)
 
 
 @commands.command()
@@ -214,6 +234,8 @@ def tune(device: Device | None, seconds: float, reset: bool) -> None:
     else:
         tune_command.tune(gpu_device(device), seconds)
 
+
+add_verbose_option(commands)
 
 # ----- Running
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
+from gpuscan.api.array_views import Views
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.device.device_array import DeviceArray, checked_dtype, checked_shape, empty, uploaded
 from gpuscan.device.foreign_buffers import check_buffer, check_state
 from gpuscan.device.guards import guarded
 from gpuscan.device.transfer import begun, padded
-from gpuscan.engine.element_copy import duplicate
+from gpuscan.engine.element_copy import contiguous, duplicate
 from gpuscan.engine.elementwise import converted
 
 if TYPE_CHECKING:
@@ -27,16 +28,19 @@ if TYPE_CHECKING:
 _SMALL_READ_BYTES = 64 << 10
 
 
-class Array(DeviceArray):
+class Array(Views):
     """An array in a device's memory, made by `Device.asarray`, `Device.empty`, a scan, or `Array.from_buffer`.
 
     Attributes:
-        shape, dtype, nbytes: as NumPy defines them; the elements are in C order.
+        shape, dtype, nbytes, strides, ndim, size: as NumPy defines them.
         device: the `gpuscan.Device` that holds the array.
         buffer: the `wgpu.GPUBuffer` that the elements are in.
-        offset: the byte of the buffer where the array begins.
+        offset: the byte of the buffer where the first element begins.
+        is_contiguous: True if the elements are neighbours in C order. New arrays are; views may have any strides.
+        T, mT: as NumPy defines them.
 
-    A slice along the first axis is a view: it shares the buffer, so what is written to one is seen in the other. The
+    Basic indexing, transposes and reshapes give views: they share the buffer, so what is written to one is seen in the
+    other. All functions take views; those that are not contiguous are copied on the device where a kernel needs it. The
     memory goes back to the device's pool when the array and all its views are gone. Keep an array alive until your own
     commands that use its buffer are submitted; `Plan.record` does that for you.
 
@@ -46,6 +50,9 @@ class Array(DeviceArray):
         >>> x = gs.default_device().asarray(np.arange(6, dtype=np.uint32))
         >>> np.asarray(gs.scan(x[3:]))
         array([ 3,  7, 12], dtype=uint32)
+        >>> np.asarray(gs.scan(x.reshape(2, 3)[:, ::-1], axis=1))
+        array([[ 2,  3,  3],
+               [ 5,  9, 12]], dtype=uint32)
     """
 
     def __init__(
@@ -56,14 +63,16 @@ class Array(DeviceArray):
         dtype: Any,
         offset: int = 0,
         owner: Allocation | None = None,
+        strides: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__(device._context, buffer, shape, dtype, offset, owner)
         self.device = device
+        self._strides = strides
 
     @classmethod
     def of(cls, device: OpenedDevice, array: DeviceArray) -> Array:
         """Return the engine's array as a public one."""
-        return cls(device, array.buffer, array.shape, array.dtype, array.offset, array.owner)
+        return cls(device, array.buffer, array.shape, array.dtype, array.offset, array.owner, array._strides)
 
     @classmethod
     def from_buffer(
@@ -73,14 +82,16 @@ class Array(DeviceArray):
 
         Args:
             device: the device of the buffer.
-            buffer: a buffer with the usages STORAGE, COPY_SRC and COPY_DST.
+            buffer: a buffer with the usages that later calls need: STORAGE to compute with the array or to write
+                results to it, COPY_SRC to read it back.
             shape: the shape of the array.
             dtype: the dtype of its numbers.
             offset: the byte where it begins, a multiple of the size of its numbers.
 
         Raises:
-            ValueError: the array does not fit in the buffer, begins inside a number, or a usage is missing; or the
-                buffer belongs to another device, is mapped, or was destroyed. The last two are checked at each use too.
+            ValueError: the array does not fit in the buffer, or begins inside a number; or the buffer belongs to
+                another device, is mapped, or was destroyed. The last two are checked at each use too, and so are the
+                usages that it needs.
             TypeError: `device` or `buffer` has the wrong type, or `offset` is not an integer.
             UnsupportedDtypeError: no element has the dtype.
         """
@@ -91,7 +102,7 @@ class Array(DeviceArray):
                 "gpuscan.default_device()"
             )
         shape, dtype = checked_shape(shape), checked_dtype(dtype)
-        check_buffer(device.wgpu_device, buffer, "buffer", ("STORAGE", "COPY_SRC", "COPY_DST"))
+        check_buffer(device.wgpu_device, buffer, "buffer", ())
         check_state(device._context, buffer, "buffer")
         if not hasattr(offset, "__index__"):
             raise TypeError(
@@ -111,9 +122,15 @@ class Array(DeviceArray):
         return array
 
     def viewed(self, shape: tuple[int, ...], dtype: Any = None, offset: int = 0) -> Array:
-        """Return a view of the same buffer that starts `offset` bytes after this array."""
+        """Return an array in C order in the same bytes, from `offset` bytes after the begin of this one."""
+        self._check_contiguous()
         kind = self.dtype if dtype is None else dtype
         return Array(self.device, self.buffer, shape, kind, self.offset + offset, self.owner)
+
+    def view_at(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Array:
+        """Return the view of the same buffer with these strides, `offset` bytes after the begin of this array."""
+        kept = self.contiguous_strides(shape, strides)
+        return Array(self.device, self.buffer, shape, self.dtype, self.offset + offset, self.owner, kept)
 
     def astype(self, dtype: Any, copy: bool = True) -> Array:
         """Return the array in another dtype, converted on the device as `ndarray.astype` converts it.
@@ -126,44 +143,8 @@ class Array(DeviceArray):
             return self.copy() if copy else self
         return Array.of(self.device, converted(self.device._executor, self, kind))
 
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("the length of an array of shape () was asked for, but it has no axes; use array.size")
-        return self.shape[0]
-
     def __repr__(self) -> str:
         return f"gpuscan.Array({self.dtype} {self.shape} on {self.device.capabilities.summary})"
-
-    def __getitem__(self, index: Any) -> Array:
-        """Return a view: ``a[start:stop]`` along the first axis, or ``a[i]``.
-
-        Raises:
-            TypeError: the index is neither.
-            IndexError: there is no such entry.
-        """
-        if not self.shape:
-            raise IndexError(f"index {index!r} was asked for, but an array of shape () has no axes")
-        row = self.nbytes // self.shape[0] if self.shape[0] else 0
-        if isinstance(index, slice):
-            start, stop, step = index.indices(self.shape[0])
-            if step != 1:
-                raise TypeError(
-                    f"a slice of step {step} was asked for, but views have step 1. Use a.numpy()[...] for other steps"
-                )
-            shape = (max(0, stop - start), *self.shape[1:])
-        elif hasattr(index, "__index__") and not isinstance(index, bool):
-            start = index.__index__() + (self.shape[0] if index.__index__() < 0 else 0)
-            if not 0 <= start < self.shape[0]:
-                raise IndexError(f"index {index} was asked for, but the first axis has {self.shape[0]} entries")
-            shape = self.shape[1:]
-        else:
-            raise TypeError(f"index {index!r} was asked for, but views are a[start:stop] and a[i]. Use a.numpy()[...]")
-        return self.viewed(shape, offset=start * row)
-
-    def reshape(self, *shape: Any) -> Array:
-        """Return the same elements in another shape; one axis may be -1."""
-        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
-        return self.viewed(np.broadcast_to(np.zeros(()), self.shape).reshape(wanted).shape)
 
     # ----- To NumPy
 
@@ -173,14 +154,15 @@ class Array(DeviceArray):
         Raises:
             ProgressTimeoutError: a scan since the last check timed out, so the contents may be wrong.
             DeviceLostError: the GPU went away.
-            ValueError: the array is in a caller's buffer, which is mapped or was destroyed.
+            ValueError: the array is in a caller's buffer, which is mapped, was destroyed, or lacks the usage COPY_SRC.
         """
-        if self.offset % 4 or not 0 < self.nbytes <= _SMALL_READ_BYTES:
-            result = self.read()
+        array = contiguous(self)
+        if array.offset % 4 or not 0 < array.nbytes <= _SMALL_READ_BYTES:
+            result = array.read()
             self.context.check()
             return result
-        self.check()
-        (content,) = self.context.read_and_check((self.buffer, self.offset, self.nbytes))
+        array.check("COPY_SRC")
+        (content,) = self.context.read_and_check((array.buffer, array.offset, array.nbytes))
         return content.view(self.dtype).reshape(self.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -198,7 +180,7 @@ class Array(DeviceArray):
         return begun(self.device._readers, self.copy().numpy)
 
     def copy(self) -> Array:
-        """Return a copy on the device; `copy.copy` and `copy.deepcopy` do the same."""
+        """Return a copy on the device, in C order; `copy.copy` and `copy.deepcopy` do the same."""
         with guarded(self.context):
             return Array.of(self.device, duplicate(self))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -25,7 +26,6 @@ from gpuscan.device.adapters import (
 )
 from gpuscan.device.backends import BACKEND_VARIABLE, webgpu
 from gpuscan.device.device_array import checked_shape
-from gpuscan.device.opening_log import log_unless_failed
 from gpuscan.elements import dtype_from
 from gpuscan.errors import AdapterNotFoundError
 from gpuscan.problem.arguments import as_array, as_flag
@@ -179,6 +179,7 @@ class Device(OpenedDevice):
         return new_array(self, None, shape, dtype)
 
 
+_log = logging.getLogger("gpuscan")
 _lock = threading.Lock()
 _open: dict[int, Device] = {}
 
@@ -188,6 +189,13 @@ def open_device(adapter: str | int | wgpu.GPUAdapter | None = None) -> Device:
     if adapter_number(adapter) is not None:
         return _numbered_device(adapter)
     chosen = choose_adapter(adapter)
+    if adapter is None and not os.environ.get(ADAPTER_VARIABLE, "").strip():
+        # The best that can be opened: some drivers list adapters that cannot.
+        return next(_opened_devices(), None) or _shared_device(chosen)
+    return _shared_device(chosen)
+
+
+def _shared_device(chosen: wgpu.GPUAdapter) -> Device:
     with _lock:
         if id(chosen) not in _open or _open[id(chosen)]._context.lost:
             _open[id(chosen)] = Device(chosen)
@@ -223,9 +231,9 @@ def _opened_devices() -> Iterator[Device]:
     """Open one adapter after the other, best first; leave out those that fail."""
     for adapter in find_adapters():
         try:
-            with log_unless_failed():
-                device = open_device(adapter)
-        except (RuntimeError, AdapterNotFoundError):
+            device = open_device(adapter)
+        except (RuntimeError, AdapterNotFoundError) as error:
+            _log.info("an adapter is skipped: %s", error)
             continue
         yield device
 
@@ -273,14 +281,14 @@ def resolve_device(device: Device | str | int | None) -> Device | None:
     asked = os.environ.get(ADAPTER_VARIABLE, "").strip()
     if asked.casefold() == NUMPY:
         return None
+    if os.environ.get(BACKEND_VARIABLE, "").strip():
+        # A backend that does not exist is an error as well, and not a machine without adapters.
+        webgpu()
     try:
         return default_device()
     except AdapterNotFoundError as error:
         if asked:
             raise
-        if os.environ.get(BACKEND_VARIABLE, "").strip():
-            # A backend that does not exist is an error as well, and not a machine without adapters.
-            webgpu()
         if not _warned.is_set():
             _warned.set()
             warnings.warn(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.scan import scan
 from gpuscan.device.guards import guarded
 from gpuscan.elements import LEAF, Structure, compute_dtype, dtype_from, element_of
-from gpuscan.engine.element_copy import StridedView, copied
+from gpuscan.engine.element_copy import contiguous
 from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import as_array, as_flag, as_scalars, resolve_axis
 from gpuscan.problem.problem import Problem
@@ -229,13 +228,8 @@ def _entries(array: Any, place: int, axis: int) -> np.ndarray[Any, Any]:
     """Return the entries at one place of an axis; only they are read from a device."""
     if not isinstance(array, Array):
         return np.asarray(np.take(array, place, axis))
-    shape, size = array.shape, array.dtype.itemsize
-    inner, length = prod(shape[axis + 1 :]), shape[axis]
-    outer = prod(shape[:axis])
-    first = (place % length) * inner * size
-    view = StridedView(array, first, (outer, inner), (length * inner * size, size), size)
     with guarded(array.context):
-        return copied(view, shape[:axis] + shape[axis + 1 :], array.dtype).read()
+        return contiguous(array[(slice(None),) * axis + (place,)]).read()
 
 
 def _summed_to(gradient: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:

@@ -67,7 +67,7 @@ def check_out(problem: Problem, out: Any, home: OpenedDevice | None) -> list[Any
                 f"dtype={array.dtype.newbyteorder('=')} to combine in it, or an out of the result's dtype"
             )
         if isinstance(array, Array):
-            array.check()
+            array.check("STORAGE")
     if any(_share_bytes(a, b) for a, b in combinations(arrays, 2)):
         raise ValueError("two fields of out share memory, so results would overwrite each other; pass separate arrays")
     return arrays
@@ -105,7 +105,7 @@ def _overlaps_itself(array: np.ndarray[Any, Any]) -> bool:
 def _share_bytes(a: Any, b: Any) -> bool:
     """Return True if a byte belongs to both arrays; False as well where that is too hard to tell."""
     if isinstance(a, Array):
-        return a.buffer is b.buffer and a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
+        return a.shares_memory(b)
     with suppress(np.exceptions.TooHardError):
         return np.shares_memory(a, b, max_work=_SEARCH_STEPS)  # type: ignore[arg-type]
     return False

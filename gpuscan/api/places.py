@@ -42,6 +42,11 @@ def places_of(context: DeviceContext, problem: Problem, name: str, given: Any, e
             raise TypeError(f"{name} is an array of dtype {value.dtype}; the plan has {field.scalar.dtype} there")
         if isinstance(value, Array):
             value.check()
+            if not value.is_contiguous:
+                raise ValueError(
+                    f"{name} is a view of shape {value.shape} and strides {value.strides}; a recorded plan reads and "
+                    "writes neighbouring elements. Pass a contiguous array, such as array.copy()"
+                )
         nbytes = problem.size * field.storage_bytes
         if offset < 0 or offset % alignment:
             raise ValueError(

@@ -6,13 +6,14 @@ import operator
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.device.backends import BACKENDS, module_of, package_of, webgpu
+from gpuscan.device.driver_advice import driver_advice
 from gpuscan.device.guards import forked_error
 from gpuscan.device.requirements import wanted_features
+from gpuscan.device.webgpu_log import libraries_quiet
 from gpuscan.errors import AdapterNotFoundError
 
 if TYPE_CHECKING:
@@ -26,11 +27,6 @@ _ADAPTER_TYPES = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "Unknown", "CPU"
 _MIN_INVOCATIONS = 64
 # The storage buffers that WebGPU promises to every shader. Some listed adapters have fewer.
 _MIN_STORAGE_BUFFERS = 8
-
-_HELP = (
-    "install the GPU's driver, or a software adapter (Debian and Ubuntu: apt install mesa-vulkan-drivers; "
-    'Fedora: dnf install mesa-vulkan-drivers), or ask for device="numpy"'
-)
 
 # The name that asks for NumPy instead of a GPU.
 NUMPY = "numpy"
@@ -62,8 +58,9 @@ def find_adapters() -> list[wgpu.GPUAdapter]:
     _check_process()
     with _lock:
         if _found is None:
-            with _quiet_display_loader():
-                listed = webgpu().gpu.enumerate_adapters_sync()
+            api = webgpu()  # imported first, so that its logger is there
+            with libraries_quiet():
+                listed = api.gpu.enumerate_adapters_sync()
             _found = _without_duplicates(sorted(filter(_can_compute, listed), key=_rank))
             if _found:
                 _user = os.getpid()
@@ -198,7 +195,9 @@ def _question(asked: str) -> str:
 
 
 def _none_at_all(asked: str) -> AdapterNotFoundError:
-    return AdapterNotFoundError(f"{_question(asked)}: this machine has no GPU adapter at all; {_HELP}")
+    return AdapterNotFoundError(
+        f'{_question(asked)}: this machine has no GPU adapter at all; {driver_advice()}, or ask for device="numpy"'
+    )
 
 
 def _listed(summaries: Sequence[str]) -> str:
@@ -230,24 +229,3 @@ def _without_duplicates(adapters: list[wgpu.GPUAdapter]) -> list[wgpu.GPUAdapter
         seen.add(identity)
         kept.append(adapter)
     return kept
-
-
-@contextmanager
-def _quiet_display_loader() -> Iterator[None]:
-    """Keep libwayland, which OpenGL's loader tries, from printing that XDG_RUNTIME_DIR is not set.
-
-    Any absolute folder quiets it: the loader finds no display there and continues without one.
-    """
-    name = "XDG_RUNTIME_DIR"
-    if os.name != "posix" or os.environ.get(name):
-        yield
-        return
-    before = os.environ.get(name)
-    os.environ[name] = os.path.sep
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before

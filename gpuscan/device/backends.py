@@ -24,6 +24,7 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from gpuscan.device.c_types import parse_ahead
 from gpuscan.errors import AdapterNotFoundError
 
 if TYPE_CHECKING:
@@ -39,23 +40,28 @@ def webgpu() -> Any:
     Raises:
         AdapterNotFoundError: $GPUSCAN_BACKEND names no implementation, or one that is not installed.
     """
-    return _load(os.environ.get(BACKEND_VARIABLE, "").strip() or "wgpu")
+    return _load(os.environ.get(BACKEND_VARIABLE, "").strip())
 
 
 @cache
-def _load(backend: str) -> ModuleType:
+def _load(asked: str) -> ModuleType:
+    backend = asked or "wgpu"
     if backend not in BACKENDS:
         raise AdapterNotFoundError(
             f"the WebGPU implementation {backend!r} was asked for (from {BACKEND_VARIABLE}); "
             f"there are {', '.join(BACKENDS)}. Set the variable to one of these, or unset it"
         )
     try:
-        return importlib.import_module(BACKENDS[backend])
-    except ImportError as error:
+        package = importlib.import_module(BACKENDS[backend])
+    except (ImportError, OSError, RuntimeError) as error:  # missing, or its library does not load on this system
+        wanted = f"{backend!r} was asked for (from {BACKEND_VARIABLE})" if asked else f"{backend!r} is the default"
         raise AdapterNotFoundError(
-            f"the WebGPU implementation {backend!r} was asked for (from {BACKEND_VARIABLE}), but the package "
-            f"{BACKENDS[backend]} cannot be imported ({error}). Install it with: pip install {BACKENDS[backend]}"
+            f"the WebGPU implementation {wanted}, but the package {BACKENDS[backend]} cannot be imported ({error}). "
+            f"Install it with: pip install {BACKENDS[backend]}"
         ) from error
+    if backend == "wgpu":
+        parse_ahead()
+    return package
 
 
 def package_of(thing: wgpu.GPUDevice | wgpu.GPUAdapter) -> str:

@@ -6,6 +6,7 @@ Litmus tests of forward progress decide which strategies are safe on the adapter
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from dataclasses import replace
@@ -20,6 +21,8 @@ from gpuscan.planning.capabilities import Capabilities
 
 if TYPE_CHECKING:
     import wgpu
+
+_log = logging.getLogger("gpuscan")
 
 _VENDORS = {
     0x1002: "AMD",
@@ -74,9 +77,18 @@ def probe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, *, refresh: boo
         kept = None if refresh else probe_cache.load(described)
         if kept is not None:
             return replace(kept, **described)
+        _log.info("probing %s, which takes less than a second; the findings are kept", described["summary"])
         found = Capabilities(**described, **_measure(_able(adapter, wgpu_device), described))
         probe_cache.store(found)
         return found
+
+
+def measure_again(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, times: int) -> list[Capabilities]:
+    """Return what each of several new measurements found, and keep none of them."""
+    described = _describe(adapter, wgpu_device)
+    with _lock:
+        able = _able(adapter, wgpu_device)
+        return [Capabilities(**described, **_measure(able, described)) for _ in range(times)]
 
 
 def distrust(capabilities: Capabilities, strategy: str) -> Capabilities:

@@ -26,7 +26,8 @@ from gpuscan.device.queue import open_queue
 from gpuscan.device.reports import RunLog
 from gpuscan.device.requirements import checked_limits, limits_within, wanted_features, wanted_limits
 from gpuscan.device.tile_state import TileState
-from gpuscan.errors import StrategyError
+from gpuscan.device.webgpu_log import libraries_quiet
+from gpuscan.errors import AdapterNotFoundError, StrategyError
 from gpuscan.operators.user_wgsl import user_error
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.strategies import check_strategy, choose_strategy, unsafe_reason
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 STRATEGY_VARIABLE = "GPUSCAN_STRATEGY"
 # Seconds from which on a compilation is logged: a caller who waits longer wants to know what for.
 SLOW_COMPILE_SECONDS = 5.0
+# Characters after which the reason why an adapter cannot be opened is cut off.
+MAX_REASON = 200
 # How many compiled scan kernels a device keeps; the least recently used goes first.
 _MAX_PIPELINES = 512
 
@@ -55,6 +58,22 @@ Pipeline = tuple["wgpu.GPUComputePipeline", "wgpu.GPUBindGroupLayout"]
 def strategy_key(strategy: str) -> tuple[str, str | None]:
     """Return all of a call's request for a strategy, as a part of a cache key: ``"auto"`` follows the environment."""
     return strategy, os.environ.get(STRATEGY_VARIABLE) if strategy == "auto" else None
+
+
+def _opened(adapter: wgpu.GPUAdapter, limits: Mapping[str, int]) -> wgpu.GPUDevice:
+    """Return a new device of the adapter.
+
+    Raises:
+        AdapterNotFoundError: the driver lists the adapter, but cannot open it.
+    """
+    try:
+        return fresh(adapter).request_device_sync(required_features=wanted_features(adapter), required_limits=limits)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:MAX_REASON]
+        raise AdapterNotFoundError(
+            f"the adapter {adapter.summary} was to be opened, but its driver cannot do it ({reason}). Update the "
+            'driver, name another adapter, or ask for device="numpy"'
+        ) from error
 
 
 class DeviceContext:
@@ -81,11 +100,12 @@ class DeviceContext:
         self.adapter: wgpu.GPUAdapter = choose_adapter(adapter)
         self.unsafe = unsafe
         limits = limits_within(wanted_limits(self.adapter) | checked_limits(self.adapter, required_limits or {}))
-        self.wgpu_device: wgpu.GPUDevice = fresh(self.adapter).request_device_sync(
-            required_features=wanted_features(self.adapter), required_limits=limits
-        )
-        self.queue = open_queue(self.wgpu_device)
-        self.capabilities: Capabilities = probe(self.adapter, self.wgpu_device)
+        with libraries_quiet():
+            self.wgpu_device: wgpu.GPUDevice = _opened(self.adapter, limits)
+            self.queue = open_queue(self.wgpu_device)
+            self.capabilities: Capabilities = probe(self.adapter, self.wgpu_device)
+        found = self.capabilities
+        _log.info("opened %s; %s; %s", found.summary, found.driver or "unknown driver", found.implementation)
         self.tuned: Tuned = tile_cache.load(self.capabilities)
         self.process = os.getpid()
         self.usage = webgpu().BufferUsage
@@ -146,6 +166,11 @@ class DeviceContext:
 
     def distrust(self, strategy: str) -> None:
         """Stop ``"auto"`` from choosing a strategy that timed out here, in this process and in later ones."""
+        _log.warning(
+            'strategy %r timed out on %s: a tile waited longer than its bound for another one. From now on "auto" '
+            "leaves it out, in later processes too",
+            *(strategy, self.capabilities.summary),
+        )
         self.capabilities = distrust(self.capabilities, strategy)
 
     # ----- Pipelines
@@ -205,6 +230,8 @@ class DeviceContext:
                 *(self.capabilities.summary, seconds, kernel.stage, kernel.operator_label),
                 kernel.spec.element.storage_bytes,
             )
+        else:
+            _log.debug("compiled shader %r of %s in %.3f s", kernel.stage, kernel.operator_label, seconds)
         return pipeline, layout
 
     def stage(self, template: str, **values: Any) -> Pipeline:

@@ -10,8 +10,9 @@ import numpy as np
 
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT, Allocation
-from gpuscan.device.foreign_buffers import check_state
+from gpuscan.device.foreign_buffers import check_state, check_usages
 from gpuscan.device.guards import guarded
+from gpuscan.device.strides import c_strides, reach
 from gpuscan.device.transfer import download, padded, upload
 from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.errors import UnsupportedDtypeError
@@ -24,18 +25,22 @@ if TYPE_CHECKING:
 
 
 class DeviceArray(OnDevice):
-    """Numbers in C order in a part of a GPU buffer.
+    """Numbers in a part of a GPU buffer.
+
+    Shaders bind arrays in C order. `gpuscan.engine.element_copy.contiguous` makes one of any view.
 
     Attributes:
         context: the device that owns the buffer.
         buffer: the wgpu buffer.
-        offset: the byte of the buffer where the array begins.
-        shape, dtype, nbytes: as NumPy defines them.
+        offset: the byte of the buffer where the first element begins.
+        shape, dtype, nbytes, strides: as NumPy defines them.
         owner: the allocation that the buffer belongs to, or None for a buffer that a caller made.
     """
 
     shape: tuple[int, ...]
     nbytes: int
+    # None for an array in C order.
+    _strides: tuple[int, ...] | None = None
 
     def __init__(
         self,
@@ -65,14 +70,42 @@ class DeviceArray(OnDevice):
         return prod(self.shape)
 
     @property
+    def strides(self) -> tuple[int, ...]:
+        """The bytes from one element to the next along each axis."""
+        return c_strides(self.shape, self.dtype.itemsize) if self._strides is None else self._strides
+
+    @property
+    def is_contiguous(self) -> bool:
+        """True if the elements are neighbours in C order."""
+        return self._strides is None
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The first byte of the buffer that belongs to the array, and the end of its last one."""
+        low, high = reach(self.shape, self.strides, self.dtype.itemsize)
+        return self.offset + low, self.offset + high
+
+    @property
     def covers_allocation(self) -> bool:
         """True if the array is all that its buffer was allocated for."""
-        return self.owner is not None and self.offset == 0 and self.owner.nbytes == self.nbytes
+        return self.owner is not None and self.offset == 0 and self.owner.nbytes == self.nbytes and self.is_contiguous
 
-    def check(self) -> None:
-        """Raise ValueError if the caller's buffer is mapped or was destroyed."""
+    def check(self, *usages: str) -> None:
+        """Check a caller's buffer before it is used.
+
+        Args:
+            usages: WebGPU's names of the usages that the buffer needs.
+
+        Raises:
+            ValueError: the buffer is mapped, was destroyed, or lacks a usage.
+        """
         if self.owner is None:
+            check_usages(self.buffer, usages)
             check_state(self.context, self.buffer, "the buffer of an array")
+
+    def can_be(self, usage: str) -> bool:
+        """Return True if the buffer has the usage. Those of the pool have all that gpuscan needs."""
+        return self.owner is not None or bool(self.buffer.usage & getattr(self.context.usage, usage))
 
     def keep_for_recorded_commands(self) -> None:
         """Keep the memory for commands that the caller may submit after the array is gone."""
@@ -80,19 +113,28 @@ class DeviceArray(OnDevice):
             self.owner.recorded()
 
     def viewed(self, shape: tuple[int, ...], dtype: Any = None, offset: int = 0) -> DeviceArray:
-        """Return a view of the same buffer that starts `offset` bytes after this array."""
+        """Return an array in C order in the same bytes, from `offset` bytes after the begin of this one."""
+        self._check_contiguous()
         return DeviceArray(
             self.context, self.buffer, shape, self.dtype if dtype is None else dtype, self.offset + offset, self.owner
         )
 
+    def _check_contiguous(self) -> None:
+        if not self.is_contiguous:
+            raise ValueError(
+                f"an array of shape {self.shape} and strides {self.strides} was passed where its elements have to be "
+                "neighbours. Pass array.copy()"
+            )
+
     def binding(self) -> Binding:
         """Return the part of the buffer that a shader binds: the array, up to a multiple of 16 bytes."""
+        self._check_contiguous()
         return Binding(self.buffer, self.offset, padded(self.nbytes, ALIGNMENT))
 
     @property
     def is_bindable(self) -> bool:
         """True if a shader can bind the array where it is."""
-        aligned = self.offset % self.context.offset_alignment == 0
+        aligned = self.offset % self.context.offset_alignment == 0 and self.is_contiguous
         return aligned and self.offset + padded(self.nbytes, ALIGNMENT) <= self.buffer.size
 
     @property
@@ -101,13 +143,14 @@ class DeviceArray(OnDevice):
         return self.is_bindable and (self.covers_allocation or self.nbytes % ALIGNMENT == 0)
 
     def read(self) -> np.ndarray[Any, Any]:
-        """Return a NumPy copy of the array. Wait for the GPU, but do not read the unread reports."""
+        """Return a NumPy copy of an array in C order. Wait for the GPU, but do not read the unread reports."""
+        self._check_contiguous()
         result = np.empty(self.shape, self.dtype)
         if not result.nbytes:
             return result
         start, skipped = self.offset // 4 * 4, self.offset % 4
         with guarded(self.context):
-            self.check()
+            self.check("COPY_SRC")
             queue, pool = self.context.queue, self.context.pool
             if skipped == 0:
                 download(queue, pool, self.buffer, start, result)

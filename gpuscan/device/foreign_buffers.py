@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -40,24 +41,53 @@ def check_buffer(wgpu_device: wgpu.GPUDevice, buffer: Any, name: str, usages: Se
             f"{name} was {type(buffer).__name__}; it must be a wgpu buffer of device.wgpu_device, or a gpuscan.Array"
         )
     _check_device(wgpu_device, buffer, name)
-    flags = webgpu().BufferUsage
-    missing = [usage for usage in usages if not buffer.usage & getattr(flags, usage)]
+    missing = _missing(buffer, usages)
     if missing:
-        raise ValueError(f"{name} was a buffer without the usage {', '.join(missing)}; create it with those as well")
+        raise ValueError(f"{name} was a buffer without the usage {missing}; create it with those as well")
+
+
+def check_usages(buffer: wgpu.GPUBuffer, usages: Sequence[str]) -> None:
+    """Check that the caller's buffer of an array has the usages that the running public call needs.
+
+    Raises:
+        ValueError: one is missing; the message names the call.
+    """
+    missing = _missing(buffer, usages)
+    if missing:
+        raise ValueError(
+            f"{_running_call()} was called with an array in a buffer without the usage {missing}, which the call needs "
+            "there. Create the buffer with that usage as well"
+        )
+
+
+def _missing(buffer: wgpu.GPUBuffer, usages: Sequence[str]) -> str:
+    """Return the names of the usages that the buffer does not have; empty if it has all."""
+    flags = webgpu().BufferUsage
+    return ", ".join(usage for usage in usages if not buffer.usage & getattr(flags, usage))
+
+
+def _running_call() -> str:
+    """Return the name of the function of gpuscan that was called from outside, such as ``gpuscan.scan``."""
+    frame, name = sys._getframe(1), ""
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "gpuscan":
+        name = frame.f_code.co_qualname
+        frame = frame.f_back  # type: ignore[assignment]
+    return f"gpuscan.{name}"
 
 
 def check_state(device: DeviceContext, buffer: wgpu.GPUBuffer, name: str) -> None:
     """Check that a caller's buffer is neither mapped nor destroyed, before commands that use it are submitted.
 
     With wgpu-native, a submission that uses such a buffer ends the process, and only the creation of a bind group
-    shows that a buffer was destroyed. Dawn reports it at the submission.
+    shows that a buffer was destroyed. Dawn reports it at the submission. Buffers without the usage STORAGE, which can
+    only be copied, have no such test.
 
     Raises:
         ValueError: the buffer is mapped or was destroyed.
     """
     if buffer.map_state != "unmapped":
         raise ValueError(f"{name} was passed in the state {buffer.map_state!r}; unmap it before the GPU uses it")
-    if buffer.size < 4:  # It is too small to bind, so its array has no elements.
+    if buffer.size < 4 or _missing(buffer, ("STORAGE",)):  # Smaller ones have no elements.
         return
     entry = {"binding": 0, "resource": {"buffer": buffer, "offset": 0, "size": 4}}
     with guarded(device):

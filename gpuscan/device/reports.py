@@ -7,6 +7,7 @@ says that something went wrong; see `Outcome`.
 from __future__ import annotations
 
 import enum
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from gpuscan.device.guards import OpenDevice
     from gpuscan.planning.plan import ScanPlan
 
+_log = logging.getLogger("gpuscan")
 # The report is the header of the tile state, in bytes.
 REPORT_BYTES = 4 * STATE_HEADER_WORDS
 # How many kernels a device remembers as verified or mismatched before it starts over.
@@ -139,6 +141,8 @@ class RunLog:
             return
         if outcome is Outcome.LOOP_LIMIT or not plan.tile.subgroup_size:
             return
+        if outcome is Outcome.WRONG_SUBGROUP_SIZE:
+            _log.info("the compiler gave a shader subgroups of another size than the probe saw; it is built without")
         kernels = self.verified_kernels if outcome is Outcome.DONE else self.mismatched_kernels
         if len(kernels) > _MAX_KERNELS:
             kernels.clear()

@@ -14,7 +14,7 @@ from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.elements import Structure, element_of
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import copy_elements, duplicate, view_of
+from gpuscan.engine.element_copy import contiguous, copy_elements, duplicate, view_of
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.record import record_stage
 from gpuscan.errors import GpuscanError
@@ -57,6 +57,7 @@ def compact_on_device(executor: Executor, leaves: Sequence[DeviceArray], mask: D
         GpuscanError: one entry alone exceeds a binding.
     """
     context, length = executor.context, mask.shape[0]
+    leaves, mask = [contiguous(leaf) for leaf in leaves], contiguous(mask)
     most = max_entries(context, leaves)
     if length <= most:
         return _compact_part(executor, leaves, mask)

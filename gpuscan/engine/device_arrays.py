@@ -10,7 +10,16 @@ from typing import Any
 from gpuscan.device.context import DeviceContext, strategy_key
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
-from gpuscan.engine.element_copy import StridedView, copied, copy_elements, duplicate, transposed, view_of
+from gpuscan.engine.element_copy import (
+    StridedView,
+    contiguous,
+    copied,
+    copy_elements,
+    duplicate,
+    transposed,
+    view_of,
+    write_elements,
+)
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.places import DeviceSink, DeviceSource
@@ -48,9 +57,9 @@ def scan_device(
 
     Args:
         executor: of the arrays' device.
-        problem: the scan. Its NumPy arrays are uploaded.
+        problem: the scan. Its NumPy arrays are uploaded. Views that are not contiguous are copied first.
         strategy: as in `gpuscan.scan`.
-        out: arrays to write, which fit; new ones without. They may be the problem's own.
+        out: arrays to write, which fit; new ones without. They may be the problem's own, and views.
         count: the array for the number of elements that a mask picks.
         options: `tile` and the test builds of `plan_scan`.
 
@@ -71,8 +80,13 @@ def scan_device(
             return results
         leaves = [leaf if isinstance(leaf, DeviceArray) else uploaded(context, leaf) for leaf in problem.leaves]
         for array in (*leaves, *results):
-            array.check()
-        _scan(executor, problem, strategy, leaves, results, count, key, options)
+            array.check("STORAGE")
+        leaves = [contiguous(leaf) for leaf in leaves]
+        rooms = [each if each.is_contiguous else empty(context, each.shape, each.dtype) for each in results]
+        _scan(executor, problem, strategy, leaves, rooms, count, key, options)
+        for room, result in zip(rooms, results, strict=True):
+            if room is not result:
+                write_elements(room, result)
     return results
 
 
@@ -85,7 +99,7 @@ def _key_of(problem: Problem, strategy: str, results: Sequence[DeviceArray]) -> 
         return None
     key: list[Any] = [problem.kind, problem.keep_last_only, *strategy_key(strategy)]
     for array in (*problem.leaves, *results):
-        if not isinstance(array, DeviceArray) or array.owner is None:
+        if not isinstance(array, DeviceArray) or array.owner is None or not array.is_contiguous:
             return None
         key += (id(array.buffer), array.offset)
     return tuple(key)

@@ -14,6 +14,8 @@ import numpy as np
 
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty
+from gpuscan.device.guards import guarded
+from gpuscan.device.strides import joined, reach
 from gpuscan.device.transfer import padded
 from gpuscan.engine.record import record_stage
 from gpuscan.errors import GpuscanError
@@ -54,9 +56,20 @@ class StridedView:
         return prod(self.shape) * self.element_bytes
 
     @property
+    def start(self) -> int:
+        """The byte of the buffer where the first element begins."""
+        return self.array.offset + self.first
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The first byte of the buffer that belongs to the view, and the end of its last one."""
+        low, high = reach(self.shape, self.strides, self.element_bytes)
+        return self.start + low, self.start + high
+
+    @property
     def is_contiguous(self) -> bool:
         """Return True if the elements are neighbours in C order."""
-        return all(stride == self.element_bytes for _, stride in _collapsed(self))
+        return all(stride == self.element_bytes for _, stride in joined(self.shape, self.strides))
 
     def rows(self, start: int, stop: int) -> StridedView:
         """Return the part of the view from `start` to `stop` along its first axis."""
@@ -87,9 +100,35 @@ def copied(view: StridedView, shape: tuple[int, ...], dtype: Any) -> DeviceArray
     return result
 
 
+def elements_of(array: DeviceArray) -> StridedView:
+    """Return the numbers of an array, at its own strides."""
+    return StridedView(array, 0, array.shape, array.strides, array.dtype.itemsize)
+
+
 def duplicate(array: DeviceArray) -> DeviceArray:
     """Return a copy of an array that shaders can bind."""
-    return copied(view_of(array, array.shape, array.dtype.itemsize), array.shape, array.dtype)
+    return copied(elements_of(array), array.shape, array.dtype)
+
+
+def contiguous(array: DeviceArray) -> DeviceArray:
+    """Return the array itself if its elements are neighbours in C order, else a copy in which they are."""
+    if array.is_contiguous:
+        return array
+    with guarded(array.context):
+        return duplicate(array)
+
+
+def write_elements(source: DeviceArray, result: DeviceArray) -> None:
+    """Submit a copy of the elements of one array to another of the same shape and dtype, each at its own strides."""
+    if source.buffer is result.buffer:
+        source = duplicate(source)
+    if result.is_contiguous:
+        copy_elements(elements_of(source), result)
+        return
+    with result.context.lock:
+        source.check("STORAGE")
+        result.check("STORAGE")
+        _scatter(elements_of(source), elements_of(result))
 
 
 def copy_elements(
@@ -111,16 +150,17 @@ def copy_elements(
     pitch = run if pitch is None else pitch
     start = result.offset + offset
     with context.lock:
-        view.array.check()
-        result.check()
-        in_words = not (view.array.offset + view.first | start | view.nbytes) % 4
-        if run == pitch and view.is_contiguous and in_words and not _is_for_kernel(context, view.nbytes):
+        by_driver = run == pitch and view.is_contiguous and not (view.start | start | view.nbytes) % 4
+        by_driver = by_driver and view.array.can_be("COPY_SRC") and result.can_be("COPY_DST")
+        if by_driver and not _is_for_kernel(context, view.nbytes):
+            view.array.check()
+            result.check()
             encoder = context.queue.encoder()
-            encoder.copy_buffer_to_buffer(
-                view.array.buffer, view.array.offset + view.first, result.buffer, start, view.nbytes
-            )
+            encoder.copy_buffer_to_buffer(view.array.buffer, view.start, result.buffer, start, view.nbytes)
             context.queue.submit(encoder)
             return
+        view.array.check("STORAGE")
+        result.check("STORAGE")
         _copy_by_kernel(view, result, start, run, pitch)
 
 
@@ -132,13 +172,11 @@ def _is_for_kernel(context: DeviceContext, nbytes: int) -> bool:
 
 def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int, pitch: int) -> None:
     context = result.context
-    axes = _collapsed(view)
-    source_start = view.array.offset + view.first
-    low = source_start + sum(min(0, (size - 1) * stride) for size, stride in axes)
-    high = source_start + sum(max(0, (size - 1) * stride) for size, stride in axes) + view.element_bytes
+    axes = joined(view.shape, view.strides)
+    low, high = view.extent
     rows = view.nbytes // run
     end = start + (rows - 1) * pitch + run
-    unit = gcd(4, view.element_bytes, source_start, start, run, pitch, *(stride for _, stride in axes))
+    unit = gcd(4, view.element_bytes, view.start, start, run, pitch, *(stride for _, stride in axes))
     source, source_base = _bound(context, view.array, low, high)
     destination, base = _bound(context, result, start, end)
     limit = context.binding_limit
@@ -153,7 +191,7 @@ def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int
     first_word = (start - base) // 4
     words = padded(end - base) // 4 - first_word
     numbers = [
-        (source_start - source_base) // unit,
+        (view.start - source_base) // unit,
         (start - base) // unit,
         view.nbytes // unit,
         run // unit,
@@ -220,21 +258,59 @@ def _copy_in_halves(view: StridedView, result: DeviceArray, start: int, run: int
     copy_elements(second, result, offset=offset + taken, **places)
 
 
+def _scatter(source: StridedView, target: StridedView) -> None:
+    """Copy one view to another of the same shape in another buffer."""
+    if not source.nbytes:
+        return
+    context = target.array.context
+    axes = joined(source.shape, source.strides, target.strides)
+    unit = gcd(4, source.element_bytes, source.start, target.start, *(step for _, *steps in axes for step in steps))
+    (bound, base), (result, result_base) = (_bound(context, view.array, *view.extent) for view in (source, target))
+    units = source.nbytes // unit
+    if max(bound.size or 0, result.size or 0) > context.binding_limit or units > _MAX_UNITS:
+        for half, half_target in _halves(source, target):
+            _scatter(half, half_target)
+        return
+    sizes = [(size, *(step // unit for step in steps)) for size, *steps in axes]
+    if not axes or axes[-1][1:] != (source.element_bytes, source.element_bytes):
+        sizes.append((source.element_bytes // unit, 1, 1))
+    else:
+        sizes[-1] = (axes[-1][0] * source.element_bytes // unit, 1, 1)
+    starts = [(source.start - base) // unit, (target.start - result_base) // unit]
+    numbers = [*starts, units, 0, *(number for axis in sizes for number in axis)]
+    call = context.uniform(np.array(padded_to(numbers, 4), np.int64).astype(np.uint32).tobytes())
+    values = {"workgroup_size": WORKGROUP_SIZE, "steps": WORDS, "unit": unit, "rank": len(sizes)}
+    encoder = context.queue.encoder()
+    record_stage(
+        context,
+        encoder,
+        "arrays/scatter_elements.wgsl",
+        [call, bound, result],
+        -(-units // (WORKGROUP_SIZE * WORDS)),
+        units * unit // source.element_bytes,
+        **values,
+    )
+    context.queue.submit(encoder)
+
+
+def _halves(source: StridedView, target: StridedView) -> list[tuple[StridedView, StridedView]]:
+    """Return both views cut in the middle of the axis that reaches furthest."""
+
+    def part(view: StridedView, axis: int, start: int, stop: int) -> StridedView:
+        shape = (*view.shape[:axis], stop - start, *view.shape[axis + 1 :])
+        return replace(view, shape=shape, first=view.first + start * view.strides[axis])
+
+    steps = [max(abs(a), abs(b)) for a, b in zip(source.strides, target.strides, strict=True)]
+    ways = [(length - 1) * step for length, step in zip(source.shape, steps, strict=True)]
+    axis = ways.index(max(ways))
+    middle, end = source.shape[axis] // 2, source.shape[axis]
+    return [
+        (part(source, axis, start, stop), part(target, axis, start, stop))
+        for start, stop in ((0, middle), (middle, end))
+    ]
+
+
 def _bound(context: DeviceContext, array: DeviceArray, low: int, high: int) -> tuple[Binding, int]:
     """Return the binding of the buffer's bytes from `low` to `high`, and the byte where it begins."""
     base = low // context.offset_alignment * context.offset_alignment
     return Binding(array.buffer, base, padded(high - base)), base
-
-
-def _collapsed(view: StridedView) -> list[tuple[int, int]]:
-    """Return the view's axes as (size, stride) with axes joined that are neighbours; none for one run of elements."""
-    axes: list[tuple[int, int]] = []
-    for size, stride in zip(reversed(view.shape), reversed(view.strides), strict=True):
-        if size == 1:
-            continue
-        inner, step = axes[-1] if axes else (1, view.element_bytes)
-        if stride == inner * step:
-            axes[-1:] = [(inner * size, step)]
-        else:
-            axes.append((size, stride))
-    return axes[::-1]

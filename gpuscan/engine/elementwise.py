@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.element_copy import contiguous
 from gpuscan.operators.operator import operator
 from gpuscan.problem.problem import make_problem
 
@@ -28,7 +29,7 @@ def mapped(executor: Executor, array: DeviceArray, function: Callable[[Any], Any
 
     The function is the map on load of a scan of rows of one element.
     """
-    rows = array.viewed((array.size, 1))
+    rows = contiguous(array).viewed((array.size, 1))
     return scan_device(executor, make_problem(rows, _left, axis=1, before=function))
 
 

@@ -8,6 +8,7 @@ after it again by another plan.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ from gpuscan.planning.strategies import PUBLISHED_PROGRESS
 if TYPE_CHECKING:
     from gpuscan.planning.partition import Part
 
+_log = logging.getLogger("gpuscan")
 # How many plans an executor keeps; the least recently used goes first.
 _MAX_PLANS = 512
 # How many runs over the same buffers are kept ready; the oldest goes first.
@@ -96,6 +98,7 @@ class Executor:
         plan = self.bindable_plan(spec, plan, **options)
         if context.runs.has_wrong_subgroup_size(plan):
             return self._new_plan(spec, strategy, options | {"subgroups": False, "tile": None})
+        _log.debug("%s of %d elements by %s: %s", spec.operator_name, plan.length, plan.strategy, plan.reason)
         return plan
 
     def bindable_plan(self, spec: ScanSpec, plan: ScanPlan, **options: Any) -> ScanPlan:

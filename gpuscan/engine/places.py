@@ -185,10 +185,12 @@ class DeviceSink:
 
     def binding(self, part: Part) -> tuple[Binding, DeviceArray | None]:
         """Return what the shader binds, and the temporary array that `finish` copies from, if there is one."""
-        if part.length == part.spec.length and not part.is_slab and self.array.is_writable_in_vectors:
+        # Some kernels clear their results first, which takes this usage. Without it, a kernel copies the results.
+        direct = self.array.can_be("COPY_DST")
+        if direct and part.length == part.spec.length and not part.is_slab and self.array.is_writable_in_vectors:
             return self.array.binding(), None
         view = self._view(part)
-        if view.is_contiguous:
+        if direct and view.is_contiguous:
             found = _as_array(view, self._field)
             if found.is_writable_in_vectors or (found.is_bindable and self._per_row):
                 return found.binding(), None

@@ -157,11 +157,13 @@ class TargetType(click.Path):
     Args:
         suffix: how its name has to end, if that matters.
         allow_dash: accept ``-``, which stands for standard output.
+        allow_folder: accept a folder that is there, in which the command chooses a name.
     """
 
-    def __init__(self, suffix: str = "", allow_dash: bool = False) -> None:
-        super().__init__(dir_okay=False, allow_dash=allow_dash, path_type=Path)
+    def __init__(self, suffix: str = "", allow_dash: bool = False, allow_folder: bool = False) -> None:
+        super().__init__(dir_okay=allow_folder, allow_dash=allow_dash, path_type=Path)
         self.suffix = suffix
+        self.allow_folder = allow_folder
 
     def convert(self, value: Any, param: Parameter, ctx: Context) -> Path:
         """Return the path with links resolved, so that a link's target is replaced and not the link; or `STDOUT`."""
@@ -170,6 +172,8 @@ class TargetType(click.Path):
             if not self.allow_dash:
                 self.fail("an array cannot be written to standard output. Name a .npy file.", param, ctx)
             return STDOUT
+        if self.allow_folder and given.is_dir() and os.access(given, os.W_OK | os.X_OK):
+            return given.resolve()
         if given.exists() and not given.is_file():
             self.fail(f"{given} is not a regular file, and writing would replace it. Name another.", param, ctx)
         path = given.resolve()

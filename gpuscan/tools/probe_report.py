@@ -12,6 +12,7 @@ import click
 import gpuscan
 from gpuscan import Device
 from gpuscan.device.adapters import ADAPTER_VARIABLE, NUMPY
+from gpuscan.device.driver_advice import driver_advice
 from gpuscan.elements import SCALARS
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.strategies import choose_strategy
@@ -31,10 +32,7 @@ def print_report(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([report(number, device, default) for number, device in enumerate(found)], indent=2))
     elif not found:
-        click.echo(
-            "No GPU adapter was found, so gpuscan runs on NumPy. To use a GPU, install its driver; without a GPU, "
-            "install a software driver such as mesa-vulkan-drivers."
-        )
+        click.echo(f"No GPU adapter was found, so gpuscan runs on NumPy. To change that: {driver_advice()}.")
     else:
         _print_panels(found, default)
     if problem:

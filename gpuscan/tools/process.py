@@ -16,6 +16,7 @@ import click
 
 from gpuscan.tools.command_words import in_command_words
 from gpuscan.tools.exit_codes import INTERRUPTED, SIGNALLED, WORK_FAILED, exit_code_of
+from gpuscan.tools.log_lines import log_shown
 from gpuscan.tools.option_types import DeviceType
 
 # Seconds after a signal in which a second one is ignored: `timeout` of GNU coreutils sends two at once.
@@ -58,7 +59,7 @@ def run(commands: click.Group, arguments: Sequence[str]) -> int:
     """
     numpy = True
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), log_shown():
             warnings.showwarning = _show_warning
             with commands.make_context("gpuscan", list(arguments) or ["--help"]) as context:
                 numpy = _takes_numpy(commands, arguments)

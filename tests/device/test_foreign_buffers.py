@@ -31,9 +31,41 @@ def test_a_callers_buffer(device: gs.Device) -> None:
         with pytest.raises(TypeError, match=rf"offset={re.escape(repr(offset))} .*an integer number of bytes"):
             gs.Array.from_buffer(device, buffer, 10, np.float32, offset=offset)  # type: ignore[arg-type]
     assert_same(gs.Array.from_buffer(device, buffer, 10, np.float32, offset=np.int64(4)), x[1:11])  # type: ignore[arg-type]
-    bare = device.wgpu_device.create_buffer(size=64, usage=wgpu.BufferUsage.STORAGE)
-    with pytest.raises(ValueError, match="COPY_SRC, COPY_DST"):
-        gs.Array.from_buffer(device, bare, 16, np.float32)
+
+
+def test_a_call_asks_for_the_usages_that_it_needs(device: gs.Device) -> None:
+    """Assert that a buffer without COPY_DST can be scanned and written, and that errors name the usage and the call."""
+    x, flags = np.arange(99, dtype=np.uint8), wgpu.BufferUsage
+    content = np.append(x, x[:1])
+    for usage in (flags.STORAGE, flags.STORAGE | flags.COPY_SRC):
+        buffer = device.wgpu_device.create_buffer_with_data(data=content, usage=usage)
+        a = gs.Array.from_buffer(device, buffer, 99, np.uint8)
+        for view, wanted in ((a, x), (a[5:], x[5:]), (a[::-3], x[::-3])):
+            assert_same(gs.scan(view), ufunc_scan("add", wanted))
+            assert_same(view.copy(), wanted)
+            assert_same(view.astype(np.float32), wanted.astype(np.float32))
+        assert_same(gs.compact(a, x % 2 == 0), x[x % 2 == 0])
+        # Without COPY_DST, results come by a kernel.
+        for out, reverse in ((a, False), (a[1:], True), (a[::2], False)):
+            given = device.asarray(x[: len(out)])
+            gs.scan(given, out=out, reverse=reverse)
+            assert_same(out.copy(), gs.scan(x[: len(out)], reverse=reverse, device="numpy"))
+        if usage == flags.STORAGE:
+            for read in (a.numpy, a[1:].numpy, lambda a=a: np.asarray(a)):
+                with pytest.raises(ValueError, match=r"gpuscan\.Array\.\w+ was called .* without the usage COPY_SRC"):
+                    read()
+    buffer = device.wgpu_device.create_buffer_with_data(data=content, usage=flags.COPY_SRC)
+    a, there = gs.Array.from_buffer(device, buffer, 99, np.uint8), device.asarray(x)
+    assert_same(a, x)
+    for call, name in (
+        (lambda: gs.scan(a), "scan"),
+        (lambda: gs.scan(there, out=a), "scan"),
+        (lambda: gs.reduce(a), "reduce"),
+        (lambda: a.astype(np.int32), "Array.astype"),
+        (lambda: a[::2].copy(), "Array.copy"),
+    ):
+        with pytest.raises(ValueError, match=rf"gpuscan\.{name} was called .* without the usage STORAGE"):
+            call()
 
 
 def test_a_callers_buffer_needs_a_device(device: gs.Device) -> None:

@@ -9,10 +9,11 @@ import click
 
 import gpuscan
 from gpuscan import Device
+from gpuscan.device.driver_advice import driver_advice
 from gpuscan.tools.console import progress_console, table_console
 from gpuscan.tools.exit_codes import WORK_FAILED
 from gpuscan.tools.matrix.columns import Column, merge_columns, read_columns, run_column, to_json
-from gpuscan.tools.matrix.conformance import Outcome, suite
+from gpuscan.tools.matrix.conformance import Case, Outcome, suite
 from gpuscan.tools.matrix.tables import markdown, table
 from gpuscan.tools.option_types import STDOUT
 from gpuscan.tools.output_file import write_text
@@ -59,18 +60,21 @@ def _merged(files: Sequence[Path]) -> list[Column]:
 def _run(device: Device | None, quick: bool) -> list[Column]:
     devices = gpuscan.devices() if device is None else [device]
     if not devices:
-        raise click.ClickException(
-            "the conformance suite needs a GPU adapter, and none was found. Install a driver, such as "
-            "mesa-vulkan-drivers"
-        )
+        raise click.ClickException(f"the conformance suite needs a GPU adapter, and none was found: {driver_advice()}")
     return run_all(devices, quick)
 
 
-def run_all(devices: Sequence[Device], quick: bool) -> list[Column]:
-    """Run the suite on each device, with a progress bar for each on standard error."""
+def run_all(devices: Sequence[Device], quick: bool, cases: Sequence[Case] | None = None) -> list[Column]:
+    """Run the suite on each device, with a progress bar for each on standard error.
+
+    Args:
+        devices: where to run it.
+        quick: True for the quick suite.
+        cases: in place of the suite's.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    cases = suite(quick)
+    cases = suite(quick) if cases is None else cases
     counts = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[failed]} failed"), TimeElapsedColumn())
     with Progress(TextColumn("{task.description}"), *counts, console=progress_console()) as progress:
 

@@ -1,0 +1,225 @@
+"""Compute shapes and strides of views, as NumPy defines them. Nothing here touches memory."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from math import gcd, prod
+from typing import Any
+
+Axes = tuple[int, ...]
+
+
+def c_strides(shape: Sequence[int], itemsize: int) -> Axes:
+    """Return the strides of an array in C order, in bytes.
+
+    Example:
+        >>> c_strides((2, 3), 4)
+        (12, 4)
+    """
+    strides, step = [], itemsize
+    for length in reversed(shape):
+        strides.append(step)
+        step *= length
+    return tuple(reversed(strides))
+
+
+def is_c_order(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
+    """Return True if the elements are neighbours in C order. The strides of axes of length 1 do not matter."""
+    return 0 in shape or all(
+        length == 1 or stride == wanted
+        for length, stride, wanted in zip(shape, strides, c_strides(shape, itemsize), strict=True)
+    )
+
+
+def joined(shape: Sequence[int], *strides: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return the axes as (length, stride, …), joined if they are neighbours under all strides; none of length 1.
+
+    Example:
+        >>> joined((2, 1, 3, 4), (48, 48, 16, 4))
+        [(24, 4)]
+        >>> joined((3, 4), (4, 12))
+        [(3, 4), (4, 12)]
+    """
+    axes: list[tuple[int, ...]] = []
+    for length, *steps in zip(reversed(shape), *(reversed(each) for each in strides), strict=True):
+        if length == 1:
+            continue
+        if axes and all(step == axes[-1][0] * inner for step, inner in zip(steps, axes[-1][1:], strict=True)):
+            axes[-1] = (axes[-1][0] * length, *axes[-1][1:])
+        else:
+            axes.append((length, *steps))
+    return axes[::-1]
+
+
+def reach(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
+    """Return the first byte of an array and the end of its last one, counted from its first element."""
+    if 0 in shape:
+        return 0, 0
+    ways = [(length - 1) * stride for length, stride in zip(shape, strides, strict=True)]
+    return sum(min(0, way) for way in ways), sum(max(0, way) for way in ways) + itemsize
+
+
+# ----- Indices
+
+
+def indexed(shape: Axes, strides: Axes, index: Any) -> tuple[Axes, Axes, int]:
+    """Return the shape, the strides and the offset in bytes of a view by basic indexing.
+
+    Example:
+        >>> indexed((4, 6), (24, 4), (slice(None, None, -2), None, 5))
+        ((2, 1), (-48, 0), 92)
+
+    Raises:
+        TypeError: the index is not a basic one.
+        IndexError: there are too many indices, or there is no such entry.
+    """
+    lengths: list[int] = []
+    steps: list[int] = []
+    offset, axis = 0, 0
+    for part in _full_index(index, len(shape)):
+        if part is None:
+            lengths.append(1)
+            steps.append(0)
+            continue
+        length, stride = shape[axis], strides[axis]
+        if isinstance(part, slice):
+            start, stop, step = part.indices(length)
+            count = len(range(start, stop, step))
+            lengths.append(count)
+            steps.append(stride * step)
+            offset += start * stride if count else 0
+        else:
+            entry = operator.index(part)
+            if not -length <= entry < length:
+                place = "the first axis" if axis == 0 else f"axis {axis}"
+                raise IndexError(
+                    f"index {entry} was asked for, but {place} has {length} entries; pass one from {-length} to "
+                    f"{length - 1}"
+                    if length
+                    else f"index {entry} was asked for, but {place} has 0 entries; pass a slice"
+                )
+            offset += entry % length * stride
+        axis += 1
+    return tuple(lengths), tuple(steps), 0 if 0 in lengths else offset
+
+
+def _full_index(index: Any, ndim: int) -> list[Any]:
+    """Return the parts of an index with a slice for each axis that it leaves out.
+
+    Raises:
+        TypeError, IndexError: as `indexed`.
+    """
+    parts = list(index) if isinstance(index, tuple) else [index]
+    for part in parts:
+        if not (part is None or part is Ellipsis or isinstance(part, slice) or _is_integer(part)):
+            raise TypeError(
+                f"index {part!r} was asked for, but views are a[start:stop] and a[i], with steps, ... and None. Pick "
+                "by a mask with gpuscan.compact(a, mask), or index a copy on the CPU: a.numpy()[...]"
+            )
+    gaps = [place for place, part in enumerate(parts) if part is Ellipsis]
+    if len(gaps) > 1:
+        raise IndexError(f"an index with {len(gaps)} ellipses (...) was asked for; pass one at most")
+    count = sum(part is not None and part is not Ellipsis for part in parts)
+    if count > ndim:
+        raise IndexError(f"{count} indices were asked for, but the array has {ndim} axes; pass at most one for each")
+    gap = gaps[0] if gaps else len(parts)
+    return [*parts[:gap], *[slice(None)] * (ndim - count), *parts[gap + 1 :]]
+
+
+def _is_integer(part: Any) -> bool:
+    """Return True for an integer. Arrays of one integer are, too, but not those with axes."""
+    return hasattr(part, "__index__") and not isinstance(part, bool) and getattr(part, "shape", ()) == ()
+
+
+# ----- Shapes
+
+
+def resolved_shape(shape: Axes, wanted: Sequence[Any]) -> Axes:
+    """Return the shape that a caller asked for, with -1 replaced by the length that is left.
+
+    Raises:
+        ValueError: it has another number of elements.
+        TypeError: a length is not an integer.
+    """
+    lengths = [operator.index(length) for length in wanted]
+    size, known = prod(shape), prod(length for length in lengths if length != -1)
+    free = [place for place, length in enumerate(lengths) if length == -1]
+    if len(free) == 1 and known and size % known == 0:
+        lengths[free[0]] = size // known
+    if len(free) > 1 or any(length < -1 for length in lengths):
+        raise ValueError(f"shape {tuple(lengths)} was asked for; pass lengths of 0 or more, and at most one -1")
+    if prod(lengths) != size:
+        raise ValueError(
+            f"shape {tuple(wanted)} was asked for an array of shape {shape}, but they have different numbers of "
+            f"elements; pass lengths with the product {size}"
+        )
+    return tuple(lengths)
+
+
+def reshaped(shape: Axes, strides: Axes, wanted: Axes) -> Axes | None:
+    """Return the strides of the same elements in another shape of the same size; None if no view has it.
+
+    Example:
+        >>> reshaped((2, 6), (24, 4), (2, 2, 3))
+        (24, 12, 4)
+        >>> reshaped((6, 2), (4, 24), (12,)) is None
+        True
+    """
+    if 0 in shape:
+        return c_strides(wanted, 1)
+    steps: list[int] = []
+    lengths = iter(wanted)
+    for count, stride in joined(shape, strides):
+        group: list[int] = []
+        while prod(group) < count:
+            group.append(next(lengths))
+        if prod(group) != count:
+            return None
+        steps += c_strides(group, stride)
+    # Only axes of length 1 are left.
+    return (*steps, *[0 for _ in lengths])
+
+
+def permutation(ndim: int, axes: Iterable[Any]) -> Axes:
+    """Return the order of axes that a caller asked for, counted from 0; all reversed without any.
+
+    Raises:
+        ValueError: an axis is missing or there is none of that number.
+    """
+    given = [operator.index(axis) for axis in axes]
+    order = tuple(axis + ndim if axis < 0 else axis for axis in given) if given else tuple(range(ndim))[::-1]
+    if sorted(order) != list(range(ndim)):
+        raise ValueError(f"axes {tuple(given)} were asked for; pass each axis of {ndim} once: 0 to {ndim - 1}")
+    return order
+
+
+def may_share_bytes(a: tuple[Axes, Axes, int, int], b: tuple[Axes, Axes, int, int]) -> bool:
+    """Return False if two arrays of one buffer have no byte in common; True as well where that is too hard to tell.
+
+    Args:
+        a, b: shape, strides, the byte where the first element begins, and bytes of an element.
+    """
+    (low, block, steps), (other_low, other_block, other_steps) = _blocks(*a), _blocks(*b)
+    a_end, b_end = low + _span(block, steps), other_low + _span(other_block, other_steps)
+    if not block or not other_block or low >= b_end or other_low >= a_end:
+        return False
+    # Blocks recur every `period` bytes, in the one array here and in the other one there.
+    period = gcd(*(step for _, step in steps), *(step for _, step in other_steps))
+    distance = (other_low - low) % period if period else 0
+    return not period or distance < block or period - distance < other_block
+
+
+def _blocks(shape: Axes, strides: Axes, offset: int, itemsize: int) -> tuple[int, int, list[tuple[int, int]]]:
+    """Return the first byte of an array, the bytes of its blocks of neighbours, and the axes that repeat these."""
+    if 0 in shape:
+        return offset, 0, []
+    axes = joined(shape, [abs(step) for step in strides])
+    block = itemsize
+    if axes and axes[-1][1] == itemsize:
+        block *= axes.pop()[0]
+    return offset + reach(shape, strides, itemsize)[0], block, [(axis[0], axis[1]) for axis in axes]
+
+
+def _span(block: int, steps: list[tuple[int, int]]) -> int:
+    return sum((length - 1) * step for length, step in steps) + block
