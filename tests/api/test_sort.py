@@ -124,6 +124,11 @@ def test_slices_of_arrays(device: gs.Device) -> None:
     array = device.asarray(keys)
     for start, stop in ((1, 4), (3, 5990), (257, 300)):
         assert_sorted(gs.sort(array[start:stop]), keys[start:stop])
+    matrix = array.reshape(60, 100)
+    assert_sorted(gs.sort(matrix[::3, ::-2].T, axis=0), keys.reshape(60, 100)[::3, ::-2].T, 0)
+    assert_sorted(gs.sort(matrix.T, axis=None), keys.reshape(60, 100).T.reshape(-1))
+    by_key = gs.sort_by_key(matrix[:, 7], matrix[:, ::40].T[0])[1]
+    np.testing.assert_array_equal(np.asarray(by_key), keys[::100][order_of(keys[7::100])])
     np.testing.assert_array_equal(np.asarray(array), keys)
 
 
