@@ -67,7 +67,9 @@ def scan_groups(
         for array, f in zip(scanned, problem.destination.fields, strict=True):
             back = found.order.undo(array.viewed((problem.size, *f.shape)))
             if problem.inner > 1:
-                back = copied(transposed(back, problem.inner, problem.row_length, f.storage_bytes), array.shape, array.dtype)
+                back = copied(
+                    transposed(back, problem.inner, problem.row_length, f.storage_bytes), array.shape, array.dtype
+                )
             results.append(back.viewed((*problem.shape, *f.shape)))
         if out is None:
             return results
