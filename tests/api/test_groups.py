@@ -1,4 +1,4 @@
-"""Scans of groups: each element is combined with the earlier elements of its own label, whatever lies between."""
+"""Scans of groups: each element is combined with the earlier elements of its own label, in any order of labels."""
 
 from __future__ import annotations
 
