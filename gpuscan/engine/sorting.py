@@ -81,7 +81,7 @@ def sort_device(
     size = keys.dtype.itemsize
     with guarded(context), context.lock:
         keys.check("STORAGE")
-        keys = rows = contiguous(keys)
+        rows = keys = contiguous(keys)
         if inner > 1:
             rows = copied(transposed(keys, length, inner, size), shape, keys.dtype)
         rows = _widened(rows, scalar)
