@@ -203,16 +203,16 @@ def gradients(
         grad_a, grad_b = execute(problem, home, "auto", None)
     else:
         grad_a, grad_b = _gradients_on_cpu(problem, start)
-    where = "numpy" if home is None else home
+    where = home if is_on_device(problem) else "numpy"
     if summed:
         part = np.real if real else None
-        grad_a = _summed_to(grad_a, gates.shape, gates.dtype, where, part)
+        grad_a = _of_broadcast(grad_a, gates.shape, gates.dtype, where, part)
     if start is None:
         return grad_a, grad_b, None
     # The gradient of the first state passes through the first gate.
     if a.shape[axis]:
         at = (slice(None),) * axis + (-1 if reverse else 0,)
-        first = _summed_to((a[at], grad_b[at]), np.shape(initial), a.dtype, where, _product)
+        first = _of_broadcast((a[at], grad_b[at]), np.shape(initial), a.dtype, where, _product)
     else:
         first = np.zeros(np.shape(initial), a.dtype)
         first = home.asarray(first) if home is not None and is_on_device(problem) else first
@@ -253,10 +253,10 @@ def _product(value: Any) -> Any:
     return value[0] * value[1]
 
 
-def _summed_to(
+def _of_broadcast(
     x: Any, shape: tuple[int, ...], dtype: np.dtype[Any], where: Any, part: Callable[[Any], Any] | None
 ) -> Any:
-    """Return the gradient of an array of this shape that was broadcast, summed where the gradient of its copies is.
+    """Return the gradient of an array that was broadcast from this shape, on the device that has that of its copies.
 
     Args:
         x: the gradient of the copies, or arrays that give it.
@@ -277,6 +277,14 @@ def _summed_to(
 
     total = reduce(x, axis=axes, before=load, after=lambda value: value.astype(dtype), keepdims=True, device=where)
     return total.reshape(shape) if isinstance(total, Array) else np.asarray(total).reshape(shape)
+
+
+def summed_to(gradient: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Return the gradient of an array of this shape that was broadcast."""
+    lead = gradient.ndim - len(shape)
+    axes = [i for i in range(gradient.ndim) if i < lead or shape[i - lead] == 1 != gradient.shape[i]]
+    summed: np.ndarray[Any, Any] = gradient.sum(axis=tuple(axes), keepdims=True, dtype=gradient.dtype)
+    return summed.reshape(shape)
 
 
 # ----- The arrays of a recurrence
@@ -310,20 +318,18 @@ def broadcast_to(one: str, x: Any, other: str, y: Any) -> Any:
     """
     if x.shape == y.shape:
         return x
-    try:
-        strides = np.broadcast_to(np.empty(x.shape, np.uint8), y.shape).strides
-    except ValueError:
+    lead = len(y.shape) - len(x.shape)
+    if lead < 0 or any(n not in (1, size) for n, size in zip(x.shape, y.shape[lead:], strict=True)):
         raise ValueError(
             f"{one} of shape {x.shape} and {other} of shape {y.shape} were passed; pass {one} in the shape of {other}, "
             "or in one that broadcasts to it"
-        ) from None
+        )
     if isinstance(y, Array) and not isinstance(x, Array):
         x = new_array(y.device, x)
     if not isinstance(x, Array):
         return np.broadcast_to(x, y.shape)
-    lead = len(y.shape) - len(x.shape)
-    steps = (0,) * lead + x.strides
-    return x.view_at(y.shape, tuple(step if old else 0 for step, old in zip(steps, strides, strict=True)))
+    steps = (0 if n == 1 else step for n, step in zip(x.shape, x.strides, strict=True))
+    return x.view_at(y.shape, (*(0,) * lead, *steps))
 
 
 def _array(x: Any) -> Any:

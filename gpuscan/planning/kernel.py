@@ -204,10 +204,7 @@ class Kernel(HashedOnce):
 
     @property
     def has_bools(self) -> bool:
-        """True if an item has bools, which are stored in workgroup memory as words.
-
-        NVIDIA's compiler puts several bools into a word there, and loses writes of neighbours.
-        """
+        """True if an item has bools. In workgroup memory they are words: NVIDIA's compiler loses writes of bools."""
         return any(field.scalar.kind == "bool" for field in self.spec.element.fields)
 
     @property
