@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @operator(name="keep left")
-def _left(left: Any, right: Any) -> Any:
+def LEFT(left: Any, right: Any) -> Any:  # noqa: N802 (a constant)
     """Return the left operand. It is never called: rows of one element combine nothing."""
     del right
     return left
@@ -30,7 +30,7 @@ def mapped(executor: Executor, array: DeviceArray, function: Callable[[Any], Any
     The function is the map on load of a scan of rows of one element.
     """
     rows = contiguous(array).viewed((array.size, 1))
-    return scan_device(executor, make_problem(rows, _left, axis=1, before=function))
+    return scan_device(executor, make_problem(rows, LEFT, axis=1, before=function))
 
 
 def converted(executor: Executor, array: DeviceArray, dtype: np.dtype[Any]) -> DeviceArray:

@@ -50,10 +50,13 @@ class ShaderSpec(HashedOnce):
             combined but passed to `after`. Empty if all are 0.
         has_tail_values: the field with offset 1 has a value for each row that follows the row's last element. Without
             it that value is zero.
-        has_segment_bits: a buffer holds one bit for each element that says whether a segment begins there.
+        has_segment_bits: a buffer holds one bit for each element that says whether a row or segment begins there. Rows
+            that are one after the other in memory are then scanned as one row, and reversed as one.
+        cuts_columns_alike: the buffer holds the bits of one column, which are those of all columns.
         keep_last_only: only the last result of each row is stored.
         compacts: the first source field is a mask, which is summed. The other fields of the elements that it selects
-            are stored one after the other.
+            are stored one after the other. With `before` there is no such field: the map gives the mask, 0 or 1 for
+            each element, and all source fields are stored.
     """
 
     source: Element
@@ -71,6 +74,7 @@ class ShaderSpec(HashedOnce):
     field_offsets: tuple[int, ...] = ()
     has_tail_values: bool = False
     has_segment_bits: bool = False
+    cuts_columns_alike: bool = False
     keep_last_only: bool = False
     compacts: bool = False
 
@@ -106,6 +110,11 @@ class ShaderSpec(HashedOnce):
         assert self.neighbour_field is not None
         return element_with(self.element, self.neighbour_field)
 
+    @property
+    def moved_fields(self) -> tuple[Field, ...]:
+        """The source fields that a compaction stores."""
+        return self.source.fields[self.before is None :] if self.compacts else ()
+
     def offset_of(self, index: int) -> int:
         """Return which element source field `index` is taken from; see `field_offsets`."""
         return self.field_offsets[index] if self.field_offsets else 0
@@ -137,6 +146,11 @@ class ScanSpec(ShaderSpec):
     def stacked_rows(self) -> bool:
         """True if there are several rows, one after the other in memory."""
         return self.rows > 1 and self.inner == 1
+
+    @property
+    def as_one_row(self) -> bool:
+        """True if kernels take all rows, one after the other, for one row. Bits say where each of them begins."""
+        return self.rows == 1 or self.has_segment_bits
 
     @property
     def segmented(self) -> bool:
@@ -184,6 +198,7 @@ def scan_spec(
     elif problem.after is not None:
         argument = element_with(problem.element, problem.seed_element.fields[0])
         after = _map_code(problem.after, argument, "after", "Stored", "Result", native, captures)
+    inner = problem.inner if scans_columns(problem) else 1
     spec = ScanSpec(
         source=problem.source,
         element=problem.element,
@@ -194,7 +209,7 @@ def scan_spec(
         after=after,
         rows=problem.rows,
         row_length=problem.row_length,
-        inner=problem.inner if scans_columns(problem) else 1,
+        inner=inner,
         reverse=problem.reverse,
         exclusive=problem.exclusive,
         initial=problem.initial,
@@ -202,6 +217,7 @@ def scan_spec(
         field_offsets=problem.field_offsets,
         has_tail_values=1 in problem.field_offsets and problem.seeds is not None,
         has_segment_bits=problem.heads is not None,
+        cuts_columns_alike=inner > 1 and problem.heads is not None and problem.heads.cuts_rows_alike,
         keep_last_only=problem.keep_last_only,
         compacts=problem.compacts,
     )
