@@ -2,7 +2,7 @@
 
 The layer is that of LRU (Orvieto et al. 2023) and S5 (Smith et al. 2023): complex states that do not mix,
 ``h[t] = gate * h[t-1] + input * x[t]``, and the output ``y[t] = Re(sum of output * h[t])``. It learns to behave like a
-system of two damped oscillations, of which it sees only inputs and outputs.
+system of two damped oscillations. It sees only inputs and outputs of that.
 
 Run it: python examples/train_recurrent_layer.py
 """
