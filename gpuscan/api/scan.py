@@ -8,6 +8,7 @@ from typing import Any
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
+from gpuscan.api.totals import last_results, last_results_are_totals, reduced
 from gpuscan.planning.strategies import check_strategy
 from gpuscan.problem.arguments import as_flag
 from gpuscan.problem.cache import cached_problem
@@ -29,6 +30,7 @@ def scan(
     before: Callable[[Any], Any] | None = None,
     after: Callable[[Any], Any] | None = None,
     compensated: bool = False,
+    return_total: bool = False,
     device: Device | str | int | None = None,
     strategy: str = "auto",
 ) -> Any:
@@ -61,15 +63,19 @@ def scan(
         after: a function that maps each combined element as it is stored. Its results are what the scan returns.
         compensated: for sums of float32, True to carry the rounding errors along and to round each result once; see
             docs/numerics.md.
+        return_total: True to return ``(result, total)``, where the total is what `gpuscan.reduce` gives along the axis,
+            from the end if the scan is reversed. It is the last result of each row. An exclusive scan has no such
+            result, and `segments` and `keys` do not cut the total, so these take a second pass over `x`.
         device: a `gpuscan.Device`, a part of an adapter's summary, its number in `gpuscan.devices()`, or ``"numpy"``
             (default: the best adapter).
         strategy: ``"auto"``, ``"lookahead"``, ``"lookback"``, ``"fallback"`` or ``"three_dispatch"``.
 
     Returns:
-        An array like `x`, or the same bundle of arrays.
+        An array like `x`, or the same bundle of arrays; with `return_total`, a pair of that and the total.
 
     Raises:
-        ValueError: the axis, `out`, `initial`, `segments`, `keys` or the shapes of a bundle do not fit.
+        ValueError: the axis, `out`, `initial`, `segments`, `keys` or the shapes of a bundle do not fit; or the total of
+            no elements is asked for, and there is neither `initial` nor an identity.
         TypeError: the operator does not take the dtype, or an argument has the wrong type.
         OperatorError: the operator cannot be turned into a shader.
         UnsupportedDtypeError: the adapter cannot hold the dtype.
@@ -94,6 +100,9 @@ def scan(
         >>> gs.scan(np.ones((2, 5), np.int32), axis=1, segments=[0, 3, 5])
         array([[1, 2, 3, 1, 2],
                [1, 2, 3, 1, 2]], dtype=int32)
+        >>> gs.scan(np.array([[3, 1, 4], [1, 5, 9]], np.int32), axis=1, return_total=True)
+        (array([[ 3,  4,  8],
+               [ 1,  6, 15]], dtype=int32), array([ 8, 15], dtype=int32))
     """
     options = {
         "axis": axis,
@@ -113,5 +122,12 @@ def scan(
     check_strategy(strategy)
     home = home_of(problem.arrays, device)
     outputs = check_out(problem, out, home if is_on_device(problem) else None)
+    total = None
+    if return_total is not False and (return_total := as_flag("return_total", return_total)):
+        # The results may be written over the input.
+        total = None if last_results_are_totals(problem) else reduced(problem, x, op, options, home)
     results = execute(problem, home, strategy, outputs)
-    return in_form_of(problem, given, results) if out is None else out
+    result = in_form_of(problem, given, results) if out is None else out
+    if not return_total:
+        return result
+    return result, last_results(problem, given, results) if last_results_are_totals(problem) else total
