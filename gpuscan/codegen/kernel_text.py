@@ -20,7 +20,7 @@ from gpuscan.codegen.number_formats import from_words, to_storage, to_words
 from gpuscan.elements import Element, Field
 from gpuscan.operators.user_wgsl import kept_apart
 from gpuscan.operators.wgsl_arithmetic import Text, wrapped
-from gpuscan.planning.kernel import MOVED, Kernel
+from gpuscan.planning.kernel import MOVED, RUNS_AT, Kernel
 from gpuscan.planning.kernel_parts import BoundArray
 from gpuscan.templates import render
 
@@ -264,3 +264,7 @@ class KernelText:
         return self.construct("Result", self.spec.destination, numbers)
 
     moved = MOVED
+
+    # ----- Reductions by key
+
+    runs_at = RUNS_AT

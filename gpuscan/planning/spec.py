@@ -57,6 +57,7 @@ class ShaderSpec(HashedOnce):
         compacts: the first source field is a mask, which is summed. The other fields of the elements that it selects
             are stored one after the other. With `before` there is no such field: the map gives the mask, 0 or 1 for
             each element, and all source fields are stored.
+        lists_runs: the number of segments and where each of them begins are stored as well.
     """
 
     source: Element
@@ -77,6 +78,7 @@ class ShaderSpec(HashedOnce):
     cuts_columns_alike: bool = False
     keep_last_only: bool = False
     compacts: bool = False
+    lists_runs: bool = False
 
     __hash__ = HashedOnce.__hash__
 
@@ -225,6 +227,7 @@ def scan_spec(
         cuts_columns_alike=inner > 1 and problem.heads is not None and problem.heads.cuts_rows_alike,
         keep_last_only=problem.keep_last_only,
         compacts=problem.compacts,
+        lists_runs=problem.lists_runs,
     )
     return without_signs(spec, lambda element: _combine_code(problem.operator, element, native, captures))
 

@@ -53,6 +53,7 @@ class Problem:
             initial value and no identity.
         compacts: True if the first field is a mask that picks the entries of the other fields to store, or if `before`
             gives such a mask and all fields are stored.
+        lists_runs: True if the number of the only row's segments and where each of them begins are wanted as well.
     """
 
     operator: Operator
@@ -73,6 +74,7 @@ class Problem:
     keep_last_only: bool = False
     fill: tuple[Leaf, ...] | None = field(default=None, repr=False)
     compacts: bool = False
+    lists_runs: bool = False
 
     @cached_property
     def kind(self) -> object | None:

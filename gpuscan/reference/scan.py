@@ -102,6 +102,14 @@ def reduce_segments(problem: Problem) -> list[Array]:
     return [np.ascontiguousarray(problem.from_rows(ends)) for ends in results]
 
 
+def reduce_runs(problem: Problem) -> tuple[Array, list[Array]]:
+    """Return where the runs of equal keys of one row begin, and the last result of each."""
+    assert problem.heads is not None
+    starts = np.flatnonzero(problem.heads.flags(0, problem.size))
+    ends = np.append(starts[1:], problem.size) - 1
+    return starts, [rows.reshape(problem.size, *rows.shape[2:])[ends[: len(starts)]] for rows in accumulate(problem)]
+
+
 def stored_seeds(problem: Problem, seeds: Sequence[Array]) -> list[Array]:
     """Return the results of no elements: the seeds, mapped by `after`."""
     fields = problem.element.fields
