@@ -1,4 +1,4 @@
-"""The totals of a scan: the reduction along its axis, beside its results."""
+"""The totals of a scan: the reduction along its axis, which the scan returns on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Totals beside the results of a scan are what reductions give."""
+"""The totals that scans return on request are those of reductions."""
 
 from __future__ import annotations
 
