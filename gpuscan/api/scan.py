@@ -30,7 +30,7 @@ def scan(
     groups: Any = None,
     dtype: Any = None,
     out: Any = None,
-    before: Callable[[Any], Any] | None = None,
+    before: Callable[..., Any] | None = None,
     after: Callable[[Any], Any] | None = None,
     compensated: bool = False,
     return_total: bool = False,
@@ -65,7 +65,8 @@ def scan(
             integers are not promoted: they wrap.
         out: the array to write the result to, of the result's shape and dtype.
         before: a function that maps each input element as it is loaded. `op` combines its results, which may have
-            other dtypes or more fields than the input.
+            other dtypes or more fields than the input. A function of two parameters also gets the element's index
+            along the axis, as int32 (with ``device="numpy"``, int64 where an axis is longer).
         after: a function that maps each combined element as it is stored. Its results are what the scan returns.
         compensated: for sums of float32, True to carry the rounding errors along and to round each result once; see
             docs/numerics.md.

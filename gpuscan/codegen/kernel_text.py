@@ -190,6 +190,8 @@ class KernelText:
         spec = self.spec
         numbers = [self._loaded_numbers(source, position, first) for source in self.loaded_sources]
         name, element = ("Source", spec.source) if spec.neighbour_field is None else ("Element", spec.element)
+        if spec.index_step:
+            name, element, numbers = "Indexed", spec.indexed_source, [*numbers, [f"index{position}"]]
         value = self.construct(name, element, numbers)
         return f"before({value})" if spec.before else value
 
