@@ -65,8 +65,8 @@ def reduce(
         out: the array to write the result to, of the result's shape and dtype; for a bundle, a bundle of arrays.
         segments: the offsets where segments begin along the axis, as in `gpuscan.scan`. The axis of the result is as
             long as there are segments.
-        groups: labels in any order, as in `gpuscan.scan`: 0 or more. Each label is a place in the result, whose axis
-            is `num_groups` long.
+        groups: labels in any order, as in `gpuscan.scan`, of 0 or more. Each label is a place in the result; the axis
+            of the result is `num_groups` long.
         num_groups: the number of groups (default: the largest label + 1).
         device: as in `gpuscan.scan`.
 
