@@ -99,8 +99,8 @@ def reduce(
         array([[4, 0, 4],
                [6, 0, 9]], dtype=int32)
         >>> gs.reduce(x, axis=1, groups=[2, 0, 2])
-        array([[1, 0, 7],
-               [5, 0, 10]], dtype=int32)
+        array([[ 1,  0,  7],
+               [ 5,  0, 10]], dtype=int32)
     """
     check_one_cut(segments=segments, groups=groups)
     if groups is None and num_groups is not None:
