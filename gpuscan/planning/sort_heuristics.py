@@ -14,6 +14,7 @@ class SortHeuristics:
     subgroups: bool
     workgroup: int
     items: int
+    groups: int
     serial_workgroup: int
     serial_items: int
     min_items: int
@@ -34,6 +35,8 @@ GPU = SortHeuristics(
     # Invocations in a workgroup that ranks by subgroups, and elements for each of them. Not tuned.
     workgroup=256,
     items=16,
+    # Subgroups that have counters, at most: more leave less workgroup memory for elements. Not tuned.
+    groups=16,
     # The same where single invocations rank.
     serial_workgroup=128,
     serial_items=64,

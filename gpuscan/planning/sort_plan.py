@@ -22,6 +22,8 @@ class TileSort:
         workgroup: invocations in a workgroup; one workgroup sorts one tile.
         groups: subgroups of a workgroup that have counters; without subgroups, the invocations.
         subgroups: True if the lanes of a subgroup rank their elements together.
+        staged: elements of a tile that workgroup memory has room for, so that a tile is brought in order there before
+            it is stored; 0 if elements are stored at once.
         tile_size: elements of a tile.
         tiles_per_row: tiles of a row; a tile has elements of one row only.
         tiles: tiles of all rows.
@@ -32,6 +34,7 @@ class TileSort:
     workgroup: int
     groups: int
     subgroups: bool
+    staged: int
     tile_size: int
     tiles_per_row: int
     tiles: int
@@ -65,6 +68,7 @@ def plan_sort(
     row_length: int,
     capabilities: Capabilities,
     *,
+    places: bool = True,
     subgroups: bool | None = None,
     tile_size: int | None = None,
 ) -> TileSort | RowSort:
@@ -75,6 +79,7 @@ def plan_sort(
         rows: the number of rows, 1 or more.
         row_length: the keys in a row, 1 or more.
         capabilities: the device's.
+        places: True if a word is moved along with each key.
         subgroups: whether tiles are ranked by subgroups. By default they are on GPUs that have subgroups.
         tile_size: the elements of a tile, to sort by tiles whatever the length.
     """
@@ -93,15 +98,24 @@ def plan_sort(
     if subgroups:
         # A word for each invocation, and one that counts subgroups, come behind the counters.
         fitting = (memory // 4 - workgroup - 1) >> radix_bits
-        groups = max(1, min(workgroup // min(capabilities.subgroup_sizes), fitting))
+        groups = max(1, min(h.groups, workgroup // min(capabilities.subgroup_sizes), fitting))
     else:
         groups = workgroup
+    staged = 0
+    if subgroups and workgroup >= 1 << radix_bits:
+        # The counters, a word for each invocation, one for each digit, and the number of subgroups.
+        free = memory // 4 - (groups << radix_bits) - workgroup - (1 << radix_bits) - 1
+        staged = min(h.items, free // (scalar.words + places) // workgroup) * workgroup
+        if tile_size is not None and tile_size > staged:
+            staged = 0
     if tile_size is None:
-        most_each = h.items if subgroups else h.serial_items
+        most_each = staged // workgroup or h.items if subgroups else h.serial_items
         least = workgroup * min(most_each, h.min_items)
         wanted = -(-rows * row_length // h.min_tiles)
         tile_size = min(workgroup * most_each, max(least, -(-wanted // workgroup) * workgroup))
     tiles_per_row = -(-row_length // tile_size)
     bits = 1 if scalar.kind == "bool" else scalar.bits
     digits = -(-bits // radix_bits)
-    return TileSort(radix_bits, digits, workgroup, groups, subgroups, tile_size, tiles_per_row, rows * tiles_per_row)
+    return TileSort(
+        radix_bits, digits, workgroup, groups, subgroups, staged, tile_size, tiles_per_row, rows * tiles_per_row
+    )

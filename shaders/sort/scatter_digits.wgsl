@@ -5,7 +5,8 @@
          digit belongs, in rows of (digit values, tiles of a row){{ "; words: a word for each key" if payload == "words" }}
     out: keys or temporary{{ ", with the keys' indices or words in places or temporary_places" if payload != "none" }}
     Values: those of sort/tile_counters.wgsl; enable_subgroups; with_keys: True to store the keys in the last step; payload:
-        "none", "index" or "words". -#}
+        "none", "index" or "words"; staged: the elements of a tile that workgroup memory has room for, to bring the tile in
+        order there before it is stored; 0 to store elements at once. -#}
 {% if enable_subgroups %}
 enable subgroups;
 diagnostic(off, subgroup_uniformity);
@@ -38,7 +39,7 @@ fn load_place(step: Step, at: u32, row_begin: u32) -> u32 {
 }
 {% endif %}
 
-fn move_element(step: Step, tile: Tile, key: Key, at: u32, position: u32) {
+fn store_element(step: Step, key: Key, {{ "place: u32, " if payload != "none" }}position: u32) {
     if (step.destination == 1u) {
 {% if with_keys %}
         keys[position] = key;
@@ -48,14 +49,37 @@ fn move_element(step: Step, tile: Tile, key: Key, at: u32, position: u32) {
         }
 {% endif %}
 {% if payload != "none" %}
-        places[position] = load_place(step, at, tile.row * call.row_length);
+        places[position] = place;
 {% endif %}
     } else {
         temporary[position] = key;
 {% if payload != "none" %}
-        temporary_places[position] = load_place(step, at, tile.row * call.row_length);
+        temporary_places[position] = place;
 {% endif %}
     }
+}
+
+{% if staged %}
+// The tile in the order of its digits, from which neighbouring invocations store neighbouring elements.
+var<workgroup> staged_keys: array<Key, {{ staged }}>;
+{% if payload != "none" %}
+var<workgroup> staged_places: array<u32, {{ staged }}>;
+{% endif %}
+// For each digit, the place of its first element in the tile; then the place in the array of a staged element with it,
+// less the element's place in the tile.
+var<workgroup> starts: array<u32, RADIX>;
+{% endif %}
+
+fn move_element(step: Step, tile: Tile, key: Key, at: u32, position: u32) {
+{% set place = "load_place(step, at, tile.row * call.row_length)" %}
+{% if staged %}
+    staged_keys[position] = key;
+{% if payload != "none" %}
+    staged_places[position] = {{ place }};
+{% endif %}
+{% else %}
+    store_element(step, key, {{ place ~ ", " if payload != "none" }}position);
+{% endif %}
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)
@@ -74,9 +98,35 @@ fn main(
     let tile = tile_at(index);
     let step = steps[call.step];
     let share = count_digits(tile, step, invocation{{ ", lane" if subgroups }});
+{% if staged %}
+    var total = 0u;
+    if (invocation < RADIX) {
+        for (var group = 0u; group < GROUPS; group++) {
+            total += atomicLoad(&counters[invocation * GROUPS + group]);
+        }
+        starts[invocation] = total;
+    }
+    for (var distance = 1u; distance < RADIX; distance *= 2u) {
+        workgroupBarrier();
+        var before = 0u;
+        if (invocation >= distance && invocation < RADIX) {
+            before = starts[invocation - distance];
+        }
+        workgroupBarrier();
+        if (invocation < RADIX) {
+            starts[invocation] += before;
+        }
+    }
+{% endif %}
     // Turn each counter into the place for the group's first element with the digit.
     for (var digit = invocation; digit < RADIX; digit += WORKGROUP_SIZE) {
-        var place = offsets[(tile.row * RADIX + digit) * call.tiles_per_row + tile.number];
+        let offset = offsets[(tile.row * RADIX + digit) * call.tiles_per_row + tile.number];
+{% if staged %}
+        var place = starts[digit] - total;
+        starts[digit] = offset - place;
+{% else %}
+        var place = offset;
+{% endif %}
         for (var group = 0u; group < GROUPS; group++) {
             let counter = digit * GROUPS + group;
 {% if subgroups %}
@@ -104,6 +154,13 @@ fn main(
     if (at < share.end) {
         move_element(step, tile, key, at, position);
     }
+{% if staged %}
+    workgroupBarrier();
+    for (var i = invocation; i < tile.end - tile.begin; i += WORKGROUP_SIZE) {
+        let moved = staged_keys[i];
+        store_element(step, moved, {{ "staged_places[i], " if payload != "none" }}starts[digit_of(moved, step.mask)] + i);
+    }
+{% endif %}
 {% else %}
     for (var at = share.begin; at < share.end; at++) {
         let key = load_key(step.source, at);

@@ -84,21 +84,23 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
             (found,) = run_stage(device, "count_digits", call, inputs, [counts.size], call[4], **values)
             np.testing.assert_array_equal(found, counts.reshape(-1))
             sizes = [rows * length] * 4
-            moved, _, places, _ = run_stage(
-                device,
-                "scatter_digits",
-                call,
-                [steps, keys.view(np.uint32), offsets],
-                sizes,
-                call[4],
-                order=[1, 2, "out", "out", 3, "out", "out"],
-                with_keys=True,
-                payload="index",
-                **values,
-            )
-            np.testing.assert_array_equal(moved[expected], keys.view(np.uint32))
-            columns = np.broadcast_to(np.arange(length), (rows, length))
-            np.testing.assert_array_equal(places[expected], columns)
+            for staged in (0, 512) if by_subgroups else (0,):
+                moved, _, places, _ = run_stage(
+                    device,
+                    "scatter_digits",
+                    call,
+                    [steps, keys.view(np.uint32), offsets],
+                    sizes,
+                    call[4],
+                    order=[1, 2, "out", "out", 3, "out", "out"],
+                    with_keys=True,
+                    payload="index",
+                    staged=staged,
+                    **(values | ({"workgroup_size": 256, "groups": 4} if staged else {})),
+                )
+                np.testing.assert_array_equal(moved[expected], keys.view(np.uint32))
+                columns = np.broadcast_to(np.arange(length), (rows, length))
+                np.testing.assert_array_equal(places[expected], columns)
 
 
 def test_merge_rows(device: gs.Device) -> None:
