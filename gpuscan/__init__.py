@@ -11,6 +11,7 @@ from gpuscan.api.map import map  # noqa: A004 (the public name)
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.api.scan_chunks import scan_chunks
+from gpuscan.api.scan_vjp import scan_vjp
 from gpuscan.api.sort import argsort, sort, sort_by_key
 from gpuscan.device.buffer_pool import MemoryUsage
 from gpuscan.errors import (
@@ -53,6 +54,7 @@ __all__ = [
     "reduce",
     "scan",
     "scan_chunks",
+    "scan_vjp",
     "sort",
     "sort_by_key",
     "wgsl_operator",

@@ -45,6 +45,55 @@ def one_by_one(
     return tuple(np.moveaxis(field, 0, axis) for field in fields)
 
 
+def cut_one_by_one(
+    function: Callable[[Any, Any], Any],
+    x: tuple[Array, ...],
+    heads: Array,
+    *,
+    axis: int = 0,
+    exclusive: bool = False,
+    reverse: bool = False,
+    initial: tuple[Any, ...] | None = None,
+) -> tuple[Array, ...]:
+    """Scan a bundle by the definition, and begin again at each head: (*shape) of bool, for a scan forwards."""
+    rows = [np.moveaxis(field, axis, 0) for field in x]
+    begins = np.moveaxis(heads, axis, 0).copy()
+    begins[:1] = True
+    if reverse:
+        rows = [row[::-1] for row in rows]
+        begins = np.concatenate([begins[1:], begins[:1]])[::-1]
+    seeds = None
+    if initial is not None:
+        seeds = tuple(np.broadcast_to(np.asarray(v, r.dtype), r.shape[1:]) for v, r in zip(initial, rows, strict=True))
+    carry = seeds if seeds is not None else tuple(row[0] for row in rows)
+    results: list[tuple[Any, ...]] = []
+    for begin, *item in zip(begins, *rows, strict=True):
+        fresh = item if seeds is None else function(seeds, tuple(item))
+        joined = function(carry, tuple(item))
+        following = tuple(np.where(begin, a, b) for a, b in zip(fresh, joined, strict=True))
+        before = tuple(np.where(begin, a, b) for a, b in zip(seeds or carry, carry, strict=True))
+        results.append(before if exclusive else following)
+        carry = following
+    fields = [np.array(values, row.dtype) for values, row in zip(zip(*results, strict=True), rows, strict=True)]
+    if reverse:
+        fields = [field[::-1] for field in fields]
+    return tuple(np.moveaxis(field, 0, axis) for field in fields)
+
+
+def heads_along(axis: int, shape: tuple[int, ...], *, segments: Any = None, keys: Any = None) -> Array:
+    """Return the heads that offsets or keys give: (*shape) of bool."""
+    rows = np.zeros((shape[axis], *(n for i, n in enumerate(shape) if i != axis)), bool)
+    if segments is not None:
+        starts, stops = np.asarray(segments)[:-1], np.asarray(segments)[1:]
+        rows[starts[starts < stops]] = True
+    else:
+        keys = np.asarray(keys)
+        moved = keys if keys.ndim == 1 else np.moveaxis(keys, axis, 0)
+        changes = moved[1:] != moved[:-1]
+        rows[1:] = changes.reshape(changes.shape + (1,) * (rows.ndim - changes.ndim))
+    return np.moveaxis(rows, 0, axis)
+
+
 # ----- Operators that tell every order of combination apart, exactly
 
 

@@ -16,6 +16,7 @@ from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.device.foreign_buffers import check_encoder, recording
 from gpuscan.device.guards import guarded
+from gpuscan.engine.element_copy import duplicate
 from gpuscan.engine.preparation import check_elements, seed_words
 from gpuscan.engine.record import Buffers, record
 from gpuscan.engine.segment_heads import segment_heads
@@ -57,7 +58,14 @@ class Plan:
         self._asked = strategy
         context = device._context
         stand_in = np.broadcast_to(np.zeros((), dtype), shape)
-        self._problem = make_problem(stand_in, op, **{name: copied(option) for name, option in options.items()}).kept()
+        keys = options.get("keys")
+        if isinstance(keys, Array) and keys.device is not device:
+            raise ValueError(
+                f"keys on {keys.device!r} were passed to a plan on {device!r}, but a scan runs where its arrays are; "
+                "bring them there with device.asarray(keys.numpy())"
+            )
+        kept = {name: copied(option, on_device=name == "keys") for name, option in options.items()}
+        self._problem = make_problem(stand_in, op, **kept).kept()
         check_elements(context, self._problem)
         if not self._problem.source.storage_bytes:
             raise GpuscanError(
@@ -213,9 +221,10 @@ class Plan:
     def _auxiliary(self) -> tuple[DeviceArray | None, DeviceArray | None, Binding | None]:
         """The seeds, the segment bits and the captured constants, which runs read besides the caller's arrays."""
         context, problem = self.device._context, self._problem
-        words = seed_words(problem, context)
+        words = seed_words(problem, self._spec, context)
         seeds = None if words is None else uploaded(context, words)
-        heads = None if problem.heads is None else segment_heads(context, problem.heads)
+        in_columns = self._spec.inner > 1
+        heads = None if problem.heads is None else segment_heads(context, problem.heads, in_columns=in_columns)
         constants = self._spec.captured_bytes
         return seeds, heads, context.uniform(constants) if constants else None
 
@@ -263,10 +272,15 @@ class Plan:
         return "three_dispatch" if placement.in_place or may_fail else chosen
 
 
-def copied(option: Any) -> Any:
-    """Return an option of a plan as it is now, so that later changes of the caller's arrays do not matter."""
+def copied(option: Any, *, on_device: bool = False) -> Any:
+    """Return an option of a plan as it is now, so that later changes of the caller's arrays do not matter.
+
+    Args:
+        option: the option.
+        on_device: True if an array on a device stays there.
+    """
     if isinstance(option, Array):
-        return option.numpy()
+        return duplicate(option) if on_device else option.numpy()
     if isinstance(option, tuple) and hasattr(option, "_fields"):
         return type(option)(*map(copied, option))
     if isinstance(option, (tuple, list)):

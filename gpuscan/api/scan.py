@@ -48,9 +48,11 @@ def scan(
         reverse: True to scan from the end: exactly ``flip(scan(flip(x, axis)), axis)``.
         initial: the left operand of the first combination, broadcast over the other axes. Inclusive results include
             it as well.
-        segments: for 1-D arrays, the offsets where the scan restarts, as in CSR's ``indptr``: the first is 0, the last
-            is the length, and none is smaller than the one before. Each segment begins with `initial`.
-        keys: for 1-D arrays, one key for each element: the scan restarts where ``keys[i] != keys[i-1]``.
+        segments: the offsets along the axis where the scan restarts, as in CSR's ``indptr``: the first is 0, the last
+            is the axis's length, and none is smaller than the one before. Every row is cut alike, and each segment
+            begins with `initial`.
+        keys: the scan restarts where a key differs from the one before it along the axis. There is a key for each
+            element, in the shape of `x`, or one for each place along the axis, ``(n,)``, for all rows alike.
         dtype: the dtype of the computation and of the result (default: that of `x`). Unlike `np.cumsum`, small
             integers are not promoted: they wrap.
         out: the array to write the result to, of the result's shape and dtype.
@@ -89,6 +91,9 @@ def scan(
         array([ 3,  4,  4,  5, 10], dtype=int32)
         >>> gs.scan(np.array([3, 1, 4, 1, 5], np.int32), keys=np.array([7, 7, 7, 2, 2]), exclusive=True)
         array([0, 3, 4, 0, 1], dtype=int32)
+        >>> gs.scan(np.ones((2, 5), np.int32), axis=1, segments=[0, 3, 5])
+        array([[1, 2, 3, 1, 2],
+               [1, 2, 3, 1, 2]], dtype=int32)
     """
     options = {
         "axis": axis,
@@ -106,7 +111,7 @@ def scan(
         x, op, options = as_pairs(x, op, options)
     problem = cached_problem(x, op, **options)
     check_strategy(strategy)
-    home = home_of(problem.leaves, device)
+    home = home_of(problem.arrays, device)
     outputs = check_out(problem, out, home if is_on_device(problem) else None)
     results = execute(problem, home, strategy, outputs)
     return in_form_of(problem, given, results) if out is None else out

@@ -30,8 +30,7 @@ def sort(
     """Return a copy of an array with the elements along an axis in order.
 
     ``y[i] = x[p[i]]`` with ``p = argsort(x)``, so that ``y[i] <= y[i+1]``. Equal elements keep their order, in
-    descending sorts as well. 0.0 equals -0.0, and NaN counts as the greatest number: it comes last, and first in
-    descending sorts, as with PyTorch and with ``np.flip(np.sort(x))``.
+    descending sorts as well. 0.0 equals -0.0. NaN comes last, in descending sorts too.
 
     Args:
         x: an array of `bool`, integers or floats, in any memory order, or a `gpuscan.Array`.

@@ -24,7 +24,7 @@ from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.places import DeviceSink, DeviceSource
 from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, tile_on, whole_tile
-from gpuscan.engine.segment_heads import segment_heads
+from gpuscan.engine.segment_heads import MarkedHeads, segment_heads
 from gpuscan.errors import StrategyError
 from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.partition import (
@@ -155,9 +155,9 @@ def _scan(
         strategy,
         sources,
         sinks,
-        seeds=seed_words(problem, context if one_part else None),
+        seeds=seed_words(problem, spec, context if one_part else None),
         inner=inner,
-        device_heads=_heads_of(executor, problem),
+        heads=_heads_of(executor, problem, inner > 1, one_part),
         count=count,
         placement=Placement(in_place=in_place),
         options=options,
@@ -169,12 +169,15 @@ def _scan(
         pass
 
 
-def _heads_of(executor: Executor, problem: Problem) -> DeviceArray | None:
+def _heads_of(executor: Executor, problem: Problem, in_columns: bool, one_part: bool) -> MarkedHeads | None:
     """Return the segment bits of a scan, from an earlier scan of its kind where there was one."""
-    heads = problem.heads
+    heads, context = problem.heads, executor.context
     if heads is None:
         return None
-    return executor.held.get(problem.kind, "heads", lambda: segment_heads(executor.context, heads))
+    bits = None
+    if one_part:
+        bits = executor.held.get(problem.kind, "heads", lambda: segment_heads(context, heads, in_columns=in_columns))
+    return MarkedHeads(context, heads, in_columns, bits)
 
 
 def _layout(context: DeviceContext, problem: Problem) -> Layout:

@@ -17,7 +17,6 @@ from gpuscan.device.bind_groups import Binding
 from gpuscan.device.context import DeviceContext, strategy_key
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
-from gpuscan.device.transfer import padded
 from gpuscan.engine.drains import Drains
 from gpuscan.engine.held_arrays import HeldArrays
 from gpuscan.engine.job import Flight, Job, Layout, SharedBuffers
@@ -224,7 +223,7 @@ class Executor:
         """Return buffers that hold any part of the job that is no larger than this one."""
         inputs = [part.length * each.element_bytes for each in job.sources if not isinstance(each, DeviceSource)]
         outputs = [part.results * each.element_bytes for each in job.sinks if not isinstance(each, DeviceSink)]
-        heads = padded(-(-part.length // 8)) if job.heads is not None else 0
+        heads = 0 if job.heads is None else job.heads.upload_bytes(part)
         # A later plan may have a report where this one has none, so there is always room for it.
         return PartBuffers(self.context, inputs, outputs, heads, reports=True)
 
@@ -272,7 +271,7 @@ class Executor:
                 shared.seeds(part, kept),
                 shared.carry(flight.number) if part.spec.carried else None,
                 shared.carry(flight.number + 1) if part.spec.carry_out else None,
-                shared.heads(part, buffers),
+                None if job.heads is None else job.heads.binding(part, buffers, kept),
                 None if job.count is None else job.count.binding(),
                 shared.captured,
             )

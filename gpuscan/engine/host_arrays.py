@@ -19,7 +19,7 @@ from gpuscan.engine.mapped_files import is_mapped_file
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostRows, HostSink, HostSlabs, HostSource
 from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, tile_on, whole_tile
 from gpuscan.engine.progress import report_progress
-from gpuscan.engine.segment_heads import segment_heads
+from gpuscan.engine.segment_heads import HeadBits, MarkedHeads, UploadedHeads
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.partition import (
     Part,
@@ -152,7 +152,7 @@ class _Scan:
         capabilities = self._executor.context.capabilities
         unit = piece_unit(spec, self._tiles(spec))
         length = host_piece_length(spec, unit, capabilities, self._piece_bytes)
-        if spec.reverse and spec.rows > 1 and unit % spec.row_length:
+        if spec.reverse and not spec.as_one_row and unit % spec.row_length:
             # Pieces are no whole rows, so rows are read and written backwards here, and scanned forwards.
             spec = replace(spec, reverse=False)
             self._run_parts(pieces(spec, length), spec, flipped=True)
@@ -264,10 +264,8 @@ class _Scan:
                 self._sink(result, f, inner, whole=whole, flipped=flipped)
                 for result, f in zip(self._results, problem.destination.fields, strict=True)
             ]
-        heads = problem.heads
-        on_device = heads is not None and isinstance(heads.keys, OnDevice)
         # A slab binds the seeds of its own rows alone.
-        seeds = seed_words(problem, context if inner is None else None)
+        seeds = seed_words(problem, spec, context if inner is None else None)
         job = Job(
             spec,
             self._strategy,
@@ -275,8 +273,7 @@ class _Scan:
             sinks,
             seeds=seeds,
             inner=inner or 1,
-            heads=None if on_device else heads,
-            device_heads=segment_heads(context, heads) if on_device and heads is not None else None,
+            heads=self._heads(spec),
             options=self._options,
             plans=None if layout is None or self._options else layout.plans,
             kind=problem.kind,
@@ -286,6 +283,14 @@ class _Scan:
         for part in self._executor.run(job, parts):
             done += part.length
             report_progress(done * problem.source.storage_bytes)
+
+    def _heads(self, spec: ScanSpec) -> HeadBits | None:
+        heads = self._problem.heads
+        if heads is None:
+            return None
+        if isinstance(heads.keys, OnDevice):
+            return MarkedHeads(self._executor.context, heads, spec.inner > 1)
+        return UploadedHeads(heads, spec.inner > 1)
 
     def _source(
         self, leaf: Any, field: Any, inner: int | None, *, whole: bool, flipped: bool, transposed: bool

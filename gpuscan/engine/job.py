@@ -11,10 +11,10 @@ import numpy as np
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.reports import Run
-from gpuscan.device.transfer import padded
 from gpuscan.engine.held_arrays import HeldArrays
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostSink, HostSource
+from gpuscan.engine.segment_heads import HeadBits, MarkedHeads
 from gpuscan.planning.heuristics import TRANSFERS
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gpuscan.planning.partition import Part
     from gpuscan.planning.plan import ScanPlan
     from gpuscan.planning.spec import ScanSpec
-    from gpuscan.problem.segments import Heads
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,7 @@ class Job:
         sources, sinks: where each field comes from and goes to.
         seeds: 32-bit words of the initial value or identity of each row: (rows, words).
         inner: rows side by side in memory.
-        heads: the heads of segments, on the CPU; or
-        device_heads: the same as bits on the device.
+        heads: where the bits come from that say where rows and segments begin; None without.
         count: the array for the number of elements that a mask picks.
         placement: the way in which arrays share buffers.
         options: further arguments of `plan_scan`, such as a tile.
@@ -54,8 +52,7 @@ class Job:
     sinks: Sequence[HostSink | DeviceSink]
     seeds: np.ndarray[Any, Any] | None = None
     inner: int = 1
-    heads: Heads | None = None
-    device_heads: DeviceArray | None = None
+    heads: HeadBits | None = None
     count: DeviceArray | None = None
     placement: Placement | None = None
     options: dict[str, Any] = field(default_factory=dict)
@@ -91,7 +88,7 @@ class Flight:
 
 
 class SharedBuffers:
-    """Buffers that all parts of one job use: carries, seeds, segment bits and captured constants."""
+    """Buffers that all parts of one job use: carries, seeds and captured constants."""
 
     def __init__(self, context: DeviceContext, job: Job, held: HeldArrays) -> None:
         self._context, self._job, self._held = context, job, held
@@ -119,7 +116,8 @@ class SharedBuffers:
             return None
         if not part.is_slab:
             if self._seeds is None:
-                self._seeds = self._held.get(self._job.kind, "seeds", lambda: uploaded(self._context, words))
+                name = "seeds of columns" if part.spec.inner > 1 else "seeds"
+                self._seeds = self._held.get(self._job.kind, name, lambda: uploaded(self._context, words))
             return self._seeds.binding()
         matrices = words.reshape(-1, self._job.inner, words.shape[-1])
         own = uploaded(self._context, np.ascontiguousarray(matrices[part.outer, part.columns]))
@@ -136,15 +134,5 @@ class SharedBuffers:
     @property
     def held(self) -> tuple[DeviceArray | None, ...]:
         """The arrays on the device that later runs of the kind read as well."""
-        return self._seeds, self._job.device_heads
-
-    def heads(self, part: Part, buffers: PartBuffers | None) -> Binding | None:
-        """Return the segment bits of the part."""
-        job = self._job
-        if job.device_heads is not None:
-            marks = job.device_heads
-            return Binding(marks.buffer, marks.offset + part.start // 8, padded(-(-part.length // 8), 4))
-        if job.heads is None:
-            return None
-        assert buffers is not None
-        return buffers.write_heads(job.heads.words(part.start, part.length))
+        heads = self._job.heads
+        return self._seeds, heads.bits if isinstance(heads, MarkedHeads) else None

@@ -47,9 +47,9 @@ class HostSink(Protocol):
 
 
 def place_of(part: Part, reverse: bool) -> int:
-    """Return where in memory a piece begins: one row that is read backwards begins at its end."""
+    """Return where in memory a piece begins: what is read backwards as one row begins at its end."""
     spec = part.spec
-    backwards = reverse and spec.rows == 1 and spec.inner == 1
+    backwards = reverse and spec.as_one_row and spec.inner == 1
     return spec.length - part.start - part.length if backwards else part.start
 
 

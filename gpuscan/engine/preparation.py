@@ -36,11 +36,12 @@ def check_elements(context: DeviceContext, problem: Problem) -> None:
         )
 
 
-def seed_words(problem: Problem, context: DeviceContext | None) -> np.ndarray[Any, Any] | None:
-    """Return the 32-bit words of the rows' initial values or identities; None without.
+def seed_words(problem: Problem, spec: ScanSpec, context: DeviceContext | None) -> np.ndarray[Any, Any] | None:
+    """Return the 32-bit words of the rows' initial values or identities, in the order of the scan; None without.
 
     Args:
         problem: the problem.
+        spec: the scan of the problem.
         context: the device that has to bind all of them; None if it binds a part at a time.
 
     Raises:
@@ -49,6 +50,9 @@ def seed_words(problem: Problem, context: DeviceContext | None) -> np.ndarray[An
     if problem.seeds is None:
         return None
     words = words_of(problem.seed_element, problem.seeds)
+    if spec.reverse and spec.has_segment_bits and spec.inner == 1:
+        # Rows that are scanned as one are reversed as one, so that the last row comes first.
+        words = words[::-1]
     if context is not None and words.nbytes > context.binding_limit:
         raise GpuscanError(
             f"a scan of {problem.rows} rows was asked for, but their initial values, or identities, take "

@@ -1,56 +1,240 @@
-"""Compute the heads of segments on a device, as one bit for each element, which the scan's kernels read."""
+"""Say where rows and segments begin: one bit for each element, made on the device or uploaded, which kernels read.
+
+Kernels read the bits in one of three orders:
+
+- of rows: one bit for each element, one row after the other, in the order of the scan. A reversed scan begins at the
+  end of the last row.
+- of columns that are cut alike: one bit for each place in a column, in the order of the scan.
+- of other columns: one bit for each element, in the order of memory.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty, is_number, uploaded
 from gpuscan.device.transfer import padded
-from gpuscan.elements import scalar_of
-from gpuscan.engine.element_copy import duplicate
-from gpuscan.engine.record import record_stage
+from gpuscan.elements import element_of, scalar_of
+from gpuscan.engine.element_copy import copied, duplicate, transposed
+from gpuscan.engine.places import part_of
+from gpuscan.engine.record import Origin, record_stage
 from gpuscan.problem.arguments import OnDevice
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
+    from gpuscan.engine.part_buffers import PartBuffers
+    from gpuscan.planning.partition import Part
     from gpuscan.problem.segments import Heads
 
 # Invocations in a workgroup of the marking shaders: the most that every WebGPU adapter has.
 WORKGROUP_SIZE = 256
 # Keys that one invocation of arrays/mark_keys.wgsl compares.
 _KEYS_PER_INVOCATION = 4
+# Elements that a piece of keys holds a multiple of, so that its keys and bits begin where every adapter can bind them.
+_PIECE_UNIT = 8 * 256
 
 
-def segment_heads(context: DeviceContext, heads: Heads) -> DeviceArray:
-    """Return the heads as 32-bit words on the device. The first element's bit is the lowest bit of the first word.
+# ----- The bits of each part
+
+
+class HeadBits(Protocol):
+    """The place that the bits of a part come from."""
+
+    def upload_bytes(self, part: Part) -> int:
+        """Return the bytes that are uploaded for a part; 0 if the bits are on the device."""
+
+    def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
+        """Return what the shader binds, and put into `kept` what has to live until the run is submitted."""
+
+
+@dataclass(frozen=True)
+class UploadedHeads:
+    """Bits that the CPU makes and uploads for each part.
+
+    Attributes:
+        heads: the heads.
+        in_columns: True if the parts are scanned down their columns.
+    """
+
+    heads: Heads
+    in_columns: bool
+
+    def upload_bytes(self, part: Part) -> int:
+        """Return the bytes of the part's bits."""
+        alike = self.in_columns and self.heads.cuts_rows_alike
+        return padded(-(-(self.heads.row_length if alike else part.length) // 8))
+
+    def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
+        """Upload the part's bits."""
+        assert buffers is not None
+        if not self.in_columns:
+            return buffers.write_heads(self.heads.words(part.start, part.length))
+        if self.heads.cuts_rows_alike:
+            return buffers.write_heads(self.heads.row_words)
+        return buffers.write_heads(self.heads.column_words(part.outer, part.columns))
+
+
+class MarkedHeads:
+    """Bits that the device makes: once for the whole array, or for each slab of columns that have keys of their own.
+
+    Args:
+        context: the device.
+        heads: the heads.
+        in_columns: True if the parts are scanned down their columns.
+        bits: the bits of the whole array, if they are there already.
+    """
+
+    def __init__(self, context: DeviceContext, heads: Heads, in_columns: bool, bits: DeviceArray | None = None) -> None:
+        self._context, self._heads, self._in_columns, self.bits = context, heads, in_columns, bits
+
+    def upload_bytes(self, part: Part) -> int:
+        """Return 0."""
+        del part
+        return 0
+
+    def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
+        """Return the part's bits, which are made now if they are not there yet."""
+        del buffers
+        if self._in_columns and part.is_slab and not self._heads.cuts_rows_alike:
+            bits = self._slab_bits(part)
+            kept.append(bits)
+            return bits.binding()
+        if self.bits is None:
+            self.bits = segment_heads(self._context, self._heads, in_columns=self._in_columns)
+        if self._in_columns:
+            return self.bits.binding()
+        return Binding(self.bits.buffer, self.bits.offset + part.start // 8, padded(-(-part.length // 8), 4))
+
+    def _slab_bits(self, part: Part) -> DeviceArray:
+        heads = self._heads
+        if not isinstance(heads.keys, DeviceArray):
+            return uploaded(self._context, heads.column_words(part.outer, part.columns))
+        (field,) = element_of([heads.keys.dtype]).fields
+        view = part_of(heads.keys, part, field, heads.inner)
+        slab = replace(heads, shape=view.shape, axis=1, keys=copied(view, view.shape, heads.keys.dtype))
+        return segment_heads(self._context, slab, in_columns=True)
+
+
+# ----- The bits of a whole array
+
+
+def segment_heads(context: DeviceContext, heads: Heads, *, in_columns: bool = False) -> DeviceArray:
+    """Return the heads of the whole array as 32-bit words on the device, in the order that its kernels read.
 
     The bits are computed on the device. NumPy offsets or keys that exceed a binding, and NumPy keys of dtypes that
     shaders do not know, are turned into bits on the CPU.
+
+    Args:
+        context: the device.
+        heads: the heads.
+        in_columns: True if the array is scanned down its columns, in place.
     """
+    if heads.cuts_rows_alike:
+        row = _row_heads(context, heads)
+        return row if in_columns or heads.rows == 1 else _repeated(context, heads, row)
+    keys = heads.keys
+    if not isinstance(keys, OnDevice):
+        if not is_number(keys.dtype):
+            words = heads.column_words(None, None) if in_columns else heads.words(0, heads.size)
+            return uploaded(context, words)
+        keys = uploaded(context, keys)
+    if not in_columns and heads.inner > 1:
+        keys = copied(transposed(keys, heads.row_length, heads.inner, keys.dtype.itemsize), keys.shape, keys.dtype)
+    return _marked_keys(context, heads, keys, in_columns)
+
+
+def _row_heads(context: DeviceContext, heads: Heads) -> DeviceArray:
+    """Return the heads of one row, in the order of the scan."""
+    words = -(-heads.row_length // 32)
     by_keys = heads.offsets is None
     given = heads.keys if by_keys else heads.offsets.astype(np.uint32)
-    words = -(-heads.length // 32)
     if not isinstance(given, OnDevice) and (
         (by_keys and not is_number(given.dtype)) or max(given.nbytes, 4 * words) > context.binding_limit
     ):
-        return uploaded(context, heads.words(0, heads.length))
+        return uploaded(context, heads.row_words)
     source = given if isinstance(given, DeviceArray) else uploaded(context, given)
-    if not source.is_bindable:
-        source = duplicate(source)
-    marks = empty(context, words, np.uint32)
-    count = words if by_keys else len(given) - 1
-    row = context.uniform(np.array([heads.length, count, heads.reverse, 0], np.uint32).tobytes())
-    bound = [row, source.binding(), marks.binding()]
-    kind = {"scalar": scalar_of(source.dtype)} if by_keys else {}
-    name = "arrays/mark_keys.wgsl" if by_keys else "arrays/mark_segments.wgsl"
-    invocations = -(-heads.length // _KEYS_PER_INVOCATION) if by_keys else count
-    workgroups = max(1, -(-invocations // WORKGROUP_SIZE))
+    return _marked_keys(context, heads, source, False) if by_keys else _marked_segments(context, heads, source)
+
+
+def _marked_segments(context: DeviceContext, heads: Heads, offsets: DeviceArray) -> DeviceArray:
+    marks = empty(context, -(-heads.row_length // 32), np.uint32)
+    count = offsets.shape[0] - 1
+    row = context.uniform(np.array([heads.row_length, count, heads.reverse, 0], np.uint32).tobytes())
+    bound = [row, offsets.binding(), marks.binding()]
+    workgroups = max(1, -(-count // WORKGROUP_SIZE))
     with context.lock:
         encoder = context.queue.encoder()
-        if not by_keys:
-            encoder.clear_buffer(marks.buffer, 0, padded(marks.nbytes))
-        record_stage(context, encoder, name, bound, workgroups, heads.length, workgroup_size=WORKGROUP_SIZE, **kind)
+        encoder.clear_buffer(marks.buffer, 0, padded(marks.nbytes))
+        values = {"workgroup_size": WORKGROUP_SIZE}
+        record_stage(context, encoder, "arrays/mark_segments.wgsl", bound, workgroups, heads.row_length, **values)
+        context.queue.submit(encoder)
+    return marks
+
+
+def _marked_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_columns: bool) -> DeviceArray:
+    """Return the heads that keys define: of one row for all, or of all elements.
+
+    Keys that exceed a binding are marked piece by piece.
+
+    Args:
+        context: the device.
+        heads: the heads.
+        keys: the keys, with rows one after the other unless they are `in_columns`.
+        in_columns: True if neighbours in memory are of different rows.
+    """
+    size, inner = keys.size, heads.inner if in_columns else 1
+    keys = keys if keys.is_bindable else duplicate(keys)
+    marks = empty(context, -(-size // 32), np.uint32)
+    item = keys.dtype.itemsize
+    limit = context.binding_limit // max(item, 1) - _PIECE_UNIT
+    most = size if size <= limit else limit // _PIECE_UNIT * _PIECE_UNIT
+    values = {"workgroup_size": WORKGROUP_SIZE, "scalar": scalar_of(keys.dtype), "in_columns": in_columns}
+    with context.lock:
+        encoder = context.queue.encoder()
+        for start in range(0, size, most):
+            count = min(most, size - start)
+            place = size - start - count if heads.reverse and not in_columns else start
+            before = place + inner if heads.reverse else place - inner
+            own, first = _stretch(context, keys, place, count)
+            others, other = _stretch(context, keys, before, count)
+            words = -(-count // 32)
+            origin = Origin.at(start, heads.row_length)
+            offset, length = (start, heads.row_length) if in_columns else (origin.row_offset, origin.row_length)
+            numbers = [count, words, heads.reverse, offset, length, inner, first, other]
+            call = context.uniform(np.array(numbers, np.int64).astype(np.uint32).tobytes())
+            bits = Binding(marks.buffer, marks.offset + start // 8, padded(4 * words, 4))
+            workgroups = max(1, -(-count // (_KEYS_PER_INVOCATION * WORKGROUP_SIZE)))
+            bound = [call, own, others, bits]
+            record_stage(context, encoder, "arrays/mark_keys.wgsl", bound, workgroups, count, **values)
+        context.queue.submit(encoder)
+    return marks
+
+
+def _stretch(context: DeviceContext, array: DeviceArray, first: int, count: int) -> tuple[Binding, int]:
+    """Return the binding of a stretch of an array, and the place of its first element in the binding.
+
+    The binding ends where the array does. The place of an element before the array's first one is negative.
+    """
+    item = array.dtype.itemsize
+    low = min(max(first, 0), array.size - 1) // _PIECE_UNIT * _PIECE_UNIT
+    high = min(max(first + count, low + 1), array.size)
+    return Binding(array.buffer, array.offset + low * item, padded((high - low) * item)), first - low
+
+
+def _repeated(context: DeviceContext, heads: Heads, row: DeviceArray) -> DeviceArray:
+    """Return the heads of all rows, one after the other, given those of one."""
+    words = -(-heads.size // 32)
+    marks = empty(context, words, np.uint32)
+    rows = context.uniform(np.array([heads.size, heads.row_length, 0, 0], np.uint32).tobytes())
+    bound = [rows, row.binding(), marks.binding()]
+    with context.lock:
+        encoder = context.queue.encoder()
+        values = {"workgroup_size": WORKGROUP_SIZE}
+        workgroups = -(-words // WORKGROUP_SIZE)
+        record_stage(context, encoder, "arrays/repeat_heads.wgsl", bound, workgroups, heads.size, **values)
         context.queue.submit(encoder)
     return marks

@@ -186,7 +186,7 @@ def scan_stream(
     length = host_piece_length(spec, unit, context.capabilities, piece_bytes)
     fields = opening.source.fields, opening.destination.fields
     sources, sinks = ([ChunkField(queue, i, f.storage_bytes) for i, f in enumerate(side)] for side in fields)
-    job = Job(spec, strategy, sources, sinks, seeds=seed_words(opening, context))
+    job = Job(spec, strategy, sources, sinks, seeds=seed_words(opening, spec, context))
     # The stream is closed also where the caller stops reading.
     with closing(executor.run(job, queue.parts(spec, length))) as landed:
         for part in guarded_steps(context, landed):

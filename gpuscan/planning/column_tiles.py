@@ -12,7 +12,7 @@ def column_tile(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     """Return the tile for a scan of columns on an adapter."""
     h = heuristics_for(capabilities.adapter_type)
     chunk = max(1, column_chunk(spec.source, spec.destination, spec.inner))
-    words = spec.element.words * chunk
+    words = spec.item_words * chunk
     columns = min(h.columns, 1 << (-(-spec.inner // chunk) - 1).bit_length())
     if capabilities.adapter_type == "CPU":
         groups = max(1, h.min_column_workgroup // columns)

@@ -210,7 +210,7 @@ def access_of(
     spec: ScanSpec, tile: TileShape | ColumnTile, length: int, placement: Placement, capabilities: Capabilities
 ) -> Access:
     """Return how the scan's kernel reads and writes the arrays."""
-    several = spec.rows > 1 and not isinstance(tile, ColumnTile)
+    several = not spec.as_one_row and not isinstance(tile, ColumnTile)
     whole_chunks = tile.per_row or (several and spec.row_length % tile.chunk == 0)
     single_elements = several and spec.reverse and not whole_chunks
     return Access(
@@ -227,7 +227,7 @@ def access_of(
 
 def access_width(spec: ScanSpec, length: int) -> int:
     """Return the 32-bit words of one access: fewer if a reversed row does not end at the end of a vector."""
-    if not spec.reverse or spec.inner > 1 or spec.rows > 1:
+    if not spec.reverse or spec.inner > 1 or not spec.as_one_row:
         return ACCESS_WORDS
     width = ACCESS_WORDS
     for field in (*spec.source.fields, *spec.destination.fields):
@@ -326,14 +326,14 @@ def grid_of(tiles: int, limit: int) -> tuple[int, int, int]:
 
 def reverses_rows(scan: ScanSpec | Problem) -> bool:
     """Return True if there are several rows, one after the other, and each is reversed in its place."""
-    return scan.reverse and scan.inner == 1 and scan.rows > 1
+    return scan.reverse and scan.inner == 1 and not scan.as_one_row
 
 
 def unaligned_sizes(scan: ScanSpec | Problem, length: int) -> tuple[int, ...]:
     """Return the sizes of elements, in bytes, with which a single reversed row begins within a 32-bit word."""
     fields = (*scan.source.fields, *scan.destination.fields)
     sizes = {field.storage_bytes for field in fields if length * field.storage_bytes % 4}
-    return tuple(sorted(sizes)) if scan.reverse and scan.inner == 1 and scan.rows == 1 else ()
+    return tuple(sorted(sizes)) if scan.reverse and scan.inner == 1 and scan.as_one_row else ()
 
 
 def shares_words(scan: ScanSpec | Problem, length: int) -> bool:

@@ -50,7 +50,9 @@ class ShaderSpec(HashedOnce):
             combined but passed to `after`. Empty if all are 0.
         has_tail_values: the field with offset 1 has a value for each row that follows the row's last element. Without
             it that value is zero.
-        has_segment_bits: a buffer holds one bit for each element that says whether a segment begins there.
+        has_segment_bits: a buffer holds one bit for each element that says whether a row or segment begins there. Rows
+            that are one after the other in memory are then scanned as one row, and reversed as one.
+        cuts_columns_alike: the buffer holds the bits of one column, which are those of all columns.
         keep_last_only: only the last result of each row is stored.
         compacts: the first source field is a mask, which is summed. The other fields of the elements that it selects
             are stored one after the other.
@@ -71,6 +73,7 @@ class ShaderSpec(HashedOnce):
     field_offsets: tuple[int, ...] = ()
     has_tail_values: bool = False
     has_segment_bits: bool = False
+    cuts_columns_alike: bool = False
     keep_last_only: bool = False
     compacts: bool = False
 
@@ -139,6 +142,11 @@ class ScanSpec(ShaderSpec):
         return self.rows > 1 and self.inner == 1
 
     @property
+    def as_one_row(self) -> bool:
+        """True if kernels take all rows, one after the other, for one row. Bits say where each of them begins."""
+        return self.rows == 1 or self.has_segment_bits
+
+    @property
     def segmented(self) -> bool:
         """True if items carry a head flag."""
         return self.has_segment_bits or self.stacked_rows
@@ -184,6 +192,7 @@ def scan_spec(
     elif problem.after is not None:
         argument = element_with(problem.element, problem.seed_element.fields[0])
         after = _map_code(problem.after, argument, "after", "Stored", "Result", native, captures)
+    inner = problem.inner if scans_columns(problem) else 1
     spec = ScanSpec(
         source=problem.source,
         element=problem.element,
@@ -194,7 +203,7 @@ def scan_spec(
         after=after,
         rows=problem.rows,
         row_length=problem.row_length,
-        inner=problem.inner if scans_columns(problem) else 1,
+        inner=inner,
         reverse=problem.reverse,
         exclusive=problem.exclusive,
         initial=problem.initial,
@@ -202,6 +211,7 @@ def scan_spec(
         field_offsets=problem.field_offsets,
         has_tail_values=1 in problem.field_offsets and problem.seeds is not None,
         has_segment_bits=problem.heads is not None,
+        cuts_columns_alike=inner > 1 and problem.heads is not None and problem.heads.cuts_rows_alike,
         keep_last_only=problem.keep_last_only,
         compacts=problem.compacts,
     )

@@ -26,7 +26,7 @@ def tile_shape(spec: ScanSpec, capabilities: Capabilities, subgroups: bool = Tru
         capabilities: the adapter's.
         subgroups: False to use no subgroup operations even if the adapter has them.
     """
-    if spec.rows > 1 and not spec.has_segment_bits:
+    if not spec.as_one_row:
         # With and without subgroups, or neither: a stream may have to continue without subgroups.
         in_rows = [row_tile(spec, capabilities, with_subgroups) for with_subgroups in (False, True)]
         if None not in in_rows and (chosen := in_rows[subgroups]) is not None:
@@ -197,7 +197,7 @@ def best_row_tile(spec: ScanSpec, h: Heuristics, shapes: list[TileShape], is_cpu
 
 def has_narrow_rows(spec: ScanSpec, capabilities: Capabilities) -> bool:
     """Return True if rows of 8- or 16-bit numbers share tiles, where a single row would be scanned twice."""
-    return spec.rows > 1 and not spec.has_segment_bits and recomputes_scan(spec, capabilities)
+    return not spec.as_one_row and recomputes_scan(spec, capabilities)
 
 
 def joins_rows_once(spec: ScanSpec, capabilities: Capabilities, chunk: int) -> bool:

@@ -37,6 +37,16 @@ def as_flag(name: str, value: Any) -> bool:
     raise TypeError(f"{name}={value!r} was passed, which is neither on nor off; pass {name}=True or {name}=False")
 
 
+def check_one_cut(**cuts: Any) -> None:
+    """Raise ValueError if several of the arguments that cut rows are passed: segments, keys, groups."""
+    passed = [f"{name}=" for name, value in cuts.items() if value is not None]
+    if len(passed) > 1:
+        raise ValueError(
+            f"{', '.join(passed[:-1])} and {passed[-1]} were {'both' if len(passed) == 2 else 'all'} passed; pass the "
+            "one that says where rows are cut"
+        )
+
+
 # ----- Bundles
 
 

@@ -47,7 +47,7 @@ class Problem:
         field_offsets: for each source field, -1 if an element takes the value of the element before it in the order of
             the scan, 1 if it takes that of the element after it, else 0; see `gpuscan.planning.spec.ShaderSpec`. With
             a 1, the seeds are the values that follow the last elements of the rows.
-        heads: the heads at which the only row restarts, each time with the seed; None without segments.
+        heads: the heads at which rows restart, each time with their seed; None without segments.
         keep_last_only: True if only the last result of each row is wanted.
         compacts: True if the first field is a mask that picks the entries of the other fields to store.
     """
@@ -116,6 +116,16 @@ class Problem:
         return self.size == 0 or self.element.storage_bytes == 0
 
     @property
+    def arrays(self) -> tuple[Any, ...]:
+        """All arrays that the scan reads, and that may be on a device: the input's, and keys."""
+        return self.leaves if self.heads is None else (*self.leaves, self.heads.keys)
+
+    @property
+    def as_one_row(self) -> bool:
+        """True if kernels take all rows, one after the other, for one row. Bits say where each of them begins."""
+        return self.rows == 1 or self.heads is not None
+
+    @property
     def segmented(self) -> bool:
         """True if the scan restarts anywhere: at a row or at a segment."""
         return self.rows > 1 or self.heads is not None
@@ -172,7 +182,7 @@ def make_problem(
     leaves = [leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("=")) for leaf in leaves]
     shape, trailing = common_shape(leaves, operator, own_axes(x), in_bundle=structure.kind != "leaf")
     axis = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
-    heads = heads_of(segments, keys, shape, reverse)
+    heads = heads_of(segments, keys, shape, axis, reverse)
     source = element_of([leaf.dtype for leaf in leaves], structure, trailing)
     element = source
     if before is not None:

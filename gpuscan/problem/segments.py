@@ -1,88 +1,194 @@
-"""Cut a row into segments, by offsets or by keys, and give each element a bit that is set at the heads."""
+"""Cut rows into segments, by offsets or by keys, and give each element a bit that is set at the heads."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from gpuscan.problem.arguments import OnDevice, as_array
+from gpuscan.problem.arguments import OnDevice, as_array, check_one_cut
+
+Flags = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class Heads:
-    """The heads of a row's segments, in the order of the scan. The first element is always a head.
+    """The heads of the segments of an array's rows. The first element of each row is always a head.
 
     Attributes:
-        length: the number of elements in the row.
-        reverse: True if the scan starts at the row's end. Then the last element of a segment is its head.
-        offsets: the first element of each segment, then the row's length; None with keys.
-        keys: a key for each element. A segment is a run of equal keys. None with offsets.
+        shape: the array's shape, without the axes that belong to the element.
+        axis: the axis along which rows are cut.
+        reverse: True if the scan starts at the rows' ends. Then the last element of a segment is its head.
+        offsets: the first place of each segment along the axis, then the axis's length; None with keys.
+        keys: a key for each element (*shape), or for each place along the axis (row_length,). A segment is a run of
+            equal keys. None with offsets.
     """
 
-    length: int
+    shape: tuple[int, ...]
+    axis: int
     reverse: bool
     offsets: Any = None
     keys: Any = None
 
     @cached_property
+    def row_length(self) -> int:
+        """The number of elements in a row."""
+        return self.shape[self.axis]
+
+    @cached_property
+    def size(self) -> int:
+        """The number of elements in all rows."""
+        return prod(self.shape)
+
+    @cached_property
+    def inner(self) -> int:
+        """The number of rows with interleaved elements."""
+        return prod(self.shape[self.axis + 1 :])
+
+    @cached_property
+    def rows(self) -> int:
+        """The number of rows."""
+        return prod(n for i, n in enumerate(self.shape) if i != self.axis)
+
+    @cached_property
+    def cuts_rows_alike(self) -> bool:
+        """True if the heads of one row are those of every row."""
+        return self.rows == 1 or self.offsets is not None or self.keys.shape != self.shape
+
+    @cached_property
     def places(self) -> np.ndarray[Any, Any]:
-        """The ascending indices of the heads, for segments by offsets."""
+        """The ascending indices of a row's heads, for segments by offsets, in the order of the scan."""
         starts, stops = self.offsets[:-1], self.offsets[1:]
         full = starts < stops
-        places: np.ndarray[Any, Any] = self.length - stops[full][::-1] if self.reverse else starts[full]
+        places: np.ndarray[Any, Any] = self.row_length - stops[full][::-1] if self.reverse else starts[full]
         return places
 
-    def flags(self, start: int, count: int) -> np.ndarray[Any, Any]:
-        """Return a bool for each of `count` elements from `start` on: True if it is a head."""
+    # ----- Heads of all rows, one row after the other, in the order of the scan
+
+    def flags(self, start: int, count: int) -> Flags:
+        """Return a bool for each of `count` elements from `start` on: True if it is a head.
+
+        The elements are counted along the rows, one row after the other. If the scan is reversed they are counted from
+        the end of the last row.
+        """
+        length = self.row_length
+        if self.rows == 1:
+            return self._in_row(start, count)
+        stop = start + count
+        first, last = -(-start // length), stop // length
+        if last < first:
+            return self._in_row(start % length, count, start // length)
+        begin = self._in_row(start % length, first * length - start, start // length)
+        end = self._in_row(0, stop - last * length, last)
+        return np.concatenate([begin, self._in_rows(first, last).reshape(-1), end])
+
+    def words(self, start: int, count: int) -> np.ndarray[Any, Any]:
+        """Return these flags as 32-bit words, with the first element in the lowest bit."""
+        return as_words(self.flags(start, count))
+
+    def _in_row(self, start: int, count: int, row: int = 0) -> Flags:
+        """Return the flags of a part of one row."""
         flags = np.zeros(count, bool)
+        if not count:
+            return flags
         if self.offsets is not None:
             first, last = np.searchsorted(self.places, (start, start + count))
             flags[self.places[first:last] - start] = True
             return flags
-        keys = np.asarray(self.keys)
-        keys = keys[::-1] if self.reverse else keys
+        keys = self._key_rows(row, row + 1)[0]
         before = max(start, 1)
         stretch = keys[before - 1 : start + count]
         flags[before - start :] = stretch[1:] != stretch[:-1]
         flags[: before - start] = True
         return flags
 
-    def words(self, start: int, count: int) -> np.ndarray[Any, Any]:
-        """Return the flags of these elements as 32-bit words, with the first element in the lowest bit."""
-        bits = np.packbits(self.flags(start, count), bitorder="little")
-        return np.pad(bits, (0, -len(bits) % 4)).view("<u4").astype(np.uint32, copy=False)
+    def _in_rows(self, first: int, last: int) -> Flags:
+        """Return the flags of whole rows."""
+        if self.cuts_rows_alike:
+            return np.broadcast_to(self._row, (last - first, self.row_length))
+        flags = np.ones((last - first, self.row_length), bool)
+        if last > first:
+            keys = self._key_rows(first, last)
+            flags[:, 1:] = keys[:, 1:] != keys[:, :-1]
+        return flags
+
+    @cached_property
+    def _row(self) -> Flags:
+        """The flags of each row, where rows are cut alike."""
+        return self._in_row(0, self.row_length)
+
+    def _key_rows(self, first: int, last: int) -> np.ndarray[Any, Any]:
+        """Return the keys of some rows in the order of the scan: (rows, row_length)."""
+        if self.cuts_rows_alike:
+            only = np.asarray(self.keys).reshape(1, -1)
+            return only[:, ::-1] if self.reverse else only
+        moved: np.ndarray[Any, Any] = np.moveaxis(np.asarray(self.keys), self.axis, -1)
+        moved = np.flip(moved) if self.reverse else moved
+        if moved.ndim == 2:
+            return moved[first:last]
+        if last == first + 1:
+            row: np.ndarray[Any, Any] = moved[np.unravel_index(first, moved.shape[:-1])]
+            return row[np.newaxis]  # a view, since a row may be long
+        rows: np.ndarray[Any, Any] = moved[np.unravel_index(np.arange(first, last), moved.shape[:-1])]
+        return rows
+
+    # ----- Heads of columns, in the order of memory
+
+    @cached_property
+    def row_words(self) -> np.ndarray[Any, Any]:
+        """The flags of every row as 32-bit words, in the order of the scan, where rows are cut alike."""
+        return as_words(self._row)
+
+    def column_words(self, outer: slice | None, columns: slice | None) -> np.ndarray[Any, Any]:
+        """Return the flags of some outer arrays and columns, in the order of memory, as 32-bit words.
+
+        Args:
+            outer: which of the arrays (row_length, inner); None for all.
+            columns: which of their columns; None for all.
+        """
+        everything = slice(None)
+        keys = self._key_matrices[outer or everything, :, columns or everything]
+        flags = np.ones(keys.shape, bool)
+        inner = flags[:, :-1] if self.reverse else flags[:, 1:]
+        inner[...] = keys[:, 1:] != keys[:, :-1]
+        return as_words(flags.reshape(-1))
+
+    @cached_property
+    def _key_matrices(self) -> np.ndarray[Any, Any]:
+        """The keys as (outer, row_length, inner)."""
+        return np.asarray(self.keys).reshape(-1, self.row_length, self.inner)
 
 
-def heads_of(segments: Any, keys: Any, shape: tuple[int, ...], reverse: bool) -> Heads | None:
+def as_words(flags: Flags) -> np.ndarray[Any, Any]:
+    """Return flags as 32-bit words, with the first flag in the lowest bit of the first word."""
+    bits = np.packbits(flags, bitorder="little")
+    return np.pad(bits, (0, -len(bits) % 4)).view("<u4").astype(np.uint32, copy=False)
+
+
+def heads_of(segments: Any, keys: Any, shape: tuple[int, ...], axis: int, reverse: bool) -> Heads | None:
     """Check `segments` or `keys`, and return the heads; None if neither is passed.
 
     Raises:
-        ValueError: both are passed, or the array has several axes; the offsets do not begin with 0, do not end with
-            the row's length, or decrease; or there is not one key for each element.
+        ValueError: both are passed; the offsets do not begin with 0, do not end with the axis's length, or decrease; or
+            there is not one key for each element, nor one for each place along the axis.
         TypeError: the offsets are not integers.
     """
-    if segments is None and keys is None:
+    check_one_cut(segments=segments, keys=keys)
+    if segments is not None:
+        return Heads(shape, axis, reverse, offsets=checked_offsets(segments, shape[axis]))
+    if keys is None:
         return None
-    if segments is not None and keys is not None:
-        raise ValueError("segments= and keys= were both passed; pass the one that says where the scan restarts")
-    name = "keys" if segments is None else "segments"
-    if len(shape) != 1:
+    keys = keys if isinstance(keys, OnDevice) else as_array(keys)
+    if keys.shape not in (shape, shape[axis : axis + 1]):
+        choices = f"{shape[axis : axis + 1]}, the same keys for every row, or {shape}, one for each element"
         raise ValueError(
-            f"{name}= was passed with an array of shape {shape}; it cuts one row. Rows of equal length need none: "
-            "pass axis=..., or x.reshape(-1) to cut all elements as one row"
+            f"keys of shape {keys.shape} were passed for an array of shape {shape}; pass "
+            + ("one key for each element" if len(shape) == 1 else f"keys of shape {choices}")
         )
-    (length,) = shape
-    if segments is None:
-        keys = keys if isinstance(keys, OnDevice) else as_array(keys)
-        if keys.shape != shape:
-            raise ValueError(
-                f"keys of shape {keys.shape} were passed for an array of shape {shape}; pass one key for each element"
-            )
-        return Heads(length, reverse, keys=keys)
-    return Heads(length, reverse, offsets=checked_offsets(segments, length))
+    return Heads(shape, axis, reverse, keys=keys)
 
 
 def checked_offsets(segments: Any, length: int) -> np.ndarray[Any, Any]:

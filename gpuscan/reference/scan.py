@@ -154,7 +154,12 @@ def accumulate_rows(problem: Problem, shape: TileShape, flat: list[Array], outpu
 
 
 def in_order(problem: Problem, rows: Array) -> Array:
-    """Convert rows between the order in memory and the order of the scan: reverse each if the scan is reversed."""
+    """Convert rows between the order in memory and the order of the scan: reverse each if the scan is reversed.
+
+    Rows that are scanned as one are reversed as one.
+    """
+    if problem.reverse and problem.rows > 1 and problem.heads is not None:
+        return rows[::-1, ::-1]
     # A row of one element is not reversed, because other libraries refuse arrays with a negative stride.
     return rows[:, ::-1] if problem.reverse and rows.shape[1] > 1 else rows
 
@@ -236,9 +241,11 @@ def heads_between(problem: Problem, start: int, stop: int) -> tuple[Array, Items
         heads = np.flatnonzero(problem.heads.flags(start, stop - start))
     else:
         heads = np.arange(-start % problem.row_length, stop - start, problem.row_length)
-    row = (heads + start) // problem.row_length
     if problem.seeds is None:
         return heads, ()
+    row = (heads + start) // problem.row_length
+    if problem.reverse and problem.heads is not None:
+        row = problem.rows - 1 - row
     fields = problem.element.fields
     return heads, tuple(s[row].astype(compute_dtype(f.scalar)) for s, f in zip(problem.seeds, fields, strict=True))
 

@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 def orders(keys: Array, descending: bool = False) -> Array:
     """Return unsigned integers of the keys' size that compare as the keys do in a sort: the twin of ``order_of``.
 
-    0.0 equals -0.0. Every NaN equals every other NaN and is greater than all other numbers.
+    0.0 equals -0.0. Every NaN equals every other NaN and comes after all numbers, in descending sorts too.
 
     Example:
         >>> import numpy as np
@@ -24,8 +24,11 @@ def orders(keys: Array, descending: bool = False) -> Array:
     scalar = scalar_of(keys.dtype)
     unsigned = np.dtype(f"u{scalar.bits // 8}")
     native: Array = np.ascontiguousarray(keys.astype(keys.dtype.newbyteorder("="), copy=False))
-    order: Array = _ascending(native.view(unsigned), scalar)
-    return ~order if descending else order
+    bits = native.view(unsigned)
+    order: Array = _ascending(bits, scalar)
+    if descending:
+        order = ~order
+    return np.where(_is_nan(bits, scalar), ~unsigned.type(0), order)
 
 
 def _ascending(bits: Array, scalar: Scalar) -> Array:
@@ -37,11 +40,15 @@ def _ascending(bits: Array, scalar: Scalar) -> Array:
         return flipped
     if scalar.kind != "float":
         return bits
+    return np.where(bits & ~sign, np.where(bits & sign, ~bits, bits | sign), sign)
+
+
+def _is_nan(bits: Array, scalar: Scalar) -> Any:
+    if scalar.kind != "float":
+        return False
     exponent = {"float16": 5, "float64": 11}.get(scalar.name, 8)
-    infinity = bits.dtype.type(((1 << exponent) - 1) << (scalar.bits - 1 - exponent))
-    magnitude = bits & ~sign
-    number = np.where(bits & sign, ~bits, bits | sign)
-    return np.where(magnitude > infinity, ~bits.dtype.type(0), np.where(magnitude == 0, sign, number))
+    infinity = ((1 << exponent) - 1) << (scalar.bits - 1 - exponent)
+    return bits & bits.dtype.type((1 << (scalar.bits - 1)) - 1) > bits.dtype.type(infinity)
 
 
 def merge_rows(order: Array) -> Array:

@@ -1,13 +1,19 @@
-{#- Mark the heads of the segments that keys define. Each invocation compares KEYS neighbouring keys, in the order of the scan,
-    each with the key before it. Every word is then assembled from the bits of its invocations. Keys differ as with NumPy's
+{#- Mark the heads of the segments that keys define. Each invocation compares KEYS neighbouring keys, each with the key before
+    it in the order of the scan. Every word is then assembled from the bits of its invocations. Keys differ as with NumPy's
     `!=`: a NaN differs from everything, and 0.0 equals -0.0.
-    in:  keys
-    out: heads: one bit for each element, in the order of the scan
-    Values: workgroup_size; scalar, the kind of key. -#}
-struct Row {
-    length: u32,
+    in:  keys, of a piece of the array; others: the keys that come before these in the order of the scan
+    out: heads: one bit for each element. Those of rows are in the order of the scan, which begins at the end of the last row
+         if it is reversed; those of columns are in the order of memory.
+    Values: workgroup_size; scalar, the kind of key; in_columns, whether neighbours in memory are of different rows. -#}
+struct Piece {
+    length: u32,  // elements of this piece
     words: u32,  // of heads
-    reverse: u32,  // 1 where the scan goes from the row's end
+    reverse: u32,  // 1 where the scan goes from the rows' ends
+    offset: u32,  // elements between the beginning of a row and the piece; of columns: elements of the array before the piece
+    row_length: u32,
+    inner: u32,  // rows that are interleaved in memory
+    first: u32,  // the place of the piece's first element in `keys`, in the order of memory
+    other: u32,  // the place in `others` of the key before that element, or after it where the scan is reversed
 }
 
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
@@ -15,20 +21,26 @@ const KEYS = 4u;  // that an invocation compares
 const SHARES = 32u / KEYS;  // invocations to a word
 {% set key_words = 1 if scalar.packed else scalar.words %}
 
-@group(0) @binding(0) var<uniform> row: Row;
+@group(0) @binding(0) var<uniform> piece: Piece;
 @group(0) @binding(1) var<storage, read> keys: array<u32>;
-@group(0) @binding(2) var<storage, read_write> heads: array<u32>;
+@group(0) @binding(2) var<storage, read> others: array<u32>;
+@group(0) @binding(3) var<storage, read_write> heads: array<u32>;
 
 alias Key = array<u32, {{ key_words }}>;
 
-// Return the key of an element, given its place in the order of the scan.
-fn key_at(index: u32) -> Key {
-    let place = select(index, row.length - 1u - index, row.reverse == 1u);
+{% macro key_at(array) %}
 {% if scalar.packed %}
-    return Key(extractBits(keys[place / {{ scalar.per_word }}u], place % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u));
+    return Key(extractBits({{ array }}[place / {{ scalar.per_word }}u], place % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u));
 {% else %}
-    return Key({% for word in range(key_words) %}keys[place * {{ key_words }}u + {{ word }}u]{{ ", " if not loop.last }}{% endfor %});
+    return Key({% for word in range(key_words) %}{{ array }}[place * {{ key_words }}u + {{ word }}u]{{ ", " if not loop.last }}{% endfor %});
 {% endif %}
+{% endmacro %}
+fn key_at(place: u32) -> Key {
+{{ key_at("keys") -}}
+}
+
+fn other_at(place: u32) -> Key {
+{{ key_at("others") -}}
 }
 
 {% if scalar.kind in ("float", "complex") %}
@@ -69,17 +81,37 @@ fn main(
 ) {
     let group = workgroup.x + workgroup.y * grid.x;
     let first = (group * WORKGROUP_SIZE + invocation) * KEYS;
-    var share = select(0u, 1u, first == 0u);
-    var before = key_at(max(first, 1u) - 1u);
+    var share = 0u;
+{% if in_columns %}
+    let first_row = select(0u, piece.row_length - 1u, piece.reverse == 1u);
+    var column = (piece.offset + first) % piece.inner;
+    var row = (piece.offset + first) / piece.inner % piece.row_length;
     for (var i = 0u; i < KEYS; i++) {
-        let key = key_at(first + i);
-        share |= select(0u, 1u << i, differ(key, before) && first + i < row.length);
-        before = key;
+        let at = min(first + i, piece.length - 1u);
+        let head = row == first_row || differ(key_at(piece.first + at), other_at(piece.other + at));
+        share |= select(0u, 1u << i, head && first + i < piece.length);
+        column += 1u;
+        row = select(row, row + 1u, column == piece.inner);
+        row = select(row, 0u, row == piece.row_length);
+        column = select(column, 0u, column == piece.inner);
     }
+{% else %}
+    let end = piece.length - 1u;
+    let start = min(first, end);
+    var at = (piece.offset + first) % piece.row_length;  // in the row, in the order of the scan
+    var before = other_at(piece.other + select(start, end - start, piece.reverse == 1u));
+    for (var i = 0u; i < KEYS; i++) {
+        let index = min(first + i, end);
+        let key = key_at(piece.first + select(index, end - index, piece.reverse == 1u));
+        share |= select(0u, 1u << i, (at == 0u || differ(key, before)) && first + i < piece.length);
+        before = key;
+        at = select(at + 1u, 0u, at + 1u == piece.row_length);
+    }
+{% endif %}
     shares[invocation] = share << (invocation % SHARES * KEYS);
     workgroupBarrier();
     let word = group * (WORKGROUP_SIZE / SHARES) + invocation;
-    if (invocation < WORKGROUP_SIZE / SHARES && word < row.words) {
+    if (invocation < WORKGROUP_SIZE / SHARES && word < piece.words) {
         var bits = 0u;
         for (var i = 0u; i < SHARES; i++) {
             bits |= shares[invocation * SHARES + i];

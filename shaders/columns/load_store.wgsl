@@ -1,5 +1,7 @@
 {#- Between storage and registers for columns: one chunk, a row of neighbouring columns, at a time. Reads of rows or columns
-    that do not exist give some value, which never reaches an existing one. -#}
+    that do not exist give some value, which never reaches an existing one.
+    in:  the sources, the initial values, and heads, where a buffer says where segments begin
+    out: the destinations -#}
 {% include "columns/chunk.wgsl" %}
 {% include "shared/arrays.wgsl" %}
 {% from "shared/chunk_access.wgsl" import load_elements, load_next, store_results with context %}
@@ -30,8 +32,28 @@ fn element_index(place: Place, row: u32) -> u32 {
     return (place.outer * params.row_length + at) * params.inner + place.column;
 }
 
+{% if spec.has_segment_bits %}
+@group(0) @binding({{ kernel.heads_binding }}) var<storage, read> heads: array<u32>;  // {{ "one bit for each place in a column, in the order of the scan" if spec.cuts_columns_alike else "one bit for each element" }}
+
+// Return the bits of a chunk that begins at element `first`, from its first column on.
+fn heads_of(first: u32, row: u32) -> u32 {
+{% if spec.cuts_columns_alike %}
+    return (heads[row >> 5u] >> (row & 31u)) & 1u;
+{% else %}
+    return heads[first >> 5u] >> (first & 31u);
+{% endif %}
+}
+
+{% endif %}
+{#- Whether a segment begins with this column of a chunk, as 1 or 0. -#}
+{% macro head_of(column) -%}
+{{ "marks" if spec.cuts_columns_alike else "extractBits(marks, %du, 1u)" % column }}
+{%- endmacro %}
 fn load_row(place: Place, row: u32) -> Chunk {
     let first = element_index(place, row);
+{% if spec.has_segment_bits %}
+    let marks = heads_of(first, row);
+{% endif %}
 {% if spec.field_offsets %}
     let before_first = element_index(place, row - 1u);
 {% for column in range(kernel.tile.chunk) %}
@@ -39,7 +61,13 @@ fn load_row(place: Place, row: u32) -> Chunk {
 {% endfor %}
 {% endif %}
 {{ load_elements("first", "before_first") -}}
-{% if spec.initial %}
+{% if spec.initial and spec.has_segment_bits %}
+    let seed_row = place.outer * params.inner + place.column;
+{% for column in range(kernel.tile.chunk) %}
+    let seeded{{ column }} = combine(seed(seed_row + {{ column }}u), e{{ column }});
+    e{{ column }} = {{ text.pick_element(head_of(column) ~ " == 1u", "seeded%d" % column, "e%d" % column) }};
+{% endfor %}
+{% elif spec.initial %}
     if (row == 0u) {
         let seed_row = place.outer * params.inner + place.column;
 {% for column in range(kernel.tile.chunk) %}
@@ -47,7 +75,11 @@ fn load_row(place: Place, row: u32) -> Chunk {
 {% endfor %}
     }
 {% endif %}
+{% if kernel.segmented %}
+    return Chunk({% for column in range(kernel.tile.chunk) %}Item(e{{ column }}, {{ head_of(column) }}){{ ", " if not loop.last }}{% endfor %});
+{% else %}
     return Chunk({% for column in range(kernel.tile.chunk) %}e{{ column }}{{ ", " if not loop.last }}{% endfor %});
+{% endif %}
 }
 {% if kernel.destinations %}
 
@@ -69,15 +101,19 @@ fn store_row(place: Place, row: u32, chunk: Chunk) {
 {% endfor %}
 {{ load_next("after_index") -}}
 {% endif %}
+{% if spec.exclusive and spec.has_segment_bits %}
+    let marks = heads_of(index, row);
+{% endif %}
 {% for column in range(kernel.tile.chunk) %}
+{% set item = "chunk[%d]" % column ~ (".value" if kernel.segmented else "") %}
 {% if spec.exclusive %}
-    var e{{ column }} = chunk[{{ column }}];
-    if (row == 0u) {
+    var e{{ column }} = {{ item }};
+    if ({{ head_of(column) ~ " == 1u" if spec.has_segment_bits else "row == 0u" }}) {
         e{{ column }} = seed(place.outer * params.inner + place.column + {{ column }}u);
     }
     let r{{ column }} = {{ text.mapped_result("e" ~ column, column) }};
 {% else %}
-    let r{{ column }} = {{ text.mapped_result("chunk[" ~ column ~ "]", column) }};
+    let r{{ column }} = {{ text.mapped_result(item, column) }};
 {% endif %}
 {% endfor %}
 {% if spec.keep_last_only %}

@@ -5,7 +5,11 @@
 @group(0) @binding({{ kernel.heads_binding }}) var<storage, read> heads: array<u32>;  // one bit for each element
 
 fn row_of(index: u32) -> u32 {
+{% if kernel.access.several_rows %}
+    return params.first_row + (index + params.row_offset) / params.row_length;
+{% else %}
     return 0u;
+{% endif %}
 }
 {% elif kernel.segmented or kernel.tile.per_row %}
 fn row_of(index: u32) -> u32 {

@@ -1,5 +1,5 @@
-{#- Compare numbers of any kind by their bits. 0.0 equals -0.0, and every NaN is greater than all other numbers and equal to
-    every other NaN.
+{#- Compare numbers of any kind by their bits. 0.0 equals -0.0. Every NaN equals every other NaN and comes after all
+    numbers, in descending sorts too.
     Values: scalar: the kind of key; descending: True to put the greatest key first. -#}
 {% set wide = scalar.bits == 64 %}
 {% set mask = {8: "0xffu", 16: "0xffffu"}.get(scalar.bits, "0xffffffffu") %}
@@ -24,19 +24,17 @@ fn order_of(key: Key) -> Key {
     let is_nan = magnitude > {{ infinity }} || (magnitude == {{ infinity }} && key.x != 0u);
     let positive = select(vec2<u32>(key.x, key.y | SIGN), vec2<u32>(0u, SIGN), is_zero);
     let number = select(positive, ~key, key.y >= SIGN && !is_zero);
-    let order = select(number, vec2<u32>(MASK, MASK), is_nan);
+    return select({{ "~number" if descending else "number" }}, vec2<u32>(MASK, MASK), is_nan);
 {% else %}
     let magnitude = key & ~SIGN & MASK;
     let is_zero = magnitude == 0u;
     let number = select(select(key | SIGN, SIGN, is_zero), ~key & MASK, key >= SIGN && !is_zero);
-    let order = select(number, MASK, magnitude > {{ infinity }});
+    return select({{ "~number & MASK" if descending else "number" }}, MASK, magnitude > {{ infinity }});
 {% endif %}
 {% else %}
     let order = key;
 {% endif %}
-{% if descending %}
-    return ~order{{ " & MASK" if not wide }};
-{% else %}
-    return order;
+{% if scalar.kind != "float" %}
+    return {{ "order" if not descending else "~order" if wide else "~order & MASK" }};
 {% endif %}
 }

@@ -191,5 +191,5 @@ def test_the_marks_are_those_of_the_cpu(device: gs.Device) -> None:
     for length, reverse in itertools.product((1, 31, 32, 33, 5000), (False, True)):
         offsets = cut(rng, length, 1 + length // 7)
         for cuts in ({"segments": offsets}, {"keys": keys_of(offsets, np.uint8)}):
-            made, wanted = device_marks(device, length, reverse, **cuts)
+            made, wanted = device_marks(device, (length,), 0, reverse, False, **cuts)
             assert_same(made, wanted, (length, reverse))

@@ -98,11 +98,16 @@ def gradients_of(a: Any, h: Any, grad_h: Any, *, where: gs.Device | str, **optio
     return gradients(a, h, grad_h, device=where, **options)  # type: ignore[no-any-return]
 
 
-def device_marks(device: gs.Device, length: int, reverse: bool, **cuts: Array) -> tuple[Array, Array]:
+def device_marks(
+    device: gs.Device, shape: tuple[int, ...], axis: int, reverse: bool, in_columns: bool, **cuts: Any
+) -> tuple[Array, Array]:
     """Return the segment marks that the device makes of ``segments=`` or ``keys=``, and those of the CPU."""
-    heads = heads_of(cuts.get("segments"), cuts.get("keys"), (length,), reverse)
+    heads = heads_of(cuts.get("segments"), cuts.get("keys"), shape, axis, reverse)
     assert heads is not None
-    return segment_heads(device._context, heads).read(), heads.words(0, length)
+    made = segment_heads(device._context, heads, in_columns=in_columns).read()
+    if not in_columns:
+        return made, heads.words(0, heads.size)
+    return made, heads.row_words if heads.cuts_rows_alike else heads.column_words(None, None)
 
 
 def origin_of_piece(start: int, row_length: int) -> tuple[int, int, int]:
