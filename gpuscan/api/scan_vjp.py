@@ -136,7 +136,7 @@ class _Backward:
 
     def __init__(self, forward: Problem, derived: Adjoint, home: Device | None, segments: Any, keys: Any) -> None:
         self.forward, self.derived, self.home = forward, derived, home
-        self.heads = heads_of(segments, keys, forward.shape, not forward.reverse)
+        self.heads = heads_of(segments, keys, forward.shape, forward.axis, not forward.reverse)
 
     def run(self, bundles: dict[str, Arrays], initial: Any) -> tuple[Arrays, Any]:
         """Return the arrays of grad_x, and the gradient of `initial` or None.

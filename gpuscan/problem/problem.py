@@ -49,7 +49,8 @@ class Problem:
             a 1, the seeds are the values that follow the last elements of the rows.
         heads: the heads at which rows restart, each time with their seed; None without segments.
         keep_last_only: True if only the last result of each row is wanted.
-        compacts: True if the first field is a mask that picks the entries of the other fields to store.
+        compacts: True if the first field is a mask that picks the entries of the other fields to store, or if `before`
+            gives such a mask and all fields are stored.
     """
 
     operator: Operator
