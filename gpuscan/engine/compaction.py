@@ -35,13 +35,8 @@ _MOVED_BYTES = (1, 2, 4, 8, 16)
 _MAX_MOVED_WORDS = 4
 # Invocations in a workgroup of arrays/gather.wgsl: the most that every WebGPU adapter has.
 _GATHER_WORKGROUP = 256
-
-
-@operator(name="keep left")
-def _left(left: Any, right: Any) -> Any:
-    """Return the left operand. It is never called: rows of one element combine nothing."""
-    del right
-    return left
+# The operator of rows of one element, which combine nothing.
+_KEEP_LEFT = operator(lambda left, right: left, name="keep left")
 
 
 @dataclass(frozen=True)
@@ -186,7 +181,7 @@ def _evaluated(executor: Executor, leaves: Sequence[DeviceArray], predicate: Map
     """Return the predicate's bool for each entry: rows of one element, mapped as they are loaded."""
     shape = (leaves[0].shape[0], 1)
     problem = Problem(
-        operator=_left,
+        operator=_KEEP_LEFT,
         leaves=tuple(leaves),  # type: ignore[arg-type]
         source=predicate.source,
         element=predicate.element,

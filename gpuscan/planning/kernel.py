@@ -204,7 +204,7 @@ class Kernel(HashedOnce):
 
     @property
     def has_bools(self) -> bool:
-        """True if an item has bools. They are words in workgroup memory: NVIDIA's compiler loses writes of bools there."""
+        """True if an item has bools. In workgroup memory they are words: NVIDIA's compiler loses writes of bools."""
         return any(field.scalar.kind == "bool" for field in self.spec.element.fields)
 
     @property

@@ -91,6 +91,10 @@ class Problem:
         other.__dict__.update(self.__dict__, leaves=leaves)
         return other
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: all but the object that stands for the kind, which other processes do not have."""
+        return {name: value for name, value in vars(self).items() if name != "kind"}
+
     @property
     def seed_element(self) -> Element:
         """The type of a seed: the element, or the source field that is taken from the next element."""
