@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cached_property
+from html import escape
 from math import prod
 from typing import TYPE_CHECKING, Any, Never
 
@@ -128,6 +129,18 @@ class Array(Views, NDArrayOperatorsMixin):
         self.check_contiguous()
         kind = self.dtype if dtype is None else dtype
         return Array(self.device, self.buffer, shape, kind, self.offset + offset, self.owner)
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        rows = {
+            "shape": self.shape,
+            "dtype": self.dtype,
+            "bytes": f"{self.nbytes:,}",
+            "order": "C" if self.is_contiguous else f"strides {self.strides}",
+            "device": self.device.capabilities.summary,
+        }
+        lines = "".join(f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>" for name, value in rows.items())
+        return f"<table><caption>gpuscan.Array</caption>{lines}</table>"
 
     def view_at(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Array:
         """Return the view of the same buffer with these strides, `offset` bytes after the begin of this array."""
