@@ -206,9 +206,7 @@ class DeviceContext:
         ]
         entries.append({"binding": 0, "visibility": visible, "buffer": {"type": "uniform", "has_dynamic_offset": True}})
         if kernel.spec.captured_functions:
-            entries.append(
-                {"binding": kernel.captured_binding, "visibility": visible, "buffer": {"type": "uniform"}}
-            )
+            entries.append({"binding": kernel.captured_binding, "visibility": visible, "buffer": {"type": "uniform"}})
         text = render_kernel(kernel)
         device = self.wgpu_device
         layout = device.create_bind_group_layout(entries=entries)
