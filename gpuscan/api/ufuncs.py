@@ -26,6 +26,8 @@ from gpuscan.problem.arguments import as_array, resolve_axis
 
 # Sums and products of these are taken in 64 bits, as NumPy takes them.
 _PROMOTED = (np.add, np.multiply)
+# Ufuncs that are traced with the constants that they are called with.
+_WITH_CONSTANTS = (np.power, np.float_power)
 _LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
 
 
@@ -106,6 +108,7 @@ def _called(
     dtype = options.pop("dtype", None)
     _refuse(name, options)
     values = [value if is_number(value) or isinstance(value, Array) else as_array(value) for value in inputs]
+    values = [_as_argument(ufunc, value, values) for value in values]
     leaves = [value for value in values if not is_number(value)]
     leaves = [leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("=")) for leaf in leaves]
     if dtype is not None:
@@ -125,6 +128,23 @@ def _called(
     if targets:
         out = targets if function.element.structure.kind != "leaf" else targets[0]
     return mapped(function, leaves, common_shape([leaf.shape for leaf in leaves]), home_of(leaves, None), out)
+
+
+def _as_argument(ufunc: np.ufunc, value: Any, values: list[Any]) -> Any:
+    """Return an integer that meets integer arrays as an array, so that all integers share a shader.
+
+    The kernel reads float constants from a buffer anyway. A constant exponent makes a shorter shader.
+    """
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or ufunc in _WITH_CONSTANTS:
+        return value
+    dtypes = [each.dtype for each in values if not is_number(each)]
+    if not dtypes or any(dtype.kind not in "iu" for dtype in dtypes):
+        return value
+    if isinstance(value, np.integer):
+        return np.asarray(value)
+    dtype = np.result_type(*dtypes)
+    limits = np.iinfo(dtype)
+    return np.array(value, dtype) if limits.min <= value <= limits.max else value
 
 
 def _map_of(

@@ -183,6 +183,24 @@ def test_what_is_not_supported_names_the_way_out(device: gs.Device) -> None:
     assert_equal(c, C)
 
 
+def test_numbers_share_a_shader(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that a call with another number compiles nothing, and that numbers keep NumPy's meaning."""
+    a, b, made = device.asarray(A), device.asarray(B), []
+    make = type(device.wgpu_device).create_shader_module
+    monkeypatch.setattr(
+        type(device.wgpu_device), "create_shader_module", lambda *args, **kw: made.append(1) or make(*args, **kw)
+    )
+    for number in (3, 5, 7):
+        assert_equal(b - number, B - number)
+    for number in (0.5, 3, -0.0):
+        assert_equal(a * number, A * number)
+    assert len(made) <= 2
+    assert_equal(b < 300, B < 300)
+    assert_equal(b + np.int32(70_000), B + np.int32(70_000))
+    with pytest.raises(TypeError, match=r"does not fit.*\.numpy\(\)"):
+        b + 300
+
+
 class Other:
     """An object with ufuncs of its own."""
 
