@@ -130,7 +130,7 @@ def _described(dtype: Any) -> tuple[Structure, list[np.dtype[Any]], list[tuple[i
         dtype = np.dtype(dtype)
     if isinstance(dtype, (tuple, list)) and not isinstance(dtype, str):
         kind, keys, parts = "tuple", tuple(range(len(dtype))), list(dtype)
-        kind = "named" if hasattr(dtype, "_fields") else kind
+        kind = "named" if hasattr(dtype, "_fields") else "list" if isinstance(dtype, list) else kind
     elif isinstance(dtype, Mapping):
         kind, keys, parts = "dict", tuple(dtype), list(dtype.values())
     else:

@@ -86,7 +86,7 @@ def reduce(
     """
     operator = resolve(op)
     keepdims = as_flag("keepdims", keepdims)
-    axes = reduced_axes(x, operator, axis)
+    axes = reduced_axes(x, operator, axis, before)
     options = {"initial": initial, "dtype": dtype, "before": before, "after": after}
     problem = reduction(joined(x, axes), operator, axis=axes.axis, **options)
     home = home_of(problem.leaves, device)
@@ -100,7 +100,7 @@ def reduce(
     # NumPy's reductions give numbers, not arrays of shape ().
     shaped = [part[()] if isinstance(part, np.ndarray) else part for part in shaped]
     structure = problem.destination.structure
-    return assembled(structure, shaped, len(shape), x if structure == problem.source.structure else None)
+    return assembled(structure, shaped, x if structure == problem.source.structure else None)
 
 
 def _results(problem: Problem, home: Device | None, outputs: list[Any] | None) -> list[Any]:

@@ -272,7 +272,16 @@ def dtype_or_type(value: Any, traced: Sequence[Traced]) -> Any:
         if narrow is not None and not isinstance(value, complex):
             return narrow  # NumPy does not promote a Python number with a bfloat16
         return next(kind for kind in (int, float, complex) if isinstance(value, kind))
-    return np.asarray(value).dtype
+    dtype = np.asarray(value).dtype
+    return float if dtype == np.float64 and is_exact_constant(value) else dtype
+
+
+def is_exact_constant(value: Any) -> bool:
+    """Return True for a float64 array such as ``np.eye(2)``, which float32 holds exactly: it takes the other's type."""
+    if not isinstance(value, np.ndarray) or not value.ndim or value.dtype != np.float64:
+        return False
+    with np.errstate(over="ignore"):
+        return bool(np.array_equal(value, value.astype(np.float32), equal_nan=True))
 
 
 def broadcast_check(name: str, traced: Sequence[Traced]) -> None:
