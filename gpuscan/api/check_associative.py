@@ -42,10 +42,9 @@ def check_associative(
     Args:
         op: as for `gpuscan.scan`.
         dtype: the element's dtype; a tuple or dict of dtypes, or a structured dtype, for a bundle.
-        samples: how many triples to try; or elements to try, for an operator that is associative on some elements
-            alone: an array (count, …), or a bundle of them, of which triples are tried; or a function of
-            ``(rng, count)`` that makes such elements by a `numpy.random.Generator`. A counterexample then consists of
-            samples, unchanged.
+        samples: how many triples to try; or the elements to try, for an operator that is associative on some elements
+            alone: an array (count, …) or a bundle of them, or a function of ``(rng, count)`` that makes such elements
+            by a `numpy.random.Generator`. A counterexample then consists of samples, unchanged.
         seed: the seed of the random numbers.
         shape: the trailing axes that belong to the element, such as ``(2, 2)`` for ``"matmul"``; a number for one axis.
 
