@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuscan.elements import LEAF, Element, Field, Structure, field_names
 from gpuscan.errors import OperatorError
-from gpuscan.operators import traced_functions  # noqa: F401 (registers np.where, np.stack, … on Traced)
+from gpuscan.operators import traced_functions, traced_linalg  # noqa: F401 (register np.where, np.linalg.inv, …)
 from gpuscan.operators.expression_graph import Graph, Node
 from gpuscan.operators.source_location import defined_at, raised_at
 from gpuscan.operators.traced_array import (

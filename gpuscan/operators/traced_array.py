@@ -25,6 +25,18 @@ COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", 
 ARRAY_FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 
 
+class ElementShape(tuple[int, ...]):
+    """The shape of a traced value. It stays one if trailing axes are cut off or added, as on arrays: x.shape[:-1]."""
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        from_start = isinstance(index, slice) and index.start is None and index.step is None
+        return ElementShape(found) if from_start and (index.stop is None or index.stop < 0) else found
+
+    def __add__(self, other: Any) -> Any:
+        return ElementShape((*self, *other))
+
+
 class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     """An array of expression nodes of one type; shape ``()`` for an element that is one number."""
 
@@ -42,8 +54,8 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         return self.scalar.dtype
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.nodes.shape)
+    def shape(self) -> ElementShape:
+        return ElementShape(self.nodes.shape)
 
     @property
     def real(self) -> Traced:
