@@ -254,4 +254,4 @@ class _Backward:
         for total, value, field in zip(totals, fields_of(initial, forward.element, "initial"), fields, strict=True):
             whole = total.reshape((*others, *field.shape))
             gradients.append(summed_to(whole, np.shape(value)).astype(field.scalar.dtype, copy=False))
-        return forward.element.structure.unflatten(gradients)
+        return forward.element.structure.nested(gradients)
