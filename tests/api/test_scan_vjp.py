@@ -404,8 +404,9 @@ def test_few_elements(shape: tuple[int, ...]) -> None:
 # ----- Adapters
 
 U = np.random.default_rng(0).uniform(0.7, 1.2, (3, 134))
+COMPOSED = gs.operator(affine, identity=(1, 0))
 CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-    "affine of rows": (affine, (U[:2, :130].reshape(4, 65), U[1:, :130].reshape(4, 65)), {"axis": 1}),
+    "affine of rows": (COMPOSED, (U[:2, :130].reshape(4, 65), U[1:, :130].reshape(4, 65)), {"axis": 1}),
     "affine of columns": (
         affine,
         (U[0].reshape(67, 2), U[1].reshape(67, 2)),
