@@ -7,9 +7,11 @@ from gpuscan.api.compact import compact
 from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
 from gpuscan.api.device import Device, default_device, devices
 from gpuscan.api.linear_recurrence import linear_recurrence, linear_recurrence_vjp
+from gpuscan.api.map import map  # noqa: A004 (the public name)
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.api.scan_chunks import scan_chunks
+from gpuscan.api.scan_vjp import scan_vjp
 from gpuscan.api.sort import argsort, sort, sort_by_key
 from gpuscan.device.buffer_pool import MemoryUsage
 from gpuscan.errors import (
@@ -47,10 +49,12 @@ __all__ = [
     "devices",
     "linear_recurrence",
     "linear_recurrence_vjp",
+    "map",
     "operator",
     "reduce",
     "scan",
     "scan_chunks",
+    "scan_vjp",
     "sort",
     "sort_by_key",
     "wgsl_operator",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,18 @@ import numpy as np
 from gpuscan.api.array import Array, Picked
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
+from gpuscan.api.outputs import check_place, check_separate
 from gpuscan.device.device_array import DeviceArray
-from gpuscan.elements import scalar_of
+from gpuscan.device.guards import guarded
+from gpuscan.elements import Structure, compute_dtype, element_of, scalar_of
 from gpuscan.engine.compaction import Compacted, compact_on_device, entry_bytes, max_entries
+from gpuscan.engine.element_copy import write_elements
+from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.arguments import as_array, structure_and_leaves
-from gpuscan.problem.results import assembled, own_axes
+from gpuscan.problem.results import assembled, over_arrays, own_axes
 
 
-def compact(x: Any, mask: Any) -> Any:
+def compact(x: Any, mask: Any, *, out: Any = None) -> Any:
     """Return the entries of an array that a mask picks, in their order: ``x[mask]`` along the first axis.
 
     It takes one pass: the mask is scanned, and each picked entry is stored as soon as its place is known (Billeter,
@@ -26,14 +31,21 @@ def compact(x: Any, mask: Any) -> Any:
 
     Args:
         x: (n, …): a NumPy array or a `gpuscan.Array`, or a bundle of arrays of one length.
-        mask: (n,) of bool.
+        mask: (n,) of bool; or a function of an entry that gives a bool, which is fused into the pass as the maps of
+            `gpuscan.scan` are. An entry of an array (n, k) is a vector; write ``v[..., 0]`` for its first number.
+        out: an array to write the entries to, of the dtype of `x` and with the same axes after the first; for a bundle,
+            a bundle of them. It may be longer than the result. On a device the call waits for the GPU if `out` has
+            fewer entries than `x`; what follows the result in a longer `out` is undefined there.
 
     Returns:
-        An array like `x`, or a bundle like `x`, with one entry for each True of the mask.
+        An array like `x`, or a bundle like `x`, with one entry for each True of the mask. With `out`, its first entries
+        as a view, or `out` itself if it is as long as the result.
 
     Raises:
-        ValueError: mask and array differ in length, or the mask has several axes.
-        TypeError: the mask is not bool.
+        ValueError: mask and array differ in length, the mask has several axes, or `out` is too short or has another
+            shape.
+        TypeError: the mask is not bool, or `out` has another type or dtype.
+        OperatorError: the function cannot be traced.
         GpuscanError: one entry alone exceeds what the device binds.
 
     Example:
@@ -42,37 +54,52 @@ def compact(x: Any, mask: Any) -> Any:
         >>> x = np.array([3, 1, 4, 1, 5], np.int32)
         >>> gs.compact(x, x > 2)
         array([3, 4, 5], dtype=int32)
+        >>> gs.compact(x, lambda v: v % 2 == 1)
+        array([3, 1, 1, 5], dtype=int32)
     """
     structure, leaves = structure_and_leaves(x)
     for leaf in leaves:
         # The same error with and without an adapter.
         scalar_of(leaf.dtype)
-    mask = mask if isinstance(mask, Array) else as_array(mask)
-    check_mask(mask, [leaf.shape for leaf in leaves])
-    home = home_of((*leaves, mask), None)
+    if callable(mask):
+        mask = predicate_of(mask, structure, leaves)
+        home = home_of(leaves, None)
+    else:
+        mask = mask if isinstance(mask, Array) else as_array(mask)
+        check_mask(mask, [leaf.shape for leaf in leaves])
+        home = home_of((*leaves, mask), None)
+    on_device = home is not None and any(isinstance(leaf, Array) for leaf in leaves)
+    places = None if out is None else places_of(out, structure, leaves, home if on_device else None)
     results: list[Any]
-    if home is None:
-        results = [leaf[mask].astype(leaf.dtype.newbyteorder("="), copy=False) for leaf in leaves]
-    elif any(isinstance(leaf, Array) for leaf in leaves):
+    if home is not None and on_device:
         arrays = [home.asarray(leaf) for leaf in leaves]
-        found = compact_on_device(home._executor, arrays, home.asarray(mask))
-        results = picked_arrays(home, arrays, found)
+        chosen = mask if isinstance(mask, Map) else home.asarray(mask)
+        results = picked_arrays(home, arrays, chosen, places)
+        return structure.unflatten(results)
+    if home is None:
+        bools = picked_by_numpy(mask, leaves) if isinstance(mask, Map) else np.asarray(mask)
+        results = [leaf[bools].astype(leaf.dtype.newbyteorder("="), copy=False) for leaf in leaves]
     else:
         results = compact_host(home, leaves, mask)
+    if places is not None:
+        return written(results, places, out)
     if structure.kind != "record":
         return structure.unflatten(results)
     return assembled(structure, results, results[0].ndim - own_axes(x)[0], x)
 
 
+# ----- The mask
+
+
 def check_mask(mask: Any, shapes: list[tuple[int, ...]]) -> None:
     """Raise an error if the mask does not fit arrays of these shapes."""
     if mask.dtype != np.bool_:
-        raise TypeError(f"a mask of dtype {mask.dtype} was passed, but a mask must be bool. Pass mask != 0")
+        raise TypeError(
+            f"a mask of dtype {mask.dtype} was passed, but a mask must be bool. Pass mask != 0, or a function of an "
+            "entry"
+        )
+    check_entries(shapes)
     for shape in shapes:
-        if not shape:
-            raise ValueError(
-                "an array of shape () was passed, which has no first axis to pick from. Pass x[np.newaxis]"
-            )
         if mask.shape != shape[:1]:
             raise ValueError(
                 f"a mask of shape {mask.shape} was passed for an array of shape {shape}; pass {shape[0]} bools, one "
@@ -80,11 +107,104 @@ def check_mask(mask: Any, shapes: list[tuple[int, ...]]) -> None:
             )
 
 
-def picked_arrays(home: Device, arrays: list[Array], found: Compacted) -> list[Picked]:
+def check_entries(shapes: list[tuple[int, ...]]) -> None:
+    """Raise an error if one of the arrays has no first axis."""
+    if () in shapes:
+        raise ValueError("an array of shape () was passed, which has no first axis to pick from. Pass x[np.newaxis]")
+
+
+def predicate_of(function: Callable[[Any], Any], structure: Structure, leaves: list[Any]) -> Map:
+    """Return a mask function, traced for an entry of the arrays.
+
+    Raises:
+        TypeError: it does not give one bool.
+        ValueError: the arrays differ in length, or have entries without numbers.
+    """
+    shapes = [leaf.shape for leaf in leaves]
+    check_entries(shapes)
+    if len({shape[0] for shape in shapes}) > 1:
+        lengths = " and ".join(str(shape[0]) for shape in shapes)
+        raise ValueError(f"a bundle of arrays of {lengths} entries was passed; pass arrays of one length")
+    if not all(entry_bytes(leaf) for leaf in leaves):
+        raise ValueError(
+            f"mask= was passed as a function for arrays of the shapes {', '.join(map(str, shapes))}, but one of them "
+            "has entries without numbers. Pass a mask of bools"
+        )
+    entry = element_of([leaf.dtype for leaf in leaves], structure, [shape[1:] for shape in shapes])
+    predicate = traced(function, entry, "mask")
+    found = predicate.element
+    if not found.single or found.fields[0].scalar.name != "bool" or found.fields[0].shape:
+        given = ", ".join(f"{field.scalar.name}{list(field.shape) or ''}" for field in found.fields)
+        raise TypeError(
+            f"mask= was passed as a function that gives {given} for an entry, but it must give one bool. Compare: "
+            "v != 0; or join the answers of a vector by np.any(…, axis=-1)"
+        )
+    return predicate
+
+
+def picked_by_numpy(predicate: Map, leaves: list[Any]) -> np.ndarray[Any, Any]:
+    """Return the predicate's bool for each entry of NumPy arrays."""
+    fields = predicate.source.fields
+    wide = [leaf.astype(compute_dtype(field.scalar), copy=False) for leaf, field in zip(leaves, fields, strict=True)]
+    with np.errstate(all="ignore"):
+        picked = np.asarray(predicate(predicate.source.structure.unflatten(wide)))
+    return np.broadcast_to(picked, leaves[0].shape[:1])
+
+
+# ----- The results
+
+
+def places_of(out: Any, structure: Structure, leaves: list[Any], home: Device | None) -> list[Any]:
+    """Return the arrays of `out`, depth first.
+
+    Raises:
+        ValueError, TypeError: as `compact` raises them.
+    """
+    found, places = structure_and_leaves(out)
+    if found != structure or (structure.kind == "record" and not isinstance(out, np.ndarray)):
+        raise ValueError(
+            f"out of type {type(out).__name__} was passed, but it does not nest as the input does; pass an array for "
+            "each array of the input, in the same bundle"
+        )
+    for place, leaf in zip(places, leaves, strict=True):
+        length = place.shape[:1] if getattr(place, "shape", ()) else (0,)
+        check_place(place, (*length, *leaf.shape[1:]), leaf.dtype.newbyteorder("="), home)
+    check_separate(places)
+    return places
+
+
+def written(results: list[np.ndarray[Any, Any]], places: list[Any], out: Any) -> Any:
+    """Write the entries to the arrays of `out`, and return the parts of them that were written."""
+    count = len(results[0])
+    for place in places:
+        check_room(place, count)
+    for place, result in zip(places, results, strict=True):
+        place[:count] = result
+    return over_arrays(lambda array: array if len(array) == count else array[:count], out)
+
+
+def check_room(place: Any, count: int) -> None:
+    """Raise an error if an array of `out` has fewer than `count` entries."""
+    if len(place) < count:
+        raise ValueError(
+            f"out of shape {place.shape} was passed, but the mask picks {count} entries. Pass an out with room for "
+            "them; one as long as the input always has it"
+        )
+
+
+def picked_arrays(home: Device, arrays: list[Array], mask: Array | Map, places: list[Array] | None) -> list[Array]:
     """Return the picked entries as public arrays."""
+    length = arrays[0].shape[0]
+    long = places is not None and all(len(place) >= length and place.is_contiguous for place in places)
+    rooms = None
+    if places is not None and long:
+        rooms = [place[:length].viewed(array.shape) for place, array in zip(places, arrays, strict=True)]
+    found = compact_on_device(home._executor, arrays, mask, rooms)
+    if places is not None and not long:
+        return copied_into(places, found)
     count = Array.of(home, found.count)
-    picked = []
-    for room, array in zip(found.rooms, arrays, strict=True):
+    picked: list[Array] = []
+    for room, array in zip(rooms or found.rooms, arrays, strict=True):
         result = Picked(Array.of(home, room), array.dtype, array.shape[1:], count)
         if found.known is not None:
             vars(result)["shape"] = (found.known, *array.shape[1:])
@@ -92,15 +212,29 @@ def picked_arrays(home: Device, arrays: list[Array], found: Compacted) -> list[P
     return picked
 
 
+def copied_into(places: list[Array], found: Compacted) -> list[Array]:
+    """Copy the entries to arrays that may be too short for all of them; this waits for their number."""
+    count = int(found.count.read()[0])
+    for place in places:
+        place.context.check()
+        check_room(place, count)
+    for place, room in zip(places, found.rooms, strict=True):
+        if entry_bytes(room):
+            with guarded(place.context):
+                write_elements(room.viewed((count, *place.shape[1:]), place.dtype), place[:count])
+    return [place if len(place) == count else place[:count] for place in places]
+
+
 def compact_host(home: Device, leaves: list[Any], mask: Any) -> list[np.ndarray[Any, Any]]:
     """Return the picked entries of NumPy arrays, which are uploaded part by part."""
-    executor, length = home._executor, mask.shape[0]
+    executor, length = home._executor, len(leaves[0])
     most = max_entries(executor.context, leaves)
     parts: list[list[np.ndarray[Any, Any]]] = []
     for start in range(0, max(1, length), most):
         stop = min(start + most, length)
         arrays: list[DeviceArray] = [home.asarray(leaf[start:stop]) for leaf in leaves]
-        found = compact_on_device(executor, arrays, home.asarray(mask[start:stop]))
+        chosen = mask if isinstance(mask, Map) else home.asarray(mask[start:stop])
+        found = compact_on_device(executor, arrays, chosen)
         count = int(found.count.read()[0])
         views = [
             room.viewed((count, *leaf.shape[1:]), leaf.dtype) for room, leaf in zip(found.rooms, arrays, strict=True)

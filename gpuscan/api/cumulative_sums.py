@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from gpuscan.api.array import Array, new_array
+from gpuscan.api.device import Device
+from gpuscan.api.outputs import check_place
 from gpuscan.api.scan import scan
 from gpuscan.device.guards import guarded
 from gpuscan.elements import dtype_from, scalar_of
-from gpuscan.engine.element_copy import StridedView, copy_elements, view_of
+from gpuscan.engine.element_copy import write_elements
 from gpuscan.problem.arguments import as_array, as_flag, resolve_axis
 
 
-def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def cumulative_sum(
+    x: Any,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: Any = None,
+    include_initial: bool = False,
+    out: Any = None,
+    device: Device | str | int | None = None,
+) -> Any:
     """Return the cumulative sum along an axis, ``y[i] = x[0] + … + x[i]``, as the array API standard defines it.
 
     Args:
@@ -24,12 +34,15 @@ def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, inc
         dtype: the dtype of the sum (default: int64 for bool and signed integers, uint64 for unsigned integers, else
             the dtype of `x`).
         include_initial: True to begin with 0, which makes the axis longer by one.
+        out: the array to write the result to, of the result's shape and dtype.
+        device: as in `gpuscan.scan`.
 
     Returns:
-        An array of the kind and shape of `x`; `axis` is one longer with `include_initial`.
+        An array of the kind and shape of `x`; `axis` is one longer with `include_initial`. If `out` is passed, `out`.
 
     Raises:
-        ValueError: the axis is out of range, or missing for an array of several axes.
+        ValueError: the axis is out of range, or missing for an array of several axes; or `out` has another shape.
+        TypeError: an argument has the wrong type, or `out` another dtype.
         GpuscanError: as `gpuscan.scan` does.
 
     Example:
@@ -38,10 +51,19 @@ def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, inc
         >>> gs.cumulative_sum(np.array([200, 100, 50], np.uint8), include_initial=True)
         array([  0, 200, 300, 350], dtype=uint64)
     """
-    return _cumulative(x, "add", 0, axis, dtype, include_initial)
+    return _cumulative(x, "add", 0, axis, dtype, include_initial, out, device)
 
 
-def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def cumulative_prod(
+    x: Any,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: Any = None,
+    include_initial: bool = False,
+    out: Any = None,
+    device: Device | str | int | None = None,
+) -> Any:
     """Return the cumulative product along an axis, ``y[i] = x[0] * … * x[i]``, as the array API standard defines it.
 
     Args:
@@ -49,12 +71,15 @@ def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
         axis: the axis to multiply along. A 1-D array needs none.
         dtype: the dtype of the product (default: as in `cumulative_sum`).
         include_initial: True to begin with 1, which makes the axis longer by one.
+        out: the array to write the result to, of the result's shape and dtype.
+        device: as in `gpuscan.scan`.
 
     Returns:
-        An array of the kind and shape of `x`; `axis` is one longer with `include_initial`.
+        An array of the kind and shape of `x`; `axis` is one longer with `include_initial`. If `out` is passed, `out`.
 
     Raises:
-        ValueError: the axis is out of range, or missing for an array of several axes.
+        ValueError: the axis is out of range, or missing for an array of several axes; or `out` has another shape.
+        TypeError: an argument has the wrong type, or `out` another dtype.
         GpuscanError: as `gpuscan.scan` does.
 
     Example:
@@ -64,7 +89,7 @@ def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
         array([[ 1.,  2.],
                [ 3., 12.]], dtype=float32)
     """
-    return _cumulative(x, "multiply", 1, axis, dtype, include_initial)
+    return _cumulative(x, "multiply", 1, axis, dtype, include_initial, out, device)
 
 
 def promoted(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -77,36 +102,32 @@ def promoted(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("=")
 
 
-def _cumulative(x: Any, op: str, start: int, axis: int | None, dtype: Any, include_initial: bool) -> Any:
+def _cumulative(
+    x: Any, op: str, start: int, axis: int | None, dtype: Any, include_initial: bool, out: Any, device: Any
+) -> Any:
     x = x if isinstance(x, Array) else as_array(x)
     dtype = promoted(x.dtype) if dtype is None else dtype_from(dtype).newbyteorder("=")
     axis = resolve_axis(axis, x.shape)
     if not as_flag("include_initial", include_initial):
-        return scan(x, op, axis=axis, dtype=dtype)
+        return scan(x, op, axis=axis, dtype=dtype, out=out, device=device)
     shape = tuple(n + 1 if i == axis else n for i, n in enumerate(x.shape))
-    if isinstance(x, Array):
-        return _after_start(scan(x, op, axis=axis, dtype=dtype), shape, axis, start)
-    result = np.empty(shape, dtype)
+    if out is not None:
+        check_place(out, shape, dtype, x.device if isinstance(x, Array) else None)
+    result: Any = out
+    if out is None:
+        result = new_array(x.device, None, shape, dtype) if isinstance(x, Array) else np.empty(shape, dtype)
     before, rest = ((slice(None),) * axis + (part,) for part in (slice(0, 1), slice(1, None)))
-    result[before] = start
-    scan(x, op, axis=axis, dtype=dtype, out=result[rest])
+    scan(x, op, axis=axis, dtype=dtype, out=result[rest], device=device)
+    if isinstance(result, Array):
+        _fill(result[before], start)
+    else:
+        result[before] = start
     return result
 
 
-def _after_start(sums: Array, shape: tuple[int, ...], axis: int, start: int) -> Array:
-    """Return the array on a device with `start` before its first entry along the axis."""
-    inner = prod(shape[axis + 1 :])
-    outer, size = prod(shape[:axis]), sums.dtype.itemsize
-    result = new_array(sums.device, None, shape, sums.dtype)
-    if not result.size:
-        return result
-    first = new_array(sums.device, np.full(inner, start, sums.dtype))
-    # The same entries before every row.
-    again = StridedView(first, 0, (outer, inner), (0, size), size)
-    with guarded(sums.context):
-        copy_elements(again, result, run=inner * size, pitch=shape[axis] * inner * size)
-        if sums.size:
-            rows = view_of(sums, (outer, sums.size // outer), size)
-            row_bytes = sums.size // outer * size
-            copy_elements(rows, result, offset=inner * size, run=row_bytes, pitch=shape[axis] * inner * size)
-    return result
+def _fill(array: Array, value: int) -> None:
+    """Write the same number to all elements of an array on a device."""
+    if array.size:
+        number = new_array(array.device, np.full(1, value, array.dtype))
+        with guarded(array.context):
+            write_elements(number.view_at(array.shape, (0,) * array.ndim), array)

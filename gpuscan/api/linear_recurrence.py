@@ -182,7 +182,7 @@ def gradients(
     scalar = problem.source.fields[0].scalar
     with np.errstate(all="ignore"):
         grads = _gradient_of_start(a, grad_b, axis, reverse, compute_dtype(scalar))
-        return grad_a, grad_b, _summed_to(grads, np.shape(initial)).astype(scalar.dtype, copy=False)
+        return grad_a, grad_b, summed_to(grads, np.shape(initial)).astype(scalar.dtype, copy=False)
 
 
 def _gradients_on_cpu(problem: Problem, start: np.ndarray[Any, Any] | None) -> list[np.ndarray[Any, Any]]:
@@ -232,7 +232,7 @@ def _entries(array: Any, place: int, axis: int) -> np.ndarray[Any, Any]:
         return contiguous(array[(slice(None),) * axis + (place,)]).read()
 
 
-def _summed_to(gradient: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+def summed_to(gradient: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """Return the gradient of an array of this shape that was broadcast."""
     lead = gradient.ndim - len(shape)
     axes = [i for i in range(gradient.ndim) if i < lead or shape[i - lead] == 1 != gradient.shape[i]]

@@ -30,13 +30,16 @@ def is_on_device(problem: Problem) -> bool:
     return any(isinstance(leaf, OnDevice) for leaf in problem.leaves)
 
 
-def check_out(problem: Problem, out: Any, home: OpenedDevice | None) -> list[Any] | None:
+def check_out(
+    problem: Problem, out: Any, home: OpenedDevice | None, shape: tuple[int, ...] | None = None
+) -> list[Any] | None:
     """Return the arrays of `out`, depth first; None without.
 
     Args:
         problem: the scan.
         out: what the caller passed.
         home: the device that the problem's arrays are on; None for NumPy arrays.
+        shape: the shape of the result, without the axes of the element (default: that of the scan's arrays).
 
     Raises:
         TypeError: one is not an array of the right kind, cannot be written, or has another dtype.
@@ -53,24 +56,33 @@ def check_out(problem: Problem, out: Any, home: OpenedDevice | None) -> list[Any
             )
     else:
         arrays = fields_of(out, problem.destination, "out")
-    lead = tuple(n for i, n in enumerate(problem.shape) if i != problem.axis or not problem.keep_last_only)
+    lead = problem.shape if shape is None else shape
     for array, field in zip(arrays, problem.destination.fields, strict=True):
-        _check_kind(array, home)
-        wanted = (*lead, *field.shape)
-        if array.shape != wanted:
-            raise ValueError(
-                f"out of shape {array.shape} was passed for a result of shape {wanted}; pass an array of that shape"
-            )
-        if array.dtype.newbyteorder("=") != field.scalar.dtype or (home is not None and not array.dtype.isnative):
-            raise TypeError(
-                f"out of dtype {array.dtype} was passed for a result of dtype {field.scalar.dtype}. Pass "
-                f"dtype={array.dtype.newbyteorder('=')} to combine in it, or an out of the result's dtype"
-            )
-        if isinstance(array, Array):
-            array.check("STORAGE")
+        check_place(array, (*lead, *field.shape), field.scalar.dtype, home)
+    check_separate(arrays)
+    return arrays
+
+
+def check_place(array: Any, shape: tuple[int, ...], dtype: np.dtype[Any], home: OpenedDevice | None) -> None:
+    """Raise an error if a result of this shape and dtype cannot be written to an array of `out`."""
+    _check_kind(array, home)
+    if array.shape != shape:
+        raise ValueError(
+            f"out of shape {array.shape} was passed for a result of shape {shape}; pass an array of that shape"
+        )
+    if array.dtype.newbyteorder("=") != dtype or (home is not None and not array.dtype.isnative):
+        raise TypeError(
+            f"out of dtype {array.dtype} was passed for a result of dtype {dtype}. Pass "
+            f"dtype={array.dtype.newbyteorder('=')} to combine in it, or an out of the result's dtype"
+        )
+    if isinstance(array, Array):
+        array.check("STORAGE")
+
+
+def check_separate(arrays: Sequence[Any]) -> None:
+    """Raise an error if two arrays of `out` share memory."""
     if any(_share_bytes(a, b) for a, b in combinations(arrays, 2)):
         raise ValueError("two fields of out share memory, so results would overwrite each other; pass separate arrays")
-    return arrays
 
 
 def _check_kind(array: Any, home: OpenedDevice | None) -> None:

@@ -219,7 +219,7 @@ class Plan:
 
     @cached_property
     def _auxiliary(self) -> tuple[DeviceArray | None, DeviceArray | None, Binding | None]:
-        """The seeds, the segment bits and the captured constants, which runs read besides the caller's arrays."""
+        """The seeds, the segment bits and the captured constants, which recorded runs read as well."""
         context, problem = self.device._context, self._problem
         words = seed_words(problem, self._spec, context)
         seeds = None if words is None else uploaded(context, words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +11,18 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
-from gpuscan.api.outputs import is_on_device
+from gpuscan.api.outputs import check_out, is_on_device
+from gpuscan.api.reduced_axes import joined, reduced_axes
+from gpuscan.device.device_array import uploaded
 from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.named_operators import resolve
-from gpuscan.problem.arguments import as_array, structure_and_leaves
+from gpuscan.operators.operator import Operator
+from gpuscan.problem.arguments import as_flag
 from gpuscan.problem.cache import cached_problem
 from gpuscan.problem.problem import Problem
-from gpuscan.problem.results import assembled, own_axes
+from gpuscan.problem.results import assembled
 from gpuscan.reference import scan as reference
 
 
@@ -25,12 +30,16 @@ def reduce(
     x: Any,
     op: Any = "add",
     *,
-    axis: int | None = None,
+    axis: int | tuple[int, ...] | None = None,
     initial: Any = None,
     dtype: Any = None,
+    before: Callable[[Any], Any] | None = None,
+    after: Callable[[Any], Any] | None = None,
+    keepdims: bool = False,
+    out: Any = None,
     device: Device | str | int | None = None,
 ) -> Any:
-    """Return the combination of all elements of an array, or of those along an axis.
+    """Return the combination of all elements of an array, or of those along one or more axes.
 
     ``op(…op(op(initial, x[0]), x[1])…, x[n-1])``, which is the last element of the scan. The combinations form a fixed
     tree: for one device, dtype, operator and shape the bits are the same on every run. The array is read once, and
@@ -39,19 +48,26 @@ def reduce(
     Args:
         x: as in `gpuscan.scan`.
         op: as in `gpuscan.scan`.
-        axis: the axis to reduce (default: all elements, in C order).
+        axis: the axis to reduce, or a tuple of axes (default: all of them). The elements of several axes are combined
+            in C order, in whatever order the tuple names them. Axes with others between them are copied first, so that
+            their elements are neighbours. An empty tuple combines nothing: it applies `initial` and the maps to each
+            element.
         initial: the left operand of the first combination, broadcast over the other axes.
         dtype: the dtype of the computation and of the result (default: that of `x`). Integers wrap.
+        before, after: as in `gpuscan.scan`: functions that map each element as it is loaded and each result as it is
+            stored.
+        keepdims: True to keep the reduced axes, with length 1.
+        out: the array to write the result to, of the result's shape and dtype; for a bundle, a bundle of arrays.
         device: as in `gpuscan.scan`.
 
     Returns:
-        An array like `x` without the axis, or a bundle of them. A NumPy array without another axis gives a NumPy
-        number. An axis of length 0 gives `initial`, else the operator's identity.
+        An array like `x` without the axes, or a bundle of them; `out` if it is passed. A NumPy array without another
+        axis gives a NumPy number. An axis of length 0 gives `initial`, else the operator's identity.
 
     Raises:
-        ValueError: the axis, `initial` or the shapes of a bundle do not fit; or the axis has length 0 and there is
-            neither `initial` nor an identity.
-        TypeError: the operator does not take the dtype.
+        ValueError: the axis, `initial`, `out` or the shapes of a bundle do not fit; or the axis has length 0 and there
+            is neither `initial` nor an identity.
+        TypeError: the operator does not take the dtype, or an argument has the wrong type.
         GpuscanError: as `gpuscan.scan` does.
 
     A reduction is the first phase of a scan in three dispatches (Blelloch 1990; Merrill & Garland 2016).
@@ -64,37 +80,64 @@ def reduce(
         23
         >>> gs.reduce(x, "maximum", axis=0)
         array([3, 5, 9], dtype=int32)
+        >>> gs.reduce(x, axis=1, before=lambda v: v * v, keepdims=True)
+        array([[ 26],
+               [107]], dtype=int32)
     """
-    problem = reduction(x, op, axis, initial, dtype)
-    others = tuple(n for i, n in enumerate(problem.shape) if i != problem.axis)
+    operator = resolve(op)
+    keepdims = as_flag("keepdims", keepdims)
+    axes = reduced_axes(x, operator, axis)
+    options = {"initial": initial, "dtype": dtype, "before": before, "after": after}
+    problem = reduction(joined(x, axes), operator, axis=axes.axis, **options)
     home = home_of(problem.leaves, device)
-    results: list[Any]
-    if home is None or problem.empty:
-        results = reference.reduce_rows(problem)
-        if home is not None and is_on_device(problem):
-            results = [home.asarray(result) for result in results]
-    elif is_on_device(problem):
-        results = [Array.of(home, result) for result in scan_device(home._executor, problem)]
-    else:
-        results = scan_host(home._executor, problem)
+    shape = axes.result_shape(keepdims)
+    outputs = check_out(problem, out, home if is_on_device(problem) else None, shape)
+    results = _results(problem, home, outputs)
+    if out is not None:
+        return out
     fields = problem.destination.fields
-    shaped = [result.reshape((*others, *field.shape)) for result, field in zip(results, fields, strict=True)]
+    shaped = [result.reshape((*shape, *field.shape)) for result, field in zip(results, fields, strict=True)]
     # NumPy's reductions give numbers, not arrays of shape ().
     shaped = [part[()] if isinstance(part, np.ndarray) else part for part in shaped]
-    structure, _ = structure_and_leaves(x)
-    return assembled(structure, shaped, shaped[0].ndim - own_axes(x)[0], x)
+    structure = problem.destination.structure
+    return assembled(structure, shaped, len(shape), x if structure == problem.source.structure else None)
 
 
-def reduction(x: Any, op: Any, axis: int | None, initial: Any, dtype: Any) -> Problem:
-    """Return a reduction as a problem; its seeds are the results of axes of length 0.
+def _results(problem: Problem, home: Device | None, outputs: list[Any] | None) -> list[Any]:
+    """Return the result of each row, (rows, *element shape) for each field, and write them to `outputs`."""
+    results: list[Any]
+    fields = problem.destination.fields
+    if is_on_device(problem):
+        assert home is not None
+        if problem.empty:
+            return _on_device(home, reference.reduce_rows(problem), outputs)
+        rows = None
+        if outputs is not None:
+            shapes = [(problem.rows, *field.shape) for field in fields]
+            pairs = zip(outputs, shapes, strict=True)
+            rows = [array.reshape(shape) if array.is_contiguous else array for array, shape in pairs]
+        return [Array.of(home, result) for result in scan_device(home._executor, problem, out=rows)]
+    on_numpy = home is None or problem.empty
+    results = reference.reduce_rows(problem) if on_numpy else scan_host(home._executor, problem)  # type: ignore[union-attr]
+    for output, result in zip(outputs or (), results, strict=outputs is not None):
+        output[...] = result.reshape(output.shape)
+    return results
+
+
+def _on_device(home: Device, results: list[Any], outputs: list[Any] | None) -> list[Any]:
+    """Return results of no elements as arrays on the device, and write them to `outputs`."""
+    for output, result in zip(outputs or (), results, strict=outputs is not None):
+        write_elements(uploaded(home._context, result.reshape(output.shape)), output)
+    return [home.asarray(result) for result in results]
+
+
+def reduction(x: Any, operator: Operator, **options: Any) -> Problem:
+    """Return a reduction along one axis as a problem; its seeds are the results of axes of length 0.
 
     Raises:
         ValueError: the axis has length 0, and there is neither `initial` nor an identity.
     """
-    operator = resolve(op)
-    if axis is None:
-        x, axis = flattened(x, operator.element_axes), 0
-    problem = cached_problem(x, operator, axis=axis, exclusive=False, reverse=False, initial=initial, dtype=dtype)
+    problem = cached_problem(x, operator, exclusive=False, reverse=False, **options)
     if problem.row_length == 0 and problem.seeds is None:
         identity = operator.identity_for(problem.element)
         if identity is None:
@@ -108,18 +151,3 @@ def reduction(x: Any, op: Any, axis: int | None, initial: Any, dtype: Any) -> Pr
     reduced = problem.with_leaves(problem.leaves)
     vars(reduced)["keep_last_only"] = True
     return reduced
-
-
-def flattened(x: Any, element_axes: int) -> Any:
-    """Return all elements as one row, in the same bundle; structured arrays stay structured."""
-    if isinstance(x, dict):
-        return {key: flattened(part, element_axes) for key, part in x.items()}
-    if isinstance(x, tuple):
-        parts = [flattened(part, element_axes) for part in x]
-        return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
-    array = x if isinstance(x, Array) else as_array(x)
-    # The other axes of a structured element are inside its fields.
-    axes = max(0, element_axes - min(own_axes(array), default=0))
-    element = array.shape[array.ndim - axes :]
-    count = int(np.prod(array.shape[: array.ndim - axes], dtype=np.int64))
-    return array.reshape((count, *element))

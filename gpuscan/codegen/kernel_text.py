@@ -180,8 +180,10 @@ class KernelText:
         return self.sources[self.spec.field_offsets.index(1)]
 
     def mask_number(self, position: int) -> str:
-        """Return the number of the mask at this position of the chunk."""
-        return self._chunk_numbers(self.sources[0], position)[0]
+        """Return the number of the mask at this position of the chunk: as it is stored, or as the map gives it."""
+        if self.spec.before:
+            return self.loaded_element(position, "first")
+        return f"min({self._chunk_numbers(self.sources[0], position)[0]}, 1u)"
 
     def loaded_element(self, position: int, first: str) -> str:
         """Return the element at this position of the chunk that was loaded from place `first` in storage."""
@@ -251,7 +253,8 @@ class KernelText:
     @property
     def moved_sources(self) -> list[tuple[FieldAccess, int]]:
         """The sources that a mask selects from, each with the accesses that `MOVED` neighbours take."""
-        return [(source, moved_accesses(self.kernel, source)) for source in self.sources[1:]]
+        moved = self.sources[len(self.sources) - len(self.spec.moved_fields) :]
+        return [(source, moved_accesses(self.kernel, source)) for source in moved]
 
     def moved_result(self, place: int, prefix: str) -> str:
         """Return the result at this place of the `MOVED` neighbours that were loaded under names with this prefix."""

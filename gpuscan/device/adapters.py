@@ -98,6 +98,13 @@ def no_number_error(wanted: Any, adapters: Sequence[str]) -> AdapterNotFoundErro
     )
 
 
+def summary_of(adapter: wgpu.GPUAdapter) -> str:
+    """Return the adapter in one line: its name, type and backend, and a number if the machine has several like it."""
+    alike = [known for known in _found or () if known.summary == adapter.summary]
+    place = next((number for number, known in enumerate(alike) if known is adapter), None)
+    return str(adapter.summary) if place is None or len(alike) == 1 else f"{adapter.summary}, card {place}"
+
+
 def choose_adapter(wanted: str | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapter:
     """Return the adapter that `wanted` means. Numbers are those of `gpuscan.devices()`, which opens adapters.
 
@@ -133,9 +140,9 @@ def choose_adapter(wanted: str | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapt
         raise _none_at_all(asked)
     if wanted is None:
         return adapters[0]
-    matching = [adapter for adapter in adapters if wanted.casefold() in adapter.summary.casefold()]
+    matching = [adapter for adapter in adapters if wanted.casefold() in summary_of(adapter).casefold()]
     if not matching:
-        listed = _listed([adapter.summary for adapter in adapters])
+        listed = _listed([summary_of(adapter) for adapter in adapters])
         raise AdapterNotFoundError(
             f"{_question(asked)}: the adapters here are {listed}; ask for a part of one of these names or for its "
             "number, or install the driver of the one that is missing"

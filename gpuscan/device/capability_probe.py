@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.device import probe_cache
-from gpuscan.device.adapters import fresh
+from gpuscan.device.adapters import fresh, summary_of
 from gpuscan.device.backends import implementation
 from gpuscan.device.litmus import HALVES, Litmus, ProbeBench
 from gpuscan.device.requirements import limits_within, wanted_features, wanted_limits
@@ -111,7 +111,7 @@ def _describe(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice) -> dict[str
     info = adapter.info
     features = frozenset(str(feature) for feature in wgpu_device.features)
     return {
-        "summary": str(adapter.summary),
+        "summary": summary_of(adapter),
         "name": str(info["device"]),
         "vendor": _vendor(info),
         "driver": " ".join(part for part in (info["vendor"], info["description"]) if part),

@@ -15,7 +15,7 @@ from gpuscan.planning.capabilities import Capabilities
 FOLDER = "probe"
 
 # The fields that must agree for the findings to apply.
-_KEY_FIELDS = ("summary", "name", "vendor", "driver", "backend", "adapter_type", "implementation", "features")
+_KEY_FIELDS = ("name", "vendor", "driver", "backend", "adapter_type", "implementation", "features")
 
 
 def load(described: dict[str, Any]) -> Capabilities | None:

@@ -115,7 +115,7 @@ class RunLog:
         self.mismatched_kernels: set[Kernel] = set()
         # True if the last check was for one run, so that the next one probably is, too.
         self._one_at_a_time = False
-        # The buffer for the copy of a report, and the run whose submission made the copy.
+        # The buffer for the copy of a report, and the run with the submission that made the copy.
         self._copy: wgpu.GPUBuffer | None = None
         self._copied: Run | None = None
 

@@ -18,7 +18,7 @@ from gpuscan.planning.tuned_tiles import TUNED_FIELDS, UNTUNED, Tuned, runs_on
 FOLDER = "tuning"
 
 # The fields of the capabilities that must agree for a file to apply.
-KEY_FIELDS = ("summary", "name", "vendor", "driver", "backend", "adapter_type", "implementation", "subgroup_size")
+KEY_FIELDS = ("name", "vendor", "driver", "backend", "adapter_type", "implementation", "subgroup_size")
 
 
 def load(capabilities: Capabilities) -> Tuned:

@@ -1,9 +1,12 @@
-"""Pick entries by a mask on a device: a scan of the mask, fused with the scatter of what it picks."""
+"""Pick entries by a mask on a device: a scan of the mask, fused with the scatter of what it picks.
+
+The mask is an array of bools, or a function of an entry that is fused into the scan.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import Any
 
@@ -19,8 +22,10 @@ from gpuscan.engine.executor import Executor
 from gpuscan.engine.record import record_stage
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.named_operators import resolve
-from gpuscan.problem.packed_fields import STORAGE_LIMIT
-from gpuscan.problem.problem import Problem
+from gpuscan.operators.operator import operator
+from gpuscan.operators.trace import Map, traced
+from gpuscan.problem.packed_fields import STORAGE_LIMIT, number_from, shaped
+from gpuscan.problem.problem import Problem, make_problem
 
 # The sizes of entries, in bytes, that are moved while the mask is scanned: those that scan/compact.wgsl can load and
 # store. Other entries are gathered by their indices.
@@ -30,6 +35,8 @@ _MOVED_BYTES = (1, 2, 4, 8, 16)
 _MAX_MOVED_WORDS = 4
 # Invocations in a workgroup of arrays/gather.wgsl: the most that every WebGPU adapter has.
 _GATHER_WORKGROUP = 256
+# The operator of rows of one element, which combine nothing.
+_KEEP_LEFT = operator(lambda left, right: left, name="keep left")
 
 
 @dataclass(frozen=True)
@@ -47,8 +54,19 @@ class Compacted:
     known: int | None = None
 
 
-def compact_on_device(executor: Executor, leaves: Sequence[DeviceArray], mask: DeviceArray) -> Compacted:
+def compact_on_device(
+    executor: Executor,
+    leaves: Sequence[DeviceArray],
+    mask: DeviceArray | Map,
+    rooms: Sequence[DeviceArray] | None = None,
+) -> Compacted:
     """Return the entries of each array that the mask picks.
+
+    Args:
+        executor: of the device.
+        leaves: the arrays, of one length.
+        mask: a bool for each entry, or a function that gives one of an entry.
+        rooms: memory for the results, as long as the arrays (default: new).
 
     The call waits for the GPU only if the arrays exceed a binding, because the place of a part's results depends on the
     counts of the parts before.
@@ -56,18 +74,24 @@ def compact_on_device(executor: Executor, leaves: Sequence[DeviceArray], mask: D
     Raises:
         GpuscanError: one entry alone exceeds a binding.
     """
-    context, length = executor.context, mask.shape[0]
-    leaves, mask = [contiguous(leaf) for leaf in leaves], contiguous(mask)
+    context, length = executor.context, leaves[0].shape[0]
+    leaves = [contiguous(leaf) for leaf in leaves]
+    mask = mask if isinstance(mask, Map) else contiguous(mask)
     most = max_entries(context, leaves)
     if length <= most:
-        return _compact_part(executor, leaves, mask)
+        return _compact_part(executor, leaves, mask, rooms)
     with guarded(context), context.lock:
-        rooms = [empty(context, leaf.shape, leaf.dtype) for leaf in leaves]
+        if rooms is None:
+            rooms = [empty(context, leaf.shape, leaf.dtype) for leaf in leaves]
+        else:
+            taken = {id(room.buffer) for room in rooms}
+            leaves = [duplicate(leaf) if id(leaf.buffer) in taken else leaf for leaf in leaves]
         picked = 0
         for start in range(0, length, most):
             stop = min(start + most, length)
             parts = [_entries(leaf, start, stop) for leaf in leaves]
-            found = _compact_part(executor, parts, _entries(mask, start, stop))
+            part_mask = mask if isinstance(mask, Map) else _entries(mask, start, stop)
+            found = _compact_part(executor, parts, part_mask)
             count = int(found.count.read()[0])
             for part, room in zip(found.rooms, rooms, strict=True):
                 content = _entries(part, 0, count)
@@ -104,31 +128,70 @@ def _entries(array: DeviceArray, start: int, stop: int) -> DeviceArray:
     return array.viewed((stop - start, *array.shape[1:]), offset=start * entry_bytes(array))
 
 
-def _compact_part(executor: Executor, leaves: Sequence[DeviceArray], mask: DeviceArray) -> Compacted:
+def _compact_part(
+    executor: Executor,
+    leaves: Sequence[DeviceArray],
+    mask: DeviceArray | Map,
+    rooms: Sequence[DeviceArray] | None = None,
+) -> Compacted:
     context = executor.context
-    count = uploaded(context, np.zeros(1, np.uint32))
-    moved = [leaf for leaf in leaves if mask.shape[0] and entry_bytes(leaf)]
+    moved = [leaf for leaf in leaves if leaf.shape[0] and entry_bytes(leaf)]
     if not moved:
         # Entries without bytes: only their number counts.
-        known = int(np.count_nonzero(mask.read()))
-        return Compacted(list(leaves), uploaded(context, np.array([known], np.uint32)), known)
-    rooms = iter(_rooms_of(executor, moved, mask, count))
-    return Compacted([next(rooms) if entry_bytes(leaf) else leaf for leaf in leaves], count)
+        return Compacted(list(leaves), _counted(executor, mask))
+    count = uploaded(context, np.zeros(1, np.uint32))
+    if rooms is not None:
+        rooms = [room for room, leaf in zip(rooms, leaves, strict=True) if entry_bytes(leaf)]
+    found = iter(_rooms_of(executor, moved, mask, count, rooms))
+    return Compacted([next(found) if entry_bytes(leaf) else leaf for leaf in leaves], count)
+
+
+def _counted(executor: Executor, mask: DeviceArray | Map) -> DeviceArray:
+    """Return how many entries the mask picks, as one word on the device."""
+    if isinstance(mask, Map) or not mask.size:
+        return uploaded(executor.context, np.zeros(1, np.uint32))
+    problem = make_problem(mask.viewed(mask.shape, np.uint8), "add", dtype=np.uint32)
+    (count,) = scan_device(executor, replace(problem, keep_last_only=True))
+    return count
 
 
 def _rooms_of(
-    executor: Executor, leaves: Sequence[DeviceArray], mask: DeviceArray, count: DeviceArray
+    executor: Executor,
+    leaves: Sequence[DeviceArray],
+    mask: DeviceArray | Map,
+    count: DeviceArray,
+    rooms: Sequence[DeviceArray] | None,
 ) -> list[DeviceArray]:
     """Return memory as long as the arrays, with the picked entries, and write their number to `count`."""
-    context = executor.context
+    context, length = executor.context, leaves[0].shape[0]
     sizes = [entry_bytes(leaf) for leaf in leaves]
     bound = 2 * len(leaves) + 4 <= context.capabilities.limits[STORAGE_LIMIT]
     few = sum(-(-size // 4) for size in sizes) <= _MAX_MOVED_WORDS
     if bound and few and all(size in _MOVED_BYTES for size in sizes):
-        return _scattered(executor, [_as_words(leaf) for leaf in leaves], mask, count)
-    indices = uploaded(context, np.arange(mask.shape[0], dtype=np.uint32))
-    (picked,) = _scattered(executor, [_as_words(indices)], mask, count)
-    return [gathered(context, leaf, picked, count) for leaf in leaves]
+        return _scattered(executor, leaves, mask, count, rooms)
+    if isinstance(mask, Map):
+        mask = _evaluated(executor, leaves, mask)
+    indices = uploaded(context, np.arange(length, dtype=np.uint32))
+    (picked,) = _scattered(executor, [indices], mask, count, None)
+    targets = [None] * len(leaves) if rooms is None else rooms
+    return [gathered(context, leaf, picked, count, room) for leaf, room in zip(leaves, targets, strict=True)]
+
+
+def _evaluated(executor: Executor, leaves: Sequence[DeviceArray], predicate: Map) -> DeviceArray:
+    """Return the predicate's bool for each entry: rows of one element, mapped as they are loaded."""
+    shape = (leaves[0].shape[0], 1)
+    problem = Problem(
+        operator=_KEEP_LEFT,
+        leaves=tuple(leaves),  # type: ignore[arg-type]
+        source=predicate.source,
+        element=predicate.element,
+        destination=predicate.element,
+        shape=shape,
+        axis=1,
+        before=predicate,
+    )
+    (mask,) = scan_device(executor, problem)
+    return mask.viewed(shape[:1])
 
 
 def _as_words(leaf: DeviceArray) -> DeviceArray:
@@ -138,38 +201,77 @@ def _as_words(leaf: DeviceArray) -> DeviceArray:
 
 
 def _scattered(
-    executor: Executor, leaves: Sequence[DeviceArray], mask: DeviceArray, count: DeviceArray
+    executor: Executor,
+    leaves: Sequence[DeviceArray],
+    mask: DeviceArray | Map,
+    count: DeviceArray,
+    rooms: Sequence[DeviceArray] | None,
 ) -> list[DeviceArray]:
     """Scan the mask, store each picked entry at the place that its sum gives, and write their number to `count`."""
-    flags = mask.viewed(mask.shape, np.uint8)
-    shapes = [leaf.shape[1:] for leaf in leaves]
-    numbers = Structure("tuple", tuple(range(len(leaves) + 1)), (Structure(),) * (len(leaves) + 1))
-    moved = Structure("tuple", numbers.keys[:-1], numbers.children[:-1])
+    words = [_as_words(leaf) for leaf in leaves]
+    moved = element_of([leaf.dtype for leaf in words], _tuple_of(words), [leaf.shape[1:] for leaf in words])
+    arrays, source, before = words, moved, None
+    if isinstance(mask, Map):
+        before = traced(_selects(mask), moved, "mask")
+    else:
+        flags = mask.viewed(mask.shape, np.uint8)
+        arrays = [flags, *words]
+        source = element_of([leaf.dtype for leaf in arrays], _tuple_of(arrays), [leaf.shape[1:] for leaf in arrays])
     problem = Problem(
         operator=resolve("add"),
-        leaves=(flags, *leaves),  # type: ignore[arg-type]
-        source=element_of([flags.dtype, *(leaf.dtype for leaf in leaves)], numbers, [(), *shapes]),
+        leaves=tuple(arrays),  # type: ignore[arg-type]
+        source=source,
         element=element_of([np.dtype(np.uint32)]),
-        destination=element_of([leaf.dtype for leaf in leaves], moved, shapes),
-        shape=mask.shape,
+        destination=moved,
+        shape=leaves[0].shape[:1],
         axis=0,
+        before=before,
         compacts=True,
     )
-    return scan_device(executor, problem, count=count)
+    out = None if rooms is None else [_as_words(room) for room in rooms]
+    return scan_device(executor, problem, out=out, count=count)
 
 
-def gathered(context: DeviceContext, leaf: DeviceArray, indices: DeviceArray, count: DeviceArray) -> DeviceArray:
-    """Return the entries with these indices, one after the other."""
+def _tuple_of(arrays: Sequence[DeviceArray]) -> Structure:
+    return Structure("tuple", tuple(range(len(arrays))), (Structure(),) * len(arrays))
+
+
+def _selects(predicate: Map) -> Callable[[Any], Any]:
+    """Return a function of the words of an entry: 1 if the predicate picks the entry, else 0."""
+    element = predicate.source
+
+    def select(vectors: Any) -> Any:
+        parts = []
+        for field, words in zip(element.fields, vectors, strict=True):
+            size = field.scalar.dtype.itemsize
+            parts.append(shaped([number_from(words, i * size, field.scalar) for i in range(field.count)], field.shape))
+        picked = predicate(element.structure.unflatten(parts))
+        return np.where(picked, np.full_like(vectors[0][..., 0], 1, np.uint32), np.uint32(0))
+
+    return select
+
+
+def gathered(
+    context: DeviceContext,
+    leaf: DeviceArray,
+    indices: DeviceArray,
+    count: DeviceArray,
+    room: DeviceArray | None = None,
+) -> DeviceArray:
+    """Return the entries with these indices, one after the other, in `room` or in new memory."""
     unit = gcd(4, entry_bytes(leaf))
     words = -(-leaf.nbytes // 4)
     call = context.uniform(np.array([entry_bytes(leaf) // unit, words, 0, 0], np.uint32).tobytes())
     with guarded(context), context.lock:
-        room = empty(context, leaf.shape, leaf.dtype)
+        direct = room is not None and room.is_writable_in_vectors and room.buffer is not leaf.buffer
+        target = room if room is not None and direct else empty(context, leaf.shape, leaf.dtype)
         source = leaf if leaf.is_bindable else duplicate(leaf)
-        bound = [call, *(array.binding() for array in (source, indices, count, room))]
+        bound = [call, *(array.binding() for array in (source, indices, count, target))]
         encoder = context.queue.encoder()
         workgroups = -(-words // _GATHER_WORKGROUP)
         values = {"workgroup_size": _GATHER_WORKGROUP, "unit": unit}
         record_stage(context, encoder, "arrays/gather.wgsl", bound, workgroups, leaf.shape[0], **values)
         context.queue.submit(encoder)
-    return room
+        if room is not None and not direct:
+            copy_elements(view_of(target, target.shape, target.dtype.itemsize), room)
+    return target if room is None else room

@@ -12,7 +12,7 @@ from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import StridedView, copied, copy_elements, duplicate, transposed, view_of
+from gpuscan.engine.element_copy import StridedView, contiguous, copied, copy_elements, duplicate, transposed, view_of
 from gpuscan.engine.record import max_workgroups, record_stage
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.planning.plan import grid_of
@@ -81,8 +81,8 @@ def sort_device(
     inner = int(np.prod(shape[axis + 1 :], dtype=np.int64))
     size = keys.dtype.itemsize
     with guarded(context), context.lock:
-        keys.check()
-        rows = keys
+        keys.check("STORAGE")
+        rows = keys = contiguous(keys)
         if inner > 1:
             rows = copied(transposed(keys, length, inner, size), shape, keys.dtype)
         rows = _widened(rows, scalar)

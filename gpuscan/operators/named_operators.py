@@ -47,13 +47,20 @@ def _eye(field: Field) -> Any:
     return np.eye(field.shape[0], dtype=field.scalar.dtype)
 
 
+class NamedOperator(Operator):
+    """An operator of this module. It is pickled by its name, so that it stays the same one in another process."""
+
+    def __reduce__(self) -> tuple[Callable[[str], Operator], tuple[str]]:
+        return resolve, (self.name,)
+
+
 def _builtin(
     ufunc: np.ufunc, kinds: frozenset[str], identity: Callable[[Field], Any], element_axes: int = 0
 ) -> Operator:
     def function(left: Any, right: Any) -> Any:
         return ufunc(left, right)
 
-    return Operator(ufunc.__name__, function, identity=identity, kinds=kinds, element_axes=element_axes)
+    return NamedOperator(ufunc.__name__, function, identity=identity, kinds=kinds, element_axes=element_axes)
 
 
 _UFUNCS: Mapping[np.ufunc, Operator] = {

@@ -226,6 +226,11 @@ def elementwise(
     return Traced(graph, np.asarray(nodes, dtype=object), scalar)
 
 
+def complex_of(real: Traced, imag: Traced) -> Traced:
+    """Return the complex64 number of two float32 parts, with their bits unchanged."""
+    return elementwise(real.graph, real.graph.complex, [real.nodes, imag.nodes], COMPLEX64)
+
+
 def constant_like(like: Traced, value: Any) -> Traced:
     """Return a constant (a Python number, a NumPy scalar or array) in the type of `like`."""
     return constant(like.graph, value, like.scalar)

@@ -32,7 +32,7 @@ class Capabilities:
     """The findings of the probe about one adapter.
 
     Attributes:
-        summary: the adapter in one line: name, type and backend.
+        summary: the adapter in one line: name, type and backend, and a number if the machine has several like it.
         name: the GPU's name, as the driver gives it.
         vendor: who made the GPU (``"NVIDIA"``, ``"AMD"``, ``"Intel"``, ``"Apple"``, …), else what the driver says.
         driver: the driver and its version.

@@ -204,10 +204,7 @@ class Kernel(HashedOnce):
 
     @property
     def has_bools(self) -> bool:
-        """True if an item has bools, which are stored in workgroup memory as words.
-
-        NVIDIA's compiler puts several bools into a word there, and loses writes of neighbours.
-        """
+        """True if an item has bools. In workgroup memory they are words: NVIDIA's compiler loses writes of bools."""
         return any(field.scalar.kind == "bool" for field in self.spec.element.fields)
 
     @property
@@ -376,7 +373,8 @@ class Kernel(HashedOnce):
 
     def field_width(self, field: Field) -> int:
         """Return the 32-bit words of one access to the field's array: the most that are allowed and divide a chunk."""
-        moved = self.spec.compacts and field is not self.spec.source.fields[0]
+        mask = None if self.spec.before else self.spec.source.fields[0]
+        moved = self.spec.compacts and field is not mask
         return gcd(self.access.width, (MOVED if moved else self.tile.chunk) * field.storage_bytes // 4)
 
     def chunk_accesses(self, field: Field) -> int:

@@ -55,7 +55,8 @@ class ShaderSpec(HashedOnce):
         cuts_columns_alike: the buffer holds the bits of one column, which are those of all columns.
         keep_last_only: only the last result of each row is stored.
         compacts: the first source field is a mask, which is summed. The other fields of the elements that it selects
-            are stored one after the other.
+            are stored one after the other. With `before` there is no such field: the map gives the mask, 0 or 1 for
+            each element, and all source fields are stored.
     """
 
     source: Element
@@ -108,6 +109,11 @@ class ShaderSpec(HashedOnce):
         """The argument of `after` where there is a neighbour field: the fields of the element, then that field."""
         assert self.neighbour_field is not None
         return element_with(self.element, self.neighbour_field)
+
+    @property
+    def moved_fields(self) -> tuple[Field, ...]:
+        """The source fields that a compaction stores."""
+        return self.source.fields[self.before is None :] if self.compacts else ()
 
     def offset_of(self, index: int) -> int:
         """Return which element source field `index` is taken from; see `field_offsets`."""

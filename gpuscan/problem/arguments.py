@@ -108,18 +108,25 @@ def as_array(x: Any) -> Leaf:
 
 
 def common_shape(
-    leaves: Sequence[Leaf], operator: Operator, own: Sequence[int], *, in_bundle: bool = False
+    leaves: Sequence[Leaf], operator: Operator, own: Sequence[int], *, in_bundle: bool = False, scans: bool = True
 ) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
     """Return the shape that all leaves share, and the trailing axes of each leaf that belong to the element.
 
     Those are the axes that the operator declares, or that a structured dtype has of its own, whichever are more.
+
+    Args:
+        leaves: the arrays.
+        operator: the operator.
+        own: how many trailing axes each array has from a structured dtype.
+        in_bundle: True if the arrays are those of a bundle.
+        scans: True if the arrays need an axis to scan along; a reduction takes single elements too.
 
     Raises:
         ValueError: a leaf has no axis to scan along, or the shapes differ.
     """
     counts = [max(operator.element_axes, axes) for axes in own]
     for leaf, axes in zip(leaves, counts, strict=True):
-        if leaf.ndim >= axes + 1:
+        if leaf.ndim >= axes + scans:
             continue
         if in_bundle and leaf.ndim == 0:
             raise ValueError(

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.elements import Element, Field, Structure, element_of
+from gpuscan.elements import Element, Field, Scalar, Structure, element_of
 from gpuscan.errors import GpuscanError
+from gpuscan.operators.expression_graph import FLOAT32
 from gpuscan.operators.trace import traced
-from gpuscan.operators.traced_array import Traced
+from gpuscan.operators.traced_array import Traced, complex_of
 
 if TYPE_CHECKING:
     from gpuscan.problem.problem import Problem
@@ -165,13 +166,23 @@ def _number_at(vector: Any, start: int, field: Field) -> Any:
     """Return the number of the field that begins at this byte of a vector."""
     if field.scalar.kind == "complex":
         return vector[..., start // _COMPLEX.itemsize]
-    at, bits = start // _WORDS.itemsize, field.scalar.bits
-    word = vector[..., at]
-    if bits == 64:
-        word = word.astype(np.uint64) | (vector[..., at + 1].astype(np.uint64) << np.uint64(32))
-    elif bits < 32:
-        word = (word >> np.uint32(8 * (start % _WORDS.itemsize))).astype(f"u{bits // 8}")
-    return word.view(field.scalar.dtype)
+    return number_from(vector, start, field.scalar)
+
+
+def number_from(words: Any, start: int, scalar: Scalar) -> Any:
+    """Return the number that begins at this byte of a vector of unsigned words, or of parts of words.
+
+    A number is never in two words, unless it has two of its own.
+    """
+    unit, size = words.dtype.itemsize, scalar.dtype.itemsize
+    if scalar.kind == "complex":
+        return complex_of(*(number_from(words, at, FLOAT32) for at in (start, start + unit)))
+    word = words[..., start // unit]
+    if size > unit:
+        word = word.astype(np.uint64) | (words[..., start // unit + 1].astype(np.uint64) << np.uint64(32))
+    elif size < unit:
+        word = (word >> words.dtype.type(8 * (start % unit))).astype(f"u{size}")
+    return word.view(scalar.dtype)
 
 
 def _put(vector: list[Any], start: int, number: Any, field: Field) -> None:

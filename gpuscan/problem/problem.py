@@ -49,7 +49,8 @@ class Problem:
             a 1, the seeds are the values that follow the last elements of the rows.
         heads: the heads at which rows restart, each time with their seed; None without segments.
         keep_last_only: True if only the last result of each row is wanted.
-        compacts: True if the first field is a mask that picks the entries of the other fields to store.
+        compacts: True if the first field is a mask that picks the entries of the other fields to store, or if `before`
+            gives such a mask and all fields are stored.
     """
 
     operator: Operator
@@ -89,6 +90,10 @@ class Problem:
         other = object.__new__(Problem)
         other.__dict__.update(self.__dict__, leaves=leaves)
         return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: all but the object that stands for the kind, which other processes do not have."""
+        return {name: value for name, value in vars(self).items() if name != "kind"}
 
     @property
     def seed_element(self) -> Element:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,21 @@ def _axes_of(dtype: np.dtype[Any]) -> list[int]:
     base, shape = dtype.subdtype or (dtype, ())
     inner = [0] if base.names is None else [axes for name in base.names for axes in _axes_of(base[name])]
     return [len(shape) + axes for axes in inner]
+
+
+def over_arrays(function: Callable[[Any], Any], x: Any) -> Any:
+    """Return the same bundle with a function applied to each array. Structured arrays are not taken apart.
+
+    Example:
+        >>> over_arrays(lambda array: array + 1, {"a": 1, "b": (2, 3)})
+        {'a': 2, 'b': (3, 4)}
+    """
+    if isinstance(x, dict):
+        return {key: over_arrays(function, part) for key, part in x.items()}
+    if isinstance(x, tuple):
+        parts = [over_arrays(function, part) for part in x]
+        return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
+    return function(x)
 
 
 def assembled(structure: Structure, leaves: Sequence[Any], axes: int, like: Any = None) -> Any:

@@ -72,8 +72,10 @@ def reduce_rows(problem: Problem) -> list[Array]:
     """
     if problem.row_length == 0:
         assert problem.seeds is not None
-        fields = problem.destination.fields
-        return [seed.astype(f.scalar.dtype) for seed, f in zip(problem.seeds, fields, strict=True)]
+        fields = problem.element.fields
+        seeds = [seed.astype(compute_dtype(f.scalar)) for seed, f in zip(problem.seeds, fields, strict=True)]
+        with np.errstate(all="ignore"):
+            return to_storage(problem, seeds)
     if problem.operator.kinds is None or problem.operator.element_axes or problem.initial:
         return [rows[:, -1] for rows in accumulate(problem)]
     ufunc: np.ufunc = getattr(np, problem.operator.name)

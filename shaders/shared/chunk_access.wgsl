@@ -81,9 +81,11 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 
 {#- Load a chunk of a mask, and name its elements `e0`, `e1`, …: 1 for what it selects. -#}
 {% macro load_mask(first) %}
-{{ load_vectors(text.sources[0], first) -}}
+{% for source in (text.sources if spec.before else text.sources[:1]) %}
+{{ load_vectors(source, first) -}}
+{% endfor %}
 {% for position in range(kernel.tile.chunk) %}
-    let e{{ position }} = select(0u, min({{ text.mask_number(position) }}, 1u), {{ first }} + {{ position }}u < params.length);
+    let e{{ position }} = select(0u, {{ text.mask_number(position) }}, {{ first }} + {{ position }}u < params.length);
 {% endfor %}
 {% endmacro %}
 

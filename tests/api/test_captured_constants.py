@@ -27,7 +27,7 @@ def clipped(x: Any, value: float, **options: Any) -> Any:
 
 
 def clipped_by_numpy(x: Any, value: float) -> Any:
-    """The same by NumPy."""
+    """Return the same, computed by NumPy."""
     loaded = np.where(x > np.float32(value), x * np.float32(0.5), x)
     combined = np.minimum(np.maximum.accumulate(loaded), np.float32(value * 2))
     combined[0] = loaded[0]
@@ -86,7 +86,7 @@ def test_sixteen_bit_floats_and_many_constants(device: gs.Device) -> None:
 
 
 def test_recorded_plans_read_their_own_constants(device: gs.Device) -> None:
-    """Two plans that share their shaders keep their own constants, recorded into one encoder or called."""
+    """Assert that two plans with the same shaders keep their own constants, recorded and called."""
     plans = [device.plan(X.shape, X.dtype, "maximum", before=lambda v, c=value: v * c) for value in (2.0, -3.0)]
     source = device.asarray(X)
     results = [device.asarray(np.full(X.shape, np.nan, np.float32)) for _ in plans]

@@ -184,3 +184,109 @@ def test_errors(on: gs.Device) -> None:
     with pytest.raises(ValueError, match="no first axis"):
         gs.compact(np.float32(3), np.ones(1, bool))
     assert on.memory_usage().bytes_in_use == 0
+
+
+# ----- Functions of an entry, and places of the caller's
+
+
+def above_one(v: Any) -> Any:
+    """Return True for numbers above one. Drivers differ about NaN and numbers that they may flush to zero."""
+    number = (v.imag if v.dtype.name == "complex64" else v).astype(np.float32)
+    return np.where(np.isfinite(number), number, np.float32(0)) > 1
+
+
+@pytest.mark.parametrize("dtype", SCALARS)
+def test_a_function_of_an_entry(on: gs.Device, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pick entries of every dtype by their value, in NumPy and on the device, with every bit kept."""
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+    if dtype == "float64" and not on.capabilities.float64:
+        with pytest.raises(gs.GpuscanError, match="64-bit"):
+            gs.compact(np.ones(9), above_one)
+        return
+    for length in (33, 4099):
+        x = entries(kind, length)
+        with np.errstate(all="ignore"):
+            wanted = x[np.asarray(above_one(x))]
+        poison(on, x.nbytes)
+        same_bits(gs.compact(x, above_one), wanted, length)
+        same_bits(gs.compact(on.asarray(x), above_one), wanted, length)
+        with monkeypatch.context() as patched:
+            patched.setenv("GPUSCAN_ADAPTER", "numpy")
+            same_bits(gs.compact(x, above_one), wanted, length)
+
+
+def test_functions_of_bundles_and_vectors(on: gs.Device, small: gs.Device) -> None:
+    rng = np.random.default_rng(5)
+    x = {"key": rng.integers(0, 9, 3001).astype(np.uint8), "place": rng.normal(size=(3001, 3)).astype(np.float32)}
+    chosen = (x["key"] > 4) & (x["place"][:, 1] > 0)
+
+    def picks(v: Any) -> Any:
+        return (v["key"] > 4) & (v["place"][..., 1] > 0)
+
+    for bundle in (x, {name: on.asarray(leaf) for name, leaf in x.items()}):
+        got = gs.compact(bundle, picks)
+        for name in x:
+            same_bits(got[name], x[name][chosen], name)
+    pairs = x["place"][:, :2].astype(np.float16)
+    same_bits(gs.compact(pairs, lambda v: np.any(v > 1, axis=-1)), pairs[(pairs > 1).any(axis=-1)])
+    record = np.zeros(50, [("a", np.int16), ("b", np.float32, 2)])
+    record["a"] = np.arange(50)
+    same_bits(gs.compact(record, lambda v: v["a"] % 3 == 1), record[record["a"] % 3 == 1])
+    assert gs.compact(x["key"][:0], lambda v: v > 1).shape == (0,)
+    same_bits(gs.compact(x["key"], lambda v: np.isfinite(v)), x["key"])
+    long = entries("uint32", 600_001)
+    same_bits(gs.compact(small.asarray(long), lambda v: v % 3 == 0), long[long % 3 == 0])
+
+
+def test_into_a_place(on: gs.Device, small: gs.Device) -> None:
+    """Write to arrays of the caller's that are as long as the result, as the input, or longer."""
+    for dtype, trailing in (("uint8", ()), ("int32", (2,)), ("float32", (3,))):
+        x = entries(dtype, (1001, *trailing))
+        mask = np.random.default_rng(6).random(1001) < 0.4
+        wanted = x[mask]
+        for length in (len(wanted), 1001, 1100):
+            full = np.zeros((length, *trailing), dtype)
+            got = gs.compact(x, mask, out=full)
+            assert (got is full) == (length == len(wanted))
+            same_bits(got, wanted, (dtype, length))
+            same_bits(full[len(wanted) :], np.zeros((length - len(wanted), *trailing), dtype))
+            place = on.asarray(full * 0)
+            picked = gs.compact(on.asarray(x), mask, out=place)
+            assert (picked is place) == (length == len(wanted))
+            same_bits(picked, wanted, (dtype, length))
+            same_bits(place[: len(wanted)], wanted, (dtype, length))
+        strided = on.asarray(np.zeros((1001, *trailing, 2), dtype))[..., 1]
+        same_bits(gs.compact(on.asarray(x), mask, out=strided), wanted, dtype)
+        same_bits(strided[: len(wanted)], wanted, dtype)
+        into_itself = on.asarray(x)
+        same_bits(gs.compact(into_itself, mask, out=into_itself), wanted)
+    long = entries("uint16", 600_001)
+    itself = small.asarray(long)
+    same_bits(gs.compact(itself, small.asarray(long > 999), out=itself), long[long > 999])
+    both = {"a": np.arange(6), "b": np.arange(6) * 1.5}
+    out = {"a": np.empty(3, np.int64), "b": np.empty(9)}
+    got = gs.compact(both, np.arange(6) % 2 == 0, out=out)
+    same_bits(out["a"], np.array([0, 2, 4]))
+    same_bits(got["b"], np.array([0, 3.0, 6.0]))
+
+
+def test_what_is_no_mask_or_place(device: gs.Device) -> None:
+    x, out = np.arange(6, dtype=np.int32), np.full(2, 9, np.int32)
+    for array, place in ((x, out), (device.asarray(x), device.asarray(out))):
+        for mask, options, error, text in (
+            (lambda v: v + 1, {}, TypeError, "gives int32 for an entry, but it must give one bool"),
+            (lambda v: (v > 1, v > 2), {}, TypeError, "gives bool, bool for an entry"),
+            (lambda v: v > 1 and v < 5, {}, gs.OperatorError, "truth of a value"),
+            (x > 2, {"out": place}, ValueError, r"out of shape \(2,\) was passed, but the mask picks 3 entries"),
+            (lambda v: v > 2, {"out": place}, ValueError, "the mask picks 3 entries"),
+            (x > 2, {"out": (place,)}, ValueError, "does not nest as the input does"),
+            (x > 4, {"out": place.astype(np.float32)}, TypeError, "out of dtype float32"),
+            (x > 4, {"out": place.reshape(2, 1)}, ValueError, r"for a result of shape \(2,\)"),
+        ):
+            with pytest.raises(error, match=text):
+                gs.compact(array, mask, **options)
+        same_bits(place, np.full(2, 9, np.int32))
+    with pytest.raises(ValueError, match="entries without numbers"):
+        gs.compact(np.zeros((3, 0)), lambda v: np.any(v, axis=-1))
+    with pytest.raises(ValueError, match="of 3 and 4 entries"):
+        gs.compact((x[:3], x[:4]), lambda v: v[0] > 0)

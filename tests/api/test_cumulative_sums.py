@@ -78,6 +78,43 @@ def test_results_are_native(on: gs.Device, include: bool) -> None:
         assert_same(got, np.array([0, 0, 1, 3][not include :], np.int32))
 
 
+@pytest.mark.parametrize("include", [False, True])
+def test_into_an_array_of_the_caller(device: gs.Device, include: bool) -> None:
+    x = np.arange(1, 25, dtype=np.int16).reshape(2, 3, 4)
+    for axis in range(3):
+        shape = tuple(n + (include and i == axis) for i, n in enumerate(x.shape))
+        wanted = gs.cumulative_sum(x, axis=axis, include_initial=include, device="numpy")
+        for where in (device, "numpy"):
+            out = np.full(shape[::-1], -7, np.int64).T
+            assert gs.cumulative_sum(x, axis=axis, include_initial=include, out=out, device=where) is out
+            assert_same(out, wanted)
+        place = device.asarray(np.full(shape[::-1], -7, np.int64)).T
+        assert gs.cumulative_sum(device.asarray(x), axis=axis, include_initial=include, out=place) is place
+        assert_same(place, wanted)
+    row = np.arange(6, dtype=np.int64)
+    into = row if not include else np.append(row, 0)
+    source = into[:6]
+    wanted = gs.cumulative_prod(row + 1, include_initial=include, device="numpy")
+    source += 1
+    assert_same(gs.cumulative_prod(source, include_initial=include, out=into, device=device), wanted)
+
+
+@pytest.mark.parametrize("include", [False, True])
+def test_places_that_do_not_fit(device: gs.Device, include: bool) -> None:
+    x, out = np.ones(4, np.int32), np.full(4 + include, 9, np.int64)
+    for source, place, error, text in (
+        (x, np.zeros(9, np.int64), ValueError, rf"shape \(9,\) was passed for a result of shape \({4 + include},\)"),
+        (x, out.astype(np.int32), TypeError, "out of dtype int32 was passed for a result of dtype int64"),
+        (x, device.asarray(out), TypeError, "pass a NumPy array"),
+        (device.asarray(x), out, TypeError, "pass a gpuscan.Array"),
+    ):
+        with pytest.raises(error, match=text):
+            gs.cumulative_sum(source, include_initial=include, out=place)
+    with pytest.raises(gs.AdapterNotFoundError):
+        gs.cumulative_sum(x, include_initial=include, out=out, device="no such adapter")
+    assert_same(out, np.full(4 + include, 9, np.int64))
+
+
 ERRORS: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "no axis": (np.ones((2, 2)), {}, ValueError, "without axis="),
     "axis": (np.ones(2), {"axis": 1}, ValueError, r"axis=1 was passed for an array of shape \(2,\)"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import wgpu
 
 import gpuscan as gs
+from gpuscan.device import adapters
 from tests.harness.devices import hide_adapters
 from tests.oracle import assert_same
 
@@ -45,3 +47,16 @@ def test_a_number_without_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
     hide_adapters(monkeypatch)
     with pytest.raises(gs.AdapterNotFoundError, match=r"answers to 0: this machine has no GPU adapter at all; install"):
         gs.scan(X, device=0)
+
+
+def test_equal_cards(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tell two cards of one model apart by their numbers, in messages and by their summaries."""
+    twin = next(other for other in wgpu.gpu.enumerate_adapters_sync() if other.summary == adapter.summary)
+    monkeypatch.setattr(adapters, "_found", [adapter, twin])
+    for number in (0, 1):
+        device = gs.Device(number)
+        assert device._context.adapter is (adapter, twin)[number]
+        assert device.capabilities.summary == f"{adapter.summary}, card {number}"
+        assert gs.Device(device.capabilities.summary)._context.adapter is device._context.adapter
+        with pytest.raises(ValueError, match=f"an array on .*, card {number}.* was passed together with "):
+            gs.scan(device.asarray(X), device=1 - number)

@@ -14,7 +14,7 @@ import gpuscan as gs
 from gpuscan.operators.named_operators import BUILTINS
 from tests.harness.devices import small_binding
 from tests.laws import dtype_of
-from tests.oracle import AFFINE, LATER, MATRICES, assert_same, one_by_one, several, words
+from tests.oracle import AFFINE, LATER, MATRICES, assert_same, one_by_one, several, some, words
 from tests.strategies import arrays, numbers
 
 
@@ -162,3 +162,102 @@ def test_numpy_reduces_with_every_operator(name: str) -> None:
     x = np.ones((3, 4, 4) if name == "matmul" else 3, dtype)
     last = gs.scan(x, name, axis=0, device="numpy")[-1]
     assert_same(np.asarray(gs.reduce(x, name, axis=0, device="numpy")), np.asarray(last))
+
+
+# ----- Several axes, maps, `keepdims` and `out`
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_several_axes(device: gs.Device, data: st.DataObject) -> None:
+    """Reduce any set of axes, in whatever order it is named, into an array of the caller's too."""
+    x = data.draw(arrays("int32")).astype(np.int32)
+    named = data.draw(st.lists(st.sampled_from(range(x.ndim)), unique=True))
+    axes = tuple(axis - data.draw(st.sampled_from([0, x.ndim])) for axis in named)
+    keep = data.draw(st.booleans())
+    wanted = np.add.reduce(x, axis=axes, dtype=x.dtype, keepdims=keep)
+    for given_x, where in ((x, device), (x, "numpy"), (device.asarray(x), None)):
+        assert_same(gs.reduce(given_x, axis=axes, keepdims=keep, device=where), wanted, (axes, where))
+        full = np.full(wanted.shape, 77, x.dtype)
+        out = full if where is not None else device.asarray(full.T).T
+        assert gs.reduce(given_x, axis=axes, keepdims=keep, out=out, device=where) is out
+        assert_same(out, wanted, (axes, where))
+
+
+def test_several_axes_are_combined_in_c_order(device: gs.Device) -> None:
+    x = words(np.random.default_rng(5), 2, (6, 60, 5, 7))
+    for axes in some(device, ((3, 0, 1), (2, 1), ())):
+        kept = tuple(i for i in range(4) if i not in axes)
+        shape = [x[0].shape[i] for i in kept]
+        rows = tuple(np.transpose(f, (*kept, *sorted(axes))).reshape(*shape, -1) for f in x)
+        initial = np.uint32(3), np.arange(int(np.prod(shape)), dtype=np.uint32).reshape(shape)
+        wanted = [f[..., -1] for f in one_by_one(AFFINE.function, rows, axis=len(shape), initial=initial)]
+        for bundle, where in ((x, device), (tuple(map(device.asarray, x)), None), (x, "numpy")):
+            got = gs.reduce(bundle, AFFINE, axis=axes, initial=initial, device=where)
+            for result, field in zip(got, wanted, strict=True):
+                assert_same(np.asarray(result), field, (axes, where))
+
+
+def test_maps_into_any_place(device: gs.Device) -> None:
+    """Assert that `before` and `after` are fused, may change the type and the fields, and see every element."""
+    x = np.random.default_rng(7).integers(-20, 20, (300, 67)).astype(np.int8)
+
+    def square(v: Any) -> Any:
+        return v.astype(np.int32) * v.astype(np.int32)
+
+    def moments(v: Any) -> Any:
+        return {"count": np.ones_like(v, np.int32), "sum": v.astype(np.int32)}
+
+    def total(l: Any, r: Any) -> Any:
+        return {name: l[name] + r[name] for name in ("count", "sum")}
+
+    def halves(v: Any) -> Any:
+        return v["sum"].astype(np.float32) / 2, v["count"]
+
+    wide = x.astype(np.int32)
+    for axis in some(device, (0, None, 1)):
+        squares = np.add.reduce(wide * wide, axis=axis, dtype=np.int32)
+        sums = np.add.reduce(wide, axis=axis, dtype=np.int32)
+        count = np.full(sums.shape, x.size // sums.size, np.int32)
+        for given_x, where in ((x, device), (device.asarray(x), None), (x, "numpy")):
+            assert_same(gs.reduce(given_x, axis=axis, before=square, device=where), squares)
+            half, found = gs.reduce(given_x, total, axis=axis, before=moments, after=halves, device=where)
+            assert_same(np.asarray(half), (sums / 2).astype(np.float32))
+            assert_same(np.asarray(found), count)
+    for where in (device, "numpy"):
+        nothing = gs.reduce(x[:0], axis=0, before=square, after=lambda v: v + 5, device=where)
+        assert_same(nothing, np.full(67, 5, np.int32))
+
+
+def test_what_out_is_refused_or_kept(device: gs.Device) -> None:
+    x = np.arange(12, dtype=np.int32).reshape(3, 4)
+    out = np.full(4, 9, np.int32)
+    for wrong, error, text in (
+        (np.zeros(3, np.int32), ValueError, r"out of shape \(3,\) was passed for a result of shape \(4,\)"),
+        (np.zeros(4, np.float32), TypeError, "out of dtype float32"),
+        (device.asarray(out), TypeError, "pass a NumPy array"),
+    ):
+        with pytest.raises(error, match=text):
+            gs.reduce(x, axis=0, out=wrong, device=device)
+    with pytest.raises(TypeError, match=r"pass a gpuscan\.Array"):
+        gs.reduce(device.asarray(x), axis=0, out=out)
+    for bad, error, text in (
+        ((0, 0), ValueError, "names an axis twice"),
+        ((0, -2), ValueError, "names an axis twice"),
+        ((0, 2), ValueError, "axis=2 was passed"),
+        ([0], TypeError, "an axis is an integer"),
+        ((True,), TypeError, "an axis is an integer"),
+    ):
+        with pytest.raises(error, match=text):
+            gs.reduce(x, axis=bad, out=out, device=device)
+    with pytest.raises(TypeError, match="pass keepdims=True"):
+        gs.reduce(x, keepdims="yes", device=device)
+    assert_same(out, np.full(4, 9, np.int32))
+    into_itself = device.asarray(x)
+    gs.reduce(into_itself, axis=0, out=into_itself[1])
+    assert_same(into_itself, np.array([x[0], x.sum(0), x[2]], np.int32))
+    record = np.zeros(5, [("value", np.uint32), ("valid", np.uint32)])
+    record["value"] = np.arange(5)
+    place = np.zeros((), record.dtype)
+    gs.reduce(record, lambda l, r: {"value": l["value"] + r["value"], "valid": r["valid"]}, out=place, device=device)
+    assert place["value"] == 10

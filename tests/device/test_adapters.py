@@ -57,6 +57,18 @@ def test_a_driver_listed_twice_counts_once_but_two_cards_stay_two(listed):
     assert adapters.find_adapters() == [GEFORCE, twin, LAVAPIPE]
 
 
+def test_equal_cards_are_told_apart_by_a_number(listed):
+    """Give equal cards summaries of their own, which also choose them; other summaries stay as they are."""
+    twin = FakeAdapter("GeForce RTX", "DiscreteGPU", "Vulkan")
+    listed(GEFORCE, twin, LAVAPIPE)
+    assert adapters.choose_adapter("geforce") is GEFORCE
+    summaries = [adapters.summary_of(adapter) for adapter in (GEFORCE, twin, LAVAPIPE)]
+    assert summaries == [f"{GEFORCE.summary}, card 0", f"{GEFORCE.summary}, card 1", LAVAPIPE.summary]
+    assert [adapters.choose_adapter(summary) for summary in summaries] == [GEFORCE, twin, LAVAPIPE]
+    with pytest.raises(AdapterNotFoundError, match=r"0: GeForce RTX .*, card 0; 1: GeForce RTX .*, card 1; 2: llvm"):
+        adapters.choose_adapter("radeon")
+
+
 @pytest.mark.parametrize(
     ("wanted", "meant"),
     [

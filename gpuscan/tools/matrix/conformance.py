@@ -159,7 +159,12 @@ OPERATORS: Mapping[str, Tested] = {
     **{name: Tested(name, getattr(np, name), ("int32", "float32")) for name in ("minimum", "maximum")},
     **{name: Tested(name, getattr(np, name), ("uint32",)) for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
     **{name: Tested(name, getattr(np, name), ("bool",)) for name in ("logical_and", "logical_or", "logical_xor")},
-    "logaddexp": Tested("logaddexp", np.logaddexp, ("float32",), tolerance=1e-4),
+    **{name: Tested(name, getattr(np, name), ("int32", "float32")) for name in ("fmin", "fmax")},
+    **{
+        name: Tested(name, getattr(np, name), ("float32",), tolerance=1e-4)
+        for name in ("logaddexp", "logaddexp2", "hypot")
+    },
+    "gcd": Tested("gcd", np.gcd, ("uint32", "uint64")),
     "matmul": Tested("matmul", np.matmul, (MATRIX, WIDE)),
     "affine, traced": Tested(
         operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0), name="affine"),
@@ -229,7 +234,8 @@ def _values(rng: np.random.Generator, dtype: np.dtype[Any], name: str, shape: tu
         return rng.random(shape) < 0.5
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
-        return rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
+        values = rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
+        return _with_common_divisors(values, axis) if name == "gcd" else values
     if name == "multiply":
         return np.exp2(_telescoped(rng, shape, axis, -3, 3)).astype(dtype)
     if dtype.kind == "c":
@@ -238,7 +244,19 @@ def _values(rng: np.random.Generator, dtype: np.dtype[Any], name: str, shape: tu
     values = _telescoped(rng, shape, axis, -100, 100).astype(dtype)
     if name in ("minimum", "maximum") and values.size > 2:
         values.reshape(-1)[2 * values.size // 3] = np.nan  # from there on it is NaN
+    if name == "hypot":  # a scan leaves the sign of a first element as it is
+        values = np.abs(values)
+    if name in ("fmin", "fmax"):
+        values[rng.random(shape) < 0.4] = np.nan
     return values
+
+
+def _with_common_divisors(values: Array, axis: int) -> Array:
+    """Return integers that share fewer and fewer powers of two along the axis, so that their divisor keeps falling."""
+    length = values.shape[axis]
+    powers = np.linspace(8 * values.itemsize - 3, 0, length).astype(values.dtype)
+    falling = np.moveaxis(values, axis, -1) << powers
+    return np.moveaxis(falling, -1, axis)
 
 
 @cache
@@ -294,14 +312,15 @@ def _identity(name: str, fields: Fields) -> Fields:
         return np.uint32(1), np.uint32(0)  # type: ignore[return-value]
     if name == "matmul":
         return (np.eye(fields[0].shape[-1], dtype=fields[0].dtype),)
-    special = {"logaddexp": -np.inf, "multiply": 1, "logical_and": True}
-    if name in ("minimum", "maximum", "bitwise_and"):
+    special = {"logaddexp": -np.inf, "logaddexp2": -np.inf, "multiply": 1, "logical_and": True}
+    if name in ("minimum", "maximum", "fmin", "fmax", "bitwise_and"):
         dtype = fields[0].dtype
         if dtype.kind == "f":
-            return (np.array(np.inf if name == "minimum" else -np.inf, dtype),)
+            return (np.array({"minimum": np.inf, "maximum": -np.inf}.get(name, np.nan), dtype),)
         info = np.iinfo(dtype)
         every_bit = np.array(-1).astype(dtype) if name == "bitwise_and" else None
-        return (every_bit if every_bit is not None else np.array(info.max if name == "minimum" else info.min, dtype),)
+        highest = name in ("minimum", "fmin")
+        return (every_bit if every_bit is not None else np.array(info.max if highest else info.min, dtype),)
     return (np.array(special.get(name, 0), fields[0].dtype),)
 
 

@@ -1,0 +1,85 @@
+"""The axes that a reduction combines, and how they become one axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from gpuscan.api.array import Array
+from gpuscan.operators.operator import Operator
+from gpuscan.problem.arguments import as_array, common_shape, resolve_axis, structure_and_leaves
+from gpuscan.problem.results import over_arrays, own_axes
+
+
+@dataclass(frozen=True)
+class ReducedAxes:
+    """The axes of a reduction.
+
+    Attributes:
+        shape: the shape of the arrays, without the axes that belong to the element.
+        axes: the axes to combine, in ascending order.
+    """
+
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """The axes that stay."""
+        return tuple(i for i in range(len(self.shape)) if i not in self.axes)
+
+    @property
+    def consecutive(self) -> bool:
+        """True if the axes are consecutive."""
+        return bool(self.axes) and self.axes[-1] - self.axes[0] == len(self.axes) - 1
+
+    @property
+    def axis(self) -> int:
+        """The axis that the combined ones become: their own place, or the last one."""
+        return self.axes[0] if self.consecutive else len(self.others)
+
+    def result_shape(self, keepdims: bool) -> tuple[int, ...]:
+        """Return the shape of the result; with `keepdims` the combined axes stay, with length 1."""
+        lengths = (1 if i in self.axes else n for i, n in enumerate(self.shape) if keepdims or i not in self.axes)
+        return tuple(lengths)
+
+    def joined(self, array: Any) -> Any:
+        """Return the array with the combined axes as one, in C order. An array on a device stays there."""
+        if len(self.axes) == 1:
+            return array
+        array = array if isinstance(array, Array) else as_array(array)
+        if not self.consecutive:
+            array = array.transpose((*self.others, *self.axes, *range(len(self.shape), array.ndim)))
+        lengths = [self.shape[i] for i in self.others]
+        lengths.insert(self.axis, prod(self.shape[i] for i in self.axes))
+        return array.reshape((*lengths, *array.shape[len(self.shape) :]))
+
+
+def reduced_axes(x: Any, operator: Operator, axis: Any) -> ReducedAxes:
+    """Return the axes of a reduction of the bundle `x`.
+
+    Args:
+        x: the input of the reduction.
+        operator: its operator.
+        axis: an axis, a tuple of axes, or None for all of them.
+
+    Raises:
+        ValueError: an axis is out of range or named twice, or the arrays do not fit each other.
+        TypeError: `axis` is neither an integer nor a tuple of them.
+    """
+    structure, leaves = structure_and_leaves(x)
+    bundle = structure.kind != "leaf"
+    shape = common_shape(leaves, operator, own_axes(x), in_bundle=bundle, scans=False)[0]
+    if axis is None:
+        return ReducedAxes(shape, tuple(range(len(shape))))
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    found = sorted(resolve_axis(each, shape) for each in axes)
+    if len(set(found)) < len(found):
+        raise ValueError(f"axis={axis!r} was passed, which names an axis twice. Pass each axis once")
+    return ReducedAxes(shape, tuple(found))
+
+
+def joined(x: Any, axes: ReducedAxes) -> Any:
+    """Return the same bundle with the combined axes of every array as one."""
+    return x if len(axes.axes) == 1 else over_arrays(axes.joined, x)

@@ -1,0 +1,142 @@
+"""Bring a call on dask arrays into normal form, and check it before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.base import is_dask_collection
+
+from gpuscan.dask.bundles import filled, flattened, mapped
+from gpuscan.dask.tasks import Work
+from gpuscan.device.adapters import NUMPY
+from gpuscan.operators.named_operators import resolve
+from gpuscan.problem.arguments import common_shape, resolve_axis, structure_and_leaves
+from gpuscan.problem.problem import make_problem
+from gpuscan.problem.results import own_axes
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call in normal form.
+
+    Attributes:
+        arrays: the dask arrays, depth first, with equal chunks along the axes that they share.
+        nest: the bundle as the user nests it, with the place in `arrays` of each.
+        dtypes: the dtype of each result.
+        ndim: the number of axes that the arrays share.
+        axis: the axis to scan along, 0 or more.
+        work: what the tasks have to know.
+    """
+
+    arrays: tuple[Any, ...]
+    nest: Any
+    dtypes: tuple[np.dtype[Any], ...]
+    ndim: int
+    axis: int
+    work: Work
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        """The indices of the shared axes, as `dask.array.blockwise` takes them."""
+        return tuple(range(self.ndim))
+
+    def indices(self, place: int) -> tuple[int, ...]:
+        """Return the indices of all axes of an array. No other array has those of the element."""
+        own = self.arrays[place].ndim - self.ndim
+        return (*self.lead, *(self.ndim + 100 * (place + 1) + i for i in range(own)))
+
+    def without_axis(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Return what belongs to the axes other than the scanned one."""
+        return tuple(value for i, value in enumerate(values) if i != self.axis)
+
+    @property
+    def chunks(self) -> tuple[tuple[Any, ...], ...]:
+        """The chunks along the shared axes."""
+        return tuple(self.arrays[0].chunks[: self.ndim])
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks the arrays have along the scanned axis."""
+        return len(self.chunks[self.axis])
+
+
+def call_of(x: Any, op: Any, axis: int | None, dtype: Any, *, exclusive: bool = False, reverse: bool = False) -> Call:
+    """Check the arguments, and return the call.
+
+    Raises:
+        ValueError, TypeError, OperatorError: as `scan` and `reduce`.
+    """
+    operator = resolve(op)
+    arrays: list[Any] = []
+
+    def numbered(leaf: Any) -> int:
+        arrays.append(da.asarray(leaf))
+        return len(arrays) - 1
+
+    nest = mapped(x, numbered)
+    # Arrays of the same shapes that take no memory: they show what is wrong with the shapes and the axis.
+    shapes = [tuple(1 if np.isnan(n) else int(n) for n in array.shape) for array in arrays]
+    like = [np.broadcast_to(np.zeros((), a.dtype), shape) for a, shape in zip(arrays, shapes, strict=True)]
+    bundle = filled(nest, like)
+    structure, leaves = structure_and_leaves(bundle)
+    shape, trailing = common_shape(leaves, operator, own_axes(bundle), in_bundle=structure.kind != "leaf")
+    axis = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
+    ndim = len(shape)
+    # Empty arrays have results of the dtypes of all results, and are scanned nowhere.
+    empty = [np.empty((0,) * ndim + a.shape[ndim:], a.dtype) for a in like]
+    work = Work(nest, op, axis, ndim, exclusive, reverse, dtype)
+    dtypes = tuple(result.dtype for result in work.scanned(empty, exclusive=False, device=NUMPY))
+    arrays = [array.rechunk(dict.fromkeys(range(ndim, array.ndim), -1)) for array in arrays]
+    call = Call(tuple(arrays), nest, dtypes, ndim, axis, work)
+    if len(arrays) > 1:
+        pairs = [part for place, array in enumerate(arrays) for part in (array, call.indices(place))]
+        call = replace(call, arrays=tuple(da.core.unify_chunks(*pairs)[1]))
+    return call
+
+
+def with_initial(call: Call, initial: Any) -> tuple[Call, tuple[Any, ...]]:
+    """Return the call with the initial value that all rows share, or dask arrays of one for each row.
+
+    Raises:
+        ValueError, TypeError: it does not fit; or an exclusive scan has neither this nor an identity.
+    """
+    work = call.work
+    like = [np.empty((0,) * call.ndim + a.shape[call.ndim :], a.dtype) for a in call.arrays]
+    check = partial(make_problem, filled(call.nest, like), work.op, axis=call.axis, dtype=work.dtype)
+    if initial is None:
+        check(exclusive=work.exclusive)
+        return call, ()
+    try:
+        values = [v if is_dask_collection(v) else np.asarray(v) for v in flattened(call.nest, initial)]
+    except (TypeError, ValueError, KeyError, IndexError):
+        raise ValueError(
+            f"initial {initial!r} was passed, but it does not nest as the arrays do; pass one value for each array, "
+            "nested as the input is"
+        ) from None
+    elements = [a.shape[call.ndim :] for a in call.arrays]
+    if all(isinstance(v, np.ndarray) and v.ndim <= len(e) for v, e in zip(values, elements, strict=True)):
+        check(initial=initial)
+        return replace(call, work=replace(work, initial=initial)), ()
+    check(initial=filled(call.nest, [np.zeros(e, v.dtype) for v, e in zip(values, elements, strict=True)]))
+    rows, chunks = call.without_axis(call.arrays[0].shape[: call.ndim]), call.without_axis(call.chunks)
+    if any(np.isnan(n) for n in rows):
+        raise ValueError(
+            "initial of one value for each row was passed with arrays of chunks of unknown lengths. Call "
+            "compute_chunk_sizes() on the arrays, or pass one value for all rows"
+        )
+    seeds = []
+    for value, element in zip(values, elements, strict=True):
+        try:
+            wide = da.broadcast_to(da.asarray(value), (*rows, *element))
+        except ValueError:
+            raise ValueError(
+                f"initial of shape {value.shape} was passed, which does not broadcast to {(*rows, *element)}, the "
+                "array's shape without the scanned axis. Pass one value, or one for each row"
+            ) from None
+        seeds.append(wide.rechunk((*chunks, *((n,) for n in element))))
+    return call, tuple(seeds)

@@ -1,0 +1,151 @@
+"""Write a call as a graph of tasks, with dask's own building blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from operator import getitem
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask._task_spec import convert_legacy_graph
+from dask.base import clone_key, tokenize
+from dask.core import flatten
+from dask.highlevelgraph import HighLevelGraph
+
+from gpuscan.dask.bundles import filled
+from gpuscan.dask.call import Call
+from gpuscan.dask.tasks import result_of, unboxed_leaf
+
+
+def scan_by_totals(call: Call, seeds: Sequence[Any]) -> Any:
+    """Return the scan by totals of blocks, which are computed from arrays of their own.
+
+    Otherwise every block would be kept until its prefix is known.
+    """
+    work, axis, lead = call.work, call.axis, call.lead
+    if call.blocks > 1:
+        twin = replace(call, arrays=tuple(map(_twin, call.arrays)))
+        totals = _boxes(twin, work.total, twin.arrays)
+        known = slice(1, None) if work.reverse else slice(-1)
+        index = tuple(known if i == axis else slice(None) for i in lead)
+        totals = totals.blocks[index].rechunk({axis: -1})
+    else:
+        totals = da.full(tuple(map(len, call.chunks)), None, dtype=object, chunks=1)
+    pairs = [part for place, seed in enumerate(seeds) for part in (seed, _rows_indices(call, place))]
+    prefixes = da.blockwise(
+        *(work.prefixes, lead, totals, lead, *pairs),
+        **_object_options(call.ndim),
+        adjust_chunks={i: (call.blocks,) if i == axis else 1 for i in lead},
+    ).rechunk({axis: 1})
+    if len(call.arrays) > 1:
+        return _unboxed(call, _boxes(call, work.block, call.arrays, prefixes))
+    (array,), (dtype,) = call.arrays, call.dtypes
+    indices = call.indices(0)
+    meta = np.empty((0,) * array.ndim, dtype)
+    found = da.blockwise(
+        *(work.lone_block, indices, prefixes, lead, array, indices),
+        **_options(meta),
+        adjust_chunks=dict(zip(lead, call.chunks, strict=True)),
+    )
+    return filled(call.nest, [found])
+
+
+def _twin(array: Any) -> Any:
+    """Return an equal array that tasks of its own compute.
+
+    `dask.graph_manipulation.clone` does the same, but as of dask 2026.8 it leaves keys inside tasks as they are.
+    """
+    graph = dict(array.dask)
+    tasks = convert_legacy_graph(graph)
+    # What else there is are futures of a cluster, which are computed already.
+    futures = {key: value for key, value in graph.items() if key not in tasks}
+    if any(key in futures for key in flatten(array.__dask_keys__())):
+        return array
+    names = {key: clone_key(key, "gpuscan") for key in tasks}
+    twins = {names[key]: task.substitute(names, key=names[key]) for key, task in tasks.items()}
+    name = clone_key(array.name, "gpuscan")
+    whole = HighLevelGraph.from_collections(name, twins | futures)
+    return da.Array(whole, name, array.chunks, meta=array._meta)
+
+
+def scan_sequentially(call: Call, seeds: Sequence[Any]) -> Any:
+    """Return the scan in which each block takes its prefix from the block before it."""
+    work, axis = call.work, call.axis
+    name = "gpuscan-steps-" + tokenize(call.arrays, seeds, work)
+    steps: dict[Any, Any] = {}
+    counts = [range(len(each)) for each in call.chunks]
+    order = reversed(counts[axis]) if work.reverse else counts[axis]
+    before: dict[tuple[int, ...], Any] = {}
+    for k, row in product(order, product(*call.without_axis(counts))):
+        block = (*row[:axis], k, *row[axis:])
+        carry: Any = before.get(row)
+        if carry is None:
+            carry = [(seed.name, *row, *(0,) * (seed.ndim - len(row))) for seed in seeds]
+        leaves = [(array.name, *block, *(0,) * (array.ndim - call.ndim)) for array in call.arrays]
+        steps[(name, *block)] = (work.step, carry, *leaves)
+        # A task of its own takes the carry, so that the results need not wait for the next block.
+        before[row] = (name + "-carry", *block)
+        steps[before[row]] = (getitem, (name, *block), 1)
+    graph = HighLevelGraph.from_collections(name, steps, dependencies=[*call.arrays, *seeds])
+    found = []
+    for place, (array, dtype) in enumerate(zip(call.arrays, call.dtypes, strict=True)):
+        own = f"{name}-{place}"
+        pick = {
+            (own, *block, *(0,) * (array.ndim - call.ndim)): (partial(result_of, place), (name, *block))
+            for block in product(*counts)
+        }
+        whole = HighLevelGraph({**graph.layers, own: pick}, {**graph.dependencies, own: {name}})
+        found.append(da.Array(whole, own, array.chunks, meta=np.empty((0,) * array.ndim, dtype)))
+    return filled(call.nest, found)
+
+
+def reduce_axis(call: Call) -> Any:
+    """Return the reduction along the call's axis."""
+    work = call.work
+    totals = _boxes(call, work.total, call.arrays).rechunk({call.axis: -1})
+    rows = call.without_axis(call.lead)
+    boxes = da.blockwise(*(work.row_results, rows, totals, call.lead), **_object_options(len(rows)))
+    return _unboxed(call, boxes, rows)
+
+
+def _boxes(call: Call, function: Callable[..., Any], arrays: Sequence[Any], prefixes: Any = None) -> Any:
+    """Return a dask array with one object for each block: what a function of the blocks' arrays returns."""
+    pairs = [part for place, array in enumerate(arrays) for part in (array, call.indices(place))]
+    first = () if prefixes is None else (prefixes, call.lead)
+    options = _object_options(call.ndim) | {"adjust_chunks": dict.fromkeys(call.lead, 1)}
+    return da.blockwise(function, call.lead, *first, *pairs, **options)
+
+
+def _unboxed(call: Call, boxes: Any, lead: tuple[int, ...] | None = None) -> Any:
+    """Return the dask arrays of the blocks that a dask array of objects holds."""
+    lead = call.lead if lead is None else lead
+    found = []
+    for place, (array, dtype) in enumerate(zip(call.arrays, call.dtypes, strict=True)):
+        own = call.indices(place)[call.ndim :]
+        sizes = dict(zip(own, array.shape[call.ndim :], strict=True))
+        taken = da.blockwise(
+            *(partial(unboxed_leaf, place), (*lead, *own), boxes, lead),
+            **_options(np.empty((0,) * (len(lead) + len(own)), dtype)),
+            new_axes=sizes,
+            adjust_chunks={i: call.chunks[i] for i in lead},
+        )
+        found.append(taken)
+    return filled(call.nest, found)
+
+
+def _rows_indices(call: Call, place: int) -> tuple[int, ...]:
+    """Return the indices of an initial value's axes: those of the rows, then those of the element."""
+    own = call.indices(place)
+    return (*call.without_axis(own[: call.ndim]), *own[call.ndim :])
+
+
+def _options(meta: Any) -> dict[str, Any]:
+    return {"dtype": meta.dtype, "meta": meta, "concatenate": True, "align_arrays": False}
+
+
+def _object_options(ndim: int) -> dict[str, Any]:
+    return _options(np.empty((0,) * ndim, object))

@@ -1,0 +1,127 @@
+"""The tasks of a graph: what is done with the blocks of one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import gpuscan
+from gpuscan.dask.bundles import filled, flattened
+
+# An array for each array of a bundle.
+Leaves = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the tasks of one call do, and all that they have to know.
+
+    Attributes:
+        nest: the bundle as the user nests it, with the place of each array.
+        op, axis, exclusive, reverse, dtype: as in `scan`.
+        ndim: the number of axes that the arrays share.
+        initial: the initial value that all rows share, or None.
+    """
+
+    nest: Any
+    op: Any
+    axis: int
+    ndim: int
+    exclusive: bool = False
+    reverse: bool = False
+    dtype: Any = None
+    initial: Any = None
+
+    def scanned(self, leaves: Sequence[Any], prefix: Leaves | None = None, **options: Any) -> Leaves:
+        """Return the scan of a block, one array for each array of the bundle."""
+        initial = self.initial if prefix is None else filled(self.nest, prefix)
+        asked = {"axis": self.axis, "exclusive": self.exclusive, "reverse": self.reverse, "dtype": self.dtype}
+        found = gpuscan.scan(filled(self.nest, leaves), self.op, initial=initial, **(asked | options))
+        return tuple(flattened(self.nest, found))
+
+    def reduced(self, leaves: Sequence[Any], **options: Any) -> Leaves:
+        """Return the reduction of arrays along the axis."""
+        found = gpuscan.reduce(filled(self.nest, leaves), self.op, axis=self.axis, **options)
+        return tuple(flattened(self.nest, found))
+
+    def total(self, *leaves: Any) -> Any:
+        """Return the total of a block in a box, with the axis: of length 0 if the block has no elements."""
+        if leaves[0].shape[self.axis] == 0:
+            return boxed(leaves, self.ndim)
+        if self.reverse:
+            leaves = tuple(np.flip(leaf, self.axis) for leaf in leaves)
+        totals = self.reduced(leaves, dtype=self.dtype)
+        return boxed(tuple(np.expand_dims(total, self.axis) for total in totals), self.ndim)
+
+    def prefixes(self, totals: Any, *seeds: Any) -> Any:
+        """Return the prefix of each block of a row of blocks: None if nothing comes before it.
+
+        Args:
+            totals: the totals in boxes of all blocks but the last one; one box of None if there is one block only.
+            seeds: an initial value for each row; none if they share one.
+        """
+        parts = [part for part in totals.ravel() if part is not None]
+        parts = parts[::-1] if self.reverse else parts
+        first = seeds or None
+        prefixes: list[Leaves | None] = [first]
+        if full := [part for part in parts if part[0].shape[self.axis]]:
+            sums = replace(self, exclusive=False, reverse=False, dtype=None).scanned(_joined(full, self.axis), first)
+        done = 0
+        for part in parts:
+            done += part[0].shape[self.axis]
+            prefixes.append(tuple(np.take(each, done - 1, self.axis) for each in sums) if done else first)
+        shape = tuple(len(prefixes) if i == self.axis else 1 for i in range(self.ndim))
+        boxes = np.empty(len(prefixes), object)
+        boxes[:] = prefixes[::-1] if self.reverse else prefixes
+        return boxes.reshape(shape)
+
+    def block(self, prefixes: Any, *leaves: Any) -> Any:
+        """Return the scan of a block in a box."""
+        return boxed(self.scanned(leaves, prefixes.item()), self.ndim)
+
+    def lone_block(self, prefixes: Any, leaf: Any) -> Any:
+        """Return the scan of a block of one array."""
+        return self.scanned([leaf], prefixes.item())[0]
+
+    def step(self, carry: Sequence[Any], *leaves: Any) -> tuple[Leaves, Leaves]:
+        """Return the scan of a block, and the carry for the next one.
+
+        Args:
+            carry: the carry from the block before; without one, an initial value for each row, or nothing.
+            leaves: the block's arrays.
+        """
+        results = self.scanned(leaves, tuple(carry) or None)
+        if leaves[0].shape[self.axis] == 0:
+            return results, tuple(carry)
+        last = 0 if self.reverse else -1
+        after = tuple(np.take(result, last, self.axis) for result in results)
+        if self.exclusive:
+            ends = [np.take(leaf, [last], self.axis) for leaf in leaves]
+            after = tuple(np.take(end, 0, self.axis) for end in self.scanned(ends, after, exclusive=False))
+        return results, after
+
+    def row_results(self, totals: Any) -> Any:
+        """Return the combination of the totals of a row of blocks, in a box."""
+        return boxed(tuple(map(np.asarray, self.reduced(_joined(totals.ravel(), self.axis)))), self.ndim - 1)
+
+
+def _joined(parts: Sequence[Leaves], axis: int) -> list[Any]:
+    return [np.concatenate(each, axis) for each in zip(*parts, strict=True)]
+
+
+def boxed(value: Any, ndim: int) -> Any:
+    """Return an array of one object."""
+    box = np.empty((1,) * ndim, object)
+    box[(0,) * ndim] = value
+    return box
+
+
+def unboxed_leaf(place: int, boxes: Any) -> Any:
+    return boxes.item()[place]
+
+
+def result_of(place: int, step: tuple[Leaves, Leaves]) -> Any:
+    return step[0][place]

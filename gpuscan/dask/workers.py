@@ -1,0 +1,56 @@
+"""Give each worker of a cluster a GPU of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from gpuscan.device.adapters import ADAPTER_VARIABLE, NUMPY, find_adapters
+
+
+def use_one_device_each(client: Any) -> None:
+    """Let the workers of a cluster use one GPU each, where their machines have several.
+
+    Worker number i, by the last number of its name, takes GPU i modulo the count of the machine's best GPUs: its
+    ``GPUSCAN_ADAPTER`` is set to that number in `gpuscan.devices()`. Workers that start later, or again, are covered as
+    well. Start as many workers on a machine as it has GPUs.
+
+    Args:
+        client: a `distributed.Client`. Its workers have to be processes of their own, as they are by default.
+
+    Raises:
+        ValueError: a worker's name has no number, as the address that ``dask worker`` takes for a name without
+            ``--name``. Workers of a `LocalCluster` are numbered from 0.
+
+    Example:
+        >>> from distributed import Client, LocalCluster
+        >>> client = Client(LocalCluster(n_workers=4, threads_per_worker=1))  # doctest: +SKIP
+        >>> gpuscan.dask.use_one_device_each(client)  # doctest: +SKIP
+    """
+    from distributed.diagnostics.plugin import WorkerPlugin
+
+    class OneDeviceEach(WorkerPlugin):  # type: ignore[misc]
+        name = "gpuscan-one-device-each"
+
+        def setup(self, worker: Any) -> None:
+            os.environ[ADAPTER_VARIABLE] = adapter_for(worker.name)
+
+    client.register_plugin(OneDeviceEach())
+
+
+def adapter_for(worker: Any) -> str:
+    """Return the value of GPUSCAN_ADAPTER for a worker of this name.
+
+    Raises:
+        ValueError: the name has no number.
+    """
+    if "://" in str(worker) or not (numbers := re.findall(r"\d+", str(worker))):
+        raise ValueError(
+            f"a GPU of its own was asked for the worker {worker!r}, but its name has no number. Start workers with "
+            "names that end in numbers from 0 on, as in: dask worker --name gpu --nworkers 4"
+        )
+    kinds = [(adapter.info["adapter_type"], adapter.info["backend_type"]) for adapter in find_adapters()]
+    # The best adapters come first, and a GPU may be listed again by another backend.
+    count = kinds.count(kinds[0]) if kinds else 0
+    return str(int(numbers[-1]) % count) if count else NUMPY

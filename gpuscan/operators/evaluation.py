@@ -1,0 +1,99 @@
+"""Compute the nodes of an expression graph: with NumPy on whole arrays of elements, or as nodes of another graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpuscan.elements import Element, compute_dtype
+from gpuscan.operators.expression_graph import Graph, Node, reachable
+from gpuscan.operators.traced_array import Traced
+
+Array = np.ndarray[Any, Any]
+
+
+def evaluated(fields: Sequence[Sequence[Node]], source: Element, result: Element, leaves: Sequence[Array]) -> list[Any]:
+    """Return the fields of a function's result as arrays (*axes, *shape of the field).
+
+    Args:
+        fields: the nodes of each component of each field of the result.
+        source: the element of the function's only argument.
+        result: the element of its result.
+        leaves: the argument: for each field an array (*axes, *shape of the field) in compute form.
+    """
+    axes = leaves[0].shape[: leaves[0].ndim - len(source.fields[0].shape)]
+    numbers = [
+        leaf.reshape(*axes, field.count) if field.shape else leaf[..., np.newaxis]
+        for leaf, field in zip(leaves, source.fields, strict=True)
+    ]
+    values: dict[int, Any] = {}
+    with np.errstate(all="ignore"):
+        for node in reachable([node for field in fields for node in field]):
+            values[node.index] = _value(node, [values[arg.index] for arg in node.args], numbers)
+    found = []
+    for nodes, field in zip(fields, result.fields, strict=True):
+        parts = [np.broadcast_to(values[node.index], axes) for node in nodes]
+        found.append(np.stack(parts, axis=-1).reshape(*axes, *field.shape) if field.shape else np.array(parts[0]))
+    return found
+
+
+def _value(node: Node, args: list[Any], numbers: Sequence[Array]) -> Any:
+    if node.op == "input":
+        _, field, component = node.data
+        return numbers[field][..., component]
+    if node.op == "constant":
+        return node.value
+    if node.op == "select":
+        return np.where(*args)
+    if node.op == "complex":
+        together = np.empty(np.broadcast_shapes(np.shape(args[0]), np.shape(args[1])), np.complex64)
+        together.real, together.imag = args
+        return together
+    if node.op == "cast":
+        return np.asarray(args[0]).astype(node.scalar.dtype).astype(compute_dtype(node.scalar), copy=False)
+    if node.op == "view":
+        stored = np.asarray(args[0]).astype(node.args[0].scalar.dtype)
+        return stored.view(node.scalar.dtype).astype(compute_dtype(node.scalar), copy=False)
+    return getattr(np, node.op)(*args)
+
+
+def traced_again(
+    fields: Sequence[Sequence[Node]], source: Element, result: Element, leaves: Sequence[Traced]
+) -> list[Traced]:
+    """Return the fields of a function's result as nodes of the graph of its argument; see `evaluated`."""
+    del source
+    graph = leaves[0].graph
+    flat = [node for nodes in fields for node in nodes]
+    inputs = {node: leaves[node.data[1]].nodes.flat[node.data[2]] for node in reachable(flat) if node.op == "input"}
+    found = iter(copied(flat, graph, inputs))
+    traced = []
+    for field in result.fields:
+        nodes = np.empty(field.count, dtype=object)
+        nodes[:] = [next(found) for _ in range(field.count)]
+        traced.append(Traced(graph, nodes.reshape(field.shape), field.scalar))
+    return traced
+
+
+def copied(nodes: Sequence[Node], graph: Graph, inputs: Mapping[Node, Node]) -> list[Node]:
+    """Return the same nodes in another graph, with these nodes of it in the place of inputs."""
+    found: dict[int, Node] = {}
+    for node in reachable(nodes):
+        args = [found[arg.index] for arg in node.args]
+        found[node.index] = inputs[node] if node.op == "input" else _again(graph, node, args)
+    return [found[node.index] for node in nodes]
+
+
+def _again(graph: Graph, node: Node, args: list[Node]) -> Node:
+    if node.op == "constant":
+        return graph.constant(node.value, node.scalar)
+    if node.op == "select":
+        return graph.select(*args)
+    if node.op == "cast":
+        return graph.cast(args[0], node.scalar)
+    if node.op == "view":
+        return graph.view(args[0], node.scalar)
+    if node.op == "complex":
+        return graph.complex(*args)
+    return graph.apply(node.op, args, node.scalar)

@@ -1,0 +1,487 @@
+"""Gradients of scans: finite differences in float64, JAX, closed forms, and the same results on every adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from gpuscan.operators.named_operators import resolve
+
+Array = np.ndarray[Any, Any]
+
+
+def leaves(value: Any) -> list[Array]:
+    """Return the arrays of a bundle."""
+    if isinstance(value, dict):
+        return list(value.values())
+    return list(value) if isinstance(value, tuple) else [value]
+
+
+def like(value: Any, arrays: list[Any]) -> Any:
+    """Return these arrays in the form of a bundle."""
+    if isinstance(value, dict):
+        return dict(zip(value, arrays, strict=True))
+    if isinstance(value, tuple):
+        return type(value)(*arrays) if hasattr(value, "_fields") else tuple(arrays)
+    return arrays[0]
+
+
+def on_numpy(x: Any, op: Any, **options: Any) -> Any:
+    return gs.scan(x, op, device="numpy", **options)
+
+
+def one_by_one(
+    x: Any, op: Any, *, exclusive: bool = False, reverse: bool = False, initial: Any = None, segments: Any = None,
+    keys: Any = None,
+) -> Any:  # fmt: skip
+    """Scan a bundle along its first axis by the definition, one element at a time."""
+    function = resolve(op)
+    arrays = leaves(x)
+    length = len(arrays[0])
+    heads = {0} if segments is None else set(segments)
+    heads |= set() if keys is None else {i for i in range(1, length) if keys[i] != keys[i - 1]}
+    order = list(range(length))
+    if reverse:
+        order, heads = order[::-1], {(head - 1) % length for head in heads}
+    results = [np.empty_like(array) for array in arrays]
+    state: Any = None
+    for i in order:
+        item = like(x, [array[i] for array in arrays])
+        before = initial if i in heads else state
+        state = item if before is None else function(before, item)
+        for result, value in zip(results, leaves(before if exclusive else state), strict=True):
+            result[i] = value
+    return like(x, results)
+
+
+def weights(y: Any, seed: int = 1) -> Any:
+    """Draw the gradient of the results."""
+    rng = np.random.default_rng(seed)
+    drawn = []
+    for leaf in leaves(y):
+        values = rng.normal(size=leaf.shape)
+        drawn.append(
+            (values + 1j * rng.normal(size=leaf.shape) if leaf.dtype.kind == "c" else values).astype(leaf.dtype)
+        )
+    return like(y, drawn)
+
+
+def loss(x: Any, op: Any, weight: Any, **options: Any) -> float:
+    """Return a real number that has the gradient `weight` with respect to the results."""
+    pairs = zip(leaves(one_by_one(x, op, **options)), leaves(weight), strict=True)
+    return float(sum(np.sum((y * np.conj(w)).real, dtype=np.float64) for y, w in pairs))
+
+
+def differences(function: Callable[[Any], float], x: Any, step: float = 1e-6) -> Any:
+    """Return the gradient of a function of a bundle by central differences."""
+    arrays = [np.array(leaf) for leaf in leaves(x)]
+    found = []
+    for array in arrays:
+        gradient = np.zeros_like(array)
+        for place in np.ndindex(array.shape):
+            for unit in (1, 1j) if array.dtype.kind == "c" else (1,):
+                kept, ends = array[place], []
+                for sign in (1, -1):
+                    array[place] = kept + sign * step * unit
+                    ends.append(function(like(x, arrays)))
+                array[place] = kept
+                gradient[place] += unit * (ends[0] - ends[1]) / (2 * step)
+        found.append(gradient)
+    return like(x, found)
+
+
+def close(got: Any, wanted: Any, tolerance: float) -> None:
+    for one, other in zip(leaves(got), leaves(wanted), strict=True):
+        one, other = np.asarray(one), np.asarray(other)
+        assert one.dtype == other.dtype
+        wide = complex if one.dtype.kind == "c" else float
+        scale = max(1.0, float(np.abs(other.astype(wide)).max(initial=0)))
+        np.testing.assert_allclose(one.astype(wide), other.astype(wide), rtol=tolerance, atol=tolerance * scale)
+
+
+# ----- Operators
+
+
+class Affine(NamedTuple):
+    """A map ``x -> gain x + shift``."""
+
+    gain: Any
+    shift: Any
+
+
+def affine(left: Any, right: Any) -> Any:
+    return left[0] * right[0], right[0] * left[1] + right[1]
+
+
+def affine_in_place(left: Affine, right: Affine) -> Affine:
+    return Affine(left.gain * right.gain, right.gain * left.shift + right.shift)
+
+
+def log_sum(left: Any, right: Any) -> Any:
+    """Add exponentials without overflow: pairs of the largest exponent and a sum relative to it."""
+    largest = np.maximum(left[0], right[0])
+    return largest, left[1] * np.exp(left[0] - largest) + right[1] * np.exp(right[0] - largest)
+
+
+def moments(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
+    """Combine counts, means and squared deviations (Chan, Golub and LeVeque 1979)."""
+    count = left["n"] + right["n"]
+    apart = right["mean"] - left["mean"]
+    return {
+        "n": count,
+        "mean": left["mean"] + apart * right["n"] / count,
+        "m2": left["m2"] + right["m2"] + apart**2 * left["n"] * right["n"] / count,
+    }
+
+
+def later(left: Any, right: Any) -> Any:
+    """Take the right value where its gate is open."""
+    return np.where(right[1] > 0.8, right[0], left[0] + right[0]), np.maximum(left[1], right[1])
+
+
+def quaternions(left: Any, right: Any) -> Any:
+    (a, b, c, d), (e, f, g, h) = (tuple(side[..., i] for i in range(4)) for side in (left, right))
+    entries = a * e - b * f - c * g - d * h, a * f + b * e + c * h - d * g
+    return np.stack([*entries, a * g - b * h + c * e + d * f, a * h + b * g - c * f + d * e], axis=-1)
+
+
+QUATERNIONS = gs.operator(quaternions, element_axes=1, name="quaternions")
+
+
+def positive(*shape: int) -> Array:
+    return np.random.default_rng(len(shape)).permutation(np.linspace(0.4, 1.4, int(np.prod(shape)))).reshape(shape)
+
+
+OPERATORS: dict[str, tuple[Any, Any]] = {
+    "add": ("add", positive(7)),
+    "multiply": ("multiply", positive(7)),
+    "minimum": (np.minimum, positive(7)),
+    "maximum": ("maximum", positive(7)),
+    "fmin": ("fmin", positive(7)),
+    "fmax": ("fmax", positive(7)),
+    "logaddexp": ("logaddexp", positive(7)),
+    "logaddexp2": ("logaddexp2", positive(7)),
+    "hypot": ("hypot", positive(7)),
+    "matmul": ("matmul", positive(5, 2, 2)),
+    "matmul of 3 x 3": ("matmul", positive(4, 3, 3)),
+    "affine": (affine, (positive(7), positive(7)[::-1])),
+    "affine, named": (affine_in_place, Affine(positive(7), positive(7)[::-1])),
+    "log of sums": (log_sum, (positive(7), positive(7)[::-1])),
+    "moments": (moments, {"n": np.ones(6), "mean": positive(6), "m2": positive(6)[::-1]}),
+    "where": (later, (positive(7), positive(7)[::-1])),
+    "quaternions": (QUATERNIONS, positive(5, 4)),
+    "parallel resistors": (lambda l, r: l * r / (l + r), positive(7)),
+    "velocities": (lambda l, r: (l + r) / (1 + l * r), positive(7) / 2),
+    "probabilities": (lambda l, r: l + r - l * r, positive(7) / 2),
+    "norm": (lambda l, r: np.sqrt(l * l + r * r), positive(7)),
+    "first": (lambda l, r: l, positive(7)),
+    "last": (lambda l, r: r, positive(7)),
+    "clipped": (lambda l, r: np.minimum(np.maximum(l, r), 1.1), positive(7) * 0.7),
+    "sum and product": (lambda l, r: (l[0] + r[0], l[1] * r[1]), (positive(7), positive(7)[::-1])),
+    "cubes": (lambda l, r: np.cbrt(l**3 + r**3).astype(l.dtype), positive(7).astype(np.float32)),
+}
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"reverse": True},
+    {"segments": [0, 3, 3, 4]},
+    {"keys": np.array([2, 2, 0, 0, 0, 1, 1]), "reverse": True},
+]
+STARTS: list[dict[str, Any]] = [
+    {},
+    {"exclusive": True},
+    {"segments": [0, 1, 4]},
+    {"keys": np.arange(7) // 2, "reverse": True},
+]
+
+
+@pytest.fixture
+def numpy_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let NumPy compute."""
+    monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+
+
+@pytest.mark.usefixtures("numpy_device")
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_have_the_gradient_of_finite_differences(name: str) -> None:
+    """Try every operator forward, reversed, cut, exclusive and with an initial value."""
+    op, x = OPERATORS[name]
+    length = len(leaves(x)[0])
+    single = leaves(x)[0].dtype == np.float32
+    step, tolerance = (1e-2, 2e-2) if single else (1e-6, 1e-6)
+    start = like(x, [leaf[length // 2] * 0.9 for leaf in leaves(x)])
+    for cut in OPTIONS + [option | {"initial": start} for option in STARTS]:
+        options = dict(cut)
+        if "segments" in options:
+            options["segments"] = [*options["segments"], length]
+        if "keys" in options:
+            options["keys"] = options["keys"][:length]
+        y = on_numpy(x, op, **options)
+        weight = weights(y)
+        got = gs.scan_vjp(x, y, weight, op, **options)
+        if "initial" in options:
+            got, first = got
+            rest = {key: value for key, value in options.items() if key != "initial"}
+            whole = like(x, [np.asarray(leaf) for leaf in leaves(start)])
+            wanted = differences(lambda v: loss(x, op, weight, initial=v, **rest), whole, step)  # noqa: B023
+            close(first, wanted, tolerance)
+        close(got, differences(lambda v: loss(v, op, weight, **options), x, step), tolerance)  # noqa: B023
+
+
+# ----- JAX
+
+
+@jax.jit(static_argnames=("function", "reverse"))
+def jax_vjp(x: Any, weight: Any, function: Any, reverse: bool) -> tuple[Any, Any]:
+    """Return the results and the gradient of `jax.lax.associative_scan`."""
+    y, back = jax.vjp(lambda v: jax.lax.associative_scan(function, v, reverse=reverse), x)
+    return y, back(weight)[0]
+
+
+@pytest.mark.usefixtures("numpy_device")
+@pytest.mark.parametrize(("name", "reverse"), [("affine", False), ("matmul", True), ("logaddexp", False)])
+def test_gradients_are_those_of_jax(name: str, reverse: bool) -> None:
+    """Differentiate `jax.lax.associative_scan` of the same operator."""
+    op, x = OPERATORS[name]
+    x = like(x, [leaf.astype(np.float32) for leaf in leaves(x)])
+    weight = weights(x)
+    function = {"matmul": jnp.matmul, "logaddexp": jnp.logaddexp}.get(name, op)
+    y, wanted = jax_vjp(x, weight, function, reverse)
+    y = like(x, [np.asarray(leaf) for leaf in leaves(y)])
+    close(gs.scan_vjp(x, y, weight, op, reverse=reverse), wanted, 2e-5)
+
+
+@pytest.mark.usefixtures("numpy_device")
+def test_complex_gradients_are_the_conjugates_of_those_of_jax() -> None:
+    """Differentiate a product of complex numbers: the gradient is PyTorch's."""
+    x = (positive(6) + 1j * positive(6)[::-1]).astype(np.complex64)
+    weight = weights(x)
+    y, wanted = jax_vjp(x, np.conj(weight), jnp.multiply, False)
+    close(gs.scan_vjp(x, np.asarray(y), weight, "multiply"), np.conj(wanted), 2e-5)
+
+
+# ----- Numbers of every type
+
+
+@pytest.mark.usefixtures("numpy_device")
+@pytest.mark.parametrize(
+    "op",
+    [
+        affine,
+        lambda l, r: (l[0] * r[0], np.abs(r[0]) * l[1] + r[1]),
+        lambda l, r: (l[0] * r[0], l[1] + np.conj(r[1]) * np.complex64(1j) + np.conj(r[0])),
+    ],
+)
+@pytest.mark.parametrize("gates", [np.complex64, np.float32])
+def test_complex_numbers(op: Callable[[Any, Any], Any], gates: Any) -> None:
+    """Differentiate analytic and other functions of complex numbers, and of real and complex ones together."""
+    shift = (positive(5)[::-1] - 0.5j * positive(5)).astype(np.complex64)
+    x = (
+        (positive(5) + 0.3j * positive(5)[::-1]).astype(gates) if gates is np.complex64 else positive(5).astype(gates),
+        shift,
+    )
+    y = one_by_one(x, op)
+    weight = weights(y)
+    start = like(x, [leaf[:1].reshape(()) for leaf in x])
+    close(gs.scan_vjp(x, y, weight, op), differences(lambda v: loss(v, op, weight), x, 1e-2), 2e-2)
+    y = one_by_one(x, op, initial=start)
+    got, first = gs.scan_vjp(x, y, weight, op, initial=start)
+    close(got, differences(lambda v: loss(v, op, weight, initial=start), x, 1e-2), 2e-2)
+    close(first, differences(lambda v: loss(x, op, weight, initial=v), start, 1e-2), 2e-2)
+
+
+@pytest.mark.usefixtures("numpy_device")
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_narrow_floats_are_computed_in_float32(dtype: Any) -> None:
+    """Compare with the gradient of the same numbers in float32, rounded."""
+    x = positive(9).astype(dtype)
+    y = on_numpy(x, "multiply")
+    weight = weights(y)
+    wide = [array.astype(np.float32) for array in (x, y, weight)]
+    assert np.array_equal(gs.scan_vjp(x, y, weight, "multiply"), gs.scan_vjp(*wide, "multiply").astype(dtype))
+
+
+class Pair(NamedTuple):
+    """A bundle within a bundle."""
+
+    inner: Any
+    outer: Any
+
+
+@pytest.mark.usefixtures("numpy_device")
+def test_structured_and_nested_elements() -> None:
+    """Get the gradient in the form of the input."""
+    record = np.zeros(5, [("gain", np.float32), ("shift", np.float32)])
+    record["gain"], record["shift"] = positive(5), positive(5)[::-1]
+    plain = record["gain"].copy(), record["shift"].copy()
+    op = gs.operator(lambda l, r: {"gain": l["gain"] * r["gain"], "shift": r["gain"] * l["shift"] + r["shift"]})
+    y = on_numpy(record, op)
+    got = gs.scan_vjp(record, y, y, op)
+    wanted = gs.scan_vjp(plain, (y["gain"].copy(), y["shift"].copy()), (y["gain"].copy(), y["shift"].copy()), affine)
+    assert got.dtype == record.dtype
+    assert np.array_equal(got["gain"], wanted[0])
+    assert np.array_equal(got["shift"], wanted[1])
+
+    nested = Pair({"a": plain[0]}, plain[1])
+
+    def same(left: Pair, right: Pair) -> Pair:
+        return Pair({"a": left.inner["a"] * right.inner["a"]}, right.inner["a"] * left.outer + right.outer)
+
+    states = on_numpy(nested, same)
+    found = gs.scan_vjp(nested, states, states, same)
+    assert isinstance(found, Pair)
+    assert np.array_equal(found.inner["a"], wanted[0])
+    assert np.array_equal(found.outer, wanted[1])
+
+
+# ----- Closed forms
+
+
+@pytest.mark.usefixtures("numpy_device")
+def test_products_with_zeros() -> None:
+    """Divide by no element: one zero and two zeros have their right gradients."""
+    ones = np.ones(5, np.float32)
+    for x in ([2, 3, 0, 5, 7], [2, 0, 3, 0, 5], [0, 0, 1, 1, 1]):
+        array = np.array(x, np.float32)
+        wanted = [sum(np.prod(np.delete(array[: t + 1], i)) for t in range(i, 5)) for i in range(5)]
+        assert np.array_equal(gs.scan_vjp(array, on_numpy(array, "multiply"), ones, "multiply"), wanted)
+
+
+@pytest.mark.usefixtures("numpy_device")
+@pytest.mark.parametrize(
+    ("op", "x", "wanted"),
+    [
+        ("maximum", [1, 3, 3, 2, 4, 4], [1, 3, 0, 0, 2, 0]),
+        ("minimum", [3, 3, 5, 1, 1, 2], [3, 0, 0, 3, 0, 0]),
+        (lambda l, r: np.where(l > r, l, r), [1, 3, 3, 2, 4, 4], [1, 1, 2, 0, 1, 1]),
+        ("logaddexp", [-np.inf, -np.inf, 0, -np.inf], [1, 0, 2, 0]),
+        ("hypot", [0, 0, 3, 4], [1, 0, 1 + 3 / 5, 4 / 5]),
+        ("maximum", [1, np.nan, 2, 3], [1, 3, 0, 0]),
+    ],
+)
+def test_kinks(op: Any, x: list[float], wanted: list[float]) -> None:
+    """Take the derivative that is documented where there are several."""
+    array = np.array(x, np.float32)
+    got = gs.scan_vjp(array, on_numpy(array, op), np.ones_like(array), op)
+    np.testing.assert_allclose(got, np.array(wanted, np.float32), rtol=1e-6)
+
+
+@pytest.mark.usefixtures("numpy_device")
+def test_one_initial_value_for_all_rows_gets_their_sum() -> None:
+    """Broadcast an initial value, and sum its gradient over what it was broadcast to."""
+    x = positive(3, 4)
+    y = on_numpy(x, "multiply", axis=1, initial=2.0)
+    for initial, wanted in (
+        (2.0, (y / 2).sum()),
+        (np.full((3,), 2.0), (y / 2).sum(1)),
+        (np.full(1, 2.0), [(y / 2).sum()]),
+    ):
+        _, first = gs.scan_vjp(x, y, np.ones_like(y), "multiply", axis=1, initial=initial)
+        assert np.shape(first) == np.shape(initial)
+        np.testing.assert_allclose(first, wanted)
+
+
+@pytest.mark.usefixtures("numpy_device")
+@pytest.mark.parametrize("shape", [(0,), (1,), (3, 0), (0, 3), (3, 1)])
+def test_few_elements(shape: tuple[int, ...]) -> None:
+    """Differentiate scans of axes of length 0 and 1."""
+    x = np.full(shape, 3, np.float32)
+    y = on_numpy(x, "multiply", axis=-1)
+    weight = np.full(shape, 2, np.float32)
+    assert np.array_equal(gs.scan_vjp(x, y, weight, "multiply", axis=-1), weight)
+    got, first = gs.scan_vjp(x, on_numpy(x, "multiply", axis=-1, initial=5), weight, "multiply", axis=-1, initial=5)
+    assert np.array_equal(got, 5 * weight)
+    assert first == 6 * x.size
+
+
+# ----- Adapters
+
+U = np.random.default_rng(0).uniform(0.7, 1.2, (3, 134))
+CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "affine of rows": (affine, (U[:2, :130].reshape(4, 65), U[1:, :130].reshape(4, 65)), {"axis": 1}),
+    "affine of columns": (
+        affine,
+        (U[0].reshape(67, 2), U[1].reshape(67, 2)),
+        {"axis": 0, "reverse": True, "initial": (0.5, U[0, :2])},
+    ),
+    "affine of segments": (affine, (U[0], U[1]), {"segments": [0, 5, 5, 31, 134], "initial": (0.5, 0.25)}),
+    "affine of runs": (affine, (U[0], U[1]), {"keys": np.arange(134) // 45, "exclusive": True, "initial": (1.0, 0.0)}),
+    "complex": (affine, tuple(np.exp(0.3j * U[i]) for i in range(2)), {}),
+    "logaddexp": ("logaddexp", 10 * U[0] - 10, {}),
+    "matmul": ("matmul", U[:, :132].reshape(99, 2, 2) / 2, {"exclusive": True}),
+    "maximum": ("maximum", np.round(U[0], 1), {"reverse": True, "initial": 0.8}),
+    "sum": ("add", U, {"axis": 1, "initial": 1.0}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_adapters_give_what_numpy_gives(device: gs.Device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare the gradients of NumPy arrays and of arrays on the device with NumPy's in float64."""
+    op, given, options = CASES[name]
+    narrow = np.complex64 if name == "complex" else np.float32
+    x = like(given, [leaf.astype(narrow) for leaf in leaves(given)])
+    y = on_numpy(x, op, **options)
+    weight = weights(y)
+    wide = narrow if name == "complex" else np.float64
+    monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+    exact = [like(given, [leaf.astype(wide) for leaf in leaves(each)]) for each in (x, y, weight)]
+    wanted = gs.scan_vjp(*exact, op, **options)
+    monkeypatch.setenv("GPUSCAN_ADAPTER", device.capabilities.summary)
+    on_device = [like(given, [device.asarray(leaf) for leaf in leaves(each)]) for each in (x, y, weight)]
+    from_numpy, from_device = gs.scan_vjp(x, y, weight, op, **options), gs.scan_vjp(*on_device, op, **options)
+    if "initial" in options:
+        first = like(given, [leaf.astype(narrow) for leaf in leaves(wanted[1])])
+        close(from_numpy[1], first, 1e-5)
+        close(from_device[1], first, 1e-5)
+        wanted, from_numpy, from_device = wanted[0], from_numpy[0], from_device[0]
+    wanted = like(given, [leaf.astype(narrow) for leaf in leaves(wanted)])
+    assert all(isinstance(leaf, gs.Array) for leaf in leaves(from_device))
+    assert all(isinstance(leaf, np.ndarray) for leaf in leaves(from_numpy))
+    close(from_numpy, wanted, 1e-5)
+    close(from_device, wanted, 1e-5)
+
+
+# ----- What is refused
+
+INTEGERS = np.arange(4, dtype=np.int32)
+FLOATS = np.arange(4, dtype=np.float32)
+
+
+@pytest.mark.usefixtures("numpy_device")
+@pytest.mark.parametrize(
+    ("x", "op", "message"),
+    [
+        (INTEGERS, "add", "elements of int32.*floats and complex numbers only"),
+        (INTEGERS, "bitwise_xor", "elements of int32"),
+        ((FLOATS, INTEGERS), lambda l, r: (l[0] + r[0], l[1] + r[1]), "a field 'f1' of int32"),
+        (FLOATS, gs.wgsl_operator("fn combine(a: Element, b: Element) -> Element { return a + b; }"), "is WGSL"),
+        (FLOATS, lambda l, r: (l.view(np.uint32) | r.view(np.uint32)).view(np.float32), "reads the bits of numbers"),
+    ],
+)
+def test_operators_without_derivatives_are_refused(x: Any, op: Any, message: str) -> None:
+    """Name what has no derivative."""
+    with pytest.raises(gs.OperatorError, match=message):
+        gs.scan_vjp(x, x, x, op)
+
+
+@pytest.mark.usefixtures("numpy_device")
+@pytest.mark.parametrize(
+    ("y", "grad_y", "error", "message"),
+    [
+        (FLOATS[:3], FLOATS, ValueError, r"y of shape \(3,\)"),
+        (FLOATS, FLOATS[:, None], ValueError, "grad_y of shape"),
+        (FLOATS, FLOATS.astype(np.float64), TypeError, "grad_y of dtype float64"),
+        ((FLOATS, FLOATS), FLOATS, ValueError, "y of 2 arrays"),
+    ],
+)
+def test_what_is_not_like_x_is_refused(y: Any, grad_y: Any, error: type[Exception], message: str) -> None:
+    """Say which argument differs, and how."""
+    with pytest.raises(error, match=message):
+        gs.scan_vjp(FLOATS, y, grad_y)

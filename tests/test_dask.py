@@ -1,0 +1,281 @@
+"""`gpuscan.dask` gives what `gpuscan.scan` and `gpuscan.reduce` give of the whole array, in threads and in clusters."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import resource
+import signal
+import time
+from collections import namedtuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+import wgpu
+import xarray
+import zarr
+from distributed import Client, LocalCluster
+
+import gpuscan as gs
+import gpuscan.dask
+from gpuscan.dask.scans import METHODS
+from gpuscan.dask.workers import adapter_for
+from gpuscan.operators.named_operators import BUILTINS
+from gpuscan.problem.cache import cached_problem
+from gpuscan.problem.problem import make_problem
+from tests.harness.devices import hide_adapters
+from tests.oracle import assert_same
+
+Pair = namedtuple("Pair", "gate state")
+
+RNG = np.random.default_rng(29)
+X = RNG.integers(-9, 9, (6, 11, 7)).astype(np.int32)
+CHUNKS = ((2, 4), (3, 1, 6, 1), (5, 2))
+
+
+def affine(left: Any, right: Any) -> Any:
+    return left[0] * right[0], right[0] * left[1] + right[1]
+
+
+@pytest.fixture
+def on_numpy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Compute blocks on NumPy, in this thread."""
+    monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+# ----- Against gpuscan.scan
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.usefixtures("on_numpy")
+def test_any_axis_direction_and_start(method: str) -> None:
+    x = da.from_array(X, chunks=CHUNKS)
+    for axis in range(3):
+        shape = X.shape[:axis] + X.shape[axis + 1 :]
+        for initial in (None, np.int32(5), RNG.integers(-9, 9, shape).astype(np.int32)):
+            for reverse, exclusive in ((False, False), (True, False), (False, True), (True, True)):
+                options: dict[str, Any] = {"reverse": reverse, "exclusive": exclusive, "initial": initial}
+                found = gpuscan.dask.scan(x, axis=axis - 3, method=method, **options)
+                assert (found.chunks, found.dtype) == (x.chunks, x.dtype)
+                assert_same(found.compute(), gs.scan(X, axis=axis, **options))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_operators_that_do_not_commute(adapter: wgpu.GPUAdapter, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scan matrices and bundles on a device, in threads."""
+    monkeypatch.setenv("GPUSCAN_ADAPTER", adapter.summary)
+    matrices = RNG.integers(-2, 3, (23, 2, 2)).astype(np.int32)
+    cut = da.from_array(matrices, chunks=(6, 1, 2))
+    assert_same(
+        gpuscan.dask.scan(cut, "matmul", method=method, reverse=True).compute(scheduler="threads"),
+        gs.scan(matrices, "matmul", reverse=True, device="numpy"),
+    )
+    assert_same(gpuscan.dask.reduce(cut, "matmul").compute(), gs.reduce(matrices, "matmul", device="numpy"))
+    gates, inputs = RNG.integers(-2, 3, (2, 50)).astype(np.int32)
+    pair = Pair(da.from_array(gates, chunks=7), da.from_array(inputs, chunks=10))
+    found = gpuscan.dask.scan(pair, affine, method=method, initial=Pair(np.int32(1), np.int32(4)))
+    assert isinstance(found, Pair)
+    wanted = gs.scan((gates, inputs), affine, initial=(np.int32(1), np.int32(4)), device="numpy")
+    for part, whole in zip(dask.compute(*found, scheduler="threads"), wanted, strict=True):
+        assert_same(part, whole)
+
+
+@pytest.mark.usefixtures("on_numpy")
+@pytest.mark.parametrize("method", METHODS)
+def test_arrays_of_other_kinds(method: str) -> None:
+    """Scan chunks of unknown and of no length, records, and other types of result."""
+    flat = X.ravel()
+    some = da.from_array(flat, chunks=13)
+    picked = some[some > 6]
+    assert_same(
+        gpuscan.dask.scan(picked, exclusive=True, method=method).compute(), gs.scan(flat[flat > 6], exclusive=True)
+    )
+    empty = da.from_array(flat[:9], chunks=((0, 4, 0, 5, 0),))
+    for reverse in (False, True):
+        found = gpuscan.dask.scan(empty, dtype=np.int64, reverse=reverse, method=method)
+        assert_same(found.compute(), gs.scan(flat[:9], dtype=np.int64, reverse=reverse))
+    records = np.zeros(20, [("gate", "i4"), ("state", "i4")])
+    records["gate"], records["state"] = RNG.integers(-2, 3, (2, 20))
+
+    def step(left: Any, right: Any) -> Any:
+        return {"gate": left[0] * right[0], "state": left["state"] * right["gate"] + right["state"]}
+
+    assert_same(
+        gpuscan.dask.scan(da.from_array(records, chunks=6), step, method=method).compute(), gs.scan(records, step)
+    )
+
+
+@pytest.mark.usefixtures("on_numpy")
+def test_reductions() -> None:
+    x = da.from_array(X, chunks=CHUNKS)
+    for axis in range(3):
+        found = gpuscan.dask.reduce(x, "maximum", axis=axis)
+        assert found.chunks == x.chunks[:axis] + x.chunks[axis + 1 :]
+        assert_same(found.compute(), X.max(axis))
+    matrices = RNG.integers(-2, 3, (3, 4, 5, 2, 2)).astype(np.int32)
+    whole = gpuscan.dask.reduce(da.from_array(matrices, chunks=(2, 3, 2, 2, 1)), "matmul")
+    assert_same(whole.compute(), gs.reduce(matrices, "matmul"))
+    gates, inputs = RNG.integers(-2, 3, (2, 50)).astype(np.int32)
+    pair = gpuscan.dask.reduce({"a": da.from_array(gates, chunks=7), "b": da.from_array(inputs, chunks=9)}, by_name)
+    assert dask.compute(pair) == (gs.reduce({"a": gates, "b": inputs}, by_name),)
+    nothing = da.zeros((0,), dtype=np.int32)
+    assert int(gpuscan.dask.reduce(nothing).compute()) == 0
+    with pytest.raises(ValueError, match=r"no identity\. Pass initial="):
+        gpuscan.dask.reduce(nothing, lambda l, r: l).compute()
+
+
+def by_name(left: Any, right: Any) -> Any:
+    return {"a": left["a"] * right["a"], "b": right["a"] * left["b"] + right["b"]}
+
+
+def test_wrong_arguments() -> None:
+    """Refuse a call when it is made, not when it is computed."""
+    x = da.from_array(X, chunks=CHUNKS)
+    scan, rows = gpuscan.dask.scan, np.zeros((1, 7), int)
+    for error, message, call in (
+        (ValueError, r"shape \(6, 11, 7\) was passed without axis=.*Pass one of 0, 1, 2", lambda: scan(x)),
+        (ValueError, "axis=3 was passed", lambda: scan(x, axis=3)),
+        (TypeError, "pass dtype=np.int32", lambda: scan(x > 0, axis=0)),
+        (ValueError, "which has no identity", lambda: scan(x, lambda l, r: l, axis=0, exclusive=True)),
+        (ValueError, "must have one shape", lambda: scan((x, x[1:]), affine, axis=0)),
+        (ValueError, r"does not broadcast to \(11, 7\)", lambda: scan(x, axis=0, initial=np.zeros((3, 3), int))),
+        (TypeError, "cannot hold it", lambda: scan(x, axis=0, initial=1.5)),
+        (ValueError, "does not nest as the arrays do", lambda: scan((x, x), affine, axis=0, initial=3)),
+        (ValueError, r"pass one of \('totals', 'sequential'\)", lambda: scan(x, axis=0, method="blelloch")),
+        (gs.OperatorError, "no operator has that name", lambda: gpuscan.dask.reduce(x, "mean")),
+        (ValueError, r"compute_chunk_sizes\(\)", lambda: scan(x[x[:, 0, 0] > 0], axis=1, initial=rows)),
+    ):
+        with pytest.raises(error, match=message):
+            call()
+
+
+# ----- What is sent to workers
+
+
+def test_operators_and_problems_are_pickled() -> None:
+    """Send operators and problems by pickle; named operators stay the same objects."""
+    for operator in BUILTINS.values():
+        assert pickle.loads(pickle.dumps(operator)) is operator
+    half = np.float32(0.5)
+    mean = gs.operator(lambda l, r: (l + r) * half, name="mean", identity=0)
+    sent = cloudpickle.loads(cloudpickle.dumps(mean))
+    assert (sent.name, sent(np.float32(2), np.float32(4))) == ("mean", 3)
+    source = gs.wgsl_operator("fn combine(a: Element, b: Element) -> Element { return a + b; }", identity=0)
+    assert pickle.loads(pickle.dumps(source)).wgsl == source.wgsl
+    x = np.arange(9, dtype=np.float32)
+    problems = [
+        make_problem(x, lambda l, r: l + r, before=lambda v: v * 2, after=lambda v: (v, -v), initial=1),
+        make_problem(x, "add", segments=[0, 4, 9]),
+        *(cached_problem(x, "add", axis=0, exclusive=False, reverse=False) for _ in range(2)),
+    ]
+    assert problems[-1].kind is not None
+    for problem in problems:
+        sent = cloudpickle.loads(cloudpickle.dumps(problem))
+        assert sent.kind is None
+        assert sent.destination == problem.destination
+        for part, whole in zip(gs.reference.scan.accumulate(sent), gs.reference.scan.accumulate(problem), strict=True):
+            assert_same(part, whole)
+
+
+def test_workers_take_devices_by_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    hide_adapters(monkeypatch)
+    assert adapter_for(3) == "numpy"
+
+    class Adapter:
+        def __init__(self, kind: str, backend: str) -> None:
+            self.info = {"adapter_type": kind, "backend_type": backend}
+
+    two = [Adapter("DiscreteGPU", "Vulkan")] * 2
+    found = [*two, Adapter("DiscreteGPU", "OpenGL"), Adapter("CPU", "Vulkan")]
+    monkeypatch.setattr("gpuscan.dask.workers.find_adapters", lambda: found)
+    assert [adapter_for(name) for name in (0, 1, 2, "gpu-3", "node7-worker-4")] == ["0", "1", "0", "1", "0"]
+    for name in ("tcp://10.0.0.1:41000", "alice"):
+        with pytest.raises(ValueError, match=f"{name!r}, but its name has no number. Start workers with names"):
+            adapter_for(name)
+
+
+# ----- Clusters
+
+
+def slowly(block: Any) -> Any:
+    time.sleep(0.1)
+    return block
+
+
+def memory_peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_cluster_of_processes(tmp_path: Path) -> None:
+    """Scan on the devices of two processes, and kill one of them in the middle."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0) as cluster,
+        Client(cluster) as client,
+    ):
+        gpuscan.dask.use_one_device_each(client)
+        chosen = client.run(lambda: os.environ["GPUSCAN_ADAPTER"])
+        assert set(chosen.values()) <= {adapter_for(0), adapter_for(1)}
+        x = RNG.integers(-9, 9, 1 << 18).astype(np.int32)
+        cut = da.from_array(x, chunks=1 << 14)
+        found = gpuscan.dask.scan(cut.map_blocks(slowly, dtype=x.dtype), lambda l, r: np.maximum(l, r))
+        future = client.compute(found)
+        time.sleep(0.5)
+        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        assert_same(future.result(timeout=100), np.maximum.accumulate(x))
+        # What the cluster holds is not computed again.
+        held = cut.persist()
+        for method in METHODS:
+            assert_same(gpuscan.dask.scan(held + 1, method=method).compute(), np.cumsum(x + 1, dtype=np.int32))
+        assert int(gpuscan.dask.reduce(held, "maximum").compute()) == x.max()
+
+
+@pytest.mark.filterwarnings("default")
+def test_larger_than_a_workers_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scan from zarr to zarr an array that one worker must not hold, in blocks of a megabyte."""
+    monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+    limit, count, chunk = 256 << 20, 72 << 20, 1 << 20
+    source, target = (
+        zarr.create_array(tmp_path / name, shape=(count,), chunks=(chunk,), dtype="u4", compressors=None)
+        for name in ("in", "out")
+    )
+    assert source.nbytes > limit
+    ramp = np.arange(chunk, dtype=np.uint32)
+    for start in range(0, count, chunk):
+        source[start : start + chunk] = ramp + np.uint32(start)
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=limit) as cluster,
+        Client(cluster) as client,
+    ):
+        before = max(client.run(memory_peak).values())
+        gpuscan.dask.scan(da.from_zarr(source)).store(target, lock=False)
+        # The peak is in KiB. Two workers that kept the array would hold 144 MiB each.
+        assert max(client.run(memory_peak).values()) < before + (100 << 10)
+    ends = np.arange(chunk - 1, count, chunk, dtype=np.uint64)
+    assert_same(target[chunk - 1 :: chunk], ((ends * (ends + 1)) // 2).astype(np.uint32))
+    assert_same(target[-chunk:-1], target[-1] - np.cumsum(source[-chunk + 1 :][::-1], dtype=np.uint32)[::-1])
+
+
+@pytest.mark.usefixtures("on_numpy")
+def test_xarray() -> None:
+    """Scan along a named dimension; the recipe is in docs/scaling.md."""
+    labelled = xarray.DataArray(X, dims=("y", "time", "x"), coords={"time": np.arange(11)})
+    for array in (labelled, labelled.chunk({"y": 4, "time": 3})):
+        sums = xarray.apply_ufunc(
+            gpuscan.dask.scan,
+            array,
+            kwargs={"op": "add", "axis": -1},
+            input_core_dims=[["time"]],
+            output_core_dims=[["time"]],
+            dask="allowed",
+        ).transpose(*array.dims)
+        assert_same(sums.values, np.cumsum(X, axis=1, dtype=np.int32))
+        assert sums.coords["time"].equals(array.coords["time"])
