@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax  # noqa: TID253 (only users of JAX import this package)
 import jax.numpy as jnp  # noqa: TID253
 import numpy as np
 
-from gpuscan.api.device import resolve_device
-from gpuscan.api.scan import scan
+from gpuscan.api.row_scan import RowScan
 from gpuscan.jax.traced_function import row_function
 from gpuscan.operators.operator import name_of
-from gpuscan.operators.row_functions import RowOperator, row_operator
+from gpuscan.operators.row_functions import row_operator
+from gpuscan.problem.arguments import as_flag
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
@@ -67,80 +66,78 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         dtypes,
         axis,
     )
-    rank = max(leaf.ndim for leaf in leaves)
-    del rank
-    layout = Layout(fn, tree, found, axis, bool(reverse), tuple(leaf.ndim for leaf in leaves))
-    return jax.tree.unflatten(tree, _differentiable(layout)(*leaves))
+    rows = RowScan(found, axis, as_flag("reverse", reverse), tuple(leaf.ndim for leaf in leaves))
 
-
-@dataclass(frozen=True)
-class Layout:
-    """One scan, without its arrays.
-
-    Attributes:
-        function: JAX's function.
-        tree: the structure of its arguments.
-        found: the operator that it became.
-        axis: the scanned axis.
-        reverse: as in `associative_scan`.
-        ranks: the number of axes of each leaf.
-    """
-
-    function: Callable[[Any, Any], Any]
-    tree: Any
-    found: RowOperator
-    axis: int
-    reverse: bool
-    ranks: tuple[int, ...]
-
-    def on_host(self, *leaves: Any) -> tuple[np.ndarray[Any, Any], ...]:
-        """Return the scanned leaves. They may have more axes in front, those that `jax.vmap` maps over."""
-        arrays = [np.asarray(leaf) for leaf in leaves]
-        mapped = arrays[0].ndim - self.ranks[0]
-        lead = mapped + self.found.lead
-        rows = np.broadcast_shapes(*(array.shape[:lead] for array in arrays))
-        given = [
-            np.broadcast_to(array.reshape(*array.shape[:lead], *shape), (*rows, *shape))
-            for array, shape in zip(arrays, self.found.shapes, strict=True)
-        ]
-        device = device_for([array.dtype for array in arrays])
-        results = scan(tuple(given), self.found.operator, axis=mapped + self.axis, reverse=self.reverse, device=device)
-        return tuple(
-            np.ascontiguousarray(result[tuple(slice(n) for n in array.shape[:lead])]).reshape(array.shape)
-            for result, array in zip(results, arrays, strict=True)
-        )
-
-    def by_jax(self, *leaves: Any) -> tuple[Any, ...]:
-        """Return the same by JAX, for derivatives."""
-        elems = jax.tree.unflatten(self.tree, leaves)
-        results = jax.lax.associative_scan(self.function, elems, reverse=self.reverse, axis=self.axis)
+    def by_jax(*values: Any) -> tuple[Any, ...]:
+        results = jax.lax.associative_scan(fn, jax.tree.unflatten(tree, values), reverse=rows.reverse, axis=axis)
         return tuple(jax.tree.leaves(results))
 
-
-def device_for(dtypes: Sequence[np.dtype[Any]]) -> str | None:
-    """Return NumPy for float64 if the default device has no such numbers; else None, the default device."""
-    device = resolve_device(None)
-    lacks = device is not None and not device.capabilities.float64
-    return "numpy" if lacks and np.dtype(np.float64) in dtypes else None
+    return jax.tree.unflatten(tree, _differentiable(rows, by_jax)(*leaves))
 
 
-def _differentiable(layout: Layout) -> Callable[..., tuple[Any, ...]]:
-    """Return the scan of leaves as a function that JAX differentiates by the derivative given here."""
+def _differentiable(rows: RowScan, by_jax: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+    """Return the scan of leaves as a function that JAX differentiates by the derivative given here.
+
+    Args:
+        rows: the scan.
+        by_jax: the same by JAX, for derivatives that have no scan: those of large elements, and derivatives of
+            derivatives.
+    """
 
     @jax.custom_vjp
     def scanned(*leaves: Any) -> tuple[Any, ...]:
-        shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
-        return tuple(jax.pure_callback(layout.on_host, shapes, *leaves, vmap_method="broadcast_all"))
+        return _called(rows.scanned, leaves, leaves)
 
     def forward(*leaves: Any) -> tuple[Any, Any]:
-        return scanned(*leaves), leaves
+        results = scanned(*leaves)
+        return results, (leaves, results)
 
-    def backward(leaves: Any, grads: Any) -> Any:
-        _, pullback = jax.vjp(layout.by_jax, *leaves)
-        return pullback(grads)
+    def backward(kept: Any, grads: Any) -> Any:
+        leaves, results = kept
+        if not rows.has_gradient:
+            return pullback(leaves, grads)
+        return pulled_back(leaves, results, grads)
+
+    def pullback(leaves: Any, grads: Any) -> Any:
+        return jax.vjp(by_jax, *leaves)[1](grads)
+
+    @jax.custom_vjp
+    def pulled_back(leaves: Any, results: Any, grads: Any) -> Any:
+        # JAX's gradient with respect to complex numbers is the conjugate of gpuscan's.
+        weights = [jnp.conj(grad) for grad in grads]
+        count = len(leaves)
+        found = _called(
+            lambda arrays: rows.gradients(arrays[:count], arrays[count : 2 * count], arrays[2 * count :]),
+            leaves,
+            [*leaves, *results, *weights],
+        )
+        return tuple(jnp.conj(grad) for grad in found)
+
+    def forward_again(leaves: Any, results: Any, grads: Any) -> Any:
+        return pulled_back(leaves, results, grads), (leaves, results, grads)
+
+    def backward_again(kept: Any, weights: Any) -> Any:
+        leaves, results, grads = kept
+        # The results count as a function of the leaves, so they have no gradient of their own.
+        ours, theirs = jax.vjp(pullback, leaves, grads)[1](weights)
+        return ours, jax.tree.map(jnp.zeros_like, results), theirs
 
     scanned.defvjp(forward, backward)
-    return scanned
+    pulled_back.defvjp(forward_again, backward_again)
+    differentiable: Callable[..., tuple[Any, ...]] = scanned
+    return differentiable
+
+
+def _called(
+    function: Callable[[list[Any]], list[Any]], like: Sequence[Any], arguments: Sequence[Any]
+) -> tuple[Any, ...]:
+    """Return the arrays that a function of NumPy arrays gives on the host; they are like `like`."""
+
+    def on_host(*arrays: Any) -> tuple[Any, ...]:
+        return tuple(function([np.asarray(array) for array in arrays]))
+
+    shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in like)
+    return tuple(jax.pure_callback(on_host, shapes, *arguments, vmap_method="broadcast_all"))
 
 
 # ----- Checks
@@ -157,15 +154,15 @@ def _checked_axis(leaves: Sequence[Any], axis: Any) -> int:
         raise ValueError("elems without arrays were passed; pass a pytree of one array or more")
     if isinstance(axis, bool) or not hasattr(axis, "__index__"):
         raise TypeError(f"axis={axis!r} was passed, but an axis is an integer; pass axis=0")
-    index = axis.__index__()
-    found = {index + leaf.ndim if index < 0 else index for leaf in leaves}
+    index = int(axis.__index__())
+    found: set[int] = {index + leaf.ndim if index < 0 else index for leaf in leaves}
     for leaf in leaves:
         if not -leaf.ndim <= index < leaf.ndim:
             raise ValueError(f"axis={index} was passed for an array of shape {leaf.shape}, which has no such axis")
     if len(found) > 1:
         raise ValueError(
-            f"axis={index} was passed for arrays of {', '.join(str(leaf.ndim) for leaf in leaves)} axes, where it means "
-            "different axes. Pass an axis counted from 0"
+            f"axis={index} was passed for arrays of {', '.join(str(leaf.ndim) for leaf in leaves)} axes, where it "
+            "means different axes. Pass an axis counted from 0"
         )
     lengths = [leaf.shape[index] for leaf in leaves]
     if len(set(lengths)) > 1:

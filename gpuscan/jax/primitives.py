@@ -80,9 +80,8 @@ FOLDS: dict[str, Callable[[Any, Any], Any]] = {
     "reduce_xor": np.bitwise_xor,
 }
 # Primitives that contain the primitives of a function.
-CALLS = frozenset(
-    "jit pjit closed_call core_call custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr remat remat2 checkpoint".split()
-)
+CALLS = frozenset("jit pjit closed_call core_call custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr".split())
+CALLS |= {"remat", "remat2", "checkpoint"}
 
 
 def div(x: Numbers, y: Numbers, *, dtype: np.dtype[Any]) -> Numbers:

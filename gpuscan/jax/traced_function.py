@@ -16,8 +16,10 @@ from gpuscan.operators.operator import name_of
 from gpuscan.operators.row_functions import RowFunction
 
 
-def row_function(function: Callable[..., Any], tree: Any, shapes: Sequence[tuple[int, ...]], dtypes: Any) -> RowFunction:
-    """Return the function of two tuples of arrays of numbers that a function of two pytrees is.
+def row_function(
+    function: Callable[..., Any], tree: Any, shapes: Sequence[tuple[int, ...]], dtypes: Any
+) -> RowFunction:
+    """Return a function of two pytrees as one of two lists of arrays of numbers.
 
     Args:
         function: JAX's function.
@@ -37,8 +39,8 @@ def row_function(function: Callable[..., Any], tree: Any, shapes: Sequence[tuple
     closed = jax.make_jaxpr(flat)(leaves, leaves)
     if any(isinstance(const, jax.core.Tracer) for const in closed.consts):
         raise OperatorError(
-            f"{name_of(function)} closes over a value that JAX is tracing, which a scan outside of JAX does not see. Pass "
-            "the value as one more leaf of elems, broadcast along the axis, or use a constant"
+            f"{name_of(function)} closes over a value that JAX is tracing, which a scan outside of JAX does not see. "
+            "Pass the value as one more leaf of elems, broadcast along the axis, or use a constant"
         )
     consts = [constants_of(const) for const in closed.consts]
 
@@ -80,8 +82,8 @@ def _apply(equation: Any, arrays: list[Numbers], name: str) -> list[Numbers]:
     inner = next((parameters[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in parameters), None)
     if primitive not in CALLS or inner is None:
         raise OperatorError(
-            f"{name} uses JAX's primitive {primitive!r}, which has no form in a scan on a GPU. Write the function with the "
-            f"primitives {', '.join(NAMES)}, or use jax.lax.associative_scan"
+            f"{name} uses JAX's primitive {primitive!r}, which has no form in a scan on a GPU. Write the function "
+            f"with the primitives {', '.join(NAMES)}, or use jax.lax.associative_scan"
         )
     consts = [constants_of(const) for const in getattr(inner, "consts", ())]
     return _run(getattr(inner, "jaxpr", inner), consts, arrays, name)

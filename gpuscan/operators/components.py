@@ -1,6 +1,6 @@
 """Functions of whole arrays as functions of their numbers: what operators written for other frameworks become.
 
-A framework's graph works on arrays. Here each of its arrays is an object array of *numbers*, of which each is a traced
+A framework's graph works on arrays. Here each of its arrays is an object array of *numbers*. A number is a traced
 value, a NumPy array of the scanned axes, or a constant. So slices, transposes and the like are NumPy's own, and
 arithmetic is done number by number. Numbers of other rows than the one in question are `OTHER`. A result without
 `OTHER` shows that the function keeps rows apart.
@@ -29,6 +29,11 @@ class _Other:
 OTHER = _Other()
 
 
+def is_other(number: Any) -> bool:
+    """Return True if the number is not computed."""
+    return number is OTHER
+
+
 def gathered(numbers: Sequence[Any], shape: tuple[int, ...]) -> Numbers:
     """Return an array of these numbers. NumPy alone would take a number that is an array apart."""
     flat = np.empty(len(numbers), object)
@@ -38,7 +43,7 @@ def gathered(numbers: Sequence[Any], shape: tuple[int, ...]) -> Numbers:
 
 
 def numbers_of(value: Any, shape: tuple[int, ...]) -> Numbers:
-    """Return the numbers of a traced value or an array whose last axes have this shape."""
+    """Return the numbers along the last axes of a traced value or an array, which have this shape."""
     return gathered([value[(..., *at)] for at in np.ndindex(shape)] if shape else [value], shape)
 
 
@@ -56,7 +61,7 @@ def is_narrow(dtype: np.dtype[Any]) -> bool:
 
 
 def array_of(numbers: Numbers, like: Any, dtype: np.dtype[Any]) -> Any:
-    """Return the traced value or the array whose last axes are these numbers.
+    """Return a traced value or an array that has these numbers along its last axes.
 
     Args:
         numbers: the numbers.
@@ -79,7 +84,7 @@ def apply(function: Callable[..., Any], *arrays: Any) -> Numbers:
     results = []
     for at in np.ndindex(shape):
         numbers = [array[at] for array in whole]
-        results.append(OTHER if any(number is OTHER for number in numbers) else function(*numbers))
+        results.append(OTHER if any(is_other(number) for number in numbers) else function(*numbers))
     return gathered(results, shape)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.elements import LEAF, Structure, element_of
+from gpuscan.elements import LEAF, Element, Structure, element_of
 from gpuscan.errors import OperatorError
-from gpuscan.operators.components import OTHER, Numbers, array_of, numbers_of
+from gpuscan.operators.components import OTHER, Numbers, array_of, is_other, numbers_of
 from gpuscan.operators.expression_graph import reachable
 from gpuscan.operators.operator import Operator, operator
 from gpuscan.operators.trace import trace_operator
@@ -33,11 +33,13 @@ class RowOperator:
         operator: the operator, on a tuple of leaves that all have `element_axes` trailing axes.
         lead: the leading axes of the leaves that the scan keeps apart.
         shapes: for each leaf, the shape of its element: that of its other axes, after axes of length 1.
+        element: the type of its elements.
     """
 
     operator: Operator
     lead: int
     shapes: tuple[tuple[int, ...], ...]
+    element: Element
 
 
 def row_operator(
@@ -49,9 +51,9 @@ def row_operator(
 ) -> RowOperator:
     """Return the operator that a function of whole arrays is along an axis.
 
-    The axes of a leaf are rows, which the function keeps apart, and after them the axes of the element. As many as
-    possible are rows. To find out, the function is traced with two rows along each such axis: a result must not depend
-    on a number of another row, and must depend on its own in the same way in the first and in the last row.
+    The first axes of a leaf are rows, which the function keeps apart; its other axes belong to the element. As many
+    axes as possible are rows. To find out, the function is traced with two rows along each such axis: a result must
+    not depend on a number of another row, and must depend on its own in the same way in the first and the last row.
 
     Args:
         name: the function's name, for messages.
@@ -78,9 +80,9 @@ def row_operator(
             reasons.append(error)
     first = f"{type(reasons[0]).__name__}: {reasons[0]}" if reasons else "the element is too large"
     raise OperatorError(
-        f"{name} was passed for arrays of shapes {', '.join(map(str, shapes))}, but it does not combine elements along axis "
-        f"{axis} one by one, or an element has more than {MAX_NUMBERS} numbers ({first}). Write a function that treats all "
-        "entries along the axis alike, with the axes of an element last"
+        f"{name} was passed for arrays of shapes {', '.join(map(str, shapes))}, but it does not combine elements along "
+        f"axis {axis} one by one, or an element has more than {MAX_NUMBERS} numbers ({first}). Write a function that "
+        "treats all entries along the axis alike, with the axes of an element last"
     ) from (reasons[0] if reasons else None)
 
 
@@ -91,7 +93,7 @@ class _MixedRowsError(Exception):
 def _checked(
     name: str, function: RowFunction, lead: int, own: Sequence[tuple[int, ...]], dtypes: Sequence[np.dtype[Any]]
 ) -> RowOperator:
-    """Return the operator with so many leading axes, once it is known that it keeps them apart."""
+    """Return the operator for `lead` axes of rows, if the function keeps those apart."""
     axes = max(map(len, own))
     shapes = tuple((1,) * (axes - len(shape)) + shape for shape in own)
     leaves = Structure("tuple", tuple(range(len(shapes))), (LEAF,) * len(shapes))
@@ -106,7 +108,7 @@ def _checked(
         described.append((graph, [[places[node.index] for node in field] for field in result.fields]))
     if described[0] != described[1]:
         raise _MixedRowsError("it treats rows differently")
-    return RowOperator(operator(found[0], name=name, element_axes=axes), lead, shapes)
+    return RowOperator(operator(found[0], name=name, element_axes=axes), lead, shapes, element)
 
 
 def _in_row(
@@ -118,13 +120,13 @@ def _in_row(
     row: int,
 ) -> Callable[[Any, Any], Any]:
     """Return the function of elements that the function of arrays computes in one row."""
-    place = (row,) * lead
+    index: Any = (*(row,) * lead, ...)
 
     def spread(values: Any) -> list[Numbers]:
         arrays = []
         for value, shape, inner in zip(values, shapes, own, strict=True):
             array = np.full((ROWS,) * lead + inner, OTHER, object)
-            array[(*place, ...)] = numbers_of(value, shape).reshape(inner)
+            array[index] = numbers_of(value, shape).reshape(inner)
             arrays.append(array)
         return arrays
 
@@ -133,8 +135,8 @@ def _in_row(
         like = left[0][(..., *[0] * len(shapes[0]))] if shapes[0] else left[0]
         found = []
         for numbers, shape, dtype in zip(results, shapes, dtypes, strict=True):
-            picked = numbers[(*place, ...)].reshape(shape)
-            if any(number is OTHER for number in picked.flat):
+            picked = numbers[index].reshape(shape)
+            if any(is_other(number) for number in picked.flat):
                 raise _MixedRowsError("it mixes rows")
             found.append(array_of(picked, like, dtype))
         return tuple(found)
