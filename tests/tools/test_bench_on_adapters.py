@@ -31,6 +31,8 @@ from gpuscan.tools.bench.tile_search import candidates, search, tuned_from
 from gpuscan.tools.bench.timer import TICKS, WALL, GpuTimer
 from tests.oracle import small_tiles, strategies_on
 
+pytestmark = pytest.mark.usefixtures("listed_adapters")
+
 SMALL = TileShape(64, 0, 1, 4)
 SUMS = ScanCase("add", np.dtype(np.uint32), 5000)
 CASES = [
