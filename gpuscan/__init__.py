@@ -11,6 +11,7 @@ from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.api.scan_chunks import scan_chunks
 from gpuscan.api.scan_vjp import scan_vjp
+from gpuscan.api.sharded_array import ShardedArray
 from gpuscan.api.sort import argsort, sort, sort_by_key
 from gpuscan.device.buffer_pool import MemoryUsage
 from gpuscan.errors import (
@@ -36,6 +37,7 @@ __all__ = [
     "Operator",
     "OperatorError",
     "ProgressTimeoutError",
+    "ShardedArray",
     "StrategyError",
     "UnsupportedDtypeError",
     "__version__",

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
-from gpuscan.api.home import home_of
+from gpuscan.api.home import Devices, home_of
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.scan import scan
 from gpuscan.device.guards import guarded
@@ -45,7 +45,7 @@ def linear_recurrence(
     initial: Any = None,
     reverse: bool = False,
     dtype: Any = None,
-    device: Device | str | int | None = None,
+    device: Devices = None,
 ) -> Any:
     """Return the states of a linear recurrence: ``h[t] = a[t] * h[t-1] + b[t]``, with ``h[-1] = initial`` or 0.
 

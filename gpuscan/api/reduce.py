@@ -10,9 +10,11 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
-from gpuscan.api.home import home_of
+from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.outputs import check_out, is_on_device
 from gpuscan.api.reduced_axes import joined, reduced_axes
+from gpuscan.api.sharded_array import reduce_sharded, sharded_leaves
+from gpuscan.api.team import Team
 from gpuscan.device.device_array import uploaded
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import write_elements
@@ -37,7 +39,7 @@ def reduce(
     after: Callable[[Any], Any] | None = None,
     keepdims: bool = False,
     out: Any = None,
-    device: Device | str | int | None = None,
+    device: Devices = None,
 ) -> Any:
     """Return the combination of all elements of an array, or of those along one or more axes.
 
@@ -84,12 +86,15 @@ def reduce(
         array([[ 26],
                [107]], dtype=int32)
     """
+    if sharded_leaves(x):
+        more: dict[str, Any] = {"keepdims": keepdims, "out": out, "device": device}
+        return reduce_sharded(x, op, axis=axis, initial=initial, dtype=dtype, before=before, after=after, **more)
     operator = resolve(op)
     keepdims = as_flag("keepdims", keepdims)
     axes = reduced_axes(x, operator, axis)
     options = {"initial": initial, "dtype": dtype, "before": before, "after": after}
     problem = reduction(joined(x, axes), operator, axis=axes.axis, **options)
-    home = home_of(problem.leaves, device)
+    home = team_or_home(problem.leaves, device)
     shape = axes.result_shape(keepdims)
     outputs = check_out(problem, out, home if is_on_device(problem) else None, shape)
     results = _results(problem, home, outputs)
@@ -103,12 +108,12 @@ def reduce(
     return assembled(structure, shaped, len(shape), x if structure == problem.source.structure else None)
 
 
-def _results(problem: Problem, home: Device | None, outputs: list[Any] | None) -> list[Any]:
+def _results(problem: Problem, home: Device | Team | None, outputs: list[Any] | None) -> list[Any]:
     """Return the result of each row, (rows, *element shape) for each field, and write them to `outputs`."""
     results: list[Any]
     fields = problem.destination.fields
     if is_on_device(problem):
-        assert home is not None
+        assert isinstance(home, Device)
         if problem.empty:
             return _on_device(home, reference.reduce_rows(problem), outputs)
         rows = None
@@ -118,7 +123,10 @@ def _results(problem: Problem, home: Device | None, outputs: list[Any] | None) -
             rows = [array.reshape(shape) if array.is_contiguous else array for array, shape in pairs]
         return [Array.of(home, result) for result in scan_device(home._executor, problem, out=rows)]
     on_numpy = home is None or problem.empty
-    results = reference.reduce_rows(problem) if on_numpy else scan_host(home._executor, problem)  # type: ignore[union-attr]
+    if isinstance(home, Team) and not on_numpy:
+        results = home.team.scan(problem)
+    else:
+        results = reference.reduce_rows(problem) if on_numpy else scan_host(home._executor, problem)  # type: ignore[union-attr]
     for output, result in zip(outputs or (), results, strict=outputs is not None):
         output[...] = result.reshape(output.shape)
     return results

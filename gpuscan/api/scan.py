@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpuscan.api.device import Device
-from gpuscan.api.home import home_of
+from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
+from gpuscan.api.sharded_array import scan_sharded, sharded_leaves
 from gpuscan.planning.strategies import check_strategy
 from gpuscan.problem.arguments import as_flag
 from gpuscan.problem.cache import cached_problem
@@ -29,7 +29,7 @@ def scan(
     before: Callable[[Any], Any] | None = None,
     after: Callable[[Any], Any] | None = None,
     compensated: bool = False,
-    device: Device | str | int | None = None,
+    device: Devices = None,
     strategy: str = "auto",
 ) -> Any:
     """Return the running combination of an array's elements along an axis.
@@ -62,7 +62,8 @@ def scan(
         compensated: for sums of float32, True to carry the rounding errors along and to round each result once; see
             docs/numerics.md.
         device: a `gpuscan.Device`, a part of an adapter's summary, its number in `gpuscan.devices()`, or ``"numpy"``
-            (default: the best adapter).
+            (default: the best adapter). A list of devices shares the work of NumPy arrays: the bits of exact types are
+            those of one device, and floats have the same bits for the same list. If a device fails, the error names it.
         strategy: ``"auto"``, ``"lookahead"``, ``"lookback"``, ``"fallback"`` or ``"three_dispatch"``.
 
     Returns:
@@ -106,12 +107,16 @@ def scan(
         "before": before,
         "after": after,
     }
+    if sharded_leaves(x):
+        # These options are off unless they are passed.
+        more = {"out": out, "compensated": compensated, "device": device}
+        return scan_sharded(x, op, strategy=strategy, **options, **more)
     given = x
     if compensated is not False and as_flag("compensated", compensated):
         x, op, options = as_pairs(x, op, options)
     problem = cached_problem(x, op, **options)
     check_strategy(strategy)
-    home = home_of(problem.arrays, device)
+    home = team_or_home(problem.arrays, device)
     outputs = check_out(problem, out, home if is_on_device(problem) else None)
     results = execute(problem, home, strategy, outputs)
     return in_form_of(problem, given, results) if out is None else out
