@@ -8,6 +8,7 @@ from typing import Any, Never
 
 import numpy as np
 
+import gpuscan
 from gpuscan.api.array import Array
 from gpuscan.api.home import listed_devices
 from gpuscan.api.reduced_axes import reduced_axes
@@ -229,18 +230,23 @@ def reduce_sharded(
 
     Raises:
         TypeError: an option was passed that sharded arrays do not take.
-        ValueError: several axes are to be reduced; or as `gpuscan.reduce`.
+        ValueError, GpuscanError: as `gpuscan.reduce`.
     """
     for name, value in others.items():
         refuse(name, value)
     (first, *_) = sharded_leaves(x)
+    if 0 in first.shape:
+        # There are no elements to leave where they are.
+        whole = over_arrays(ShardedArray.numpy, x)
+        return gpuscan.reduce(whole, op, axis=axis, initial=initial, dtype=dtype, before=before, after=after)
     operator = resolve(op)
     axes = reduced_axes(shard_of(x, 0), operator, axis)
+    if not axes.axes:
+        raise ValueError("axis=() was passed with a gpuscan.ShardedArray; pass one axis or several, or none for all")
     if len(axes.axes) > 1:
-        raise ValueError(
-            f"a reduction of the axes {axes.axes} of a gpuscan.ShardedArray was asked for, which reduces one axis at a "
-            "time. Reduce the last one first, then the others"
-        )
+        # The last axis first: this combines the elements in C order.
+        last = reduce_sharded(x, op, axis=axes.axes[-1], dtype=dtype, before=before)
+        return gpuscan.reduce(last, op, axis=axes.axes[:-1], initial=initial, after=after)
     options = {"axis": axes.axis, "initial": initial, "dtype": dtype, "before": before, "after": after}
     problems = [replace(problem, keep_last_only=True) for problem in _problems(x, op, first, options)]
     executors = [shard.device._executor for shard in first.shards]

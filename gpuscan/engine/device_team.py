@@ -264,7 +264,8 @@ def scan_stripe(executor: Executor, stripe: Stripe, strategy: str, before: Futur
     """Scan a stripe on its device, between the carry that comes in and the one that goes out."""
     try:
         _scan_stripe(executor, stripe, strategy, before, after)
-    except BaseException:
+    except BaseException as error:
+        error.add_note(f"This was on device {stripe.device} of the list, {executor.context.capabilities.summary}.")
         with suppress(InvalidStateError):
             after.set_exception(GivenUpError())
         raise

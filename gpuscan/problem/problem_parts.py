@@ -71,7 +71,7 @@ def parts_from_axis(problem: Problem, results: Arrays) -> Iterator[tuple[Problem
         if problem.keep_last_only:
             fields = problem.destination.fields
             views = zip(results, fields, strict=True)
-            places = [view.reshape((*lead, *tail, *f.shape))[at].reshape(-1, *f.shape) for view, f in views]
+            places = [view.reshape((*lead, *tail, *f.shape))[(*at, ...)].reshape(-1, *f.shape) for view, f in views]
         else:
             places = [result[index] for result in results]
         own = heads
