@@ -7,6 +7,7 @@ from gpuscan.api.compact import compact
 from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
 from gpuscan.api.device import Device, default_device, devices
 from gpuscan.api.linear_recurrence import linear_recurrence, linear_recurrence_vjp
+from gpuscan.api.map import map  # noqa: A004 (the public name)
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.api.scan_chunks import scan_chunks
@@ -50,6 +51,7 @@ __all__ = [
     "devices",
     "linear_recurrence",
     "linear_recurrence_vjp",
+    "map",
     "operator",
     "reduce",
     "scan",

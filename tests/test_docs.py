@@ -5,6 +5,8 @@ from __future__ import annotations
 import doctest
 import importlib.util
 import inspect
+import itertools
+import logging
 import os
 import pkgutil
 import re
@@ -46,7 +48,9 @@ def run(test: doctest.DocTest, monkeypatch: pytest.MonkeyPatch) -> None:
     if runs_without_adapter():
         monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
     report: list[str] = []
+    log, level = logging.getLogger("gpuscan"), logging.getLogger("gpuscan").level
     doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append)
+    log.setLevel(level)  # a page tells how to change it
     if report:
         pytest.fail("".join(report), pytrace=False)
 
@@ -102,7 +106,10 @@ def test_page(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the blocks of a page as one session, in which later blocks see the names of earlier ones."""
     blocks = python_blocks(page)
     if runs_without_adapter():
-        blocks = [block for block in blocks if not NEEDS_ADAPTER.search(block)]
+        # Later blocks may use what the first one with a device made.
+        blocks = list(itertools.takewhile(lambda block: not NEEDS_ADAPTER.search(block), blocks))
+    if importlib.util.find_spec("torch") is None and any("import torch" in block for block in blocks):
+        pytest.skip("PyTorch is not installed")
     run(doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, page.name, 0), monkeypatch)
 
 
@@ -160,6 +167,34 @@ def test_every_decision_is_in_the_index() -> None:
     assert not {page.name for page in folder.glob("[0-9]*.md") if f"({page.name})" not in index}
 
 
-def test_the_picture_is_what_its_script_draws() -> None:
+def test_the_pictures_are_what_their_scripts_draw() -> None:
     script = runpy.run_path(str(CHECKOUT / "docs" / "images" / "draw_strategies.py"))
     assert script["PICTURE"].read_text(encoding="utf-8") == script["picture"]()
+    for path, picture in runpy.run_path(str(CHECKOUT / "docs" / "images" / "draw_steps.py"))["pictures"]().items():
+        assert path.read_text(encoding="utf-8") == picture
+
+
+def test_every_how_to_page_is_in_the_index() -> None:
+    folder = CHECKOUT / "docs" / "how-to"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    assert not {page.name for page in folder.glob("[!R]*.md") if f"({page.name})" not in index}
+
+
+# ----- The site, which script/docs builds and tests
+
+
+def test_the_site_has_every_page(tmp_path: Path) -> None:
+    """Stage the site without building it: each page is in the contents, and each link leads to a staged file."""
+    script = runpy.run_path(str(CHECKOUT / "docs" / "site" / "build.py"))
+    script["stage"](tmp_path / "source", False)
+    staged = {str(path.relative_to(tmp_path / "source").with_suffix("")) for path in tmp_path.rglob("*.md")}
+    listed = {"index"}
+    for page in tmp_path.rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        for block in re.findall(r"^```\{toctree\}\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+            names = [line for line in block.splitlines() if line and not line.startswith(":")]
+            names = [re.sub(r".*<(.+)>", r"\1", name) for name in names]
+            listed |= {os.path.relpath(page.parent / name, tmp_path / "source") for name in names}
+        for link in re.findall(r"\]\(([^)\s#]+)", text):
+            assert re.match(r"https?:", link) or (page.parent / link).exists(), f"{page.name} links to {link}"
+    assert listed == staged

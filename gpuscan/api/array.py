@@ -123,7 +123,7 @@ class Array(Views):
 
     def viewed(self, shape: tuple[int, ...], dtype: Any = None, offset: int = 0) -> Array:
         """Return an array in C order in the same bytes, from `offset` bytes after the begin of this one."""
-        self._check_contiguous()
+        self.check_contiguous()
         kind = self.dtype if dtype is None else dtype
         return Array(self.device, self.buffer, shape, kind, self.offset + offset, self.owner)
 
@@ -141,7 +141,7 @@ class Array(Views):
         kind = checked_dtype(dtype)
         if kind == self.dtype:
             return self.copy() if copy else self
-        return Array.of(self.device, converted(self.device._executor, self, kind))
+        return Array.of(self.device, converted(self.context, self, kind))
 
     def __repr__(self) -> str:
         return f"gpuscan.Array({self.dtype} {self.shape} on {self.device.capabilities.summary})"

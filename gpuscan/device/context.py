@@ -120,7 +120,7 @@ class DeviceContext:
         self.runs = RunLog()
         self.on_cleanup: list[Callable[[], None]] = []
         self._pipelines: OrderedDict[Kernel, Pipeline] = OrderedDict()
-        self._stages: dict[tuple[Any, ...], Pipeline] = {}
+        self._stages: OrderedDict[tuple[Any, ...], Pipeline] = OrderedDict()
 
     # ----- Limits
 
@@ -245,6 +245,10 @@ class DeviceContext:
                     layout="auto", compute={"module": module, "entry_point": "main"}
                 )
                 self._stages[key] = (pipeline, pipeline.get_bind_group_layout(0))
+                if len(self._stages) > _MAX_PIPELINES:
+                    self._stages.popitem(last=False)
+            else:
+                self._stages.move_to_end(key)
             return self._stages[key]
 
     @cached_property

@@ -114,12 +114,13 @@ class DeviceArray(OnDevice):
 
     def viewed(self, shape: tuple[int, ...], dtype: Any = None, offset: int = 0) -> DeviceArray:
         """Return an array in C order in the same bytes, from `offset` bytes after the begin of this one."""
-        self._check_contiguous()
+        self.check_contiguous()
         return DeviceArray(
             self.context, self.buffer, shape, self.dtype if dtype is None else dtype, self.offset + offset, self.owner
         )
 
-    def _check_contiguous(self) -> None:
+    def check_contiguous(self) -> None:
+        """Raise ValueError unless the elements are neighbours in C order."""
         if not self.is_contiguous:
             raise ValueError(
                 f"an array of shape {self.shape} and strides {self.strides} was passed where its elements have to be "
@@ -128,7 +129,7 @@ class DeviceArray(OnDevice):
 
     def binding(self) -> Binding:
         """Return the part of the buffer that a shader binds: the array, up to a multiple of 16 bytes."""
-        self._check_contiguous()
+        self.check_contiguous()
         return Binding(self.buffer, self.offset, padded(self.nbytes, ALIGNMENT))
 
     @property
@@ -148,7 +149,7 @@ class DeviceArray(OnDevice):
         Args:
             into: a contiguous array of the same shape and dtype to write (default: a new one).
         """
-        self._check_contiguous()
+        self.check_contiguous()
         result = np.empty(self.shape, self.dtype) if into is None else into
         if not result.nbytes:
             return result

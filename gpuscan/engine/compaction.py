@@ -18,11 +18,11 @@ from gpuscan.device.guards import guarded
 from gpuscan.elements import Structure, element_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import contiguous, copy_elements, duplicate, view_of
-from gpuscan.engine.elementwise import LEFT
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.record import record_stage
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.named_operators import resolve
+from gpuscan.operators.operator import operator
 from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, number_from, shaped
 from gpuscan.problem.problem import Problem, make_problem
@@ -35,6 +35,8 @@ _MOVED_BYTES = (1, 2, 4, 8, 16)
 _MAX_MOVED_WORDS = 4
 # Invocations in a workgroup of arrays/gather.wgsl: the most that every WebGPU adapter has.
 _GATHER_WORKGROUP = 256
+# The operator of rows of one element, which combine nothing.
+_KEEP_LEFT = operator(lambda left, right: left, name="keep left")
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ def _evaluated(executor: Executor, leaves: Sequence[DeviceArray], predicate: Map
     """Return the predicate's bool for each entry: rows of one element, mapped as they are loaded."""
     shape = (leaves[0].shape[0], 1)
     problem = Problem(
-        operator=LEFT,
+        operator=_KEEP_LEFT,
         leaves=tuple(leaves),  # type: ignore[arg-type]
         source=predicate.source,
         element=predicate.element,

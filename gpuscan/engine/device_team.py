@@ -78,11 +78,11 @@ class DeviceTeam:
         """
         for executor in self.executors:
             check_elements(executor.context, problem)
-        lead = (problem.rows,) if problem.keep_last_only else problem.shape
-        results = outputs or [np.empty((*lead, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
         if self._is_for_one(problem):
-            self._scan_alone(problem, strategy, results)
-        elif (axis := self._axis_between_rows(problem)) is not None:
+            return scan_host(self.executors[0], problem, strategy, outputs=outputs)
+        lead, fields = problem.results_shape, problem.destination.fields
+        results = outputs or [np.empty((*lead, *f.shape), f.scalar.dtype) for f in fields]
+        if (axis := self._axis_between_rows(problem)) is not None:
             self._scan_shares(problem, strategy, results, axis)
         else:
             for part, places in parts_from_axis(problem, results):
@@ -99,13 +99,6 @@ class DeviceTeam:
         if any(problem.field_offsets):
             return True
         return stripe_length(problem.row_length, self._place_bytes(problem), self.speeds) >= problem.row_length
-
-    def _scan_alone(self, problem: Problem, strategy: str, results: Arrays) -> None:
-        if not problem.keep_last_only:
-            scan_host(self.executors[0], problem, strategy, outputs=results)
-            return
-        for result, found in zip(results, scan_host(self.executors[0], problem, strategy), strict=True):
-            result[...] = found.reshape(result.shape)
 
     def _is_short(self, problem: Problem) -> bool:
         return problem.row_length * self._place_bytes(problem) < 2 * TEAMS.min_stripe_bytes

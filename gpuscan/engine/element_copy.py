@@ -78,7 +78,8 @@ class StridedView:
 
 
 def view_of(array: DeviceArray, shape: Sequence[int], element_bytes: int) -> StridedView:
-    """Return the whole array as a view (*shape) of elements of this many bytes."""
+    """Return the whole array, in C order, as a view (*shape) of elements of this many bytes."""
+    array.check_contiguous()
     strides, step = [], element_bytes
     for length in reversed(shape):
         strides.append(step)

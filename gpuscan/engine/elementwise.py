@@ -1,39 +1,249 @@
-"""Apply a function to every element of an array on a device."""
+"""Apply a function to every element of arrays on a device, by one kernel that reads views at their own strides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import contiguous
-from gpuscan.operators.operator import operator
-from gpuscan.problem.problem import make_problem
+from gpuscan.codegen.elementwise_text import VECTOR_CHUNK, ElementwiseText, elementwise_code
+from gpuscan.device.bind_groups import Binding
+from gpuscan.device.buffer_pool import ALIGNMENT
+from gpuscan.device.device_array import DeviceArray, empty
+from gpuscan.device.guards import guarded
+from gpuscan.device.strides import c_strides, joined, reach
+from gpuscan.device.transfer import padded
+from gpuscan.elements import LEAF, Structure, element_of
+from gpuscan.engine.element_copy import copied, elements_of, write_elements
+from gpuscan.engine.record import record_stage
+from gpuscan.errors import GpuscanError, UnsupportedDtypeError
+from gpuscan.operators.expression_graph import reachable
+from gpuscan.operators.trace import traced
+from gpuscan.problem.packed_fields import STORAGE_LIMIT
 
 if TYPE_CHECKING:
-    from gpuscan.device.device_array import DeviceArray
-    from gpuscan.engine.executor import Executor
+    from gpuscan.device.context import DeviceContext
+    from gpuscan.operators.trace import Map
+
+# Invocations in a workgroup of the kernel: the most that every WebGPU adapter has.
+_WORKGROUP_SIZE = 256
+# Chunks that an invocation computes, so that several loads are under way.
+_STEPS = 4
+# Pieces of arrays that exceed a binding begin at multiples of this many elements, where a shader can bind them.
+_PIECE_UNIT = 256
+# The kernel counts elements in 32 bits.
+_MAX_ELEMENTS = 2**32 - 1
 
 
-@operator(name="keep left")
-def LEFT(left: Any, right: Any) -> Any:  # noqa: N802 (a constant)
-    """Return the left operand. It is never called: rows of one element combine nothing."""
-    del right
-    return left
+@dataclass(frozen=True)
+class _Run:
+    """One call: what it reads and writes, with axes joined that are neighbours in all sources.
 
-
-def mapped(executor: Executor, array: DeviceArray, function: Callable[[Any], Any]) -> list[DeviceArray]:
-    """Return the fields of the function's results for each element, as arrays of one axis.
-
-    The function is the map on load of a scan of rows of one element.
+    Attributes:
+        text: the kernel's text.
+        sources: the arrays that the function reads.
+        axes: for each axis its length, and the bytes from one element to the next in each source.
+        results: the arrays to write, in C order.
+        aliases: for each source the result that it is read from, because it is the same array; or None.
     """
-    rows = contiguous(array).viewed((array.size, 1))
-    return scan_device(executor, make_problem(rows, LEFT, axis=1, before=function))
+
+    text: ElementwiseText
+    sources: Sequence[DeviceArray]
+    axes: Sequence[tuple[int, ...]]
+    results: Sequence[DeviceArray]
+    aliases: Sequence[int | None]
+
+    @property
+    def inner(self) -> int:
+        """The elements of one entry of the first axis."""
+        return prod(length for length, *_ in self.axes[1:])
+
+    def source_reach(self, index: int, rows: int) -> tuple[int, int]:
+        """Return the first byte and the end of this many entries of a source's first axis."""
+        shape = (rows, *(axis[0] for axis in self.axes[1:]))
+        strides = [axis[1 + index] for axis in self.axes]
+        return reach(shape, strides, self.sources[index].dtype.itemsize)
 
 
-def converted(executor: Executor, array: DeviceArray, dtype: np.dtype[Any]) -> DeviceArray:
+def map_elements(
+    context: DeviceContext,
+    sources: Sequence[DeviceArray],
+    function: Map,
+    shape: tuple[int, ...],
+    out: Sequence[DeviceArray] | None = None,
+) -> list[DeviceArray]:
+    """Return the fields of the function's result for each element: ``function((a, b, …))`` of the broadcast arrays.
+
+    Args:
+        context: the arrays' device.
+        sources: arrays of any strides that broadcast to the shape.
+        function: a traced function of a tuple of numbers.
+        shape: the shape of the results.
+        out: arrays to write, which fit and do not overlap each other; new ones without. They may be sources.
+
+    Raises:
+        UnsupportedDtypeError: the device has no such numbers.
+        GpuscanError: there are more arrays than the device binds.
+    """
+    check_numbers(context, function)
+    fields = function.element.fields
+    results = list(out) if out is not None else [empty(context, (*shape, *f.shape), f.scalar.dtype) for f in fields]
+    if not any(result.nbytes for result in results):
+        return results
+    with guarded(context), context.lock:
+        for array in (*sources, *results):
+            array.check("STORAGE")
+        code, used = elementwise_code(function, context.capabilities.native_int64)
+        _check_count(context, len(used), len(fields))
+        views = [broadcast(sources[index], shape) for index in used]
+        rooms = [each if _is_direct(each, views) else empty(context, each.shape, each.dtype) for each in results]
+        aliases = [next((i for i, room in enumerate(rooms) if room.buffer is view.buffer), None) for view in views]
+        known = context.capabilities
+        text = ElementwiseText(
+            code, function.source, used, 1, known.native_int64, known.packs_halves, tuple(aliases), ()
+        )
+        run = _joined(context, _Run(text, views, (), rooms, aliases), shape)
+        length = _piece_length(context, run, prod(shape))
+        for start in range(0, prod(shape), length):
+            _submit(context, run, start, min(start + length, prod(shape)))
+        for room, result in zip(rooms, results, strict=True):
+            if room is not result:
+                write_elements(room, result)
+    return results
+
+
+def converted(context: DeviceContext, array: DeviceArray, dtype: np.dtype[Any]) -> DeviceArray:
     """Return the array in another dtype."""
-    (result,) = mapped(executor, array, lambda value: value.astype(dtype))
-    return result.viewed(array.shape)
+    (result,) = map_elements(context, [array], _conversion(array.dtype, dtype), array.shape)
+    return result
+
+
+@cache
+def _conversion(source: np.dtype[Any], dtype: np.dtype[Any]) -> Map:
+    element = element_of([source], Structure("tuple", (0,), (LEAF,)))
+    return traced(lambda numbers: numbers[0].astype(dtype), element, "astype")
+
+
+def broadcast(array: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
+    """Return the array as a view of a shape that it broadcasts to. Its strides are 0 along the new axes."""
+    new = len(shape) - len(array.shape)
+    pairs = zip(array.shape, array.strides, strict=True)
+    strides = [0 if length == 1 else stride for length, stride in pairs]
+    view = DeviceArray(array.context, array.buffer, shape, array.dtype, array.offset, array.owner)
+    view._strides = (*[0] * new, *strides)
+    return view
+
+
+def check_numbers(context: DeviceContext, function: Map) -> None:
+    """Raise UnsupportedDtypeError if the function takes, gives or computes float64, and the device has none."""
+    nodes = reachable([node for field in function.result.fields for node in field])
+    scalars = {field.scalar.name for field in function.source.fields} | {node.scalar.name for node in nodes}
+    if "float64" in scalars and not context.capabilities.float64:
+        raise UnsupportedDtypeError(
+            f"a computation in float64 was asked for, but {context.capabilities.summary} has no 64-bit floats. Convert "
+            'to float32 with .astype(np.float32) on the CPU, or pass NumPy arrays and device="numpy"'
+        )
+
+
+def _check_count(context: DeviceContext, sources: int, results: int) -> None:
+    limit = context.capabilities.limits[STORAGE_LIMIT]
+    if sources + results > limit:
+        raise GpuscanError(
+            f"a function of {sources} arrays with {results} results was passed, but {context.capabilities.summary} "
+            f"binds {limit} arrays at most. Compute some of the results in another call"
+        )
+
+
+def _is_direct(result: DeviceArray, sources: Sequence[DeviceArray]) -> bool:
+    """Return True if the kernel may write the result where it is: no source is in its buffer, but for itself."""
+    same = (
+        source.buffer is not result.buffer
+        or (source.offset == result.offset and source.strides == result.strides and source.dtype == result.dtype)
+        for source in sources
+    )
+    return result.is_writable_in_vectors and all(same)
+
+
+def _joined(context: DeviceContext, run: _Run, shape: tuple[int, ...]) -> _Run:
+    """Return the call with its axes. Sources that exceed a binding in any piece are copied, each in C order."""
+    axes = joined(shape, *(source.strides for source in run.sources)) or [(1, *[0] * len(run.sources))]
+    vectors = tuple(len(axes) == 1 and _is_vector(source, axes[0][1 + i]) for i, source in enumerate(run.sources))
+    found = replace(run, axes=axes, text=replace(run.text, rank=len(axes), vectors=vectors))
+    widths = [np.diff(found.source_reach(index, 1))[0] for index in range(len(run.sources))]
+    large = max(widths, default=0) > context.binding_limit // 4
+    if len(axes) == 1 or not (large or prod(shape) > _MAX_ELEMENTS):
+        return found
+    copies = [
+        source
+        if source.strides == c_strides(shape, source.dtype.itemsize)
+        else copied(elements_of(source), shape, source.dtype)
+        for source in run.sources
+    ]
+    return _joined(context, replace(run, sources=copies), shape)
+
+
+def _is_vector(source: DeviceArray, stride: int) -> bool:
+    """Return True if the elements are neighbours, and a shader can load them as vectors from where they are."""
+    size = source.dtype.itemsize
+    if stride != size or source.offset % min(ALIGNMENT, VECTOR_CHUNK * size):
+        return False
+    return bool(padded(source.extent[1], ALIGNMENT) <= source.buffer.size)
+
+
+def _piece_length(context: DeviceContext, run: _Run, size: int) -> int:
+    """Return how many elements the kernel computes at a time, so that it can bind its arrays."""
+    limit = context.binding_limit - context.offset_alignment
+    widest = max(field.storage_bytes for field in run.text.code.result.fields)
+    length = min(size, _MAX_ELEMENTS, max(1, limit // max(widest, 1)))
+
+    def fits(length: int) -> bool:
+        rows = min(run.axes[0][0], -(-length // run.inner) + 1)
+        return all(np.diff(run.source_reach(index, rows))[0] <= limit for index in range(len(run.sources)))
+
+    while not fits(length) and length > _PIECE_UNIT:
+        length = -(-length // 2)
+    return length if length == size else max(_PIECE_UNIT, length // _PIECE_UNIT * _PIECE_UNIT)
+
+
+def _submit(context: DeviceContext, run: _Run, start: int, stop: int) -> None:
+    """Submit the kernel for the elements from `start` to `stop`, counted in C order."""
+    first_row, rows = start // run.inner, (stop - 1) // run.inner - start // run.inner + 1
+    numbers = [start - first_row * run.inner, stop - start, *(length for length, *_ in run.axes)]
+    sources: list[Binding] = []
+    for index, (source, alias) in enumerate(zip(run.sources, run.aliases, strict=True)):
+        size = source.dtype.itemsize
+        steps = [axis[1 + index] for axis in run.axes]
+        if alias is None:
+            begin = source.offset + first_row * steps[0]
+            low, high = (begin + at for at in run.source_reach(index, rows))
+            base = low // context.offset_alignment * context.offset_alignment
+            vector = run.text.vectors[index]
+            sources.append(Binding(source.buffer, base, padded(high - base, ALIGNMENT if vector else 4)))
+            numbers.append((begin - base) // (min(ALIGNMENT, VECTOR_CHUNK * size) if vector else size))
+        else:
+            numbers.append(0 if run.text.vectors[index] else first_row * run.inner - start)
+        numbers += [step // size for step in steps]
+    results = []
+    for result, field in zip(run.results, run.text.code.result.fields, strict=True):
+        at = result.offset + start * field.storage_bytes
+        results.append(Binding(result.buffer, at, padded((stop - start) * field.storage_bytes, ALIGNMENT)))
+    numbers += [0] * (-len(numbers) % 4)
+    call = context.uniform(np.array(numbers, np.int64).astype(np.uint32).tobytes())
+    captured = [context.uniform(run.text.captured_bytes)] if run.text.captured_functions else []
+    encoder = context.queue.encoder()
+    record_stage(
+        context,
+        encoder,
+        "arrays/map_elements.wgsl",
+        [call, *sources, *results, *captured],
+        -(-(stop - start) // (_WORKGROUP_SIZE * _STEPS * run.text.chunk)),
+        stop - start,
+        text=run.text,
+        workgroup_size=_WORKGROUP_SIZE,
+        steps=_STEPS,
+    )
+    context.queue.submit(encoder)

@@ -308,3 +308,17 @@ def scan(join: Joiner, sums: TileSums, prefixes: Items, *, carried: bool = False
         results = stack([tuple(array[np.newaxis] for array in begin), rest(results, 1)])
     flat = tuple(a.transpose(4, 3, 2, 1, 0, *range(5, a.ndim)).reshape(-1, *a.shape[5:]) for a in results)
     return first(flat, sums.length)
+
+
+# ----- Filters
+
+
+def convolve(samples: Array, axis: int, taps: Array, first: Array) -> Array:
+    """Return ``y[t] = first[t] + taps[0] x[t] + taps[1] x[t-1] + …`` along an axis, as arrays/convolve.wgsl does."""
+    x = np.moveaxis(samples, axis, 0)
+    added = np.moveaxis(first, axis, 0)[: len(x)]
+    result = np.zeros_like(x)
+    result[: len(added)] = added
+    for i, tap in enumerate(taps[: len(x)]):
+        result[i:] += tap * x[: len(x) - i]
+    return np.ascontiguousarray(np.moveaxis(result, 0, axis))

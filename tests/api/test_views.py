@@ -109,6 +109,10 @@ def test_every_call_takes_views(device: gs.Device, monkeypatch: pytest.MonkeyPat
             gs.compact(a[:, ::2], mask),
             gs.cumulative_sum(a[q], axis=1, include_initial=True),
             a[p].astype(np.int16),
+            gs.sort(a[p], axis=0, **numpy),
+            gs.sort(a[p].astype(np.int8).T, axis=1, descending=True, **numpy),
+            gs.sort_by_key(a[::-1, 0, 1], b[:, 1:3, 0])[1],
+            gs.map(lambda u, v: u - v, a[p], b[q], **numpy),
         ]
 
     with monkeypatch.context() as patched:

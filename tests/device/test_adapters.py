@@ -14,6 +14,8 @@ from gpuscan.device import adapters
 from gpuscan.errors import AdapterNotFoundError
 from tests.fakes import MESA, FakeAdapter
 
+pytestmark = pytest.mark.usefixtures("listed_adapters")
+
 LAVAPIPE = FakeAdapter("llvmpipe", "CPU", "Vulkan", frozenset({"subgroup", "shader-f64"}), about=MESA)
 SWIFTSHADER = FakeAdapter("SwiftShader", "CPU", "Vulkan", frozenset({"subgroup"}), about=MESA)
 LLVMPIPE = FakeAdapter("llvmpipe", "CPU", "OpenGL", about=MESA)
@@ -154,9 +156,11 @@ def test_the_variable_that_asks_for_no_gpu(listed, monkeypatch, found):
         assert adapters.choose_adapter("llvm") is LAVAPIPE
 
 
-def test_no_adapter_at_all(listed):
+def test_no_adapter_at_all(listed, monkeypatch):
     """Assert that the message says what to install."""
     listed()
+    monkeypatch.delenv("VK_DRIVER_FILES", raising=False)
+    monkeypatch.delenv("VK_ICD_FILENAMES", raising=False)
     with pytest.raises(AdapterNotFoundError, match=r"no GPU adapter at all; install.*mesa-vulkan-drivers.*numpy"):
         adapters.choose_adapter()
 

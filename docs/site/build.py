@@ -1,0 +1,338 @@
+"""Builds the documentation site: stages the pages, runs Sphinx with warnings as errors, and checks every local link.
+
+Usage: python docs/site/build.py [--no-gallery] [--external] [OUTPUT]
+
+The site's pages are the Markdown files of the repository, which read well without a site, too. Staging gives them the
+places that they have on the site, and turns links between files of the repository into links between pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import html.parser
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.parse
+from pathlib import Path, PurePosixPath
+
+import click
+
+import gpuscan
+from gpuscan import cli
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SITE = CHECKOUT / "docs" / "site"
+DEFAULT_OUTPUT = CHECKOUT / "build" / "docs"
+
+# Where files have their place on the site, if not at their path below docs/.
+PLACES = {
+    "docs/site/index.md": "index.md",
+    "README.md": "readme.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+}
+
+# The site's contents: caption and pages of each part. Other pages come after those of "Look up".
+CONTENTS = {
+    "Use": ("getting-started", "how-to/README", "operators", "numerics", "gallery/index"),
+    "Look up": ("reference", "api", "commands", "concepts", "tiles"),
+    "Compare": ("README <readme>", "performance", "matrix", "adapters/README"),
+    "Understand and change": (
+        "architecture",
+        "decisions/README",
+        "benchmarks/experiments/README",
+        "contributing",
+        "security",
+        "changelog",
+    ),
+}
+
+# Pages below an index page, in the order of the folder.
+FOLDERS = ("how-to", "decisions", "benchmarks/experiments")
+
+# Public modules that have functions of their own.
+MODULES = ("gpuscan.torch", "gpuscan.jax", "gpuscan.signal", "gpuscan.dask")
+
+# Classes of objects that functions return.
+RETURNED = (
+    "gpuscan.api.plan.Plan",
+    "gpuscan.planning.capabilities.Capabilities",
+    "gpuscan.device.profiles.Profile",
+    "gpuscan.device.profiles.Span",
+)
+
+LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\])\(([^)\s]+)\)")
+
+
+# ----- Staging
+
+
+def place_of(path: str) -> str | None:
+    """Return the place on the site of a file of the repository, or None if it has none."""
+    if path in PLACES:
+        return PLACES[path]
+    if path.startswith("docs/site/") or not path.startswith(("docs/", "benchmarks/")):
+        return None
+    if not path.endswith((".md", ".svg", ".png", ".json")):
+        return None
+    return path.removeprefix("docs/")
+
+
+def tracked() -> list[str]:
+    """Return the files of the repository, new ones included, that git does not ignore."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=CHECKOUT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [name for name in listed.stdout.splitlines() if (CHECKOUT / name).is_file()]
+
+
+def stage(source: Path, gallery: bool) -> None:
+    """Make the folder that Sphinx reads."""
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(SITE / "_static", source / "_static")
+    shutil.copy(SITE / "conf.py", source)
+    files = {name: place for name in tracked() if (place := place_of(name)) is not None}
+    for name, place in files.items():
+        target = source / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not name.endswith(".md"):
+            shutil.copy(CHECKOUT / name, target)
+            continue
+        text = with_site_links((CHECKOUT / name).read_text(encoding="utf-8"), name, files, gallery)
+        target.write_text(text + contents_of(place, files, gallery), encoding="utf-8")
+    if gallery:
+        thumbnail(source / "_static" / "thumbnail.png")
+    (source / "api.md").write_text(api_page(), encoding="utf-8")
+    (source / "commands.md").write_text(commands_page(), encoding="utf-8")
+    if gallery:
+        stage_examples(source / "examples")
+
+
+def with_site_links(text: str, name: str, files: dict[str, str], gallery: bool) -> str:
+    """Return a page's text with links that are right at its place on the site.
+
+    Args:
+        text: the page.
+        name: its path in the repository.
+        files: the places of the files that have one.
+        gallery: True if examples have pages.
+    """
+    here = PurePosixPath(files[name]).parent
+
+    def on_site(found: re.Match[str]) -> str:
+        words, link = found[1], found[2]
+        if re.match(r"[a-z]+:|#", link):
+            return found[0]
+        path, _, anchor = link.partition("#")
+        target = os.path.normpath(PurePosixPath(name).parent / path).replace(os.sep, "/")
+        place = files.get(target) or files.get(f"{target}/README.md")
+        if target.startswith("examples/") and gallery:
+            place = f"gallery/{PurePosixPath(target).stem}.rst"
+        elif target == "examples" and gallery:
+            place = "gallery/index.rst"
+        if place is None:
+            return f"`{target}`" if words.strip("[]`") == target else f"{words.strip('[]')} (`{target}`)"
+        relative = os.path.relpath(place, here).replace(os.sep, "/")
+        return f"{words}({relative}{'#' + anchor if anchor else ''})"
+
+    return LINK.sub(on_site, text)
+
+
+def contents_of(place: str, files: dict[str, str], gallery: bool) -> str:
+    """Return the tables of contents that a page ends with, if it has pages below it."""
+    if place == "index.md":
+        contents = {
+            caption: [page for page in pages if gallery or page != "gallery/index"]
+            for caption, pages in CONTENTS.items()
+        }
+        named = {re.sub(r".*<(.+)>", r"\1", page) for pages in contents.values() for page in pages}
+        others = {each.removesuffix(".md") for each in files.values() if each.endswith(".md")} - named - {"index"}
+        contents["Look up"] += sorted(page for page in others if str(PurePosixPath(page).parent) not in FOLDERS)
+        blocks = [toctree(pages, f":caption: {caption}") for caption, pages in contents.items()]
+        return "\n" + "\n".join(blocks)
+    for folder in FOLDERS:
+        if place == f"{folder}/README.md":
+            below = sorted(each for each in files.values() if each.startswith(f"{folder}/") and each.endswith(".md"))
+            return "\n" + toctree([PurePosixPath(each).stem for each in below if each != place])
+    return ""
+
+
+def toctree(pages: list[str], *options: str) -> str:
+    """Return a table of contents that shows in the sidebar only."""
+    return "\n".join(["```{toctree}", ":hidden:", *options, "", *pages, "```", ""])
+
+
+def stage_examples(folder: Path) -> None:
+    """Copy the example programs, with the titles that the gallery needs."""
+    folder.mkdir(parents=True)
+    head = "Gallery\n=======\n\nShort programs that check their own results. Each was run when this site was built.\n"
+    (folder / "GALLERY_HEADER.rst").write_text(head, encoding="utf-8")
+    for program in sorted((CHECKOUT / "examples").glob("*.py")):
+        text = program.read_text(encoding="utf-8")
+        docstring = ast.get_docstring(ast.parse(text), clean=False)
+        assert docstring is not None, f"{program} has no docstring"
+        title = program.stem.replace("_", " ").capitalize()
+        titled = f"{title}\n{'=' * len(title)}\n\n{docstring}"
+        (folder / program.name).write_text(text.replace(docstring, titled, 1), encoding="utf-8")
+
+
+def thumbnail(path: Path) -> None:
+    """Draw the small picture of an example that makes none itself: tiles in the colours of tiles.md."""
+    from PIL import Image, ImageDraw
+
+    picture = Image.new("RGB", (400, 280), "white")
+    draw = ImageDraw.Draw(picture)
+    colours = ("#fde6d2", "#fef3c7", "#dbeafe", "#dcfce7")
+    for column in range(6):
+        for row in range(4):
+            x, y = 26 + 60 * column, 30 + 40 * row + 12 * column
+            draw.rounded_rectangle((x, y, x + 50, y + 30), 6, fill=colours[row], outline="#94a3b8")
+    picture.save(path)
+
+
+# ----- Pages made from the code
+
+
+def api_page() -> str:
+    """Return the page of every public function and class, with its docstring."""
+    kinds: dict[str, list[str]] = {"Functions": [], "Classes": [], "Errors": []}
+    for name in gpuscan.__all__:
+        each = getattr(gpuscan, name)
+        if inspect.isclass(each):
+            kind = "Errors" if issubclass(each, Exception) else "Classes"
+        elif callable(each):
+            kind = "Functions"
+        else:
+            continue
+        kinds[kind].append(name)
+    lines = [
+        "# Every function and class",
+        "",
+        "Made from the docstrings, which `help(gpuscan.scan)` and its like show, too. [reference.md](reference.md) has",
+        "all names in one table.",
+    ]
+    directives = {"Functions": "autofunction", "Classes": "autoclass", "Errors": "autoexception"}
+    for kind, names in kinds.items():
+        lines += ["", f"## {kind}", "", "```{eval-rst}"]
+        for name in sorted(names):
+            lines += [f".. {directives[kind]}:: gpuscan.{name}"]
+            if kind == "Classes":
+                lines += [f"   :members: {', '.join(public_members(getattr(gpuscan, name)))}", "   :inherited-members:"]
+            lines += [""]
+        lines += ["```"]
+    lines += ["", "## What functions return", "", "```{eval-rst}"]
+    for path in RETURNED:
+        lines += [f".. autoclass:: {path}", "   :members:", ""]
+    lines += ["```"]
+    for module in MODULES:
+        if (CHECKOUT / (module.replace(".", "/") + ".py")).exists():
+            lines += ["", f"## `{module}`", "", "```{eval-rst}", f".. automodule:: {module}", "   :members:", "```"]
+    return "\n".join(lines) + "\n"
+
+
+def public_members(kind: type) -> list[str]:
+    """Return the members of a class that reference.md names. The others are internal, though their names do not say."""
+    reference = (CHECKOUT / "docs" / "reference.md").read_text(encoding="utf-8")
+    return [name for name in dir(kind) if not name.startswith("_") and re.search(rf"\.{name}\b", reference)]
+
+
+def commands_page() -> str:
+    """Return the page of every command, with its ``--help``."""
+    lines = ["# Every command", "", "What `gpuscan COMMAND --help` prints."]
+    group = cli.commands
+    with group.make_context("gpuscan", ["--help"], resilient_parsing=True) as top:
+        for name, command in sorted(group.commands.items()):
+            context = click.Context(command, info_name=name, parent=top, terminal_width=96, max_content_width=96)
+            lines += ["", f"## gpuscan {name}", "", "```text", command.get_help(context), "```"]
+    return "\n".join(lines) + "\n"
+
+
+# ----- Building and checking
+
+
+def sphinx(builder: str, source: Path, target: Path, gallery: bool) -> None:
+    """Run Sphinx; a warning is an error."""
+    command = [sys.executable, "-m", "sphinx", "-b", builder, "-W", "--keep-going", "-q", "-d"]
+    environment = os.environ | {"GPUSCAN_DOCS_GALLERY": str(int(gallery)), "PYTHONPATH": str(CHECKOUT)}
+    subprocess.run([*command, source.parent / "doctrees", source, target], check=True, env=environment)
+
+
+class Page(html.parser.HTMLParser):
+    """The links and anchors of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("href", "src") and value:
+                self.links.append(value)
+            elif name == "id" and value:
+                self.anchors.add(value)
+
+
+def broken_links(folder: Path) -> list[str]:
+    """Return every link of the built pages that leads to no file or to no place in it."""
+    pages = {path: Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
+    broken = []
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urllib.parse.urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / urllib.parse.unquote(parts.path)).resolve() if parts.path else path
+            if target.is_dir():
+                target = target / "index.html"
+            if not target.exists():
+                broken.append(f"{path.relative_to(folder)}: {link}: no such file")
+            elif parts.fragment and target in pages:
+                fragment = urllib.parse.unquote(parts.fragment)
+                if fragment not in pages[target].anchors:
+                    broken.append(f"{path.relative_to(folder)}: {link}: no such place")
+    return broken
+
+
+def build(output: Path, gallery: bool = True, external: bool = False) -> Path:
+    """Build the site and return its folder.
+
+    Args:
+        output: gets ``source``, ``doctrees`` and ``html``.
+        gallery: False to leave the examples out, which saves running them.
+        external: True to check links to other sites as well.
+    """
+    source, target = output / "source", output / "html"
+    shutil.rmtree(output, ignore_errors=True)
+    stage(source, gallery)
+    sphinx("html", source, target, gallery)
+    if broken := broken_links(target):
+        sys.exit("\n".join(["These links lead nowhere:", *broken]))
+    if external:
+        sphinx("linkcheck", source, output / "links", gallery)
+    return target
+
+
+def main() -> None:
+    """Build the site as the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("output", nargs="?", type=Path, default=DEFAULT_OUTPUT, metavar="OUTPUT")
+    parser.add_argument("--no-gallery", action="store_true", help="leave the examples out")
+    parser.add_argument("--external", action="store_true", help="check links to other sites, too")
+    options = parser.parse_args()
+    print(build(options.output, not options.no_gallery, options.external) / "index.html")
+
+
+if __name__ == "__main__":
+    main()

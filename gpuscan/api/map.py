@@ -1,0 +1,185 @@
+"""`gpuscan.map`: a function of every element of some arrays, as one kernel."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array
+from gpuscan.api.device import Device
+from gpuscan.api.home import home_of
+from gpuscan.api.outputs import check_out
+from gpuscan.elements import LEAF, Structure, element_of
+from gpuscan.engine.elementwise import map_elements
+from gpuscan.operators.named_operators import resolve
+from gpuscan.operators.trace import Map, traced
+from gpuscan.problem.arguments import structure_and_leaves
+from gpuscan.problem.problem import Problem
+from gpuscan.reference.elementwise import map_arrays
+
+# Bytes of NumPy arrays, read and written, that are on a device at a time.
+_PIECE_BYTES = 256 << 20
+
+
+def map(  # noqa: A001 (the public name)
+    function: Callable[..., Any], *arrays: Any, out: Any = None, device: Device | str | int | None = None
+) -> Any:
+    """Return a function of every element of some arrays: ``y[i] = function(a[i], b[i], …)``, computed by one kernel.
+
+    Args:
+        function: plain NumPy-style code of one parameter for each array. It is traced once, like the `before` of
+            `gpuscan.scan`, and its operations are fused. It may return a tuple or a dict of values.
+        arrays: what `np.asarray` takes, or `gpuscan.Array`s of any strides; bundles of those reach the function as
+            bundles. Shapes broadcast as NumPy's do. Python numbers stay Python numbers: they take the dtype of what
+            they meet, so that ``a * 2`` has the dtype of ``a``.
+        out: the array to write the result to, or a bundle of them, nested as the function's result. It may be one of
+            the inputs.
+        device: as in `gpuscan.scan`.
+
+    Returns:
+        An array of the common shape, or the tuple or dict of arrays that the function returns. The dtypes are NumPy's
+        for the function's operations. It is a `gpuscan.Array` if any input is one, else a NumPy array.
+
+    Raises:
+        ValueError: the shapes do not broadcast, or `out` has another shape or nests otherwise.
+        TypeError: `function` cannot be called, there is no array, or `out` has another dtype.
+        OperatorError: the function cannot be traced.
+        UnsupportedDtypeError: the adapter cannot hold a dtype.
+        GpuscanError: there are more arrays than the device binds at a time.
+
+    Fusing elementwise operations saves a pass over memory for each (Kennedy & McKinley, "Maximizing Loop Parallelism
+    and Improving Data Locality via Loop Fusion and Distribution", 1993).
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> x = np.array([[1.0, 4.0], [9.0, 16.0]], np.float32)
+        >>> gs.map(lambda a, b: np.sqrt(a) + b, x, np.array([10, 20], np.int8))
+        array([[11., 22.],
+               [13., 24.]], dtype=float32)
+        >>> small, large = gs.map(lambda a: (np.minimum(a, 5), a > 5), x)
+        >>> large
+        array([[False, False],
+               [ True,  True]])
+    """
+    if not callable(function):
+        raise TypeError(f"function={function!r} was passed to gpuscan.map; pass a function of one parameter an array")
+    leaves: list[Any] = []
+    parts: list[Any] = []
+    for array in arrays:
+        if is_number(array):
+            parts.append(array)
+            continue
+        structure, found = structure_and_leaves(array)
+        parts.append((len(leaves), structure))
+        leaves += [leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("=")) for leaf in found]
+    if not leaves:
+        raise TypeError("gpuscan.map was called without an array; pass one array or more after the function")
+    shape = common_shape([leaf.shape for leaf in leaves])
+    home = home_of(leaves, device)
+
+    @functools.wraps(function)
+    def of_all(numbers: Sequence[Any]) -> Any:
+        return function(
+            *(
+                part if is_number(part) else part[1].unflatten(numbers[part[0] : part[0] + part[1].leaf_count])
+                for part in parts
+            )
+        )
+
+    traced_function = traced(of_all, numbers_of(leaves), "the function of gpuscan.map")
+    return mapped(traced_function, leaves, shape, home, out)
+
+
+def is_number(value: Any) -> bool:
+    """Return True for a Python or NumPy number, which is a constant of the function and not an array."""
+    return isinstance(value, (bool, int, float, complex, np.generic))
+
+
+def numbers_of(leaves: Sequence[Any]) -> Any:
+    """Return the element with one number of each array, as a tuple."""
+    places = tuple(range(len(leaves)))
+    return element_of([leaf.dtype for leaf in leaves], Structure("tuple", places, (LEAF,) * len(leaves)))
+
+
+def common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the shape that all shapes broadcast to.
+
+    Raises:
+        ValueError: there is none.
+    """
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        shown = ", ".join(str(shape) for shape in shapes)
+        raise ValueError(
+            f"arrays of the shapes {shown} were passed, which do not broadcast to one shape. Pass arrays with lengths "
+            "that agree, counted from the last axis, or are 1"
+        ) from None
+
+
+def mapped(function: Map, leaves: Sequence[Any], shape: tuple[int, ...], home: Device | None, out: Any) -> Any:
+    """Return the result of a traced function of a tuple of numbers, in the form in which the function returns it."""
+    on_device = any(isinstance(leaf, Array) for leaf in leaves)
+    outputs = check_out(_stand_in(function, leaves, shape), out, home if on_device else None)
+    results: Sequence[Any]
+    if on_device:
+        assert home is not None
+        sources = [home.asarray(leaf) for leaf in leaves]
+        found = map_elements(home._context, sources, function, shape, outputs)
+        results = outputs or [Array.of(home, array) for array in found]
+    elif home is None:
+        results = outputs or _empty(function, shape)
+        for target, values in zip(results, map_arrays(function, leaves, shape), strict=True):
+            target[...] = values
+    else:
+        results = outputs or _empty(function, shape)
+        _map_host(home, function, leaves, shape, results)
+    if out is not None:
+        return out
+    # NumPy's functions give numbers, not arrays of shape ().
+    return function.element.structure.unflatten([part if on_device or part.shape else part[()] for part in results])
+
+
+def _stand_in(function: Map, leaves: Sequence[Any], shape: tuple[int, ...]) -> Problem:
+    """Return a problem with the results of the map, for the checks of `out`."""
+    element = function.element
+    return Problem(resolve("add"), tuple(leaves), function.source, element, element, shape, 0)
+
+
+def _empty(function: Map, shape: tuple[int, ...]) -> list[np.ndarray[Any, Any]]:
+    return [np.empty((*shape, *field.shape), field.scalar.dtype) for field in function.element.fields]
+
+
+def _map_host(
+    home: Device, function: Map, leaves: Sequence[Any], shape: tuple[int, ...], results: Sequence[np.ndarray[Any, Any]]
+) -> None:
+    """Write the results for NumPy arrays, piece by piece along the longest axis. Inputs may be outputs, too."""
+    if not results[0].size:
+        return
+    if any(np.may_share_memory(leaf, result) for leaf in leaves for result in results):
+        leaves = [leaf.copy() for leaf in leaves]
+    axis = shape.index(max(shape)) if shape else 0
+    total = sum(array.nbytes for array in (*leaves, *results))
+    length = shape[axis] if shape else 1
+    step = max(1, min(length, length * _PIECE_BYTES // max(1, total)))
+    for start in range(0, length, step):
+        piece = slice(start, start + step)
+        sources = [home.asarray(_part(leaf, shape, axis, piece)) for leaf in leaves]
+        targets = [result[(slice(None),) * axis + (piece,)] if shape else result for result in results]
+        lead = targets[0].shape[: len(shape)]
+        for target, array in zip(targets, map_elements(home._context, sources, function, lead), strict=True):
+            target[...] = array.read()
+    home._context.check()
+
+
+def _part(leaf: np.ndarray[Any, Any], shape: tuple[int, ...], axis: int, piece: slice) -> np.ndarray[Any, Any]:
+    """Return a piece along an axis of the common shape; all of the array if it has length 1 there, or no such axis."""
+    own = axis - (len(shape) - leaf.ndim)
+    if not 0 <= own < leaf.ndim or leaf.shape[own] == 1:
+        return leaf
+    part: np.ndarray[Any, Any] = leaf[(slice(None),) * own + (piece,)]
+    return part

@@ -1,0 +1,179 @@
+"""Write the expressions of a kernel that applies a function to every element of some arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import gcd
+
+import numpy as np
+
+from gpuscan.codegen.load_store import vector_type
+from gpuscan.codegen.number_formats import from_storage, from_words, to_storage
+from gpuscan.elements import Element, Field, Scalar, min_chunk
+from gpuscan.operators.code import Code, map_code
+from gpuscan.operators.expression_graph import reachable
+from gpuscan.operators.trace import Map
+
+# Neighbouring elements in a chunk that is loaded as vectors: at most four words of each 32-bit array.
+VECTOR_CHUNK = 4
+
+
+@dataclass(frozen=True)
+class ElementwiseText:
+    """One shader: a function of one number of each array. Equal ones have equal text.
+
+    Attributes:
+        code: the function, ``fn apply(x: Arguments) -> Result``.
+        source: the numbers that the function takes, one of each array.
+        used: the arrays that it reads.
+        rank: the axes of the arrays, with those joined that are neighbours in all of them.
+        native_int64: True if WGSL has 64-bit integers on the device.
+        packs_halves: True if WGSL's packing of 16-bit floats is exact.
+        aliases: for each array that is read, the result that is the same array, or None.
+        vectors: for each array that is read, True if its elements are neighbours, so that chunks are loaded as vectors.
+    """
+
+    code: Code
+    source: Element
+    used: tuple[int, ...]
+    rank: int
+    native_int64: bool
+    packs_halves: bool
+    aliases: tuple[int | None, ...]
+    vectors: tuple[bool, ...]
+
+    # ----- What the templates of scan kernels call a specification and a kernel
+
+    @property
+    def captured_functions(self) -> tuple[tuple[str, Code], ...]:
+        """The function if it reads captured constants; see shaders/shared/captured.wgsl."""
+        return (("apply", self.code),) if self.code.captured_count else ()
+
+    @property
+    def captured_binding(self) -> int:
+        """The binding of the captured constants: after the call, the sources and the destinations."""
+        return 1 + len(self.bound) + len(self.code.result.fields)
+
+    @property
+    def captured_bytes(self) -> bytes:
+        """The captured constants, in whole vec4<f32>."""
+        values = np.array(self.code.captured, np.float32)
+        return np.pad(values, (0, -len(values) % 4)).tobytes()
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        """The functions of shaders/shared/arithmetic.wgsl that the function calls."""
+        return self.code.helpers
+
+    @property
+    def conversions(self) -> tuple[str, ...]:
+        """The conversions of 16-bit floats that loads and stores call."""
+        names = {"float16": "half", "bfloat16": "bfloat"}
+        loaded = [f"{names[f.scalar.name]}_to_float" for f in self.sources if f.scalar.name in names]
+        stored = [f"float_to_{names[f.scalar.name]}" for f in self.code.result.fields if f.scalar.name in names]
+        return tuple(dict.fromkeys(loaded + stored))
+
+    # ----- Types
+
+    @property
+    def sources(self) -> list[Field]:
+        """The fields of the arrays that are read."""
+        return [self.source.fields[index] for index in self.used]
+
+    @cached_property
+    def chunk(self) -> int:
+        """The neighbouring elements that an invocation computes: their results are whole words, or whole vectors."""
+        return VECTOR_CHUNK if any(self.vectors) else min_chunk(self.code.result)
+
+    def words_of(self, field: Field) -> int:
+        """Return the words of a field in a chunk."""
+        return self.chunk * field.storage_bytes // 4
+
+    def width_of(self, field: Field) -> int:
+        """Return the words of one access to a field's array."""
+        return gcd(4, self.words_of(field)) if any(self.vectors) else 1
+
+    def array_type(self, field: Field) -> str:
+        """Return the WGSL type of what one access loads or stores."""
+        return vector_type(self.width_of(field))
+
+    def source_type(self, index: int) -> str:
+        """Return the same for an array that is read."""
+        field = self.source.fields[index]
+        return self.array_type(field) if self.vectors[self.used.index(index)] else "u32"
+
+    def type_of(self, field: Field) -> str:
+        """Return the WGSL type of a field in compute form."""
+        return field.wgsl(self.native_int64)
+
+    # ----- Loads and stores
+
+    @property
+    def bound(self) -> list[int]:
+        """The arrays that are bound as sources. The others are results as well."""
+        return [index for index, alias in zip(self.used, self.aliases, strict=True) if alias is None]
+
+    @property
+    def loaded_vectors(self) -> list[int]:
+        """The arrays that are loaded as vectors."""
+        return [index for index, vector in zip(self.used, self.vectors, strict=True) if vector]
+
+    @property
+    def strided(self) -> list[int]:
+        """The arrays that are loaded number by number."""
+        return [index for index, vector in zip(self.used, self.vectors, strict=True) if not vector]
+
+    def array_of(self, index: int) -> str:
+        """Return the name of the array that a number is read from."""
+        alias = self.aliases[self.used.index(index)]
+        return f"source{index}" if alias is None else f"result{alias}"
+
+    def accesses_of(self, index: int) -> int:
+        """Return the accesses that load a chunk of an array."""
+        field = self.source.fields[index]
+        return self.words_of(field) // self.width_of(field)
+
+    def loaded(self, index: int, place: int) -> str:
+        """Return the number of an array's element at this place of the chunk."""
+        field = self.source.fields[index]
+        if index in self.strided:
+            return self.number_at(self.array_of(index), field.scalar, f"at{index}_{place}")
+        width = self.width_of(field)
+        names = [f"vector{index}_{access}" for access in range(self.accesses_of(index))]
+        words = [f"{name}.{letter}" for name in names for letter in "xyzw"[:width]] if width > 1 else names
+        return from_storage(field.scalar, self.native_int64, words, place)
+
+    def number_at(self, array: str, scalar: Scalar, at: str) -> str:
+        """Return number `at` of an array of words."""
+        if scalar.packed:
+            word = f"({array}[{at} / {scalar.per_word}u] >> ({at} % {scalar.per_word}u * {scalar.bits}u))"
+            return from_storage(scalar, self.native_int64, [word], 0)
+        words = [f"{array}[{at}]"]
+        if scalar.words > 1:
+            words = [f"{array}[{at} * {scalar.words}u + {word}u]" for word in range(scalar.words)]
+        return from_words(scalar, self.native_int64, words)
+
+    def stored(self, index: int) -> list[str]:
+        """Return what each access stores of result `index` for the elements ``r0``, ``r1``, … of a chunk."""
+        result = self.code.result
+        field = result.fields[index]
+        numbers: list[str] = []
+        for place in range(self.chunk):
+            member = result.member(f"r{place}", index)
+            numbers += [f"{member}[{i}]" for i in range(field.count)] if field.shape else [member]
+        words, width = to_storage(field.scalar, self.native_int64, numbers), self.width_of(field)
+        if width == 1:
+            return words
+        kind = vector_type(width)
+        return [f"{kind}({', '.join(words[at : at + width])})" for at in range(0, len(words), width)]
+
+
+@lru_cache(maxsize=256)
+def elementwise_code(function: Map, native_int64: bool) -> tuple[Code, tuple[int, ...]]:
+    """Return the WGSL of a traced function of a tuple of numbers, and which of them it reads."""
+    code = map_code(
+        function, function.source, "apply", native_int64, argument_type="Arguments", result_type="Result", captures=True
+    )
+    nodes = reachable([node for field in function.result.fields for node in field])
+    return code, tuple(sorted({node.data[1] for node in nodes if node.op == "input"}))

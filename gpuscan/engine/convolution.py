@@ -1,0 +1,87 @@
+"""Convolve arrays on a device with a few numbers: the part of a filter that is not recursive."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gpuscan.device.bind_groups import Binding
+from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.transfer import padded
+from gpuscan.engine.element_copy import contiguous, duplicate
+from gpuscan.engine.record import record_stage
+from gpuscan.errors import GpuscanError, UnsupportedDtypeError
+
+# Invocations in a workgroup: the most that every WebGPU adapter has.
+WORKGROUP_SIZE = 256
+# The kernel counts samples in 32 bits.
+_MAX_SAMPLES = 2**32 - 1
+# The bytes before a piece that its binding may have to begin with, because bindings are aligned.
+_ALIGNMENT = 256
+
+
+def convolve(
+    samples: DeviceArray,
+    axis: int,
+    taps: np.ndarray[Any, Any],
+    first: np.ndarray[Any, Any],
+    piece_bytes: int | None = None,
+) -> DeviceArray:
+    """Submit ``y[t] = first[t] + taps[0] x[t] + taps[1] x[t-1] + …`` along an axis; samples before the first are 0.
+
+    Args:
+        samples: an array of float32 or float64, which is not empty.
+        axis: the axis.
+        taps: the numbers, in the dtype of the samples.
+        first: values to add to the first samples, in that dtype: the shape of `samples`, with another length along the
+            axis.
+        piece_bytes: bytes of the result that are computed at a time (default: the most that the device binds).
+
+    Raises:
+        UnsupportedDtypeError: the adapter has no 64-bit floats.
+        GpuscanError: there are more taps than the device binds with the samples that they reach.
+    """
+    context, size = samples.context, samples.dtype.itemsize
+    if size == 8 and not context.capabilities.float64:
+        raise UnsupportedDtypeError(
+            f"float64 was passed, but {context.capabilities.summary} has no 64-bit floats. Convert the array with "
+            ".astype(np.float32)"
+        )
+    inner, length, count = prod(samples.shape[axis + 1 :]), samples.shape[axis], samples.size
+    reach = (min(len(taps), length) - 1) * inner
+    piece_bytes = (piece_bytes or context.binding_limit) // _ALIGNMENT * _ALIGNMENT
+    piece = (piece_bytes - size * reach) // _ALIGNMENT * _ALIGNMENT // size - _ALIGNMENT // size
+    piece = count if size * count <= piece_bytes else piece
+    if piece <= 0 or count > _MAX_SAMPLES or max(taps.nbytes, first.nbytes) > context.binding_limit:
+        raise GpuscanError(
+            f"a filter of {len(taps)} coefficients over {count} samples was asked for, but "
+            f"{context.capabilities.summary} binds at most {context.binding_limit} bytes. Pass fewer rows, "
+            "or the .numpy() of the signal, and set GPUSCAN_ADAPTER=numpy in the environment"
+        )
+    source = contiguous(samples)
+    if not source.is_bindable:
+        source = duplicate(source)
+    result = empty(context, samples.shape, samples.dtype)
+    numbers = uploaded(context, taps)
+    # A buffer has at least one number.
+    added = uploaded(context, first if first.size else np.zeros(1, first.dtype))
+    for start in range(0, count, piece):
+        low = max(0, start - reach) * size // _ALIGNMENT * _ALIGNMENT // size
+        stop = min(start + piece, count)
+        call = [stop - start, start, low, length, inner, len(taps), first.shape[axis], 0]
+        bound = [
+            context.uniform(np.array(call, np.uint32).tobytes()),
+            Binding(source.buffer, source.offset + low * size, padded((stop - low) * size)),
+            numbers.binding(),
+            added.binding(),
+            Binding(result.buffer, result.offset + start * size, padded((stop - start) * size)),
+        ]
+        workgroups = -(-(stop - start) // WORKGROUP_SIZE)
+        values = {"workgroup_size": WORKGROUP_SIZE, "number": "f64" if size == 8 else "f32"}
+        with context.lock:
+            encoder = context.queue.encoder()
+            record_stage(context, encoder, "arrays/convolve.wgsl", bound, workgroups, stop - start, **values)
+            context.queue.submit(encoder)
+    return result

@@ -1,0 +1,162 @@
+"""`ewm_mean`: pandas' exponentially weighted mean, as a scan that skips NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.scan import scan
+from gpuscan.operators.operator import Operator, operator
+from gpuscan.problem.arguments import as_flag
+from gpuscan.signal.signals import signal_of
+
+
+def ewm_mean(x: Any, *, alpha: float, axis: int = -1, adjust: bool = True) -> Any:
+    """Return the exponentially weighted mean, as pandas' ``x.ewm(alpha=alpha, adjust=adjust).mean()`` does.
+
+    With ``adjust=True``, ``y[t] = (x[t] + q x[t-1] + q² x[t-2] + …) / (1 + q + q² + …)`` with ``q = 1 - alpha``; with
+    ``adjust=False``, ``y[t] = q y[t-1] + alpha x[t]`` and ``y[0] = x[0]``. NaN is skipped as pandas skips it by
+    default (``ignore_na=False``): it adds nothing, the weights of earlier samples decay all the same, and the result
+    there is the mean so far. Infinities are skipped too. Before the first number the result is NaN.
+
+    Args:
+        x: the samples: a NumPy array, anything `np.asarray` takes, or a `gpuscan.Array`.
+        alpha: the smoothing factor, ``0 < alpha <= 1``. A new one compiles no new kernel.
+        axis: the axis that t counts along.
+        adjust: True to divide by the weights of the samples so far.
+
+    Returns:
+        The means, an array like `x`. float32 stays that, integers become float64, and 16-bit floats float32. float64
+        runs on the device if it has 64-bit floats, else on NumPy.
+
+    Raises:
+        ValueError: `alpha` or the axis is out of range.
+        TypeError: `alpha` is not a real number, `adjust` is not a flag, or the samples are not real numbers.
+        UnsupportedDtypeError: a `gpuscan.Array` has a dtype that its adapter does not combine.
+
+    The scan is one of linear recurrences (Blelloch 1990, section 1.4), with weights relative to the last number.
+
+    Example:
+        >>> import numpy as np
+        >>> from gpuscan import signal
+        >>> signal.ewm_mean(np.array([2, np.nan, 4], np.float32), alpha=0.5)
+        array([2. , 2. , 3.6], dtype=float32)
+    """
+    if isinstance(alpha, bool) or not isinstance(alpha, (int, float, np.integer, np.floating)):
+        raise TypeError(f"alpha={alpha!r} was passed, but it must be a number above 0 and at most 1; pass alpha=0.5")
+    if not 0 < alpha <= 1:
+        raise ValueError(f"alpha={alpha!r} was passed, but it must be above 0 and at most 1; pass alpha=0.5")
+    adjusted = as_flag("adjust", adjust)
+    signal = signal_of(x, axis)
+    if signal.is_complex:
+        raise TypeError("complex samples were passed, but pandas' mean is of real numbers; pass x.real and x.imag")
+    if not signal.size:
+        return signal.answer(signal.samples, None)
+    number = signal.samples.dtype.type
+    before = (_weighted if adjusted else _recursive)(number(1 - float(alpha)), number(alpha))
+    result = scan(
+        signal.samples,
+        _joined if adjusted else _RECURSIVE[alpha == 0.5],
+        axis=signal.axis,
+        before=before,
+        after=_mean if adjusted else _last,
+        device=signal.target,
+    )
+    return signal.answer(result, None)
+
+
+# ----- Adjusted
+# The fields: the weight of all numbers together, where the last one has weight 1, or 0 where there is no number; their
+# mean; the decay up to the last number; the decay after it, or all of it where there is no number.
+
+
+def _weighted(decay: Any, alpha: Any) -> Callable[[Any], Any]:
+    del alpha
+
+    def weighted(x: Any) -> Any:
+        some, one, zero = np.isfinite(x), np.full_like(x, 1.0), np.full_like(x, 0.0)
+        steps = np.full_like(x, decay)
+        return (
+            *(np.where(some, one, zero), np.where(some, x, zero)),
+            *(np.where(some, steps, one), np.where(some, one, steps)),
+        )
+
+    return weighted
+
+
+@operator(name="weighted mean")
+def _joined(left: Any, right: Any) -> Any:
+    weight, mean, before, after = left
+    own_weight, own_mean, own_before, own_after = right
+    none, alone = own_weight == 0, weight == 0
+    old = weight * (after * own_before)
+    total = np.where(none, weight + 1, old + own_weight)
+    both = np.where(mean == own_mean, mean, (old * mean + own_weight * own_mean) / total)
+    return (
+        np.where(none, weight, old + own_weight),
+        np.where(none, mean, np.where(alone, own_mean, both)),
+        np.where(none, before, before * (after * own_before)),
+        np.where(none, after * own_after, own_after),
+    )
+
+
+def _mean(element: Any) -> Any:
+    weight, mean, _, _ = element
+    return np.where(weight == 0, np.full_like(mean, np.nan), mean)
+
+
+# ----- Not adjusted
+# The mean after some samples is ``keep · m + rest · mean``, where m is the mean after the first number among them, and
+# rest = 1 - keep. m itself is ``(d · m' + alpha · first) / (d + alpha)``, where m' is the mean before and d the decay
+# since the number before. For alpha = 0.5, pandas has ``m = d · m' + (1 - d) · first`` in its place.
+# The fields: 1 if there is a number; the first one; d up to it, divided by alpha; keep; rest; mean; the decay after the
+# last number, or all of it where there is none.
+
+
+def _recursive(decay: Any, alpha: Any) -> Callable[[Any], Any]:
+    step = decay if alpha == 0.5 else decay / alpha
+
+    def recursive(x: Any) -> Any:
+        some, one, zero = np.isfinite(x), np.full_like(x, 1.0), np.full_like(x, 0.0)
+        return (
+            *(np.where(some, one, zero), np.where(some, x, zero), np.full_like(x, step)),
+            *(one, zero, zero, np.where(some, one, np.full_like(x, decay))),
+        )
+
+    return recursive
+
+
+def _recursion(half: bool) -> Operator:
+    """Return the operator; `half` for pandas' other weights where alpha is 0.5."""
+
+    def composed(left: Any, right: Any) -> Any:
+        number, first, before, keep, rest, mean, after = left
+        own_number, own_first, own_before, own_keep, own_rest, own_mean, own_after = right
+        none, alone = own_number == 0, number == 0
+        gap = after * own_before
+        share = own_keep * (1 - gap) if half else own_keep / (gap + 1)
+        inherited = gap * own_keep if half else gap * share
+        old = inherited * rest
+        total = old + share + own_rest
+        both = (old * mean + share * own_first + own_rest * own_mean) / total
+        return (
+            np.maximum(number, own_number),
+            np.where(alone, own_first, first),
+            np.where(alone, gap, before),
+            np.where(none, keep, np.where(alone, own_keep, inherited * keep)),
+            np.where(none, rest, np.where(alone, own_rest, total)),
+            np.where(none, mean, np.where(alone, own_mean, both)),
+            np.where(none, after * own_after, own_after),
+        )
+
+    return operator(composed, name="recursive mean")
+
+
+_RECURSIVE = {half: _recursion(half) for half in (False, True)}
+
+
+def _last(element: Any) -> Any:
+    number, first, _, keep, rest, mean, _ = element
+    return np.where(number == 0, np.full_like(mean, np.nan), (keep * first + rest * mean) / (keep + rest))

@@ -1,0 +1,227 @@
+"""`lfilter` and `sosfilt`: recursive filters, by scans of affine maps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array
+from gpuscan.device.guards import guarded
+from gpuscan.engine.convolution import convolve
+from gpuscan.reference import stages as reference
+from gpuscan.signal.section_scan import end_states, filtered
+from gpuscan.signal.sections import Floats, section_of, sections_of, state_count, state_matrix
+from gpuscan.signal.signals import Signal, last_samples, signal_of, states_of
+
+# With more zeros than poles by this many, the zeros are convolved with the signal: the roots of long polynomials are
+# too far from exact.
+MAX_FURTHER_ZEROS = 4
+# The relative error up to which the states of sections stand for the states of the whole filter.
+STATE_TOLERANCE = 1e-8
+
+
+def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+    """Return a signal filtered by a rational transfer function, as `scipy.signal.lfilter` does.
+
+    ``a[0] y[t] = b[0] x[t] + b[1] x[t-1] + … - a[1] y[t-1] - a[2] y[t-2] - …``
+
+    The filter is cut into sections of second order, and each is one scan of affine maps of its two states. The states
+    are in coordinates in which no terms cancel, so float32 results are often much closer to the exact ones than those
+    of SciPy's loop in float32. New coefficients compile no new kernels.
+
+    Args:
+        b: the coefficients of the numerator, a 1-D sequence.
+        a: the coefficients of the denominator, a 1-D sequence; ``a[0]`` is not 0.
+        x: the signal: a NumPy array, anything `np.asarray` takes, or a `gpuscan.Array`.
+        axis: the axis that t counts along.
+        zi: the states before the first sample, in SciPy's form (transposed direct form II): the shape of `x`, but
+            with ``max(len(a), len(b)) - 1`` along the axis, or 1 on other axes. `scipy.signal.lfilter_zi` makes them.
+
+    Returns:
+        `y`, an array like `x`; with `zi`, the pair ``(y, zf)``, where `zf` is the state after the last sample. A signal
+        of float32 or complex64 stays that, integers become float64, and 16-bit floats float32. float64 runs on the
+        device if it has 64-bit floats, else on NumPy.
+
+    Raises:
+        ValueError: ``a[0]`` is 0, the coefficients are not 1-D, or the axis or the shape of `zi` does not fit.
+        TypeError: coefficients are complex, or the signal is not one of numbers.
+        UnsupportedDtypeError: a `gpuscan.Array` has a dtype that its adapter does not combine.
+
+    A section is a recurrence of affine maps of two states (Blelloch 1990, section 1.4), in the coupled form of Gold &
+    Rader, "Effects of Parameter Quantization on the Poles of a Digital Filter" (1967).
+
+    Example:
+        >>> import numpy as np
+        >>> from gpuscan import signal
+        >>> signal.lfilter([0.5], [1, -0.5], np.ones(4, np.float32))
+        array([0.5   , 0.75  , 0.875 , 0.9375], dtype=float32)
+    """
+    b, a = _coefficients("b", b), _coefficients("a", a)
+    if a[0] == 0:
+        raise ValueError(
+            "a[0] of 0 was passed, but every output is divided by it. Remove the leading zeros of a, and as many "
+            "samples of delay from b"
+        )
+    order = max(len(a), len(b)) - 1
+    b, a = b / a[0], a / a[0]
+    signal = signal_of(x, axis)
+    start = None if zi is None else states_of(zi, signal, order)
+    if not signal.size:
+        return signal.answer(signal.samples, start)
+    poles, zeros = np.trim_zeros(a, "b"), np.trim_zeros(b, "b")
+    direct = len(poles) == 1
+    if not direct and len(zeros) - len(poles) <= MAX_FURTHER_ZEROS:
+        sections = sections_of(b, a)
+        matrix = state_matrix(sections)
+        states = None if start is None else _section_states(matrix, start)
+        if start is None or states is not None:
+            y, ends = _through(signal, sections, states)
+            if ends is None:
+                return signal.answer(y, None)
+            size = max(order, len(matrix))
+            whole = np.zeros((size, *ends.shape[1:]))
+            whole[: len(matrix)] = np.tensordot(matrix, ends, 1)
+            return signal.answer(y, whole[:order])
+    x = signal.samples
+    y = _convolved(signal, b, start)
+    if len(poles) > 1:
+        y, _ = _through(signal.with_samples(y), sections_of(np.ones(1), a), None)
+    return signal.answer(y, None if start is None else _direct_states(b, a, signal, x, y, start))
+
+
+def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+    """Return a signal filtered by second-order sections, one after the other, as `scipy.signal.sosfilt` does.
+
+    Section i is ``y[t] = b0 x[t] + b1 x[t-1] + b2 x[t-2] - a1 y[t-1] - a2 y[t-2]``, with
+    ``sos[i] = (b0, b1, b2, 1, a1, a2)``; its output is the input of the next. Each section is one scan of affine maps
+    of its two states. New coefficients compile no new kernels.
+
+    Args:
+        sos: the sections, of shape (sections, 6), as `scipy.signal.butter(..., output="sos")` returns them.
+        x: as in `lfilter`.
+        axis: the axis that t counts along.
+        zi: the states before the first sample, of shape (sections, …, 2, …): 2 takes the place of the axis.
+
+    Returns:
+        As `lfilter`: `y`, or with `zi` the pair ``(y, zf)``.
+
+    Raises:
+        ValueError: the shape of `sos` or of `zi`, a column of `sos` that must be 1, or the axis does not fit.
+        TypeError: as in `lfilter`.
+        UnsupportedDtypeError: as in `lfilter`.
+
+    Example:
+        >>> import numpy as np
+        >>> from gpuscan import signal
+        >>> signal.sosfilt([[1, 0, 0, 1, -0.5, 0], [1, 1, 0, 1, 0, 0]], np.array([1, 0, 0, 0], np.float32))
+        array([1.   , 1.5  , 0.75 , 0.375], dtype=float32)
+    """
+    table = _real("sos", np.atleast_2d(np.asarray(sos)))
+    if table.ndim != 2 or table.shape[1] != 6 or not len(table):
+        raise ValueError(
+            f"sos of shape {table.shape} was passed, but it must be (sections, 6), with one section or more. Pass "
+            'what scipy.signal.butter(..., output="sos") returns'
+        )
+    if not (table[:, 3] == 1).all():
+        raise ValueError(
+            "sos with a0 (sos[:, 3]) other than 1 was passed, but sections must be normalized. Divide each by its a0"
+        )
+    sections = [(row[:3], row[3:]) for row in table]
+    signal = signal_of(x, axis)
+    start = None if zi is None else states_of(zi, signal, 2, len(sections))
+    if not signal.size:
+        return signal.answer(signal.samples, start)
+    if start is None:
+        return signal.answer(_through(signal, sections, None)[0], None)
+    y, ends = _through(signal, sections, start.reshape(-1, *start.shape[2:]), size=2)
+    assert ends is not None
+    return signal.answer(y, ends.reshape(len(sections), 2, *ends.shape[1:]))
+
+
+def _coefficients(name: str, given: Any) -> Floats:
+    array = _real(name, np.atleast_1d(np.asarray(given)))
+    if array.ndim != 1 or not len(array):
+        raise ValueError(f"{name} of shape {array.shape} was passed; pass a 1-D sequence of one coefficient or more")
+    return array
+
+
+def _real(name: str, array: Any) -> Floats:
+    if array.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{name} of dtype {array.dtype} was passed, but filters have real coefficients. Filter with the real and "
+            "the imaginary part of the coefficients, and add the results"
+            if array.dtype.kind == "c"
+            else f"{name} of dtype {array.dtype} was passed; pass real numbers"
+        )
+    return np.asarray(array, np.float64)
+
+
+def _through(
+    signal: Signal, sections: list[tuple[Floats, Floats]], states: Floats | None, size: int | None = None
+) -> tuple[Any, Floats | None]:
+    """Return the signal after all sections, and their last states.
+
+    Args:
+        signal: the signal.
+        sections: the sections.
+        states: the states of all sections in SciPy's form, one section's after the other's; None for zeros.
+        size: the number of states of each section (default: the fewest that are enough).
+    """
+    spaces = [section_of(b, a, size or state_count(b, a)) for b, a in sections]
+    signal = signal.on_device(len(spaces) + (states is not None))
+    ends, place = [], 0
+    for space in spaces:
+        start = None
+        if states is not None:
+            start = np.tensordot(space.from_direct, states[place : place + space.size], 1)
+            ends.append(np.tensordot(space.to_direct, end_states(space, signal, start), 1))
+            place += space.size
+        signal = signal.with_samples(filtered(space, signal, start))
+    return signal.samples, np.concatenate(ends) if ends else None
+
+
+def _section_states(matrix: Floats, start: Floats) -> Floats | None:
+    """Return states of all sections that stand for those of the whole filter; None if there are none."""
+    rows = len(matrix)
+    wanted = np.zeros((max(rows, len(start)), *start.shape[1:]))
+    wanted[: len(start)] = start
+    if wanted[rows:].any():
+        return None
+    scale = np.abs(matrix).max(axis=0)
+    scale[scale == 0] = 1
+    flat = wanted[:rows].reshape(rows, -1)
+    states = np.linalg.lstsq(matrix / scale, flat, rcond=None)[0]
+    error = np.abs(matrix / scale @ states - flat).max(initial=0)
+    if not error <= STATE_TOLERANCE * np.abs(flat).max(initial=0):
+        return None
+    return np.asarray(states / scale[:, np.newaxis]).reshape(-1, *start.shape[1:])
+
+
+def _convolved(signal: Signal, b: Floats, start: Floats | None) -> Any:
+    """Return the sums ``b[0] x[t] + b[1] x[t-1] + …``, plus the states at the first samples."""
+    signal = signal.on_device(2)
+    samples, axis = signal.samples, signal.axis
+    taps = b.astype(samples.dtype)
+    extra = np.zeros((0, *signal.others)) if start is None else start
+    first = np.moveaxis(np.broadcast_to(extra, (len(extra), *signal.others)), 0, axis).astype(samples.dtype)
+    if isinstance(samples, Array):
+        with guarded(samples.context):
+            return Array.of(samples.device, convolve(samples, axis, taps, first))
+    return reference.convolve(samples, axis, taps, first)
+
+
+def _direct_states(b: Floats, a: Floats, signal: Signal, x: Any, y: Any, start: Floats) -> Floats:
+    """Return the states after the last sample, from the last samples of the input and of the output."""
+    order, length = len(start), signal.length
+    states = np.zeros((order, *signal.others))
+    if order > length:
+        states[: order - length] = start[length:]
+    for coefficients, samples, sign in ((b, x, 1), (a, y, -1)):
+        last = last_samples(samples, signal.axis, min(order, length)).astype(np.float64)
+        for place in range(order):
+            for i in range(place + 1, len(coefficients)):
+                back = i - place
+                if back <= length:
+                    states[place] += sign * coefficients[i] * last[-back]
+    return states

@@ -1,0 +1,165 @@
+"""The signal of a filter: real samples on NumPy or on a device, and the form in which the caller wants the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array
+from gpuscan.api.device import Device, resolve_device
+from gpuscan.errors import DeviceMemoryError
+from gpuscan.problem.arguments import as_array, resolve_axis
+
+# The dtype that signals of other dtypes are filtered in; all others become float64, as in SciPy.
+WIDER = {"float16": np.float32, "bfloat16": np.float32, "complex64": np.float32}
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Samples to filter along an axis.
+
+    Attributes:
+        samples: float32 or float64, a NumPy array or a `gpuscan.Array`; a complex signal has one more axis of two.
+        axis: the axis that time runs along, 0 or more.
+        device: the device to filter on; None for NumPy.
+        given: the device that the caller's array is on; None for NumPy.
+        is_complex: True if the caller's signal is complex.
+    """
+
+    samples: Any
+    axis: int
+    device: Device | None
+    given: Device | None
+    is_complex: bool
+
+    @property
+    def size(self) -> int:
+        """The number of samples."""
+        return prod(self.samples.shape)
+
+    @property
+    def length(self) -> int:
+        """The number of samples along the axis."""
+        return int(self.samples.shape[self.axis])
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """The shape without the axis."""
+        return tuple(n for i, n in enumerate(self.samples.shape) if i != self.axis)
+
+    @property
+    def target(self) -> Any:
+        """What scans take as `device`."""
+        return "numpy" if self.device is None else self.device
+
+    def with_samples(self, samples: Any) -> Signal:
+        """Return the same signal with other samples."""
+        return replace(self, samples=samples)
+
+    def on_device(self, passes: int) -> Signal:
+        """Return the signal in the memory of its device, if several passes read it and it fits there."""
+        if passes < 2 or self.device is None or isinstance(self.samples, Array):
+            return self
+        try:
+            return self.with_samples(self.device.asarray(self.samples))
+        except DeviceMemoryError:
+            return self
+
+    def answer(self, samples: Any, states: np.ndarray[Any, Any] | None) -> Any:
+        """Return the result in the caller's form: `y`, or ``(y, zf)``.
+
+        Args:
+            samples: the filtered samples.
+            states: the last states, which have the axis of the states before all others; None without `zi`.
+        """
+        dtype = samples.dtype
+        if self.given is None and isinstance(samples, Array):
+            samples = samples.numpy()
+        if self.is_complex:
+            pair = np.dtype(np.complex64 if dtype == np.float32 else np.complex128)
+            shape = samples.shape[:-1]
+            samples = samples.viewed(shape, pair) if isinstance(samples, Array) else _as_pairs(samples, pair)
+        if states is None:
+            return samples
+        lead = states.ndim - len(self.others) - 1
+        ends = np.ascontiguousarray(np.moveaxis(states, lead, lead + self.axis).astype(dtype))
+        if self.is_complex:
+            ends = _as_pairs(ends, np.dtype(np.complex64 if dtype == np.float32 else np.complex128))
+        return samples, ends if self.given is None else self.given.asarray(ends)
+
+
+def signal_of(x: Any, axis: Any) -> Signal:
+    """Return the caller's signal as real samples.
+
+    Raises:
+        TypeError: the samples are not numbers.
+        ValueError: the axis is out of range.
+    """
+    if not isinstance(x, Array):
+        x = as_array(x)
+        if x.dtype.kind not in "biufcV" or x.dtype.name == "longdouble":
+            raise TypeError(f"a signal of dtype {x.dtype} was passed; pass an array of numbers")
+        if not x.dtype.isnative:
+            x = x.astype(x.dtype.newbyteorder("="))
+    shape = x.shape
+    axis = resolve_axis(axis, shape)
+    is_complex = x.dtype.kind == "c"
+    if is_complex:
+        if x.dtype.itemsize > 16:
+            raise TypeError(f"a signal of dtype {x.dtype} was passed; convert it with .astype(np.complex128)")
+        part = np.dtype(np.float32 if x.dtype.itemsize == 8 else np.float64)
+        if isinstance(x, Array):
+            x = (x if x.is_contiguous else x.copy()).viewed((*shape, 2), part)
+        else:
+            x = np.ascontiguousarray(x)[..., None].view(part)
+    elif x.dtype not in (np.float32, np.float64):
+        x = x.astype(WIDER.get(x.dtype.name, np.float64))
+    given = x.device if isinstance(x, Array) else None
+    assert given is None or isinstance(given, Device)
+    device = given or resolve_device(None)
+    if given is None and device is not None and x.dtype == np.float64 and not device.capabilities.float64:
+        device = None
+    return Signal(x, axis, device, given, is_complex)
+
+
+def states_of(zi: Any, signal: Signal, order: int, sections: int | None = None) -> np.ndarray[Any, Any]:
+    """Return the caller's states in float64, with their own axis first, after that of the sections if there is one.
+
+    Raises:
+        ValueError: the shape does not fit.
+    """
+    given = zi.numpy() if isinstance(zi, Array) else as_array(zi)
+    if signal.is_complex:
+        given = np.ascontiguousarray(given, np.complex128)[..., None].view(np.float64)
+    elif given.dtype.kind == "c":
+        raise TypeError(
+            "complex zi was passed for a real signal; pass a complex signal, such as x.astype(np.complex64)"
+        )
+    lead = () if sections is None else (sections,)
+    wanted = list(signal.samples.shape)
+    wanted[signal.axis] = order
+    full = (*lead, *wanted)
+    fits = given.ndim == len(full) and all(
+        have == want or (have == 1 and i != len(lead) + signal.axis and sections is None)
+        for i, (have, want) in enumerate(zip(given.shape, full, strict=True))
+    )
+    if not fits:
+        shown, found = (full[:-1], given.shape[:-1]) if signal.is_complex else (full, given.shape)
+        raise ValueError(
+            f"zi of shape {found} was passed for a filter with states of shape {shown}; pass an array of that shape"
+        )
+    whole = np.broadcast_to(given, full).astype(np.float64)
+    return np.moveaxis(whole, len(lead) + signal.axis, len(lead))
+
+
+def last_samples(samples: Any, axis: int, count: int) -> np.ndarray[Any, Any]:
+    """Return the last samples along an axis, with that axis first; only they are read from a device."""
+    last = samples[(*[slice(None)] * axis, slice(samples.shape[axis] - count, None))]
+    return np.moveaxis(np.asarray(last), axis, 0)
+
+
+def _as_pairs(samples: Any, dtype: np.dtype[Any]) -> Any:
+    return np.ascontiguousarray(samples).view(dtype)[..., 0]

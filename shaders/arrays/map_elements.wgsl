@@ -1,0 +1,117 @@
+{#- Applies a function to every element of some arrays of one shape, each of any strides. Each invocation computes CHUNK
+    neighbouring results at a time, which are whole words.
+    in:  the sources that the function reads
+    out: the results, in C order
+    Parameters: text, a gpuscan.codegen.elementwise_text.ElementwiseText; workgroup_size; steps: chunks of an invocation. -#}
+{% set spec, kernel = text, text %}
+struct Call {
+    first: u32,  // the number of the first element, in C order
+    count: u32,  // elements to compute
+{% for axis in range(text.rank) %}
+    size{{ axis }}: u32,
+{% endfor %}
+{% for index in text.used %}
+    begin{{ index }}: u32,  // the place of the array's first element, or vector
+{% for axis in range(text.rank) %}
+    stride{{ index }}_{{ axis }}: u32,  // may be negative: arithmetic wraps
+{% endfor %}
+{% endfor %}
+}
+
+const WORKGROUP_SIZE = {{ workgroup_size }}u;
+const STEPS = {{ steps }}u;  // chunks that an invocation computes
+const CHUNK = {{ text.chunk }}u;  // neighbouring elements
+
+@group(0) @binding(0) var<uniform> call: Call;
+{% for index in text.bound %}
+@group(0) @binding({{ loop.index }}) var<storage, read> source{{ index }}: array<{{ text.source_type(index) }}>;
+{% endfor %}
+{% for field in text.code.result.fields %}
+@group(0) @binding({{ text.bound | length + loop.index }}) var<storage, read_write> result{{ loop.index0 }}: array<{{ text.array_type(field) }}>;
+{% endfor %}
+
+struct Arguments {
+{% for field in text.sources %}
+    {{ field.name }}: {{ text.type_of(field) }},
+{% else %}
+    none: u32,
+{% endfor %}
+}
+{% if text.code.result.single %}
+alias Result = {{ text.type_of(text.code.result.fields[0]) }};
+{% else %}
+struct Result {
+{% for field in text.code.result.fields %}
+    {{ field.name }}: {{ text.type_of(field) }},
+{% endfor %}
+}
+{% endif %}
+
+{% include "shared/captured.wgsl" %}
+{% set helpers = text.helpers %}
+{% if helpers %}
+{% include "shared/arithmetic.wgsl" %}
+{% endif %}
+{% set conversions, packs_halves = text.conversions, text.packs_halves %}
+{% include "shared/small_floats.wgsl" %}
+
+{{ text.code.source }}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+) {
+    // Several chunks, so that several loads are under way. Neighbours take neighbouring chunks.
+    let begin = (workgroup.x + workgroup.y * grid.x) * (WORKGROUP_SIZE * STEPS) + invocation;
+    for (var i = 0u; i < STEPS; i++) {
+        compute_chunk(begin + i * WORKGROUP_SIZE);
+    }
+}
+
+fn compute_chunk(chunk: u32) {
+    let first = chunk * CHUNK;
+    if (chunk > (call.count - 1u) / CHUNK) {
+        return;
+    }
+{% for index in text.loaded_vectors %}
+{% set accesses = text.accesses_of(index) %}
+{% for i in range(accesses) %}
+    let vector{{ index }}_{{ i }} = {{ text.array_of(index) }}[call.begin{{ index }} + chunk * {{ accesses }}u + {{ i }}u];
+{% endfor %}
+{% endfor %}
+{% for place in range(text.chunk) %}
+{% if text.strided %}
+    var rest{{ place }} = call.first + {{ "first" if place == 0 else "min(first + " ~ place ~ "u, call.count - 1u)" }};
+{% for axis in range(text.rank - 1, 0, -1) %}
+    let i{{ place }}_{{ axis }} = rest{{ place }} % call.size{{ axis }};
+    rest{{ place }} /= call.size{{ axis }};
+{% endfor %}
+{% for index in text.strided %}
+    let at{{ index }}_{{ place }} = call.begin{{ index }} + rest{{ place }} * call.stride{{ index }}_0{% for axis in range(1, text.rank) %} + i{{ place }}_{{ axis }} * call.stride{{ index }}_{{ axis }}{% endfor %};
+{% endfor %}
+{% endif %}
+    let r{{ place }} = apply(Arguments(
+{% for index in text.used %}
+        {{ text.loaded(index, place) }},
+{% else %}
+        0u,
+{% endfor %}
+    ));
+{% endfor %}
+{% for field in text.code.result.fields %}
+{% set index, vectors = loop.index0, text.stored(loop.index0) %}
+{% if vectors | length == 1 %}
+    result{{ index }}[chunk] = {{ vectors[0] }};
+{% else %}
+{% set bytes = 4 * text.width_of(field) %}
+    let end{{ index }} = (call.count * {{ field.storage_bytes }}u + {{ bytes - 1 }}u) / {{ bytes }}u;
+{% for vector in vectors %}
+    if (chunk * {{ vectors | length }}u + {{ loop.index0 }}u < end{{ index }}) {
+        result{{ index }}[chunk * {{ vectors | length }}u + {{ loop.index0 }}u] = {{ vector }};
+    }
+{% endfor %}
+{% endif %}
+{% endfor %}
+}
