@@ -27,7 +27,7 @@ def execute_groups(
     Args:
         problem: the scan, without heads.
         labels: the labels, checked.
-        home: the device to run on, or the devices, of which the first one runs; None for NumPy.
+        home: the device to run on, or a team; its first device runs the scan. None for NumPy.
         strategy: as in `gpuscan.scan`.
         outputs: the arrays of `out`, checked; new ones without.
     """

@@ -147,7 +147,7 @@ def sharded_leaves(x: Any) -> list[ShardedArray]:
         return []
     if others:
         raise TypeError(
-            f"a bundle of a gpuscan.ShardedArray and {type(others[0]).__name__} was passed, but its arrays must lie "
+            f"a bundle of a gpuscan.ShardedArray and {type(others[0]).__name__} was passed, but its arrays must be "
             "together. Shard all of them with gpuscan.ShardedArray.from_numpy(x, devices, axis)"
         )
     ways = {(each.axis, tuple((id(s.device), s.shape[each.axis]) for s in each.shards)) for each in found}

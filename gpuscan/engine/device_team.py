@@ -227,7 +227,7 @@ class DeviceTeam:
             while under_way:
                 yield landed(under_way)
         finally:
-            # After an error or an interrupt nobody computes these carries any more.
+            # After an error or an interrupt no thread computes these carries any more.
             for each in carries:
                 with suppress(InvalidStateError):
                     each.set_exception(GivenUpError())
@@ -239,7 +239,7 @@ def landed(under_way: deque[tuple[Stripe, Future[None]]]) -> Stripe:
     """Wait for the first stripe.
 
     Raises:
-        Exception: what it raised, or a later stripe whose failure is the reason.
+        Exception: what it raised, or what the stripe raised that made it give up.
     """
     stripe, job = under_way.popleft()
     raise_first([job])
@@ -298,7 +298,7 @@ def placed(problem: Problem, leaves: Sequence[DeviceArray], begin: int, end: int
     for leaf in leaves:
         place_bytes = leaf.nbytes // leaf.shape[0]
         views.append(leaf.viewed((high - low, *leaf.shape[1:]), offset=low * place_bytes))
-    # The arrays of the stripe stay where they are; only what is cut off them besides is needed here.
+    # The arrays are on the device already; this cuts the seeds and the heads.
     part = cut(replace(problem, leaves=()), 0, low, high)
     return replace(part, leaves=tuple(views))  # type: ignore[arg-type]
 

@@ -34,7 +34,7 @@ def both_on(adapter: wgpu.GPUAdapter) -> list[gs.Device]:
 
 @pytest.fixture
 def pair(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> list[gs.Device]:
-    """Two devices on one adapter, and short stripes."""
+    """Return two devices on one adapter, and let stripes be short."""
     cut_finely(monkeypatch)
     return both_on(adapter)
 

@@ -25,7 +25,7 @@ def three_on(adapter: wgpu.GPUAdapter) -> list[gs.Device]:
 
 @pytest.fixture
 def three(adapter: wgpu.GPUAdapter) -> list[gs.Device]:
-    """Three devices on one adapter."""
+    """Return three devices on one adapter."""
     return three_on(adapter)
 
 
@@ -86,7 +86,7 @@ def what_is_refused(three: list[gs.Device]) -> None:
     for call, error, message in (
         (lambda: gs.scan(x, axis=0, segments=[0, 40]), TypeError, "segments= was passed with a gpuscan.ShardedArray"),
         (lambda: gs.scan(x, axis=0, device=three), TypeError, "device= was passed"),
-        (lambda: gs.scan((x, X), affine, axis=0), TypeError, "its arrays must lie together"),
+        (lambda: gs.scan((x, X), affine, axis=0), TypeError, "its arrays must be together"),
         (lambda: gs.scan((x, other), affine, axis=0), ValueError, "sharded in different ways"),
         (lambda: gs.scan(across, vectors), ValueError, "that axis belongs to the element"),
         (lambda: gs.ShardedArray.from_numpy(X, []), ValueError, "names no device"),
