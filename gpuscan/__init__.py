@@ -14,6 +14,7 @@ from gpuscan.api.reduce_by_key import reduce_by_key
 from gpuscan.api.scan import scan
 from gpuscan.api.scan_chunks import scan_chunks
 from gpuscan.api.scan_vjp import scan_vjp
+from gpuscan.api.sharded_array import ShardedArray
 from gpuscan.api.sort import argsort, sort, sort_by_key
 from gpuscan.device.buffer_pool import MemoryUsage
 from gpuscan.errors import (
@@ -39,6 +40,7 @@ __all__ = [
     "Operator",
     "OperatorError",
     "ProgressTimeoutError",
+    "ShardedArray",
     "StrategyError",
     "UnsupportedDtypeError",
     "__version__",
