@@ -226,6 +226,7 @@ def export(folder: Path, **asked: Any) -> None:
     metavar="[NAMES]",
     help=f"Measure other libraries as well: all of {','.join(PEERS)}, or those named.",
 )
+@click.option("--calls", is_flag=True, help="Measure the wall-clock time of calls from Python as well.")
 @gpu_option
 @click.option("--json", "json_path", metavar="FILE", type=PRINTABLE, help="Write the figures, or - to print.")
 @click.option("--plot", metavar="FILE.png", type=TargetType(suffix=".png"), help="Draw the figures.")

@@ -96,6 +96,13 @@ def device(adapter: wgpu.GPUAdapter) -> gs.Device:
 
 
 @pytest.fixture
+def listed_adapters() -> None:
+    """Skip a test of what is said about the machine's adapters if there is none, and none is required."""
+    if not found_adapters() and MIN_ADAPTERS == "0":
+        pytest.skip("no adapter on this machine")
+
+
+@pytest.fixture
 def own_device(adapter: wgpu.GPUAdapter, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
     """Return a device with a cache folder of its own, so that it may learn to distrust a strategy."""
     for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib.util
 import inspect
+import itertools
 import logging
 import os
 import pkgutil
@@ -105,7 +106,8 @@ def test_page(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the blocks of a page as one session, in which later blocks see the names of earlier ones."""
     blocks = python_blocks(page)
     if runs_without_adapter():
-        blocks = [block for block in blocks if not NEEDS_ADAPTER.search(block)]
+        # Later blocks may use what the first one with a device made.
+        blocks = list(itertools.takewhile(lambda block: not NEEDS_ADAPTER.search(block), blocks))
     if importlib.util.find_spec("torch") is None and any("import torch" in block for block in blocks):
         pytest.skip("PyTorch is not installed")
     run(doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, page.name, 0), monkeypatch)

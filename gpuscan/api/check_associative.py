@@ -13,6 +13,7 @@ from gpuscan.elements import Element, Scalar, Structure, dtype_from, element_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator
+from gpuscan.problem.arguments import as_array, as_scalars, fields_of
 from gpuscan.reference.stages import Joiner
 
 Arrays = list[np.ndarray[Any, Any]]
@@ -21,16 +22,19 @@ Arrays = list[np.ndarray[Any, Any]]
 # is 2^-23).
 TOLERANCE = {"float16": 2.0**-7, "bfloat16": 2.0**-4, "float32": 2.0**-17, "float64": 2.0**-44, "complex64": 2.0**-17}
 
+# Triples of the caller's samples that are tried.
+TRIPLES = 1000
+
 
 def check_associative(
-    op: Any, dtype: Any, samples: int = 1000, seed: int = 0, *, shape: int | Sequence[int] = ()
+    op: Any, dtype: Any, samples: Any = 1000, seed: int = 0, *, shape: int | Sequence[int] = ()
 ) -> None:
-    """Raise an error if random elements a, b and c show that ``op(op(a, b), c) != op(a, op(b, c))``.
+    """Raise an error if elements a, b and c are found for which ``op(op(a, b), c) != op(a, op(b, c))``.
 
-    Small numbers are tried more often than large ones. Integers and bool must agree exactly. Floats must agree within a
-    tolerance, since their sums are associative only up to rounding. It scales with the larger of the two results, and
-    for elements with trailing axes with their largest number. An operator with an identity must also fulfil
-    ``op(identity, a) == a == op(a, identity)``.
+    Without samples of the caller's the elements are random, and small numbers are tried more often than large ones.
+    Integers and bool must agree exactly. Floats must agree within a tolerance, since their sums are associative only up
+    to rounding. It scales with the larger of the two results, and for elements with trailing axes with their largest
+    number. An operator with an identity must also fulfil ``op(identity, a) == a == op(a, identity)``.
 
     A counterexample is made as small as possible before it is reported. If none is found, this is no proof that the
     operator is associative.
@@ -38,13 +42,16 @@ def check_associative(
     Args:
         op: as for `gpuscan.scan`.
         dtype: the element's dtype; a tuple or dict of dtypes, or a structured dtype, for a bundle.
-        samples: how many triples to try.
+        samples: how many triples to try; or elements to try, for an operator that is associative on some elements
+            alone: an array (count, …), or a bundle of them, of which triples are tried; or a function of
+            ``(rng, count)`` that makes such elements by a `numpy.random.Generator`. A counterexample then consists of
+            samples, unchanged.
         seed: the seed of the random numbers.
         shape: the trailing axes that belong to the element, such as ``(2, 2)`` for ``"matmul"``; a number for one axis.
 
     Raises:
         OperatorError: the operator is not associative, its identity is wrong, or it cannot combine such elements.
-        TypeError, ValueError: `samples`, `seed` or `shape` has a wrong type or value.
+        TypeError, ValueError: `samples`, `seed` or `shape` has a wrong type or value, or samples do not fit the dtype.
 
     Example:
         >>> import numpy as np
@@ -57,6 +64,9 @@ def check_associative(
           a = 0, b = 0, c = 1
           op(op(a, b), c) = -1
           op(a, op(b, c)) = 1
+        >>> def clamped_sum(l, r):
+        ...     return np.clip(l + r, 0, 100)
+        >>> check_associative(clamped_sum, np.int32, samples=lambda rng, count: rng.integers(0, 50, count))
     """
     operator = resolve(op)
     element = _element(dtype, _sizes(shape))
@@ -67,19 +77,32 @@ def check_associative(
                 f"{field.shape} were asked for. Pass shape=..., such as {(2,) * operator.element_axes}"
             )
     operator.check(element)
-    for name, number, least in (("samples", samples, 1), ("seed", seed, 0)):
-        if not isinstance(number, (int, np.integer)) or isinstance(number, bool):
-            raise TypeError(f"{name} is a number, got {number!r}")
-        if number < least:
-            raise ValueError(f"{name} must be at least {least}, got {number}")
+    _check_number("seed", seed, 0)
     law = _Law(operator, element)
     generator = np.random.default_rng(seed)
-    triple = [_sample(generator, element, samples) for _ in range(3)]
+    values = isinstance(samples, (tuple, list, dict)) or getattr(samples, "ndim", 0) > 0
+    random = not values and not callable(samples)
+    if random:
+        _check_number("samples", samples, 1)
+        triple = [_sample(generator, element, samples) for _ in range(3)]
+    elif callable(samples):
+        triple = [_given(samples(generator, TRIPLES), element, TRIPLES) for _ in range(3)]
+    else:
+        triple = _triples(generator, _given(samples, element))
     with np.errstate(all="ignore"):
         wrong = np.flatnonzero(law.broken(triple))
         if len(wrong):
-            raise OperatorError(law.described(_smallest(law, triple, wrong)))
+            found = _simplest(triple, wrong)
+            raise OperatorError(law.described(_smaller(law, found) if random else found))
         _check_identity(law, triple[0])
+
+
+def _check_number(name: str, number: Any, least: int) -> None:
+    if not isinstance(number, (int, np.integer)) or isinstance(number, bool):
+        others = ". Pass a number, an array of elements, or a function of (rng, count)" if name == "samples" else ""
+        raise TypeError(f"{name} is a number, got {number!r}{others}")
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, got {number}")
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
@@ -190,6 +213,41 @@ def _agree(scalar: Scalar, one: np.ndarray[Any, Any], other: np.ndarray[Any, Any
 # ----- Samples
 
 
+def _given(samples: Any, element: Element, count: int | None = None) -> Arrays:
+    """Return the caller's elements as an array for each field.
+
+    Raises:
+        TypeError: the dtype of the element cannot hold them.
+        ValueError: they do not nest as the element does, or have another shape or number.
+    """
+    arrays = []
+    for value, field in zip(fields_of(samples, element, "samples"), element.fields, strict=True):
+        array = as_scalars(as_array(value), field.scalar, "samples")
+        wanted = (len(array) if array.ndim else 0, *field.shape)
+        if array.shape != wanted:
+            raise ValueError(
+                f"samples of shape {array.shape} were passed for elements of shape {field.shape}; pass an array with "
+                "one more axis in front"
+            )
+        arrays.append(array)
+    lengths = {len(array) for array in arrays} | ({count} if count is not None else set())
+    if len(lengths) > 1 or 0 in lengths:
+        found = " and ".join(str(len(array)) for array in arrays)
+        asked = "one or more, as many in each field" if count is None else f"{count}, as asked for"
+        raise ValueError(f"{found} samples were passed; pass {asked}")
+    return arrays
+
+
+def _triples(generator: np.random.Generator, arrays: Arrays) -> list[Arrays]:
+    """Return triples of these elements: all of them if they are few, else random ones."""
+    count = len(arrays[0])
+    if count**3 <= TRIPLES:
+        places = np.indices((count,) * 3).reshape(3, -1)
+    else:
+        places = np.stack([generator.permutation(np.arange(max(count, TRIPLES)) % count) for _ in range(3)])
+    return [[array[each] for array in arrays] for each in places]
+
+
 def _sample(generator: np.random.Generator, element: Element, count: int) -> Arrays:
     samples = []
     for field in element.fields:
@@ -220,11 +278,15 @@ def _numbers(generator: np.random.Generator, scalar: Scalar, count: int) -> np.n
 # ----- The smallest counterexample
 
 
-def _smallest(law: _Law, triple: Sequence[Arrays], wrong: np.ndarray[Any, Any]) -> list[Arrays]:
-    """Shrink the simplest of the counterexamples, number by number, as long as it stays a counterexample."""
+def _simplest(triple: Sequence[Arrays], wrong: np.ndarray[Any, Any]) -> list[Arrays]:
+    """Return the simplest of the counterexamples."""
     sizes = sum(_size(values) for values in [array for arrays in triple for array in arrays])
     first = wrong[np.argmin(np.asarray(sizes)[wrong])]
-    found = [[array[first : first + 1].copy() for array in arrays] for arrays in triple]
+    return [[array[first : first + 1].copy() for array in arrays] for arrays in triple]
+
+
+def _smaller(law: _Law, found: list[Arrays]) -> list[Arrays]:
+    """Shrink a counterexample, number by number, as long as it stays one."""
     improved = True
     while improved:
         improved = False

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array
+from gpuscan.api.array import Array, new_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.outputs import execute, is_on_device
+from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
-from gpuscan.device.guards import guarded
 from gpuscan.elements import LEAF, Structure, compute_dtype, dtype_from, element_of
-from gpuscan.engine.element_copy import contiguous
 from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import as_array, as_flag, as_scalars, resolve_axis
 from gpuscan.problem.problem import Problem
@@ -30,6 +30,11 @@ def affine(left: Any, right: Any) -> Any:
 
 def _second(value: Any) -> Any:
     return value[1]
+
+
+def _wide_gradients(value: Any) -> Any:
+    """Return `_gradients` with that of the gate in float32."""
+    return value[1].astype(np.float32) * value[2].astype(np.float32), value[1]
 
 
 def _gradients(value: Any) -> Any:
@@ -50,21 +55,21 @@ def linear_recurrence(
     """Return the states of a linear recurrence: ``h[t] = a[t] * h[t-1] + b[t]``, with ``h[-1] = initial`` or 0.
 
     Args:
-        a: the gates.
-        b: the inputs, in the shape of the gates.
+        a: the gates: an array that broadcasts to the shape of `b`, or a number.
+        b: the inputs.
         axis: the axis that t counts along.
         initial: the state before the first one, broadcast over the other axes.
         reverse: True to run from the end: ``h[t] = a[t] * h[t+1] + b[t]``.
-        dtype: the dtype of the computation and of the result (default: that of `a` and `b`). float16 and bfloat16 are
-            combined in float32 and rounded when they are stored.
+        dtype: the dtype of the computation and of the result (default: that of `a` and `b`, or complex64 if only one of
+            them is complex). float16 and bfloat16 are combined in float32 and rounded when they are stored.
         device: as in `gpuscan.scan`.
 
     Returns:
         The states: an array of the shape of `b`.
 
     Raises:
-        ValueError: the shapes differ, or the axis is out of range.
-        TypeError: the dtypes differ and no `dtype` is passed.
+        ValueError: `a` does not broadcast to the shape of `b`, or the axis is out of range.
+        TypeError: the dtypes differ in another way and no `dtype` is passed.
 
     This is a scan of affine maps under composition (Blelloch 1990, section 1.4), in one pass over `a` and `b`. The
     products of the gates are formed as well: if one overflows, states may be NaN (``inf * 0``) though the recurrence
@@ -75,16 +80,26 @@ def linear_recurrence(
         >>> import gpuscan as gs
         >>> gs.linear_recurrence(np.full(4, 0.5, np.float32), np.ones(4, np.float32))
         array([1.   , 1.5  , 1.75 , 1.875], dtype=float32)
+        >>> gs.linear_recurrence(0.5, np.ones((2, 3), np.float32), initial=[0, 8])
+        array([[1.  , 1.5 , 1.75],
+               [5.  , 3.5 , 2.75]], dtype=float32)
     """
-    a, b = _arrays("a", a, "b", b)
-    if dtype is None and a.dtype != b.dtype:
-        raise TypeError(
-            f"a of dtype {a.dtype} and b of dtype {b.dtype} were passed, but both must agree. Pass dtype=... to "
-            "combine in one"
-        )
+    b = _array(b)
+    a = _array_like(a, b)
+    kind = common_dtype("a", a, "b", b) if dtype is None else dtype_from(dtype)
+    options: dict[str, Any] = {"axis": axis, "reverse": reverse, "after": _second, "device": device}
     if initial is not None:
-        initial = (np.ones((), a.dtype if dtype is None else dtype_from(dtype)), initial)
-    return scan((a, b), affine, axis=axis, initial=initial, reverse=reverse, dtype=dtype, after=_second, device=device)
+        options["initial"] = (np.ones((), kind), initial)
+    a = a if a.dtype == kind else a.astype(kind)
+    if not isinstance(a, Array) and a.size == 1 and a.ndim <= b.ndim and kind in (np.float32, np.float16):
+        gate = a.reshape(())[()]
+
+        def with_gate(value: Any) -> Any:
+            value = value.astype(kind)
+            return np.full_like(value, gate), value
+
+        return scan(b, affine, before=with_gate, **options)
+    return scan((broadcast_to("a", a, "b", b), b), affine, dtype=None if b.dtype == kind else kind, **options)
 
 
 def linear_recurrence_vjp(
@@ -97,7 +112,7 @@ def linear_recurrence_vjp(
     first two; it reads three arrays and writes two.
 
     Args:
-        a: the gates.
+        a: the gates, as they were passed to `linear_recurrence`.
         h: the states that `linear_recurrence` gave.
         grad_h: the gradient with respect to the states.
         axis: the axis that t counts along.
@@ -105,12 +120,13 @@ def linear_recurrence_vjp(
         reverse: as it was passed to `linear_recurrence`.
 
     Returns:
-        ``(grad_a, grad_b, grad_initial)``. The last one is None without `initial`. Otherwise it has the shape of
-        `initial`, and is summed over the axes to which that was broadcast.
+        ``(grad_a, grad_b, grad_initial)``, on the device if `h` is there. grad_a has the shape of `a` and grad_initial
+        that of `initial`: they are summed over the axes to which those were broadcast. The gradient of real gates of
+        complex states is real. grad_initial is None without `initial`.
 
     Raises:
-        ValueError: the shapes differ, or the axis is out of range.
-        TypeError: the dtypes differ.
+        ValueError: the shapes do not fit, or the axis is out of range.
+        TypeError: the dtypes differ, except for real gates of complex states.
 
     Example:
         >>> import numpy as np
@@ -138,8 +154,14 @@ def gradients(
 ) -> tuple[Any, Any, Any]:
     """Return what `linear_recurrence_vjp` returns, computed on a device of choice."""
     reverse = as_flag("reverse", reverse)
-    a, h = _arrays("a", a, "h", h)
-    a, grad_h = _arrays("a", a, "grad_h", grad_h)
+    h, grad_h = _array(h), _array(grad_h)
+    gates = _array_like(a, h)
+    if h.shape != grad_h.shape:
+        raise ValueError(
+            f"h of shape {h.shape} and grad_h of shape {grad_h.shape} were passed; pass arrays of one shape"
+        )
+    real = h.dtype == np.complex64 and gates.dtype.name in _PARTS
+    a = broadcast_to("a", gates.astype(h.dtype) if real else gates, "h", h)
     if len({a.dtype, h.dtype, grad_h.dtype}) > 1:
         raise TypeError(
             f"a of dtype {a.dtype}, h of dtype {h.dtype} and grad_h of dtype {grad_h.dtype} were passed, but all must "
@@ -159,17 +181,21 @@ def gradients(
                 "without the axis. Pass one value, or one for each row"
             ) from None
     leaves = (a, grad_h, h)
+    scalar = element_of([a.dtype]).fields[0].scalar
+    # Gradients that are summed afterwards are rounded after the sum alone.
+    summed = gates.shape != a.shape or real
+    of_gates = compute_dtype(scalar) if summed else a.dtype
     problem = Problem(
         operator=affine,
         leaves=leaves,
         source=element_of([a.dtype] * 3, TRIPLE),
         element=element_of([a.dtype] * 2, PAIR),
-        destination=element_of([a.dtype] * 2, PAIR),
+        destination=element_of([of_gates, a.dtype], PAIR),
         shape=a.shape,
         axis=axis,
         reverse=not reverse,
         seeds=None if start is None else (start.reshape(-1),),
-        after=_gradients,
+        after=_wide_gradients if of_gates != a.dtype else _gradients,
         field_offsets=(-1, 0, 1),
     )
     home = home_of(leaves, device)
@@ -177,12 +203,20 @@ def gradients(
         grad_a, grad_b = execute(problem, home, "auto", None)
     else:
         grad_a, grad_b = _gradients_on_cpu(problem, start)
+    where = home if is_on_device(problem) else "numpy"
+    if summed:
+        part = np.real if real else None
+        grad_a = _of_broadcast(grad_a, gates.shape, gates.dtype, where, part)
     if start is None:
         return grad_a, grad_b, None
-    scalar = problem.source.fields[0].scalar
-    with np.errstate(all="ignore"):
-        grads = _gradient_of_start(a, grad_b, axis, reverse, compute_dtype(scalar))
-        return grad_a, grad_b, summed_to(grads, np.shape(initial)).astype(scalar.dtype, copy=False)
+    # The gradient of the first state passes through the first gate.
+    if a.shape[axis]:
+        at = (slice(None),) * axis + (-1 if reverse else 0,)
+        first = _of_broadcast((a[at], grad_b[at]), np.shape(initial), a.dtype, where, _product)
+    else:
+        first = np.zeros(np.shape(initial), a.dtype)
+        first = home.asarray(first) if home is not None and is_on_device(problem) else first
+    return grad_a, grad_b, first
 
 
 def _gradients_on_cpu(problem: Problem, start: np.ndarray[Any, Any] | None) -> list[np.ndarray[Any, Any]]:
@@ -215,21 +249,34 @@ def _overlap(problem: Problem, step: int) -> tuple[tuple[slice, ...], tuple[slic
     return tuple(here), tuple(there)
 
 
-def _gradient_of_start(a: Any, grad_b: Any, axis: int, reverse: bool, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return ``a[0] * grad_b[0]``, or the same at the end of a reversed recurrence; zero without any state."""
-    if a.shape[axis] == 0:
-        return np.zeros([n for i, n in enumerate(a.shape) if i != axis], dtype)
-    place = -1 if reverse else 0
-    gate, gradient = (_entries(array, place, axis).astype(dtype) for array in (a, grad_b))
-    return np.asarray(gate * gradient)
+def _product(value: Any) -> Any:
+    return value[0] * value[1]
 
 
-def _entries(array: Any, place: int, axis: int) -> np.ndarray[Any, Any]:
-    """Return the entries at one place of an axis; only they are read from a device."""
-    if not isinstance(array, Array):
-        return np.asarray(np.take(array, place, axis))
-    with guarded(array.context):
-        return contiguous(array[(slice(None),) * axis + (place,)]).read()
+def _of_broadcast(
+    x: Any, shape: tuple[int, ...], dtype: np.dtype[Any], where: Any, part: Callable[[Any], Any] | None
+) -> Any:
+    """Return the gradient of an array that was broadcast from this shape, on the device that has that of its copies.
+
+    Args:
+        x: the gradient of the copies, or arrays that give it.
+        shape: the shape of the array that was broadcast.
+        dtype: the dtype of the result. The sum is not rounded before.
+        where: the device to sum on.
+        part: a function that gives the gradient of the copies from an element of `x`; None if that is `x`.
+    """
+    full = (x[0] if isinstance(x, tuple) else x).shape
+    lead = len(full) - len(shape)
+    axes = tuple(i for i in range(len(full)) if i < lead or shape[i - lead] == 1 != full[i])
+    wide = compute_dtype(element_of([dtype]).fields[0].scalar)
+
+    def load(value: Any) -> Any:
+        if isinstance(value, tuple):
+            value = tuple(each.astype(wide) for each in value)
+        return value if part is None else part(value)
+
+    total = reduce(x, axis=axes, before=load, after=lambda value: value.astype(dtype), keepdims=True, device=where)
+    return total.reshape(shape) if isinstance(total, Array) else np.asarray(total).reshape(shape)
 
 
 def summed_to(gradient: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
@@ -240,18 +287,62 @@ def summed_to(gradient: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndar
     return summed.reshape(shape)
 
 
-def _arrays(one: str, x: Any, other: str, y: Any) -> tuple[Any, Any]:
-    """Return both as arrays of one shape, in native byte order.
+# ----- The arrays of a recurrence
+
+# Real numbers that a complex64 number has two of, or holds.
+_PARTS = ("float32", "float16", "bfloat16")
+
+
+def common_dtype(one: str, x: Any, other: str, y: Any) -> np.dtype[Any]:
+    """Return the dtype that two arrays are combined in.
 
     Raises:
-        ValueError: the shapes differ.
+        TypeError: the dtypes differ, and not by one being complex64 and the other real.
     """
-    x, y = (value if isinstance(value, Array) else native(as_array(value)) for value in (x, y))
-    if x.shape != y.shape:
+    dtypes: set[np.dtype[Any]] = {x.dtype, y.dtype}
+    if len(dtypes) == 1:
+        return dtypes.pop()
+    if np.dtype(np.complex64) in dtypes and any(dtype.name in _PARTS for dtype in dtypes):
+        return np.dtype(np.complex64)
+    raise TypeError(
+        f"{one} of dtype {x.dtype} and {other} of dtype {y.dtype} were passed, but both must agree. Pass dtype=... to "
+        "combine in one"
+    )
+
+
+def broadcast_to(one: str, x: Any, other: str, y: Any) -> Any:
+    """Return a view of the array `x` in the shape of `y`, on the device that `y` is on.
+
+    Raises:
+        ValueError: it does not broadcast to that shape.
+    """
+    if x.shape == y.shape:
+        return x
+    lead = len(y.shape) - len(x.shape)
+    if lead < 0 or any(n not in (1, size) for n, size in zip(x.shape, y.shape[lead:], strict=True)):
         raise ValueError(
-            f"{one} of shape {x.shape} and {other} of shape {y.shape} were passed; pass arrays of one shape"
+            f"{one} of shape {x.shape} and {other} of shape {y.shape} were passed; pass {one} in the shape of {other}, "
+            "or in one that broadcasts to it"
         )
-    return x, y
+    if isinstance(y, Array) and not isinstance(x, Array):
+        x = new_array(y.device, x)
+    if not isinstance(x, Array):
+        return np.broadcast_to(x, y.shape)
+    steps = (0 if n == 1 else step for n, step in zip(x.shape, x.strides, strict=True))
+    return x.view_at(y.shape, (*(0,) * lead, *steps))
+
+
+def _array(x: Any) -> Any:
+    """Return an array in native byte order."""
+    return x if isinstance(x, Array) else native(as_array(x))
+
+
+def _array_like(x: Any, other: Any) -> Any:
+    """Return an array; a Python number becomes one of the dtype that NumPy's promotion with `other` gives."""
+    if isinstance(x, (int, float, complex)) and not isinstance(x, (bool, np.generic)):
+        bfloat = other.dtype.name == "bfloat16" and not isinstance(x, complex)
+        return np.asarray(x, other.dtype if bfloat else np.result_type(x, other.dtype))
+    return _array(x)
 
 
 def native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

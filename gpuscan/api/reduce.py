@@ -19,9 +19,9 @@ from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator
-from gpuscan.problem.arguments import as_flag
+from gpuscan.problem.arguments import as_flag, check_one_cut
 from gpuscan.problem.cache import cached_problem
-from gpuscan.problem.problem import Problem
+from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.problem.results import assembled
 from gpuscan.reference import scan as reference
 
@@ -37,9 +37,12 @@ def reduce(
     after: Callable[[Any], Any] | None = None,
     keepdims: bool = False,
     out: Any = None,
+    segments: Any = None,
+    groups: Any = None,
+    num_groups: int | None = None,
     device: Device | str | int | None = None,
 ) -> Any:
-    """Return the combination of all elements of an array, or of those along one or more axes.
+    """Return the combination of all elements of an array, of those along one or more axes, or of those of each segment.
 
     ``op(…op(op(initial, x[0]), x[1])…, x[n-1])``, which is the last element of the scan. The combinations form a fixed
     tree: for one device, dtype, operator and shape the bits are the same on every run. The array is read once, and
@@ -58,15 +61,18 @@ def reduce(
             stored.
         keepdims: True to keep the reduced axes, with length 1.
         out: the array to write the result to, of the result's shape and dtype; for a bundle, a bundle of arrays.
+        segments: the offsets where segments begin along the axis, as in `gpuscan.scan`. The axis of the result is as
+            long as there are segments.
         device: as in `gpuscan.scan`.
 
     Returns:
-        An array like `x` without the axes, or a bundle of them; `out` if it is passed. A NumPy array without another
-        axis gives a NumPy number. An axis of length 0 gives `initial`, else the operator's identity.
+        An array like `x` without the axes, or with one result for each segment; or a bundle of them; `out` if it is
+        passed. A NumPy array without another axis gives a NumPy number. An axis of length 0 and an empty segment give
+        `initial`, else the operator's identity.
 
     Raises:
-        ValueError: the axis, `initial`, `out` or the shapes of a bundle do not fit; or the axis has length 0 and there
-            is neither `initial` nor an identity.
+        ValueError: the axis, `initial`, `out`, `segments` or the shapes of a bundle do not fit; or the axis has length
+            0, or a segment is empty, and there is neither `initial` nor an identity.
         TypeError: the operator does not take the dtype, or an argument has the wrong type.
         GpuscanError: as `gpuscan.scan` does.
 
@@ -83,14 +89,24 @@ def reduce(
         >>> gs.reduce(x, axis=1, before=lambda v: v * v, keepdims=True)
         array([[ 26],
                [107]], dtype=int32)
+        >>> gs.reduce(x, axis=1, segments=[0, 2, 2, 3])
+        array([[4, 0, 4],
+               [6, 0, 9]], dtype=int32)
     """
+    check_one_cut(segments=segments, groups=groups)
+    if groups is not None or num_groups is not None:
+        raise NotImplementedError("groups= is not there yet; pass segments= for neighbours of one group")
     operator = resolve(op)
     keepdims = as_flag("keepdims", keepdims)
     axes = reduced_axes(x, operator, axis)
     options = {"initial": initial, "dtype": dtype, "before": before, "after": after}
-    problem = reduction(joined(x, axes), operator, axis=axes.axis, **options)
-    home = home_of(problem.leaves, device)
-    shape = axes.result_shape(keepdims)
+    if segments is None:
+        problem = reduction(joined(x, axes), operator, axis=axes.axis, **options)
+        shape = axes.result_shape(keepdims)
+    else:
+        problem = segmented_reduction(joined(x, axes), operator, axis=axes.axis, segments=segments, **options)
+        shape = problem.results_shape
+    home = home_of(problem.arrays, device)
     outputs = check_out(problem, out, home if is_on_device(problem) else None, shape)
     results = _results(problem, home, outputs)
     if out is not None:
@@ -104,7 +120,7 @@ def reduce(
 
 
 def _results(problem: Problem, home: Device | None, outputs: list[Any] | None) -> list[Any]:
-    """Return the result of each row, (rows, *element shape) for each field, and write them to `outputs`."""
+    """Return the results, (*results shape, *element shape) for each field, and write them to `outputs`."""
     results: list[Any]
     fields = problem.destination.fields
     if is_on_device(problem):
@@ -113,7 +129,7 @@ def _results(problem: Problem, home: Device | None, outputs: list[Any] | None) -
             return _on_device(home, reference.reduce_rows(problem), outputs)
         rows = None
         if outputs is not None:
-            shapes = [(problem.rows, *field.shape) for field in fields]
+            shapes = [(*problem.results_shape, *field.shape) for field in fields]
             pairs = zip(outputs, shapes, strict=True)
             rows = [array.reshape(shape) if array.is_contiguous else array for array, shape in pairs]
         return [Array.of(home, result) for result in scan_device(home._executor, problem, out=rows)]
@@ -139,15 +155,42 @@ def reduction(x: Any, operator: Operator, **options: Any) -> Problem:
     """
     problem = cached_problem(x, operator, exclusive=False, reverse=False, **options)
     if problem.row_length == 0 and problem.seeds is None:
-        identity = operator.identity_for(problem.element)
-        if identity is None:
+        seeds = identities(problem)
+        if seeds is None:
             raise ValueError(
                 f"a reduction of no elements was asked for (shape {problem.shape}, axis {problem.axis}), but "
                 f"{operator.described} has no identity. Pass initial=..., or give the operator an identity"
             )
-        shapes = [(problem.rows, *field.shape) for field in problem.element.fields]
-        seeds = tuple(np.broadcast_to(value, shape) for value, shape in zip(identity, shapes, strict=True))
         problem = replace(problem, seeds=seeds)
     reduced = problem.with_leaves(problem.leaves)
     vars(reduced)["keep_last_only"] = True
     return reduced
+
+
+def segmented_reduction(x: Any, operator: Operator, **options: Any) -> Problem:
+    """Return a reduction of the segments of rows as a problem.
+
+    Raises:
+        ValueError: a segment is empty, and there is neither `initial` nor an identity.
+    """
+    problem = make_problem(x, operator, **options)
+    heads = problem.heads
+    assert heads is not None
+    seeds = problem.seeds or identities(problem)
+    fill = None if seeds is None else tuple(reference.stored_seeds(problem, seeds))
+    if fill is None and not heads.all_full:
+        empty = int(np.argmax(heads.offsets[:-1] == heads.offsets[1:]))
+        raise ValueError(
+            f"a reduction of segments was asked for, but segment {empty} is empty and {operator.described} has no "
+            "identity. Pass initial=..., or give the operator an identity"
+        )
+    return replace(problem, keep_last_only=True, fill=fill)
+
+
+def identities(problem: Problem) -> tuple[Any, ...] | None:
+    """Return the operator's identity for each row: (rows, *element shape) for each field; None without."""
+    identity = problem.operator.identity_for(problem.element)
+    if identity is None:
+        return None
+    shapes = [(problem.rows, *field.shape) for field in problem.element.fields]
+    return tuple(np.broadcast_to(value, shape) for value, shape in zip(identity, shapes, strict=True))

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuscan.api.device import Device
+from gpuscan.api.groups import execute_groups
 from gpuscan.api.home import home_of
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.planning.strategies import check_strategy
-from gpuscan.problem.arguments import as_flag
+from gpuscan.problem.arguments import as_flag, check_one_cut
 from gpuscan.problem.cache import cached_problem
 from gpuscan.problem.compensated_sum import as_pairs
+from gpuscan.problem.groups import checked_labels
 
 
 def scan(
@@ -24,6 +26,7 @@ def scan(
     initial: Any = None,
     segments: Any = None,
     keys: Any = None,
+    groups: Any = None,
     dtype: Any = None,
     out: Any = None,
     before: Callable[[Any], Any] | None = None,
@@ -53,6 +56,9 @@ def scan(
             begins with `initial`.
         keys: the scan restarts where a key differs from the one before it along the axis. There is a key for each
             element, in the shape of `x`, or one for each place along the axis, ``(n,)``, for all rows alike.
+        groups: labels of integers or bools in any order: each element is combined with the earlier elements of its own
+            label, as in pandas' ``groupby(groups).cumsum()``, and each group begins with `initial`. There is a label
+            for each element, in the shape of `x`, or one for each place along the axis, ``(n,)``, for all rows alike.
         dtype: the dtype of the computation and of the result (default: that of `x`). Unlike `np.cumsum`, small
             integers are not promoted: they wrap.
         out: the array to write the result to, of the result's shape and dtype.
@@ -69,8 +75,10 @@ def scan(
         An array like `x`, or the same bundle of arrays.
 
     Raises:
-        ValueError: the axis, `out`, `initial`, `segments`, `keys` or the shapes of a bundle do not fit.
+        ValueError: the axis, `out`, `initial`, `segments`, `keys`, `groups` or the shapes of a bundle do not fit; or
+            several of `segments`, `keys` and `groups` are passed.
         TypeError: the operator does not take the dtype, or an argument has the wrong type.
+        DeviceMemoryError: with `groups`, an array exceeds what a shader of the device binds.
         OperatorError: the operator cannot be turned into a shader.
         UnsupportedDtypeError: the adapter cannot hold the dtype.
         StrategyError: the strategy is unknown, or unsafe on this adapter.
@@ -78,7 +86,7 @@ def scan(
 
     The single-pass strategies follow Merrill & Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back"
     (2016), and Smith, Levien & Owens, "Decoupled Fallback" (SPAA 2025). Segments are cut by a head flag for each
-    element (Blelloch 1990).
+    element (Blelloch 1990). Groups are sorted by their labels, as `gpuscan.sort` sorts, and scanned as segments.
 
     Example:
         >>> import numpy as np
@@ -91,6 +99,8 @@ def scan(
         array([ 3,  4,  4,  5, 10], dtype=int32)
         >>> gs.scan(np.array([3, 1, 4, 1, 5], np.int32), keys=np.array([7, 7, 7, 2, 2]), exclusive=True)
         array([0, 3, 4, 0, 1], dtype=int32)
+        >>> gs.scan(np.array([3, 1, 4, 1, 5], np.int32), groups=np.array([0, 1, 0, 1, 0]))
+        array([ 3,  1,  7,  2, 12], dtype=int32)
         >>> gs.scan(np.ones((2, 5), np.int32), axis=1, segments=[0, 3, 5])
         array([[1, 2, 3, 1, 2],
                [1, 2, 3, 1, 2]], dtype=int32)
@@ -107,11 +117,16 @@ def scan(
         "after": after,
     }
     given = x
+    check_one_cut(segments=segments, keys=keys, groups=groups)
     if compensated is not False and as_flag("compensated", compensated):
         x, op, options = as_pairs(x, op, options)
     problem = cached_problem(x, op, **options)
     check_strategy(strategy)
-    home = home_of(problem.arrays, device)
+    labels = None if groups is None else checked_labels(groups, problem.shape, problem.axis)
+    home = home_of((*problem.arrays, labels), device)
     outputs = check_out(problem, out, home if is_on_device(problem) else None)
-    results = execute(problem, home, strategy, outputs)
+    if labels is None:
+        results = execute(problem, home, strategy, outputs)
+    else:
+        results = execute_groups(problem, labels, home, strategy, outputs)
     return in_form_of(problem, given, results) if out is None else out

@@ -11,9 +11,11 @@ from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.elements import scalar_of
-from gpuscan.engine.compaction import entry_bytes, gathered
+from gpuscan.engine.compaction import entry_bytes
+from gpuscan.engine.element_copy import contiguous
+from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import sort_device
-from gpuscan.errors import DeviceMemoryError, UnsupportedDtypeError
+from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.problem.arguments import as_flag, resolve_axis, structure_and_leaves
 from gpuscan.problem.results import assembled, own_axes
 from gpuscan.reference import sort as reference
@@ -168,23 +170,19 @@ def sort_by_key(keys: Any, values: Any, *, descending: bool = False) -> tuple[An
 
 def _moved(home: Device, keys: Array, leaves: list[Array], descending: bool) -> tuple[Array, list[Any]]:
     """Return the keys in order, and the entries of the arrays that belong to them, on the device."""
-    limit = home._context.binding_limit
-    for leaf in leaves:
-        if leaf.nbytes > limit:
-            raise DeviceMemoryError(
-                f"values of {leaf.nbytes} bytes were to be moved, but {home.capabilities.summary} binds at most "
-                f"{limit}. Move them on the CPU: values.numpy()[gs.argsort(keys).numpy()]"
-            )
     executor = home._executor
+    for leaf in leaves:
+        leaf.check("STORAGE")
+    entries = [contiguous(leaf) for leaf in leaves]
     if len(leaves) == 1 and entry_bytes(leaves[0]) == 4:
-        found = sort_device(executor, keys, 0, descending=descending, words=leaves[0])
+        found = sort_device(executor, keys, 0, descending=descending, words=entries[0])
         assert found.places is not None
         moved = [found.places.viewed(leaves[0].shape, leaves[0].dtype)]
     else:
         found = sort_device(executor, keys, 0, descending=descending, with_places=True)
         assert found.places is not None
-        count = uploaded(home._context, np.array([keys.size], np.uint32))
-        moved = [gathered(home._context, leaf, found.places, count) if leaf.nbytes else leaf for leaf in leaves]
+        order = Permutation(home._context, found.places)
+        moved = [order.apply(leaf) for leaf in entries]
     assert found.keys is not None
     return Array.of(home, found.keys), [Array.of(home, array) for array in moved]
 

@@ -22,9 +22,10 @@ from gpuscan.engine.element_copy import (
 )
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job, Layout
-from gpuscan.engine.places import DeviceSink, DeviceSource
+from gpuscan.engine.places import DeviceSource
 from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, tile_on, whole_tile
 from gpuscan.engine.segment_heads import MarkedHeads, segment_heads
+from gpuscan.engine.segment_results import device_sinks
 from gpuscan.errors import StrategyError
 from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.partition import (
@@ -70,7 +71,7 @@ def scan_device(
     context = executor.context
     check_elements(context, problem)
     fields = problem.destination.fields
-    lead = (problem.rows,) if problem.keep_last_only else problem.shape
+    lead = problem.results_shape
     results = list(out) if out is not None else [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]
     if problem.empty:
         return results
@@ -145,11 +146,7 @@ def _scan(
             leaves = [duplicate(leaf) if id(leaf.buffer) in taken else leaf for leaf in leaves]
     inner = spec.inner
     sources = [DeviceSource(leaf, f, inner) for leaf, f in zip(leaves, problem.source.fields, strict=True)]
-    per_row = problem.keep_last_only
-    sinks = [
-        DeviceSink(result, f, inner, per_row=per_row)
-        for result, f in zip(results, problem.destination.fields, strict=True)
-    ]
+    sinks = device_sinks(context, problem, spec, results)
     job = Job(
         spec,
         strategy,
@@ -244,10 +241,11 @@ def _scan_rows_together(
         for leaf, f in zip(leaves, problem.source.fields, strict=True)
     ]
     together = replace(problem, leaves=tuple(sources), shape=rows, axis=1)  # type: ignore[arg-type]
-    if problem.keep_last_only:
+    if problem.keep_last_only and problem.heads is None:
         scan_device(executor, together, strategy, out=results, **options)
         return
     targets = scan_device(executor, together, strategy, **options)
+    length = together.results_shape[-1]
     for target, result, f in zip(targets, results, problem.destination.fields, strict=True):
         view = transposed(target, inner, length, f.storage_bytes)
         if target.buffer is result.buffer:
@@ -277,7 +275,7 @@ def _packed_arrays(problem: Problem, leaves: Sequence[DeviceArray]) -> list[Devi
 def _unpack(problem: Problem, wholes: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> None:
     """Copy the fields of a packed problem's results to arrays of their own."""
     fields, carriers = problem.destination.fields, packed_element(problem.destination).fields
-    count = problem.rows if problem.keep_last_only else problem.size
+    count = math.prod(problem.results_shape)
     for result, f, (carrier, start) in zip(results, fields, places(problem.destination), strict=True):
         view = StridedView(wholes[carrier], start, (count,), (carriers[carrier].storage_bytes,), f.storage_bytes)
         copy_elements(view, result)

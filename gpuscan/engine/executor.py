@@ -279,7 +279,10 @@ class Executor:
             if buffers is not None:
                 buffers.record_uploads(encoder, upload_sizes)
             origin = None if part.is_slab else Origin.at(part.start, part.spec.row_length)
-            flight.run = record(context, plan, encoder, bound, origin=origin if part.start else None)
+            # Pieces of a segmented reduction store into one array.
+            clear = part.is_slab or part.start == 0 or not part.spec.reduces_segments
+            origin = origin if part.start else None
+            flight.run = record(context, plan, encoder, bound, origin=origin, clear=clear)
             if buffers is not None:
                 buffers.record_readback(encoder, flight.run.state, read_sizes)
             context.queue.submit(encoder)

@@ -20,6 +20,7 @@ from gpuscan.engine.places import DeviceSink, DeviceSource, HostRows, HostSink, 
 from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, tile_on, whole_tile
 from gpuscan.engine.progress import report_progress
 from gpuscan.engine.segment_heads import HeadBits, MarkedHeads, UploadedHeads
+from gpuscan.engine.segment_results import device_sinks
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.partition import (
     Part,
@@ -73,7 +74,7 @@ def scan_host(
         whole = packed(problem, leaves, limit, context.capabilities.summary)
         results = unpacked(problem, scan_host(executor, whole, strategy, piece_bytes=piece_bytes, **options))
         return _written(results, outputs)
-    lead = (problem.rows,) if problem.keep_last_only else problem.shape
+    lead = problem.results_shape
     results = outputs or [np.empty((*lead, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
     with guarded(context):
         _Scan(executor, problem, strategy, results, piece_bytes, options).run()
@@ -126,7 +127,7 @@ class _Scan:
         if any(spec.field_offsets):
             if problem.inner > 1 or not self._run_slabs(1):
                 self._run_with_rows_together()
-        elif spec.keep_last_only:
+        elif spec.keep_last_only and not spec.reduces_segments:
             self._run_reduction()
         else:
             self._run_pieces()
@@ -259,7 +260,13 @@ class _Scan:
             self._source(leaf, f, inner, whole=whole, flipped=flipped, transposed=transposed)
             for leaf, f in zip(problem.leaves, problem.source.fields, strict=True)
         ]
-        if sinks is None:
+        rooms: list[DeviceArray] = []
+        if spec.reduces_segments:
+            fields = problem.destination.fields
+            lead = problem.results_shape if spec.inner == problem.inner else self._rows_of_results
+            rooms = [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]
+            sinks = device_sinks(context, problem, spec, rooms)
+        elif sinks is None:
             sinks = [
                 self._sink(result, f, inner, whole=whole, flipped=flipped)
                 for result, f in zip(self._results, problem.destination.fields, strict=True)
@@ -283,6 +290,14 @@ class _Scan:
         for part in self._executor.run(job, parts):
             done += part.length
             report_progress(done * problem.source.storage_bytes)
+        for room, result in zip(rooms, self._results, strict=False):
+            content = room.read()
+            result[...] = content if content.shape == result.shape else problem.from_rows(content)
+
+    @property
+    def _rows_of_results(self) -> tuple[int, int]:
+        """The shape of the results of segments, as rows one after the other."""
+        return self._problem.rows, self._problem.results_shape[self._problem.axis]
 
     def _heads(self, spec: ScanSpec) -> HeadBits | None:
         heads = self._problem.heads

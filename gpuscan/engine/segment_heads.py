@@ -19,7 +19,7 @@ from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty, is_number, uploaded
 from gpuscan.device.transfer import padded
 from gpuscan.elements import element_of, scalar_of
-from gpuscan.engine.element_copy import copied, duplicate, transposed
+from gpuscan.engine.element_copy import contiguous, copied, duplicate, transposed
 from gpuscan.engine.places import part_of
 from gpuscan.engine.record import Origin, record_stage
 from gpuscan.problem.arguments import OnDevice
@@ -66,13 +66,14 @@ class UploadedHeads:
     def upload_bytes(self, part: Part) -> int:
         """Return the bytes of the part's bits."""
         alike = self.in_columns and self.heads.cuts_rows_alike
-        return padded(-(-(self.heads.row_length if alike else part.length) // 8))
+        return padded(-(-(self.heads.row_length if alike else part.length + 1) // 8))
 
     def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
         """Upload the part's bits."""
         assert buffers is not None
         if not self.in_columns:
-            return buffers.write_heads(self.heads.words(part.start, part.length))
+            # A reduction also reads the bit after a piece that another piece follows.
+            return buffers.write_heads(self.heads.words(part.start, part.length if part.last else part.length + 1))
         if self.heads.cuts_rows_alike:
             return buffers.write_heads(self.heads.row_words)
         return buffers.write_heads(self.heads.column_words(part.outer, part.columns))
@@ -89,6 +90,8 @@ class MarkedHeads:
     """
 
     def __init__(self, context: DeviceContext, heads: Heads, in_columns: bool, bits: DeviceArray | None = None) -> None:
+        if isinstance(heads.keys, DeviceArray):
+            heads = replace(heads, keys=contiguous(heads.keys))
         self._context, self._heads, self._in_columns, self.bits = context, heads, in_columns, bits
 
     def upload_bytes(self, part: Part) -> int:
@@ -107,7 +110,9 @@ class MarkedHeads:
             self.bits = segment_heads(self._context, self._heads, in_columns=self._in_columns)
         if self._in_columns:
             return self.bits.binding()
-        return Binding(self.bits.buffer, self.bits.offset + part.start // 8, padded(-(-part.length // 8), 4))
+        # A reduction also reads the bit after a piece that another piece follows.
+        count = part.length if part.last else part.length + 1
+        return Binding(self.bits.buffer, self.bits.offset + part.start // 8, padded(-(-count // 8), 4))
 
     def _slab_bits(self, part: Part) -> DeviceArray:
         heads = self._heads
@@ -133,6 +138,8 @@ def segment_heads(context: DeviceContext, heads: Heads, *, in_columns: bool = Fa
         heads: the heads.
         in_columns: True if the array is scanned down its columns, in place.
     """
+    if isinstance(heads.keys, DeviceArray):
+        heads = replace(heads, keys=contiguous(heads.keys))
     if heads.cuts_rows_alike:
         row = _row_heads(context, heads)
         return row if in_columns or heads.rows == 1 else _repeated(context, heads, row)

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
     from gpuscan.engine.executor import Executor
 
-# Bytes of one step in the buffer of steps, and the bytes that the differences of keys take behind them.
+# Bytes of one step in the buffer of steps.
 _STEP_BYTES = 32
-_DIFFERENCES_BYTES = 8
 # Invocations in a workgroup of sort/differences.wgsl.
 _WORKGROUP_SIZE = 256
 
@@ -64,7 +63,7 @@ def sort_device(
         descending: True to put the greatest key first.
         with_keys: True to return the keys in order.
         with_places: True to return the indices of the keys along the axis, as uint32.
-        words: words of 32 bits, one for each key of a 1-D array, to return in place of the indices.
+        words: words of 32 bits in C order, one for each key of a 1-D array, to return in place of the indices.
         options: those of `plan_sort`.
 
     Raises:
@@ -244,8 +243,9 @@ class _Sort:
         """Submit the stages that choose the steps; return the buffer of the steps."""
         context, usage = self._context, self._context.usage
         create = context.wgpu_device.create_buffer
-        # New buffers are zero. WebGPU lets no dispatch write one part of a buffer and read another.
-        found = Binding(create(size=_DIFFERENCES_BYTES, usage=usage.STORAGE))
+        # WebGPU lets no dispatch write one part of a buffer and read another. A single step needs to know nothing.
+        known = np.array([0, 0, plan.digits == 1, 0], np.uint32).tobytes()
+        found = Binding(context.wgpu_device.create_buffer_with_data(data=known, usage=usage.STORAGE))
         steps = Binding(create(size=plan.digits * _STEP_BYTES, usage=usage.STORAGE | usage.INDIRECT))
         call = self._call(plan, 0)
         encoder = context.queue.encoder()

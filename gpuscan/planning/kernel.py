@@ -16,6 +16,9 @@ from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 # Neighbouring elements that an invocation of a compaction moves at a time. See shaders/scan/compact.wgsl.
 MOVED = 4
 
+# The bindings after those of the arrays, in the order of their numbers.
+_AFTER_ARRAYS = ("seeds", "carries", "carry_out", "heads", "captured", "count", "ends")
+
 
 @dataclass(frozen=True)
 class Kernel(HashedOnce):
@@ -86,6 +89,11 @@ class Kernel(HashedOnce):
     def segmented(self) -> bool:
         """True if items carry a head flag, since several rows or segments share tiles."""
         return (self.spec.has_segment_bits or self.access.several_rows) and not self.tile.per_row
+
+    @property
+    def heads_cut_off(self) -> bool:
+        """True if a head makes all before it needless. Where heads are counted, it does not."""
+        return self.segmented and not self.spec.reduces_segments
 
     @property
     def several_rows(self) -> bool:
@@ -280,7 +288,7 @@ class Kernel(HashedOnce):
         """The loads in one iteration of a compaction, so that several are under way."""
         return max(1, self.heuristics.moved_words_in_flight // self.spec.destination.words)
 
-    # ----- Bindings: 0 parameters, 1 tile state, then sources, destinations, seeds, carries
+    # ----- Bindings: 0 parameters, 1 tile state, then sources, destinations, then those below
     state_binding = 1
 
     @cached_property
@@ -308,29 +316,13 @@ class Kernel(HashedOnce):
             for i, field in enumerate(self.spec.destination.fields)
         )
 
-    @property
-    def seed_binding(self) -> int:
-        return 2 + len(self.spec.source.fields) + len(self.spec.destination.fields)
-
-    @property
-    def carry_binding(self) -> int:
-        return self.seed_binding + 1
-
-    @property
-    def carry_out_binding(self) -> int:
-        return self.carry_binding + 1
-
-    @property
-    def heads_binding(self) -> int:
-        return self.carry_out_binding + 1
-
-    @property
-    def count_binding(self) -> int:
-        return self.heads_binding
+    def binding_of(self, name: str) -> int:
+        """Return the number of a binding after those of the arrays."""
+        return 2 + len(self.spec.source.fields) + len(self.spec.destination.fields) + _AFTER_ARRAYS.index(name)
 
     @property
     def captured_binding(self) -> int:
-        return self.heads_binding + 1
+        return self.binding_of("captured")
 
     @cached_property
     def arrays(self) -> tuple[BoundArray, ...]:
@@ -345,15 +337,15 @@ class Kernel(HashedOnce):
         if self.stage in ("scan", "reduce"):
             bound += self.arrays
             if spec.seeded or spec.has_tail_values:
-                bound.append(BoundArray("seeds", self.seed_binding, "read"))
+                bound.append(BoundArray("seeds", self.binding_of("seeds"), "read"))
             if spec.has_segment_bits:
-                bound.append(BoundArray("heads", self.heads_binding, "read"))
+                bound.append(BoundArray("heads", self.binding_of("heads"), "read"))
             if spec.compacts and self.destinations:
-                bound.append(BoundArray("count", self.count_binding, "read_write"))
+                bound.append(BoundArray("count", self.binding_of("count"), "read_write"))
         if spec.carried and (self.stage == "scan_totals" or self.strategy != "three_dispatch"):
-            bound.append(BoundArray("carries", self.carry_binding, "read"))
+            bound.append(BoundArray("carries", self.binding_of("carries"), "read"))
         if spec.carry_out and self.stage in ("scan_totals", "carry"):
-            bound.append(BoundArray("carry_out", self.carry_out_binding, "read_write"))
+            bound.append(BoundArray("carry_out", self.binding_of("carry_out"), "read_write"))
         return tuple(bound)
 
     @cached_property

@@ -231,4 +231,4 @@ def slabs(spec: ScanSpec, inner: int, tile: TileShape | ColumnTile, together: in
 
 def needs_whole_rows(spec: ScanSpec) -> bool:
     """Return True if no row can be cut: elements use their neighbours, or only some results are stored."""
-    return any(spec.field_offsets) or spec.keep_last_only or spec.compacts
+    return any(spec.field_offsets) or (spec.keep_last_only and not spec.has_segment_bits) or spec.compacts

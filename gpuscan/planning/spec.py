@@ -53,7 +53,7 @@ class ShaderSpec(HashedOnce):
         has_segment_bits: a buffer holds one bit for each element that says whether a row or segment begins there. Rows
             that are one after the other in memory are then scanned as one row, and reversed as one.
         cuts_columns_alike: the buffer holds the bits of one column, which are those of all columns.
-        keep_last_only: only the last result of each row is stored.
+        keep_last_only: only the last result of each row is stored; with segment bits, that of each segment.
         compacts: the first source field is a mask, which is summed. The other fields of the elements that it selects
             are stored one after the other. With `before` there is no such field: the map gives the mask, 0 or 1 for
             each element, and all source fields are stored.
@@ -98,6 +98,11 @@ class ShaderSpec(HashedOnce):
     def seeded(self) -> bool:
         """True if rows start from a given value: `initial`, or the identity of an exclusive scan."""
         return self.initial or self.exclusive
+
+    @property
+    def reduces_segments(self) -> bool:
+        """True if only the last result of each segment is stored. Items then count heads, to know where it belongs."""
+        return self.keep_last_only and self.has_segment_bits
 
     @property
     def neighbour_field(self) -> Field | None:

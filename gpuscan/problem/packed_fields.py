@@ -56,6 +56,7 @@ def packed(problem: Problem, leaves: Sequence[Any], limit: int, adapter: str) ->
         leaves=tuple(leaves),
         source=packed_element(problem.source),
         destination=packed_element(problem.destination),
+        fill=None if problem.fill is None else tuple(pack_arrays(problem.destination, problem.fill, 1)),
     )
     if binds_too_many(whole, limit):
         raise GpuscanError(

@@ -48,7 +48,9 @@ class Problem:
             the scan, 1 if it takes that of the element after it, else 0; see `gpuscan.planning.spec.ShaderSpec`. With
             a 1, the seeds are the values that follow the last elements of the rows.
         heads: the heads at which rows restart, each time with their seed; None without segments.
-        keep_last_only: True if only the last result of each row is wanted.
+        keep_last_only: True if only the last result of each row, or of each of its segments, is wanted.
+        fill: for each field, the result of an empty segment of each row: (rows, *element shape); None if there is no
+            initial value and no identity.
         compacts: True if the first field is a mask that picks the entries of the other fields to store, or if `before`
             gives such a mask and all fields are stored.
     """
@@ -69,6 +71,7 @@ class Problem:
     field_offsets: tuple[int, ...] = ()
     heads: Heads | None = field(default=None, repr=False)
     keep_last_only: bool = False
+    fill: tuple[Leaf, ...] | None = field(default=None, repr=False)
     compacts: bool = False
 
     @cached_property
@@ -121,6 +124,15 @@ class Problem:
         return self.size == 0 or self.element.storage_bytes == 0
 
     @property
+    def results_shape(self) -> tuple[int, ...]:
+        """The shape of the result's arrays, without the axes that belong to the element; (rows,) of reduced rows."""
+        if not self.keep_last_only:
+            return self.shape
+        if self.heads is None:
+            return (self.rows,)
+        return (*self.shape[: self.axis], self.heads.segments, *self.shape[self.axis + 1 :])
+
+    @property
     def arrays(self) -> tuple[Any, ...]:
         """All arrays that the scan reads, and that may be on a device: the input's, and keys."""
         return self.leaves if self.heads is None else (*self.leaves, self.heads.keys)
@@ -148,9 +160,9 @@ class Problem:
         return np.ascontiguousarray(moved).reshape(self.rows, self.row_length, *trailing)
 
     def from_rows(self, rows: Leaf) -> Leaf:
-        """Return an array (rows, row_length, *element shape) as a view in the user's order of axes."""
+        """Return an array (rows, length, *element shape) as a view in the user's order of axes."""
         others = [s for i, s in enumerate(self.shape) if i != self.axis]
-        shaped = rows.reshape(*others, self.row_length, *rows.shape[2:])
+        shaped = rows.reshape(*others, *rows.shape[1:])
         last = len(self.shape) - 1
         return shaped if self.axis == last else np.moveaxis(shaped, last, self.axis)
 

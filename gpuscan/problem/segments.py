@@ -58,6 +58,21 @@ class Heads:
         """True if the heads of one row are those of every row."""
         return self.rows == 1 or self.offsets is not None or self.keys.shape != self.shape
 
+    @property
+    def segments(self) -> int:
+        """The number of segments in a row, for segments by offsets."""
+        return int(self.offsets.shape[0]) - 1
+
+    @cached_property
+    def ranks(self) -> np.ndarray[Any, Any]:
+        """For each segment by offsets, how many of the segments up to and with it have elements."""
+        return np.cumsum(self.offsets[:-1] < self.offsets[1:], dtype=np.uint32)
+
+    @cached_property
+    def all_full(self) -> bool:
+        """True if every segment by offsets has elements."""
+        return not self.segments or int(self.ranks[-1]) == self.segments
+
     @cached_property
     def places(self) -> np.ndarray[Any, Any]:
         """The ascending indices of a row's heads, for segments by offsets, in the order of the scan."""

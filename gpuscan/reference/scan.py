@@ -66,16 +66,15 @@ def accumulate_ufunc(problem: Problem, ufunc: np.ufunc) -> list[Array]:
 
 
 def reduce_rows(problem: Problem) -> list[Array]:
-    """Return each row's last result: (rows, *element shape) for each field.
+    """Return the last result of each row, or of each of its segments: (*results shape, *element shape) for each field.
 
     An axis of length 0 gives the problem's seeds.
     """
+    if problem.heads is not None:
+        return reduce_segments(problem)
     if problem.row_length == 0:
         assert problem.seeds is not None
-        fields = problem.element.fields
-        seeds = [seed.astype(compute_dtype(f.scalar)) for seed, f in zip(problem.seeds, fields, strict=True)]
-        with np.errstate(all="ignore"):
-            return to_storage(problem, seeds)
+        return stored_seeds(problem, problem.seeds)
     if problem.operator.kinds is None or problem.operator.element_axes or problem.initial:
         return [rows[:, -1] for rows in accumulate(problem)]
     ufunc: np.ufunc = getattr(np, problem.operator.name)
@@ -83,6 +82,32 @@ def reduce_rows(problem: Problem) -> list[Array]:
         (rows,) = from_storage(problem, [problem.by_rows(leaf) for leaf in problem.leaves])
         # Without an initial value NumPy would begin with the identity, and the sum of -0.0 would be 0.0.
         return to_storage(problem, [np.asarray(ufunc.reduce(rows, axis=1, dtype=rows.dtype, initial=None))])
+
+
+def reduce_segments(problem: Problem) -> list[Array]:
+    """Return the last result of each segment. An empty segment gives the problem's `fill`."""
+    assert problem.heads is not None
+    offsets = np.asarray(problem.heads.offsets)
+    empty = offsets[:-1] == offsets[1:]
+    results = []
+    for number, field in enumerate(problem.destination.fields):
+        ends = np.empty((problem.rows, len(empty), *field.shape), field.scalar.dtype)
+        if empty.any():
+            assert problem.fill is not None
+            ends[:, empty] = problem.fill[number][:, np.newaxis]
+        results.append(ends)
+    if not problem.empty:
+        for ends, rows in zip(results, accumulate(problem), strict=True):
+            ends[:, ~empty] = rows[:, offsets[1:][~empty] - 1]
+    return [np.ascontiguousarray(problem.from_rows(ends)) for ends in results]
+
+
+def stored_seeds(problem: Problem, seeds: Sequence[Array]) -> list[Array]:
+    """Return the results of no elements: the seeds, mapped by `after`."""
+    fields = problem.element.fields
+    wide = [seed.astype(compute_dtype(f.scalar)) for seed, f in zip(seeds, fields, strict=True)]
+    with np.errstate(all="ignore"):
+        return to_storage(problem, wide)
 
 
 def running(ufunc: np.ufunc, rows: Array) -> Array:

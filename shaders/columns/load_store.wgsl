@@ -33,7 +33,7 @@ fn element_index(place: Place, row: u32) -> u32 {
 }
 
 {% if spec.has_segment_bits %}
-@group(0) @binding({{ kernel.heads_binding }}) var<storage, read> heads: array<u32>;  // {{ "one bit for each place in a column, in the order of the scan" if spec.cuts_columns_alike else "one bit for each element" }}
+@group(0) @binding({{ kernel.binding_of("heads") }}) var<storage, read> heads: array<u32>;  // {{ "one bit for each place in a column, in the order of the scan" if spec.cuts_columns_alike else "one bit for each element" }}
 
 // Return the bits of a chunk that begins at element `first`, from its first column on.
 fn heads_of(first: u32, row: u32) -> u32 {
@@ -87,7 +87,13 @@ fn store_row(place: Place, row: u32, chunk: Chunk) {
     if (row >= params.row_length || place.column >= params.inner) {
         return;
     }
-{% if spec.keep_last_only %}
+{% if spec.reduces_segments %}
+    let next = row + 1u;
+    if (next < params.row_length && extractBits(heads[next >> 5u], next & 31u, 1u) == 0u) {
+        return;
+    }
+    let rows = params.length / params.row_length;
+{% elif spec.keep_last_only %}
     if (row + 1u < params.row_length) {
         return;
     }
@@ -116,7 +122,11 @@ fn store_row(place: Place, row: u32, chunk: Chunk) {
     let r{{ column }} = {{ text.mapped_result(item, column) }};
 {% endif %}
 {% endfor %}
-{% if spec.keep_last_only %}
+{% if spec.reduces_segments %}
+{% for column in range(kernel.tile.chunk) %}
+    store_result((chunk[{{ column }}].head - 1u) * rows + place.outer * params.inner + place.column + {{ column }}u, r{{ column }});
+{% endfor %}
+{% elif spec.keep_last_only %}
 {% for column in range(kernel.tile.chunk) %}
     store_result(place.outer * params.inner + place.column + {{ column }}u, r{{ column }});
 {% endfor %}

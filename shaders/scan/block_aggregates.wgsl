@@ -24,7 +24,7 @@ fn one_of(lanes: u32, position: u32) -> u32 {
     return firstLeadingBit(select(lanes, near, near != 0u));
 }
 {% endif %}
-{% if kernel.segmented and kernel.block_in_subgroup %}
+{% if kernel.heads_cut_off and kernel.block_in_subgroup %}
 
 // The lanes that the scan still needs. A head cuts off everything before it, so lanes before the last posted head are not
 // needed: the sums after the head do not depend on them.
@@ -58,7 +58,7 @@ fn scan_aggregates(
     let is_own = invocation == own_lane;
     let wanted = (invocation <= last) & !is_own;
     let at = aggregate_of(min(first + invocation, params.tiles - 1u));
-{% if kernel.segmented and kernel.block_in_subgroup %}
+{% if kernel.heads_cut_off and kernel.block_in_subgroup %}
     let post = await_aggregates(at, wanted);
     let late = one_of(waited_for(wanted, post), position);
 {% elif kernel.block_in_subgroup %}

@@ -8,7 +8,7 @@
 {% include "shared/tile_state.wgsl" %}
 
 {% include "scan/carry_in.wgsl" %}
-@group(0) @binding({{ kernel.carry_out_binding }}) var<storage, read_write> carry_out: array<u32>;
+@group(0) @binding({{ kernel.binding_of("carry_out") }}) var<storage, read_write> carry_out: array<u32>;
 
 @compute @workgroup_size(1)
 fn main() {

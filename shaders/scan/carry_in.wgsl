@@ -1,7 +1,7 @@
 {#- The prefix of a piece's first tile, which an earlier piece has computed.
     in:  carries: the item's words -#}
 {% if spec.carried %}
-@group(0) @binding({{ kernel.carry_binding }}) var<storage, read> carries: array<u32>;
+@group(0) @binding({{ kernel.binding_of("carries") }}) var<storage, read> carries: array<u32>;
 
 fn carry_in() -> Item {
     return item_from_words(Words({% for word in range(kernel.item_words) %}carries[{{ word }}]{{ ", " if not loop.last }}{% endfor %}));

@@ -6,7 +6,7 @@
 // ----- Compaction
 const MOVED = {{ text.moved }}u;  // neighbouring elements that an invocation takes
 
-@group(0) @binding({{ kernel.count_binding }}) var<storage, read_write> count: array<u32>;
+@group(0) @binding({{ kernel.binding_of("count") }}) var<storage, read_write> count: array<u32>;
 
 // For each chunk: the mask's bits, and above them the number of the tile's elements that are selected before it.
 var<workgroup> ranks: array<u32, TILE_SIZE / CHUNK>;

@@ -33,7 +33,7 @@ fn look_back(
         write_post(total_of(block), sums);
     }
     var before = block_item(invocation, sums, max(position, 1u) - 1u);
-{% if kernel.segmented and kernel.block_in_subgroup %}
+{% if kernel.heads_cut_off and kernel.block_in_subgroup %}
     if (position > 0u && before.head != 0u) {  // the same in all lanes
         *prefix = before;
         *known = true;
@@ -53,7 +53,7 @@ fn look_back(
         var nearest = NO_LANE;
         for (var window = 0u; window <= block / BLOCK; window++) {
             let seen = end - 1u - min(invocation, end - 1u);
-{% if kernel.segmented %}
+{% if kernel.heads_cut_off %}
             let cut = total.ready & (total.item.head != 0u);  // everything before it is cut off
 {% else %}
             let cut = false;

@@ -2,7 +2,7 @@
     in:  heads, where a buffer says where segments begin -#}
 // ----- Rows
 {% if spec.has_segment_bits %}
-@group(0) @binding({{ kernel.heads_binding }}) var<storage, read> heads: array<u32>;  // one bit for each element
+@group(0) @binding({{ kernel.binding_of("heads") }}) var<storage, read> heads: array<u32>;  // one bit for each element
 
 fn row_of(index: u32) -> u32 {
 {% if kernel.access.several_rows %}
@@ -28,7 +28,7 @@ fn is_head(index: u32) -> bool {
     return index == 0u && params.row_offset == 0u;
 }
 {% endif %}
-{% if spec.keep_last_only and kernel.destinations %}
+{% if spec.keep_last_only and not spec.reduces_segments and kernel.destinations %}
 
 // True if a row ends within the tile.
 fn has_end(tile: u32) -> bool {

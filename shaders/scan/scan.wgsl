@@ -28,7 +28,7 @@ fn main(
     if (tile >= params.tiles) {
         return;
     }
-{% if spec.keep_last_only and kernel.strategy == "three_dispatch" %}
+{% if spec.keep_last_only and not spec.reduces_segments and kernel.strategy == "three_dispatch" %}
     if (!has_end(tile)) {
         return;  // the tile stores nothing, and no other tile waits for it
     }

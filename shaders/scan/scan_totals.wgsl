@@ -14,10 +14,10 @@ const GROUPS = {{ kernel.blocks_at_once }}u;  // blocks that the workgroup scans
 var<workgroup> block_totals: array<{{ text.shared_item }}, GROUPS>;
 
 {% if spec.carried %}
-@group(0) @binding({{ kernel.carry_binding }}) var<storage, read> carries: array<u32>;
+@group(0) @binding({{ kernel.binding_of("carries") }}) var<storage, read> carries: array<u32>;
 {% endif %}
 {% if spec.carry_out %}
-@group(0) @binding({{ kernel.carry_out_binding }}) var<storage, read_write> carry_out: array<u32>;
+@group(0) @binding({{ kernel.binding_of("carry_out") }}) var<storage, read_write> carry_out: array<u32>;
 {% endif %}
 
 @compute @workgroup_size(WORKGROUP_SIZE)

@@ -1,7 +1,7 @@
 {#- Store the results of a chunk. An exclusive scan stores the initial value where a row begins. -#}
 {% from "shared/chunk_access.wgsl" import load_next, store_results, store_single with context %}
 {% from "scan/chunk_places.wgsl" import rows_within, find_heads, head_at, end_at, find_places with context %}
-{% set needs_heads = spec.exclusive or (rows_within and (spec.neighbour_field or spec.keep_last_only or kernel.single_elements)) %}
+{% set needs_heads = spec.exclusive or spec.reduces_segments or (rows_within and (spec.neighbour_field or spec.keep_last_only or kernel.single_elements)) %}
 {% if kernel.exchanges_chunks %}
 fn store_chunk(index: u32, chunk: Chunk, invocation: u32) {
     let lane = invocation % SUBGROUP_SIZE;
@@ -38,7 +38,16 @@ fn store_chunk(index: u32, chunk: Chunk) {
     let r{{ position }} = {{ text.mapped_result(item, position) }};
 {% endif %}
 {% endfor %}
-{% if spec.keep_last_only %}
+{% if spec.reduces_segments %}
+{# A segment ends where the next one begins, and with the array, but not with a piece that another piece follows. #}
+{% for position in range(kernel.tile.chunk) %}
+    let next{{ position }} = index + {{ position + 1 }}u;
+    let ends{{ position }} = {{ "next%d == params.length || " % position if not spec.carry_out }}{{ head_at(position + 1) if not loop.last else "extractBits(heads[next%d >> 5u], next%d & 31u, 1u) == 1u" % (position, position) }};
+    if (next{{ position }} <= params.length && ends{{ position }}) {
+        store_result(chunk[{{ position }}].head - 1u, r{{ position }});
+    }
+{% endfor %}
+{% elif spec.keep_last_only %}
 {# Where heads begin chunks, only a chunk's last element can end a row. #}
 {% for position in range(kernel.tile.chunk - 1 if kernel.heads_begin_chunks else 0, kernel.tile.chunk) %}
     let next{{ position }} = index + {{ position + 1 }}u;

@@ -29,7 +29,7 @@ fn watch(tile: u32, spins: u32) -> u32 {
     var folds = false;
 {% call wait("(post.ready | folds)", "given_up()", "spins") %}
             post = read_post(prefix_after(tile - 1u));
-{% if kernel.segmented %}
+{% if kernel.heads_cut_off %}
             // A head in the tile before cuts off everything before it.
             let neighbour = read_post(aggregate_of(tile - 1u));
             let cut = neighbour.ready && neighbour.item.head != 0u;

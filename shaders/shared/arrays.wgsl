@@ -6,7 +6,7 @@
 @group(0) @binding({{ array.binding }}) var<storage, {{ array.access }}> {{ array.name }}: array<{{ text.array_type(array) }}>;
 {% endfor %}
 {% if spec.seeded or spec.has_tail_values %}
-@group(0) @binding({{ kernel.seed_binding }}) var<storage, read> seeds: array<u32>;  // an element's words for each row
+@group(0) @binding({{ kernel.binding_of("seeds") }}) var<storage, read> seeds: array<u32>;  // an element's words for each row
 {% endif %}
 
 {% if text.float_conversions %}

@@ -32,7 +32,7 @@ alias Words = array<u32, {{ kernel.item_words }}>;  // an item as it travels bet
 {% if kernel.segmented %}
 struct Item {
     value: Element,
-    head: u32,  // 1 if a row begins among the elements that the value combines
+    head: u32,  // {{ "the number of segments that begin among the elements before and with the value" if spec.reduces_segments else "1 if a row begins among the elements that the value combines" }}
 }
 {% else %}
 alias Item = Element;

@@ -20,7 +20,7 @@ struct Step {
     destination: u32,
     is_first: u32,
     is_last: u32,
-    unused: u32,
+    mask: u32,  // of the digit's bits; 0 to keep the order
 }
 
 const RADIX_BITS = {{ radix_bits }}u;

@@ -31,7 +31,7 @@ fn main(
         return;
     }
     let tile = tile_at(index);
-    _ = count_digits(tile, steps[call.step].source, invocation{{ ", lane" if subgroups }});
+    _ = count_digits(tile, steps[call.step], invocation{{ ", lane" if subgroups }});
     for (var digit = invocation; digit < RADIX; digit += WORKGROUP_SIZE) {
         var count = 0u;
         for (var group = 0u; group < GROUPS; group++) {

@@ -1,6 +1,8 @@
-{#- Find the bits in which the keys of a row differ. A digit without such a bit needs no step.
+{#- Find the bits in which the keys of a row differ, and whether rows are in order already. A digit without such a bit needs
+    no step.
     in:  input: the keys
-    out: differences: for each word of a key, the bits that differ between any key and the first key of its row
+    out: differences: for each of two words of a key, the bits that differ between any key and the first key of its row;
+         then 1 if a key comes before its predecessor
     Values: scalar; descending; workgroup_size; keys_per_invocation. -#}
 struct Call {
     length: u32,  // of all rows together
@@ -14,9 +16,9 @@ const KEYS = {{ keys_per_invocation }}u;  // that an invocation reads
 
 @group(0) @binding(0) var<uniform> call: Call;
 @group(0) @binding(1) var<storage, read> input: array<Key>;
-@group(0) @binding(2) var<storage, read_write> differences: array<atomic<u32>, 2>;
+@group(0) @binding(2) var<storage, read_write> differences: array<atomic<u32>, 3>;
 
-var<workgroup> found: array<atomic<u32>, 2>;
+var<workgroup> found: array<atomic<u32>, 3>;
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(
@@ -25,20 +27,25 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
 ) {
     let begin = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE * KEYS + invocation;
-    if (invocation < 2u) {
+    if (invocation < 3u) {
         atomicStore(&found[invocation], 0u);  // some drivers do not clear workgroup memory (lavapipe)
     }
     workgroupBarrier();
     var bits = Key();
+    var falls = false;
     for (var i = 0u; i < KEYS; i++) {
         let at = min(begin + i * WORKGROUP_SIZE, call.length - 1u);
-        bits |= order_of(input[at]) ^ order_of(input[at - at % call.row_length]);
+        let place = at % call.row_length;
+        let order = order_of(input[at]);
+        bits |= order ^ order_of(input[at - place]);
+        falls = falls || precedes(order, order_of(input[at - min(place, 1u)]));
     }
+    atomicOr(&found[2], u32(falls));
 {% for word in range(2 if scalar.bits == 64 else 1) %}
     atomicOr(&found[{{ word }}], bits{{ "[%d]" % word if scalar.bits == 64 }});
 {% endfor %}
     workgroupBarrier();
-    if (invocation < {{ 2 if scalar.bits == 64 else 1 }}u) {
+    if (invocation < 3u) {
         atomicOr(&differences[invocation], atomicLoad(&found[invocation]));
     }
 }

@@ -38,3 +38,8 @@ fn order_of(key: Key) -> Key {
     return {{ "order" if not descending else "~order" if wide else "~order & MASK" }};
 {% endif %}
 }
+
+// Return true if the key of order `a` comes before that of `b`.
+fn precedes(a: Key, b: Key) -> bool {
+    return {{ "a.y < b.y || (a.y == b.y && a.x < b.x)" if wide else "a < b" }};
+}

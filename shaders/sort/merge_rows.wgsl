@@ -32,16 +32,6 @@ const CAPACITY = {{ capacity }}u;
 var<workgroup> orders: array<Key, {{ 2 * capacity }}>;
 var<workgroup> origins: array<u32, {{ 2 * capacity }}>;  // where each key was in the workgroup's part of the input
 
-// Return 1 if `a` comes before `b`, or if they are equal and `or_equal` is 1.
-fn comes_before(a: Key, b: Key, or_equal: bool) -> bool {
-{% if scalar.bits == 64 %}
-    let less = a.y < b.y || (a.y == b.y && a.x < b.x);
-    return less || (or_equal && a.x == b.x && a.y == b.y);
-{% else %}
-    return a < b || (or_equal && a == b);
-{% endif %}
-}
-
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(
     @builtin(local_invocation_index) invocation: u32,
@@ -73,7 +63,9 @@ fn main(
             var high = select(middle, min(pair + 2u * width, call.row_length), in_left);
             while (low < high) {
                 let at = (low + high) / 2u;
-                if (comes_before(orders[row + at], order, !in_left)) {
+                let other = orders[row + at];
+                // Of equal elements, those of the left run come first.
+                if (select(!precedes(order, other), precedes(other, order), in_left)) {
                     low = at + 1u;
                 } else {
                     high = at;

@@ -73,7 +73,7 @@ fn main(
     }
     let tile = tile_at(index);
     let step = steps[call.step];
-    let share = count_digits(tile, step.source, invocation{{ ", lane" if subgroups }});
+    let share = count_digits(tile, step, invocation{{ ", lane" if subgroups }});
     // Turn each counter into the place for the group's first element with the digit.
     for (var digit = invocation; digit < RADIX; digit += WORKGROUP_SIZE) {
         var place = offsets[(tile.row * RADIX + digit) * call.tiles_per_row + tile.number];
@@ -96,18 +96,18 @@ fn main(
     let full = share.begin + (share.end - share.begin) / share.lanes * share.lanes;
     for (var at = share.begin + share.rank; at < full; at += share.lanes) {
         let key = load_key(step.source, at);
-        move_element(step, tile, key, at, position_of(key, true, share.group, below, invocation));
+        move_element(step, tile, key, at, position_of(digit_of(key, step.mask), true, share.group, below, invocation));
     }
     let at = full + share.rank;
     let key = load_key(step.source, min(at, tile.end - 1u));
-    let position = position_of(key, at < share.end, share.group, below, invocation);
+    let position = position_of(digit_of(key, step.mask), at < share.end, share.group, below, invocation);
     if (at < share.end) {
         move_element(step, tile, key, at, position);
     }
 {% else %}
     for (var at = share.begin; at < share.end; at++) {
         let key = load_key(step.source, at);
-        let counter = digit_of(key) * GROUPS + share.group;
+        let counter = digit_of(key, step.mask) * GROUPS + share.group;
         let position = counters[counter];
         counters[counter] = position + 1u;
         move_element(step, tile, key, at, position);
@@ -117,8 +117,7 @@ fn main(
 
 {% if subgroups %}
 // Return the place of a lane's element, and count the elements of all its lanes.
-fn position_of(key: Key, valid: bool, group: u32, below: vec4<u32>, invocation: u32) -> u32 {
-    let digit = digit_of(key);
+fn position_of(digit: u32, valid: bool, group: u32, below: vec4<u32>, invocation: u32) -> u32 {
     var peers = subgroupBallot(valid);
     for (var bit = 0u; bit < RADIX_BITS; bit++) {
         let is_set = ((digit >> bit) & 1u) == 1u;

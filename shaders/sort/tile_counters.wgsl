@@ -49,13 +49,13 @@ fn load_key(source: u32, at: u32) -> Key {
     return temporary[at];
 }
 
-fn digit_of(key: Key) -> u32 {
+fn digit_of(key: Key, mask: u32) -> u32 {
     let bit = call.step * RADIX_BITS;
 {% if scalar.bits == 64 %}
     let order = order_of(key);
-    return (select(order.x, order.y, bit >= 32u) >> (bit % 32u)) & (RADIX - 1u);
+    return (select(order.x, order.y, bit >= 32u) >> (bit % 32u)) & mask;
 {% else %}
-    return (order_of(key) >> bit) & (RADIX - 1u);
+    return (order_of(key) >> bit) & mask;
 {% endif %}
 }
 
@@ -83,7 +83,7 @@ fn lowest_lane(lanes: vec4<u32>) -> u32 {
 {% endif %}
 
 // Count the digits of the tile, and return this invocation's share of the tile.
-fn count_digits(tile: Tile, source: u32, invocation: u32{{ ", lane: u32" if subgroups }}) -> Share {
+fn count_digits(tile: Tile, step: Step, invocation: u32{{ ", lane: u32" if subgroups }}) -> Share {
     for (var i = invocation; i < GROUPS * RADIX; i += WORKGROUP_SIZE) {
         {{ "atomicStore(&counters[i], 0u)" if subgroups else "counters[i] = 0u" }};
     }
@@ -110,7 +110,7 @@ fn count_digits(tile: Tile, source: u32, invocation: u32{{ ", lane: u32" if subg
     let begin = min(tile.begin + group * stretch, tile.end);
     let end = select(begin, min(begin + stretch, tile.end), group < workers);
     for (var at = begin + rank; at < end; at += lanes) {
-        let counter = digit_of(load_key(source, at)) * GROUPS + group;
+        let counter = digit_of(load_key(step.source, at), step.mask) * GROUPS + group;
         {{ "atomicAdd(&counters[counter], 1u)" if subgroups else "counters[counter]++" }};
     }
     workgroupBarrier();

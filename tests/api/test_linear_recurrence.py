@@ -186,7 +186,7 @@ def test_errors(device: gs.Device) -> None:
         gs.linear_recurrence(a, a, initial=np.ones(7, np.float32), device=device)
     with pytest.raises(ValueError, match=r"initial of shape \(7,\) was passed.*does not broadcast to \(3,\)"):
         gs.linear_recurrence_vjp(a, a, a, initial=np.ones(7, np.float32))
-    with pytest.raises(ValueError, match=r"a of shape \(3, 4\) and grad_h of shape \(4,\)"):
+    with pytest.raises(ValueError, match=r"h of shape \(3, 4\) and grad_h of shape \(4,\)"):
         gs.linear_recurrence_vjp(a, a, a[0])
     with pytest.raises(TypeError, match="all must agree"):
         gs.linear_recurrence_vjp(a, a, a.astype(np.float16))
@@ -256,3 +256,73 @@ def test_gradients_of_arrays_larger_than_a_binding(
     row = tuple(small.asarray(x.reshape(-1)) for x in (a, h, grad_h))
     with pytest.raises(gs.GpuscanError, match="Cut the row"):
         gs.linear_recurrence_vjp(*row, reverse=reverse)
+
+
+# ----- Gates of another shape or dtype
+
+
+@pytest.mark.parametrize(("dtype", "reverse", "shapes"), [("float32", False, (0, 1, 2)), ("float16", True, (3,))])
+def test_gates_that_broadcast(device: gs.Device, dtype: str, reverse: bool, shapes: tuple[int, ...]) -> None:
+    """Assert that states and gradients are those of full gates, with the gradient summed to the shape of the gates."""
+    full, b, grad_h = drawn((5, 40, 6), dtype)
+    for a in some(device, [(full[0, 0, 0], full[:, :1], full[0, :, :1], full[0])[i] for i in shapes]):
+        wide = np.broadcast_to(a, b.shape)
+        initial = b[:, :1, 0].copy()
+        wanted = loop(wide, b, 1, initial, reverse)
+        states = gs.linear_recurrence(wide, b, axis=1, initial=initial, reverse=reverse, device="numpy")
+        every, *others = loop_gradients(wide, states, grad_h, 1, initial, reverse)
+        lead = every.ndim - a.ndim
+        axes = tuple(i for i in range(every.ndim) if i < lead or a.shape[i - lead] == 1 != every.shape[i])
+        of_a = every.sum(axis=axes, keepdims=True).reshape(a.shape)
+        of_initial = others[1].sum(axis=1, keepdims=True)
+        for where in (device, "numpy", None):
+            put = device.asarray if where is None else np.asarray
+            gates, inputs, states_there, grads = (put(each) for each in (a, b, states, grad_h))
+            h = gs.linear_recurrence(gates, inputs, axis=1, initial=initial, reverse=reverse, device=where)
+            close(h, wanted, dtype, (a.shape, where))
+            options = {"axis": 1, "initial": initial, "reverse": reverse, "where": where}
+            found = gradients_of(gates, states_there, grads, **options)
+            for result, each in zip(found, (of_a, others[0], of_initial), strict=True):
+                assert isinstance(result, gs.Array) == (where is None)
+                assert result.shape == each.shape
+                close(result, each, dtype, (a.shape, where))
+
+
+def test_numbers_as_gates(device: gs.Device) -> None:
+    """Assert that a number takes the dtype of the inputs, and that no shader is made for each."""
+    b = np.random.default_rng(1).normal(size=(3, 50)).astype(np.float32)
+    for number in (0.5, 0.25, 1, np.float32(0.75), np.full((1, 1), 0.1, np.float32)):
+        wanted = loop(np.broadcast_to(np.float64(number), b.shape), b, 1, None, False)
+        for inputs, where in ((b, device), (device.asarray(b), None), (b, "numpy")):
+            close(gs.linear_recurrence(number, inputs, device=where), wanted, "float32", number)
+    whole = np.arange(6, dtype=np.int32)
+    for where in (device, "numpy"):
+        assert_same(gs.linear_recurrence(2, whole, device=where), np.array([0, 1, 4, 11, 26, 57], np.int32))
+        with pytest.raises(TypeError, match=r"a of dtype float64 and b of dtype int32.*dtype="):
+            gs.linear_recurrence(0.5, whole, device=where)
+        halves = gs.linear_recurrence(0.5, whole, dtype=np.float32, device=where)
+        close(halves, loop(np.full(6, 0.5), whole, 0, None, False), "float32")
+    grad_a, _, _ = gs.linear_recurrence_vjp(0.5, np.ones(4, np.float32), np.ones(4, np.float32))
+    assert_same(np.asarray(grad_a), np.float32(1.75 + 1.5 + 1))
+    for bad in (np.ones((2, 50), np.float32), np.ones((1, 3, 50), np.float32), np.ones(3, np.float32)):
+        with pytest.raises(ValueError, match=r"or in one that broadcasts to it"):
+            gs.linear_recurrence(bad, b, device=device)
+
+
+def test_complex_gates_with_real_inputs(device: gs.Device) -> None:
+    rng = np.random.default_rng(2)
+    gates = np.exp(1j * rng.uniform(0, 6, (4, 1))).astype(np.complex64) * np.float32(0.9)
+    b, grad_h = rng.normal(size=(4, 60)).astype(np.float32), rng.normal(size=(4, 60)).astype(np.complex64)
+    wanted = gs.linear_recurrence(np.broadcast_to(gates, b.shape), b.astype(np.complex64), device="numpy")
+    full = gs.linear_recurrence_vjp(np.abs(gates).astype(np.complex64) * np.ones((1, 60), np.float32), wanted, grad_h)
+    for inputs, where in ((b, device), (device.asarray(b), None), (b, "numpy")):
+        h = gs.linear_recurrence(gates, inputs, device=where)
+        np.testing.assert_allclose(np.asarray(h), wanted, rtol=1e-4, atol=1e-5)
+        assert h.dtype == np.complex64
+    for real_gates, where in ((np.abs(gates), device), (device.asarray(np.abs(gates)), None), (np.abs(gates), "numpy")):
+        put = device.asarray if where is None else np.asarray
+        options = {"axis": -1, "initial": None, "reverse": False, "where": where}
+        grad_a, grad_b, _ = gradients_of(real_gates, put(wanted), put(grad_h), **options)
+        assert grad_a.dtype == np.float32
+        np.testing.assert_allclose(np.asarray(grad_a), full[0].real.sum(axis=1, keepdims=True), rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(np.asarray(grad_b), full[1], rtol=1e-4, atol=1e-4)

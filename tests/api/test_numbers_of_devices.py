@@ -11,6 +11,8 @@ from gpuscan.device import adapters
 from tests.harness.devices import hide_adapters
 from tests.oracle import assert_same
 
+pytestmark = pytest.mark.usefixtures("listed_adapters")
+
 X = np.array([3, 1, 4, 1, 5], np.int32)
 
 

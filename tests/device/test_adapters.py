@@ -14,6 +14,8 @@ from gpuscan.device import adapters
 from gpuscan.errors import AdapterNotFoundError
 from tests.fakes import MESA, FakeAdapter
 
+pytestmark = pytest.mark.usefixtures("listed_adapters")
+
 LAVAPIPE = FakeAdapter("llvmpipe", "CPU", "Vulkan", frozenset({"subgroup", "shader-f64"}), about=MESA)
 SWIFTSHADER = FakeAdapter("SwiftShader", "CPU", "Vulkan", frozenset({"subgroup"}), about=MESA)
 LLVMPIPE = FakeAdapter("llvmpipe", "CPU", "OpenGL", about=MESA)

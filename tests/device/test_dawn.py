@@ -21,9 +21,11 @@ from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.templates import render
 from gpuscan.tools.matrix.conformance import check, suite
+from tests.api.test_sort import assert_sorted, keys_of, order_of
 from tests.api.test_threads import at_once, work, work_on_device
 from tests.conftest import MIN_ADAPTERS
 from tests.harness.scans import make_problem, scan_with
+from tests.harness.sorts import sort_in_tiles
 from tests.harness.stages import shaders_of
 from tests.oracle import AFFINE, LATER, MATRICES, assert_same, strategies_in_turn, strategies_on
 
@@ -129,6 +131,16 @@ def test_the_quick_suite_passes(dawn: gs.Device) -> None:
     safe = set(strategies_on(dawn)) == set(STRATEGIES)
     assert refused == {"float64"} or not safe
     assert sum(outcome.verdict == "passed" for outcome in outcomes) > 50
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64], ids=lambda dtype: np.dtype(dtype).name)
+def test_sorts(dawn: gs.Device, dtype: Any) -> None:
+    """Assert that rows in one workgroup and in tiles are sorted, ranked by subgroups and by single invocations."""
+    for length, options in ((100, {}), (3000, {}), (3000, {"tile_size": 512, "subgroups": True})):
+        keys = keys_of(dtype, (length,))
+        found, places = sort_in_tiles(dawn, keys, False, **options)
+        assert_sorted(found, keys)
+        np.testing.assert_array_equal(places, order_of(keys))
 
 
 @pytest.mark.parametrize("length", [50, 5000])

@@ -50,16 +50,19 @@ def test_steps(device: gs.Device) -> None:
     for masks in ([0], [0xFF], [0xFF00, 0x3], [0xF0000000, 0xFF00], [0xFFFFFFFF]):
         rows = (rng.integers(0, 2**32, (3, 500)) & np.bitwise_or.reduce(masks)).astype(np.uint32) ^ np.uint32(77)
         values = {"scalar": scalar_of(rows.dtype), "descending": False, "workgroup_size": 64, "keys_per_invocation": 4}
-        (found,) = run_stage(device, "differences", [1500, 500], [rows], [2], -(-1500 // 256), **values)
-        assert found.tolist() == [twins.differences(rows), 0]
+        rows = np.sort(rows) if len(masks) == 2 else rows
+        bits, falls = twins.differences(rows)
+        (found,) = run_stage(device, "differences", [1500, 500], [rows], [3], -(-1500 // 256), **values)
+        assert found.tolist() == [bits, 0, int(falls)]
         values = {"digits": 4, "radix_bits": RADIX_BITS, "workgroup_size": 64}
         call = tile_call(3, 500, 100, 0)
-        (steps,) = run_stage(device, "plan_steps", call, [np.append(found, np.uint32(0))[:2]], [4 * 8], 1, **values)
-        expected = twins.plan_steps(int(found[0]), 4, RADIX_BITS)
+        (steps,) = run_stage(device, "plan_steps", call, [found], [4 * 8], 1, **values)
+        expected = twins.plan_steps(bits, falls, 4, RADIX_BITS)
         got = [(digit, int(s[3]), int(s[4])) for digit, s in enumerate(steps.reshape(4, 8)) if s[0]]
         assert got == expected
         assert [bool(s[5]) for s in steps.reshape(4, 8) if s[0]] == [source == 0 for _, source, _ in expected]
         assert [int(s[6]) for s in steps.reshape(4, 8) if s[0]] == [0] * (len(expected) - 1) + [1]
+        assert {int(s[7]) for s in steps.reshape(4, 8) if s[0]} == {0xFF if falls else 0}
 
 
 @pytest.mark.parametrize(("rows", "length", "tile"), SHAPES)
@@ -70,7 +73,7 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
     for digit in (0, 3):
         # The first step of a plan reads the input and writes the temporary array; the last one writes the result.
         steps = np.zeros((4, 8), np.uint32)
-        steps[digit] = (1, 1, 1, 0, 1, 1, 1, 0)
+        steps[digit] = (1, 1, 1, 0, 1, 1, 1, 0xFF)
         counts = twins.count_digits(order, digit, RADIX_BITS, tile)
         offsets = (np.cumsum(counts) - counts.reshape(-1)).astype(np.uint32)
         expected = twins.scatter_digits(order, digit, RADIX_BITS, offsets.reshape(counts.shape), tile)

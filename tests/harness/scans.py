@@ -12,11 +12,13 @@ import numpy as np
 import gpuscan as gs
 from gpuscan.api import plan as plan_module
 from gpuscan.api.linear_recurrence import gradients
+from gpuscan.api.reduce import segmented_reduction
 from gpuscan.elements import min_chunk
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.engine.record import Origin
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.streams import scan_stream
+from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.heuristics import GPU, TRANSFERS
 from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.plan import ScanPlan, plan_scan
@@ -42,6 +44,11 @@ MIN_ROW = GPU.min_row
 def make_problem(x: Any, op: Any = "add", **options: Any) -> Problem:
     """Return the normalised request of ``gs.scan(x, op, **options)``."""
     return problem_of(x, op, **options)
+
+
+def segments_of(x: Any, op: Any, **options: Any) -> Problem:
+    """Return the normalised request of ``gs.reduce(x, op, segments=..., **options)``."""
+    return segmented_reduction(x, resolve(op), **options)
 
 
 def scan_with(

@@ -346,6 +346,18 @@ def test_a_wrong_identity_is_found() -> None:
         ("add", {"seed": -1}, ValueError, "seed must be at least 0"),
         ("add", {"dtype": None}, TypeError, "dtype None was passed"),
         ("add", {"samples": True}, TypeError, "samples is a number, got True"),
+        (
+            "add",
+            {"samples": [0.5]},
+            TypeError,
+            r"samples \[0\.5\] of dtype float64 was passed for elements of dtype int32",
+        ),
+        ("add", {"samples": []}, TypeError, r"samples \[\] of dtype float64"),
+        ("add", {"samples": np.zeros(0, int)}, ValueError, "0 samples were passed; pass one or more"),
+        ("add", {"samples": np.zeros((2, 2), int)}, ValueError, r"samples of shape \(2, 2\) .* elements of shape \(\)"),
+        ("add", {"samples": lambda rng, count: [1]}, ValueError, "1 samples were passed; pass 1000, as asked for"),
+        (lambda l, r: l, {"samples": ([1], [2, 3]), "dtype": (int, int)}, ValueError, "1 and 2 samples were passed"),
+        (lambda l, r: l, {"samples": ([1],), "dtype": (int, int)}, ValueError, "does not nest as they do"),
         ("matmul", {"shape": 2}, OperatorError, r"elements of shape \(2,\) were asked for"),
         ("matmul", {"shape": (2, 2.5)}, TypeError, r"shape is a tuple of sizes, such as \(2, 2\), got \(2, 2\.5\)"),
         ("matmul", {"shape": "22"}, TypeError, "shape is a tuple of sizes"),
@@ -355,6 +367,30 @@ def test_a_wrong_identity_is_found() -> None:
 def test_what_check_associative_cannot_try(op: Any, options: Any, error: Any, said: str) -> None:
     with pytest.raises(error, match=said):
         check_associative(op, **({"dtype": np.int32} | options))
+
+
+def clamped(l: Any, r: Any) -> Any:
+    return np.clip(l + r, 0, 100)
+
+
+def test_samples_of_the_callers_domain() -> None:
+    """Try an operator on the elements that it is for, as values and by a function."""
+    with pytest.raises(OperatorError, match="is not associative"):
+        check_associative(clamped, np.int32)
+    for samples in ([0, 3, 60], np.arange(100), lambda rng, count: rng.integers(0, 99, count)):
+        check_associative(clamped, np.int32, samples)
+    turns = [np.array([[0, -1], [1, 0]], np.int8), np.eye(2, dtype=np.int8)]
+    check_associative("matmul", np.float32, np.array(turns), shape=(2, 2))
+    affine = operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0))
+    check_associative(affine, (np.float32, np.float32), (np.array([2, -1]), np.array([0.5, 3.0])))
+    record = np.zeros(4, [("n", np.int32), ("m", np.int16)])
+    check_associative(lambda l, r: {"n": l["n"] + r["n"], "m": r["m"]}, record.dtype, record)
+
+
+def test_counterexamples_are_samples() -> None:
+    for samples in ([7, 12], np.full(2000, 7), lambda rng, count: rng.choice([7, 12], count)):
+        with pytest.raises(OperatorError, match=r"a = (7|12), b = (7|12), c = (7|12)\n"):
+            check_associative(lambda l, r: l - r, np.int32, samples)
 
 
 def test_check_associative_is_the_same_every_time() -> None:

@@ -12,6 +12,9 @@ import gpuscan as gs
 from gpuscan import signal
 from tests.harness.devices import kept_plans_and_pipelines
 
+pytestmark = pytest.mark.usefixtures("listed_adapters")
+
+
 Array = np.ndarray[Any, Any]
 
 

@@ -12,6 +12,9 @@ import gpuscan as gs
 from gpuscan import signal
 from tests.harness.devices import kept_plans_and_pipelines
 
+pytestmark = pytest.mark.usefixtures("listed_adapters")
+
+
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(3, 1000, 2)).astype(np.float32)

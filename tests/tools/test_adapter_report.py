@@ -17,6 +17,8 @@ from gpuscan.tools.bench import timer
 from gpuscan.tools.matrix.conformance import Case
 from tests.tools.command_line import fails, run
 
+pytestmark = pytest.mark.usefixtures("listed_adapters")
+
 ADAPTERS = Path(__file__).resolve().parents[2] / "docs" / "adapters"
 
 

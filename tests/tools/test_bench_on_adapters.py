@@ -17,17 +17,21 @@ from gpuscan import cli
 from gpuscan.api.device import Device
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.planning.tuned_tiles import runs_on
+from gpuscan.tools.bench import wall_calls
 from gpuscan.tools.bench.buffers import gather, place, release
 from gpuscan.tools.bench.cases import ScanCase
 from gpuscan.tools.bench.contender import measure
 from gpuscan.tools.bench.copies import CopySubject, copy_contender
 from gpuscan.tools.bench.copy_kernel import STEPS, WORKGROUP_SIZE, copy_recording
 from gpuscan.tools.bench.inputs import make_inputs
+from gpuscan.tools.bench.peers.subjects import need
 from gpuscan.tools.bench.scans import ScanSubject, scan_contenders
 from gpuscan.tools.bench.session import Request, run_request
 from gpuscan.tools.bench.tile_search import candidates, search, tuned_from
 from gpuscan.tools.bench.timer import TICKS, WALL, GpuTimer
 from tests.oracle import small_tiles, strategies_on
+
+pytestmark = pytest.mark.usefixtures("listed_adapters")
 
 SMALL = TileShape(64, 0, 1, 4)
 SUMS = ScanCase("add", np.dtype(np.uint32), 5000)
@@ -238,3 +242,17 @@ def test_tune_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     assert json.loads(path.read_text())["key"]
     assert cli.run(["tune", "--reset"]) == 0
     assert json.loads(path.read_text())["content"] == []
+
+
+def test_calls_are_timed(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure each call briefly; a peer that is missing is a row without a time."""
+    monkeypatch.setattr(wall_calls, "WARM_SECONDS", 0.0)
+    monkeypatch.setattr(wall_calls, "MEASURED_SECONDS", 0.0)
+    monkeypatch.setitem(wall_calls._PEERS, "cupy", lambda size: iter(need("no_such_module")))
+    found = wall_calls.time_calls(device, [1000], ["numpy", "cupy", "cub"])
+    assert {each.library for each in found} == {"gpuscan", "numpy", "cupy"}
+    assert all(0 < each.least <= each.seconds < 10 for each in found if each.library != "cupy")
+    shown = io.StringIO()
+    Console(file=shown, width=100).print(wall_calls.calls_table(found))
+    assert "no_such_module is not installed" in shown.getvalue()
+    assert [row["elements"] for row in (each.row() for each in found)] == [1000] * len(found)

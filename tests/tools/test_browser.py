@@ -26,6 +26,8 @@ from gpuscan.errors import StrategyError, UnsupportedDtypeError
 from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.tools.matrix.columns import read_columns
 
+pytestmark = pytest.mark.usefixtures("listed_adapters")
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
 FLAGS = [

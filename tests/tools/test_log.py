@@ -10,6 +10,8 @@ import pytest
 import gpuscan
 from tests.tools.command_line import run
 
+pytestmark = pytest.mark.usefixtures("listed_adapters")
+
 
 def test_levels_of_the_log(caplog):
     """Log the device at INFO, plans and compilations at DEBUG, and a time-out at WARNING."""

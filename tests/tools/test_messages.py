@@ -14,6 +14,8 @@ from gpuscan.tools.command_words import in_command_words
 from gpuscan.tools.exit_codes import exit_code_of
 from tests.tools.command_line import fails, run
 
+pytestmark = pytest.mark.usefixtures("listed_adapters")
+
 GPU_COMMANDS = ("shader", "bench", "tune", "matrix")
 
 

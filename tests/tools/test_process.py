@@ -14,6 +14,8 @@ import gpuscan
 from gpuscan import cli
 from tests.tools.command_line import DEFAULT_SIGNALS, python
 
+pytestmark = pytest.mark.usefixtures("listed_adapters")
+
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
 def test_interrupted_from_the_keyboard(files):

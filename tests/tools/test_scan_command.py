@@ -16,6 +16,8 @@ from gpuscan.device.adapters import find_adapters
 from gpuscan.tools import file_scan
 from tests.tools.command_line import ARRAY, fails, python, run
 
+pytestmark = pytest.mark.usefixtures("listed_adapters")
+
 
 @pytest.mark.parametrize("device", ["numpy", "gpu"])
 @pytest.mark.parametrize(

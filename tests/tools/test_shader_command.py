@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 import gpuscan
 from tests.tools.command_line import fails, python, run
+
+pytestmark = pytest.mark.usefixtures("listed_adapters")
 
 
 def test_shader_prints_every_stage(capsys):

@@ -17,6 +17,8 @@ from gpuscan.device.backends import webgpu
 from gpuscan.device.webgpu_log import libraries_quiet
 from tests.tools.command_line import run
 
+pytestmark = pytest.mark.usefixtures("listed_adapters")
+
 ERROR = "indirect-validation error: ComputePipeline(Internal)"
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from tests.tools.command_line import fails
 
+pytestmark = pytest.mark.usefixtures("listed_adapters")
+
 BAD_LINES = {
     "no such file": (["nope.npy", "out.npy"], "'nope.npy' does not exist"),
     "a folder to read": ([".", "out.npy"], "is a directory"),

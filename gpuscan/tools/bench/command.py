@@ -17,6 +17,7 @@ from gpuscan.tools.bench.results import report
 from gpuscan.tools.bench.session import Request, run_request
 from gpuscan.tools.bench.suite import failures
 from gpuscan.tools.bench.tables import tables
+from gpuscan.tools.bench.wall_calls import calls_table, time_calls
 from gpuscan.tools.console import progress_console, table_console
 from gpuscan.tools.exit_codes import fail_to_write
 from gpuscan.tools.option_types import STDOUT
@@ -64,11 +65,13 @@ def measure_and_report(device: Device, request: Request, json_path: Path | None,
     if not request.cases(device):
         raise click.UsageError("none of the operators of --op combines any type of --dtype. Name others.")
     measurements = run_request(device, request, progress_console())
+    calls = time_calls(device, request.sizes, request.peers) if request.calls else []
     if json_path is not None:
-        write_text(json_path, json.dumps(report(device, measurements, sys.argv[2:]), indent=1) + "\n")
+        found = report(device, measurements, sys.argv[2:]) | {"calls": [each.row() for each in calls]}
+        write_text(json_path, json.dumps(found, indent=1) + "\n")
     if json_path != STDOUT:
         click.echo(f"{device.capabilities.summary}, {device.capabilities.driver}")
-        table_console().print(*tables(measurements), sep="\n")
+        table_console().print(*tables(measurements), *([calls_table(calls)] if calls else []), sep="\n")
     if plot is not None:
         try:
             with replaced_file(plot) as partial:

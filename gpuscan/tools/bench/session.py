@@ -43,6 +43,7 @@ class Request:
         recurrence: (batch, sequence, channels) of a linear recurrence to measure instead of scans.
         backward: True to measure the gradients of the recurrence as well.
         peers: the names of other libraries.
+        calls: True to measure the wall-clock time of calls from Python as well.
     """
 
     ops: Sequence[str]
@@ -54,6 +55,7 @@ class Request:
     recurrence: tuple[int, int, int] | None = None
     backward: bool = False
     peers: Sequence[str] = ()
+    calls: bool = False
 
     def cases(self, device: Device) -> list[Case]:
         """Return every case, ordered by operator, dtype and size."""

@@ -1,0 +1,125 @@
+"""GPU time of scans and their gradients on arrays of the device, compared with a copy of the bytes that they must move.
+
+Run:  python benchmarks/gradients.py [--device SUBSTRING] [--shapes 25165824@0,8x2048x1536@1]
+
+A shape is the arrays' and, behind the @, the axis. A scan must move each array twice (x and y), its gradient four times
+(x, y, grad_y and grad_x). `linear_recurrence` moves three arrays and its gradient five. A share of 1 is the speed of a
+copy; the goal for the affine scans is 1.5 times the bytes, a share of 0.67.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+import gpuscan as gs
+from gpuscan.tools.bench.calls import call_seconds
+from gpuscan.tools.bench.copies import copy_seconds
+from gpuscan.tools.bench.timer import GpuTimer
+
+SHAPES = "25165824@0,8x2048x1536@1,8x1536x2048@2"
+CHECKED_ROWS = 4
+
+
+@gs.operator(name="affine")
+def affine(left: Any, right: Any) -> Any:
+    """Compose two affine maps: first `left`, then `right`."""
+    return left[0] * right[0], right[0] * left[1] + right[1]
+
+
+OPERATORS: dict[str, tuple[Any, int]] = {
+    "add": ("add", 1),
+    "multiply": ("multiply", 1),
+    "maximum": ("maximum", 1),
+    "logaddexp": ("logaddexp", 1),
+    "affine": (affine, 2),
+}
+
+
+@contextmanager
+def on_numpy() -> Iterator[None]:
+    """Let NumPy compute within the block."""
+    before = os.environ.get("GPUSCAN_ADAPTER")
+    os.environ["GPUSCAN_ADAPTER"] = "numpy"
+    yield
+    os.environ.pop("GPUSCAN_ADAPTER")
+    if before is not None:
+        os.environ["GPUSCAN_ADAPTER"] = before
+
+
+def few_rows(array: Any, axis: int) -> np.ndarray[Any, Any]:
+    """Return a few rows in float64: (row_length, rows)."""
+    moved = np.moveaxis(array.numpy(), axis, 0)
+    return moved.reshape(moved.shape[0], -1)[:, :CHECKED_ROWS].astype(np.float64)
+
+
+def bundled(arrays: list[Any]) -> Any:
+    return arrays[0] if len(arrays) == 1 else tuple(arrays)
+
+
+def check(op: Any, axis: int, bundles: list[list[Any]]) -> None:
+    """Compare a few rows of the gradient with NumPy's in float64."""
+    x, y, grad_y, found = ([few_rows(array, axis) for array in bundle] for bundle in bundles)
+    with on_numpy():
+        wanted = gs.scan_vjp(bundled(x), bundled(y), bundled(grad_y), op, axis=0)
+    for one, other in zip(found, [wanted] if len(x) == 1 else wanted, strict=True):
+        if np.abs(one - other).max() > 1e-3 * max(1, np.abs(other).max()):
+            raise SystemExit("wrong gradients")
+
+
+def report(what: str, copied: float, forward: float, backward: float, bytes_moved: tuple[int, int]) -> None:
+    """Print both times, and the share of a copy's speed that each has."""
+    shares = [moved * copied / seconds for moved, seconds in zip(bytes_moved, (forward, backward), strict=True)]
+    print(
+        f"{what}: forward {forward * 1e6:8.1f} us, {shares[0]:.2f} of a copy; backward {backward * 1e6:8.1f} us, "
+        f"{shares[1]:.2f} of a copy",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device")
+    parser.add_argument("--shapes", default=SHAPES)
+    arguments = parser.parse_args()
+    device = gs.Device(arguments.device)
+    timer = GpuTimer(device)
+    print(device, device.capabilities.driver)
+    rng = np.random.default_rng(0)
+
+    def timed(function: Callable[[], Any]) -> float:
+        return call_seconds(device, function)
+
+    for text in arguments.shapes.split(","):
+        dims, axis = text.split("@")
+        shape, axis = tuple(map(int, dims.split("x"))), int(axis)
+        arrays = [device.asarray(rng.uniform(0.9, 1, shape).astype(np.float32)) for _ in range(4)]
+        nbytes = arrays[0].nbytes
+        per_byte = copy_seconds(timer, 4 * nbytes) / (4 * nbytes)
+        shown = f"{shape!s:18} axis {axis}"
+        for name, (op, count) in OPERATORS.items():
+            x, grad = bundled(arrays[:count]), bundled(arrays[2 : 2 + count])
+            y = gs.scan(x, op, axis=axis)
+            found = gs.scan_vjp(x, y, grad, op, axis=axis)
+            check(op, axis, [list(each) if count > 1 else [each] for each in (x, y, grad, found)])
+            del found
+            forward = timed(lambda x=x, op=op, axis=axis: gs.scan(x, op, axis=axis))
+            backward = timed(lambda x=x, y=y, g=grad, op=op, axis=axis: gs.scan_vjp(x, y, g, op, axis=axis))
+            moved = 2 * count * nbytes, 4 * count * nbytes
+            report(f"{shown} {name:17}", per_byte, forward, backward, moved)
+            del x, y, grad
+        a, b, grad = arrays[:3]
+        h = gs.linear_recurrence(a, b, axis=axis)
+        forward = timed(lambda a=a, b=b, axis=axis: gs.linear_recurrence(a, b, axis=axis))
+        backward = timed(lambda a=a, h=h, g=grad, axis=axis: gs.linear_recurrence_vjp(a, h, g, axis=axis))
+        report(f"{shown} linear_recurrence", per_byte, forward, backward, (3 * nbytes, 5 * nbytes))
+        del arrays, a, b, grad, h
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Scan groups of elements on a device: sort the labels, scan runs of equal labels, and move the results back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.device.device_array import DeviceArray, uploaded
+from gpuscan.device.guards import guarded
+from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.element_copy import contiguous, copied, transposed, write_elements
+from gpuscan.engine.permutations import Permutation
+from gpuscan.engine.sorting import sort_device
+from gpuscan.problem.segments import Heads
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuscan.engine.executor import Executor
+    from gpuscan.problem.problem import Problem
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """A problem with the elements of each row in the order of their labels.
+
+    Attributes:
+        problem: the problem, with rows one after the other and without heads.
+        labels: the sorted labels: (row_length,) for all rows alike, or (rows, row_length).
+        order: the reordering of the elements of all rows.
+    """
+
+    problem: Problem
+    labels: DeviceArray
+    order: Permutation
+
+
+def scan_groups(
+    executor: Executor,
+    problem: Problem,
+    labels: Any,
+    strategy: str = "auto",
+    *,
+    out: Sequence[DeviceArray] | None = None,
+) -> list[DeviceArray]:
+    """Return the result of a problem in which each element is combined with those of its own label.
+
+    Args:
+        executor: of the arrays' device.
+        problem: the scan, without heads. Its NumPy arrays are uploaded.
+        labels: the labels, as `gpuscan.problem.groups.checked_labels` returns them.
+        strategy: as in `gpuscan.scan`.
+        out: arrays to write, which fit; new ones without. They may be the problem's own.
+
+    Raises:
+        DeviceMemoryError: an array exceeds a binding.
+    """
+    context = executor.context
+    with guarded(context), context.lock:
+        found = grouped(executor, problem, labels)
+        inside = found.problem
+        heads = Heads(inside.shape, inside.axis, inside.reverse, keys=found.labels)
+        scanned = scan_device(executor, replace(inside, heads=heads), strategy)
+        results = []
+        for array, f in zip(scanned, problem.destination.fields, strict=True):
+            back = found.order.undo(array.viewed((problem.size, *f.shape)))
+            if problem.inner > 1:
+                back = copied(
+                    transposed(back, problem.inner, problem.row_length, f.storage_bytes), array.shape, array.dtype
+                )
+            results.append(back.viewed((*problem.shape, *f.shape)))
+        if out is None:
+            return results
+        for result, target in zip(results, out, strict=True):
+            target.check("STORAGE")
+            write_elements(result, target)
+        return list(out)
+
+
+def grouped(executor: Executor, problem: Problem, labels: Any) -> Grouped:
+    """Submit the sort of the labels, and bring the elements into their order."""
+    context, length, inner = executor.context, problem.row_length, problem.inner
+    given = _on_device(executor, labels)
+    by_element = given.shape == problem.shape and problem.rows > 1
+    if by_element and inner > 1:
+        given = copied(transposed(given, length, inner, given.dtype.itemsize), given.shape, given.dtype)
+    rows = problem.rows if by_element else 1
+    found = sort_device(executor, given.viewed((rows, length)), 1, with_places=True)
+    assert found.keys is not None
+    assert found.places is not None
+    order = Permutation.of_rows(context, found.places, problem.rows, length)
+    leaves = []
+    for leaf, f in zip(problem.leaves, problem.source.fields, strict=True):
+        array = _on_device(executor, leaf)
+        if inner > 1:
+            array = copied(transposed(array, length, inner, f.storage_bytes), array.shape, array.dtype)
+        moved = order.apply(array.viewed((problem.size, *f.shape)))
+        leaves.append(moved.viewed((problem.rows, length, *f.shape) if problem.rows > 1 else (length, *f.shape)))
+    shape = (problem.rows, length) if problem.rows > 1 else (length,)
+    inside = replace(problem, leaves=tuple(leaves), shape=shape, axis=len(shape) - 1)  # type: ignore[arg-type]
+    sorted_labels = found.keys.viewed(shape if by_element else (length,))
+    return Grouped(inside, sorted_labels, order)
+
+
+def _on_device(executor: Executor, array: Any) -> DeviceArray:
+    if not isinstance(array, DeviceArray):
+        return uploaded(executor.context, np.asarray(array))
+    array.check("STORAGE")
+    return contiguous(array)

@@ -1,0 +1,111 @@
+"""Move entries of arrays on a device to other places: gather and scatter by indices on the device."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.guards import guarded
+from gpuscan.engine.compaction import entry_bytes, gathered
+from gpuscan.engine.element_copy import duplicate
+from gpuscan.engine.record import record_stage
+from gpuscan.errors import DeviceMemoryError
+
+if TYPE_CHECKING:
+    from gpuscan.device.context import DeviceContext
+
+# Invocations in a workgroup of the shaders here: the most that every WebGPU adapter has.
+_WORKGROUP_SIZE = 256
+
+
+class Permutation:
+    """A reordering of entries on a device.
+
+    Args:
+        context: the device.
+        indices: (n,) of uint32: the old place of each entry. Every number below n is there once.
+    """
+
+    def __init__(self, context: DeviceContext, indices: DeviceArray) -> None:
+        self._context, self._indices = context, indices
+        self._count = uploaded(context, np.array([indices.size], np.uint32))
+
+    @classmethod
+    def of_rows(cls, context: DeviceContext, places: DeviceArray, rows: int, length: int) -> Permutation:
+        """Return the reordering within rows, one after the other, by the old places of a row's entries.
+
+        Args:
+            context: the device.
+            places: (length,) for all rows alike, or (rows, length), as uint32.
+            rows: the number of rows.
+            length: the entries in a row.
+        """
+        if rows == 1:
+            return cls(context, places)
+        size = rows * length
+        call = context.uniform(np.array([size, length, places.size, 0], np.uint32).tobytes())
+        with guarded(context), context.lock:
+            indices = empty(context, (size,), np.uint32)
+            bound = [call, places.binding(), indices.binding()]
+            encoder = context.queue.encoder()
+            workgroups, values = -(-size // _WORKGROUP_SIZE), {"workgroup_size": _WORKGROUP_SIZE}
+            record_stage(context, encoder, "arrays/row_indices.wgsl", bound, workgroups, size, **values)
+            context.queue.submit(encoder)
+        return cls(context, indices)
+
+    def apply(self, leaf: DeviceArray) -> DeviceArray:
+        """Return the entries of an array (n, …) in the new order.
+
+        Raises:
+            DeviceMemoryError: the array exceeds a binding.
+        """
+        if not leaf.nbytes:
+            return leaf
+        self._check(leaf)
+        return gathered(self._context, leaf, self._indices, self._count)
+
+    def undo(self, leaf: DeviceArray) -> DeviceArray:
+        """Return the entries of an array (n, …) from the new order back in the old one.
+
+        Raises:
+            DeviceMemoryError: the array exceeds a binding.
+        """
+        if not leaf.nbytes:
+            return leaf
+        self._check(leaf)
+        if entry_bytes(leaf) % 4:
+            return gathered(self._context, leaf, self._inverse, self._count)
+        with guarded(self._context), self._context.lock:
+            return self._scattered(leaf if leaf.is_bindable else duplicate(leaf), entry_bytes(leaf) // 4)
+
+    @cached_property
+    def _inverse(self) -> DeviceArray:
+        """The new place of each entry."""
+        with guarded(self._context), self._context.lock:
+            return self._scattered(None, 1)
+
+    def _scattered(self, leaf: DeviceArray | None, row_words: int) -> DeviceArray:
+        """Return the rows of an array at their old places; without an array, the numbers of the rows."""
+        context = self._context
+        source = self._indices if leaf is None else leaf
+        result = empty(context, source.shape, source.dtype)
+        words = source.nbytes // 4
+        call = context.uniform(np.array([row_words, words, 0, 0], np.uint32).tobytes())
+        bound = [call, self._indices.binding(), result.binding(), *([] if leaf is None else [leaf.binding()])]
+        encoder = context.queue.encoder()
+        workgroups = -(-words // _WORKGROUP_SIZE)
+        values = {"workgroup_size": _WORKGROUP_SIZE, "what": "numbers" if leaf is None else "rows"}
+        record_stage(context, encoder, "arrays/scatter.wgsl", bound, workgroups, source.shape[0], **values)
+        context.queue.submit(encoder)
+        return result
+
+    def _check(self, leaf: DeviceArray) -> None:
+        limit = self._context.binding_limit
+        if leaf.nbytes > limit:
+            raise DeviceMemoryError(
+                f"an array of {leaf.nbytes} bytes was to be reordered on {self._context.capabilities.summary}, which "
+                f"binds at most {limit}. Reorder it on the CPU: array.numpy()[order]"
+            )

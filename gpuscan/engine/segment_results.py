@@ -1,0 +1,177 @@
+"""Take the results of reductions: one for each row, or one for each segment, in the shape that the caller gets.
+
+A segmented reduction stores the results of the segments that have elements one after the other, since its items count
+heads. Segments without elements get theirs afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from math import gcd, prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.transfer import padded
+from gpuscan.engine.element_copy import StridedView, copy_elements, view_of
+from gpuscan.engine.places import DeviceSink
+from gpuscan.engine.record import record_stage
+from gpuscan.errors import GpuscanError
+
+if TYPE_CHECKING:
+    from gpuscan.device.bind_groups import Binding
+    from gpuscan.device.context import DeviceContext
+    from gpuscan.elements import Field
+    from gpuscan.planning.partition import Part
+    from gpuscan.planning.spec import ScanSpec
+    from gpuscan.problem.problem import Problem
+    from gpuscan.problem.segments import Heads
+
+# Invocations in a workgroup of arrays/spread_segments.wgsl: the most that every WebGPU adapter has.
+_WORKGROUP_SIZE = 256
+
+
+def device_sinks(
+    context: DeviceContext, problem: Problem, spec: ScanSpec, results: Sequence[DeviceArray]
+) -> list[DeviceSink]:
+    """Return the sinks that write a scan's results to arrays on the device, of the problem's `results_shape`."""
+    fields = problem.destination.fields
+    if not spec.reduces_segments:
+        return [
+            DeviceSink(result, f, spec.inner, per_row=problem.keep_last_only)
+            for result, f in zip(results, fields, strict=True)
+        ]
+    assert problem.heads is not None
+    segments = Segments(context, problem.heads, problem.heads.rows // spec.inner, spec.inner)
+    fills = problem.fill or [None] * len(fields)
+    return [SegmentSink(result, f, segments, fill) for result, f, fill in zip(results, fields, fills, strict=True)]
+
+
+class Segments:
+    """What the sinks of a segmented reduction share.
+
+    Args:
+        context: the device.
+        heads: the segments.
+        outer: arrays (row_length, inner) that are scanned down their columns, or the number of rows.
+        inner: rows that are interleaved in memory; 1 for rows that are one after the other.
+
+    Raises:
+        GpuscanError: a table with a word for each segment exceeds a binding.
+    """
+
+    def __init__(self, context: DeviceContext, heads: Heads, outer: int, inner: int) -> None:
+        self.context, self.heads, self.outer, self.inner = context, heads, outer, inner
+        self.count = heads.segments
+        check_binding(context, 4 * (self.count + 1), self.count)
+
+    @property
+    def in_order(self) -> bool:
+        """True if the kernels' results are already in the order of the caller's."""
+        return self.heads.all_full and (self.inner == 1 or self.outer == 1)
+
+    @cached_property
+    def ranks(self) -> DeviceArray:
+        """For each segment, how many of the segments up to and with it have elements."""
+        return uploaded(self.context, self.heads.ranks)
+
+
+class SegmentSink(DeviceSink):
+    """An array on the device with one result for each segment: (outer, segments, inner).
+
+    Args:
+        array: the array, in C order.
+        field: the field of its elements.
+        segments: the segments.
+        fill: the result of an empty segment of each row; None if there is no empty one.
+
+    Raises:
+        GpuscanError: the array exceeds a binding.
+    """
+
+    def __init__(
+        self, array: DeviceArray, field: Field, segments: Segments, fill: np.ndarray[tuple[int, ...], np.dtype] | None
+    ) -> None:
+        super().__init__(array, field, segments.inner)
+        check_binding(array.context, array.nbytes, segments.count)
+        self._segments, self._fill = segments, fill
+        self._pieces: DeviceArray | None = None
+
+    def binding(self, part: Part) -> tuple[Binding, DeviceArray | None]:
+        """Return what the shader binds, and the temporary array that `finish` takes results from, if there is one."""
+        if not part.is_slab and self._segments.in_order and self._can_be_bound:
+            return self.array.binding(), None
+        if part.is_slab:
+            room = self._room(part.spec.rows)
+        else:
+            # All pieces store into the same array.
+            room = self._pieces = self._pieces or self._room(self._segments.outer * self._segments.inner)
+        return room.binding(), room
+
+    @property
+    def _can_be_bound(self) -> bool:
+        return self.array.is_writable_in_vectors and self.array.can_be("COPY_DST")
+
+    def _room(self, rows: int) -> DeviceArray:
+        shape = (max(1, rows * self._segments.count), *self._field.shape)
+        return empty(self.array.context, shape, self._field.scalar.dtype)
+
+    def finish(self, part: Part, room: DeviceArray) -> None:
+        """Submit what brings the results of the last piece, or of a slab, to their places."""
+        segments = self._segments
+        if not (part.last or part.is_slab) or not self.array.nbytes:
+            return
+        if segments.in_order and not part.is_slab:
+            copy_elements(view_of(room, (self.array.size,), room.dtype.itemsize), self.array)
+            return
+        whole = not part.is_slab and self._can_be_bound
+        view = self._view(part)
+        spread = self.array if whole else self._room(view.shape[0] * view.shape[2])
+        self._spread(part, room, spread, view.shape[0], view.shape[2])
+        if not whole:
+            super().finish(part, spread)
+
+    def _view(self, part: Part) -> StridedView:
+        segments, size = self._segments, self._field.storage_bytes
+        if not part.is_slab:
+            return view_of(self.array, (segments.outer, segments.count, segments.inner), size)
+        assert part.outer is not None
+        assert part.columns is not None
+        shape = (part.outer.stop - part.outer.start, segments.count, part.columns.stop - part.columns.start)
+        step = segments.inner * size
+        first = part.outer.start * segments.count * step + part.columns.start * size
+        return StridedView(self.array, first, shape, (segments.count * step, step, size), size)
+
+    def _spread(self, part: Part, room: DeviceArray, result: DeviceArray, outer: int, columns: int) -> None:
+        segments, size, context = self._segments, self._field.storage_bytes, self.array.context
+        unit = gcd(4, size)
+        units = outer * segments.count * columns * size // unit
+        words = -(-units * unit // 4)
+        numbers = [words, units, segments.count, outer, columns * size // unit, 0, 0, 0]
+        fill = np.zeros(1, np.uint32) if self._fill is None else self._fill
+        if self._fill is not None and part.is_slab:
+            fill = fill.reshape(segments.outer, segments.inner, *self._field.shape)[part.outer, part.columns]
+        bound = [
+            context.uniform(np.array(numbers, np.uint32).tobytes()),
+            room.binding(),
+            segments.ranks.binding(),
+            uploaded(context, fill).binding(),
+            result.binding(),
+        ]
+        values = {"workgroup_size": _WORKGROUP_SIZE, "unit": unit, "in_columns": segments.inner > 1}
+        encoder = context.queue.encoder()
+        workgroups = -(-words // _WORKGROUP_SIZE)
+        record_stage(context, encoder, "arrays/spread_segments.wgsl", bound, workgroups, prod(result.shape), **values)
+        context.queue.submit(encoder)
+
+
+def check_binding(context: DeviceContext, nbytes: int, segments: int) -> None:
+    """Raise GpuscanError if the results of this many segments exceed a binding."""
+    if padded(nbytes, 16) > context.binding_limit:
+        raise GpuscanError(
+            f"a reduction of {segments} segments was asked for, but its results take {nbytes} bytes, and "
+            f"{context.capabilities.summary} binds at most {context.binding_limit}. Reduce some segments at a time, or "
+            'pass device="numpy"'
+        )

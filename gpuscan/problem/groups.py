@@ -1,0 +1,63 @@
+"""Check the labels of groups: which elements of a row are scanned or reduced together, in whatever order they come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuscan.problem.arguments import OnDevice, as_array
+
+
+def checked_labels(groups: Any, shape: tuple[int, ...], axis: int) -> Any:
+    """Return the labels as an array: (n,) for all rows alike, or one label for each element.
+
+    Args:
+        groups: what the caller passed.
+        shape: the shape of the array that is grouped, without the axes that belong to the element.
+        axis: the axis along which it is grouped, counted from 0.
+
+    Raises:
+        TypeError: the labels are neither integers nor bools.
+        ValueError: they have another shape.
+    """
+    labels = groups if isinstance(groups, OnDevice) else as_array(groups)
+    if labels.dtype.kind not in "iub":
+        raise TypeError(
+            f"groups of dtype {labels.dtype} were passed, but labels are integers or bools. Number other labels first, "
+            "for example by np.unique(groups, return_inverse=True)"
+        )
+    row = shape[axis : axis + 1]
+    if labels.shape not in (row, shape):
+        wanted = f"{row}, one label for each element" if row == shape else f"{row}, the same for every row, or {shape}"
+        raise ValueError(
+            f"groups of shape {labels.shape} were passed for an array of shape {shape} and axis={axis}; pass labels of "
+            f"shape {wanted}"
+        )
+    return labels
+
+
+def numbered(labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return labels in the same order, counted from the smallest one, in the narrowest unsigned dtype that holds them.
+
+    Example:
+        >>> import numpy as np
+        >>> numbered(np.array([-1, 3, 3]))
+        array([0, 4, 4], dtype=uint8)
+    """
+    if labels.dtype == np.bool_ or not labels.size:
+        return labels
+    least, largest = int(labels.min()), int(labels.max())
+    dtype = next(kind for kind in (np.uint8, np.uint16, np.uint32, np.uint64) if largest - least <= np.iinfo(kind).max)
+    if dtype == np.uint64:
+        return labels
+    # The difference wraps where a narrow dtype does not hold it, and the conversion takes its low bits.
+    unsigned = labels.astype(labels.dtype.newbyteorder("=")).view(f"u{labels.dtype.itemsize}")
+    found: np.ndarray[Any, Any] = (unsigned - np.array(least, labels.dtype).view(unsigned.dtype)).astype(dtype)
+    return found
+
+
+def in_order(labels: np.ndarray[Any, Any], axis: int) -> bool:
+    """Return True if no label is smaller than the one before it along its axis; labels of one axis ignore `axis`."""
+    rows = np.moveaxis(labels, axis if labels.ndim > 1 else 0, 0)
+    return bool((rows[:-1] <= rows[1:]).all())

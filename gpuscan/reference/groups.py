@@ -1,0 +1,51 @@
+"""Scan groups of elements on NumPy, by the steps that devices take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gpuscan.problem.problem import Problem
+from gpuscan.problem.segments import Heads
+from gpuscan.reference.scan import accumulate
+from gpuscan.reference.sort import argsort
+
+Array = np.ndarray[Any, Any]
+
+
+def accumulate_groups(problem: Problem, labels: Array) -> list[Array]:
+    """Return the result of a problem in which each element is combined with those of its own label.
+
+    Returns:
+        One array (rows, row_length, *element shape) for each field.
+
+    Example:
+        >>> import numpy as np
+        >>> from gpuscan.problem.problem import make_problem
+        >>> accumulate_groups(make_problem(np.array([3, 1, 4], np.int32), "add"), np.array([1, 0, 1]))
+        [array([[3, 1, 7]], dtype=int32)]
+    """
+    if problem.empty:
+        return accumulate(problem)
+    rows = label_rows(problem, labels)
+    order = argsort(rows, 1)
+    leaves = tuple(taken(problem.by_rows(leaf), order) for leaf in problem.leaves)
+    keys = np.take_along_axis(rows, order, 1)
+    shape = order.shape
+    heads = Heads(shape, 1, problem.reverse, keys=keys)
+    found = accumulate(replace(problem, leaves=leaves, shape=shape, axis=1, heads=heads))
+    return [taken(rows, np.argsort(order, axis=1)) for rows in found]
+
+
+def label_rows(problem: Problem, labels: Array) -> Array:
+    """Return the labels of every row: (rows, row_length)."""
+    if labels.shape == problem.shape:
+        return problem.by_rows(labels)
+    return np.broadcast_to(labels, (problem.rows, problem.row_length))
+
+
+def taken(rows: Array, order: Array) -> Array:
+    """Return the entries of rows (rows, row_length, …) in an order within each row."""
+    return np.take_along_axis(rows, order.reshape(*order.shape, *[1] * (rows.ndim - 2)), 1)

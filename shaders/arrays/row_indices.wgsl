@@ -1,0 +1,27 @@
+{#- Turn indices within rows into indices of all rows, one after the other.
+    in:  places: indices within the rows, or those of one row for all of them
+    out: indices
+    Values: workgroup_size. -#}
+struct Call {
+    length: u32,  // of all rows together
+    row_length: u32,
+    places: u32,  // the number of indices within rows
+}
+
+const WORKGROUP_SIZE = {{ workgroup_size }}u;
+
+@group(0) @binding(0) var<uniform> call: Call;
+@group(0) @binding(1) var<storage, read> places: array<u32>;
+@group(0) @binding(2) var<storage, read_write> indices: array<u32>;
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+) {
+    let i = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
+    if (i < call.length) {
+        indices[i] = i - i % call.row_length + places[i % call.places];
+    }
+}

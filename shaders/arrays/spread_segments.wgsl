@@ -1,0 +1,62 @@
+{#- Give every segment of a reduction its result, the empty ones as well. Kernels store the results of the segments that have
+    elements, one after the other. Each invocation assembles one word of the result from the units of {{ unit }} bytes that
+    results consist of.
+    in:  source: the results of full segments, of rows (rows, full segments), of columns (full segments, outer, inner);
+         ranks: for each segment, how many of those up to and with it are full; fill: for each row, that of an empty segment
+    out: result: (outer, segments, inner); of rows, inner is 1
+    Values: workgroup_size; unit: bytes, 1, 2 or 4, that divide a result; in_columns. -#}
+struct Call {
+    words: u32,  // of the result
+    units: u32,  // of the result
+    segments: u32,
+    outer: u32,  // of rows, their number
+    run: u32,  // units of neighbouring results of one segment
+}
+
+const WORKGROUP_SIZE = {{ workgroup_size }}u;
+
+@group(0) @binding(0) var<uniform> call: Call;
+@group(0) @binding(1) var<storage, read> source: array<u32>;
+@group(0) @binding(2) var<storage, read> ranks: array<u32>;
+@group(0) @binding(3) var<storage, read> fill: array<u32>;
+@group(0) @binding(4) var<storage, read_write> result: array<u32>;
+
+{% include "arrays/units.wgsl" %}
+
+fn unit_of_fill(at: u32) -> u32 {
+{% if unit == 4 %}
+    return fill[at];
+{% else %}
+    return extractBits(fill[at / UNITS], at % UNITS * {{ 8 * unit }}u, {{ 8 * unit }}u);
+{% endif %}
+}
+
+// Return the unit that belongs at this place of the result.
+fn unit_at(place: u32) -> u32 {
+    let at = place % call.run;
+    let segment = place / call.run % call.segments;
+    let outer = place / call.run / call.segments;
+    let rank = ranks[segment];
+    let before = select(0u, ranks[max(segment, 1u) - 1u], segment > 0u);
+    if (rank == before) {
+        return unit_of_fill(outer * call.run + at);
+    }
+{% if in_columns %}
+    return unit_of_source((before * call.outer + outer) * call.run + at);
+{% else %}
+    return unit_of_source((outer * ranks[call.segments - 1u] + before) * call.run + at);
+{% endif %}
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+) {
+    let word = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
+    if (word >= call.words) {
+        return;
+    }
+    result[word] = word_at(word * UNITS, call.units);
+}
