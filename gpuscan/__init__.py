@@ -7,6 +7,7 @@ from gpuscan.api.check_associative import check_associative
 from gpuscan.api.compact import compact
 from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
 from gpuscan.api.device import Device, default_device, devices
+from gpuscan.api.export import export
 from gpuscan.api.linear_recurrence import linear_recurrence, linear_recurrence_vjp
 from gpuscan.api.map import map  # noqa: A004 (the public name)
 from gpuscan.api.reduce import reduce
@@ -51,6 +52,7 @@ __all__ = [
     "cumulative_sum",
     "default_device",
     "devices",
+    "export",
     "linear_recurrence",
     "linear_recurrence_vjp",
     "map",
