@@ -154,7 +154,7 @@ class _Sort:
         self._payload = "none" if not with_places else "index" if words is None else "words"
         self._words = words if words is None or words.is_bindable else duplicate(words)
         self._plan = plan_sort(
-            scalar, self._size // length, length, self._context.capabilities, places=with_places, **options
+            scalar, self._size // length, length, self._context.capabilities, with_places=with_places, **options
         )
 
     def run(self) -> tuple[DeviceArray | None, DeviceArray | None]:
@@ -236,7 +236,7 @@ class _Sort:
                 self._size,
                 with_keys=self._with_keys,
                 payload=self._payload,
-                staged=plan.staged,
+                items=plan.items,
                 **shape,
             )
             context.queue.submit(encoder)

@@ -20,10 +20,8 @@ class TileSort:
         radix_bits: bits of a digit.
         digits: digits of a key, the lowest first.
         workgroup: invocations in a workgroup; one workgroup sorts one tile.
-        groups: subgroups of a workgroup that have counters; without subgroups, the invocations.
+        groups: the most subgroups of a workgroup; without subgroups, the invocations.
         subgroups: True if the lanes of a subgroup rank their elements together.
-        staged: elements of a tile that workgroup memory has room for, so that a tile is brought in order there before
-            it is stored; 0 if elements are stored at once.
         tile_size: elements of a tile.
         tiles_per_row: tiles of a row; a tile has elements of one row only.
         tiles: tiles of all rows.
@@ -34,10 +32,14 @@ class TileSort:
     workgroup: int
     groups: int
     subgroups: bool
-    staged: int
     tile_size: int
     tiles_per_row: int
     tiles: int
+
+    @property
+    def items(self) -> int:
+        """The elements of an invocation, at most."""
+        return -(-self.tile_size // self.workgroup)
 
     @property
     def counts(self) -> int:
@@ -68,7 +70,7 @@ def plan_sort(
     row_length: int,
     capabilities: Capabilities,
     *,
-    places: bool = True,
+    with_places: bool = False,
     subgroups: bool | None = None,
     tile_size: int | None = None,
 ) -> TileSort | RowSort:
@@ -79,7 +81,7 @@ def plan_sort(
         rows: the number of rows, 1 or more.
         row_length: the keys in a row, 1 or more.
         capabilities: the device's.
-        places: True if a word is moved along with each key.
+        with_places: True if each key takes its index along.
         subgroups: whether tiles are ranked by subgroups. By default they are on GPUs that have subgroups.
         tile_size: the elements of a tile, to sort by tiles whatever the length.
     """
@@ -94,28 +96,26 @@ def plan_sort(
     if subgroups is None:
         subgroups = h.subgroups and bool(capabilities.subgroup_sizes)
     radix_bits = h.radix_bits if subgroups else h.serial_radix_bits
-    workgroup = min(h.workgroup if subgroups else h.serial_workgroup, most)
+    wanted_size = h.workgroup_with_places if with_places else h.workgroup
+    workgroup = min(wanted_size if subgroups else h.serial_workgroup, most)
     if subgroups:
-        # A word for each invocation, and one that counts subgroups, come behind the counters.
-        fitting = (memory // 4 - workgroup - 1) >> radix_bits
-        groups = max(1, min(h.groups, workgroup // min(capabilities.subgroup_sizes), fitting))
+        # The counters, with a word for each invocation, share their memory with the tile's keys. There are three more
+        # words for each digit, and one that counts subgroups.
+        words = memory // 4 - 1 - (3 << radix_bits)
+        groups = workgroup // min(capabilities.subgroup_sizes)
+        while groups > 1 and (groups << radix_bits) + workgroup > words:
+            workgroup, groups = workgroup // 2, groups // 2
+        fitting = words // scalar.words
     else:
-        groups = workgroup
-    staged = 0
-    if subgroups and workgroup >= 1 << radix_bits:
-        # The counters, a word for each invocation, one for each digit, and the number of subgroups.
-        free = memory // 4 - (groups << radix_bits) - workgroup - (1 << radix_bits) - 1
-        staged = min(h.items, free // (scalar.words + places) // workgroup) * workgroup
-        if tile_size is not None and tile_size > staged:
-            staged = 0
+        groups, fitting = workgroup, workgroup * h.serial_items
     if tile_size is None:
-        most_each = staged // workgroup or h.items if subgroups else h.serial_items
+        items = h.items_with_places if with_places else h.items
+        most_each = items if subgroups else h.serial_items
         least = workgroup * min(most_each, h.min_items)
         wanted = -(-rows * row_length // h.min_tiles)
-        tile_size = min(workgroup * most_each, max(least, -(-wanted // workgroup) * workgroup))
+        fitting = fitting // workgroup * workgroup or fitting
+        tile_size = min(fitting, workgroup * most_each, max(least, -(-wanted // workgroup) * workgroup))
     tiles_per_row = -(-row_length // tile_size)
     bits = 1 if scalar.kind == "bool" else scalar.bits
     digits = -(-bits // radix_bits)
-    return TileSort(
-        radix_bits, digits, workgroup, groups, subgroups, staged, tile_size, tiles_per_row, rows * tiles_per_row
-    )
+    return TileSort(radix_bits, digits, workgroup, groups, subgroups, tile_size, tiles_per_row, rows * tiles_per_row)

@@ -32,7 +32,7 @@ def tile_values(device: gs.Device, keys: np.ndarray[Any, Any], by_subgroups: boo
         "digits": 4,
         "radix_bits": RADIX_BITS,
         "workgroup_size": 64 if by_subgroups else 16,
-        "groups": 8 if by_subgroups else 16,
+        "groups": 64 // min(device.capabilities.subgroup_sizes) if by_subgroups else 16,
         "subgroups": by_subgroups,
         "enable_subgroups": by_subgroups and device.capabilities.enable_subgroups,
     }
@@ -84,23 +84,22 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
             (found,) = run_stage(device, "count_digits", call, inputs, [counts.size], call[4], **values)
             np.testing.assert_array_equal(found, counts.reshape(-1))
             sizes = [rows * length] * 4
-            for staged in (0, 512) if by_subgroups else (0,):
-                moved, _, places, _ = run_stage(
-                    device,
-                    "scatter_digits",
-                    call,
-                    [steps, keys.view(np.uint32), offsets],
-                    sizes,
-                    call[4],
-                    order=[1, 2, "out", "out", 3, "out", "out"],
-                    with_keys=True,
-                    payload="index",
-                    staged=staged,
-                    **(values | ({"workgroup_size": 256, "groups": 4} if staged else {})),
-                )
-                np.testing.assert_array_equal(moved[expected], keys.view(np.uint32))
-                columns = np.broadcast_to(np.arange(length), (rows, length))
-                np.testing.assert_array_equal(places[expected], columns)
+            moved, _, places, _ = run_stage(
+                device,
+                "scatter_digits",
+                call,
+                [steps, keys.view(np.uint32), offsets],
+                sizes,
+                call[4],
+                order=[1, 2, "out", "out", 3, "out", "out"],
+                with_keys=True,
+                payload="index",
+                items=-(-tile // values["workgroup_size"]),
+                **values,
+            )
+            np.testing.assert_array_equal(moved[expected], keys.view(np.uint32))
+            columns = np.broadcast_to(np.arange(length), (rows, length))
+            np.testing.assert_array_equal(places[expected], columns)
 
 
 def test_merge_rows(device: gs.Device) -> None:
