@@ -1,6 +1,7 @@
 """Parallel prefix scans for any associative operator, on any GPU, through WebGPU."""
 
 from gpuscan._version import __version__
+from gpuscan.api import numpy_functions as _numpy_functions  # noqa: F401 (it answers NumPy's protocols)
 from gpuscan.api.array import Array
 from gpuscan.api.check_associative import check_associative
 from gpuscan.api.compact import compact

@@ -109,7 +109,7 @@ def reduce(
         )
     operator = resolve(op)
     keepdims = as_flag("keepdims", keepdims)
-    axes = reduced_axes(x, operator, axis)
+    axes = reduced_axes(x, operator, axis, before)
     options = {"initial": initial, "dtype": dtype, "before": before, "after": after}
     labels, count = None, 0
     if groups is not None:
@@ -136,7 +136,7 @@ def reduce(
     # NumPy's reductions give numbers, not arrays of shape ().
     shaped = [part[()] if isinstance(part, np.ndarray) else part for part in shaped]
     structure = problem.destination.structure
-    return assembled(structure, shaped, len(shape), x if structure == problem.source.structure else None)
+    return assembled(structure, shaped, x if structure == problem.source.structure else None)
 
 
 def _results(problem: Problem, home: Device | None, outputs: list[Any] | None) -> list[Any]:

@@ -44,8 +44,8 @@ def scan(
 
     Args:
         x: the input: anything `np.asarray` takes, of any memory order, or a `gpuscan.Array`; or a bundle, which is a
-            tuple, named tuple, dict or structured array of arrays of one shape. An element of a bundle is one value of
-            each of its arrays.
+            tuple, named tuple, list, dict or structured array of arrays, nested as you like. An element of a bundle is
+            one value of each of its arrays. Arrays with more axes than others give vectors or matrices to the element.
         op: the operator: a name (``"add"``, ``"maximum"``, …), a NumPy ufunc, a `gpuscan.Operator`, or a Python
             function of (left, right). It must be associative; it need not be commutative.
         axis: the axis to scan along. A 1-D array needs none.
