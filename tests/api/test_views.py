@@ -72,7 +72,12 @@ def test_shapes(device: gs.Device) -> None:
     picked = gs.compact(a, np.array([True, False, True, True]))
     assert_same(picked[::-1, 1:, 0].T, x[[0, 2, 3]][::-1, 1:, 0].T)
     one = a[0, 0, 0]
-    for wrong, match in ((lambda: len(one), "no axes"), (lambda: list(one), "no axes"), (lambda: one.mT, "two axes")):
+    for wrong, match in (
+        (lambda: len(one), "no axes"),
+        (lambda: list(one), "no axes"),
+        (lambda: one.mT, "two axes"),
+        (lambda: a.swapaxes(0, 5), "no such axis"),
+    ):
         with pytest.raises((TypeError, ValueError), match=match):
             wrong()
     for shown in (repr(a[::2]), a[::2]._repr_html_()):
