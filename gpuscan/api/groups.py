@@ -38,6 +38,11 @@ def execute_groups(
             # Elements of one label are neighbours already.
             heads = Heads(problem.shape, problem.axis, problem.reverse, keys=labels)
             return execute(replace(problem, heads=heads), home, strategy, outputs)
+    if problem.indexed:
+        raise ValueError(
+            "before= was passed as a function of an element and its index, with groups= in any order, for which "
+            "elements are moved. Pass the indices as one more array of a bundle"
+        )
     if home is None:
         rows = reference.accumulate_groups(problem, labels)
         results: list[Any] = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]

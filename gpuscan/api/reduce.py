@@ -33,7 +33,7 @@ def reduce(
     axis: int | tuple[int, ...] | None = None,
     initial: Any = None,
     dtype: Any = None,
-    before: Callable[[Any], Any] | None = None,
+    before: Callable[..., Any] | None = None,
     after: Callable[[Any], Any] | None = None,
     keepdims: bool = False,
     out: Any = None,
