@@ -152,11 +152,9 @@ class _Backward:
             initial: as in `scan_vjp`.
         """
         forward, derived = self.forward, self.derived
-        bundles = bundles | self._before(bundles["y"], {slot.bundle for slot in derived.slots})
-        leaves = [bundles[slot.bundle][slot.field] for slot in derived.slots]
         problem = Problem(
             operator=derived.operator,
-            leaves=tuple(leaves),
+            leaves=(),
             source=derived.before.source,
             element=derived.before.element,
             destination=derived.after.element,
@@ -167,27 +165,35 @@ class _Backward:
             after=derived.after,
             heads=self.heads,
         )
+        wanted = {slot.bundle for slot in derived.slots}
+        reads = self._reads_neighbours(problem, bundles)
+        ends = reads and "previous" in wanted and "begun" not in wanted and forward.seeds is None
+        bundles = bundles | ({"previous": bundles["y"]} if ends else self._before(bundles["y"], wanted))
+        problem = replace(problem, leaves=tuple(bundles[slot.bundle][slot.field] for slot in derived.slots))
         ahead = [slot.ahead for slot in derived.slots]
-        if any(ahead):
-            # The element after one is the element before it in the order of this scan.
-            offset = replace(problem, field_offsets=tuple(-int(each) for each in ahead))
-            problem = offset if self._reads_neighbours(offset) else self._with_neighbours(problem, ahead)
+        if reads:
+            # In the order of this scan, the element ahead comes before an element, and the previous one after it.
+            offsets = tuple(-1 if slot.ahead else int(ends and slot.bundle == "previous") for slot in derived.slots)
+            start = [tuple(value.ravel()) for value in derived.start]
+            row_ends = tuple(start[slot.field] if slot.bundle == "previous" else () for slot in derived.slots)
+            problem = replace(problem, field_offsets=offsets if any(offsets) else (), row_ends=row_ends if ends else ())
+        elif any(ahead):
+            problem = self._with_neighbours(problem, ahead)
         results = self._run(problem)
         count = len(forward.leaves)
         return results[:count], None if initial is None else self._of_initial(results[count:], initial)
 
     # ----- Neighbours of elements
 
-    def _reads_neighbours(self, problem: Problem) -> bool:
+    def _reads_neighbours(self, problem: Problem, bundles: dict[str, Arrays]) -> bool:
         """Return True if the kernel can read neighbours: of arrays on the device, in whole rows, without segments."""
-        if self.home is None or problem.heads is not None or not is_on_device(problem):
+        if self.home is None or problem.heads is not None or not isinstance(bundles["x"][0], OnDevice):
             return False
         context = self.home._context
         row = problem.row_length * max(field.storage_bytes for field in problem.source.fields)
+        limit = context.capabilities.limits[STORAGE_LIMIT]
         # A part takes four columns of narrow numbers or more.
-        return 4 * row <= context.binding_limit and not binds_too_many(
-            problem, context.capabilities.limits[STORAGE_LIMIT]
-        )
+        return 4 * row <= context.binding_limit and not binds_too_many(problem, limit)
 
     def _with_neighbours(self, problem: Problem, ahead: Sequence[bool]) -> Problem:
         """Return the problem with arrays of the values ahead, and zero at the ends of rows and segments."""

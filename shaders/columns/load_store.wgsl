@@ -60,7 +60,13 @@ fn load_row(place: Place, row: u32) -> Chunk {
     let head{{ column }} = row == 0u;
 {% endfor %}
 {% endif %}
-{{ load_elements("first", "before_first") -}}
+{% if text.loads_following %}
+    let after_first = element_index(place, row + 1u);
+{% for column in range(kernel.tile.chunk) %}
+    let last{{ column }} = row + 1u == params.row_length;
+{% endfor %}
+{% endif %}
+{{ load_elements("first", "before_first", "after_first") -}}
 {% if spec.initial and spec.has_segment_bits %}
     let seed_row = place.outer * params.inner + place.column;
 {% for column in range(kernel.tile.chunk) %}
