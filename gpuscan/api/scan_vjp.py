@@ -214,7 +214,8 @@ class _Backward:
         start = [np.broadcast_to(value, (forward.rows, *value.shape)) for value in self.derived.start]
         seeds = start if forward.seeds is None else forward.seeds
         if "begun" in wanted:
-            *found["previous"], begun = self._shifted(states, fields, seeds, flag=True)
+            count = len(states) if "previous" in wanted else 0
+            *found["previous"], begun = self._shifted(states, fields, seeds[:count], flag=True)
             found["begun"] = [begun]
         elif "previous" in wanted:
             found["previous"] = self._shifted(states, fields, seeds)
@@ -228,15 +229,17 @@ class _Backward:
         Args:
             arrays: the arrays.
             fields: their fields.
-            seeds: the values at the first elements of rows and segments, for each row.
+            seeds: the values at the first elements of rows and segments, for each row. With a flag, there may be fewer
+                of them: then only as many arrays are shifted.
             flag: True to get an array of bools as well, which are False there.
             ahead: True for the values of the elements ahead.
         """
         forward = self.forward
         if forward.heads is None and not any(isinstance(array, OnDevice) for array in arrays):
             return self._shifted_copies(arrays, fields, seeds, flag, forward.reverse != ahead)
+        arrays, fields = arrays[: max(1, len(seeds))], fields[: max(1, len(seeds))]
         element = bundle_of(fields)
-        before = with_flag(fields) if flag else None
+        before = with_flag(fields, len(seeds)) if flag else None
         result = element if before is None else before.element
         return self._run(
             Problem(
@@ -264,7 +267,7 @@ class _Backward:
             later[axis], earlier[axis], first[axis] = slice(0, -1), slice(1, None), slice(-1, None)
         others = [n if i != axis else 1 for i, n in enumerate(shape)]
         found = []
-        for array, field, seed in zip(arrays, fields, seeds, strict=True):
+        for array, field, seed in zip(arrays, fields, seeds, strict=False):
             shifted = np.empty_like(array)
             shifted[tuple(later)] = array[tuple(earlier)]
             if shape[axis]:
