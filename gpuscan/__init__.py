@@ -9,6 +9,7 @@ from gpuscan.api.device import Device, default_device, devices
 from gpuscan.api.linear_recurrence import linear_recurrence, linear_recurrence_vjp
 from gpuscan.api.map import map  # noqa: A004 (the public name)
 from gpuscan.api.reduce import reduce
+from gpuscan.api.reduce_by_key import reduce_by_key
 from gpuscan.api.scan import scan
 from gpuscan.api.scan_chunks import scan_chunks
 from gpuscan.api.scan_vjp import scan_vjp
@@ -52,6 +53,7 @@ __all__ = [
     "map",
     "operator",
     "reduce",
+    "reduce_by_key",
     "scan",
     "scan_chunks",
     "scan_vjp",
