@@ -84,6 +84,25 @@ def scan_vjp(
         >>> gs.scan_vjp(x, gs.scan(x, "maximum"), np.ones(4, np.float32), lambda l, r: np.maximum(l, r))
         array([1., 2., 0., 1.], dtype=float32)
     """
+    options = {"exclusive": exclusive, "reverse": reverse, "initial": initial, "segments": segments, "keys": keys}
+    return gradients(x, y, grad_y, op, axis=axis, **options)
+
+
+def gradients(
+    x: Any,
+    y: Any,
+    grad_y: Any,
+    op: Any,
+    *,
+    axis: int | None,
+    exclusive: bool = False,
+    reverse: bool = False,
+    initial: Any = None,
+    segments: Any = None,
+    keys: Any = None,
+    device: Device | str | int | None = None,
+) -> Any:
+    """Return what `scan_vjp` returns, computed on a device of choice."""
     forward = make_problem(
         x, op, axis=axis, exclusive=exclusive, reverse=reverse, initial=initial, segments=segments, keys=keys
     )
@@ -97,7 +116,7 @@ def scan_vjp(
     )
     states, grads = _alike("y", y, forward), _alike("grad_y", grad_y, forward)
     leaves = [*forward.leaves, *states, *grads]
-    home = home_of(leaves, None)
+    home = home_of(leaves, device)
     if any(isinstance(leaf, OnDevice) for leaf in leaves):
         assert home is not None
         leaves = [leaf if isinstance(leaf, OnDevice) else home.asarray(leaf) for leaf in leaves]
@@ -311,4 +330,4 @@ class _Backward:
         for total, value, field in zip(totals, fields_of(initial, forward.element, "initial"), fields, strict=True):
             whole = total.reshape((*others, *field.shape))
             gradients.append(summed_to(whole, np.shape(value)).astype(field.scalar.dtype, copy=False))
-        return forward.element.structure.unflatten(gradients)
+        return forward.element.structure.nested(gradients)
