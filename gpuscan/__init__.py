@@ -11,6 +11,7 @@ from gpuscan.api.linear_recurrence import linear_recurrence, linear_recurrence_v
 from gpuscan.api.map import map  # noqa: A004 (the public name)
 from gpuscan.api.progress_bar import progress_bar
 from gpuscan.api.reduce import reduce
+from gpuscan.api.reduce_by_key import reduce_by_key
 from gpuscan.api.scan import scan
 from gpuscan.api.scan_chunks import scan_chunks
 from gpuscan.api.scan_vjp import scan_vjp
@@ -56,6 +57,7 @@ __all__ = [
     "operator",
     "progress_bar",
     "reduce",
+    "reduce_by_key",
     "scan",
     "scan_chunks",
     "scan_vjp",

@@ -62,7 +62,8 @@ def hide_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the machine look as if it had no adapter, and as if no call had warned about it yet."""
     monkeypatch.setattr(adapters, "_found", [])
     monkeypatch.setattr(device_module, "_warned", threading.Event())
-    monkeypatch.delenv("GPUSCAN_ADAPTER", raising=False)
+    for variable in ("GPUSCAN_ADAPTER", "VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
+        monkeypatch.delenv(variable, raising=False)
 
 
 def forget_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
