@@ -1,6 +1,7 @@
 """Parallel prefix scans for any associative operator, on any GPU, through WebGPU."""
 
 from gpuscan._version import __version__
+from gpuscan.api import numpy_functions as _numpy_functions  # noqa: F401 (it answers NumPy's protocols)
 from gpuscan.api.array import Array
 from gpuscan.api.check_associative import check_associative
 from gpuscan.api.compact import compact
@@ -15,6 +16,7 @@ from gpuscan.api.reduce_by_key import reduce_by_key
 from gpuscan.api.scan import scan
 from gpuscan.api.scan_chunks import scan_chunks
 from gpuscan.api.scan_vjp import scan_vjp
+from gpuscan.api.sharded_array import ShardedArray
 from gpuscan.api.sort import argsort, sort, sort_by_key
 from gpuscan.device.buffer_pool import MemoryUsage
 from gpuscan.errors import (
@@ -40,6 +42,7 @@ __all__ = [
     "Operator",
     "OperatorError",
     "ProgressTimeoutError",
+    "ShardedArray",
     "StrategyError",
     "UnsupportedDtypeError",
     "__version__",
