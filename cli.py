@@ -15,7 +15,7 @@ from gpuscan.elements import SCALARS
 from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.strategies import STRATEGIES
-from gpuscan.tools import file_scan, process
+from gpuscan.tools import file_scan, file_sort, process
 from gpuscan.tools.adapter_report import write_report
 from gpuscan.tools.bench import command as bench_command
 from gpuscan.tools.bench import tune as tune_command
@@ -123,6 +123,23 @@ def scan(source: Path, target: Path, profile: bool, **options: Any) -> None:
     """
     check_file_dtype(options["dtype"])
     file_scan.scan_file(source, target, profile, **options)
+
+
+@commands.command()
+@click.argument("source", metavar="IN.npy", type=READABLE)
+@click.argument("target", metavar="OUT.npy", type=NPY)
+@click.option("--axis", type=int, default=-1, show_default=True, help="Axis to sort along.")
+@click.option("--descending", is_flag=True, help="Put the greatest element first.")
+@click.option("--indices", is_flag=True, help="Write the indices that sort the array, as int64.")
+@click.option("--device", type=DeviceType(numpy=True), help=f"{DEVICE}, or numpy (default: $GPUSCAN_ADAPTER or 0).")
+@click.option("--profile", is_flag=True, help="Print how long each stage took on the GPU.")
+def sort(source: Path, target: Path, **options: Any) -> None:
+    """Sort the array in IN.npy and write the result to OUT.npy, which may be the same file.
+
+    Equal elements keep their order, and NaN counts as the greatest number. The array has to fit the GPU. OUT.npy is
+    replaced when the sort is done, and stays as it is otherwise.
+    """
+    file_sort.sort_file(source, target, **options)
 
 
 @commands.command()

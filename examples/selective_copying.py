@@ -26,9 +26,7 @@ class Block(nn.Module):
         u, z = self.inward(x).chunk(2, -1)
         u = nn.functional.silu(self.near(u.mT)[..., : x.shape[1]]).mT
         b, c = self.weights(u).mT.chunk(2, 1)
-        y = selective_scan(
-            u.mT, self.step(u).mT, -self.decay.exp(), b, c, self.skip, z.mT, delta_softplus=True
-        )
+        y = selective_scan(u.mT, self.step(u).mT, -self.decay.exp(), b, c, self.skip, z.mT, delta_softplus=True)
         return x + self.outward(y.mT)
 
 
@@ -42,13 +40,13 @@ def examples(count):
 torch.manual_seed(0)
 model = nn.Sequential(nn.Embedding(DIGITS + 2, WIDTH), Block(), nn.LayerNorm(WIDTH), Block(), nn.Linear(WIDTH, DIGITS))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-for step in range(200):
-    inputs, answers = examples(64)
+for _ in range(80):
+    inputs, answers = examples(48)
     loss = nn.functional.cross_entropy(model(inputs)[:, -COUNT:].flatten(0, 1), answers.flatten())
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
 inputs, answers = examples(500)
 right = (model(inputs)[:, -COUNT:].argmax(-1) == answers).float().mean()
-print(f"after {step + 1} steps {right:.1%} of the digits are right")
+print(f"{right:.1%} of the digits are right")
 assert right > 0.95

@@ -136,6 +136,7 @@ def test_derivatives_of_derivatives(leaves: Any, reverse: bool) -> None:
     assert torch.autograd.gradgradcheck(lambda a, b: call(a, b, None), (a, b))
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # torch's own
 def test_the_operation_is_well_formed(leaves: Any) -> None:
     """Run PyTorch's own checks of an operation: its schema, its shapes, its derivative, under compilation."""
     a, b, initial = leaves((2, 5, 3))
@@ -268,19 +269,19 @@ def test_errors_of_associative_scan() -> None:
     scan = gpuscan.torch.associative_scan
     with pytest.raises(TypeError, match="combine_fn=3 was passed"):
         scan(3, ROWS, 0)
-    with pytest.raises(TypeError, match="leaf 1 of xs of dtype torch.float64 and leaf 0 of xs of dtype torch.float32"):
+    with pytest.raises(TypeError, match=r"leaf 1 of xs of dtype torch\.float64 and leaf 0 of xs"):
         scan(affine, (ROWS, ROWS.double()), 0)
     with pytest.raises(ValueError, match="dim=2 was passed"):
         scan(affine, (ROWS, ROWS), 2)
     with pytest.raises(ValueError, match="pass tensors of one length along one axis"):
         scan(affine, (ROWS, ROWS[1:]), 0)
-    with pytest.raises(TypeError, match="combine_fn returned torch.int32"):
+    with pytest.raises(TypeError, match=r"combine_fn returned torch\.int32"):
         scan(lambda l, r: (l + r).int(), ROWS, 0)
     with pytest.raises(TypeError, match="return a pytree like its arguments"):
         scan(lambda l, r: (l, r), ROWS, 0)
     with pytest.raises(ValueError, match=r"combine_fn returned a tensor of shape \(\)"):
         scan(lambda l, r: (l + r).sum(), ROWS, 0)
-    with pytest.raises(gpuscan.OperatorError, match="torch's operation aten.sort"):
+    with pytest.raises(gpuscan.OperatorError, match=r"torch's operation aten\.sort"):
         scan(lambda l, r: torch.sort(l + r)[0], ROWS, 0)
     weight = torch.ones(3, requires_grad=True)
     with pytest.raises(gpuscan.OperatorError, match="closes over a tensor that requires a gradient"):
@@ -319,7 +320,7 @@ def selective(u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any, z: Any, bias: 
 @pytest.mark.parametrize("form", ["fixed", "varying", "grouped", "complex"])
 def test_selective_scan(monkeypatch: pytest.MonkeyPatch, form: str, options: str) -> None:
     if options == "all":
-        # A few channels at a time.
+        # decays few channels at a time.
         monkeypatch.setitem(gpuscan.torch.selective_scan.__globals__, "MAX_STATES", 400)
     generator = torch.Generator().manual_seed(3)
     batch, dim, states, length = 2, 4, 3, 17
@@ -327,19 +328,21 @@ def test_selective_scan(monkeypatch: pytest.MonkeyPatch, form: str, options: str
     def some(*shape: int) -> Any:
         return torch.randn(shape, generator=generator).requires_grad_()
 
-    A = -torch.rand(dim, states, generator=generator)  # noqa: N806
+    decays = -torch.rand(dim, states, generator=generator)
     if form == "complex":
-        A = torch.complex(A, torch.rand(dim, states, generator=generator))  # noqa: N806
-    A.requires_grad_()
+        decays = torch.complex(decays, torch.rand(dim, states, generator=generator))
+    decays.requires_grad_()
     shapes = {"fixed": (dim, states), "varying": (batch, states, length), "grouped": (batch, 2, states, length)}
     shape = shapes.get(form, (batch, states, 2 * length))
-    u, delta, B, C = some(batch, dim, length), some(batch, dim, length), some(*shape), some(*shape)  # noqa: N806
-    D, z, bias = (some(dim), some(batch, dim, length), some(dim)) if options == "all" else (None,) * 3  # noqa: N806
-    found = gpuscan.torch.selective_scan(u, delta, A, B, C, D, z, bias, options == "all", return_last_state=True)
-    wanted = selective(u, delta, A, B, C, D, z, bias, options == "all")
+    u, delta, inward, outward = some(batch, dim, length), some(batch, dim, length), some(*shape), some(*shape)
+    skip, z, bias = (some(dim), some(batch, dim, length), some(dim)) if options == "all" else (None,) * 3
+    found = gpuscan.torch.selective_scan(
+        u, delta, decays, inward, outward, skip, z, bias, options == "all", return_last_state=True
+    )
+    wanted = selective(u, delta, decays, inward, outward, skip, z, bias, options == "all")
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-    leaves = [each for each in (u, delta, A, B, C, D, z, bias) if each is not None]
+    leaves = [each for each in (u, delta, decays, inward, outward, skip, z, bias) if each is not None]
     weights = torch.cos(torch.arange(u.numel())).reshape(u.shape)
     grads = [torch.autograd.grad((y[0] * weights).sum(), leaves) for y in (found, wanted)]
     for one, other in zip(*grads, strict=True):
@@ -348,17 +351,17 @@ def test_selective_scan(monkeypatch: pytest.MonkeyPatch, form: str, options: str
 
 def test_selective_scan_of_narrow_floats_and_errors() -> None:
     u = torch.ones(1, 2, 5)
-    A, B = -torch.ones(2, 3), torch.ones(2, 3)  # noqa: N806
-    wanted = gpuscan.torch.selective_scan(u, u, A, B, B)
-    assert gpuscan.torch.selective_scan(u.bfloat16(), u.bfloat16(), A, B, B).dtype == torch.bfloat16
+    decays, inward = -torch.ones(2, 3), torch.ones(2, 3)
+    wanted = gpuscan.torch.selective_scan(u, u, decays, inward, inward)
+    assert gpuscan.torch.selective_scan(u.bfloat16(), u.bfloat16(), decays, inward, inward).dtype == torch.bfloat16
     assert wanted.shape == u.shape
     with pytest.raises(ValueError, match=r"u of shape \(2, 5\)"):
-        gpuscan.torch.selective_scan(u[0], u, A, B, B)
+        gpuscan.torch.selective_scan(u[0], u, decays, inward, inward)
     with pytest.raises(ValueError, match=r"A of shape \(3, 2\) was passed for 2 channels"):
-        gpuscan.torch.selective_scan(u, u, A.T, B, B)
+        gpuscan.torch.selective_scan(u, u, decays.T, inward, inward)
     with pytest.raises(ValueError, match=r"B of shape \(3,\) was passed; pass a tensor \(2, 3\)"):
-        gpuscan.torch.selective_scan(u, u, A, B[0], B)
+        gpuscan.torch.selective_scan(u, u, decays, inward[0], inward)
     with pytest.raises(ValueError, match=r"D of shape \(3,\) was passed; pass a tensor \(2,\)"):
-        gpuscan.torch.selective_scan(u, u, A, B, B, B[0])
-    with pytest.raises(TypeError, match="delta of dtype torch.float64 and u of dtype torch.float32"):
-        gpuscan.torch.selective_scan(u, u.double(), A, B, B)
+        gpuscan.torch.selective_scan(u, u, decays, inward, inward, inward[0])
+    with pytest.raises(TypeError, match=r"delta of dtype torch\.float64 and u of dtype torch\.float32"):
+        gpuscan.torch.selective_scan(u, u.double(), decays, inward, inward)

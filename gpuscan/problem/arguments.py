@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuscan.elements import LEAF, Element, Scalar, Structure, scalar_of
 from gpuscan.operators.trace import structure_of
+from gpuscan.problem.indexed_maps import composed
 
 if TYPE_CHECKING:
     from gpuscan.operators.operator import Operator
@@ -217,11 +218,11 @@ def with_dtype(
 def _cast_after(before: Callable[[Any], Any], dtype: np.dtype[Any]) -> Callable[[Any], Any]:
     """Return `before` followed by a conversion of all its results to `dtype`."""
 
-    def mapped(value: Any) -> Any:
-        structure, leaves = structure_of(before(value))
+    def cast(value: Any) -> Any:
+        structure, leaves = structure_of(value)
         return structure.unflatten([leaf.astype(dtype) if hasattr(leaf, "astype") else leaf for leaf in leaves])
 
-    return mapped
+    return composed(before, cast)  # type: ignore[no-any-return]
 
 
 # The order of the kinds of numbers. A number fits a kind of the same rank or a higher one.

@@ -39,7 +39,7 @@ def scan_file(source: Path, target: Path, profile: bool, device: Device | str | 
     if profile and device == NUMPY:
         raise click.BadParameter("there is no GPU time with --device numpy. Leave one out.", param_hint="'--profile'")
     array = read_array(source)
-    with gpu_device(device).profile() if profile else nullcontext() as profiled, _usage_errors(target):
+    with gpu_device(device).profile() if profile else nullcontext() as profiled, usage_errors(target):
         if array.nbytes > STREAMED_BYTES and device != NUMPY:
             with _progress_bar(array.nbytes) as progress:
                 scan_in_pieces(array, target, progress, device=device, **options)
@@ -53,7 +53,7 @@ def scan_file(source: Path, target: Path, profile: bool, device: Device | str | 
 
 
 @contextmanager
-def _usage_errors(target: Path) -> Iterator[None]:
+def usage_errors(target: Path) -> Iterator[None]:
     """Say which errors of a scan are the command line's: its options do not go with the array."""
     try:
         yield

@@ -7,7 +7,7 @@ their own. So this package imports triton, where it is installed.
 from contextlib import suppress
 
 with suppress(ImportError):
-    import triton  # noqa: F401
+    import triton  # type: ignore[import-not-found]  # noqa: F401
 
 from gpuscan.torch.associative_scan import associative_scan
 from gpuscan.torch.linear_recurrence import linear_recurrence

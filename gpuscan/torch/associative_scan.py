@@ -60,7 +60,9 @@ def associative_scan(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, r
     lengths = {leaf.shape[dim] for leaf in leaves}
     if len(axes) > 1 or len(lengths) > 1:
         shapes = ", ".join(str(tuple(leaf.shape)) for leaf in leaves)
-        raise ValueError(f"dim={dim} was passed for tensors of shapes {shapes}; pass tensors of one length along one axis")
+        raise ValueError(
+            f"dim={dim} was passed for tensors of shapes {shapes}; pass tensors of one length along one axis"
+        )
     axis = axes.pop()
     _check_results(combine_fn, tree, leaves, axis)
     if not leaves[0].shape[axis]:
@@ -125,8 +127,8 @@ def _check_results(function: Callable[[Any, Any], Any], tree: Any, leaves: Seque
             )
         if result.shape != leaf.shape:
             raise ValueError(
-                f"combine_fn returned a tensor of shape {tuple(result.shape)} for elements of shape {tuple(leaf.shape)}; "
-                "return that shape"
+                f"combine_fn returned a tensor of shape {tuple(result.shape)} for elements of shape "
+                f"{tuple(leaf.shape)}; return that shape"
             )
 
 

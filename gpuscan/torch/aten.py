@@ -115,7 +115,11 @@ def subtract(x: Any, y: Any, *, alpha: Any = 1) -> Numbers:
 
 
 def divide(x: Any, y: Any, *, rounding_mode: Any = None) -> Numbers:
-    functions = {None: np.divide, "floor": np.floor_divide, "trunc": lambda x, y: np.trunc(x / y)}
+    functions: dict[Any, Callable[..., Any]] = {
+        None: np.divide,
+        "floor": np.floor_divide,
+        "trunc": lambda x, y: np.trunc(x / y),
+    }
     return apply(functions[rounding_mode], x, y)
 
 

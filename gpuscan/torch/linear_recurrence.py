@@ -57,8 +57,8 @@ def linear_recurrence(a: Any, b: Any, *, axis: int = -1, initial: Any = None, re
         initial = initial.expand(others)
     except RuntimeError:
         raise ValueError(
-            f"initial of shape {tuple(initial.shape)} was passed, which does not broadcast to {tuple(others)}, the shape "
-            "without the axis. Pass one value, or one for each row"
+            f"initial of shape {tuple(initial.shape)} was passed, which does not broadcast to {tuple(others)}, the "
+            "shape without the axis. Pass one value, or one for each row"
         ) from None
     return _recur(a, b, initial, axis, as_flag("reverse", reverse))
 
@@ -191,7 +191,11 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, a: Any, b: Any, initial: Any, axis: int, reverse: bool) -> Any:
         a, b, initial = (
-            None if each is None else each.movedim(dim, 0) if dim is not None else each.expand(info.batch_size, *each.shape)
+            None
+            if each is None
+            else each.movedim(dim, 0)
+            if dim is not None
+            else each.expand(info.batch_size, *each.shape)
             for each, dim in zip((a, b, initial), in_dims[:3], strict=True)
         )
         return _recur(a, b, initial, axis + 1, reverse), 0

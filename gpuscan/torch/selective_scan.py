@@ -12,8 +12,8 @@ from torch.utils.checkpoint import checkpoint  # noqa: TID253
 from gpuscan.torch.linear_recurrence import linear_recurrence
 from gpuscan.torch.tensors import check_tensors
 
-# The most states that are computed at a time. Channels beyond them are computed later, and again for the gradient, since
-# the states take N times the memory of the input.
+# The most states that are computed at a time. Channels beyond them are computed later, and again for the gradient,
+# since the states take N times the memory of the input.
 MAX_STATES = 1 << 26
 
 
@@ -130,7 +130,9 @@ def _of_channels(weights: Any, part: slice, dim: int) -> Any:
     return weights.index_select(1, index)
 
 
-def _check_shapes(u: Any, decays: Any, like: dict[str, Any], weights: dict[str, Any], by_channel: dict[str, Any]) -> None:
+def _check_shapes(
+    u: Any, decays: Any, like: dict[str, Any], weights: dict[str, Any], by_channel: dict[str, Any]
+) -> None:
     """Raise ValueError unless the shapes fit."""
     if u.ndim != 3:
         raise ValueError(f"u of shape {tuple(u.shape)} was passed; pass a tensor (batch, dim, length)")
@@ -155,6 +157,6 @@ def _check_shapes(u: Any, decays: Any, like: dict[str, Any], weights: dict[str, 
         allowed = [(dim, states), (batch, states, times), *([(batch, shape[1], states, times)] if grouped else [])]
         if shape not in allowed:
             raise ValueError(
-                f"{name} of shape {shape} was passed; pass a tensor ({dim}, {states}), ({batch}, {states}, {times}), or "
-                f"({batch}, groups, {states}, {times}) with groups that divide {dim}"
+                f"{name} of shape {shape} was passed; pass a tensor ({dim}, {states}), ({batch}, {states}, {times}), "
+                f"or ({batch}, groups, {states}, {times}) with groups that divide {dim}"
             )

@@ -1,4 +1,4 @@
-"""Tensors as NumPy arrays and back. Those of the CPU share their memory; others go by way of the host."""
+"""Tensors as NumPy arrays and back. Tensors of the CPU share their memory; others are copied to the host."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def tensor_of(array: Any, like: Any) -> Any:
 @cache
 def _warn_once(device: str) -> None:
     warnings.warn(
-        f"a tensor on {device!r} was passed to gpuscan, which copies it to the host and back. Pass tensors of the CPU to "
-        "avoid that",
+        f"a tensor on {device!r} was passed to gpuscan, which copies it to the host and back. Pass tensors of the "
+        "CPU to avoid that",
         RuntimeWarning,
         stacklevel=2,
     )
 
 
 def check_tensors(tensors: Mapping[str, Any], *, same_dtype: bool = True) -> None:
-    """Raise an error unless these are tensors of one device and, if asked for, of one dtype; None is left out.
+    """Raise an error unless these are tensors of one device and, if asked for, of one dtype; None is passed over.
 
     Raises:
         TypeError: an argument is not a tensor, or the dtypes differ.
@@ -63,13 +63,13 @@ def check_tensors(tensors: Mapping[str, Any], *, same_dtype: bool = True) -> Non
     for name, tensor in given.items():
         if tensor.device != like.device:
             raise ValueError(
-                f"{name} on the device {tensor.device} and {first} on {like.device} were passed, but all must be on one "
-                f"device. Pass {name}.to({str(like.device)!r})"
+                f"{name} on the device {tensor.device} and {first} on {like.device} were passed, but all must be on "
+                f"one device. Pass {name}.to({str(like.device)!r})"
             )
         if same_dtype and tensor.dtype != like.dtype:
             raise TypeError(
-                f"{name} of dtype {tensor.dtype} and {first} of dtype {like.dtype} were passed, but all must agree. Pass "
-                f"{name}.to({like.dtype})"
+                f"{name} of dtype {tensor.dtype} and {first} of dtype {like.dtype} were passed, but all must agree. "
+                f"Pass {name}.to({like.dtype})"
             )
 
 

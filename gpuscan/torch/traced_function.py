@@ -44,7 +44,9 @@ def row_function(
 
     whole = torch.func.vmap(flat, dim, dim)
     with torch.no_grad():
-        graph = make_fx(whole, decomposition_table=core_aten_decompositions())(*tensors, *(tensor.clone() for tensor in tensors))
+        graph = make_fx(whole, decomposition_table=core_aten_decompositions())(
+            *tensors, *(tensor.clone() for tensor in tensors)
+        )
     constants = {}
     for node in graph.graph.nodes:
         if node.op == "get_attr":
@@ -101,8 +103,8 @@ def _apply(node: Any, args: list[Any], options: dict[str, Any], name: str) -> An
     if operation in OTHERS:
         return OTHERS[operation](*_promoted(node, args, operation), **options)
     raise OperatorError(
-        f"{name} uses torch's operation aten.{operation}, which has no form in a scan on a GPU. Write the function with "
-        f"these operations: {', '.join(NAMES)}"
+        f"{name} uses torch's operation aten.{operation}, which has no form in a scan on a GPU. Write the function "
+        f"with these operations: {', '.join(NAMES)}"
     )
 
 
@@ -122,4 +124,5 @@ def _promoted(node: Any, args: Sequence[Any], operation: str) -> list[Any]:
 
 def _dtype(dtype: Any) -> np.dtype[Any]:
     """Return NumPy's dtype of a torch dtype."""
-    return array_of(torch.empty(0, dtype=dtype)).dtype
+    found: np.dtype[Any] = array_of(torch.empty(0, dtype=dtype)).dtype
+    return found
