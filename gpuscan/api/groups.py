@@ -10,6 +10,7 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import execute, is_on_device
+from gpuscan.api.team import Team
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.group_results import label_range, reduce_groups
@@ -21,15 +22,20 @@ from gpuscan.problem.segments import Heads
 from gpuscan.reference import groups as reference
 
 
+def one_of(home: OpenedDevice | Team | None) -> OpenedDevice | None:
+    """Return the device that combines groups: the first one of several, since elements of a label may be anywhere."""
+    return home.devices[0] if isinstance(home, Team) else home
+
+
 def execute_groups(
-    problem: Problem, labels: Any, home: OpenedDevice | None, strategy: str, outputs: list[Any] | None
+    problem: Problem, labels: Any, home: OpenedDevice | Team | None, strategy: str, outputs: list[Any] | None
 ) -> list[Any]:
     """Return the result of a problem in which each element is combined with those of its own label.
 
     Args:
         problem: the scan, without heads.
         labels: the labels, checked.
-        home: the device to run on; None for NumPy.
+        home: the device to run on, or a team; its first device runs the scan. None for NumPy.
         strategy: as in `gpuscan.scan`.
         outputs: the arrays of `out`, checked; new ones without.
     """
@@ -46,6 +52,7 @@ def execute_groups(
             "before= was passed as a function of an element and its index, with groups= in any order, for which "
             "elements are moved. Pass the indices as one more array of a bundle"
         )
+    home = one_of(home)
     if home is None:
         rows = reference.accumulate_groups(problem, labels)
         results: list[Any] = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]

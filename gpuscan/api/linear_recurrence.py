@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuscan.api.array import Array, new_array
 from gpuscan.api.device import Device
-from gpuscan.api.home import home_of
+from gpuscan.api.home import Devices, home_of
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
@@ -50,7 +50,7 @@ def linear_recurrence(
     initial: Any = None,
     reverse: bool = False,
     dtype: Any = None,
-    device: Device | str | int | None = None,
+    device: Devices = None,
 ) -> Any:
     """Return the states of a linear recurrence: ``h[t] = a[t] * h[t-1] + b[t]``, with ``h[-1] = initial`` or 0.
 
@@ -173,6 +173,7 @@ def gradients(
     if initial is not None:
         scalar = element_of([a.dtype]).fields[0].scalar
         given = as_scalars(np.asarray(initial), scalar, "initial")
+        given = given[0] if not others and given.shape == (1,) else given
         try:
             start = np.ascontiguousarray(np.broadcast_to(given, others))
         except ValueError:

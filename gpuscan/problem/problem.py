@@ -17,13 +17,13 @@ from gpuscan.operators.trace import ROUNDED_WHEN_STORED, traced
 from gpuscan.problem.arguments import (
     Leaf,
     as_flag,
-    common_shape,
     initial_rows,
     resolve_axis,
     structure_and_leaves,
     with_dtype,
 )
 from gpuscan.problem.indexed_maps import IndexedMap, as_map, with_index
+from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.results import own_axes
 from gpuscan.problem.segments import Heads, heads_of
 
@@ -203,7 +203,7 @@ def make_problem(
     if dtype is not None:
         leaves, before = with_dtype(leaves, structure, dtype_from(dtype), before)
     leaves = [leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("=")) for leaf in leaves]
-    shape, trailing = common_shape(leaves, operator, own_axes(x), in_bundle=structure.kind != "leaf")
+    shape, trailing = split_axes(structure, leaves, own_axes(x), operator, before)
     axis = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
     heads = heads_of(segments, keys, shape, axis, reverse)
     source = element_of([leaf.dtype for leaf in leaves], structure, trailing)
