@@ -15,13 +15,12 @@ from gpuscan.elements import SCALARS
 from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.strategies import STRATEGIES
-from gpuscan.tools import file_scan, process
+from gpuscan.tools import browser_export, file_scan, file_sort, process
 from gpuscan.tools.adapter_report import write_report
 from gpuscan.tools.bench import command as bench_command
 from gpuscan.tools.bench import several_devices
 from gpuscan.tools.bench import tune as tune_command
 from gpuscan.tools.bench.peers import PEERS
-from gpuscan.tools.export import browser_export
 from gpuscan.tools.log_lines import add_verbose_option
 from gpuscan.tools.matrix import command as matrix_command
 from gpuscan.tools.option_types import (
@@ -128,6 +127,23 @@ def scan(source: Path, target: Path, profile: bool, **options: Any) -> None:
 
 
 @commands.command()
+@click.argument("source", metavar="IN.npy", type=READABLE)
+@click.argument("target", metavar="OUT.npy", type=NPY)
+@click.option("--axis", type=int, default=-1, show_default=True, help="Axis to sort along.")
+@click.option("--descending", is_flag=True, help="Put the greatest element first.")
+@click.option("--indices", is_flag=True, help="Write the indices that sort the array, as int64.")
+@click.option("--device", type=DeviceType(numpy=True), help=f"{DEVICE}, or numpy (default: $GPUSCAN_ADAPTER or 0).")
+@click.option("--profile", is_flag=True, help="Print how long each stage took on the GPU.")
+def sort(source: Path, target: Path, **options: Any) -> None:
+    """Sort the array in IN.npy and write the result to OUT.npy, which may be the same file.
+
+    Equal elements keep their order, and NaN counts as the greatest number. The array has to fit the GPU. OUT.npy is
+    replaced when the sort is done, and stays as it is otherwise.
+    """
+    file_sort.sort_file(source, target, **options)
+
+
+@commands.command()
 @op_option
 @dtype_option
 @click.option("--length", type=LENGTH, default=1 << 20, show_default=True, help="Number of elements to scan.")
@@ -157,15 +173,31 @@ def matrix(files: Sequence[Path], **asked: Any) -> None:
 
 @commands.command()
 @click.argument("folder", metavar="OUT", type=FolderType())
-@op_option
-@dtype_option
+@click.option(
+    "--op",
+    type=browser_export.ExportedOperatorType(),
+    default="add",
+    show_default=True,
+    metavar="NAME",
+    help=f"Operator: {OPERATORS}; or FILE.py:NAME for one of your own.",
+)
+@click.option(
+    "--dtype",
+    type=browser_export.ElementType(),
+    default="float32",
+    show_default=True,
+    help=f"Element type: {DTYPES}; or several fields: float32,float32 or value=float32,valid=bool.",
+)
 @click.option("--length", type=LENGTH, default=1 << 20, show_default=True, help="Longest array, in elements.")
+@click.option("--exclusive", is_flag=True, help="Leave each element out of its own result.")
+@click.option("--reverse", is_flag=True, help="Scan from the end.")
+@click.option("--segments", is_flag=True, help="Let the page restart the scan at offsets.")
 @click.option(
     "--strategy",
-    type=click.Choice(STRATEGIES),
-    default="three_dispatch",
+    type=AUTO_OR_STRATEGY,
+    default="auto",
     show_default=True,
-    help="Scan algorithm; three_dispatch is safe on every GPU.",
+    help="Scan algorithm; auto is a single pass where the browser has subgroups, else three dispatches.",
 )
 def export(folder: Path, **asked: Any) -> None:
     """Write a scan for web browsers into the folder OUT: WGSL shaders, an ES module, and a page that checks itself."""

@@ -26,7 +26,7 @@ SHAPES = "25165824@0,8x2048x1536@1,8x1536x2048@2"
 CHECKED_ROWS = 4
 
 
-@gs.operator(name="affine")
+@gs.operator(name="affine", identity=(1, 0))
 def affine(left: Any, right: Any) -> Any:
     """Compose two affine maps: first `left`, then `right`."""
     return left[0] * right[0], right[0] * left[1] + right[1]

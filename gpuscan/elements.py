@@ -153,8 +153,9 @@ class Structure:
     """The way in which a user's value nests its arrays: a leaf, or a container of further structures.
 
     Attributes:
-        kind: ``"leaf"``, ``"tuple"``, ``"named"`` (a named tuple), ``"dict"`` or ``"record"`` (structured dtype).
-        keys: the keys of the children, in order: integers for a tuple, else names.
+        kind: ``"leaf"``, ``"tuple"``, ``"list"``, ``"named"`` (a named tuple), ``"dict"`` or ``"record"`` (structured
+            dtype).
+        keys: the keys of the children, in order: integers for a tuple or list, else names.
         children: the structures inside.
         factory: the named tuple's class, for ``"named"``.
     """
@@ -180,7 +181,7 @@ class Structure:
         """Return the leaves of a value that nests as this structure says, depth first."""
         if self.kind == "leaf":
             return [value]
-        if self.kind in ("tuple", "named") or isinstance(value, (tuple, list)):
+        if self.kind in ("tuple", "list", "named") or isinstance(value, (tuple, list)):
             parts: Sequence[Any] = value
         else:
             parts = [value[key] for key in self.keys]
@@ -189,34 +190,47 @@ class Structure:
         return [leaf for child, part in zip(self.children, parts, strict=True) for leaf in child.flatten(part)]
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
-        """Return the value with these leaves, as the inverse of `flatten`. A ``"record"`` becomes `Fields`."""
+        """Return the value with these leaves as operators and maps get it: dicts and records become `Fields`."""
+        return self._with(leaves, Fields)
+
+    def nested(self, leaves: Sequence[Any]) -> Any:
+        """Return the value with these leaves as callers get it, as the inverse of `flatten`."""
+        return self._with(leaves, dict)
+
+    def _with(self, leaves: Sequence[Any], mapping: Callable[[Any], Any]) -> Any:
         if self.kind == "leaf":
             (leaf,) = leaves
             return leaf
         parts, start = [], 0
         for child in self.children:
             count = child.leaf_count
-            parts.append(child.unflatten(leaves[start : start + count]))
+            parts.append(child._with(leaves[start : start + count], mapping))
             start += count
-        if self.kind == "tuple":
-            return tuple(parts)
+        if self.kind in ("tuple", "list"):
+            return tuple(parts) if self.kind == "tuple" else parts
         if self.factory is not None:
             return self.factory(*parts)
-        return (Fields if self.kind == "record" else dict)(zip(self.keys, parts, strict=True))
+        return mapping(zip(self.keys, parts, strict=True))
 
 
 class Fields(dict[str, Any]):
-    """The fields of a structured array, by name and by position, as in NumPy's own elements.
+    """The fields of a dict or a structured array: by name, as an attribute, or by position.
 
     Example:
-        >>> Fields(gain=2, shift=3)[1]
-        3
+        >>> fields = Fields(gain=2, shift=3)
+        >>> fields["gain"], fields.gain, fields[1]
+        (2, 2, 3)
     """
 
     def __missing__(self, key: Any) -> Any:
         if isinstance(key, int):
             return tuple(self.values())[key]
-        raise KeyError(f"{key!r}: there are the fields {', '.join(self)}")
+        raise KeyError(f"{key!r}: there are the fields {', '.join(map(str, self))}")
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self:
+            return self[name]
+        raise AttributeError(f"{name!r}: there are the fields {', '.join(map(str, self))}")
 
 
 # The structure of a single array.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cached_property
+from html import escape
 from math import prod
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gpuscan.api.array_views import Views
 from gpuscan.api.opened_device import OpenedDevice
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 _SMALL_READ_BYTES = 64 << 10
 
 
-class Array(Views):
+class Array(Views, NDArrayOperatorsMixin):
     """An array in a device's memory, made by `Device.asarray`, `Device.empty`, a scan, or `Array.from_buffer`.
 
     Attributes:
@@ -127,6 +130,18 @@ class Array(Views):
         kind = self.dtype if dtype is None else dtype
         return Array(self.device, self.buffer, shape, kind, self.offset + offset, self.owner)
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        rows = {
+            "shape": self.shape,
+            "dtype": self.dtype,
+            "bytes": f"{self.nbytes:,}",
+            "order": "C" if self.is_contiguous else f"strides {self.strides}",
+            "device": self.device.capabilities.summary,
+        }
+        lines = "".join(f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>" for name, value in rows.items())
+        return f"<table><caption>gpuscan.Array</caption>{lines}</table>"
+
     def view_at(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Array:
         """Return the view of the same buffer with these strides, `offset` bytes after the begin of this array."""
         kept = self.contiguous_strides(shape, strides)
@@ -179,6 +194,53 @@ class Array(Views):
             return ready
         return begun(self.device._readers, self.copy().numpy)
 
+    # ----- NumPy's and Python's protocols
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        return _protocols["ufunc"](ufunc, method, inputs, options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
+        return _protocols["function"](function, args, options)
+
+    def __dlpack__(self, *, copy: bool | None = None, dl_device: Any = None, **options: Any) -> Any:
+        """Return a capsule of a copy in the CPU's memory, for ``from_dlpack`` of other libraries."""
+        if copy is False or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
+            raise BufferError(
+                "a gpuscan.Array was to be exported by DLPack without a copy, or to another device than the CPU, but "
+                "its memory belongs to WebGPU. Leave copy and dl_device out"
+            )
+        return self.numpy().__dlpack__(**(options | {"stream": None}))
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return DLPack's name of the CPU, where `__dlpack__` copies to."""
+        return 1, 0
+
+    def item(self) -> Any:
+        """Return the only number of the array as a Python number."""
+        if self.size != 1:
+            raise TypeError(
+                f"one number was asked for of an array of shape {self.shape}, which has {self.size}. Index it first, "
+                "or reduce it: gpuscan.reduce(array)"
+            )
+        return self.numpy().item()
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(
+                f"the truth of an array of shape {self.shape} was asked for, but it has {self.size} elements. Reduce "
+                'it first: gpuscan.reduce(array, "logical_and") or "logical_or"'
+            )
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
     def copy(self) -> Array:
         """Return a copy on the device, in C order; `copy.copy` and `copy.deepcopy` do the same."""
         with guarded(self.context):
@@ -194,6 +256,15 @@ class Array(Views):
         raise TypeError(
             "a gpuscan.Array was to be pickled, but it is in a GPU's memory. Pickle array.numpy() in its place"
         )
+
+
+# The functions that answer NumPy's protocols. They are made of scans and maps, which are above arrays.
+_protocols: dict[str, Callable[..., Any]] = {}
+
+
+def answer_protocols(ufunc: Callable[..., Any], function: Callable[..., Any]) -> None:
+    """Let these functions answer `Array.__array_ufunc__` and `Array.__array_function__`."""
+    _protocols.update(ufunc=ufunc, function=function)
 
 
 class Picked(Array):

@@ -42,10 +42,9 @@ def check_associative(
     Args:
         op: as for `gpuscan.scan`.
         dtype: the element's dtype; a tuple or dict of dtypes, or a structured dtype, for a bundle.
-        samples: how many triples to try; or elements to try, for an operator that is associative on some elements
-            alone: an array (count, …), or a bundle of them, of which triples are tried; or a function of
-            ``(rng, count)`` that makes such elements by a `numpy.random.Generator`. A counterexample then consists of
-            samples, unchanged.
+        samples: how many triples to try; or the elements to try, for an operator that is associative on some elements
+            alone: an array (count, …) or a bundle of them, or a function of ``(rng, count)`` that makes such elements
+            by a `numpy.random.Generator`. A counterexample then consists of samples, unchanged.
         seed: the seed of the random numbers.
         shape: the trailing axes that belong to the element, such as ``(2, 2)`` for ``"matmul"``; a number for one axis.
 
@@ -130,7 +129,7 @@ def _described(dtype: Any) -> tuple[Structure, list[np.dtype[Any]], list[tuple[i
         dtype = np.dtype(dtype)
     if isinstance(dtype, (tuple, list)) and not isinstance(dtype, str):
         kind, keys, parts = "tuple", tuple(range(len(dtype))), list(dtype)
-        kind = "named" if hasattr(dtype, "_fields") else kind
+        kind = "named" if hasattr(dtype, "_fields") else "list" if isinstance(dtype, list) else kind
     elif isinstance(dtype, Mapping):
         kind, keys, parts = "dict", tuple(dtype), list(dtype.values())
     else:

@@ -19,7 +19,7 @@ from gpuscan.engine.compaction import Compacted, compact_on_device, entry_bytes,
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.arguments import as_array, structure_and_leaves
-from gpuscan.problem.results import assembled, over_arrays, own_axes
+from gpuscan.problem.results import assembled, over_arrays
 
 
 def compact(x: Any, mask: Any, *, out: Any = None, device: Devices = None) -> Any:
@@ -81,7 +81,7 @@ def compact(x: Any, mask: Any, *, out: Any = None, device: Devices = None) -> An
         arrays = [home.asarray(leaf) for leaf in leaves]
         chosen = mask if isinstance(mask, Map) else home.asarray(mask)
         results = picked_arrays(home, arrays, chosen, places)
-        return structure.unflatten(results)
+        return structure.nested(results)
     if home is None:
         bools = picked_by_numpy(mask, leaves) if isinstance(mask, Map) else np.asarray(mask)
         results = [leaf[bools].astype(leaf.dtype.newbyteorder("="), copy=False) for leaf in leaves]
@@ -89,9 +89,7 @@ def compact(x: Any, mask: Any, *, out: Any = None, device: Devices = None) -> An
         results = compact_together(home, leaves, mask) if isinstance(home, Team) else compact_host(home, leaves, mask)
     if places is not None:
         return written(results, places, out)
-    if structure.kind != "record":
-        return structure.unflatten(results)
-    return assembled(structure, results, results[0].ndim - own_axes(x)[0], x)
+    return assembled(structure, results, x)
 
 
 # ----- The mask

@@ -86,7 +86,7 @@ class Device(OpenedDevice):
         initial: Any = None,
         segments: Any = None,
         keys: Any = None,
-        before: Callable[[Any], Any] | None = None,
+        before: Callable[..., Any] | None = None,
         after: Callable[[Any], Any] | None = None,
         compensated: bool = False,
         strategy: str = "auto",

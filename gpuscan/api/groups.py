@@ -1,4 +1,4 @@
-"""Run scans of groups: on a device, or on NumPy."""
+"""Run scans and reductions of groups: on a device, or on NumPy."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ from gpuscan.api.array import Array
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.team import Team
-from gpuscan.engine.groups import scan_groups
+from gpuscan.device.device_array import DeviceArray, uploaded
+from gpuscan.engine.element_copy import write_elements
+from gpuscan.engine.group_results import label_range, reduce_groups
+from gpuscan.engine.groups import scan_groups, sort_labels
 from gpuscan.problem.arguments import OnDevice
-from gpuscan.problem.groups import in_order, numbered
+from gpuscan.problem.groups import checked_count, in_order, numbered
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads
 from gpuscan.reference import groups as reference
+
+
+def one_of(home: OpenedDevice | Team | None) -> OpenedDevice | None:
+    """Return the device that combines groups: the first one of several, since elements of a label may be anywhere."""
+    return home.devices[0] if isinstance(home, Team) else home
 
 
 def execute_groups(
@@ -39,9 +47,12 @@ def execute_groups(
             # Elements of one label are neighbours already.
             heads = Heads(problem.shape, problem.axis, problem.reverse, keys=labels)
             return execute(replace(problem, heads=heads), home, strategy, outputs)
-    if isinstance(home, Team):
-        # Elements of one label may be anywhere, so one device scans all of them.
-        home = home.devices[0]
+    if problem.indexed:
+        raise ValueError(
+            "before= was passed as a function of an element and its index, with groups= in any order, for which "
+            "elements are moved. Pass the indices as one more array of a bundle"
+        )
+    home = one_of(home)
     if home is None:
         rows = reference.accumulate_groups(problem, labels)
         results: list[Any] = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
@@ -53,4 +64,59 @@ def execute_groups(
         home._context.check()
     for target, result in zip(outputs or (), results, strict=outputs is not None):
         target[...] = result
+    return outputs or results
+
+
+def counted(problem: Problem, labels: Any, num_groups: Any, home: OpenedDevice | None) -> tuple[Any, int]:
+    """Return the labels of a reduction, and the number of groups.
+
+    Labels on a device are sorted. Then the smallest and the largest one of each row are read.
+
+    Raises:
+        TypeError, ValueError: as `checked_count` does.
+    """
+    if not labels.size:
+        return labels, checked_count(num_groups, 0, -1)
+    if isinstance(labels, DeviceArray):
+        assert home is not None
+        found = sort_labels(home._executor, problem, labels)
+        return found, checked_count(num_groups, *label_range(found))
+    return labels, checked_count(num_groups, int(labels.min()), int(labels.max()))
+
+
+def execute_reduction(
+    problem: Problem, labels: Any, groups: int, home: OpenedDevice | None, outputs: list[Any] | None
+) -> list[Any]:
+    """Return the combination of the elements of each label: the axis becomes as long as there are groups.
+
+    Args:
+        problem: the scan of the elements, without heads. Its `fill` is for groups without elements.
+        labels: the labels, from 0 up to the number of groups, as `counted` returns them.
+        groups: the number of groups.
+        home: the device to run on; None for NumPy.
+        outputs: the arrays of `out`, checked; new ones without.
+
+    Raises:
+        ValueError: a group is empty, and there is no `fill`.
+    """
+    on_device = is_on_device(problem)
+    if home is None or problem.empty or not groups:
+        # Without elements, labels on a device are not read.
+        given = labels if isinstance(labels, np.ndarray) else np.zeros(problem.shape, np.uint8)
+        rows = reference.reduce_groups(problem, given, groups)
+        results: list[Any] = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
+        if on_device:
+            assert home is not None
+            results = [Array.of(home, uploaded(home._context, result)) for result in results]
+    elif on_device:
+        found = reduce_groups(home._executor, problem, labels, groups, out=outputs)
+        return outputs or [Array.of(home, array) for array in found]
+    else:
+        results = [array.read() for array in reduce_groups(home._executor, problem, labels, groups)]
+        home._context.check()
+    for target, result in zip(outputs or (), results, strict=outputs is not None):
+        if on_device:
+            write_elements(result, target)
+        else:
+            target[...] = result
     return outputs or results

@@ -173,6 +173,7 @@ def gradients(
     if initial is not None:
         scalar = element_of([a.dtype]).fields[0].scalar
         given = as_scalars(np.asarray(initial), scalar, "initial")
+        given = given[0] if not others and given.shape == (1,) else given
         try:
             start = np.ascontiguousarray(np.broadcast_to(given, others))
         except ValueError:

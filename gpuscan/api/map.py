@@ -141,7 +141,7 @@ def mapped(function: Map, leaves: Sequence[Any], shape: tuple[int, ...], home: D
     if out is not None:
         return out
     # NumPy's functions give numbers, not arrays of shape ().
-    return function.element.structure.unflatten([part if on_device or part.shape else part[()] for part in results])
+    return function.element.structure.nested([part if on_device or part.shape else part[()] for part in results])
 
 
 def _stand_in(function: Map, leaves: Sequence[Any], shape: tuple[int, ...]) -> Problem:

@@ -17,7 +17,7 @@ from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.problem.arguments import OnDevice, fields_of, structure_and_leaves
 from gpuscan.problem.problem import Problem
-from gpuscan.problem.results import assembled, own_axes
+from gpuscan.problem.results import assembled
 from gpuscan.reference import scan as reference
 
 # How many steps NumPy may search to find out whether two results share memory.
@@ -178,4 +178,4 @@ def in_form_of(problem: Problem, x: Any, results: Sequence[Any]) -> Any:
     """Return the results as the caller's value nests its arrays, or as the maps made of it."""
     structure = problem.destination.structure
     like = x if structure == problem.source.structure else None
-    return assembled(structure, results, results[0].ndim - own_axes(x)[0], like)
+    return assembled(structure, results, like)

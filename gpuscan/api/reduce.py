@@ -10,9 +10,10 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
+from gpuscan.api.groups import counted, execute_reduction, one_of
 from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.outputs import check_out, is_on_device
-from gpuscan.api.reduced_axes import joined, reduced_axes
+from gpuscan.api.reduced_axes import ReducedAxes, joined, reduced_axes
 from gpuscan.api.sharded_array import reduce_sharded, sharded_leaves
 from gpuscan.api.team import Team
 from gpuscan.device.device_array import uploaded
@@ -21,8 +22,9 @@ from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator
-from gpuscan.problem.arguments import as_flag, check_one_cut
+from gpuscan.problem.arguments import as_array, as_flag, check_one_cut
 from gpuscan.problem.cache import cached_problem
+from gpuscan.problem.groups import checked_labels
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.problem.results import assembled
 from gpuscan.reference import scan as reference
@@ -35,7 +37,7 @@ def reduce(
     axis: int | tuple[int, ...] | None = None,
     initial: Any = None,
     dtype: Any = None,
-    before: Callable[[Any], Any] | None = None,
+    before: Callable[..., Any] | None = None,
     after: Callable[[Any], Any] | None = None,
     keepdims: bool = False,
     out: Any = None,
@@ -65,16 +67,20 @@ def reduce(
         out: the array to write the result to, of the result's shape and dtype; for a bundle, a bundle of arrays.
         segments: the offsets where segments begin along the axis, as in `gpuscan.scan`. The axis of the result is as
             long as there are segments.
+        groups: labels in any order, as in `gpuscan.scan`, of 0 or more. Each label is a place in the result; the axis
+            of the result is `num_groups` long.
+        num_groups: the number of groups (default: the largest label + 1).
         device: as in `gpuscan.scan`.
 
     Returns:
-        An array like `x` without the axes, or with one result for each segment; or a bundle of them; `out` if it is
-        passed. A NumPy array without another axis gives a NumPy number. An axis of length 0 and an empty segment give
-        `initial`, else the operator's identity.
+        An array like `x` without the axes, or with one result for each segment or group; or a bundle of them; `out` if
+        it is passed. A NumPy array without another axis gives a NumPy number. An axis of length 0, an empty segment and
+        an empty group give `initial`, else the operator's identity.
 
     Raises:
-        ValueError: the axis, `initial`, `out`, `segments` or the shapes of a bundle do not fit; or the axis has length
-            0, or a segment is empty, and there is neither `initial` nor an identity.
+        ValueError: the axis, `initial`, `out`, `segments`, `groups` or the shapes of a bundle do not fit; a label is
+            negative or not below `num_groups`; or the axis has length 0, or a segment or group is empty, and there is
+            neither `initial` nor an identity.
         TypeError: the operator does not take the dtype, or an argument has the wrong type.
         GpuscanError: as `gpuscan.scan` does.
 
@@ -94,26 +100,46 @@ def reduce(
         >>> gs.reduce(x, axis=1, segments=[0, 2, 2, 3])
         array([[4, 0, 4],
                [6, 0, 9]], dtype=int32)
+        >>> gs.reduce(x, axis=1, groups=[2, 0, 2])
+        array([[ 1,  0,  7],
+               [ 5,  0, 10]], dtype=int32)
     """
     check_one_cut(segments=segments, groups=groups)
-    if groups is not None or num_groups is not None:
-        raise NotImplementedError("groups= is not there yet; pass segments= for neighbours of one group")
+    if groups is None and num_groups is not None:
+        raise ValueError(
+            f"num_groups={num_groups!r} was passed without groups=; pass the labels as groups=, or neither"
+        )
     if sharded_leaves(x):
-        more: dict[str, Any] = {"keepdims": keepdims, "out": out, "segments": segments, "device": device}
+        more: dict[str, Any] = {
+            "keepdims": keepdims,
+            "out": out,
+            "segments": segments,
+            "groups": groups,
+            "device": device,
+        }
         return reduce_sharded(x, op, axis=axis, initial=initial, dtype=dtype, before=before, after=after, **more)
     operator = resolve(op)
     keepdims = as_flag("keepdims", keepdims)
-    axes = reduced_axes(x, operator, axis)
+    axes = reduced_axes(x, operator, axis, before)
     options = {"initial": initial, "dtype": dtype, "before": before, "after": after}
-    if segments is None:
+    labels, count = None, 0
+    if groups is not None:
+        problem, labels = grouped_reduction(joined(x, axes), operator, axes, groups, **options)
+    elif segments is None:
         problem = reduction(joined(x, axes), operator, axis=axes.axis, **options)
         shape = axes.result_shape(keepdims)
     else:
         problem = segmented_reduction(joined(x, axes), operator, axis=axes.axis, segments=segments, **options)
         shape = problem.results_shape
-    home = team_or_home(problem.arrays, device)
+    home = team_or_home((*problem.arrays, labels), device)
+    if labels is not None:
+        labels, count = counted(problem, labels, num_groups, one_of(home))
+        shape = (*problem.shape[: problem.axis], count, *problem.shape[problem.axis + 1 :])
     outputs = check_out(problem, out, home if is_on_device(problem) else None, shape)
-    results = _results(problem, home, outputs)
+    if labels is None:
+        results = _results(problem, home, outputs)
+    else:
+        results = execute_reduction(problem, labels, count, one_of(home), outputs)
     if out is not None:
         return out
     fields = problem.destination.fields
@@ -121,7 +147,7 @@ def reduce(
     # NumPy's reductions give numbers, not arrays of shape ().
     shaped = [part[()] if isinstance(part, np.ndarray) else part for part in shaped]
     structure = problem.destination.structure
-    return assembled(structure, shaped, len(shape), x if structure == problem.source.structure else None)
+    return assembled(structure, shaped, x if structure == problem.source.structure else None)
 
 
 def _results(problem: Problem, home: Device | Team | None, outputs: list[Any] | None) -> list[Any]:
@@ -173,6 +199,22 @@ def reduction(x: Any, operator: Operator, **options: Any) -> Problem:
     reduced = problem.with_leaves(problem.leaves)
     vars(reduced)["keep_last_only"] = True
     return reduced
+
+
+def grouped_reduction(
+    x: Any, operator: Operator, axes: ReducedAxes, groups: Any, **options: Any
+) -> tuple[Problem, Any]:
+    """Return a reduction of groups as a scan with a `fill`, and the labels.
+
+    Raises:
+        ValueError, TypeError: as `checked_labels` does.
+    """
+    problem = make_problem(x, operator, axis=axes.axis, **options)
+    given = groups if isinstance(groups, Array) else as_array(groups)
+    labels = checked_labels(axes.joined(given) if given.shape == axes.shape else given, problem.shape, problem.axis)
+    seeds = problem.seeds or identities(problem)
+    fill = None if seeds is None else tuple(reference.stored_seeds(problem, seeds))
+    return replace(problem, fill=fill), labels
 
 
 def segmented_reduction(x: Any, operator: Operator, **options: Any) -> Problem:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from gpuscan.api.array import Array
 from gpuscan.operators.operator import Operator
-from gpuscan.problem.arguments import as_array, common_shape, resolve_axis, structure_and_leaves
+from gpuscan.problem.arguments import as_array, resolve_axis, structure_and_leaves
+from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.results import over_arrays, own_axes
 
 
@@ -56,21 +58,21 @@ class ReducedAxes:
         return array.reshape((*lengths, *array.shape[len(self.shape) :]))
 
 
-def reduced_axes(x: Any, operator: Operator, axis: Any) -> ReducedAxes:
+def reduced_axes(x: Any, operator: Operator, axis: Any, before: Callable[[Any], Any] | None = None) -> ReducedAxes:
     """Return the axes of a reduction of the bundle `x`.
 
     Args:
         x: the input of the reduction.
         operator: its operator.
         axis: an axis, a tuple of axes, or None for all of them.
+        before: the map on load, or None.
 
     Raises:
         ValueError: an axis is out of range or named twice, or the arrays do not fit each other.
         TypeError: `axis` is neither an integer nor a tuple of them.
     """
     structure, leaves = structure_and_leaves(x)
-    bundle = structure.kind != "leaf"
-    shape = common_shape(leaves, operator, own_axes(x), in_bundle=bundle, scans=False)[0]
+    shape, _ = split_axes(structure, leaves, own_axes(x), operator, before, scans=False)
     if axis is None:
         return ReducedAxes(shape, tuple(range(len(shape))))
     axes = axis if isinstance(axis, tuple) else (axis,)

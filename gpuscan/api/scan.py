@@ -9,6 +9,7 @@ from gpuscan.api.groups import execute_groups
 from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.sharded_array import scan_sharded, sharded_leaves
+from gpuscan.api.totals import last_results, last_results_are_totals, reduced
 from gpuscan.planning.strategies import check_strategy
 from gpuscan.problem.arguments import as_flag, check_one_cut
 from gpuscan.problem.cache import cached_problem
@@ -29,9 +30,10 @@ def scan(
     groups: Any = None,
     dtype: Any = None,
     out: Any = None,
-    before: Callable[[Any], Any] | None = None,
+    before: Callable[..., Any] | None = None,
     after: Callable[[Any], Any] | None = None,
     compensated: bool = False,
+    return_total: bool = False,
     device: Devices = None,
     strategy: str = "auto",
 ) -> Any:
@@ -42,8 +44,8 @@ def scan(
 
     Args:
         x: the input: anything `np.asarray` takes, of any memory order, or a `gpuscan.Array`; or a bundle, which is a
-            tuple, named tuple, dict or structured array of arrays of one shape. An element of a bundle is one value of
-            each of its arrays.
+            tuple, named tuple, list, dict or structured array of arrays, nested as you like. An element of a bundle is
+            one value of each of its arrays. Arrays with more axes than others give vectors or matrices to the element.
         op: the operator: a name (``"add"``, ``"maximum"``, …), a NumPy ufunc, a `gpuscan.Operator`, or a Python
             function of (left, right). It must be associative; it need not be commutative.
         axis: the axis to scan along. A 1-D array needs none.
@@ -63,21 +65,26 @@ def scan(
             integers are not promoted: they wrap.
         out: the array to write the result to, of the result's shape and dtype.
         before: a function that maps each input element as it is loaded. `op` combines its results, which may have
-            other dtypes or more fields than the input.
+            other dtypes or more fields than the input. A function of two parameters also gets the element's index
+            along the axis, as int32 (with ``device="numpy"``, int64 where an axis is longer).
         after: a function that maps each combined element as it is stored. Its results are what the scan returns.
         compensated: for sums of float32, True to carry the rounding errors along and to round each result once; see
             docs/numerics.md.
+        return_total: True to return ``(result, total)``, where the total is what `gpuscan.reduce` gives along the axis,
+            from the end if the scan is reversed. It is the last result of each row. An exclusive scan has no such
+            result, and `segments`, `keys` and `groups` do not cut the total, so these take a second pass over `x`.
         device: a `gpuscan.Device`, a part of an adapter's summary, its number in `gpuscan.devices()`, or ``"numpy"``
             (default: the best adapter). A list of devices shares the work of NumPy arrays: the bits of exact types are
             those of one device, and floats have the same bits for the same list. If a device fails, the error names it.
         strategy: ``"auto"``, ``"lookahead"``, ``"lookback"``, ``"fallback"`` or ``"three_dispatch"``.
 
     Returns:
-        An array like `x`, or the same bundle of arrays.
+        An array like `x`, or the same bundle of arrays; with `return_total`, a pair of that and the total.
 
     Raises:
-        ValueError: the axis, `out`, `initial`, `segments`, `keys`, `groups` or the shapes of a bundle do not fit; or
-            several of `segments`, `keys` and `groups` are passed.
+        ValueError: the axis, `out`, `initial`, `segments`, `keys`, `groups` or the shapes of a bundle do not fit;
+            several of `segments`, `keys` and `groups` are passed; or the total of no elements is asked for, and there
+            is neither `initial` nor an identity.
         TypeError: the operator does not take the dtype, or an argument has the wrong type.
         DeviceMemoryError: with `groups`, an array exceeds what a shader of the device binds.
         OperatorError: the operator cannot be turned into a shader.
@@ -105,6 +112,9 @@ def scan(
         >>> gs.scan(np.ones((2, 5), np.int32), axis=1, segments=[0, 3, 5])
         array([[1, 2, 3, 1, 2],
                [1, 2, 3, 1, 2]], dtype=int32)
+        >>> gs.scan(np.array([[3, 1, 4], [1, 5, 9]], np.int32), axis=1, return_total=True)
+        (array([[ 3,  4,  8],
+               [ 1,  6, 15]], dtype=int32), array([ 8, 15], dtype=int32))
     """
     options = {
         "axis": axis,
@@ -119,7 +129,13 @@ def scan(
     }
     if sharded_leaves(x):
         # These options are off unless they are passed.
-        more = {"out": out, "compensated": compensated, "device": device}
+        more = {
+            "out": out,
+            "compensated": compensated,
+            "device": device,
+            "groups": groups,
+            "return_total": return_total,
+        }
         return scan_sharded(x, op, strategy=strategy, **options, **more)
     given = x
     check_one_cut(segments=segments, keys=keys, groups=groups)
@@ -130,8 +146,16 @@ def scan(
     labels = None if groups is None else checked_labels(groups, problem.shape, problem.axis)
     home = team_or_home((*problem.arrays, labels), device)
     outputs = check_out(problem, out, home if is_on_device(problem) else None)
+    in_results = labels is None and last_results_are_totals(problem)
+    total = None
+    if return_total is not False and (return_total := as_flag("return_total", return_total)) and not in_results:
+        # Before the results are written, perhaps over the input.
+        total = reduced(problem, x, op, options, home)
     if labels is None:
         results = execute(problem, home, strategy, outputs)
     else:
         results = execute_groups(problem, labels, home, strategy, outputs)
-    return in_form_of(problem, given, results) if out is None else out
+    result = in_form_of(problem, given, results) if out is None else out
+    if not return_total:
+        return result
+    return result, last_results(problem, given, results) if in_results else total

@@ -114,6 +114,11 @@ def _problem_of(chunk: Any, op: Any, options: dict[str, Any]) -> Problem:
         ValueError: the chunk is not 1-D.
     """
     problem = make_problem(chunk, op, **options)
+    if problem.indexed:
+        raise TypeError(
+            "before= was passed as a function of an element and its index, but chunks have no axis to count along. "
+            "Pass a function of one element, and the indices as one more array of each chunk"
+        )
     if len(problem.shape) != 1:
         raise ValueError(
             f"a chunk of shape {problem.shape} was passed, but chunks are 1-D stretches of one row. Scan the rows of "

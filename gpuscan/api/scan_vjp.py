@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +12,13 @@ from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.linear_recurrence import native, summed_to
 from gpuscan.api.outputs import execute, in_form_of, is_on_device
+from gpuscan.elements import Field
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
-from gpuscan.operators.adjoint import LAST, Adjoint, Reading, Slot, adjoint, cached_adjoint, shifted, sum_of
+from gpuscan.operators.adjoint import LAST, Adjoint, adjoint, bundle_of, cached_adjoint, sum_of, with_flag
 from gpuscan.operators.operator import Operator
 from gpuscan.problem.arguments import OnDevice, fields_of, structure_and_leaves
+from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.problem.segments import heads_of
 from gpuscan.reference import scan as reference
@@ -82,16 +84,39 @@ def scan_vjp(
         >>> gs.scan_vjp(x, gs.scan(x, "maximum"), np.ones(4, np.float32), lambda l, r: np.maximum(l, r))
         array([1., 2., 0., 1.], dtype=float32)
     """
+    options = {"exclusive": exclusive, "reverse": reverse, "initial": initial, "segments": segments, "keys": keys}
+    return gradients(x, y, grad_y, op, axis=axis, **options)
+
+
+def gradients(
+    x: Any,
+    y: Any,
+    grad_y: Any,
+    op: Any,
+    *,
+    axis: int | None,
+    exclusive: bool = False,
+    reverse: bool = False,
+    initial: Any = None,
+    segments: Any = None,
+    keys: Any = None,
+    device: Device | str | int | None = None,
+) -> Any:
+    """Return what `scan_vjp` returns, computed on a device of choice."""
     forward = make_problem(
         x, op, axis=axis, exclusive=exclusive, reverse=reverse, initial=initial, segments=segments, keys=keys
     )
     kept = isinstance(op, (str, np.ufunc, Operator))
     derived = (cached_adjoint if kept else adjoint)(
-        forward.operator, forward.element, exclusive=forward.exclusive, seeded=forward.seeds is not None
+        forward.operator,
+        forward.element,
+        exclusive=forward.exclusive,
+        seeded=forward.seeds is not None,
+        initial=initial is not None,
     )
     states, grads = _alike("y", y, forward), _alike("grad_y", grad_y, forward)
     leaves = [*forward.leaves, *states, *grads]
-    home = home_of(leaves, None)
+    home = home_of(leaves, device)
     if any(isinstance(leaf, OnDevice) for leaf in leaves):
         assert home is not None
         leaves = [leaf if isinstance(leaf, OnDevice) else home.asarray(leaf) for leaf in leaves]
@@ -146,102 +171,144 @@ class _Backward:
             initial: as in `scan_vjp`.
         """
         forward, derived = self.forward, self.derived
-        readings = [derived.step, *([] if derived.sums else [derived.gradient])]
-        readings += [] if derived.sums or initial is None else [derived.first]
-        bundles = bundles | self._before(bundles["y"], {slot.bundle for each in readings for slot in each.slots})
-        whole = self._problem(derived.transitions.operator, derived.step, bundles, after=derived.later)
-        recurrence = replace(whole, reverse=not forward.reverse, heads=self.heads)
-        inclusive = derived.sums and not forward.exclusive
-        results = self._run(recurrence if inclusive else self._exclusive(recurrence))
-        if not derived.sums:
-            bundles["later"] = results
-            results = self._mapped(derived.gradient, bundles)
-            whole = self._problem(sum_of(len(results)), derived.first, bundles) if initial is not None else whole
-        return results, None if initial is None else self._of_initial(whole, initial)
+        bundles = bundles | self._before(bundles["y"], {slot.bundle for slot in derived.slots})
+        leaves = [bundles[slot.bundle][slot.field] for slot in derived.slots]
+        problem = Problem(
+            operator=derived.operator,
+            leaves=tuple(leaves),
+            source=derived.before.source,
+            element=derived.before.element,
+            destination=derived.after.element,
+            shape=forward.shape,
+            axis=forward.axis,
+            reverse=not forward.reverse,
+            before=derived.before,
+            after=derived.after,
+            heads=self.heads,
+        )
+        ahead = [slot.ahead for slot in derived.slots]
+        if any(ahead):
+            # The element after one is the element before it in the order of this scan.
+            offset = replace(problem, field_offsets=tuple(-int(each) for each in ahead))
+            problem = offset if self._reads_neighbours(offset) else self._with_neighbours(problem, ahead)
+        results = self._run(problem)
+        count = len(forward.leaves)
+        return results[:count], None if initial is None else self._of_initial(results[count:], initial)
+
+    # ----- Neighbours of elements
+
+    def _reads_neighbours(self, problem: Problem) -> bool:
+        """Return True if the kernel can read neighbours: of arrays on the device, in whole rows, without segments."""
+        if self.home is None or problem.heads is not None or not is_on_device(problem):
+            return False
+        context = self.home._context
+        row = problem.row_length * max(field.storage_bytes for field in problem.source.fields)
+        # A part takes four columns of narrow numbers or more.
+        return 4 * row <= context.binding_limit and not binds_too_many(
+            problem, context.capabilities.limits[STORAGE_LIMIT]
+        )
+
+    def _with_neighbours(self, problem: Problem, ahead: Sequence[bool]) -> Problem:
+        """Return the problem with arrays of the values ahead, and zero at the ends of rows and segments."""
+        leaves = list(problem.leaves)
+        places = [place for place, each in enumerate(ahead) if each]
+        fields = [problem.source.fields[place] for place in places]
+        zeros = [np.zeros((problem.rows, *field.shape), field.scalar.dtype) for field in fields]
+        found = self._shifted([leaves[place] for place in places], fields, zeros, ahead=True)
+        for place, leaf in zip(places, found, strict=True):
+            leaves[place] = leaf
+        return replace(problem, leaves=tuple(leaves))
 
     def _before(self, states: Arrays, wanted: set[str]) -> dict[str, Arrays]:
         """Return the state before each element, and whether there is one, as far as they are wanted."""
         forward = self.forward
+        fields = forward.element.fields
         found: dict[str, Arrays] = {}
-        values, begun = "previous" in wanted, "begun" in wanted
-        if values and forward.exclusive:
-            found["previous"], values = states, False
-        if not values and not begun:
-            return found
-        if forward.heads is None and not any(isinstance(state, OnDevice) for state in states):
-            return self._shifted(states if values else []) | found
-        reading = shifted(forward.element.fields, values=values, begun=begun)
-        problem = self._problem(LAST, Reading(tuple(Slot("y", i) for i in range(len(states))), reading), {"y": states})
-        problem = self._exclusive(replace(problem, reverse=forward.reverse, heads=forward.heads))
-        if values and forward.seeds is not None:
-            problem = replace(problem, seeds=(*forward.seeds, *(problem.seeds or ())[len(states) :]))
-        results = self._run(problem)
-        if begun:
-            found["begun"] = [results.pop()]
-        if values:
-            found["previous"] = results
+        start = [np.broadcast_to(value, (forward.rows, *value.shape)) for value in self.derived.start]
+        seeds = start if forward.seeds is None else forward.seeds
+        if "begun" in wanted:
+            *found["previous"], begun = self._shifted(states, fields, seeds, flag=True)
+            found["begun"] = [begun]
+        elif "previous" in wanted:
+            found["previous"] = self._shifted(states, fields, seeds)
         return found
 
-    def _shifted(self, states: Arrays) -> dict[str, Arrays]:
-        """Return what `_before` does, for NumPy arrays of whole rows: by copies."""
-        forward, axis = self.forward, self.forward.axis
-        later, earlier, first = ([slice(None)] * len(forward.shape) for _ in range(3))
-        later[axis], earlier[axis], first[axis] = slice(1, None), slice(0, -1), slice(0, 1)
-        if forward.reverse:
-            later[axis], earlier[axis], first[axis] = slice(0, -1), slice(1, None), slice(-1, None)
-        begun = np.ones(forward.shape, bool)
-        begun[tuple(first)] = False
-        others = [n if i != axis else 1 for i, n in enumerate(forward.shape)]
-        previous = []
-        for i, (state, field) in enumerate(zip(states, forward.element.fields, strict=False)):
-            before = np.empty_like(state)
-            before[tuple(later)] = state[tuple(earlier)]
-            if forward.shape[axis]:
-                before[tuple(first)] = 0 if forward.seeds is None else forward.seeds[i].reshape(*others, *field.shape)
-            previous.append(before)
-        return {"previous": previous, "begun": [begun]}
+    def _shifted(
+        self, arrays: Arrays, fields: Sequence[Field], seeds: Sequence[Any], *, flag: bool = False, ahead: bool = False
+    ) -> Arrays:
+        """Return the values of the elements before or ahead, in the order of the forward scan.
 
-    def _mapped(self, reading: Reading, bundles: Mapping[str, Arrays]) -> Arrays:
-        """Return a function of these arrays: a scan of one row that keeps each element."""
-        problem = self._problem(LAST, reading, bundles)
-        fields = problem.source.fields
-        flat = tuple(leaf.reshape((problem.size, *f.shape)) for leaf, f in zip(problem.leaves, fields, strict=True))
-        results = self._run(replace(problem, leaves=flat, shape=(problem.size,), axis=0))
-        fields = problem.element.fields
-        return [each.reshape((*problem.shape, *f.shape)) for each, f in zip(results, fields, strict=True)]
-
-    def _problem(
-        self, operator: Operator, reading: Reading, bundles: Mapping[str, Arrays], after: Any = None
-    ) -> Problem:
-        """Return the inclusive forward scan of a function of these arrays."""
-        element = reading.map.element
-        return Problem(
-            operator=operator,
-            leaves=tuple(bundles[slot.bundle][slot.field] for slot in reading.slots),
-            source=reading.map.source,
-            element=element,
-            destination=element if after is None else after.element,
-            shape=self.forward.shape,
-            axis=self.forward.axis,
-            before=reading.map,
-            after=after,
+        Args:
+            arrays: the arrays.
+            fields: their fields.
+            seeds: the values at the first elements of rows and segments, for each row.
+            flag: True to get an array of bools as well, which are False there.
+            ahead: True for the values of the elements ahead.
+        """
+        forward = self.forward
+        if forward.heads is None and not any(isinstance(array, OnDevice) for array in arrays):
+            return self._shifted_copies(arrays, fields, seeds, flag, forward.reverse != ahead)
+        element = bundle_of(fields)
+        before = with_flag(fields) if flag else None
+        result = element if before is None else before.element
+        return self._run(
+            Problem(
+                operator=LAST,
+                leaves=tuple(arrays),
+                source=element,
+                element=result,
+                destination=result,
+                shape=forward.shape,
+                axis=forward.axis,
+                exclusive=True,
+                reverse=forward.reverse != ahead,
+                seeds=(*seeds, *([np.zeros(forward.rows, bool)] if flag else [])),
+                before=before,
+                heads=self.heads if ahead else forward.heads,
+            )
         )
 
-    def _exclusive(self, problem: Problem) -> Problem:
-        """Return the exclusive scan of a problem, which begins with zeros."""
-        fields = problem.element.fields
-        seeds = tuple(np.zeros((problem.rows, *field.shape), field.scalar.dtype) for field in fields)
-        return replace(problem, exclusive=True, seeds=seeds)
+    def _shifted_copies(self, arrays: Arrays, fields: Sequence[Field], seeds: Any, flag: bool, reverse: bool) -> Arrays:
+        """Return what `_shifted` does, for NumPy arrays of whole rows."""
+        shape, axis = self.forward.shape, self.forward.axis
+        later, earlier, first = ([slice(None)] * len(shape) for _ in range(3))
+        later[axis], earlier[axis], first[axis] = slice(1, None), slice(0, -1), slice(0, 1)
+        if reverse:
+            later[axis], earlier[axis], first[axis] = slice(0, -1), slice(1, None), slice(-1, None)
+        others = [n if i != axis else 1 for i, n in enumerate(shape)]
+        found = []
+        for array, field, seed in zip(arrays, fields, seeds, strict=True):
+            shifted = np.empty_like(array)
+            shifted[tuple(later)] = array[tuple(earlier)]
+            if shape[axis]:
+                shifted[tuple(first)] = seed.reshape(*others, *field.shape)
+            found.append(shifted)
+        if flag:
+            begun = np.ones(shape, bool)
+            begun[tuple(first)] = False
+            found.append(begun)
+        return found
+
+    # ----- Runs
 
     def _run(self, problem: Problem) -> Arrays:
         return execute(problem, self.home, "auto", None)
 
-    def _of_initial(self, problem: Problem, initial: Any) -> Any:
-        """Return the gradient of `initial`: a problem's last results, summed over what `initial` is broadcast to."""
-        forward = self.forward
-        problem = replace(problem, heads=None, keep_last_only=True)
+    def _of_initial(self, firsts: Arrays, initial: Any) -> Any:
+        """Return the gradient of `initial`: what the first elements give, summed over what it is broadcast to."""
+        forward, element = self.forward, self.derived.firsts
         fields = forward.element.fields
         others = tuple(n for i, n in enumerate(forward.shape) if i != forward.axis)
+        problem = Problem(
+            operator=sum_of(len(firsts)),
+            leaves=tuple(firsts),
+            source=element,
+            element=element,
+            destination=element,
+            shape=forward.shape,
+            axis=forward.axis,
+            keep_last_only=True,
+        )
         if problem.empty:
             totals = [np.zeros((forward.rows, *field.shape), field.scalar.dtype) for field in fields]
         elif self.home is None:
@@ -254,4 +321,4 @@ class _Backward:
         for total, value, field in zip(totals, fields_of(initial, forward.element, "initial"), fields, strict=True):
             whole = total.reshape((*others, *field.shape))
             gradients.append(summed_to(whole, np.shape(value)).astype(field.scalar.dtype, copy=False))
-        return forward.element.structure.unflatten(gradients)
+        return forward.element.structure.nested(gradients)

@@ -17,7 +17,7 @@ from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import sort_device
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.problem.arguments import as_flag, resolve_axis, structure_and_leaves
-from gpuscan.problem.results import assembled, own_axes
+from gpuscan.problem.results import assembled
 from gpuscan.reference import sort as reference
 
 
@@ -163,9 +163,7 @@ def sort_by_key(keys: Any, values: Any, *, descending: bool = False) -> tuple[An
             else argsort(given, descending=descending, device=home)
         )
         moved_keys, *results = (a[order].astype(a.dtype.newbyteorder("="), copy=False) for a in (given, *leaves))
-    if structure.kind != "record":
-        return moved_keys, structure.unflatten(results)
-    return moved_keys, assembled(structure, results, results[0].ndim - own_axes(values)[0], values)
+    return moved_keys, assembled(structure, results, values)
 
 
 def _moved(home: Device, keys: Array, leaves: list[Array], descending: bool) -> tuple[Array, list[Any]]:

@@ -20,7 +20,7 @@ from gpuscan.codegen.number_formats import from_words, to_storage, to_words
 from gpuscan.elements import Element, Field
 from gpuscan.operators.user_wgsl import kept_apart
 from gpuscan.operators.wgsl_arithmetic import Text, wrapped
-from gpuscan.planning.kernel import MOVED, Kernel
+from gpuscan.planning.kernel import MOVED, RUNS_AT, Kernel
 from gpuscan.planning.kernel_parts import BoundArray
 from gpuscan.templates import render
 
@@ -190,6 +190,8 @@ class KernelText:
         spec = self.spec
         numbers = [self._loaded_numbers(source, position, first) for source in self.loaded_sources]
         name, element = ("Source", spec.source) if spec.neighbour_field is None else ("Element", spec.element)
+        if spec.index_step:
+            name, element, numbers = "Indexed", spec.indexed_source, [*numbers, [f"index{position}"]]
         value = self.construct(name, element, numbers)
         return f"before({value})" if spec.before else value
 
@@ -264,3 +266,7 @@ class KernelText:
         return self.construct("Result", self.spec.destination, numbers)
 
     moved = MOVED
+
+    # ----- Reductions by key
+
+    runs_at = RUNS_AT

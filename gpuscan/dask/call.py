@@ -15,7 +15,8 @@ from gpuscan.dask.bundles import filled, flattened, mapped
 from gpuscan.dask.tasks import Work
 from gpuscan.device.adapters import NUMPY
 from gpuscan.operators.named_operators import resolve
-from gpuscan.problem.arguments import common_shape, resolve_axis, structure_and_leaves
+from gpuscan.problem.arguments import resolve_axis, structure_and_leaves
+from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.problem import make_problem
 from gpuscan.problem.results import own_axes
 
@@ -84,7 +85,7 @@ def call_of(x: Any, op: Any, axis: int | None, dtype: Any, *, exclusive: bool = 
     like = [np.broadcast_to(np.zeros((), a.dtype), shape) for a, shape in zip(arrays, shapes, strict=True)]
     bundle = filled(nest, like)
     structure, leaves = structure_and_leaves(bundle)
-    shape, trailing = common_shape(leaves, operator, own_axes(bundle), in_bundle=structure.kind != "leaf")
+    shape, trailing = split_axes(structure, leaves, own_axes(bundle), operator)
     axis = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
     ndim = len(shape)
     # Empty arrays have results of the dtypes of all results, and are scanned nowhere.

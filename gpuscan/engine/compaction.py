@@ -258,19 +258,20 @@ def gathered(
     count: DeviceArray,
     room: DeviceArray | None = None,
 ) -> DeviceArray:
-    """Return the entries with these indices, one after the other, in `room` or in new memory."""
+    """Return the entries with these indices, one after the other, in `room` or in new memory as large as the array."""
     unit = gcd(4, entry_bytes(leaf))
-    words = -(-leaf.nbytes // 4)
+    like = leaf if room is None else room
+    words = -(-like.nbytes // 4)
     call = context.uniform(np.array([entry_bytes(leaf) // unit, words, 0, 0], np.uint32).tobytes())
     with guarded(context), context.lock:
         direct = room is not None and room.is_writable_in_vectors and room.buffer is not leaf.buffer
-        target = room if room is not None and direct else empty(context, leaf.shape, leaf.dtype)
+        target = room if room is not None and direct else empty(context, like.shape, like.dtype)
         source = leaf if leaf.is_bindable else duplicate(leaf)
         bound = [call, *(array.binding() for array in (source, indices, count, target))]
         encoder = context.queue.encoder()
         workgroups = -(-words // _GATHER_WORKGROUP)
         values = {"workgroup_size": _GATHER_WORKGROUP, "unit": unit}
-        record_stage(context, encoder, "arrays/gather.wgsl", bound, workgroups, leaf.shape[0], **values)
+        record_stage(context, encoder, "arrays/gather.wgsl", bound, workgroups, like.shape[0], **values)
         context.queue.submit(encoder)
         if room is not None and not direct:
             copy_elements(view_of(target, target.shape, target.dtype.itemsize), room)

@@ -61,7 +61,7 @@ def scan_device(
         problem: the scan. Its NumPy arrays are uploaded. Views that are not contiguous are copied first.
         strategy: as in `gpuscan.scan`.
         out: arrays to write, which fit; new ones without. They may be the problem's own, and views.
-        count: the array for the number of elements that a mask picks.
+        count: the array for the number of elements that a mask picks, or for the list of runs.
         options: `tile` and the test builds of `plan_scan`.
 
     Raises:
@@ -120,7 +120,7 @@ def _scan(
     limit = context.capabilities.limits[STORAGE_LIMIT]
     if binds_too_many(problem, limit):
         whole = packed(problem, _packed_arrays(problem, leaves), limit, context.capabilities.summary)
-        _unpack(problem, scan_device(executor, whole, strategy, **options), results)
+        _unpack(problem, scan_device(executor, whole, strategy, count=count, **options), results)
         return
     kind = None if options or problem.kind is None else (problem.kind, problem.keep_last_only, "on device")
     layout = executor.layout(kind, strategy, lambda: _layout(context, problem))

@@ -144,8 +144,8 @@ def check_numbers(context: DeviceContext, function: Map) -> None:
     scalars = {field.scalar.name for field in function.source.fields} | {node.scalar.name for node in nodes}
     if "float64" in scalars and not context.capabilities.float64:
         raise UnsupportedDtypeError(
-            f"a computation in float64 was asked for, but {context.capabilities.summary} has no 64-bit floats. Convert "
-            'to float32 with .astype(np.float32) on the CPU, or pass NumPy arrays and device="numpy"'
+            f"a computation in float64 was asked for, but {context.capabilities.summary} has no 64-bit floats. Pass "
+            "float32, or compute on the CPU: array.numpy()"
         )
 
 

@@ -23,6 +23,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class SortedLabels:
+    """Labels on a device, in order.
+
+    Attributes:
+        labels: the labels: (row_length,) for all rows alike, or (rows, row_length).
+        places: the index of each of them in its row before the sort.
+    """
+
+    labels: DeviceArray
+    places: DeviceArray
+
+
+@dataclass(frozen=True)
 class Grouped:
     """A problem with the elements of each row in the order of their labels.
 
@@ -79,9 +92,9 @@ def scan_groups(
         return list(out)
 
 
-def grouped(executor: Executor, problem: Problem, labels: Any) -> Grouped:
-    """Submit the sort of the labels, and bring the elements into their order."""
-    context, length, inner = executor.context, problem.row_length, problem.inner
+def sort_labels(executor: Executor, problem: Problem, labels: Any) -> SortedLabels:
+    """Submit the sort of the labels of each row, or of those of all rows alike."""
+    length, inner = problem.row_length, problem.inner
     given = _on_device(executor, labels)
     by_element = given.shape == problem.shape and problem.rows > 1
     if by_element and inner > 1:
@@ -90,6 +103,14 @@ def grouped(executor: Executor, problem: Problem, labels: Any) -> Grouped:
     found = sort_device(executor, given.viewed((rows, length)), 1, with_places=True)
     assert found.keys is not None
     assert found.places is not None
+    shape = (rows, length) if by_element else (length,)
+    return SortedLabels(found.keys.viewed(shape), found.places)
+
+
+def grouped(executor: Executor, problem: Problem, labels: Any) -> Grouped:
+    """Bring the elements into the order of their labels, which are sorted now unless they were sorted before."""
+    context, length, inner = executor.context, problem.row_length, problem.inner
+    found = labels if isinstance(labels, SortedLabels) else sort_labels(executor, problem, labels)
     order = Permutation.of_rows(context, found.places, problem.rows, length)
     leaves = []
     for leaf, f in zip(problem.leaves, problem.source.fields, strict=True):
@@ -100,8 +121,7 @@ def grouped(executor: Executor, problem: Problem, labels: Any) -> Grouped:
         leaves.append(moved.viewed((problem.rows, length, *f.shape) if problem.rows > 1 else (length, *f.shape)))
     shape = (problem.rows, length) if problem.rows > 1 else (length,)
     inside = replace(problem, leaves=tuple(leaves), shape=shape, axis=len(shape) - 1)  # type: ignore[arg-type]
-    sorted_labels = found.keys.viewed(shape if by_element else (length,))
-    return Grouped(inside, sorted_labels, order)
+    return Grouped(inside, found.labels, order)
 
 
 def _on_device(executor: Executor, array: Any) -> DeviceArray:

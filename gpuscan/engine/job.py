@@ -37,7 +37,7 @@ class Job:
         seeds: 32-bit words of the initial value or identity of each row: (rows, words).
         inner: rows side by side in memory.
         heads: where the bits come from that say where rows and segments begin; None without.
-        count: the array for the number of elements that a mask picks.
+        count: the array for the number of elements that a mask picks, or for the list of runs.
         placement: the way in which arrays share buffers.
         options: further arguments of `plan_scan`, such as a tile.
         plans: the plans of parts that were made before, by the part's first element; None to plan each time.

@@ -12,6 +12,7 @@ from gpuscan.planning.column_tiles import column_tile
 from gpuscan.planning.partition import largest_field
 from gpuscan.planning.tuned_tiles import best_tile
 from gpuscan.planning.workgroup_memory import check_element
+from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -26,6 +27,12 @@ def check_elements(context: DeviceContext, problem: Problem) -> None:
     Operators of wide elements take minutes to trace, so this comes first.
     """
     check_element(problem.element, context.capabilities)
+    if problem.indexed and problem.row_length > MAX_INT32_LENGTH:
+        raise GpuscanError(
+            f"before= was passed as a function of an element and its index, along an axis of {problem.row_length}, but "
+            f"indices on a device are 32-bit. Scan at most {MAX_INT32_LENGTH} elements at a time, or pass "
+            'device="numpy"'
+        )
     if context.capabilities.float64:
         return
     elements = (problem.source, problem.element, problem.destination)

@@ -62,7 +62,7 @@ class Buffers:
         carry_in: the carry from the piece before.
         carry_out: the buffer for the carry into the next piece.
         heads: one bit for each element that begins a segment.
-        count: the buffer for the number of elements that a mask picks.
+        count: the buffer for the number of elements that a mask picks, or for the list of runs.
         captured: the uniform buffer of the constants that the user's functions captured.
     """
 

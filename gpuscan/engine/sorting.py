@@ -153,7 +153,9 @@ class _Sort:
         self._with_keys = with_keys
         self._payload = "none" if not with_places else "index" if words is None else "words"
         self._words = words if words is None or words.is_bindable else duplicate(words)
-        self._plan = plan_sort(scalar, self._size // length, length, self._context.capabilities, **options)
+        self._plan = plan_sort(
+            scalar, self._size // length, length, self._context.capabilities, with_places=with_places, **options
+        )
 
     def run(self) -> tuple[DeviceArray | None, DeviceArray | None]:
         """Submit the sort; return the keys and the places, in words."""
@@ -234,6 +236,7 @@ class _Sort:
                 self._size,
                 with_keys=self._with_keys,
                 payload=self._payload,
+                items=plan.items,
                 **shape,
             )
             context.queue.submit(encoder)

@@ -1,15 +1,14 @@
-"""The backward pass of a scan: the functions that its kernels apply to elements, derived from the operator.
+"""The backward pass of a scan: the functions that its kernel applies to elements, derived from the operator.
 
 A scan computes the states ``s[t] = op(s[t-1], x[t])``. Its results are ``y[t] = s[t]``, or of an exclusive scan
 ``y[t] = s[t-1]``. Let A and B be the operator's Jacobians with respect to its left and right argument at
-``(s[t-1], x[t])``, and u[t] what the later elements contribute to the cotangent of ``s[t]``. Then, from the end and
-with ``u[n-1] = 0``,
+``(s[t-1], x[t])``, and G[t] the cotangent of ``s[t]``, with all that later elements contribute. Then, from the end,
 
-- ``u[t-1] = A[t]^T (u[t] + grad_y[t])``, ``grad_x[t] = B[t]^T (u[t] + grad_y[t])``, or of an exclusive scan
-- ``u[t-1] = A[t]^T u[t] + grad_y[t]``, ``grad_x[t] = B[t]^T u[t]``.
+- ``G[t] = grad_y[t] + A[t+1]^T G[t+1]``, or of an exclusive scan ``G[t] = grad_y[t+1] + A[t+1]^T G[t+1]``;
+- ``grad_x[t] = B[t]^T G[t]``.
 
-The first is an affine recurrence (`transitions`), scanned in the other direction; the second a function of each
-element.
+The first is an affine recurrence (`transitions`), scanned in the other direction. Its elements carry along the numbers
+that the second needs, so that one kernel computes both.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import numpy as np
 from gpuscan.elements import LEAF, Element, Field, Scalar, Structure, scalar_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators.derivatives import Calculus, is_constant
-from gpuscan.operators.differentiation import CONTINUOUS, cotangents, is_analytic
+from gpuscan.operators.differentiation import CONTINUOUS, cotangents, dependent, is_analytic
 from gpuscan.operators.evaluation import copied, evaluated, traced_again
 from gpuscan.operators.expression_graph import BOOL, COMPLEX64, FLOAT32, Graph, Node, reachable
 from gpuscan.operators.operator import Operator
@@ -36,25 +35,18 @@ FLOAT64 = scalar_of(np.dtype(np.float64))
 
 
 class Slot(NamedTuple):
-    """An array that the backward pass reads: field `field` of a bundle.
+    """An array that the backward pass reads: a field of a bundle.
 
-    The bundles are ``"previous"`` (the states before the elements), ``"x"``, ``"grad"`` (grad_y), ``"later"`` (u), and
-    ``"begun"``: one bool, False for the first element of a row or segment.
+    Attributes:
+        bundle: ``"x"``, ``"y"`` or ``"grad"`` (grad_y); ``"previous"``, the states before the elements; or ``"begun"``,
+            one bool that is False for the first element of a row or segment.
+        field: the number of the field.
+        ahead: True if an element takes the value of the element after it in the order of the forward scan, or zero.
     """
 
     bundle: str
     field: int = 0
-
-
-BEGUN = Slot("begun")
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A function of some of the arrays."""
-
-    slots: tuple[Slot, ...]
-    map: Map
+    ahead: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,23 +54,25 @@ class Adjoint:
     """The functions of a backward pass.
 
     Attributes:
-        transitions: the affine recurrence of u.
-        step: gives the recurrence's element, which is the matrix and the vector.
-        later: takes u from an element of the recurrence.
-        gradient: gives grad_x.
-        first: gives the cotangent of `initial` at the first element of a row or segment, and 0 elsewhere.
-        sums: grad_x is a running sum of grad_y. Then `later` gives it in the type of x.
+        slots: the arrays that `before` reads.
+        before: gives the element of the recurrence: the matrix, the vector, and the numbers that it carries along.
+        operator: combines elements of the recurrence.
+        after: takes such an element, of which the vector is G, to grad_x. Fields for the cotangent of `initial` follow
+            where it was asked for: they are 0 unless the element is the first of a row or segment.
+        firsts: the element of these fields, as a tuple; empty if it was not asked for.
+        start: what stands for the states before first elements that have none, for each field: the operator's identity
+            if that gives grad_x = G, else zeros.
     """
 
-    transitions: Transitions
-    step: Reading
-    later: Map
-    gradient: Reading
-    first: Reading
-    sums: bool
+    slots: tuple[Slot, ...]
+    before: Map
+    operator: Operator
+    after: Map
+    firsts: Element
+    start: tuple[np.ndarray[Any, Any], ...]
 
 
-def adjoint(operator: Operator, element: Element, *, exclusive: bool, seeded: bool) -> Adjoint:
+def adjoint(operator: Operator, element: Element, *, exclusive: bool, seeded: bool, initial: bool) -> Adjoint:
     """Return the backward pass of a scan.
 
     Args:
@@ -86,6 +80,7 @@ def adjoint(operator: Operator, element: Element, *, exclusive: bool, seeded: bo
         element: the element that it combines.
         exclusive: as in `gpuscan.scan`.
         seeded: the first elements of rows and segments are combined with a value before them.
+        initial: the cotangent of that value is wanted.
 
     Raises:
         OperatorError: the operator cannot be traced or has no derivative, or some numbers of the element are no floats.
@@ -102,7 +97,7 @@ def adjoint(operator: Operator, element: Element, *, exclusive: bool, seeded: bo
                 f"the gradient of a scan was asked for with {which} of {field.scalar.name}, but a gradient is defined "
                 "for floats and complex numbers only. Convert the arrays with .astype(np.float32)"
             )
-    return _Derivation(operator, element, exclusive, seeded).adjoint()
+    return _Derivation(operator, element, exclusive, seeded).adjoint(initial)
 
 
 cached_adjoint = lru_cache(maxsize=256)(adjoint)
@@ -115,28 +110,36 @@ class _Derivation:
         assert operator.function is not None
         self.element, self.exclusive, self.seeded = element, exclusive, seeded
         self.described = operator.described
+        self.start = tuple(np.zeros(field.shape, field.scalar.dtype) for field in element.fields)
         self.graph = Graph()
         self.calculus = Calculus(self.graph)
         self.fields: dict[Slot, Field] = {}
+        self.own = [field.scalar for field in element.fields for _ in range(field.count)]
         traced = trace_operator(operator.function, element, operator.name)
-        own = [field.scalar for field in element.fields]
-        arguments = [self._numbers("previous", own), self._numbers("x", own)]
         flat = [node for nodes in traced.fields for node in nodes]
-        places = self._places()
-        inputs = {
-            node: arguments[node.data[0]][places[node.data[1:]]] for node in reachable(flat) if node.op == "input"
-        }
-        self.results = copied(flat, self.graph, inputs)
-        self.left, self.right = arguments
+        # The operator where the matrix is taken, and where grad_x is.
+        self.left, self.right = self._numbers("previous" if not exclusive else "y"), self._numbers("x")
+        self.next_left, self.next_right = self._numbers("y", exclusive), self._numbers("x", True)
+        self.results = self._applied(flat, self.left, self.right)
+        self.next_results = self._applied(flat, self.next_left, self.next_right)
+        self.grad = [self.calculus.wide(node) for node in self._numbers("grad", exclusive)]
+        self.begun = self._input(Slot("begun"), Field("begun", BOOL), 0)
         # The type of the recurrence's numbers. Where an operator is no analytic function of complex numbers, their real
         # and imaginary parts are numbers of their own.
-        self.whole = is_analytic(self.results, self.left)
-        wide = any(scalar == FLOAT64 for scalar in own)
-        self.scalar = COMPLEX64 if self.whole else FLOAT64 if wide else FLOAT32
-        self.grad = [self._widened(node) for node in self._numbers("grad", own)]
-        self.summed = [COMPLEX64 if scalar.kind == "complex" else self.scalar for scalar in own]
-        self.later = [self._widened(node) for node in self._numbers("later", self.summed)]
-        self.begun = self._input(BEGUN, Field("begun", BOOL), 0)
+        self.whole = is_analytic(self.next_results, self.next_left)
+        self.scalar = COMPLEX64 if self.whole else FLOAT64 if FLOAT64 in self.own else FLOAT32
+        self.units = [
+            (place, part)
+            for place, scalar in enumerate(self.own)
+            for part in ((0, 1) if scalar == COMPLEX64 and not self.whole else (None,))
+        ]
+        vector = Field("vector", self.scalar, (len(self.units),))
+        units = iter([self._input(Slot("vector"), vector, i) for i in range(len(self.units))])
+        # G in the types of cotangents.
+        self.total = [self._joined(units, scalar) for scalar in self.own]
+        identity = operator.identity_for(element)
+        if not seeded and identity is not None and self._passes_through(flat, identity):
+            self.start, self.seeded = tuple(identity), True
 
     # ----- Numbers
 
@@ -144,33 +147,27 @@ class _Derivation:
         self.fields.setdefault(slot, field)
         return self.graph.input(0, list(self.fields).index(slot), component, field.scalar)
 
-    def _numbers(self, bundle: str, scalars: Sequence[Scalar]) -> list[Node]:
+    def _numbers(self, bundle: str, ahead: bool = False) -> list[Node]:
         """Return the numbers of an element of a bundle, field by field."""
         return [
-            self._input(Slot(bundle, i), replace(field, scalar=scalar), component)
-            for i, (field, scalar) in enumerate(zip(self.element.fields, scalars, strict=True))
+            self._input(Slot(bundle, i, ahead), field, component)
+            for i, field in enumerate(self.element.fields)
             for component in range(field.count)
         ]
 
-    def _places(self) -> dict[tuple[int, int], int]:
+    def _applied(self, flat: Sequence[Node], left: Sequence[Node], right: Sequence[Node]) -> list[Node]:
+        """Return the operator's results for these arguments."""
         pairs = [(i, component) for i, field in enumerate(self.element.fields) for component in range(field.count)]
-        return {pair: place for place, pair in enumerate(pairs)}
+        places = {pair: place for place, pair in enumerate(pairs)}
+        inputs = [node for node in reachable(flat) if node.op == "input"]
+        return copied(flat, self.graph, {n: (left, right)[n.data[0]][places[n.data[1:]]] for n in inputs})
 
-    def _widened(self, node: Node) -> Node:
-        """Return a cotangent in the type in which it is computed."""
-        return self.calculus.wide(node)
-
-    def _as_cotangent(self, node: Node, result: Node) -> Node:
-        return self.graph.cast(node, self.calculus.wide(result).scalar)
-
-    @property
-    def units(self) -> list[tuple[int, int | None]]:
-        """The numbers of the recurrence: the place of each, and the part if it is 0 (real) or 1 (imaginary)."""
-        parts: list[tuple[int, int | None]] = []
-        for place, node in enumerate(self.left):
-            split = node.scalar == COMPLEX64 and not self.whole
-            parts += [(place, 0), (place, 1)] if split else [(place, None)]
-        return parts
+    def _joined(self, units: Any, scalar: Scalar) -> Node:
+        """Return the next number from those of the recurrence."""
+        first = next(units)
+        if scalar == COMPLEX64 and not self.whole:
+            return self.graph.complex(self.graph.cast(first, FLOAT32), self.graph.cast(next(units), FLOAT32))
+        return self.graph.cast(first, FLOAT32) if scalar.kind == "float" and scalar.bits < 64 else first
 
     def _unit(self, numbers: Sequence[Node | None], place: int, part: int | None) -> Node:
         node = numbers[place]
@@ -179,116 +176,122 @@ class _Derivation:
         return self.graph.cast(node if part is None else self.graph.parts(node)[part], self.scalar)
 
     def _backwards(self, given: Sequence[tuple[Node, Node]], inputs: Sequence[Node]) -> list[Node | None]:
-        pairs = [(node, self._as_cotangent(cotangent, node)) for node, cotangent in given]
+        wide = self.calculus.wide
+        pairs = [(node, self.graph.cast(cotangent, wide(node).scalar)) for node, cotangent in given]
         return cotangents(self.graph, pairs, inputs, self.described)
+
+    def _passes_through(self, flat: Sequence[Node], identity: Sequence[np.ndarray[Any, Any]]) -> bool:
+        """Return True if the derivatives say by themselves that ``op(identity, x)`` has the derivative 1."""
+        numbers = [number for value in identity for number in value.ravel()]
+        left = [self.graph.constant(number, scalar) for number, scalar in zip(numbers, self.own, strict=True)]
+        results = self._applied(flat, left, self.right)
+        found = self._backwards(list(zip(results, self.total, strict=True)), self.right)
+        return all(node is whole for node, whole in zip(found, self.total, strict=True))
 
     # ----- The functions
 
-    def adjoint(self) -> Adjoint:
-        found, matrix = self._matrix()
-        given = list(zip(self.results, self.grad, strict=True))
-        vector = self.grad if self.exclusive else self._backwards(given, self.left)
-        numbers = [*matrix, *(self._unit(vector, *unit) for unit in self.units)]
-        step = self._reading([[node] for node in numbers], found.element(self.scalar))
-        total = self.later if self.exclusive else self._sums(self.later, self.grad)
-        gradient = self._backwards(list(zip(self.results, total, strict=True)), self.right)
-        alike = [self._as_cotangent(t, node) for t, node in zip(total, self.results, strict=True)]
-        sums = found.sums and all(a is b for a, b in zip(gradient, alike, strict=True))
-        own = [field.scalar for field in self.element.fields]
-        return Adjoint(
-            transitions=found,
-            step=step,
-            later=self._later(found, own if sums else self.summed),
-            gradient=self._gradient(gradient, total),
-            first=self._first(total),
-            sums=sums,
-        )
+    def adjoint(self, initial: bool) -> Adjoint:
+        pattern, matrix = self._matrix()
+        vector = [self._unit(self.grad, *unit) for unit in self.units]
+        fields = [replace(field, name=f"f{i}") for i, field in enumerate(self.element.fields)]
+        results = self._gradient()
+        if initial:
+            firsts = [replace(f, scalar=FLOAT32 if f.scalar.bits == 16 else f.scalar) for f in fields]
+            results += self._first()
+        else:
+            firsts = []
+        carried = self._carried(results)
+        found = transitions(pattern, len(carried))
+        scalars = [self.scalar] * (found.width - len(carried)) + [node.scalar for node in carried]
+        before = [*(matrix[place] for place in found.places), *vector, *carried]
+        slots, step = self._before(before, found.element(scalars))
+        after = self._after(found, scalars, carried, results, [*fields, *firsts])
+        return Adjoint(slots, step, found.operator, after, bundle_of(firsts), self.start)
 
-    def _matrix(self) -> tuple[Transitions, list[Node]]:
-        """Return the recurrence, and the stored entries of its matrix."""
+    def _matrix(self) -> tuple[Any, Mapping[tuple[int, int], Node]]:
+        """Return the pattern of the recurrence's matrix, and its entries."""
         zero, one = self.graph.constant(0, self.scalar), self.graph.constant(1, self.scalar)
-        columns = []
-        for place, part in self.units:
-            result = self.results[place]
-            wide = self.calculus.wide(result)
-            seed = self.calculus.like(1j if part == 1 else 1, wide)
-            row = self._backwards([(result, seed)], self.left)
-            columns.append([self._unit(row, *unit) for unit in self.units])
-        entries = [[self._kind(column[i], zero, one) for column in columns] for i in range(len(columns))]
-        indices = [[node.index for node in row] for row in entries]
-        found = transitions(pattern_of(indices, zero.index, one.index))
-        return found, [entries[i][j] for i, j in found.places]
+        entries: dict[tuple[int, int], Node] = {}
+        for j, (place, part) in enumerate(self.units):
+            result = self.next_results[place]
+            seed = self.calculus.like(1j if part == 1 else 1, self.calculus.wide(result))
+            row = self._backwards([(result, seed)], self.next_left)
+            for i, unit in enumerate(self.units):
+                node = self._unit(row, *unit)
+                entries[i, j] = zero if is_constant(node, 0) else one if is_constant(node, 1) else node
+        size = range(len(self.units))
+        return pattern_of([[entries[i, j].index for j in size] for i in size], zero.index, one.index), entries
 
-    def _kind(self, node: Node, zero: Node, one: Node) -> Node:
-        return zero if is_constant(node, 0) else one if is_constant(node, 1) else node
-
-    def _sums(self, left: Sequence[Node], right: Sequence[Node]) -> list[Node]:
-        return [
-            self.calculus.add(self.graph.cast(a, b.scalar), b) if b.scalar.bits >= a.scalar.bits else
-            self.calculus.add(a, self.graph.cast(b, a.scalar))
-            for a, b in zip(left, right, strict=True)
-        ]  # fmt: skip
-
-    def _gradient(self, gradient: Sequence[Node | None], total: Sequence[Node]) -> Reading:
+    def _gradient(self) -> list[Node]:
+        """Return the numbers of grad_x."""
+        found = self._backwards(list(zip(self.results, self.total, strict=True)), self.right)
         numbers = []
-        own = [field.scalar for field in self.element.fields for _ in range(field.count)]
-        for node, whole, scalar in zip(gradient, total, own, strict=True):
+        for node, whole, scalar in zip(found, self.total, self.own, strict=True):
             node = self.calculus.like(0, whole) if node is None else self.graph.cast(node, whole.scalar)
             # Without a value before it, the first element is the first state.
             node = node if self.seeded else self.graph.select(self.begun, node, whole)
             numbers.append(self.graph.cast(node, scalar))
-        return self._reading(self._by_fields(numbers), _bundle(self.element.fields))
+        return numbers
 
-    def _first(self, total: Sequence[Node]) -> Reading:
-        found = self._backwards(list(zip(self.results, total, strict=True)), self.left)
-        zeros = [self.graph.constant(0, scalar) for scalar in self._each(self.summed)]
-        numbers = [zero if n is None else self.graph.cast(n, zero.scalar) for n, zero in zip(found, zeros, strict=True)]
-        if self.exclusive:
-            grad = [self.graph.cast(node, zero.scalar) for node, zero in zip(self.grad, zeros, strict=True)]
-            numbers = [self.calculus.add(a, b) for a, b in zip(numbers, grad, strict=True)]
-        numbers = [self.graph.select(self.begun, zero, node) for node, zero in zip(numbers, zeros, strict=True)]
-        fields = [replace(f, scalar=scalar) for f, scalar in zip(self.element.fields, self.summed, strict=True)]
-        return self._reading(self._by_fields(numbers), _bundle(fields))
+    def _first(self) -> list[Node]:
+        """Return the numbers of the cotangent of `initial`: 0 unless the element is the first."""
+        found = self._backwards(list(zip(self.results, self.total, strict=True)), self.left)
+        numbers = []
+        grad = [self.calculus.wide(node) for node in self._numbers("grad")]
+        for node, whole, own in zip(found, self.total, grad, strict=True):
+            node = self.calculus.like(0, whole) if node is None else self.graph.cast(node, whole.scalar)
+            # The first result of an exclusive scan is the value itself.
+            node = self.calculus.add(node, own) if self.exclusive else node
+            numbers.append(self.graph.select(self.begun, self.calculus.like(0, node), node))
+        return numbers
 
-    def _each(self, scalars: Sequence[Scalar]) -> list[Scalar]:
-        pairs = zip(self.element.fields, scalars, strict=True)
-        return [scalar for field, scalar in pairs for _ in range(field.count)]
+    def _carried(self, results: Sequence[Node]) -> list[Node]:
+        """Return the numbers that the results need in addition to G: what meets G, or the inputs if those are fewer."""
+        inputs = [node for node in reachable(results) if node.op == "input"]
+        vector = list(self.fields).index(Slot("vector"))
+        later = dependent(results, [node for node in inputs if node.data[1] == vector])
+        edges = {
+            arg.index: arg
+            for node in reachable(results)
+            if node.index in later
+            for arg in node.args
+            if arg.index not in later and not arg.is_constant
+        }
+        edges |= {node.index: node for node in results if node.index not in later and not node.is_constant}
+        needed = [node for node in inputs if node.data[1] != vector]
+        return list(edges.values()) if len(edges) <= len(needed) else needed
 
-    def _by_fields(self, numbers: Sequence[Node]) -> list[list[Node]]:
-        left = iter(numbers)
-        return [[next(left) for _ in range(field.count)] for field in self.element.fields]
-
-    def _reading(self, fields: Sequence[Sequence[Node]], result: Element) -> Reading:
-        """Return a function in a graph of its own, of the arrays that it needs alone."""
-        flat = [node for nodes in fields for node in nodes]
+    def _before(self, numbers: Sequence[Node], result: Element) -> tuple[tuple[Slot, ...], Map]:
+        """Return the function that gives the recurrence's element, of the arrays that it needs alone."""
         slots = list(self.fields)
-        inputs = [node for node in reachable(flat) if node.op == "input"] or [self.grad_input]
+        inputs = [node for node in reachable(numbers) if node.op == "input"]
         used = tuple(slots[i] for i in sorted({node.data[1] for node in inputs}))
         graph = Graph()
-        again = {node: graph.input(0, used.index(slots[node.data[1]]), node.data[2], node.scalar) for node in inputs}
-        nodes = iter(copied(flat, graph, again))
-        source = _bundle([self.fields[slot] for slot in used])
-        return Reading(used, _map(graph, source, [[next(nodes) for _ in field] for field in fields], result))
+        places = {node: graph.input(0, used.index(slots[node.data[1]]), node.data[2], node.scalar) for node in inputs}
+        nodes = [[node] for node in copied(numbers, graph, places)]
+        return used, _map(graph, bundle_of([self.fields[slot] for slot in used]), nodes, result)
 
-    @property
-    def grad_input(self) -> Node:
-        return self._input(Slot("grad"), self.fields[Slot("grad")], 0)
-
-    def _later(self, found: Transitions, scalars: Sequence[Scalar]) -> Map:
-        """Return the function that takes u from an element of the recurrence."""
+    def _after(
+        self, found: Transitions, scalars: Sequence[Scalar], carried: Sequence[Node], results: Sequence[Node],
+        fields: Sequence[Field],
+    ) -> Map:  # fmt: skip
+        """Return the function that takes an element of the recurrence to the results."""
         graph = Graph()
-        source = found.element(self.scalar)
-        vector = iter([graph.input(0, len(found.places) + i, 0, self.scalar) for i in range(found.size)])
-        numbers = []
-        for node, scalar in zip(self.left, self._each(scalars), strict=True):
-            first = next(vector)
-            split = node.scalar == COMPLEX64 and not self.whole
-            numbers.append(graph.cast(graph.complex(first, next(vector)) if split else first, scalar))
-        fields = [replace(f, scalar=scalar) for f, scalar in zip(self.element.fields, scalars, strict=True)]
-        return _map(graph, source, self._by_fields(numbers), _bundle(fields))
+        inputs = [graph.input(0, i, 0, scalar) for i, scalar in enumerate(scalars)]
+        stored = len(found.places)
+        vector = list(self.fields).index(Slot("vector"))
+        places = {
+            node: inputs[stored + node.data[2]]
+            for node in reachable(results)
+            if node.op == "input" and node.data[1] == vector
+        }
+        places |= dict(zip(carried, inputs[stored + found.size :], strict=True))
+        nodes = iter(copied(results, graph, places))
+        by_field = [[next(nodes) for _ in range(field.count)] for field in fields]
+        return _map(graph, found.element(scalars), by_field, bundle_of(fields))
 
 
-def _bundle(fields: Sequence[Field]) -> Element:
+def bundle_of(fields: Sequence[Field]) -> Element:
     """Return an element of these fields, as a tuple."""
     named = tuple(replace(field, name=f"f{i}") for i, field in enumerate(fields))
     return Element(named, Structure("tuple", tuple(range(len(named))), (LEAF,) * len(named)))
@@ -307,40 +310,31 @@ def _map(graph: Graph, source: Element, fields: Sequence[Sequence[Node]], result
     return Map(function, source, (*graph.described(), places, result), traced)
 
 
-# ----- The states before the elements
+# ----- Neighbouring elements, and sums
 
 
-def shifted(fields: Sequence[Field], *, values: bool, begun: bool) -> Map:
-    """Return the function that gives an element's own fields, if `values`, and a bool that is True, if `begun`."""
+def with_flag(fields: Sequence[Field]) -> Map:
+    """Return the function that gives an element's own fields, and a bool that is True."""
     graph = Graph()
-    source = _bundle(fields)
-    nodes: list[list[Node]] = []
-    if values:
-        nodes = [[graph.input(0, i, c, field.scalar) for c in range(field.count)] for i, field in enumerate(fields)]
-    results = list(fields) if values else []
-    if begun:
-        nodes.append([graph.constant(True, BOOL)])
-        results.append(Field("begun", BOOL))
-    return _map(graph, source, nodes, _bundle(results))
+    nodes = [[graph.input(0, i, c, field.scalar) for c in range(field.count)] for i, field in enumerate(fields)]
+    nodes.append([graph.constant(True, BOOL)])
+    return _map(graph, bundle_of(fields), nodes, bundle_of([*fields, Field("begun", BOOL)]))
 
 
-def keep_last(left: Any, right: Any) -> Any:
-    """Return the right operand. The exclusive scan with this operator gives each element the one before."""
+def _right(left: Any, right: Any) -> Any:
     del left
     return right
 
 
-def sum_of(count: int) -> Operator:
-    """Return the operator that adds bundles of this many arrays."""
-    return _sums(count)
+# The exclusive scan with this operator gives each element the one before.
+LAST = Operator("last", _right)
 
 
 @lru_cache(maxsize=64)
-def _sums(count: int) -> Operator:
-    def add(left: Mapping[int, Any], right: Mapping[int, Any]) -> Any:
+def sum_of(count: int) -> Operator:
+    """Return the operator that adds bundles of this many arrays."""
+
+    def add(left: Sequence[Any], right: Sequence[Any]) -> Any:
         return tuple(left[i] + right[i] for i in range(count))
 
     return Operator("sum", add)
-
-
-LAST = Operator("last", keep_last)

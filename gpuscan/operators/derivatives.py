@@ -137,13 +137,13 @@ def _rounded_quotient(rounding: str) -> Derivative:
 def _base(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
     a, b = args
     slope = c.times(b, c.call("power", a, c.add(b, c.like(-1, b))))
-    return c.times(g, c.unless(c.call("equal", b, c.like(0, b)), slope))
+    return c.times(g, c.conj(c.unless(c.call("equal", b, c.like(0, b)), slope)))
 
 
 def _exponent(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
     a, b = args
     zero = c.call("logical_and", c.call("equal", a, c.like(0, a)), c.call("greater_equal", b, c.like(0, b)))
-    return c.times(g, c.unless(zero, c.times(y, c.call("log", a))))
+    return c.times(g, c.conj(c.unless(zero, c.times(y, c.call("log", a)))))
 
 
 def _share(place: int) -> Derivative:
@@ -272,7 +272,7 @@ DERIVATIVES: Mapping[str, tuple[Derivative | None, ...]] = {
     "cosh": _slope(lambda c, a, y: c.call("sinh", a)),
     "tanh": _slope(_one_and_square(-1, of_result=True)),
     "arcsin": _inverse(_root(_one_and_square(-1))),
-    "arccos": (lambda c, args, y, g: c.negative(c.over(g, _root(_one_and_square(-1))(c, args[0], y))),),
+    "arccos": (lambda c, args, y, g: c.negative(_inverse(_root(_one_and_square(-1)))[0](c, args, y, g)),),
     "arctan": _inverse(_one_and_square(1)),
     "arctan2": (_angle(0), _angle(1)),
     "arcsinh": _inverse(_root(_one_and_square(1))),

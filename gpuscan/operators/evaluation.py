@@ -76,12 +76,19 @@ def traced_again(
     return traced
 
 
-def copied(nodes: Sequence[Node], graph: Graph, inputs: Mapping[Node, Node]) -> list[Node]:
-    """Return the same nodes in another graph, with these nodes of it in the place of inputs."""
-    found: dict[int, Node] = {}
-    for node in reachable(nodes):
-        args = [found[arg.index] for arg in node.args]
-        found[node.index] = inputs[node] if node.op == "input" else _again(graph, node, args)
+def copied(nodes: Sequence[Node], graph: Graph, places: Mapping[Node, Node]) -> list[Node]:
+    """Return the same nodes in another graph, with nodes of it in the places of some: of every input at least."""
+    found = {node.index: other for node, other in places.items()}
+    needed: dict[int, Node] = {}
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if node.index not in found and node.index not in needed:
+            needed[node.index] = node
+            waiting.extend(node.args)
+    for index in sorted(needed):
+        node = needed[index]
+        found[index] = _again(graph, node, [found[arg.index] for arg in node.args])
     return [found[node.index] for node in nodes]
 
 

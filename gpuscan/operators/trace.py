@@ -10,10 +10,18 @@ import numpy as np
 
 from gpuscan.elements import LEAF, Element, Field, Structure, field_names
 from gpuscan.errors import OperatorError
-from gpuscan.operators import traced_functions  # noqa: F401 (registers np.where, np.stack, … on Traced)
+from gpuscan.operators import traced_functions, traced_linalg  # noqa: F401 (register np.where, np.linalg.inv, …)
 from gpuscan.operators.expression_graph import Graph, Node
 from gpuscan.operators.source_location import defined_at, raised_at
-from gpuscan.operators.traced_array import Python, Traced, check_fits, constant, is_weak, known_scalar
+from gpuscan.operators.traced_array import (
+    Python,
+    Traced,
+    check_fits,
+    constant,
+    is_exact_constant,
+    is_weak,
+    known_scalar,
+)
 
 # Types that are combined in float32, so that a float32 result fits them.
 ROUNDED_WHEN_STORED = ("float16", "bfloat16")
@@ -207,7 +215,8 @@ def _field_nodes(graph: Graph, leaf: Any, field: Field, function: Callable[..., 
                 raise OperatorError(f"{shown}: {error}{defined_at(function)}") from None
             leaf = constant(graph, leaf, field.scalar)
         else:
-            leaf = constant(graph, leaf, known_scalar(np.asarray(leaf).dtype))
+            exact = is_exact_constant(leaf) and field.scalar.kind == "float"
+            leaf = constant(graph, leaf, field.scalar if exact else known_scalar(np.asarray(leaf).dtype))
         leaf = Traced(graph, np.broadcast_to(leaf.nodes, field.shape), leaf.scalar)
     rounded = field.scalar.name in ROUNDED_WHEN_STORED and leaf.scalar.name == "float32"
     if leaf.scalar != field.scalar and not rounded:
@@ -229,7 +238,7 @@ def structure_of(value: Any) -> tuple[Structure, list[Any]]:
         kind, keys, parts = "dict", tuple(value), list(value.values())
     elif isinstance(value, (tuple, list)):
         named = hasattr(value, "_fields")
-        kind, parts = ("named" if named else "tuple"), list(value)
+        kind, parts = ("named" if named else "list" if isinstance(value, list) else "tuple"), list(value)
         keys = tuple(getattr(value, "_fields", range(len(value))))
         factory = type(value) if named else None
     else:

@@ -25,6 +25,18 @@ COMPARISONS = frozenset({"equal", "not_equal", "less", "less_equal", "greater", 
 ARRAY_FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 
 
+class ElementShape(tuple[int, ...]):
+    """The shape of a traced value. It stays one if trailing axes are cut off or added, as on arrays: x.shape[:-1]."""
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        from_start = isinstance(index, slice) and index.start is None and index.step is None
+        return ElementShape(found) if from_start and (index.stop is None or index.stop < 0) else found
+
+    def __add__(self, other: Any) -> Any:
+        return ElementShape((*self, *other))
+
+
 class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     """An array of expression nodes of one type; shape ``()`` for an element that is one number."""
 
@@ -42,8 +54,8 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         return self.scalar.dtype
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.nodes.shape)
+    def shape(self) -> ElementShape:
+        return ElementShape(self.nodes.shape)
 
     @property
     def real(self) -> Traced:
@@ -272,7 +284,16 @@ def dtype_or_type(value: Any, traced: Sequence[Traced]) -> Any:
         if narrow is not None and not isinstance(value, complex):
             return narrow  # NumPy does not promote a Python number with a bfloat16
         return next(kind for kind in (int, float, complex) if isinstance(value, kind))
-    return np.asarray(value).dtype
+    dtype = np.asarray(value).dtype
+    return float if dtype == np.float64 and is_exact_constant(value) else dtype
+
+
+def is_exact_constant(value: Any) -> bool:
+    """Return True for a float64 array such as ``np.eye(2)``, which float32 holds exactly: it takes the other's type."""
+    if not isinstance(value, np.ndarray) or not value.ndim or value.dtype != np.float64:
+        return False
+    with np.errstate(over="ignore"):
+        return bool(np.array_equal(value, value.astype(np.float32), equal_nan=True))
 
 
 def broadcast_check(name: str, traced: Sequence[Traced]) -> None:

@@ -13,6 +13,7 @@ from gpuscan.operators.expression_graph import BOOL, Node
 from gpuscan.operators.source_location import operator_error
 from gpuscan.operators.traced_array import (
     ARRAY_FUNCTIONS,
+    ElementShape,
     Traced,
     broadcast_check,
     call_ufunc,
@@ -37,7 +38,7 @@ def traced_form(*functions: Any) -> Callable[[Form], Form]:
     return register
 
 
-def _common(name: str, values: Sequence[Any]) -> tuple[list[np.ndarray[Any, Any]], Any, Any]:
+def common_nodes(name: str, values: Sequence[Any]) -> tuple[list[np.ndarray[Any, Any]], Any, Any]:
     """Return the nodes of values in their common type, the graph, and the type."""
     traced = [value for value in values if isinstance(value, Traced)]
     if not traced:
@@ -65,7 +66,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Traced:
         dtype = np.result_type(x, y)
         check_float64("np.where", [np.asarray(x).dtype, np.asarray(y).dtype], [dtype], values)
         x = constant(graph, x, known_scalar(dtype))
-    (if_true, if_false), _, scalar = _common("np.where", [x, y])
+    (if_true, if_false), _, scalar = common_nodes("np.where", [x, y])
     return elementwise(graph, graph.select, [operand(graph, condition, BOOL), if_true, if_false], scalar)
 
 
@@ -169,7 +170,7 @@ def _axis(name: str, x: Traced, axis: Any, *, new: bool = False) -> int:
 
 @traced_form(np.stack)
 def stack(arrays: Sequence[Any], axis: int = 0) -> Traced:
-    nodes, graph, scalar = _common("np.stack", arrays)
+    nodes, graph, scalar = common_nodes("np.stack", arrays)
     first = next(value for value in arrays if isinstance(value, Traced))
     full = [np.broadcast_to(each, first.shape) for each in nodes]
     return Traced(graph, np.stack(full, axis=_axis("np.stack", first, axis, new=True)), scalar)
@@ -177,7 +178,7 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Traced:
 
 @traced_form(np.concatenate)
 def concatenate(arrays: Sequence[Any], axis: int = 0) -> Traced:
-    nodes, graph, scalar = _common("np.concatenate", arrays)
+    nodes, graph, scalar = common_nodes("np.concatenate", arrays)
     first = next(value for value in arrays if isinstance(value, Traced))
     return Traced(graph, np.concatenate(nodes, axis=_axis("np.concatenate", first, axis)), scalar)
 
@@ -202,12 +203,45 @@ def squeeze(a: Traced, axis: Any = None) -> Traced:
     return Traced(a.graph, np.asarray(np.squeeze(a.nodes, axis), dtype=object), a.scalar)
 
 
-@traced_form(np.transpose, np.broadcast_to, np.reshape)
-def whole_array(*_: Any, **__: Any) -> Traced:
+@traced_form(np.transpose)
+def transpose(*_: Any, **__: Any) -> Traced:
     raise operator_error(
-        "np.transpose, np.broadcast_to and np.reshape name every axis of an array, and an operator knows only those of "
-        "its element; write np.swapaxes(x, -1, -2) or x.mT, x[..., None], np.stack([a, b], axis=-1)"
+        "np.transpose names every axis of an array, and an operator knows only those of its element; write "
+        "np.swapaxes(x, -1, -2), or x.mT for a matrix"
     )
+
+
+def _element_shape(name: str, x: Traced, shape: Any) -> tuple[int, ...]:
+    """Return a shape that the user made of the shape of a traced value: on arrays it begins with the scanned axes."""
+    if isinstance(shape, ElementShape):
+        return shape
+    raise operator_error(
+        f"{name} to {shape!r} names every axis of an array, and an operator knows only those of its element; begin "
+        "with a shape that it has: x.shape[:-1] + (2, 2), or the shape of another value"
+    )
+
+
+@traced_form(np.reshape)
+def reshape(a: Traced, shape: Any = None, *more: Any) -> Traced:
+    wanted = _element_shape("np.reshape", a, (shape, *more) if more else shape)
+    try:
+        return Traced(a.graph, a.nodes.reshape(wanted), a.scalar)
+    except ValueError as error:
+        raise operator_error(f"np.reshape of an element of shape {a.shape}: {error}") from None
+
+
+@traced_form(np.broadcast_to)
+def broadcast_to(array: Traced, shape: Any) -> Traced:
+    wanted = _element_shape("np.broadcast_to", array, shape)
+    if len(wanted) != len(array.shape):
+        raise operator_error(
+            f"np.broadcast_to of element shapes {array.shape} and {tuple(wanted)}: on arrays these axes would not line "
+            "up; write x[..., None] to give a number an axis"
+        )
+    try:
+        return Traced(array.graph, np.broadcast_to(array.nodes, wanted).copy(), array.scalar)
+    except ValueError as error:
+        raise operator_error(f"np.broadcast_to: {error}") from None
 
 
 @traced_form(np.flip)
@@ -294,7 +328,7 @@ def matmul(x1: Any, x2: Any) -> Traced:
                 "np.matmul multiplies the last two axes of both sides: each must be a matrix of the element "
                 "(element_axes=2); write np.matmul(m, v[..., None])[..., 0] for a vector"
             )
-    (left, right), graph, scalar = _common("np.matmul", [x1, x2])
+    (left, right), graph, scalar = common_nodes("np.matmul", [x1, x2])
     if left.shape[1] != right.shape[0]:
         raise operator_error(f"np.matmul of shapes {left.shape} and {right.shape}: the inner sizes differ")
 
@@ -319,5 +353,12 @@ def matvec(x1: Any, x2: Any) -> Any:
     return matmul(x1, x2[..., None])[..., 0]
 
 
+@traced_form(np.angle)
+def angle(z: Traced, deg: bool = False) -> Any:
+    radians = np.arctan2(z.imag, z.real)
+    return np.degrees(radians) if deg else radians
+
+
 # NumPy has np.vecdot from 2.0 on, and np.matvec from 2.2 on.
 ARRAY_FUNCTIONS.update({getattr(np, form.__name__): form for form in (vecdot, matvec) if hasattr(np, form.__name__)})
+ARRAY_FUNCTIONS.update(dict.fromkeys((np.matrix_transpose, np.linalg.matrix_transpose), lambda x: x.mT))

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.operators.expression_graph import BOOL, FLOAT32, Graph, Node
+from gpuscan.operators.float64_forms import FLOAT64_FORMS
 
 Nodes = Sequence[Node]
 Rewrite = Callable[[Graph, Nodes, Scalar], Node]
@@ -36,11 +37,7 @@ SPELLED: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("exp2", "log2", "log10", "sin", "cos", "tan", "tanh", "sinh", "cosh", "hypot"), FLOATS),
     **dict.fromkeys(("arcsin", "arccos", "arctan", "arctan2", "arcsinh", "arccosh", "arctanh", "cbrt"), FLOATS),
 }
-NOT_FLOAT64 = frozenset(
-    """power exp2 log2 log10 sin cos tan tanh sinh cosh arcsin arccos arctan arctan2 arcsinh arccosh
-    arctanh cbrt
-    floor_divide remainder fmod""".split()
-)
+NOT_FLOAT64 = frozenset("power sin cos tan arcsin arccos arctan arctan2 cbrt floor_divide remainder fmod".split())
 
 
 class NoSuchForm(Exception):
@@ -57,6 +54,8 @@ def build(graph: Graph, name: str, args: Nodes, result: Scalar) -> Node:
     rewrite = REWRITES.get((name, scalar.kind)) or REWRITES.get((name, "any"))
     if rewrite is not None:
         return rewrite(graph, args, result)
+    if scalar.name == "float64" and name in FLOAT64_FORMS:
+        return FLOAT64_FORMS[name](graph, args, result)
     if scalar.kind not in SPELLED.get(name, ()) or (scalar.name == "float64" and name in NOT_FLOAT64):
         raise NoSuchForm(scalar.name)
     return graph.apply(name, args, result)
@@ -199,13 +198,45 @@ def _any_part(name: str, joined: str) -> Rewrite:
 
 
 def _complex_power(graph: Graph, args: Nodes, result: Scalar) -> Node:
-    """Multiply repeatedly where the exponent is a whole constant, as NumPy does."""
+    """Multiply repeatedly where the exponent is a whole constant, as NumPy does; else use ``exp(b log(a))``."""
     base, exponent = args
-    value = complex(exponent.value) if exponent.is_constant else 0.5
-    if value.imag or not value.real.is_integer() or abs(value.real) > MAX_COMPLEX_EXPONENT:
-        raise NoSuchForm(f"{result.name} with an exponent that is not a small whole constant")
-    product = _repeated_product(graph, base, int(abs(value.real)), result)
-    return product if value.real >= 0 else _reciprocal(graph, (product,), result)
+    if exponent.is_constant:
+        value = complex(exponent.value)
+        if value == 0.5:
+            return graph.apply("sqrt", (base,), result)
+        if not value.imag and value.real.is_integer() and abs(value.real) <= MAX_COMPLEX_EXPONENT:
+            product = _repeated_product(graph, base, int(abs(value.real)), result)
+            return product if value.real >= 0 else _reciprocal(graph, (product,), result)
+    zero = graph.constant(0, result)
+    angle = graph.apply("multiply", (exponent, graph.apply("log", (base,), result)), result)
+    power = graph.select(graph.apply("equal", (base, zero), BOOL), zero, graph.apply("exp", (angle,), result))
+    return graph.select(graph.apply("equal", (exponent, zero), BOOL), graph.constant(1, result), power)
+
+
+def _complex_wave(real: tuple[str, str], imag: tuple[str, str], sign: int) -> Rewrite:
+    """Return sin, cos, sinh or cosh of x + iy: products of functions of x and of y."""
+
+    def rewrite(graph: Graph, args: Nodes, result: Scalar) -> Node:
+        parts = graph.parts(args[0])
+        factors = ([graph.apply(name, (part,), FLOAT32) for name, part in zip(names, parts, strict=True)] for names in
+                   (real, imag))  # fmt: skip
+        found = [graph.apply("multiply", pair, FLOAT32) for pair in factors]
+        return graph.complex(found[0], found[1] if sign > 0 else graph.apply("negative", found[1:], FLOAT32))
+
+    return rewrite
+
+
+def _complex_tanh(graph: Graph, args: Nodes, result: Scalar) -> Node:
+    """Return (sinh x cosh x + i sin y cos y) / (sinh² x + cos² y), with x cut where the result no longer changes."""
+    x, y = graph.parts(args[0])
+    near = graph.apply("minimum", (x, graph.constant(10, FLOAT32)), FLOAT32)
+    near = graph.apply("maximum", (near, graph.constant(-10, FLOAT32)), FLOAT32)
+    sinh, cosh = (graph.apply(name, (near,), FLOAT32) for name in ("sinh", "cosh"))
+    sin, cos = (graph.apply(name, (y,), FLOAT32) for name in ("sin", "cos"))
+    squares = [graph.apply("multiply", (each, each), FLOAT32) for each in (sinh, cos)]
+    below = graph.apply("add", squares, FLOAT32)
+    products = [graph.apply("multiply", pair, FLOAT32) for pair in ((sinh, cosh), (sin, cos))]
+    return graph.complex(*(graph.apply("divide", (each, below), FLOAT32) for each in products))
 
 
 def _magnitude(graph: Graph, node: Node) -> Node:
@@ -314,6 +345,11 @@ REWRITES: Mapping[tuple[str, str], Rewrite] = {
     ("isfinite", "complex"): _any_part("isfinite", "logical_and"),
     ("reciprocal", "complex"): _reciprocal,
     ("power", "complex"): _complex_power,
+    ("sin", "complex"): _complex_wave(("sin", "cosh"), ("cos", "sinh"), 1),
+    ("cos", "complex"): _complex_wave(("cos", "cosh"), ("sin", "sinh"), -1),
+    ("sinh", "complex"): _complex_wave(("sinh", "cos"), ("cosh", "sin"), 1),
+    ("cosh", "complex"): _complex_wave(("cosh", "cos"), ("sinh", "sin"), 1),
+    ("tanh", "complex"): _complex_tanh,
     **{("gcd", kind): _gcd for kind in INTEGERS},
     **{("lcm", kind): _lcm for kind in INTEGERS},
     **{("bitwise_count", kind): _bitwise_count for kind in INTEGERS},

@@ -31,33 +31,24 @@ class Transitions:
     Attributes:
         pattern: the class of each entry.
         places: for each class that is stored, an entry of it.
-        operator: takes an earlier and a later map, each a tuple of the classes' numbers and of b.
+        operator: takes an earlier and a later map, each a tuple of the classes' numbers, of b, and of numbers that are
+            carried along: the result has those of the later map.
+        width: the count of numbers in a tuple.
     """
 
     pattern: Pattern
     places: tuple[tuple[int, int], ...]
     operator: Operator
+    width: int
 
     @property
     def size(self) -> int:
         """The number of rows of a matrix."""
         return len(self.pattern)
 
-    @property
-    def width(self) -> int:
-        """The count of numbers in an element."""
-        return len(self.places) + self.size
-
-    @property
-    def sums(self) -> bool:
-        """True if every matrix is the identity, so that the recurrence is a running sum."""
-        return all(
-            entry == (ONE if i == j else ZERO) for i, row in enumerate(self.pattern) for j, entry in enumerate(row)
-        )
-
-    def element(self, scalar: Scalar) -> Element:
-        """Return the element that the operator combines: one field for each number."""
-        fields = tuple(Field(f"f{i}", scalar) for i in range(self.width))
+    def element(self, scalars: Sequence[Scalar]) -> Element:
+        """Return the element that the operator combines: one field for each number, of these types."""
+        fields = tuple(Field(f"f{i}", scalar) for i, scalar in enumerate(scalars))
         if self.width == 1:
             return Element(fields)
         return Element(fields, Structure("tuple", tuple(range(self.width)), (LEAF,) * self.width))
@@ -91,8 +82,13 @@ def _terms(classes: Sequence[Sequence[int]], i: int, j: int) -> tuple[tuple[int,
 
 
 @lru_cache(maxsize=256)
-def transitions(pattern: Pattern) -> Transitions:
-    """Return the transitions with this pattern; the same object each time, so that its kernels are compiled once."""
+def transitions(pattern: Pattern, carried: int = 0) -> Transitions:
+    """Return the transitions with this pattern; the same object each time, so that its kernels are compiled once.
+
+    Args:
+        pattern: the class of each entry of a matrix.
+        carried: how many numbers an element carries along.
+    """
     found: Mapping[int, tuple[int, int]] = {
         entry: (i, j)
         for i, row in reversed(list(enumerate(pattern)))
@@ -103,28 +99,31 @@ def transitions(pattern: Pattern) -> Transitions:
     terms = [_terms(pattern, i, j) for i, j in places]
     rows = [[(entry, j) for j, entry in enumerate(row) if entry != ZERO] for row in pattern]
     stored = len(places)
+    width = stored + len(rows) + carried
 
     def combine(left: Any, right: Any) -> Any:
-        if stored + len(rows) == 1:
+        if width == 1:
             left, right = (left,), (right,)
         matrix = [
-            _total([_entries(left, right, *pair) for pair in pairs]) if pairs else np.zeros_like(right[-1])
+            _total([_entries(left, right, *pair, like=right[stored]) for pair in pairs])
+            if pairs
+            else np.zeros_like(right[stored])
             for pairs in terms
         ]
         vector = [
             _total([right[stored + i], *(_times(right, entry, left[stored + j]) for entry, j in row)])
             for i, row in enumerate(rows)
         ]
-        result = (*matrix, *vector)
-        return result if len(result) > 1 else result[0]
+        result = (*matrix, *vector, *(right[i] for i in range(stored + len(rows), width)))
+        return result if width > 1 else result[0]
 
-    return Transitions(pattern, places, Operator("transition", combine))
+    return Transitions(pattern, places, Operator("transition", combine), width)
 
 
-def _entries(earlier: Any, later: Any, entry: int, other: int) -> Any:
-    """Return the product of an entry of the later matrix and one of the earlier."""
+def _entries(earlier: Any, later: Any, entry: int, other: int, like: Any) -> Any:
+    """Return the product of an entry of the later matrix and one of the earlier, in the type of `like`."""
     if other == ONE:
-        return np.ones_like(later[-1]) if entry == ONE else later[entry]
+        return np.ones_like(like) if entry == ONE else later[entry]
     return _times(later, entry, earlier[other])
 
 

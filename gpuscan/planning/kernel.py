@@ -16,8 +16,11 @@ from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 # Neighbouring elements that an invocation of a compaction moves at a time. See shaders/scan/compact.wgsl.
 MOVED = 4
 
+# The word of the counts at which the list of runs begins: where every adapter can bind it.
+RUNS_AT = 64
+
 # The bindings after those of the arrays, in the order of their numbers.
-_AFTER_ARRAYS = ("seeds", "carries", "carry_out", "heads", "captured", "count", "ends")
+_AFTER_ARRAYS = ("seeds", "carries", "carry_out", "heads", "captured", "count")
 
 
 @dataclass(frozen=True)
@@ -340,7 +343,7 @@ class Kernel(HashedOnce):
                 bound.append(BoundArray("seeds", self.binding_of("seeds"), "read"))
             if spec.has_segment_bits:
                 bound.append(BoundArray("heads", self.binding_of("heads"), "read"))
-            if spec.compacts and self.destinations:
+            if (spec.compacts or spec.lists_runs) and self.destinations:
                 bound.append(BoundArray("count", self.binding_of("count"), "read_write"))
         if spec.carried and (self.stage == "scan_totals" or self.strategy != "three_dispatch"):
             bound.append(BoundArray("carries", self.binding_of("carries"), "read"))

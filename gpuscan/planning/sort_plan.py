@@ -20,7 +20,7 @@ class TileSort:
         radix_bits: bits of a digit.
         digits: digits of a key, the lowest first.
         workgroup: invocations in a workgroup; one workgroup sorts one tile.
-        groups: subgroups of a workgroup that have counters; without subgroups, the invocations.
+        groups: the most subgroups of a workgroup; without subgroups, the invocations.
         subgroups: True if the lanes of a subgroup rank their elements together.
         tile_size: elements of a tile.
         tiles_per_row: tiles of a row; a tile has elements of one row only.
@@ -35,6 +35,11 @@ class TileSort:
     tile_size: int
     tiles_per_row: int
     tiles: int
+
+    @property
+    def items(self) -> int:
+        """The elements of an invocation, at most."""
+        return -(-self.tile_size // self.workgroup)
 
     @property
     def counts(self) -> int:
@@ -65,6 +70,7 @@ def plan_sort(
     row_length: int,
     capabilities: Capabilities,
     *,
+    with_places: bool = False,
     subgroups: bool | None = None,
     tile_size: int | None = None,
 ) -> TileSort | RowSort:
@@ -75,6 +81,7 @@ def plan_sort(
         rows: the number of rows, 1 or more.
         row_length: the keys in a row, 1 or more.
         capabilities: the device's.
+        with_places: True if each key takes its index along.
         subgroups: whether tiles are ranked by subgroups. By default they are on GPUs that have subgroups.
         tile_size: the elements of a tile, to sort by tiles whatever the length.
     """
@@ -89,18 +96,25 @@ def plan_sort(
     if subgroups is None:
         subgroups = h.subgroups and bool(capabilities.subgroup_sizes)
     radix_bits = h.radix_bits if subgroups else h.serial_radix_bits
-    workgroup = min(h.workgroup if subgroups else h.serial_workgroup, most)
+    wanted_size = h.workgroup_with_places if with_places else h.workgroup
+    workgroup = min(wanted_size if subgroups else h.serial_workgroup, most)
     if subgroups:
-        # A word for each invocation, and one that counts subgroups, come behind the counters.
-        fitting = (memory // 4 - workgroup - 1) >> radix_bits
-        groups = max(1, min(workgroup // min(capabilities.subgroup_sizes), fitting))
+        # The counters, with a word for each invocation, share their memory with the tile's keys. There are three more
+        # words for each digit, and one that counts subgroups.
+        words = memory // 4 - 1 - (3 << radix_bits)
+        groups = workgroup // min(capabilities.subgroup_sizes)
+        while groups > 1 and (groups << radix_bits) + workgroup > words:
+            workgroup, groups = workgroup // 2, groups // 2
+        fitting = words // scalar.words
     else:
-        groups = workgroup
+        groups, fitting = workgroup, workgroup * h.serial_items
     if tile_size is None:
-        most_each = h.items if subgroups else h.serial_items
+        items = h.items_with_places if with_places else h.items
+        most_each = items if subgroups else h.serial_items
         least = workgroup * min(most_each, h.min_items)
         wanted = -(-rows * row_length // h.min_tiles)
-        tile_size = min(workgroup * most_each, max(least, -(-wanted // workgroup) * workgroup))
+        fitting = fitting // workgroup * workgroup or fitting
+        tile_size = min(fitting, workgroup * most_each, max(least, -(-wanted // workgroup) * workgroup))
     tiles_per_row = -(-row_length // tile_size)
     bits = 1 if scalar.kind == "bool" else scalar.bits
     digits = -(-bits // radix_bits)

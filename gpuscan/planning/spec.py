@@ -14,6 +14,7 @@ from gpuscan.errors import OperatorError
 from gpuscan.operators.code import Code, combine_code, map_code
 from gpuscan.operators.operator import Operator
 from gpuscan.planning.capabilities import Capabilities
+from gpuscan.problem.indexed_maps import with_index
 from gpuscan.problem.problem import Problem
 
 
@@ -57,6 +58,9 @@ class ShaderSpec(HashedOnce):
         compacts: the first source field is a mask, which is summed. The other fields of the elements that it selects
             are stored one after the other. With `before` there is no such field: the map gives the mask, 0 or 1 for
             each element, and all source fields are stored.
+        index_step: 1 if `before` also takes the index of each element along the axis, -1 if the scan goes from the
+            axis's end, so that indices fall; 0 if it does not take the index.
+        lists_runs: the number of segments and where each of them begins are stored as well.
     """
 
     source: Element
@@ -77,6 +81,8 @@ class ShaderSpec(HashedOnce):
     cuts_columns_alike: bool = False
     keep_last_only: bool = False
     compacts: bool = False
+    lists_runs: bool = False
+    index_step: int = 0
 
     __hash__ = HashedOnce.__hash__
 
@@ -119,6 +125,11 @@ class ShaderSpec(HashedOnce):
     def moved_fields(self) -> tuple[Field, ...]:
         """The source fields that a compaction stores."""
         return self.source.fields[self.before is None :] if self.compacts else ()
+
+    @property
+    def indexed_source(self) -> Element:
+        """The argument of `before` where it takes an index."""
+        return with_index(self.source, 1)
 
     def offset_of(self, index: int) -> int:
         """Return which element source field `index` is taken from; see `field_offsets`."""
@@ -196,7 +207,10 @@ def scan_spec(
     """
     native = capabilities.native_int64
     before = after = None
-    if problem.before is not None:
+    if problem.before is not None and problem.indexed:
+        argument = with_index(problem.source, problem.row_length)
+        before = _map_code(problem.before, argument, "before", "Indexed", "Element", native, captures)
+    elif problem.before is not None:
         before = _map_code(problem.before, problem.source, "before", "Source", "Element", native, captures)
     if problem.after is not None and 1 not in problem.field_offsets:
         after = _map_code(problem.after, problem.element, "after", "Element", "Result", native, captures)
@@ -225,6 +239,8 @@ def scan_spec(
         cuts_columns_alike=inner > 1 and problem.heads is not None and problem.heads.cuts_rows_alike,
         keep_last_only=problem.keep_last_only,
         compacts=problem.compacts,
+        lists_runs=problem.lists_runs,
+        index_step=0 if not problem.indexed else -1 if problem.reverse else 1,
     )
     return without_signs(spec, lambda element: _combine_code(problem.operator, element, native, captures))
 

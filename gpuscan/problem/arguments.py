@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from gpuscan.elements import LEAF, Element, Scalar, Structure, scalar_of
 from gpuscan.operators.trace import structure_of
-
-if TYPE_CHECKING:
-    from gpuscan.operators.operator import Operator
+from gpuscan.problem.indexed_maps import composed
+from gpuscan.problem.results import holds_arrays
 
 Leaf = np.ndarray[Any, Any]
 
@@ -74,6 +73,8 @@ def _flattened(x: Any, depth: int) -> tuple[Structure, list[Leaf]]:
         return _gathered("tuple", tuple(range(len(x))), list(x), depth)
     if isinstance(x, dict):
         return _gathered("dict", tuple(x), list(x.values()), depth)
+    if isinstance(x, list) and holds_arrays(x):
+        return _gathered("list", tuple(range(len(x))), x, depth)
     array = as_array(x)
     if array.dtype.names:
         return _gathered("record", array.dtype.names, [array[name] for name in array.dtype.names], depth)
@@ -105,47 +106,6 @@ def as_array(x: Any) -> Leaf:
             "change the result, such as the operator's identity, and mask the result again"
         )
     return np.asarray(x)
-
-
-def common_shape(
-    leaves: Sequence[Leaf], operator: Operator, own: Sequence[int], *, in_bundle: bool = False, scans: bool = True
-) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Return the shape that all leaves share, and the trailing axes of each leaf that belong to the element.
-
-    Those are the axes that the operator declares, or that a structured dtype has of its own, whichever are more.
-
-    Args:
-        leaves: the arrays.
-        operator: the operator.
-        own: how many trailing axes each array has from a structured dtype.
-        in_bundle: True if the arrays are those of a bundle.
-        scans: True if the arrays need an axis to scan along; a reduction takes single elements too.
-
-    Raises:
-        ValueError: a leaf has no axis to scan along, or the shapes differ.
-    """
-    counts = [max(operator.element_axes, axes) for axes in own]
-    for leaf, axes in zip(leaves, counts, strict=True):
-        if leaf.ndim >= axes + scans:
-            continue
-        if in_bundle and leaf.ndim == 0:
-            raise ValueError(
-                "a tuple or dict of single numbers was passed, but a tuple or dict is a bundle of arrays of one shape, "
-                "and one of its arrays has no axis to scan along. Pass np.array([...]) for one array of these numbers"
-            )
-        extra = f" and {axes} trailing axes of the element" if axes else ""
-        raise ValueError(
-            f"an array of shape {leaf.shape} was passed, but {operator.described} needs at least one axis to "
-            f"scan along{extra}. Pass x[np.newaxis] to scan a single element"
-        )
-    split = [leaf.ndim - axes for leaf, axes in zip(leaves, counts, strict=True)]
-    shapes = [leaf.shape[:at] for leaf, at in zip(leaves, split, strict=True)]
-    if len(set(shapes)) > 1:
-        raise ValueError(
-            f"a bundle of arrays of the shapes {', '.join(map(str, shapes))} was passed, but its arrays must have one "
-            "shape. Broadcast them with np.broadcast_arrays first"
-        )
-    return shapes[0], [leaf.shape[at:] for leaf, at in zip(leaves, split, strict=True)]
 
 
 # ----- Axes
@@ -217,11 +177,11 @@ def with_dtype(
 def _cast_after(before: Callable[[Any], Any], dtype: np.dtype[Any]) -> Callable[[Any], Any]:
     """Return `before` followed by a conversion of all its results to `dtype`."""
 
-    def mapped(value: Any) -> Any:
-        structure, leaves = structure_of(before(value))
+    def cast(value: Any) -> Any:
+        structure, leaves = structure_of(value)
         return structure.unflatten([leaf.astype(dtype) if hasattr(leaf, "astype") else leaf for leaf in leaves])
 
-    return mapped
+    return composed(before, cast)  # type: ignore[no-any-return]
 
 
 # The order of the kinds of numbers. A number fits a kind of the same rank or a higher one.

@@ -16,6 +16,7 @@ from gpuscan.errors import OperatorError
 from gpuscan.operators.named_operators import BUILTINS, resolve
 from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import structure_and_leaves, with_dtype
+from gpuscan.problem.indexed_maps import composed
 
 Map = Callable[[Any], Any]
 FLOAT32 = np.dtype(np.float32)
@@ -70,12 +71,11 @@ def paired(before: Map | None) -> Map:
     """Return a map that applies `before` and makes a pair of its result."""
 
     def load(value: Any) -> Any:
-        value = value if before is None else before(value)
         if getattr(value, "dtype", None) != FLOAT32:
             raise _refuse(f"elements of {getattr(value, 'dtype', 'several fields')}")
         return value, np.zeros_like(value)
 
-    return load
+    return load if before is None else composed(before, load)
 
 
 def summed(after: Map | None) -> Map:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuscan.problem.arguments import OnDevice, as_array
+
+if TYPE_CHECKING:
+    from gpuscan.problem.problem import Problem
 
 
 def checked_labels(groups: Any, shape: tuple[int, ...], axis: int) -> Any:
@@ -61,3 +64,50 @@ def in_order(labels: np.ndarray[Any, Any], axis: int) -> bool:
     """Return True if no label is smaller than the one before it along its axis; labels of one axis ignore `axis`."""
     rows = np.moveaxis(labels, axis if labels.ndim > 1 else 0, 0)
     return bool((rows[:-1] <= rows[1:]).all())
+
+
+# ----- Reductions
+
+
+def checked_count(num_groups: Any, least: int, largest: int) -> int:
+    """Return the number of groups: what the caller passed, else 1 more than the largest label.
+
+    Args:
+        num_groups: what the caller passed.
+        least, largest: the smallest and the largest label.
+
+    Raises:
+        TypeError: `num_groups` is no integer.
+        ValueError: a label is negative, or not below `num_groups`.
+    """
+    if num_groups is not None and (isinstance(num_groups, bool) or not hasattr(num_groups, "__index__")):
+        raise TypeError(f"num_groups={num_groups!r} was passed, but it is a number of groups; pass an integer")
+    count = largest + 1 if num_groups is None else int(num_groups.__index__())
+    if count < 0 and num_groups is not None:
+        raise ValueError(f"num_groups={count} was passed, but there cannot be fewer than 0 groups; pass 0 or more")
+    if least < 0:
+        raise ValueError(
+            f"groups with the label {least} were passed to a reduction, but each label is a place in the result; pass "
+            "labels of 0 or more, for example by np.unique(groups, return_inverse=True)"
+        )
+    if largest >= count:
+        raise ValueError(
+            f"groups with the label {largest} were passed with num_groups={count}, but labels are below num_groups; "
+            f"pass num_groups={largest + 1} or more"
+        )
+    return count
+
+
+def check_full(problem: Problem, ends: np.ndarray[Any, Any]) -> None:
+    """Raise ValueError if a group of any row is empty.
+
+    Args:
+        problem: the reduction, which has no result for an empty group.
+        ends: (rows, groups): 0 for each empty group.
+    """
+    if not ends.all():
+        group = int(np.argwhere(ends == 0)[0, 1])
+        raise ValueError(
+            f"a reduction of groups was asked for, but group {group} is empty and {problem.operator.described} has no "
+            "identity. Pass initial=..., or give the operator an identity"
+        )

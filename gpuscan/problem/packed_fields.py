@@ -19,6 +19,7 @@ from gpuscan.errors import GpuscanError
 from gpuscan.operators.expression_graph import FLOAT32
 from gpuscan.operators.trace import traced
 from gpuscan.operators.traced_array import Traced, complex_of
+from gpuscan.problem.indexed_maps import with_index
 
 if TYPE_CHECKING:
     from gpuscan.problem.problem import Problem
@@ -35,7 +36,7 @@ Arrays = list[np.ndarray[Any, Any]]
 def binds_too_many(problem: Problem, limit: int) -> bool:
     """Return True if the problem has more arrays than the `limit` of buffers that a shader binds."""
     arrays = len(problem.source.fields) + len(problem.destination.fields)
-    auxiliary = AUXILIARY_BUFFERS + (problem.seeds is not None) + (problem.heads is not None)
+    auxiliary = AUXILIARY_BUFFERS + (problem.seeds is not None) + (problem.heads is not None) + problem.lists_runs
     return arrays + auxiliary > limit
 
 
@@ -64,9 +65,11 @@ def packed(problem: Problem, leaves: Sequence[Any], limit: int, adapter: str) ->
             f"{adapter} binds {limit} buffers at most. Pass fewer arrays, or open the device with a larger limit "
             f'"{STORAGE_LIMIT}"'
         )
+    argument = with_index(whole.source, problem.row_length) if problem.indexed else whole.source
+    unpack = unpack_indexed if problem.indexed else unpack_before
     return replace(
         whole,
-        before=traced(unpack_before(problem.source, problem.before), whole.source, "before"),
+        before=traced(unpack(problem.source, problem.before), argument, "before"),
         after=traced(pack_after(problem.element, problem.destination, problem.after), problem.element, "after"),
     )
 
@@ -144,6 +147,13 @@ def unpack_before(source: Element, before: Callable[[Any], Any] | None) -> Calla
         return value if before is None else before(value)
 
     return unpack
+
+
+def unpack_indexed(source: Element, before: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    """Return the same for a map of a pair of an element and its index."""
+    assert before is not None
+    unpack = unpack_before(source, None)
+    return lambda pair: before((unpack(pair[0]), pair[1]))
 
 
 def pack_after(element: Element, destination: Element, after: Callable[[Any], Any] | None) -> Callable[[Any], Any]:

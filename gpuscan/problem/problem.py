@@ -17,12 +17,13 @@ from gpuscan.operators.trace import ROUNDED_WHEN_STORED, traced
 from gpuscan.problem.arguments import (
     Leaf,
     as_flag,
-    common_shape,
     initial_rows,
     resolve_axis,
     structure_and_leaves,
     with_dtype,
 )
+from gpuscan.problem.indexed_maps import IndexedMap, as_map, with_index
+from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.results import own_axes
 from gpuscan.problem.segments import Heads, heads_of
 
@@ -53,6 +54,8 @@ class Problem:
             initial value and no identity.
         compacts: True if the first field is a mask that picks the entries of the other fields to store, or if `before`
             gives such a mask and all fields are stored.
+        indexed: True if `before` takes a pair of an element and its index along the axis.
+        lists_runs: True if the number of the only row's segments and where each of them begins are wanted as well.
     """
 
     operator: Operator
@@ -73,6 +76,8 @@ class Problem:
     keep_last_only: bool = False
     fill: tuple[Leaf, ...] | None = field(default=None, repr=False)
     compacts: bool = False
+    lists_runs: bool = False
+    indexed: bool = False
 
     @cached_property
     def kind(self) -> object | None:
@@ -176,7 +181,7 @@ def make_problem(
     reverse: bool = False,
     initial: Any = None,
     dtype: Any = None,
-    before: Callable[[Any], Any] | None = None,
+    before: Callable[..., Any] | None = None,
     after: Callable[[Any], Any] | None = None,
     segments: Any = None,
     keys: Any = None,
@@ -193,17 +198,20 @@ def make_problem(
     for name, function in (("before", before), ("after", after)):
         if function is not None and not callable(function):
             raise TypeError(f"{name}={function!r} was passed, but {name} must be a function of one element")
+    before = as_map(before)
     structure, leaves = structure_and_leaves(x)
     if dtype is not None:
         leaves, before = with_dtype(leaves, structure, dtype_from(dtype), before)
     leaves = [leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("=")) for leaf in leaves]
-    shape, trailing = common_shape(leaves, operator, own_axes(x), in_bundle=structure.kind != "leaf")
+    shape, trailing = split_axes(structure, leaves, own_axes(x), operator, before)
     axis = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
     heads = heads_of(segments, keys, shape, axis, reverse)
     source = element_of([leaf.dtype for leaf in leaves], structure, trailing)
-    element = source
+    element, indexed = source, False
     if before is not None:
-        before = traced(before, source, "before")
+        argument = with_index(source, shape[axis]) if isinstance(before, IndexedMap) else source
+        indexed = argument is not source
+        before = traced(before, argument, "before")
         element = before.element
     operator.check(element)
     destination = element
@@ -240,6 +248,7 @@ def make_problem(
         before=before,
         after=after,
         heads=heads,
+        indexed=indexed,
     )
 
 

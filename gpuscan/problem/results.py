@@ -11,6 +11,29 @@ import numpy as np
 from gpuscan.elements import LEAF, Structure
 
 
+def holds_arrays(x: Sequence[Any]) -> bool:
+    """Return True if a list is a bundle. A list of numbers, or of lists of numbers, is one array.
+
+    Example:
+        >>> import numpy as np
+        >>> holds_arrays([[1, 2], [3, 4]]), holds_arrays([np.arange(2), [np.arange(2)]])
+        (False, True)
+    """
+    return any(
+        isinstance(part, dict)
+        or getattr(part, "ndim", 0) > 0
+        or (isinstance(part, (tuple, list)) and part is not x and holds_arrays(part))
+        for part in x
+    )
+
+
+def parts_of(x: Any) -> list[Any] | None:
+    """Return the values inside a bundle; None for an array."""
+    if isinstance(x, dict):
+        return list(x.values())
+    return list(x) if isinstance(x, tuple) or (isinstance(x, list) and holds_arrays(x)) else None
+
+
 def own_axes(x: Any) -> list[int]:
     """Return, for each leaf of a bundle, depth first, how many trailing axes are part of a structured dtype.
 
@@ -19,8 +42,9 @@ def own_axes(x: Any) -> list[int]:
         >>> own_axes((np.zeros(3, [("gain", np.float32, (2, 2)), ("shift", np.float32, 2)]), np.zeros(3)))
         [2, 1, 0]
     """
-    if isinstance(x, (tuple, dict)):
-        return [axes for part in (x.values() if isinstance(x, dict) else x) for axes in own_axes(part)]
+    parts = parts_of(x)
+    if parts is not None:
+        return [axes for part in parts for axes in own_axes(part)]
     dtype = getattr(x, "dtype", None)
     return _axes_of(dtype if isinstance(dtype, np.dtype) else np.asarray(x).dtype)
 
@@ -38,15 +62,16 @@ def over_arrays(function: Callable[[Any], Any], x: Any) -> Any:
         >>> over_arrays(lambda array: array + 1, {"a": 1, "b": (2, 3)})
         {'a': 2, 'b': (3, 4)}
     """
+    parts = parts_of(x)
+    if parts is None:
+        return function(x)
+    parts = [over_arrays(function, part) for part in parts]
     if isinstance(x, dict):
-        return {key: over_arrays(function, part) for key, part in x.items()}
-    if isinstance(x, tuple):
-        parts = [over_arrays(function, part) for part in x]
-        return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
-    return function(x)
+        return dict(zip(x, parts, strict=True))
+    return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts) if isinstance(x, tuple) else parts
 
 
-def assembled(structure: Structure, leaves: Sequence[Any], axes: int, like: Any = None) -> Any:
+def assembled(structure: Structure, leaves: Sequence[Any], like: Any = None, axes: int | None = None) -> Any:
     """Return the arrays nested as the structure says, with a structured array for each record.
 
     A record without axes becomes a NumPy scalar.
@@ -54,19 +79,21 @@ def assembled(structure: Structure, leaves: Sequence[Any], axes: int, like: Any 
     Args:
         structure: how the arrays nest.
         leaves: an array for each leaf, depth first.
-        axes: the leading axes of all leaves. The axes after them belong to the element.
         like: a structured array that gives a record of the same fields its memory layout, or a bundle that nests such
             arrays in the same way.
+        axes: the leading axes of all leaves of a record (default: those that `like` has not as a part of its dtype).
     """
     if structure.kind == "leaf":
         return leaves[0]
+    if structure.kind == "record" and axes is None:
+        axes = leaves[0].ndim - own_axes(like)[0]
     parts, start = [], 0
     for place, (key, child) in enumerate(zip(structure.keys, structure.children, strict=True)):
-        inside = like.get(key) if isinstance(like, dict) else like[place] if isinstance(like, tuple) else None
-        parts.append(assembled(child, leaves[start : start + child.leaf_count], axes, inside))
+        inside = like.get(key) if isinstance(like, dict) else like[place] if isinstance(like, (tuple, list)) else None
+        parts.append(assembled(child, leaves[start : start + child.leaf_count], inside, axes))
         start += child.leaf_count
     if structure.kind != "record":
-        return replace(structure, children=(LEAF,) * len(parts)).unflatten(parts)
+        return replace(structure, children=(LEAF,) * len(parts)).nested(parts)
     types = [(name, part.dtype, part.shape[axes:]) for name, part in zip(structure.keys, parts, strict=True)]
     record = np.empty(parts[0].shape[:axes], laid_out(np.dtype(types), like))
     for name, part in zip(structure.keys, parts, strict=True):

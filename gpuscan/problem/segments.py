@@ -60,8 +60,8 @@ class Heads:
 
     @property
     def segments(self) -> int:
-        """The number of segments in a row, for segments by offsets."""
-        return int(self.offsets.shape[0]) - 1
+        """The number of segments in a row; by keys, the most that there may be."""
+        return self.row_length if self.offsets is None else int(self.offsets.shape[0]) - 1
 
     @cached_property
     def ranks(self) -> np.ndarray[Any, Any]:
@@ -70,8 +70,8 @@ class Heads:
 
     @cached_property
     def all_full(self) -> bool:
-        """True if every segment by offsets has elements."""
-        return not self.segments or int(self.ranks[-1]) == self.segments
+        """True if every segment has elements, as those by keys do."""
+        return self.offsets is None or not self.segments or int(self.ranks[-1]) == self.segments
 
     @cached_property
     def places(self) -> np.ndarray[Any, Any]:

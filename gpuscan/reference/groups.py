@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.problem.groups import check_full
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads
 from gpuscan.reference.scan import accumulate
@@ -49,3 +50,31 @@ def label_rows(problem: Problem, labels: Array) -> Array:
 def taken(rows: Array, order: Array) -> Array:
     """Return the entries of rows (rows, row_length, …) in an order within each row."""
     return np.take_along_axis(rows, order.reshape(*order.shape, *[1] * (rows.ndim - 2)), 1)
+
+
+def reduce_groups(problem: Problem, labels: Array, groups: int) -> list[Array]:
+    """Return the combination of the elements of each label of each row.
+
+    Returns:
+        One array (rows, groups, *element shape) for each field. An empty group gives the problem's `fill`.
+
+    Raises:
+        ValueError: a group is empty, and there is no `fill`.
+    """
+    rows = label_rows(problem, labels).astype(np.int64)
+    ends = np.zeros((problem.rows, groups), np.int64)
+    numbers, place = np.indices(rows.shape)
+    # Of equal places the last one counts, since places ascend along a row.
+    ends[numbers, rows] = place + 1
+    if problem.fill is None:
+        check_full(problem, ends)
+    scanned = accumulate_groups(problem, labels)
+    results = []
+    for number, (array, f) in enumerate(zip(scanned, problem.destination.fields, strict=True)):
+        result = np.empty((problem.rows, groups, *f.shape), f.scalar.dtype)
+        if problem.fill is not None:
+            result[...] = problem.fill[number].reshape(problem.rows, 1, *f.shape)
+        full = ends > 0
+        result[full] = array[np.nonzero(full)[0], ends[full] - 1]
+        results.append(result)
+    return results

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuscan.elements import compute_dtype
 from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
 from gpuscan.problem.problem import Problem
 from gpuscan.reference.stages import Array, Items, Joiner, last, reduce, scan, scan_tile, scan_totals
 
@@ -52,7 +53,7 @@ def accumulate_ufunc(problem: Problem, ufunc: np.ufunc) -> list[Array]:
     """Return the result for a built-in operator of single values, by NumPy's own loop."""
     (field,) = problem.element.fields
     dtype = compute_dtype(field.scalar)
-    (rows,) = from_storage(problem, [problem.by_rows(leaf) for leaf in problem.leaves])
+    (rows,) = from_storage(problem, [problem.by_rows(leaf) for leaf in problem.leaves], np.arange(problem.row_length))
     seeds = None if problem.seeds is None else problem.seeds[0].astype(dtype)[:, np.newaxis]
     rows = in_order(problem, rows)
     if problem.initial:
@@ -79,7 +80,9 @@ def reduce_rows(problem: Problem) -> list[Array]:
         return [rows[:, -1] for rows in accumulate(problem)]
     ufunc: np.ufunc = getattr(np, problem.operator.name)
     with np.errstate(all="ignore"):
-        (rows,) = from_storage(problem, [problem.by_rows(leaf) for leaf in problem.leaves])
+        (rows,) = from_storage(
+            problem, [problem.by_rows(leaf) for leaf in problem.leaves], np.arange(problem.row_length)
+        )
         # Without an initial value NumPy would begin with the identity, and the sum of -0.0 would be 0.0.
         return to_storage(problem, [np.asarray(ufunc.reduce(rows, axis=1, dtype=rows.dtype, initial=None))])
 
@@ -100,6 +103,14 @@ def reduce_segments(problem: Problem) -> list[Array]:
         for ends, rows in zip(results, accumulate(problem), strict=True):
             ends[:, ~empty] = rows[:, offsets[1:][~empty] - 1]
     return [np.ascontiguousarray(problem.from_rows(ends)) for ends in results]
+
+
+def reduce_runs(problem: Problem) -> tuple[Array, list[Array]]:
+    """Return where the runs of equal keys of one row begin, and the last result of each."""
+    assert problem.heads is not None
+    starts = np.flatnonzero(problem.heads.flags(0, problem.size))
+    ends = np.append(starts[1:], problem.size) - 1
+    return starts, [rows.reshape(problem.size, *rows.shape[2:])[ends[: len(starts)]] for rows in accumulate(problem)]
 
 
 def stored_seeds(problem: Problem, seeds: Sequence[Array]) -> list[Array]:
@@ -204,7 +215,8 @@ def load(problem: Problem, leaves: Sequence[Array], start: int = 0) -> Items:
         leaves: for each field of the source, the elements from `start` on, in the order of the scan.
         start: the index of the first one.
     """
-    wide = from_storage(problem, leaves)
+    places = np.arange(start, start + len(leaves[0])) % problem.row_length
+    wide = from_storage(problem, leaves, problem.row_length - 1 - places if problem.reverse else places)
     heads, seeds = heads_between(problem, start, start + len(wide[0]))
     if problem.initial and len(heads):
         combined = Joiner(problem.operator, problem.element).combine(seeds, tuple(a[heads] for a in wide))
@@ -229,13 +241,23 @@ def store(problem: Problem, results: Items, start: int = 0) -> list[Array]:
     return to_storage(problem, wide)
 
 
-def from_storage(problem: Problem, leaves: Sequence[Array]) -> list[Array]:
-    """Return the source's arrays in compute form, mapped by `before`."""
+def from_storage(problem: Problem, leaves: Sequence[Array], places: Array) -> list[Array]:
+    """Return the source's arrays in compute form, mapped by `before`.
+
+    Args:
+        problem: the scan.
+        leaves: an array for each field of the source.
+        places: the index of each element along the axis, for a map that takes it.
+    """
     wide = [a.astype(compute_dtype(f.scalar), copy=False) for a, f in zip(leaves, problem.source.fields, strict=True)]
     if problem.before is None:
         return wide
     axes = wide[0].shape[: wide[0].ndim - len(problem.source.fields[0].shape)]
-    mapped = problem.element.structure.flatten(problem.before(problem.source.structure.unflatten(wide)))
+    argument = problem.source.structure.unflatten(wide)
+    if problem.indexed:
+        dtype = np.int32 if problem.row_length <= MAX_INT32_LENGTH else np.int64
+        argument = (argument, np.broadcast_to(places.astype(dtype), axes))
+    mapped = problem.element.structure.flatten(problem.before(argument))
     fields = problem.element.fields
     return [filled(a, compute_dtype(f.scalar), axes + f.shape) for a, f in zip(mapped, fields, strict=True)]
 

@@ -136,6 +136,8 @@ class Joiner:
         array = np.asarray(leaf)
         wanted = compute_dtype(field.scalar)
         plain = isinstance(leaf, (int, float, complex)) and not isinstance(leaf, np.generic)
+        # Constants such as np.eye(2) are float64. The function was traced, so it makes float64 of nothing else.
+        plain = plain or (array.dtype == np.float64 and wanted == np.float32)
         if not plain and array.dtype not in (wanted, field.scalar.dtype):
             raise OperatorError(
                 f"{self.operator.described} gives {array.dtype} in field {field.name}, whose elements are "

@@ -15,11 +15,11 @@ import gpuscan
 from gpuscan import Device
 from gpuscan.device.adapters import NUMPY
 from gpuscan.engine.progress import Progress, watched
+from gpuscan.replaced_file import replaced_file
 from gpuscan.tools.array_file import read_array
 from gpuscan.tools.console import progress_console
 from gpuscan.tools.exit_codes import fail_to_write
 from gpuscan.tools.option_types import gpu_device
-from gpuscan.tools.output_file import replaced_file
 from gpuscan.tools.profile_table import print_profile
 
 # Arrays of more bytes than this are read and written piece by piece.
@@ -39,7 +39,7 @@ def scan_file(source: Path, target: Path, profile: bool, device: Device | str | 
     if profile and device == NUMPY:
         raise click.BadParameter("there is no GPU time with --device numpy. Leave one out.", param_hint="'--profile'")
     array = read_array(source)
-    with gpu_device(device).profile() if profile else nullcontext() as profiled, _usage_errors(target):
+    with gpu_device(device).profile() if profile else nullcontext() as profiled, usage_errors(target):
         if array.nbytes > STREAMED_BYTES and device != NUMPY:
             with _progress_bar(array.nbytes) as progress:
                 scan_in_pieces(array, target, progress, device=device, **options)
@@ -53,7 +53,7 @@ def scan_file(source: Path, target: Path, profile: bool, device: Device | str | 
 
 
 @contextmanager
-def _usage_errors(target: Path) -> Iterator[None]:
+def usage_errors(target: Path) -> Iterator[None]:
     """Say which errors of a scan are the command line's: its options do not go with the array."""
     try:
         yield

@@ -60,6 +60,9 @@ fn load_row(place: Place, row: u32) -> Chunk {
     let head{{ column }} = row == 0u;
 {% endfor %}
 {% endif %}
+{% for column in range(kernel.tile.chunk if spec.index_step else 0) %}
+    let index{{ column }} = i32({{ "params.row_length - 1u - row" if spec.index_step < 0 else "row" }});
+{% endfor %}
 {{ load_elements("first", "before_first") -}}
 {% if spec.initial and spec.has_segment_bits %}
     let seed_row = place.outer * params.inner + place.column;

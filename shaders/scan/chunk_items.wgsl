@@ -1,10 +1,11 @@
 {#- The body of the functions that make items of a chunk: its elements, combined with the initial value where a row begins,
     and their head flags. -#}
 {% from "shared/chunk_access.wgsl" import load_elements, load_mask with context %}
-{% from "scan/chunk_places.wgsl" import find_heads, head_at, find_places with context %}
+{% from "scan/chunk_places.wgsl" import find_heads, find_indices, head_at, find_places with context %}
 {% macro chunk_items() %}
 {{ find_heads() -}}
 {{ find_places() -}}
+{{ find_indices() if spec.index_step -}}
 {% if spec.field_offsets %}
 {% for position in range(kernel.tile.chunk) %}
     let head{{ position }} = {{ head_at(position) }};

@@ -58,3 +58,18 @@ is_head(index + {{ position }}u)
 {% endfor %}
 {% endif %}
 {% endmacro %}
+
+{#- Name the indices of the chunk's elements along the axis, `index0`, `index1`, …: their places in their rows, or if the scan
+    goes from the rows' ends, what is left of the rows after them. -#}
+{% macro find_indices() %}
+{% set wraps = kernel.access.several_rows and not kernel.heads_begin_chunks %}
+{% if not rows_within %}
+    let along0 = {{ "(index + params.row_offset) % params.row_length" if kernel.several_rows or wraps else "index + params.row_offset" }};
+{% for position in range(1, kernel.tile.chunk) %}
+    let along{{ position }} = {{ "select(along%d + 1u, 0u, along%d + 1u == params.row_length)" % (position - 1, position - 1) if wraps else "along%d + 1u" % (position - 1) }};
+{% endfor %}
+{% endif %}
+{% for position in range(kernel.tile.chunk) %}
+    let index{{ position }} = i32({{ "params.row_length - 1u - " if spec.index_step < 0 }}{{ "place" if rows_within else "along" }}{{ position }});
+{% endfor %}
+{% endmacro %}

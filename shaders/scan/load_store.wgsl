@@ -17,5 +17,12 @@ alias Chunk = array<Item, {{ kernel.tile.chunk }}>;
 {% if kernel.destinations and spec.compacts %}
 {% include "scan/compact.wgsl" %}
 {% elif kernel.destinations %}
+{% if spec.lists_runs %}
+const RUNS_AT = {{ text.runs_at }}u;
+
+// The number of segments, and from RUNS_AT on, the index at which each of them begins.
+@group(0) @binding({{ kernel.binding_of("count") }}) var<storage, read_write> count: array<u32>;
+
+{% endif %}
 {% include "scan/store_chunk.wgsl" %}
 {% endif %}

@@ -46,6 +46,16 @@ fn store_chunk(index: u32, chunk: Chunk) {
     if (next{{ position }} <= params.length && ends{{ position }}) {
         store_result(chunk[{{ position }}].head - 1u, r{{ position }});
     }
+{% if spec.lists_runs %}
+    if (next{{ position }} <= params.length && {{ head_at(position) }}) {
+        count[RUNS_AT + chunk[{{ position }}].head - 1u] = index + {{ position }}u + params.row_offset;
+    }
+{% if not spec.carry_out %}
+    if (next{{ position }} == params.length) {
+        count[0] = chunk[{{ position }}].head;
+    }
+{% endif %}
+{% endif %}
 {% endfor %}
 {% elif spec.keep_last_only %}
 {# Where heads begin chunks, only a chunk's last element can end a row. #}

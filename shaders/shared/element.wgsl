@@ -18,6 +18,9 @@ struct {{ name }} {
 {%- else %}
 alias Source = Element;
 {% endif %}
+{% if spec.index_step %}
+{{ declare("Indexed", spec.indexed_source) }}
+{% endif %}
 {% if spec.neighbour_field %}
 {{ declare("Stored", spec.with_neighbour) }}
 {% endif %}

@@ -39,10 +39,10 @@ def add(left: Any, right: Any) -> Any:
     return (left[0] + right[0],)
 
 
-LENGTHS = (1, 2, 33, 700, 5000)
+LENGTHS = (1, 33, 5000)
 
 
-@pytest.mark.parametrize("reach", [1, 2, 7, 1000], ids=lambda reach: f"{reach}-labels")
+@pytest.mark.parametrize("reach", [2, 7, 1000], ids=lambda reach: f"{reach}-labels")
 def test_pandas_agrees(device: gs.Device, reach: int) -> None:
     """Assert that sums by group are pandas', from NumPy and on the device, for labels in any order and sorted."""
     rng = np.random.default_rng(reach)

@@ -181,6 +181,9 @@ OPERATORS: dict[str, tuple[Any, Any]] = {
     "velocities": (lambda l, r: (l + r) / (1 + l * r), positive(7) / 2),
     "probabilities": (lambda l, r: l + r - l * r, positive(7) / 2),
     "norm": (lambda l, r: np.sqrt(l * l + r * r), positive(7)),
+    "angles": (lambda l, r: np.arctan(np.tan(l) + np.tan(r)), positive(7).astype(np.float32) / 8),
+    "relativistic": (lambda l, r: np.tanh(np.arctanh(l) + np.arctanh(r)), positive(7).astype(np.float32) / 4),
+    "mean of powers": (lambda l, r: (l**2.5 + r**2.5) ** 0.4, positive(7).astype(np.float32)),
     "first": (lambda l, r: l, positive(7)),
     "last": (lambda l, r: r, positive(7)),
     "clipped": (lambda l, r: np.minimum(np.maximum(l, r), 1.1), positive(7) * 0.7),
@@ -404,8 +407,9 @@ def test_few_elements(shape: tuple[int, ...]) -> None:
 # ----- Adapters
 
 U = np.random.default_rng(0).uniform(0.7, 1.2, (3, 134))
+COMPOSED = gs.operator(affine, identity=(1, 0))
 CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-    "affine of rows": (affine, (U[:2, :130].reshape(4, 65), U[1:, :130].reshape(4, 65)), {"axis": 1}),
+    "affine of rows": (COMPOSED, (U[:2, :130].reshape(4, 65), U[1:, :130].reshape(4, 65)), {"axis": 1}),
     "affine of columns": (
         affine,
         (U[0].reshape(67, 2), U[1].reshape(67, 2)),

@@ -75,6 +75,11 @@ def test_shapes(device: gs.Device) -> None:
     for wrong, match in ((lambda: len(one), "no axes"), (lambda: list(one), "no axes"), (lambda: one.mT, "two axes")):
         with pytest.raises((TypeError, ValueError), match=match):
             wrong()
+    for shown in (repr(a[::2]), a[::2]._repr_html_()):
+        assert "gpuscan.Array" in shown
+        assert "(2, 6, 2)" in shown
+        assert "int16" in shown
+        assert device.capabilities.adapter_type in shown
     with pytest.raises(TypeError, match=r"written by whole calls.*out=a\[...\]"):
         a[0] = 1
     assert_same(a, x)

@@ -32,7 +32,7 @@ def tile_values(device: gs.Device, keys: np.ndarray[Any, Any], by_subgroups: boo
         "digits": 4,
         "radix_bits": RADIX_BITS,
         "workgroup_size": 64 if by_subgroups else 16,
-        "groups": 8 if by_subgroups else 16,
+        "groups": 64 // min(device.capabilities.subgroup_sizes) if by_subgroups else 16,
         "subgroups": by_subgroups,
         "enable_subgroups": by_subgroups and device.capabilities.enable_subgroups,
     }
@@ -94,6 +94,7 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
                 order=[1, 2, "out", "out", 3, "out", "out"],
                 with_keys=True,
                 payload="index",
+                items=-(-tile // values["workgroup_size"]),
                 **values,
             )
             np.testing.assert_array_equal(moved[expected], keys.view(np.uint32))

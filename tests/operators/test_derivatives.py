@@ -10,16 +10,26 @@ import pytest
 
 from gpuscan.elements import LEAF, Element, Structure, element_of
 from gpuscan.errors import OperatorError
+from gpuscan.operators.adjoint import adjoint
 from gpuscan.operators.derivatives import DERIVATIVES
 from gpuscan.operators.differentiation import cotangents
 from gpuscan.operators.evaluation import copied, evaluated
 from gpuscan.operators.expression_graph import Graph, Node, reachable
+from gpuscan.operators.named_operators import resolve
+from gpuscan.operators.operator import operator
 from gpuscan.operators.trace import trace_map
 from gpuscan.operators.transitions import ONE, ZERO, pattern_of, transitions
 
 Array = np.ndarray[Any, Any]
 PAIR = Structure("tuple", (0, 1), (LEAF, LEAF))
 STEP = 1e-6
+
+
+def affine(left: Any, right: Any) -> Any:
+    """Compose two affine maps, first `left`."""
+    return left[0] * right[0], right[0] * left[1] + right[1]
+
+
 # Away from the kinks and poles of the functions below.
 A, B = np.array([0.3, 0.62, 0.81, 0.45]), np.array([0.7, 0.25, 0.55, 0.9])
 
@@ -131,6 +141,33 @@ def test_what_the_bits_of_numbers_give_has_no_derivative() -> None:
         derived(lambda a, b: (a.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32) + b, element)
 
 
+# ----- Backward passes
+
+SINGLE = element_of([np.dtype(np.float32)])
+MATRIX = element_of([np.dtype(np.float32)], shapes=[(2, 2)])
+
+
+@pytest.mark.parametrize(
+    ("op", "element", "reads", "words"),
+    [
+        # grad_x is a running sum of grad_y.
+        ("add", SINGLE, "grad", 1),
+        ("multiply", SINGLE, "grad previous x+", 3),
+        ("maximum", SINGLE, "begun grad previous x x+ y", 4),
+        ("matmul", MATRIX, "grad previous x+", 12),
+        # One gate for both fields, and the first states are those of the identity.
+        (operator(affine, identity=(1, 0)), element_of([np.dtype(np.float32)] * 2, PAIR), "grad previous x+", 5),
+        (affine, element_of([np.dtype(np.float32)] * 2, PAIR), "begun grad previous x+", 6),
+        ("add", element_of([np.dtype(np.complex64)]), "grad", 2),
+    ],
+)
+def test_backward_passes_read_what_they_need(op: Any, element: Element, reads: str, words: int) -> None:
+    """Compare the arrays that a kernel reads, and the words that tiles pass on, with those found by hand."""
+    derived = adjoint(resolve(op), element, exclusive=False, seeded=False, initial=False)
+    assert sorted({slot.bundle + "+" * slot.ahead for slot in derived.slots}) == reads.split()
+    assert derived.before.element.words == words
+
+
 # ----- Patterns of matrices
 
 N, L = "zero", "one"
@@ -175,8 +212,8 @@ def test_patterns_store_what_differs(entries: Any, pattern: Any) -> None:
 def test_transitions_compose_affine_maps(rows: list[str]) -> None:
     """Combine random maps of a pattern, and compare with products of whole matrices: exact, since all are integers."""
     pattern = pattern_of(rows, "0", "1")
-    found = transitions(pattern)
-    assert transitions(pattern) is found
+    found = transitions(pattern, 1)
+    assert transitions(pattern, 1) is found
     rng = np.random.default_rng(0)
     size = len(rows)
 
@@ -184,13 +221,13 @@ def test_transitions_compose_affine_maps(rows: list[str]) -> None:
         numbers = {letter: rng.integers(2, 9) for letter in "abcd"} | {"0": 0, "1": 1}
         return np.array([[numbers[letter] for letter in row] for row in rows]), rng.integers(-9, 9, size)
 
-    def stored(matrix: Array, vector: Array) -> Any:
-        numbers = [np.asarray(matrix[place]) for place in found.places] + [np.asarray(number) for number in vector]
-        return tuple(numbers) if len(numbers) > 1 else numbers[0]
+    def stored(matrix: Array, vector: Array, carried: int) -> Any:
+        return tuple(np.asarray(number) for number in (*(matrix[place] for place in found.places), *vector, carried))
 
-    maps = [draw() for _ in range(4)]
-    combined, matrix, vector = stored(*maps[0]), *maps[0]
-    for other, b in maps[1:]:
-        combined = found.operator(combined, stored(other, b))
+    matrix, vector = draw()
+    combined = stored(matrix, vector, 0)
+    for carried in range(1, 4):
+        other, b = draw()
+        combined = found.operator(combined, stored(other, b, carried))
         matrix, vector = other @ matrix, other @ vector + b
-        assert np.array_equal(np.array(combined), np.array(stored(matrix, vector)))
+        assert np.array_equal(np.array(combined), np.array(stored(matrix, vector, carried)))

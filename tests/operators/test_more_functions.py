@@ -205,3 +205,129 @@ def test_hypot_and_logaddexp2_by_name(device: Device) -> None:
     empty = x[:0]
     assert gs.reduce(empty, "hypot", device=device) == 0
     assert gs.reduce(empty, "logaddexp2", device=device) == -np.inf
+
+
+# ----- Small matrices
+
+
+def test_small_linear_algebra(adapter: wgpu.GPUAdapter) -> None:
+    """Compare solutions, inverses, determinants and sums of products; some matrices need their rows swapped."""
+    rng = np.random.default_rng(10)
+    a, b = (rng.normal(size=(200, 3, 3)).astype(np.float32) for _ in range(2))
+    a[::3, 0, 0] = 0
+    a += np.sign(a) * np.float32(0.5) * np.eye(3, dtype=np.float32)[[1, 2, 0]]
+    a = a[np.linalg.cond(a) < 50]
+    b = b[: len(a)]
+    weights = np.arange(9, dtype=np.float32).reshape(3, 3)
+
+    def operations(x: Any) -> dict[str, Any]:
+        a, b = x
+        return {
+            "solve": np.linalg.solve(a, b),
+            "inv": np.linalg.inv(a),
+            "det": np.linalg.det(a),
+            "norm": np.linalg.norm(a, axis=-1),
+            "cross": np.cross(a[..., 0, :], b[..., 1, :]),
+            "product": np.einsum("...ij,...jk->...ik", a, b),
+            "traces": np.einsum("...ii,...jj", a, b),
+            "form": np.einsum("...i,ij,...j->...", a[..., 0], weights, b[..., 0]),
+            "turned": np.matrix_transpose(a),
+            "flat": np.reshape(a, a.shape[:-2] + (9,)),  # noqa: RUF005 (a traced shape)
+            "wide": np.broadcast_to(a[..., :1, :], b.shape),
+        }
+
+    results = evaluated(adapter, operations, (a, b), axes=2)
+    for name, expected in operations((a, b)).items():
+        assert results[name].dtype == expected.dtype, name
+        np.testing.assert_allclose(results[name], expected, rtol=2e-4, atol=2e-4, err_msg=name)
+    z = (a[:, :2, :2] + 1j * b[:, :2, :2]).astype(np.complex64)
+    z = z[np.linalg.cond(z) < 50]
+    inverse, det = evaluated(adapter, lambda x: (np.linalg.inv(x[0]), np.linalg.det(x[0])), (z,), axes=2)
+    np.testing.assert_allclose(inverse, np.linalg.inv(z), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(det, np.linalg.det(z), rtol=1e-3, atol=1e-3)
+
+
+def test_complex_waves_and_powers(adapter: wgpu.GPUAdapter) -> None:
+    rng = np.random.default_rng(11)
+    parts = rng.uniform(-3, 3, (4, 300)).astype(np.float32)
+    a, b = (parts[0] + 1j * parts[1]).astype(np.complex64), (parts[2] + 1j * parts[3]).astype(np.complex64)
+    a[0], b[1] = 0, 0
+
+    def functions(x: Any) -> dict[str, Any]:
+        a, b = x
+        return {
+            "sin": np.sin(a),
+            "cos": np.cos(a),
+            "sinh": np.sinh(a),
+            "cosh": np.cosh(a),
+            "tanh": np.tanh(a),
+            "power": np.where(b.real > 0, a**b, b),
+            "root": a**0.5,
+            "cube root": a ** (1 / 3),
+            "angle": np.angle(a),
+        }
+
+    results = evaluated(adapter, functions, (a, b))
+    with np.errstate(all="ignore"):
+        for name, expected in functions((a, b)).items():
+            assert results[name].dtype == expected.dtype, name
+            close = np.abs(results[name] - expected) <= 2e-3 * np.abs(expected) + 1e-5
+            assert np.all(close), (name, a[~close][:4], b[~close][:4], results[name][~close][:4], expected[~close][:4])
+
+
+def test_more_functions_of_float64(adapter: wgpu.GPUAdapter) -> None:
+    if not {"shader-f64", "shader-int64"} <= set(adapter.features):
+        with pytest.raises(gs.OperatorError, match="64-bit numbers"):
+            evaluated(adapter, lambda x: np.tanh(x[0]), (np.ones(3),))
+        return
+    rng = np.random.default_rng(12)
+    x = np.concatenate([rng.uniform(-1, 1, 300) * 10.0 ** rng.uniform(-8, 2.5, 300), [0.0, -0.0, 700.0, -700.0]])
+    unit, above = np.tanh(x) * 0.999, 1 + np.abs(x)
+
+    def functions(v: Any) -> dict[str, Any]:
+        x, unit, above = v
+        return {
+            "tanh": np.tanh(x),
+            "sinh": np.sinh(x),
+            "cosh": np.cosh(x),
+            "exp2": np.exp2(x),
+            "log2": np.log2(above),
+            "log10": np.log10(above),
+            "arcsinh": np.arcsinh(x),
+            "arccosh": np.arccosh(above),
+            "arctanh": np.arctanh(unit),
+            "hypot": np.hypot(x, unit),
+        }
+
+    results = evaluated(adapter, functions, (x, unit, above))
+    for name, expected in functions((x, unit, above)).items():
+        np.testing.assert_allclose(results[name], expected, rtol=1e-12, atol=1e-300, err_msg=name)
+    edges = np.array([np.inf, -np.inf, np.nan])
+    results = evaluated(adapter, functions, (edges, edges, edges))
+    with np.errstate(all="ignore"):
+        for name, expected in functions((edges, edges, edges)).items():
+            np.testing.assert_array_equal(results[name], expected, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda x: np.dot(x, x), r"np\.dot of whole arrays .* np\.vecdot"),
+        (lambda x: np.einsum("ij,jk->ik", x, x), "begin the subscripts of each operand"),
+        (lambda x: np.einsum("...ij,...jk->...il", x, x), "is not traced"),
+        (lambda x: np.einsum("...i,...i->...", x, x), "has 2 axes, its subscripts 'i' name 1"),
+        (lambda x: np.reshape(x, (2, 2)), r"x\.shape\[:-1\] \+ \(2, 2\)"),
+        (lambda x: x.reshape(-1), "names every axis of an array"),
+        (lambda x: x.reshape(x.shape[:-2] + (5,)), "cannot reshape"),  # noqa: RUF005
+        (lambda x: np.broadcast_to(x, (3, 2, 2)), "names every axis of an array"),
+        (lambda x: np.broadcast_to(x[..., 0], x.shape), "would not line up"),
+        (lambda x: np.linalg.solve(x, x[..., 0]), "must be a matrix of the element"),
+        (lambda x: np.linalg.inv(x.astype(np.int32)), "write .astype"),
+        (lambda x: np.linalg.norm(x, ord=1, axis=-1), "the Euclidean norm is"),
+        (lambda x: np.linalg.eigvals(x), r"np\.linalg\.eigvals is not traced"),
+    ],
+)
+def test_what_is_not_traced_says_what_to_write(function: Any, said: str) -> None:
+    op = gs.operator(lambda l, r: function(l), element_axes=2)
+    with pytest.raises(gs.OperatorError, match=said):
+        gs.check_associative(op, np.float32, shape=(2, 2))

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from gpuscan.elements import LEAF
 from gpuscan.operators.named_operators import resolve
-from gpuscan.problem.arguments import common_shape, resolve_axis, structure_and_leaves
+from gpuscan.problem.arguments import resolve_axis, structure_and_leaves
+from gpuscan.problem.leading_axes import split_axes
 from tests.harness.scans import make_problem
 from tests.oracle import AFFINE, Array, assert_same
 from tests.strategies import arrays
@@ -90,18 +91,19 @@ def test_bundles_are_taken_apart_in_order() -> None:
 
 
 def test_bundles_come_together_again() -> None:
-    for value in ((1, 2), Pair(1, 2), {"a": 1, "b": (2, {"c": 3})}, ((1,), (2, (3, 4)))):
+    for value in ((1, 2), Pair(1, 2), {"a": 1, "b": (2, {"c": 3})}, ((1,), (2, (3, 4))), [1, [2, (3,)]]):
         structure, _ = structure_and_leaves(_arrays(value))
-        assert structure.unflatten(structure.flatten(value)) == value
-        assert type(structure.unflatten(structure.flatten(value))) is type(value)
+        for again in (structure.nested(structure.flatten(value)), structure.unflatten(structure.flatten(value))):
+            assert again == value
+        assert type(structure.nested(structure.flatten(value))) is type(value)
 
 
 def _arrays(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _arrays(part) for key, part in value.items()}
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, list)):
         parts = [_arrays(part) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     return np.full(3, value, np.int32)
 
 
@@ -117,7 +119,7 @@ def test_an_empty_bundle_is_refused() -> None:
 
 
 def test_element_axes_are_split_off() -> None:
-    shape, trailing = common_shape([np.zeros((4, 5, 2, 2))], resolve("matmul"), [0])
+    shape, trailing = split_axes(LEAF, [np.zeros((4, 5, 2, 2))], [0], resolve("matmul"))
     assert (shape, trailing) == ((4, 5), [(2, 2)])
 
 

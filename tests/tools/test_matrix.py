@@ -21,6 +21,7 @@ from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.tools.matrix import columns as matrix
 from gpuscan.tools.matrix import conformance, tables
 from gpuscan.tools.matrix.conformance import ELEMENTS, LAYOUTS, OPERATORS, Case, Outcome, suite
+from gpuscan.tools.matrix.sorts import SORTS
 from tests.fakes import capabilities
 from tests.oracle import assert_same, one_by_one
 from tests.tools.command_line import fails
@@ -39,7 +40,7 @@ def test_every_feature_has_its_cases(quick: bool) -> None:
     found = {kind: {case.features()[kind] for case in cases} for kind in cases[0].features()}
     assert found["strategy"] == {"auto", *STRATEGIES}
     assert found["element"] == set(ELEMENTS)
-    assert found["operator"] == set(OPERATORS)
+    assert found["operator"] == {*OPERATORS, *SORTS}
     assert found["layout"] == set(LAYOUTS)
 
 

@@ -1,8 +1,9 @@
 """The conformance suite: scans with a result that is known to the bit, on one device.
 
-A case is one call of `gpuscan.scan`: a strategy, an element type, an operator, a layout of the array and a size. Nearly
-all results are exact: integers wrap, and the floats are chosen so that every partial result is a small integer or a
-power of two. The expected result comes from NumPy: ``ufunc.accumulate`` where there is one, else doubling steps.
+A case is one call of `gpuscan.scan`, or of a function in `gpuscan.tools.matrix.sorts`: a strategy, an element type, an
+operator, a layout of the array and a size. Nearly all results are exact: integers wrap, and the floats are chosen so
+that every partial result is a small integer or a power of two. The expected result comes from NumPy:
+``ufunc.accumulate`` where there is one, else doubling steps.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gpuscan import Device
 from gpuscan.errors import StrategyError, UnsupportedDtypeError
 from gpuscan.operators.operator import Operator, operator, wgsl_operator
 from gpuscan.planning.strategies import STRATEGIES
+from gpuscan.tools.matrix.sorts import SORTED_ELEMENTS, SORTED_LAYOUTS, SORTS
 
 Array = np.ndarray[Any, Any]
 Fields = tuple[Array, ...]  # the arrays of a bundle, or the one array
@@ -67,22 +69,34 @@ class Outcome:
 
 def check(device: Device, case: Case) -> Outcome:
     """Run a case and compare its result."""
-    x, options, expected = _inputs_of(case.element, case.operator, case.layout, case.size)
+    call, expected = _call_of(case)
     start = time.perf_counter()
     try:
-        result = gpuscan.scan(x, OPERATORS[case.operator].op, device=device, strategy=case.strategy, **options)
+        result = call(device)
     except (StrategyError, UnsupportedDtypeError) as error:
         return Outcome(case, "refused", str(error), time.perf_counter() - start)
     except Exception as error:  # whatever a driver does, the suite goes on
         return Outcome(case, "failed", f"{type(error).__name__}: {error}", time.perf_counter() - start)
     seconds = time.perf_counter() - start
     got = result if isinstance(result, tuple) else (result,)
-    tolerance = OPERATORS[case.operator].tolerance
+    tolerance = OPERATORS[case.operator].tolerance if case.operator in OPERATORS else 0.0
     for index, (found, wanted) in enumerate(zip(got, expected, strict=True)):
         if (difference := _difference(found, wanted, tolerance)) is not None:
             where = f"field {index}, " if len(got) > 1 else ""
             return Outcome(case, "failed", where + difference, seconds)
     return Outcome(case, "passed", "", seconds)
+
+
+def _call_of(case: Case) -> tuple[Callable[[Device], Any], Fields]:
+    """Return the call of a case, and the expected result."""
+    if case.operator in SORTS:
+        tested, axis = SORTS[case.operator], LAYOUTS[case.layout].axis
+        rng = np.random.default_rng(case.size)
+        (x,) = _drawn(rng, case.element, case.operator, LAYOUTS[case.layout], case.size)
+        return lambda device: tested.call(x, axis, device), (tested.expected(x, axis),)
+    x, options, expected = _inputs_of(case.element, case.operator, case.layout, case.size)
+    op = OPERATORS[case.operator].op
+    return lambda device: gpuscan.scan(x, op, device=device, strategy=case.strategy, **options), expected
 
 
 def _difference(found: Array, wanted: Array, tolerance: float) -> str | None:
@@ -259,16 +273,20 @@ def _with_common_divisors(values: Array, axis: int) -> Array:
     return np.moveaxis(falling, -1, axis)
 
 
+def _drawn(rng: np.random.Generator, element: str, name: str, layout: Layout, size: int) -> Fields:
+    """Return the arrays of a case."""
+    dtypes, trailing = ELEMENTS[element]
+    shape = (*layout.shape(size), *trailing)
+    return tuple(layout.view(_values(rng, np.dtype(dtype), name, shape, layout.axis)) for dtype in dtypes)
+
+
 @cache
 def _inputs_of(element: str, name: str, layout_name: str, size: int) -> tuple[Any, dict[str, Any], Fields]:
     """Return the input of a case, the options of the call, and the expected result."""
     layout = LAYOUTS[layout_name]
     dtypes, trailing = ELEMENTS[element]
     rng = np.random.default_rng([size, *name.encode(), *element.encode()])
-    shape = layout.shape(size)
-    fields = tuple(
-        layout.view(_values(rng, np.dtype(dtype), name, (*shape, *trailing), layout.axis)) for dtype in dtypes
-    )
+    fields = _drawn(rng, element, name, layout, size)
     options: dict[str, Any] = {"axis": layout.axis, **layout.options}
     initial: Fields | None = None
     if layout.initial or (layout.options.get("exclusive") and name.endswith("no identity")):
@@ -360,6 +378,9 @@ def suite(quick: bool = False) -> list[Case]:
         for layout in ["inclusive"] if quick else ["inclusive", "exclusive", "long rows"]:
             for element in tested.elements:
                 add([] if quick else others, element, name, layout, LENGTH)
+    for name, elements in SORTED_ELEMENTS.items():
+        layouts = SORTED_LAYOUTS[:1] if quick else SORTED_LAYOUTS
+        cases.update(dict.fromkeys(Case("auto", e, name, layout, LENGTH) for e in elements for layout in layouts))
     for turn, layout in enumerate(LAYOUTS):
         add(_some(others, turn, quick), "uint32", "add", layout, LENGTH)
     for element in ["uint32"] if quick else ["uint32", PAIR]:

@@ -1,0 +1,107 @@
+"""GPU time of sorts of arrays on the device, beside NumPy, and PyTorch and CuPy (whose sorts are CUB's) with CUDA.
+
+Run:  python benchmarks/sorts.py [--logs 20 24 28] [--device SUBSTRING] [--stages]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import gpuscan as gs
+from gpuscan.tools.bench.contender import Unsupported
+from gpuscan.tools.bench.peers.subjects import need
+
+# Elements up to which NumPy is timed as well.
+NUMPY_LIMIT = 1 << 24
+
+
+def gpu_times(device: gs.Device, call: Callable[[], Any], repeats: int = 5) -> dict[str, float]:
+    """Return the seconds of each stage of a call, in the run whose sum is the median."""
+    runs: list[dict[str, float]] = []
+    for _ in range(repeats):
+        with device.profile() as profile:
+            call()
+            device.synchronize()
+        stages: dict[str, float] = {}
+        for span in profile.spans:
+            stages[span.stage] = stages.get(span.stage, 0.0) + (span.gpu_seconds or 0.0)
+        runs.append(stages)
+    return sorted(runs, key=lambda stages: sum(stages.values()))[repeats // 2]
+
+
+def wall_time(call: Callable[[], Any], wait: Callable[[], Any] = lambda: None, repeats: int = 5) -> float:
+    """Return the median seconds of a call, by the wall clock."""
+    call()
+    wait()
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        call()
+        wait()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def report(name: str, keys: int, seconds: float, more: str = "") -> None:
+    print(f"  {name:28} {seconds * 1e3:10.3f} ms {keys / seconds / 1e9:8.3f} Gkeys/s  {more}", flush=True)
+
+
+def time_peers(x: np.ndarray[Any, Any]) -> None:
+    """Time the sorts of other libraries."""
+    if len(x) <= NUMPY_LIMIT:
+        report("np.sort(kind='stable')", len(x), wall_time(lambda: np.sort(x, kind="stable"), repeats=1))
+    try:
+        torch, cupy = need("torch"), need("cupy")
+    except Unsupported as reason:
+        print(f"  {reason}")
+        return
+    if not torch.cuda.is_available():
+        return
+    tensor = torch.from_numpy(x.view(np.int32)).cuda()
+    wait = torch.cuda.synchronize
+    report("torch.sort, keys and indices", len(x), wall_time(lambda: torch.sort(tensor, stable=True), wait))
+    array = cupy.asarray(tensor).view(x.dtype)
+    report("cupy.sort (CUB), keys", len(x), wall_time(lambda: cupy.sort(array), wait))
+    report("cupy.argsort (CUB), pairs", len(x), wall_time(lambda: cupy.argsort(array), wait))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--logs", type=int, nargs="+", default=[16, 20, 24], help="of the numbers of keys")
+    parser.add_argument("--device")
+    parser.add_argument("--stages", action="store_true", help="print the time of each stage")
+    arguments = parser.parse_args()
+    device = gs.Device(arguments.device)
+    print(device, device.capabilities.driver)
+    rng = np.random.default_rng(0)
+    for log in arguments.logs:
+        for dtype in (np.uint32, np.float32):
+            print(f"2^{log} {np.dtype(dtype)}")
+            x = rng.integers(0, 2**32, 1 << log, dtype=np.uint32) if dtype == np.uint32 else rng.random(1 << log, dtype)
+            keys = device.asarray(x)
+            values = device.asarray(np.arange(len(x), dtype=np.uint32))
+            labels = device.asarray(rng.integers(0, 1000, len(x), dtype=np.uint32))
+            calls: dict[str, Callable[[], Any]] = {
+                "gs.sort": lambda keys=keys: gs.sort(keys),
+                "gs.sort_by_key": lambda keys=keys, values=values: gs.sort_by_key(keys, values),
+                "gs.argsort": lambda keys=keys: gs.argsort(keys),
+                "gs.scan, 1000 groups": lambda keys=keys, labels=labels: gs.scan(keys, groups=labels),
+            }
+            step = max(1, len(x) >> 16)
+            if not np.array_equal(np.asarray(gs.sort(keys)[::step]), np.sort(x)[::step]):
+                raise SystemExit("gs.sort: wrong order")
+            for name, call in calls.items():
+                stages = gpu_times(device, call)
+                more = "  ".join(f"{stage} {seconds * 1e3:.3f}" for stage, seconds in stages.items())
+                report(name, len(x), sum(stages.values()), more if arguments.stages else "")
+            time_peers(x)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""NumPy's functions on `gpuscan.Array`: those that scans, sorts, maps and views compute on the device."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array, answer_protocols, new_array
+from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
+from gpuscan.api.map import map as map_arrays
+from gpuscan.api.sort import argsort, sort
+from gpuscan.api.ufuncs import apply_ufunc, not_on_device
+from gpuscan.engine.elementwise import broadcast
+from gpuscan.errors import OperatorError
+from gpuscan.operators.traced_array import name_of_function
+from gpuscan.problem.arguments import resolve_axis
+
+Form = Callable[..., Any]
+_FORMS: dict[Callable[..., Any], Form] = {}
+
+
+def apply_function(function: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]) -> Any:
+    """Return what a NumPy function gives for arrays on a device, as `Array.__array_function__` is asked for it.
+
+    Raises:
+        TypeError: it is not computed on a device, or not with these options; the message names ``.numpy()``.
+    """
+    name = name_of_function(function)
+    form = _FORMS.get(function)
+    if form is None:
+        raise not_on_device(name)
+    try:
+        bound = inspect.signature(form).bind(*args, **options)
+    except TypeError as error:
+        raise not_on_device(name, str(error)) from error
+    try:
+        return form(*bound.args, **bound.kwargs)
+    except OperatorError as error:
+        raise not_on_device(name, str(error).partition("\n")[0]) from error
+
+
+def _form_of(*functions: Callable[..., Any]) -> Callable[[Form], Form]:
+    """Add the decorated function to the forms of NumPy's functions."""
+
+    def added(form: Form) -> Form:
+        _FORMS.update(dict.fromkeys(functions, form))
+        return form
+
+    return added
+
+
+def _array(name: str, value: Any) -> Array:
+    if not isinstance(value, Array):
+        raise not_on_device(f"{name} of {type(value).__name__}")
+    return value
+
+
+# ----- Scans, reductions and sorts
+
+
+def _running(ufunc: np.ufunc, name: str) -> Form:
+    def form(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+        array = _array(name, a)
+        array, axis = (array.reshape(-1), 0) if axis is None else (array, axis)
+        return apply_ufunc(ufunc, "accumulate", (array,), {"axis": axis, "dtype": dtype, "out": out})
+
+    return form
+
+
+_form_of(np.cumsum)(_running(np.add, "np.cumsum"))
+_form_of(np.cumprod)(_running(np.multiply, "np.cumprod"))
+for _name, _cumulative in (("cumulative_sum", cumulative_sum), ("cumulative_prod", cumulative_prod)):
+    if hasattr(np, _name):  # NumPy 2.1
+        _form_of(getattr(np, _name))(_cumulative)
+
+
+def _total(ufunc: np.ufunc) -> Form:
+    def form(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, **options: Any) -> Any:
+        given = {name: value for name, value in options.items() if value is not np._NoValue}
+        return apply_ufunc(ufunc, "reduce", (a,), {"axis": axis, "dtype": dtype, "out": out, **given})
+
+    return form
+
+
+_form_of(np.sum)(_total(np.add))
+_form_of(np.prod)(_total(np.multiply))
+
+
+def _extreme(ufunc: np.ufunc) -> Form:
+    def form(a: Any, axis: Any = None, out: Any = None, **options: Any) -> Any:
+        return _total(ufunc)(a, axis, None, out, **options)
+
+    return form
+
+
+_form_of(np.max, np.amax)(_extreme(np.maximum))
+_form_of(np.min, np.amin)(_extreme(np.minimum))
+_form_of(np.any)(_extreme(np.logical_or))
+_form_of(np.all)(_extreme(np.logical_and))
+
+
+@_form_of(np.sort)
+def _sort(a: Any, axis: int | None = -1, kind: Any = None, *, stable: bool | None = None) -> Array:
+    del kind, stable  # Every sort is stable.
+    array = _array("np.sort", a)
+    sorted_array: Array = sort(array.reshape(-1) if axis is None else array, axis=-1 if axis is None else axis)
+    return sorted_array
+
+
+@_form_of(np.argsort)
+def _argsort(a: Any, axis: int | None = -1, kind: Any = None, *, stable: bool | None = None) -> Array:
+    del kind, stable
+    array = _array("np.argsort", a)
+    places: Array = argsort(array.reshape(-1) if axis is None else array, axis=-1 if axis is None else axis)
+    return places
+
+
+# ----- Functions of every element
+
+
+@_form_of(np.where)
+def _where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+    if x is None or y is None:
+        raise not_on_device("np.where(condition)", "the number of its results is known only on the device")
+    return map_arrays(lambda c, x, y: np.where(c, x, y), condition, x, y)
+
+
+@_form_of(np.clip)
+def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None) -> Any:
+    bounds = [bound for bound in (a_min, a_max) if bound is not None]
+
+    def clipped(value: Any, *given: Any) -> Any:
+        rest = iter(given)
+        value = value if a_min is None else np.maximum(value, next(rest))
+        return value if a_max is None else np.minimum(value, next(rest))
+
+    return map_arrays(clipped, a, *bounds, out=out)
+
+
+@_form_of(np.array_equal)
+def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+    if np.shape(a1) != np.shape(a2):
+        return False
+    same = map_arrays(lambda a, b: (a == b) | ((a != a) & (b != b) if equal_nan else False), a1, a2)
+    return bool(apply_ufunc(np.logical_and, "reduce", (same,), {"axis": None}))
+
+
+@_form_of(np.isclose)
+def _isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+    def close(a: Any, b: Any) -> Any:
+        near = (a == b) | (np.isfinite(b) & (np.abs(a - b) <= atol + rtol * np.abs(b)))
+        return near | (np.isnan(a) & np.isnan(b)) if equal_nan else near
+
+    return map_arrays(close, a, b)
+
+
+@_form_of(np.allclose)
+def _allclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    near = _isclose(a, b, rtol, atol, equal_nan)
+    return bool(apply_ufunc(np.logical_and, "reduce", (near,), {"axis": None}))
+
+
+# ----- Views and shapes
+
+
+_form_of(np.shape)(lambda a: a.shape)
+_form_of(np.ndim)(lambda a: a.ndim)
+_form_of(np.ravel)(lambda a: a.ravel())
+_form_of(np.transpose)(lambda a, axes=None: a.transpose(axes))
+_form_of(np.swapaxes)(lambda a, axis1, axis2: a.swapaxes(axis1, axis2))
+_form_of(np.reshape)(lambda a, /, shape: a.reshape(shape))
+_form_of(np.copy)(lambda a: a.copy())
+
+
+@_form_of(np.empty_like)
+def _empty_like(prototype: Any, dtype: Any = None) -> Array:
+    return new_array(prototype.device, None, prototype.shape, prototype.dtype if dtype is None else dtype)
+
+
+@_form_of(np.size)
+def _size(a: Any, axis: int | None = None) -> int:
+    return int(a.size if axis is None else a.shape[axis])
+
+
+@_form_of(np.flip)
+def _flip(m: Any, axis: Any = None) -> Array:
+    array = _array("np.flip", m)
+    axes = range(array.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    turned = {resolve_axis(each, array.shape) for each in axes}
+    return array[tuple(slice(None, None, -1 if i in turned else 1) for i in range(array.ndim))]
+
+
+@_form_of(np.expand_dims)
+def _expand_dims(a: Any, axis: Any) -> Array:
+    array = _array("np.expand_dims", a)
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    shape = (1,) * (array.ndim + len(axes))
+    new = {resolve_axis(each, shape) for each in axes}
+    return array[tuple(None if i in new else slice(None) for i in range(len(shape)))]
+
+
+@_form_of(np.broadcast_to)
+def _broadcast_to(array: Any, shape: Any) -> Array:
+    wanted = (shape,) if isinstance(shape, int) else tuple(shape)
+    if np.broadcast_shapes(array.shape, wanted) != wanted:
+        raise ValueError(f"an array of shape {array.shape} was to be broadcast to {wanted}; pass a shape that it fits")
+    view = broadcast(array, wanted)
+    found: Array = array.view_at(wanted, view.strides)
+    return found
+
+
+answer_protocols(apply_ufunc, apply_function)

@@ -1,0 +1,134 @@
+"""Scans of other frameworks' arrays in the memory of the host, with an operator of theirs, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.device import resolve_device
+from gpuscan.api.scan import scan
+from gpuscan.api.scan_vjp import gradients
+from gpuscan.errors import OperatorError
+from gpuscan.operators.adjoint import cached_adjoint
+from gpuscan.operators.row_functions import RowOperator
+
+Array = np.ndarray[Any, Any]
+
+# The most numbers of an element for which the gradient is a scan as well: it multiplies matrices of as many rows.
+MAX_GRADIENT_NUMBERS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class RowScan:
+    """A scan, without its arrays.
+
+    Attributes:
+        found: the operator and the form of its elements.
+        axis: the scanned axis, 0 or more.
+        reverse: as in `gpuscan.scan`.
+        ranks: the number of axes of each array. Arrays that are passed may all have more axes in front.
+    """
+
+    found: RowOperator
+    axis: int
+    reverse: bool
+    ranks: tuple[int, ...]
+
+    @cached_property
+    def has_gradient(self) -> bool:
+        """True if the scan's gradient can be computed by a scan."""
+        if sum(map(prod, self.found.shapes)) > MAX_GRADIENT_NUMBERS:
+            return False
+        try:
+            cached_adjoint(self.found.operator, self.found.element, exclusive=False, seeded=False)
+        except OperatorError:
+            return False
+        return True
+
+    def scanned(self, arrays: Sequence[Array]) -> list[Array]:
+        """Return the scanned arrays."""
+        rows = self._rows(arrays)
+        results = scan(
+            self._spread(arrays, rows),
+            self.found.operator,
+            axis=self._axis(arrays),
+            reverse=self.reverse,
+            device=device_for(arrays),
+        )
+        # All copies of an array that was broadcast have one result.
+        lead = len(rows)
+        firsts = [tuple(slice(length) for length in array.shape[:lead]) for array in arrays]
+        return [
+            np.ascontiguousarray(result[first]).reshape(array.shape)
+            for result, first, array in zip(results, firsts, arrays, strict=True)
+        ]
+
+    def gradients(self, arrays: Sequence[Array], results: Sequence[Array], grads: Sequence[Array]) -> list[Array]:
+        """Return the gradients with respect to the arrays.
+
+        Args:
+            arrays: the arrays.
+            results: what `scanned` returned for them.
+            grads: the gradients with respect to the results.
+        """
+        rows = self._rows(arrays)
+        given = self._spread(arrays, rows)
+        weights = tuple(
+            _only_first(grad, whole.shape, len(rows), shape)
+            for grad, whole, shape in zip(grads, given, self.found.shapes, strict=True)
+        )
+        found = gradients(
+            given,
+            self._spread(results, rows),
+            weights,
+            self.found.operator,
+            axis=self._axis(arrays),
+            reverse=self.reverse,
+            device=device_for(arrays),
+        )
+        return [_summed(grad, array, len(rows)) for grad, array in zip(found, arrays, strict=True)]
+
+    def _axis(self, arrays: Sequence[Array]) -> int:
+        return arrays[0].ndim - self.ranks[0] + self.axis
+
+    def _rows(self, arrays: Sequence[Array]) -> tuple[int, ...]:
+        """Return the axes before those of the element, broadcast."""
+        lead = arrays[0].ndim - self.ranks[0] + self.found.lead
+        return np.broadcast_shapes(*(array.shape[:lead] for array in arrays))
+
+    def _spread(self, arrays: Sequence[Array], rows: tuple[int, ...]) -> tuple[Array, ...]:
+        """Return the arrays with the same axes before those of the element."""
+        return tuple(
+            np.broadcast_to(array.reshape(*array.shape[: len(rows)], *shape), (*rows, *shape))
+            for array, shape in zip(arrays, self.found.shapes, strict=True)
+        )
+
+
+def device_for(arrays: Sequence[Array]) -> str | None:
+    """Return ``"numpy"`` for float64 if the default device has no such numbers; else None, the default device."""
+    device = resolve_device(None)
+    lacks = device is not None and not device.capabilities.float64
+    return "numpy" if lacks and any(array.dtype == np.float64 for array in arrays) else None
+
+
+def _only_first(grad: Array, whole: tuple[int, ...], lead: int, shape: tuple[int, ...]) -> Array:
+    """Return the gradient of the results of an array that was broadcast: that of the first copy, and zeros."""
+    own = grad.reshape(*grad.shape[:lead], *shape)
+    if own.shape == whole:
+        return own
+    spread = np.zeros(whole, grad.dtype)
+    spread[tuple(slice(length) for length in own.shape)] = own
+    return spread
+
+
+def _summed(grad: Array, array: Array, lead: int) -> Array:
+    """Return the gradient of an array that was broadcast: the sum of those of its copies."""
+    axes = tuple(i for i in range(lead) if array.shape[i] != grad.shape[i])
+    # Sums of 16-bit floats are rounded once.
+    total = grad.sum(axis=axes, keepdims=True, dtype=np.result_type(grad.dtype, np.float32)) if axes else grad
+    return np.ascontiguousarray(total.astype(array.dtype, copy=False)).reshape(array.shape)

@@ -1,0 +1,293 @@
+"""NumPy's ufuncs on `gpuscan.Array`: calls as fused maps, `accumulate` as scans, `reduce` and `reduceat`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array, new_array
+from gpuscan.api.cumulative_sums import promoted
+from gpuscan.api.home import home_of
+from gpuscan.api.map import common_shape, is_number, mapped, numbers_of
+from gpuscan.api.reduce import reduce
+from gpuscan.api.scan import scan
+from gpuscan.device.device_array import uploaded
+from gpuscan.elements import scalar_of
+from gpuscan.engine.compaction import gathered
+from gpuscan.engine.element_copy import contiguous
+from gpuscan.errors import OperatorError
+from gpuscan.operators.named_operators import resolve
+from gpuscan.operators.trace import Map, traced
+from gpuscan.problem.arguments import as_array, resolve_axis
+
+# Sums and products of these are taken in 64 bits, as NumPy takes them.
+_PROMOTED = (np.add, np.multiply)
+# Ufuncs that are traced with the constants that they are called with.
+_WITH_CONSTANTS = (np.power, np.float_power)
+_LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
+
+
+def apply_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Return what a ufunc gives for arrays on a device, as `Array.__array_ufunc__` is asked for it.
+
+    Raises:
+        TypeError: it is not computed on a device; the message names ``.numpy()``.
+    """
+    if any(_is_foreign(value) for value in inputs):
+        return NotImplemented
+    name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
+    out = options.pop("out", None)
+    forms: Mapping[str, Callable[..., Any]] = {
+        "__call__": _called,
+        "accumulate": _accumulated,
+        "reduce": _reduced,
+        "reduceat": _reduced_at,
+    }
+    if method not in forms or (ufunc.signature is not None):
+        raise not_on_device(name)
+    if method != "__call__" and not isinstance(inputs[0], Array):
+        raise not_on_device(f"{name} of a NumPy array with a gpuscan.Array")
+    targets = out if isinstance(out, tuple) else () if out is None else (out,)
+    for target in targets:
+        if target is not None and not isinstance(target, Array):
+            raise TypeError(
+                f"{name} was called with out={type(target).__name__}, but its result is on a device. Pass a "
+                "gpuscan.Array, or compute on the CPU: array.numpy()"
+            )
+    if len(targets) > 1 and any(target is None for target in targets):
+        raise not_on_device(f"{name} with some of the outputs")
+    try:
+        return forms[method](ufunc, name, inputs, targets, options)
+    except OperatorError as error:
+        raise not_on_device(name, str(error).partition("\n")[0]) from error
+
+
+def not_on_device(what: str, reason: str = "") -> TypeError:
+    """Return the error for a function of NumPy that is not computed on a device."""
+    because = reason or "it is not computed on a device"
+    return TypeError(f"{what} was asked for of a gpuscan.Array: {because}. On the CPU, pass array.numpy()")
+
+
+def _is_foreign(value: Any) -> bool:
+    """Return True for an object that has a way of its own to take part in NumPy's ufuncs."""
+    known = isinstance(value, (Array, np.ndarray, np.generic))
+    return not known and getattr(type(value), "__array_ufunc__", None) is not None
+
+
+def _refuse(name: str, options: dict[str, Any]) -> None:
+    """Raise TypeError if options are left that have a meaning."""
+    # Values are compared by type first: an array has no truth of its own.
+    harmless = {"where": True, "subok": True, "order": "K", "casting": "same_kind"}
+    left = [
+        option
+        for option, value in options.items()
+        if value is not None and not (isinstance(value, (bool, str)) and value == harmless.get(option))
+    ]
+    if left:
+        raise not_on_device(f"{name}({', '.join(f'{option}=' for option in left)})")
+
+
+# ----- Calls
+
+
+@dataclass(frozen=True)
+class _Constant:
+    """A number among the inputs. Equal ones have one type and one spelling: 1 is not 1.0, and 0.0 is not -0.0."""
+
+    kind: type
+    spelling: str
+
+
+def _called(
+    ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], targets: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    dtype = options.pop("dtype", None)
+    _refuse(name, options)
+    values = [value if is_number(value) or isinstance(value, Array) else as_array(value) for value in inputs]
+    values = [_as_argument(ufunc, value, values) for value in values]
+    leaves = [value for value in values if not is_number(value)]
+    leaves = [leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("=")) for leaf in leaves]
+    if dtype is not None:
+        leaves = [leaf.astype(dtype) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
+    for leaf in leaves:
+        scalar_of(leaf.dtype)
+    if targets:
+        # The inputs may all be NumPy's.
+        leaves = [targets[0].device.asarray(leaf) for leaf in leaves]
+    kinds = iter(leaf.dtype for leaf in leaves)
+    key = tuple(_Constant(type(value), repr(value)) if is_number(value) else next(kinds) for value in values)
+    wanted = tuple(target.dtype for target in targets)
+    function = _map_of(
+        ufunc, key, tuple(v for v in values if is_number(v)), None if dtype is None else np.dtype(dtype), wanted
+    )
+    out: Any = None
+    if targets:
+        out = targets if function.element.structure.kind != "leaf" else targets[0]
+    return mapped(function, leaves, common_shape([leaf.shape for leaf in leaves]), home_of(leaves, None), out)
+
+
+def _as_argument(ufunc: np.ufunc, value: Any, values: list[Any]) -> Any:
+    """Return an integer that meets integer arrays as an array, so that all integers share a shader.
+
+    The kernel reads float constants from a buffer anyway. A constant exponent makes a shorter shader.
+    """
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or ufunc in _WITH_CONSTANTS:
+        return value
+    dtypes = [each.dtype for each in values if not is_number(each)]
+    if not dtypes or any(dtype.kind not in "iu" for dtype in dtypes):
+        return value
+    if isinstance(value, np.integer):
+        return np.asarray(value)
+    dtype = np.result_type(*dtypes)
+    limits = np.iinfo(dtype)
+    return np.array(value, dtype) if limits.min <= value <= limits.max else value
+
+
+def _map_of(
+    ufunc: np.ufunc, key: tuple[Any, ...], constants: tuple[Any, ...], dtype: Any, wanted: tuple[np.dtype[Any], ...]
+) -> Map:
+    """Return the ufunc as a traced function of its arrays, from an earlier call if there was one."""
+    return _cached_map(ufunc, key, _Unkeyed(constants), dtype, wanted)
+
+
+class _Unkeyed:
+    """Values that are no part of a cache's key, because the key has them in another form."""
+
+    def __init__(self, values: tuple[Any, ...]) -> None:
+        self.values = values
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Unkeyed)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@lru_cache(maxsize=512)
+def _cached_map(
+    ufunc: np.ufunc, key: tuple[Any, ...], constants: _Unkeyed, dtype: Any, wanted: tuple[np.dtype[Any], ...]
+) -> Map:
+    def function(numbers: tuple[Any, ...]) -> Any:
+        arrays, others = iter(numbers), iter(constants.values)
+        operands = [next(others) if isinstance(each, _Constant) else next(arrays) for each in key]
+        if dtype is not None:
+            operands = [each.astype(dtype) if hasattr(each, "astype") else each for each in operands]
+        results = ufunc(*operands)
+        if not wanted:
+            return results
+        several = results if isinstance(results, tuple) else (results,)
+        cast = tuple(_cast(ufunc, result, kind) for result, kind in zip(several, wanted, strict=True))
+        return cast if isinstance(results, tuple) else cast[0]
+
+    dtypes = [each for each in key if not isinstance(each, _Constant)]
+    return traced(function, numbers_of([np.empty(0, each) for each in dtypes]), f"np.{ufunc.__name__}")
+
+
+def _cast(ufunc: np.ufunc, result: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a result in the dtype of `out`, if NumPy converts it without being asked."""
+    if not np.can_cast(result.dtype, dtype, "same_kind"):
+        raise OperatorError(
+            f"its result has the dtype {result.dtype}, which out of dtype {dtype} cannot hold; pass an out of that "
+            "dtype"
+        )
+    return result.astype(dtype)
+
+
+# ----- Along an axis
+
+
+def _common_options(
+    ufunc: np.ufunc, name: str, array: Array, targets: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[Array, dict[str, Any]]:
+    """Return the array and the options `dtype` and `out` as `gpuscan.scan` takes them, with NumPy's promotion."""
+    resolve(ufunc)
+    dtype = options.pop("dtype", None)
+    out = targets[0] if targets else None
+    _refuse(name, options)
+    if ufunc in _LOGICAL:
+        array, dtype = array.astype(bool, copy=False), None
+    elif dtype is None and out is not None:
+        dtype = out.dtype
+    elif dtype is None and ufunc in _PROMOTED:
+        dtype = promoted(array.dtype)
+    return array, {"dtype": dtype, "out": out}
+
+
+def _axis(options: dict[str, Any], inputs: tuple[Any, ...], place: int) -> Any:
+    """Return the axis, which may be passed by position as well."""
+    return inputs[place] if len(inputs) > place else options.pop("axis", 0)
+
+
+def _accumulated(
+    ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], targets: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    axis = _axis(options, inputs, 1)
+    array, known = _common_options(ufunc, name, inputs[0], targets, options)
+    return scan(array, ufunc, axis=axis, **known)
+
+
+def _reduced(
+    ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], targets: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    axis = _axis(options, inputs, 1)
+    keepdims, initial = options.pop("keepdims", False), options.pop("initial", None)
+    array, known = _common_options(ufunc, name, inputs[0], targets, options)
+    return reduce(array, ufunc, axis=axis, initial=initial, keepdims=bool(keepdims), **known)
+
+
+def _reduced_at(
+    ufunc: np.ufunc, name: str, inputs: tuple[Any, ...], targets: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    """Return ``ufunc.reduceat``: a scan that restarts at each index, and the last result of each segment."""
+    array, indices = inputs[0], inputs[1] if len(inputs) > 1 else options.pop("indices")
+    axis = _axis(options, inputs, 2)
+    array, known = _common_options(ufunc, name, array, targets, options)
+    axis = resolve_axis(axis, array.shape)
+    length = array.shape[axis]
+    starts = _checked_indices(name, indices, length)
+    following = np.append(starts[1:], length)
+    stops = np.where(starts < following, following, starts + 1)
+    if len(starts) and ((stops[:-1] > starts[1:]).any() or (starts[:-1] > starts[1:]).any()):
+        # Segments that overlap, or that are not in order, are brought together one after the other.
+        array = taken(array, np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)]), axis)
+        stops = np.cumsum(stops - starts)
+        starts = np.append(0, stops[:-1])
+    offsets = np.unique(np.concatenate([[0, array.shape[axis]], starts, stops]))
+    sums = scan(array, ufunc, axis=axis, segments=offsets, dtype=known["dtype"])
+    result = taken(sums, stops - 1, axis)
+    return result if known["out"] is None else np.positive(result, out=known["out"])
+
+
+def _checked_indices(name: str, indices: Any, length: int) -> np.ndarray[Any, Any]:
+    """Return the indices, which the CPU needs.
+
+    Raises:
+        TypeError, IndexError: as NumPy.
+    """
+    given = indices.numpy() if isinstance(indices, Array) else as_array(indices)
+    if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
+        raise TypeError(f"{name} was called with indices {given!r}; pass a 1-D array of integers")
+    if given.size and not (given.min() >= 0 and given.max() < length):
+        raise IndexError(
+            f"{name} was called with indices from {given.min()} to {given.max()}, but the axis has {length} entries; "
+            f"pass indices from 0 to {length - 1}"
+        )
+    return given.astype(np.int64)
+
+
+def taken(array: Array, places: np.ndarray[Any, Any], axis: int) -> Array:
+    """Return the entries at these places of an axis: ``np.take(array, places, axis)``, gathered on the device."""
+    rows = array.swapaxes(0, axis)
+    shape = (len(places), *rows.shape[1:])
+    source, context = contiguous(rows), array.context
+    if not source.nbytes or not len(places):
+        return new_array(array.device, None, shape, array.dtype).swapaxes(0, axis)
+    room = new_array(array.device, None, shape, array.dtype)
+    indices = uploaded(context, places.astype(np.uint32))
+    count = uploaded(context, np.array([len(places)], np.uint32))
+    gathered(context, source, indices, count, room)
+    return room.swapaxes(0, axis)

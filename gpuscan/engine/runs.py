@@ -1,0 +1,57 @@
+"""Reduce runs of equal keys on a device: a segmented reduction that also lists where the runs begin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gpuscan.device.device_array import DeviceArray, empty
+from gpuscan.device.guards import guarded
+from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.executor import Executor
+from gpuscan.errors import GpuscanError
+from gpuscan.planning.kernel import RUNS_AT
+from gpuscan.planning.plan import LENGTH_LIMIT
+from gpuscan.problem.problem import Problem
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The reductions of runs.
+
+    Attributes:
+        rooms: for each field, memory that begins with the results of the `count` runs.
+        starts: memory that begins with the index of each run's first element.
+        count: the number of runs, as one 32-bit word on the device.
+    """
+
+    rooms: Sequence[DeviceArray]
+    starts: DeviceArray
+    count: DeviceArray
+
+
+def reduce_runs(executor: Executor, problem: Problem) -> Runs:
+    """Return the reduction of each run of equal keys. Nothing waits for the number of runs.
+
+    Args:
+        executor: the executor of the device.
+        problem: a scan of one row with keys. Its NumPy arrays are uploaded.
+
+    Raises:
+        GpuscanError: the results, of which there may be as many as elements, exceed a binding.
+    """
+    context, length = executor.context, problem.size
+    widest = max(4, *(field.storage_bytes for field in problem.destination.fields))
+    if length >= LENGTH_LIMIT or length * widest + 4 * RUNS_AT > context.binding_limit:
+        raise GpuscanError(
+            f"a reduction by {length} keys was asked for, but {context.capabilities.summary} binds at most "
+            f"{context.binding_limit} bytes of results. Reduce a part of the keys at a time, or compute on NumPy: "
+            'device="numpy"'
+        )
+    with guarded(context):
+        counts = empty(context, (RUNS_AT + length,), np.uint32)
+        runs = replace(problem, keep_last_only=True, lists_runs=True)
+        rooms = scan_device(executor, runs, count=counts)
+    return Runs(rooms, counts.viewed((length,), offset=4 * RUNS_AT), counts.viewed((1,)))

@@ -1,0 +1,5 @@
+"""Scans of JAX arrays on any GPU, under `jit`, `grad` and `vmap`. It needs ``pip install ".[jax]"``."""
+
+from gpuscan.jax.associative_scan import associative_scan
+
+__all__ = ["associative_scan"]

@@ -1,0 +1,144 @@
+"""Find out which axes an operator of another framework keeps apart, and make a `gpuscan.Operator` of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gpuscan.elements import LEAF, Element, Structure, element_of
+from gpuscan.errors import OperatorError
+from gpuscan.operators.components import OTHER, Numbers, array_of, is_other, numbers_of
+from gpuscan.operators.expression_graph import reachable
+from gpuscan.operators.operator import Operator, operator
+from gpuscan.operators.trace import trace_operator
+
+# A function of two lists of arrays of numbers, made for the shapes of those arrays.
+RowFunction = Callable[[Sequence[Numbers], Sequence[Numbers]], list[Numbers]]
+
+# The length of the axes that a function has to keep apart, while it is traced.
+ROWS = 2
+# The most numbers of an element: more take minutes to trace.
+MAX_NUMBERS = 1024
+
+
+@dataclass(frozen=True)
+class RowOperator:
+    """An operator, and the form of its elements.
+
+    Attributes:
+        operator: the operator, on a tuple of leaves that all have `element_axes` trailing axes.
+        lead: the leading axes of the leaves that the scan keeps apart.
+        shapes: for each leaf, the shape of its element: that of its other axes, after axes of length 1.
+        element: the type of its elements.
+    """
+
+    operator: Operator
+    lead: int
+    shapes: tuple[tuple[int, ...], ...]
+    element: Element
+
+
+def row_operator(
+    name: str,
+    make: Callable[[list[tuple[int, ...]]], RowFunction],
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: Sequence[np.dtype[Any]],
+    axis: int,
+) -> RowOperator:
+    """Return the operator that a function of whole arrays is along an axis.
+
+    The first axes of a leaf are rows, which the function keeps apart; its other axes belong to the element. As many
+    axes as possible are rows. To find out, the function is traced with two rows along each such axis: a result must
+    not depend on a number of another row, and must depend on its own in the same way in the first and the last row.
+
+    Args:
+        name: the function's name, for messages.
+        make: returns the function for leaves of given shapes. It may raise any error for shapes that do not fit.
+        shapes, dtypes: those of the leaves.
+        axis: the scanned axis, counted from 0.
+
+    Raises:
+        OperatorError: the function mixes elements along the axis, or its elements are too large.
+    """
+    reasons: list[Exception] = []
+    for lead in range(min(map(len, shapes)), axis, -1):
+        own = [shape[lead:] for shape in shapes]
+        if sum(map(prod, own)) > MAX_NUMBERS:
+            break
+        try:
+            function = make([(ROWS,) * lead + shape for shape in own])
+            return _checked(name, function, lead, own, dtypes)
+        except OperatorError as error:
+            if not isinstance(error.__cause__, _MixedRowsError):
+                raise
+            reasons.append(error.__cause__)
+        except Exception as error:  # the framework refuses the shapes, or rows are mixed
+            reasons.append(error)
+    first = f"{type(reasons[0]).__name__}: {reasons[0]}" if reasons else "the element is too large"
+    raise OperatorError(
+        f"{name} was passed for arrays of shapes {', '.join(map(str, shapes))}, but it does not combine elements along "
+        f"axis {axis} one by one, or an element has more than {MAX_NUMBERS} numbers ({first}). Write a function that "
+        "treats all entries along the axis alike, with the axes of an element last"
+    ) from (reasons[0] if reasons else None)
+
+
+class _MixedRowsError(Exception):
+    """A result depends on other rows."""
+
+
+def _checked(
+    name: str, function: RowFunction, lead: int, own: Sequence[tuple[int, ...]], dtypes: Sequence[np.dtype[Any]]
+) -> RowOperator:
+    """Return the operator for `lead` axes of rows, if the function keeps those apart."""
+    axes = max(map(len, own))
+    shapes = tuple((1,) * (axes - len(shape)) + shape for shape in own)
+    leaves = Structure("tuple", tuple(range(len(shapes))), (LEAF,) * len(shapes))
+    element = element_of(dtypes, leaves, shapes)
+    found = [_in_row(function, lead, own, shapes, dtypes, row) for row in (0, ROWS - 1)]
+    described = []
+    for each in found:
+        result = trace_operator(each, element, name)
+        nodes = reachable([node for field in result.fields for node in field])
+        places = {node.index: place for place, node in enumerate(nodes)}
+        graph = [(node.op, tuple(places[arg.index] for arg in node.args), node.scalar, node.data) for node in nodes]
+        described.append((graph, [[places[node.index] for node in field] for field in result.fields]))
+    if described[0] != described[1]:
+        raise _MixedRowsError("it treats rows differently")
+    return RowOperator(operator(found[0], name=name, element_axes=axes), lead, shapes, element)
+
+
+def _in_row(
+    function: RowFunction,
+    lead: int,
+    own: Sequence[tuple[int, ...]],
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: Sequence[np.dtype[Any]],
+    row: int,
+) -> Callable[[Any, Any], Any]:
+    """Return the function of elements that the function of arrays computes in one row."""
+    index: Any = (*(row,) * lead, ...)
+
+    def spread(values: Any) -> list[Numbers]:
+        arrays = []
+        for value, shape, inner in zip(values, shapes, own, strict=True):
+            array = np.full((ROWS,) * lead + inner, OTHER, object)
+            array[index] = numbers_of(value, shape).reshape(inner)
+            arrays.append(array)
+        return arrays
+
+    def combined(left: Any, right: Any) -> Any:
+        results = function(spread(left), spread(right))
+        like = left[0][(..., *[0] * len(shapes[0]))] if shapes[0] else left[0]
+        found = []
+        for numbers, shape, dtype in zip(results, shapes, dtypes, strict=True):
+            picked = numbers[index].reshape(shape)
+            if any(is_other(number) for number in picked.flat):
+                raise _MixedRowsError("it mixes rows")
+            found.append(array_of(picked, like, dtype))
+        return tuple(found)
+
+    return combined

@@ -1,0 +1,192 @@
+"""The traced forms of NumPy's functions of small matrices: systems of equations, inverses, determinants, einsum.
+
+Each is a composition of the operations on numbers, so that a gradient follows from the expression graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from gpuscan.operators.source_location import operator_error
+from gpuscan.operators.traced_array import Traced, name_of_function
+from gpuscan.operators.traced_functions import common_nodes, traced_form, where
+
+Rows = list[list[Any]]
+
+
+def _matrices(name: str, *values: Any) -> list[Any]:
+    """Return matrices of the element in their common type, which must be a float or complex one of NumPy's linalg."""
+    nodes, graph, scalar = common_nodes(name, values)
+    if scalar.name not in ("float32", "float64", "complex64"):
+        raise operator_error(f"{name} of {scalar.name} is another type in NumPy; write .astype(np.float32) first")
+    found = [Traced(graph, each, scalar) for each in nodes]
+    if any(len(each.shape) != 2 for each in found) or found[0].shape[0] != found[0].shape[1]:
+        shown = " and ".join(str(each.shape) for each in found)
+        raise operator_error(
+            f"{name} of elements of shape {shown}: each side must be a matrix of the element (element_axes=2), the "
+            "first one square; write v[..., None] for a vector, and [..., 0] on the result"
+        )
+    if found[-1].shape[0] != found[0].shape[0] or not found[0].shape[0]:
+        raise operator_error(f"{name} of shapes {found[0].shape} and {found[-1].shape}: the sizes do not fit")
+    return found
+
+
+def _rows(matrix: Traced) -> Rows:
+    return [[matrix[..., i, j] for j in range(matrix.shape[1])] for i in range(matrix.shape[0])]
+
+
+def _eliminate(rows: Rows, size: int) -> Any:
+    """Bring rows into upper triangular form in place (Gauss, with partial pivoting); return the sign of the swaps."""
+    sign: Any = np.ones_like(rows[0][0])
+    for column in range(size):
+        for below in range(column + 1, size):
+            top, other = rows[column], rows[below]
+            swap = np.abs(other[column]) > np.abs(top[column])
+            for place in range(column, len(top)):
+                top[place], other[place] = (
+                    where(swap, other[place], top[place]),
+                    where(swap, top[place], other[place]),
+                )
+            sign = where(swap, -sign, sign)
+        for below in range(column + 1, size):
+            factor = rows[below][column] / rows[column][column]
+            for place in range(column + 1, len(rows[below])):
+                rows[below][place] = rows[below][place] - factor * rows[column][place]
+    return sign
+
+
+def _solution(rows: Rows, size: int) -> Traced:
+    """Return x of ``a x = b``, for the rows of a and b side by side."""
+    _eliminate(rows, size)
+    for row in reversed(range(size)):
+        for place in range(size, len(rows[row])):
+            rest = rows[row][place]
+            for column in range(row + 1, size):
+                rest = rest - rows[row][column] * rows[column][place]
+            rows[row][place] = rest / rows[row][row]
+    return np.stack([np.stack(row[size:], axis=-1) for row in rows], axis=-2)  # type: ignore[return-value]
+
+
+@traced_form(np.linalg.solve)
+def solve(a: Any, b: Any) -> Traced:
+    """Return the solution of a linear system. A singular matrix gives infinities or NaN, where NumPy raises."""
+    a, b = _matrices("np.linalg.solve", a, b)
+    return _solution([left + right for left, right in zip(_rows(a), _rows(b), strict=True)], a.shape[0])
+
+
+@traced_form(np.linalg.inv)
+def inv(a: Any) -> Traced:
+    (a,) = _matrices("np.linalg.inv", a)
+    size = a.shape[0]
+    one, zero = np.ones_like(a[..., 0, 0]), np.zeros_like(a[..., 0, 0])
+    unit = [[one if i == j else zero for j in range(size)] for i in range(size)]
+    return _solution([left + right for left, right in zip(_rows(a), unit, strict=True)], size)
+
+
+@traced_form(np.linalg.det)
+def det(a: Any) -> Any:
+    (a,) = _matrices("np.linalg.det", a)
+    rows = _rows(a)
+    result = _eliminate(rows, len(rows))
+    for place, row in enumerate(rows):
+        result = result * row[place]
+    return result
+
+
+@traced_form(np.linalg.norm)
+def norm(x: Traced, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:  # noqa: A002
+    if ord not in (None, 2):
+        raise operator_error(f"np.linalg.norm with ord={ord!r} is not traced, but the Euclidean norm is: leave ord out")
+    size = np.abs(x)
+    return np.sqrt(np.sum(size * size, axis=axis, keepdims=keepdims))
+
+
+@traced_form(np.cross)
+def cross(a: Any, b: Any) -> Any:
+    nodes, graph, scalar = common_nodes("np.cross", [a, b])
+    left, right = (Traced(graph, each, scalar) for each in nodes)
+    if left.shape[-1:] != (3,) or right.shape[-1:] != (3,):
+        raise operator_error(f"np.cross of elements of shape {left.shape} and {right.shape}; pass vectors of 3 numbers")
+    (ax, ay, az), (bx, by, bz) = ([each[..., i] for i in range(3)] for each in (left, right))
+    return np.stack([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx], axis=-1)
+
+
+# ----- Sums of products
+
+
+@traced_form(np.einsum)
+def einsum(subscripts: Any, *operands: Any) -> Any:
+    """Return sums of products by Einstein's convention; each sum is formed from left to right."""
+    given, graph, scalar = common_nodes("np.einsum", operands)
+    arrays = [Traced(graph, each, scalar) for each in given]
+    terms, result = _parsed(subscripts, operands)
+    sizes: dict[str, int] = {}
+    for term, array in zip(terms, arrays, strict=True):
+        if len(term) != len(array.shape):
+            raise operator_error(
+                f"np.einsum({subscripts!r}): an operand of element shape {array.shape} has {len(array.shape)} axes, "
+                f"its subscripts {term!r} name {len(term)}"
+            )
+        for letter, length in zip(term, array.shape, strict=True):
+            if sizes.setdefault(letter, length) != length:
+                raise operator_error(f"np.einsum({subscripts!r}): {letter!r} has lengths {sizes[letter]} and {length}")
+    summed = [letter for letter in sizes if letter not in result]
+    entries = np.empty([sizes[letter] for letter in result], dtype=object)
+    for at in np.ndindex(entries.shape):
+        total = None
+        for others in product(*(range(sizes[letter]) for letter in summed)):
+            place = dict(zip((*result, *summed), (*at, *others), strict=True))
+            factor: Any = None
+            for term, array in zip(terms, arrays, strict=True):
+                number = array[(..., *(place[letter] for letter in term))]
+                factor = number if factor is None else factor * number
+            total = factor if total is None else total + factor
+        if total is None:
+            raise operator_error(f"np.einsum({subscripts!r}) sums over an axis without entries")
+        entries[at] = total.nodes[()]
+    return Traced(graph, entries, scalar)
+
+
+def _parsed(subscripts: Any, operands: Sequence[Any]) -> tuple[list[str], str]:
+    """Return the letters of each operand and of the result, without the ellipsis that stands for the scanned axes."""
+    if not isinstance(subscripts, str):
+        raise operator_error("np.einsum is traced with subscripts as text, such as '...ij,...jk->...ik'")
+    left, arrow, result = subscripts.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(operands):
+        raise operator_error(f"np.einsum({subscripts!r}) names {len(terms)} operands; {len(operands)} were passed")
+    if not arrow:
+        letters = "".join(terms).replace(".", "")
+        result = "..." + "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
+    plain = [term for term, operand in zip(terms, operands, strict=True) if isinstance(operand, Traced)]
+    if not all(term.startswith("...") for term in (*plain, result)):
+        raise operator_error(
+            f"np.einsum({subscripts!r}) names every axis of an array, and an operator knows only those of its element; "
+            "begin the subscripts of each operand and of the result with '...'"
+        )
+    found = [term.removeprefix("...") for term in (*terms, result)]
+    if not all(term.isalpha() or not term for term in found) or not set(found[-1]) <= set("".join(found[:-1])):
+        raise operator_error(f"np.einsum({subscripts!r}) is not traced; write it as '...ij,...jk->...ik'")
+    if len(set(found[-1])) < len(found[-1]):
+        raise operator_error(f"np.einsum({subscripts!r}) names an axis of the result twice")
+    return found[:-1], found[-1]
+
+
+def _other_meaning(function: Any, advice: str) -> None:
+    """Refuse a function that means something else on arrays than on their elements."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise operator_error(
+            f"{name_of_function(function)} of whole arrays would combine elements with each other; write {advice}"
+        )
+
+    traced_form(function)(refuse)
+
+
+for _function in (np.dot, np.inner):
+    _other_meaning(_function, "np.vecdot(a, b) or np.sum(a * b, axis=-1) for vectors, a @ b for matrices")
+_other_meaning(np.outer, "a[..., :, None] * b[..., None, :]")

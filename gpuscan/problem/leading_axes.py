@@ -1,0 +1,113 @@
+"""Split the axes of a bundle's arrays into those that they share, and those that belong to the element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from gpuscan.elements import Structure, element_of
+from gpuscan.errors import OperatorError
+from gpuscan.operators.trace import trace_operator, traced
+
+if TYPE_CHECKING:
+    from gpuscan.operators.operator import Operator
+    from gpuscan.problem.arguments import Leaf
+
+Shape = tuple[int, ...]
+
+# Numbers of an element up to which other splits of the axes are tried. GPUs have no room for wider ones.
+_MAX_TRIED_NUMBERS = 1024
+
+
+def split_axes(
+    structure: Structure,
+    leaves: Sequence[Leaf],
+    own: Sequence[int],
+    operator: Operator,
+    before: Callable[[Any], Any] | None = None,
+    *,
+    scans: bool = True,
+) -> tuple[Shape, list[Shape]]:
+    """Return the shape that all leaves share, and the trailing axes of each leaf that belong to the element.
+
+    An array has as many trailing axes as the operator declares, or as a structured dtype has of its own, whichever are
+    more. Arrays with fewer axes than others have fewer trailing ones. Without a declaration the arrays share as many
+    axes as they have in common; fewer, if only so the operator's function can be traced.
+
+    Args:
+        structure: how the arrays nest.
+        leaves: the arrays.
+        own: how many trailing axes each array has from a structured dtype.
+        operator: the operator.
+        before: the map on load, or None.
+        scans: True if the arrays need an axis to scan along; a reduction takes single elements too.
+
+    Raises:
+        ValueError: a leaf has no axis to scan along, or the shapes differ.
+    """
+    choices = _choices(leaves, own, operator)
+    if not choices or choices[0] < scans:
+        raise _refusal(structure, leaves, own, operator)
+    splits = [(leaves[0].shape[:lead], [leaf.shape[lead:] for leaf in leaves]) for lead in choices]
+    if len(splits) == 1 or operator.function is None or operator.kinds is not None:
+        return splits[0]
+    return next((split for split in splits if _fits(structure, leaves, split[1], operator, before)), splits[0])
+
+
+def _choices(leaves: Sequence[Leaf], own: Sequence[int], operator: Operator) -> list[int]:
+    """Return how many leading axes the arrays may share, the most first; none if they do not fit each other."""
+    leads = [leaf.ndim - max(operator.element_axes, axes) for leaf, axes in zip(leaves, own, strict=True)]
+    if len(set(leads)) == 1 and leads[0] >= 0 and len({leaf.shape[: leads[0]] for leaf in leaves}) == 1:
+        return leads[:1]
+    most = min(leaf.ndim - axes for leaf, axes in zip(leaves, own, strict=True))
+    shared = min(most, _shared([leaf.shape for leaf in leaves]))
+    if operator.element_axes:
+        return [max(leads)] if 0 < max(leads) <= shared else []
+    return list(range(shared, 0, -1)) if len(leaves) > 1 else []
+
+
+def _shared(shapes: Sequence[Shape]) -> int:
+    """Return how many leading axes are the same in all shapes."""
+    count = 0
+    for lengths in zip(*shapes, strict=False):
+        if len(set(lengths)) > 1:
+            break
+        count += 1
+    return count
+
+
+def _fits(structure: Structure, leaves: Sequence[Leaf], trailing: list[Shape], operator: Operator, before: Any) -> bool:
+    """Return True if the operator's function can be traced for elements of these shapes."""
+    assert operator.function is not None
+    if sum(prod(shape) for shape in trailing) > _MAX_TRIED_NUMBERS:
+        return False
+    try:
+        element = element_of([leaf.dtype for leaf in leaves], structure, trailing)
+        element = element if before is None else traced(before, element, "before").element
+        trace_operator(operator.function, element, operator.name)
+    except OperatorError:
+        return False
+    return True
+
+
+def _refusal(structure: Structure, leaves: Sequence[Leaf], own: Sequence[int], operator: Operator) -> ValueError:
+    """Return the error for arrays that share no axis."""
+    if structure.kind != "leaf" and any(leaf.ndim == 0 for leaf in leaves):
+        return ValueError(
+            "a tuple or dict of single numbers was passed, but a tuple or dict is a bundle of arrays of one shape, "
+            "and one of its arrays has no axis to scan along. Pass np.array([...]) for one array of these numbers"
+        )
+    if len(leaves) > 1 and _shared([leaf.shape for leaf in leaves]) == 0:
+        shapes = ", ".join(str(leaf.shape) for leaf in leaves)
+        return ValueError(
+            f"a bundle of arrays of the shapes {shapes} was passed, but its arrays must have one shape, or at least "
+            "one length along the first axis. Broadcast them with np.broadcast_arrays first"
+        )
+    axes = max(max(operator.element_axes, each) for each in own)
+    short = next(leaf for leaf, each in zip(leaves, own, strict=True) if leaf.ndim <= max(operator.element_axes, each))
+    extra = f" and {axes} trailing axes of the element" if axes else ""
+    return ValueError(
+        f"an array of shape {short.shape} was passed, but {operator.described} needs at least one axis to "
+        f"scan along{extra}. Pass x[np.newaxis] to scan a single element"
+    )

@@ -1,0 +1,42 @@
+{#- Find the last element of each group in rows that are sorted by their labels.
+    in:  labels: sorted in each row, from 0 up to the number of groups
+    out: ends, cleared before: for each row and group, 1 more than the place of its last element; 0 for an empty group
+    Values: workgroup_size; scalar, the kind of label. -#}
+struct Call {
+    length: u32,  // of all rows together
+    row_length: u32,
+    groups: u32,  // in a row
+}
+
+const WORKGROUP_SIZE = {{ workgroup_size }}u;
+
+@group(0) @binding(0) var<uniform> call: Call;
+@group(0) @binding(1) var<storage, read> labels: array<u32>;
+@group(0) @binding(2) var<storage, read_write> ends: array<u32>;
+
+// Return a label. Those of 64 bits fit their lower word.
+fn label_at(place: u32) -> u32 {
+{% if scalar.packed %}
+    let bits = extractBits(labels[place / {{ scalar.per_word }}u], place % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u);
+    return {{ "min(bits, 1u)" if scalar.kind == "bool" else "bits" }};
+{% else %}
+    return labels[place * {{ scalar.words }}u];
+{% endif %}
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+) {
+    let i = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
+    if (i >= call.length) {
+        return;
+    }
+    let place = i % call.row_length;
+    let label = label_at(i);
+    if (place + 1u == call.row_length || label_at(i + 1u) != label) {
+        ends[i / call.row_length * call.groups + label] = place + 1u;
+    }
+}

@@ -1,0 +1,213 @@
+"""NumPy's ufuncs, functions and protocols on `gpuscan.Array`, compared with the same calls on NumPy arrays."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from tests.harness.builds import count_reads
+
+RNG = np.random.default_rng(0)
+A = RNG.integers(1, 50, (6, 7)).astype(np.float32)
+B = RNG.integers(1, 9, (7,)).astype(np.int8)
+C = RNG.integers(1, 9, (6, 7)).astype(np.int32)
+
+# Expressions of a float32, an int8 and an int32 array. Each group runs on one software adapter, in turn.
+GROUPS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
+    "arithmetic": [
+        lambda a, b, c: a * 2 + 1,
+        lambda a, b, c: 1 - a / 3,
+        lambda a, b, c: (-c // 3, c % 4, c**2, 7 - b, abs(-b), +c),
+        lambda a, b, c: divmod(c, 5),
+        lambda a, b, c: A - a.T.T,
+        lambda a, b, c: np.float32(2) * a + b,
+        lambda a, b, c: np.add(a, b, dtype=np.float32),
+    ],
+    "bits and comparisons": [
+        lambda a, b, c: (a == 25) | (a < 3),
+        lambda a, b, c: (a > b, b != 3, a <= A, c <= 3),
+        lambda a, b, c: (c << 1, 64 >> c, ~c ^ (c & 3)),
+        lambda a, b, c: np.logical_not(c),
+        lambda a, b, c: np.isclose(a, a[::-1]),
+    ],
+    "functions": [
+        lambda a, b, c: np.exp(-a / 8),
+        lambda a, b, c: (np.sqrt(a), np.square(a), np.sign(a - 20)),
+        lambda a, b, c: np.maximum([5.0] * 7, a, dtype=np.float32),
+        lambda a, b, c: (np.where(a > b, a, 0), np.where(c > 3, b, c), np.clip(a, 5, 30), np.clip(c, None, 4)),
+    ],
+    "accumulate": [
+        lambda a, b, c: np.add.accumulate(a, axis=1),
+        lambda a, b, c: np.add.accumulate(b),
+        lambda a, b, c: np.maximum.accumulate(c[:, ::-2]),
+        lambda a, b, c: np.logical_or.accumulate(c > 7, axis=1),
+        lambda a, b, c: (np.cumsum(b), np.cumsum(c), np.cumsum(a, axis=0, dtype=np.float32), np.cumprod(b)),
+    ],
+    "reduce": [
+        lambda a, b, c: np.maximum.reduce(c),
+        lambda a, b, c: np.add.reduce(b, axis=None),
+        lambda a, b, c: np.add.reduce(c, axis=(0, 1), keepdims=True),
+        lambda a, b, c: (np.sum(c, axis=1), np.prod(b, dtype=np.uint32), np.max(a, axis=1), np.min(a)),
+        lambda a, b, c: (np.any(a > 48, axis=0), np.all(a > 0)),
+        lambda a, b, c: np.sum(a.T, axis=0, initial=5),
+    ],
+    "reduceat": [
+        lambda a, b, c: np.add.reduceat(c, [0, 2, 5], axis=1),
+        lambda a, b, c: np.add.reduceat(b, [2, 4]),
+        lambda a, b, c: np.add.reduceat(b, [0, 4, 1, 5, 2, 6]),
+        lambda a, b, c: np.maximum.reduceat(a, [3, 1, 1], axis=0),
+    ],
+    "order and shape": [
+        lambda a, b, c: (np.sort(a), np.sort(c, axis=None), np.sort(c.T, axis=0, kind="stable")),
+        lambda a, b, c: (np.flip(a, 0), np.flip(a), np.transpose(a), np.swapaxes(c, 0, 1), np.ravel(c.T)),
+        lambda a, b, c: (np.expand_dims(b, 0), np.broadcast_to(b, (2, 7)), np.reshape(a, (7, 6)), np.copy(c[::2])),
+    ],
+}
+
+
+def assert_equal(got: Any, wanted: Any) -> None:
+    if isinstance(wanted, tuple):
+        for one, other in zip(got, wanted, strict=True):
+            assert_equal(one, other)
+        return
+    assert isinstance(got, gs.Array)
+    assert got.dtype == wanted.dtype
+    assert got.shape == wanted.shape
+    np.testing.assert_allclose(got.numpy(), wanted, rtol=2e-6)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_expressions(device: gs.Device, monkeypatch: pytest.MonkeyPatch, group: str) -> None:
+    """Assert that no expression copies elements through the CPU."""
+    a, b, c = (device.asarray(x) for x in (A, B, C))
+    with monkeypatch.context() as patched:
+        reads = count_reads(patched)
+        got = [expression(a, b, c) for expression in GROUPS[group]]
+        assert reads == []
+    for result, expression in zip(got, GROUPS[group], strict=True):
+        assert_equal(result, expression(A, B, C))
+
+
+def test_results_in_place(device: gs.Device) -> None:
+    a, c = device.asarray(A), device.asarray(C)
+    before = a, c
+    a += 1
+    c >>= 1
+    c[:, ::2].__imul__(3)
+    assert (a, c) is not before
+    assert a is before[0]
+    wanted = C >> 1
+    wanted[:, ::2] *= 3
+    assert_equal(a, A + 1)
+    assert_equal(c, wanted)
+    assert np.add(A, 2, out=a) is a
+    assert_equal(a, A + 2)
+    out = device.empty((6, 7), np.int64)
+    assert np.add.accumulate(c, axis=1, out=out) is out
+    assert_equal(out, np.add.accumulate(wanted, axis=1))
+    quotient, rest = device.empty((6, 7), np.int32), device.empty((6, 7), np.int32)
+    np.divmod(c, 5, out=(quotient, rest))
+    assert_equal((quotient, rest), divmod(wanted, 5))
+    total = device.empty((6,), np.int64)
+    np.sum(c, axis=1, out=total)
+    assert_equal(total, wanted.sum(axis=1))
+
+
+def test_argsort_gives_indices_on_the_device(device: gs.Device) -> None:
+    c = device.asarray(C)
+    for axis in (-1, 0, None):
+        places = np.argsort(c, axis=axis)
+        assert isinstance(places, gs.Array)
+        np.testing.assert_array_equal(places.numpy(), np.argsort(C, axis=axis, kind="stable"))
+
+
+def test_numbers_and_truth(device: gs.Device) -> None:
+    a, b = device.asarray(A), device.asarray(B)
+    assert float(np.sum(a)) == A.sum()
+    assert (int(b[3]), complex(b[3]), b[3].item()) == (B[3], complex(B[3]), B[3])
+    assert bool(b[0] > 0) is True
+    assert np.array_equal(a, A)
+    assert not np.array_equal(a, A + 1)
+    assert not np.array_equal(a, b)
+    assert np.allclose(a, A + np.float32(1e-6))
+    assert (np.shape(a), np.ndim(a), np.size(a, 1)) == ((6, 7), 2, 7)
+    assert np.empty_like(a, dtype=np.int8).dtype == np.int8
+    for call, error, match in (
+        (lambda: bool(a), ValueError, "truth of an array"),
+        (lambda: float(a), TypeError, "one number was asked for"),
+        (lambda: hash(a), TypeError, "unhashable"),
+    ):
+        with pytest.raises(error, match=match):
+            call()
+
+
+def test_dlpack_gives_a_copy_on_the_cpu(device: gs.Device) -> None:
+    a = device.asarray(A)
+    there = np.from_dlpack(a[::2].T)
+    np.testing.assert_array_equal(there, A[::2].T)
+    assert a.__dlpack_device__() == (1, 0)
+    for options in ({"copy": False}, {"dl_device": (2, 0)}):
+        with pytest.raises(BufferError, match="Leave copy and dl_device out"):
+            a.__dlpack__(**options)
+
+
+def test_what_is_not_supported_names_the_way_out(device: gs.Device) -> None:
+    a, c = device.asarray(A), device.asarray(C)
+    for call in (
+        lambda: a @ a.T,
+        lambda: np.frexp(a),
+        lambda: c / 2,
+        lambda: operator.iadd(c, 1.5),
+        lambda: np.linalg.norm(a),
+        lambda: np.concatenate([a, a]),
+        lambda: np.add.outer(a, a),
+        lambda: np.subtract.accumulate(a),
+        lambda: np.add(a, b := 1, out=np.empty((6, 7), np.float32)) and b,
+        lambda: np.add(a, 1, where=a > 1),
+        lambda: np.where(a > 1),
+        lambda: np.sum(a, where=a > 1),
+        lambda: np.sort(a, order="f"),
+    ):
+        with pytest.raises(TypeError, match=r"\.numpy\(\)"):
+            call()
+    with pytest.raises(ValueError, match="do not broadcast"):
+        a + np.ones(3, np.float32)
+    with pytest.raises(IndexError, match="pass indices from 0 to 6"):
+        np.add.reduceat(a, [7], axis=1)
+    assert_equal(a, A)
+    assert_equal(c, C)
+
+
+def test_numbers_share_a_shader(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that a call with another number compiles nothing, and that numbers keep NumPy's meaning."""
+    a, b, made = device.asarray(A), device.asarray(B), []
+    make = type(device.wgpu_device).create_shader_module
+    monkeypatch.setattr(
+        type(device.wgpu_device), "create_shader_module", lambda *args, **kw: made.append(1) or make(*args, **kw)
+    )
+    for number in (3, 5, 7):
+        assert_equal(b - number, B - number)
+    for number in (0.5, 3, -0.0):
+        assert_equal(a * number, A * number)
+    assert len(made) <= 2
+    assert_equal(b < 300, B < 300)
+    assert_equal(b + np.int32(70_000), B + np.int32(70_000))
+    with pytest.raises(TypeError, match=r"does not fit.*\.numpy\(\)"):
+        b + 300
+
+
+class Other:
+    """An object with ufuncs of its own."""
+
+    def __array_ufunc__(self, *_: Any, **__: Any) -> str:
+        return "mine"
+
+
+def test_objects_with_their_own_ufuncs_take_over(device: gs.Device) -> None:
+    a = device.asarray(A)
+    assert (a + Other(), Other() * a) == ("mine", "mine")

@@ -1,0 +1,95 @@
+"""Reductions by key give the key and the combination of each run of equal keys."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpuscan as gs
+from tests.oracle import AFFINE, Array, assert_same, one_by_one, words
+
+
+def runs_of(rng: np.random.Generator, length: int, dtype: Any = np.int32) -> Array:
+    """Return keys in runs of 1 to some 20 elements."""
+    return np.cumsum(rng.random(length) < 0.2).astype(dtype) % dtype(5)
+
+
+def each_run(keys: Array, x: tuple[Array, ...], function: Any) -> tuple[Array, tuple[Array, ...]]:
+    """Return what reduce_by_key must give, by the definition."""
+    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else np.array([], int)
+    bounds = itertools.pairwise([*starts, len(keys)])
+    last = [[f[-1] for f in one_by_one(function, tuple(f[a:b] for f in x))] for a, b in bounds]
+    return keys[starts], tuple(np.array([row[i] for row in last], f.dtype) for i, f in enumerate(x))
+
+
+@pytest.mark.parametrize("length", [1, 63, 5000])
+def test_operators_that_do_not_commute(device: gs.Device, length: int) -> None:
+    rng = np.random.default_rng(length)
+    keys, x = runs_of(rng, length), words(rng, 2, length)
+    wanted_keys, wanted = each_run(keys, x, AFFINE.function)
+    for home in (device, "numpy"):
+        found, results = gs.reduce_by_key(keys, x, AFFINE, device=home)
+        assert_same(found, wanted_keys)
+        for result, field in zip(results, wanted, strict=True):
+            assert_same(result, field)
+
+
+def test_on_the_device(device: gs.Device) -> None:
+    """Keep the number of runs on the device, of narrow elements and views as well."""
+    rng = np.random.default_rng(2)
+    for keys_dtype, dtype in ((np.int8, np.uint8), (np.float32, np.int16)):
+        keys, x = runs_of(rng, 3000, keys_dtype), rng.integers(0, 100, 3000).astype(dtype)
+        there, elements = device.asarray(np.repeat(keys, 2))[::2], device.asarray(x)
+        wanted_keys, (wanted,) = each_run(keys, (x,), lambda l, r: (l[0] + r[0],))
+        found, results = gs.reduce_by_key(there, elements)
+        assert isinstance(found, gs.Array)
+        assert isinstance(results, gs.Array)
+        assert int(results.count.numpy()[0]) == len(wanted)  # type: ignore[attr-defined]
+        assert_same(found, wanted_keys)
+        assert_same(results, wanted)
+        found, results = gs.reduce_by_key(keys, elements)
+        assert_same(found, wanted_keys)
+        assert_same(results, wanted)
+        found, results = gs.reduce_by_key(there, x, device=device)
+        assert_same(found, wanted_keys)
+        assert isinstance(results, np.ndarray)
+        assert_same(results, wanted)
+
+
+@given(seed=st.integers(0, 999), length=st.integers(0, 70))
+def test_on_numpy(seed: int, length: int) -> None:
+    rng = np.random.default_rng(seed)
+    keys, x = runs_of(rng, length), rng.integers(0, 2**32, length, dtype=np.uint32)
+    wanted_keys, (wanted,) = each_run(keys, (x,), lambda l, r: (np.maximum(l[0], r[0]),))
+    found, results = gs.reduce_by_key(keys, x, "maximum", device="numpy")
+    assert_same(found, wanted_keys)
+    assert_same(results, wanted)
+
+
+def test_keys_of_any_dtype_and_many_fields(device: gs.Device) -> None:
+    """Take text as keys, and more fields than an adapter binds."""
+    keys = np.repeat(np.array(["a", "ab", "b", "a"]), [3, 1, 4, 2])
+    x = tuple(np.arange(10, dtype=np.uint32) * i for i in range(6))
+    wanted_keys, wanted = each_run(keys, x, lambda l, r: tuple(a + b for a, b in zip(l, r, strict=True)))
+    op = gs.operator(lambda l, r: tuple(a + b for a, b in zip(l, r, strict=True)), name="sums")
+    found, results = gs.reduce_by_key(keys, x, op, device=device)
+    assert found.tolist() == wanted_keys.tolist()
+    for result, field in zip(results, wanted, strict=True):
+        assert_same(result, field)
+    nothing, results = gs.reduce_by_key(device.asarray(np.zeros(0, np.int32)), device.asarray(np.zeros(0, np.uint32)))
+    assert nothing.shape == results.shape == (0,)
+
+
+def test_errors() -> None:
+    x = np.arange(6, dtype=np.uint32)
+    with pytest.raises(ValueError, match=r"keys of shape \(2, 3\) were passed, but runs are stretches of one row"):
+        gs.reduce_by_key(x.reshape(2, 3), x, device="numpy")
+    with pytest.raises(ValueError, match=r"array of shape \(6, 1\) was passed, but runs"):
+        gs.reduce_by_key(x, x.reshape(6, 1), device="numpy")
+    with pytest.raises(ValueError, match=r"keys of shape \(5,\) were passed for an array of shape \(6,\)"):
+        gs.reduce_by_key(x[:5], x, device="numpy")

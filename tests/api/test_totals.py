@@ -1,0 +1,63 @@
+"""The totals that scans return on request are those of reductions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from tests.oracle import AFFINE, assert_same, one_by_one, words
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_every_axis(device: gs.Device, exclusive: bool, reverse: bool) -> None:
+    """Return totals with an operator that does not commute, of NumPy arrays and arrays on the device."""
+    rng = np.random.default_rng(0)
+    x, initial = words(rng, 2, (3, 20, 4)), words(rng, 2, (3, 4))
+    options: dict[str, Any] = {"axis": 1, "exclusive": exclusive, "reverse": reverse, "initial": initial}
+    options["return_total"] = True
+    scanned = one_by_one(AFFINE.function, x, axis=1, reverse=reverse, initial=initial)  # type: ignore[arg-type]
+    wanted = [field[:, 0 if reverse else -1] for field in scanned]
+    for home in (device, "numpy"):
+        _, totals = gs.scan(x, AFFINE, device=home, **options)
+        for total, field in zip(totals, wanted, strict=True):
+            assert_same(total, field)
+    there = tuple(device.asarray(field) for field in x)
+    results, totals = gs.scan(there, AFFINE, out=there, **options)
+    assert results is there
+    for total, field in zip(totals, wanted, strict=True):
+        assert isinstance(total, gs.Array)
+        assert_same(total, field)
+
+
+def test_float_bits_are_those_of_the_reduction(device: gs.Device) -> None:
+    x = np.random.default_rng(1).normal(size=(3, 5000)).astype(np.float32)
+    for options in ({"axis": 1}, {"axis": 1, "exclusive": True, "initial": 2.0}, {"axis": 0, "after": lambda v: v * 2}):
+        result, total = gs.scan(x, return_total=True, device=device, **options)  # type: ignore[call-overload]
+        again = {name: value for name, value in options.items() if name != "exclusive"}
+        np.testing.assert_allclose(total, gs.reduce(x, device=device, **again), rtol=1e-5)  # type: ignore[arg-type]
+        if not options.get("exclusive"):
+            assert_same(total, result.take(-1, options["axis"]))
+
+
+def test_of_cuts_numbers_and_no_elements(device: gs.Device) -> None:
+    x = np.arange(1, 7, dtype=np.int32)
+    for home in (device, "numpy"):
+        result, total = gs.scan(x, segments=[0, 2, 6], return_total=True, device=home)
+        assert_same(result, np.array([1, 3, 3, 7, 12, 18], np.int32))
+        assert total == 21
+        assert isinstance(total, np.int32)
+        result, total = gs.scan(x[:0], "multiply", return_total=True, device=home)
+        assert result.shape == (0,)
+        assert total == 1
+        record = np.zeros(3, [("a", np.int32), ("b", np.float32)])
+        record["a"] = 5
+        _, total = gs.scan(record, lambda l, r: {"a": l["a"] + r["a"], "b": r["b"]}, return_total=True, device=home)
+        assert total["a"] == 15
+    with pytest.raises(ValueError, match="no identity"):
+        gs.scan(x[:0], lambda l, r: l, return_total=True, device="numpy")
+    with pytest.raises(TypeError, match="return_total='yes' was passed"):
+        gs.scan(x, return_total="yes", device="numpy")  # type: ignore[arg-type]

@@ -1,0 +1,171 @@
+"""`gpuscan.jax` gives what a loop in JAX does, and its gradients, under jit, grad and vmap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gpuscan as gs
+import gpuscan.jax
+
+RNG = np.random.default_rng(0)
+A = jnp.asarray(RNG.uniform(0.5, 1, (150, 3)), jnp.float32)
+B = jnp.asarray(RNG.normal(size=(150, 3)), jnp.float32)
+MATRICES = jnp.asarray(RNG.normal(size=(60, 2, 2, 2)) * 0.5, jnp.float32)
+
+
+def affine(l: Any, r: Any) -> Any:
+    return l[0] * r[0], r[0] * l[1] + r[1]
+
+
+def ours(fn: Any, elems: Any, **options: Any) -> Any:
+    return gpuscan.jax.associative_scan(fn, elems, **options)
+
+
+def theirs(fn: Any, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+    """Combine one element after the other, which JAX compiles faster than its own associative_scan."""
+    rows = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, axis, 0)[:: -1 if reverse else 1], elems)
+
+    def step(carry: Any, element: Any) -> Any:
+        # The function gets elements with all their axes.
+        whole = [jax.tree.map(lambda leaf: jnp.expand_dims(leaf, axis), each) for each in (carry, element)]
+        carry = jax.tree.map(lambda leaf: jnp.squeeze(leaf, axis), fn(*whole))
+        return carry, carry
+
+    if not jax.tree.leaves(rows)[0].shape[0]:
+        return elems
+    first, rest = (jax.tree.map(lambda leaf, part=part: leaf[part], rows) for part in (0, slice(1, None)))
+    _, others = jax.lax.scan(step, first, rest)
+    joined = jax.tree.map(lambda one, more: jnp.concatenate([one[None], more])[:: -1 if reverse else 1], first, others)
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, axis), joined)
+
+
+def assert_close(found: Any, wanted: Any, tolerance: float = 1e-5) -> None:
+    """Compare two pytrees, each array relative to its largest number."""
+    assert jax.tree.structure(found) == jax.tree.structure(wanted)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        scale = max(1.0, float(np.abs(np.asarray(other, complex)).max(initial=0)))
+        np.testing.assert_allclose(np.asarray(one, complex), np.asarray(other, complex), rtol=0, atol=tolerance * scale)
+
+
+def gated(l: Any, r: Any) -> Any:
+    """Combine dicts and lists, with a gate for each matrix."""
+    gate = r["gate"][:, None, None]
+    return {"gate": l["gate"] * r["gate"], "state": [gate * l["state"][0] + r["state"][0]]}
+
+
+def assorted(l: Any, r: Any) -> Any:
+    """Combine by many primitives, on vectors of the element; it need not be associative to be traced."""
+    joined = jnp.concatenate([l[..., 1:], r[..., :1]], axis=-1)
+    total = jnp.sum(joined, axis=-1, keepdims=True) + jnp.einsum("...i,ij->...j", l, jnp.eye(3, dtype=l.dtype))
+    stacked = jnp.stack([l, r], axis=-1).mean(-1)[..., ::-1]
+    return jnp.where(r > 0.5, jax.nn.sigmoid(total), jnp.clip(stacked, -1, 1) ** 3 + jnp.logaddexp(l, r))
+
+
+CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "affine": (affine, (A, B), {}),
+    "reversed": (affine, (A, B), {"reverse": True}),
+    "last axis": (affine, (A, B), {"axis": -1}),
+    "middle axis": (affine, (A.reshape(5, 10, 9), B.reshape(5, 10, 9)), {"axis": 1}),
+    "broadcast gates": (affine, (A[:, :1], B), {}),
+    "maximum": (jnp.maximum, B, {}),
+    "matrices": (jnp.matmul, MATRICES, {}),
+    "mapped matrices": (jax.vmap(lambda l, r: r @ l), MATRICES, {}),
+    "pytree": (gated, {"gate": A[:60, 0], "state": [MATRICES[:, 0]]}, {}),
+    "integers": (lambda l, r: (l ^ r) & ~jnp.int32(1 << 30), jnp.arange(1000) * 12345, {}),
+    "bfloat16": (affine, (A.astype(jnp.bfloat16), B.astype(jnp.bfloat16)), {}),
+    "complex": (affine, ((A * jnp.exp(1j * B)).astype(jnp.complex64), (B + 1j * A).astype(jnp.complex64)), {}),
+    "one": (affine, (A[:1], B[:1]), {}),
+    "nothing": (affine, (A[:0], B[:0]), {}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_results(case: str) -> None:
+    fn, elems, options = CASES[case]
+    wanted = jax.jit(lambda elems: theirs(fn, elems, **options))(elems)
+    assert_close(ours(fn, elems, **options), wanted, 3e-2 if case == "bfloat16" else 1e-5)
+
+
+def test_results_on_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+    for case in ("affine", "pytree"):
+        fn, elems, _ = CASES[case]
+        assert_close(ours(fn, elems), jax.jit(theirs, static_argnums=0)(fn, elems))
+
+
+def test_many_primitives() -> None:
+    """Compare one combination, of two elements."""
+    pairs = jnp.stack([A, B])
+    assert_close(ours(assorted, pairs), theirs(assorted, pairs))
+
+
+@pytest.mark.parametrize("case", ["affine", "reversed", "broadcast gates", "maximum", "matrices", "complex"])
+def test_gradients(case: str) -> None:
+    fn, elems, options = CASES[case]
+
+    def loss(scan: Any) -> Any:
+        def total(elems: Any) -> Any:
+            results = jax.tree.leaves(scan(fn, elems, **options))
+            return sum((jnp.abs(y) * jnp.cos(jnp.arange(y.size)).reshape(y.shape)).sum() for y in results)
+
+        return total
+
+    assert_close(jax.jit(jax.grad(loss(ours)))(elems), jax.jit(jax.grad(loss(theirs)))(elems), 1e-4)
+
+
+def test_jit_and_vmap() -> None:
+    def state(a: Any, b: Any) -> Any:
+        return ours(affine, (a, b))[1]
+
+    wanted = jax.jit(theirs, static_argnums=0)(affine, (A, B))[1]
+    assert_close(jax.jit(state)(A, B), wanted)
+    assert_close(jax.jit(jax.vmap(state, in_axes=(None, 0)))(A, jnp.stack([B, 2 * B])), jnp.stack([wanted, 2 * wanted]))
+    assert_close(jax.vmap(state, in_axes=1, out_axes=1)(A, B), wanted)
+    gradient = jax.grad(lambda a, b: (state(a, b) ** 2).sum())
+    mapped = jax.vmap(gradient)(jnp.stack([A, A]), jnp.stack([B, -B]))
+    assert_close(mapped, jnp.stack([gradient(A, B)] * 2))
+
+
+def test_derivatives_of_derivatives() -> None:
+    def second(scan: Any) -> Any:
+        return jax.jacrev(jax.grad(lambda a: (scan(affine, (a, B[:6, 0]))[1] ** 2).sum()))(A[:6, 0])
+
+    assert_close(jax.jit(second, static_argnums=0)(ours), jax.jit(second, static_argnums=0)(theirs), 1e-4)
+
+
+def test_large_elements_have_gradients_of_jax() -> None:
+    matrices = jnp.asarray(RNG.normal(size=(9, 5, 5)) * 0.3, jnp.float32)
+
+    def gradient(scan: Any) -> Any:
+        return jax.jit(jax.grad(lambda m: (scan(jnp.matmul, m) ** 2).sum()))(matrices)
+
+    assert_close(gradient(ours), gradient(theirs), 1e-4)
+
+
+def test_errors() -> None:
+    with pytest.raises(TypeError, match="fn=3 was passed"):
+        ours(3, B)
+    with pytest.raises(ValueError, match="elems without arrays"):
+        ours(jnp.add, ())
+    with pytest.raises(ValueError, match="axis=2 was passed"):
+        ours(jnp.add, B, axis=2)
+    with pytest.raises(ValueError, match=r"lengths \[150, 149\] along axis 0"):
+        ours(affine, (A, B[1:]))
+    with pytest.raises(TypeError, match="fn returned int32 for elements of float32"):
+        ours(lambda l, r: (l + r).astype(jnp.int32), B)
+    with pytest.raises(ValueError, match=r"fn returned an array of shape \(150,\)"):
+        ours(lambda l, r: (l + r).sum(-1), B)
+    with pytest.raises(TypeError, match="return a pytree like its arguments"):
+        ours(lambda l, r: (l, r), B)
+    with pytest.raises(gs.OperatorError, match="JAX's primitive 'sort'"):
+        ours(lambda l, r: jnp.sort(l + r), B)
+    with pytest.raises(gs.OperatorError, match="does not combine elements along axis 0 one by one"):
+        ours(lambda l, r: l + r[::-1], B)
+    with pytest.raises(gs.OperatorError, match="closes over a value that JAX is tracing"):
+        jax.jit(lambda s: ours(lambda l, r: l * s + r, B))(0.5)
