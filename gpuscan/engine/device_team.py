@@ -93,12 +93,13 @@ class DeviceTeam:
         return results
 
     def _is_for_one(self, problem: Problem) -> bool:
-        """Return True if one device computes the scan: it is short, or its elements use their neighbours."""
+        """Return True if one device computes the scan: it is short, or its elements use their neighbours or indices."""
         if problem.compacts or (problem.keep_last_only and problem.heads is not None) or self._is_short(problem):
             return True
         if self._axis_between_rows(problem) is not None:
             return False
-        if any(problem.field_offsets):
+        if any(problem.field_offsets) or problem.indexed:
+            # A stripe knows neither its neighbours nor the index of its first element.
             return True
         return stripe_length(problem.row_length, self._place_bytes(problem), self.speeds) >= problem.row_length
 
