@@ -27,7 +27,7 @@ GPU_SIZES = (1 << 28, 1 << 29)
 CPU_SIZES = (1 << 22, 1 << 22)
 # How many times everything is measured, to show how much figures differ.
 RUNS = 3
-# Calls of which a run takes the median, after one that is not measured.
+# Calls in a run, after one that is not measured. Their median counts.
 CALLS = 5
 
 
