@@ -286,6 +286,11 @@ def _problems(x: Any, op: Any, first: ShardedArray, options: dict[str, Any]) -> 
             f"a gpuscan.ShardedArray that is divided along axis {first.axis} was passed, but that axis belongs to the "
             "element. Divide it along another axis"
         )
+    if found[0].indexed and found[0].axis == first.axis:
+        raise ValueError(
+            f"before= with an index along axis {first.axis} was passed, but the gpuscan.ShardedArray is divided along "
+            "it, and each device counts from 0. Divide it along another axis, or pass NumPy arrays"
+        )
     if initial is None:
         return found
     started = []
