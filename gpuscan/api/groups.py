@@ -16,6 +16,7 @@ from gpuscan.engine.group_results import label_range, reduce_groups
 from gpuscan.engine.groups import scan_groups, sort_labels
 from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.groups import checked_count, in_order, numbered
+from gpuscan.problem.indexed_maps import with_index
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads
 from gpuscan.reference import groups as reference
@@ -41,11 +42,7 @@ def execute_groups(
             # Elements of one label are neighbours already.
             heads = Heads(problem.shape, problem.axis, problem.reverse, keys=labels)
             return execute(replace(problem, heads=heads), home, strategy, outputs)
-    if problem.indexed:
-        raise ValueError(
-            "before= was passed as a function of an element and its index, with groups= in any order, for which "
-            "elements are moved. Pass the indices as one more array of a bundle"
-        )
+    problem = with_index_as_field(problem, home)
     if home is None:
         rows = reference.accumulate_groups(problem, labels)
         results: list[Any] = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
@@ -92,6 +89,7 @@ def execute_reduction(
     Raises:
         ValueError: a group is empty, and there is no `fill`.
     """
+    problem = with_index_as_field(problem, home)
     on_device = is_on_device(problem)
     if home is None or problem.empty or not groups:
         # Without elements, labels on a device are not read.
@@ -113,3 +111,21 @@ def execute_reduction(
         else:
             target[...] = result
     return outputs or results
+
+
+def with_index_as_field(problem: Problem, home: OpenedDevice | None) -> Problem:
+    """Return the same problem with the elements' indices as one more array, if `before` takes them.
+
+    Groups move elements, and then the place of an element does not tell its index.
+    """
+    if not problem.indexed:
+        return problem
+    length = problem.row_length
+    source = with_index(problem.source, length)
+    steps = [length if i == problem.axis else 1 for i in range(len(problem.shape))]
+    index: Any = np.arange(length, dtype=source.fields[-1].scalar.dtype).reshape(steps)
+    index = np.ascontiguousarray(np.broadcast_to(index, problem.shape))
+    if is_on_device(problem):
+        assert home is not None
+        index = uploaded(home._context, index)
+    return replace(problem, leaves=(*problem.leaves, index), source=source, indexed=False)
