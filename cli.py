@@ -15,12 +15,11 @@ from gpuscan.elements import SCALARS
 from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.strategies import STRATEGIES
-from gpuscan.tools import file_scan, file_sort, process
+from gpuscan.tools import browser_export, file_scan, file_sort, process
 from gpuscan.tools.adapter_report import write_report
 from gpuscan.tools.bench import command as bench_command
 from gpuscan.tools.bench import tune as tune_command
 from gpuscan.tools.bench.peers import PEERS
-from gpuscan.tools.export import browser_export
 from gpuscan.tools.log_lines import add_verbose_option
 from gpuscan.tools.matrix import command as matrix_command
 from gpuscan.tools.option_types import (
@@ -172,15 +171,31 @@ def matrix(files: Sequence[Path], **asked: Any) -> None:
 
 @commands.command()
 @click.argument("folder", metavar="OUT", type=FolderType())
-@op_option
-@dtype_option
+@click.option(
+    "--op",
+    type=browser_export.ExportedOperatorType(),
+    default="add",
+    show_default=True,
+    metavar="NAME",
+    help=f"Operator: {OPERATORS}; or FILE.py:NAME for one of your own.",
+)
+@click.option(
+    "--dtype",
+    type=browser_export.ElementType(),
+    default="float32",
+    show_default=True,
+    help=f"Element type: {DTYPES}; or several fields: float32,float32 or value=float32,valid=bool.",
+)
 @click.option("--length", type=LENGTH, default=1 << 20, show_default=True, help="Longest array, in elements.")
+@click.option("--exclusive", is_flag=True, help="Leave each element out of its own result.")
+@click.option("--reverse", is_flag=True, help="Scan from the end.")
+@click.option("--segments", is_flag=True, help="Let the page restart the scan at offsets.")
 @click.option(
     "--strategy",
-    type=click.Choice(STRATEGIES),
-    default="three_dispatch",
+    type=AUTO_OR_STRATEGY,
+    default="auto",
     show_default=True,
-    help="Scan algorithm; three_dispatch is safe on every GPU.",
+    help="Scan algorithm; auto is a single pass where the browser has subgroups, else three dispatches.",
 )
 def export(folder: Path, **asked: Any) -> None:
     """Write a scan for web browsers into the folder OUT: WGSL shaders, an ES module, and a page that checks itself."""
@@ -194,10 +209,10 @@ def export(folder: Path, **asked: Any) -> None:
 @click.option(
     "--op",
     "ops",
-    type=ListType(OperatorType(extra=("affine",))),
+    type=ListType(OperatorType(extra=("affine", "sort"))),
     default="add",
     show_default=True,
-    help=f"Operators, separated by commas: {OPERATORS}, affine.",
+    help=f"Operators, separated by commas: {OPERATORS}, affine; sort for sorts.",
 )
 @click.option(
     "--dtype",

@@ -7,6 +7,7 @@ from gpuscan.api.check_associative import check_associative
 from gpuscan.api.compact import compact
 from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
 from gpuscan.api.device import Device, default_device, devices
+from gpuscan.api.export import export
 from gpuscan.api.linear_recurrence import linear_recurrence, linear_recurrence_vjp
 from gpuscan.api.map import map  # noqa: A004 (the public name)
 from gpuscan.api.reduce import reduce
@@ -14,6 +15,7 @@ from gpuscan.api.reduce_by_key import reduce_by_key
 from gpuscan.api.scan import scan
 from gpuscan.api.scan_chunks import scan_chunks
 from gpuscan.api.scan_vjp import scan_vjp
+from gpuscan.api.sharded_array import ShardedArray
 from gpuscan.api.sort import argsort, sort, sort_by_key
 from gpuscan.device.buffer_pool import MemoryUsage
 from gpuscan.errors import (
@@ -39,6 +41,7 @@ __all__ = [
     "Operator",
     "OperatorError",
     "ProgressTimeoutError",
+    "ShardedArray",
     "StrategyError",
     "UnsupportedDtypeError",
     "__version__",
@@ -49,6 +52,7 @@ __all__ = [
     "cumulative_sum",
     "default_device",
     "devices",
+    "export",
     "linear_recurrence",
     "linear_recurrence_vjp",
     "map",

@@ -242,7 +242,7 @@ def test_a_cluster_of_processes(tmp_path: Path) -> None:
 def test_larger_than_a_workers_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scan from zarr to zarr an array that one worker must not hold, in blocks of a megabyte."""
     monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
-    limit, count, chunk = 256 << 20, 72 << 20, 1 << 20
+    limit, count, chunk = 256 << 20, 66 << 20, 1 << 20
     source, target = (
         zarr.create_array(tmp_path / name, shape=(count,), chunks=(chunk,), dtype="u4", compressors=None)
         for name in ("in", "out")

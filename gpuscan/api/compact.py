@@ -9,8 +9,9 @@ import numpy as np
 
 from gpuscan.api.array import Array, Picked
 from gpuscan.api.device import Device
-from gpuscan.api.home import home_of
+from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.outputs import check_place, check_separate
+from gpuscan.api.team import Team
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.guards import guarded
 from gpuscan.elements import Structure, compute_dtype, element_of, scalar_of
@@ -21,7 +22,7 @@ from gpuscan.problem.arguments import as_array, structure_and_leaves
 from gpuscan.problem.results import assembled, over_arrays
 
 
-def compact(x: Any, mask: Any, *, out: Any = None) -> Any:
+def compact(x: Any, mask: Any, *, out: Any = None, device: Devices = None) -> Any:
     """Return the entries of an array that a mask picks, in their order: ``x[mask]`` along the first axis.
 
     It takes one pass: the mask is scanned, and each picked entry is stored as soon as its place is known (Billeter,
@@ -36,6 +37,7 @@ def compact(x: Any, mask: Any, *, out: Any = None) -> Any:
         out: an array to write the entries to, of the dtype of `x` and with the same axes after the first; for a bundle,
             a bundle of them. It may be longer than the result. On a device the call waits for the GPU if `out` has
             fewer entries than `x`; what follows the result in a longer `out` is undefined there.
+        device: as in `gpuscan.scan`.
 
     Returns:
         An array like `x`, or a bundle like `x`, with one entry for each True of the mask. With `out`, its first entries
@@ -63,15 +65,19 @@ def compact(x: Any, mask: Any, *, out: Any = None) -> Any:
         scalar_of(leaf.dtype)
     if callable(mask):
         mask = predicate_of(mask, structure, leaves)
-        home = home_of(leaves, None)
+        home = team_or_home(leaves, device)
     else:
         mask = mask if isinstance(mask, Array) else as_array(mask)
         check_mask(mask, [leaf.shape for leaf in leaves])
-        home = home_of((*leaves, mask), None)
-    on_device = home is not None and any(isinstance(leaf, Array) for leaf in leaves)
-    places = None if out is None else places_of(out, structure, leaves, home if on_device else None)
+        home = team_or_home((*leaves, mask), device)
+    on_device = isinstance(home, Device) and any(isinstance(leaf, Array) for leaf in leaves)
+    places = (
+        None
+        if out is None
+        else places_of(out, structure, leaves, home if isinstance(home, Device) and on_device else None)
+    )
     results: list[Any]
-    if home is not None and on_device:
+    if isinstance(home, Device) and on_device:
         arrays = [home.asarray(leaf) for leaf in leaves]
         chosen = mask if isinstance(mask, Map) else home.asarray(mask)
         results = picked_arrays(home, arrays, chosen, places)
@@ -80,7 +86,7 @@ def compact(x: Any, mask: Any, *, out: Any = None) -> Any:
         bools = picked_by_numpy(mask, leaves) if isinstance(mask, Map) else np.asarray(mask)
         results = [leaf[bools].astype(leaf.dtype.newbyteorder("="), copy=False) for leaf in leaves]
     else:
-        results = compact_host(home, leaves, mask)
+        results = compact_together(home, leaves, mask) if isinstance(home, Team) else compact_host(home, leaves, mask)
     if places is not None:
         return written(results, places, out)
     return assembled(structure, results, x)
@@ -221,6 +227,18 @@ def copied_into(places: list[Array], found: Compacted) -> list[Array]:
             with guarded(place.context):
                 write_elements(room.viewed((count, *place.shape[1:]), place.dtype), place[:count])
     return [place if len(place) == count else place[:count] for place in places]
+
+
+def compact_together(team: Team, leaves: list[Any], mask: Any) -> list[np.ndarray[Any, Any]]:
+    """Return the picked entries of NumPy arrays; each device of the team picks some of them."""
+
+    def part(low: int, high: int, device: Any) -> list[np.ndarray[Any, Any]]:
+        return compact_host(
+            device, [leaf[low:high] for leaf in leaves], mask if isinstance(mask, Map) else mask[low:high]
+        )
+
+    parts = team.share(len(leaves[0]), part)
+    return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 
 def compact_host(home: Device, leaves: list[Any], mask: Any) -> list[np.ndarray[Any, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api.array import Array, new_array
-from gpuscan.api.device import Device
+from gpuscan.api.home import Devices
 from gpuscan.api.outputs import check_place
 from gpuscan.api.scan import scan
 from gpuscan.device.guards import guarded
@@ -24,7 +24,7 @@ def cumulative_sum(
     dtype: Any = None,
     include_initial: bool = False,
     out: Any = None,
-    device: Device | str | int | None = None,
+    device: Devices = None,
 ) -> Any:
     """Return the cumulative sum along an axis, ``y[i] = x[0] + … + x[i]``, as the array API standard defines it.
 
@@ -62,7 +62,7 @@ def cumulative_prod(
     dtype: Any = None,
     include_initial: bool = False,
     out: Any = None,
-    device: Device | str | int | None = None,
+    device: Devices = None,
 ) -> Any:
     """Return the cumulative product along an axis, ``y[i] = x[0] * … * x[i]``, as the array API standard defines it.
 

@@ -10,27 +10,32 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import execute, is_on_device
+from gpuscan.api.team import Team
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.group_results import label_range, reduce_groups
 from gpuscan.engine.groups import scan_groups, sort_labels
 from gpuscan.problem.arguments import OnDevice
-from gpuscan.problem.groups import checked_count, in_order, numbered
-from gpuscan.problem.indexed_maps import with_index
+from gpuscan.problem.groups import checked_count, in_order, numbered, with_indices
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads
 from gpuscan.reference import groups as reference
 
 
+def one_of(home: OpenedDevice | Team | None) -> OpenedDevice | None:
+    """Return the device that combines groups: the first one of several, since elements of a label may be anywhere."""
+    return home.devices[0] if isinstance(home, Team) else home
+
+
 def execute_groups(
-    problem: Problem, labels: Any, home: OpenedDevice | None, strategy: str, outputs: list[Any] | None
+    problem: Problem, labels: Any, home: OpenedDevice | Team | None, strategy: str, outputs: list[Any] | None
 ) -> list[Any]:
     """Return the result of a problem in which each element is combined with those of its own label.
 
     Args:
         problem: the scan, without heads.
         labels: the labels, checked.
-        home: the device to run on; None for NumPy.
+        home: the device to run on, or a team; its first device runs the scan. None for NumPy.
         strategy: as in `gpuscan.scan`.
         outputs: the arrays of `out`, checked; new ones without.
     """
@@ -42,7 +47,8 @@ def execute_groups(
             # Elements of one label are neighbours already.
             heads = Heads(problem.shape, problem.axis, problem.reverse, keys=labels)
             return execute(replace(problem, heads=heads), home, strategy, outputs)
-    problem = with_index_as_field(problem, home)
+    home = one_of(home)
+    problem = with_indices(problem)
     if home is None:
         rows = reference.accumulate_groups(problem, labels)
         results: list[Any] = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
@@ -89,7 +95,7 @@ def execute_reduction(
     Raises:
         ValueError: a group is empty, and there is no `fill`.
     """
-    problem = with_index_as_field(problem, home)
+    problem = with_indices(problem)
     on_device = is_on_device(problem)
     if home is None or problem.empty or not groups:
         # Without elements, labels on a device are not read.
@@ -111,21 +117,3 @@ def execute_reduction(
         else:
             target[...] = result
     return outputs or results
-
-
-def with_index_as_field(problem: Problem, home: OpenedDevice | None) -> Problem:
-    """Return the same problem with the elements' indices as one more array, if `before` takes them.
-
-    Groups move elements, and then the place of an element does not tell its index.
-    """
-    if not problem.indexed:
-        return problem
-    length = problem.row_length
-    source = with_index(problem.source, length)
-    steps = [length if i == problem.axis else 1 for i in range(len(problem.shape))]
-    index: Any = np.arange(length, dtype=source.fields[-1].scalar.dtype).reshape(steps)
-    index = np.ascontiguousarray(np.broadcast_to(index, problem.shape))
-    if is_on_device(problem):
-        assert home is not None
-        index = uploaded(home._context, index)
-    return replace(problem, leaves=(*problem.leaves, index), source=source, indexed=False)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device, resolve_device
+from gpuscan.api.team import Team
 from gpuscan.device.adapters import adapter_number
+
+# What `device=` takes where several devices may share a call.
+Devices: TypeAlias = Device | str | int | list[Device | str | int] | tuple[Device | str | int, ...] | None
 
 
 def home_of(arrays: Iterable[Any], device: Device | str | int | None) -> Device | None:
@@ -38,3 +42,50 @@ def _names(device: Any, home: Device) -> bool:
     if not isinstance(device, str) or adapter_number(device) is not None:
         return False
     return device.casefold() in home.capabilities.summary.casefold()
+
+
+def listed_devices(given: Any) -> list[Device]:
+    """Return the devices that a list names.
+
+    Raises:
+        ValueError: the list is empty, names a device twice, or names NumPy.
+        AdapterNotFoundError, TypeError: as `resolve_device` raises them.
+    """
+    devices: list[Device] = []
+    for each in given:
+        device = None if each is None else resolve_device(each)
+        if device is None:
+            raise ValueError(
+                f"device={given!r} was passed, but a list names GPUs, and {each!r} is none. Pass devices, names or "
+                "numbers of gpuscan.devices()"
+            )
+        if any(device is other for other in devices):
+            raise ValueError(
+                f"device={given!r} was passed, which names {device!r} twice. Pass each device once; equal cards have "
+                "numbers of their own in gpuscan.devices()"
+            )
+        devices.append(device)
+    if not devices:
+        raise ValueError("device=[] was passed, which names no device; pass at least one, or leave device= out")
+    return devices
+
+
+def team_or_home(arrays: Iterable[Any], device: Devices) -> Device | Team | None:
+    """Return the devices that a call runs on: a team for a list of several, else what `home_of` returns.
+
+    Raises:
+        ValueError: an array is on a device, and a list of several was passed; or as `listed_devices` and `home_of`.
+        AdapterNotFoundError, TypeError: as `resolve_device` raises them.
+    """
+    if not isinstance(device, (list, tuple)):
+        return home_of(arrays, device)
+    devices = listed_devices(device)
+    if len(devices) == 1:
+        return home_of(arrays, devices[0])
+    for array in arrays:
+        if isinstance(array, Array):
+            raise ValueError(
+                f"an array on {array.device!r} was passed with a list of {len(devices)} devices, but it is on one "
+                "device. Leave device= out to scan it there, or pass a NumPy array or a gpuscan.ShardedArray"
+            )
+    return Team(devices)

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuscan.api.array import Array, new_array
 from gpuscan.api.device import Device
-from gpuscan.api.home import home_of
+from gpuscan.api.home import Devices, home_of
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
@@ -50,7 +50,7 @@ def linear_recurrence(
     initial: Any = None,
     reverse: bool = False,
     dtype: Any = None,
-    device: Device | str | int | None = None,
+    device: Devices = None,
 ) -> Any:
     """Return the states of a linear recurrence: ``h[t] = a[t] * h[t-1] + b[t]``, with ``h[-1] = initial`` or 0.
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.opened_device import OpenedDevice
+from gpuscan.api.team import Team
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.problem.arguments import OnDevice, fields_of, structure_and_leaves
@@ -31,7 +32,7 @@ def is_on_device(problem: Problem) -> bool:
 
 
 def check_out(
-    problem: Problem, out: Any, home: OpenedDevice | None, shape: tuple[int, ...] | None = None
+    problem: Problem, out: Any, home: OpenedDevice | Team | None, shape: tuple[int, ...] | None = None
 ) -> list[Any] | None:
     """Return the arrays of `out`, depth first; None without.
 
@@ -63,7 +64,7 @@ def check_out(
     return arrays
 
 
-def check_place(array: Any, shape: tuple[int, ...], dtype: np.dtype[Any], home: OpenedDevice | None) -> None:
+def check_place(array: Any, shape: tuple[int, ...], dtype: np.dtype[Any], home: OpenedDevice | Team | None) -> None:
     """Raise an error if a result of this shape and dtype cannot be written to an array of `out`."""
     _check_kind(array, home)
     if array.shape != shape:
@@ -85,7 +86,7 @@ def check_separate(arrays: Sequence[Any]) -> None:
         raise ValueError("two fields of out share memory, so results would overwrite each other; pass separate arrays")
 
 
-def _check_kind(array: Any, home: OpenedDevice | None) -> None:
+def _check_kind(array: Any, home: OpenedDevice | Team | None) -> None:
     if home is not None:
         if not isinstance(array, Array) or array.device is not home:
             raise TypeError(
@@ -144,17 +145,17 @@ def separated(problem: Problem, outputs: Sequence[Any]) -> Problem:
     return problem
 
 
-def execute(problem: Problem, home: OpenedDevice | None, strategy: str, outputs: list[Any] | None) -> list[Any]:
+def execute(problem: Problem, home: OpenedDevice | Team | None, strategy: str, outputs: list[Any] | None) -> list[Any]:
     """Return the result of a problem, one array for each field, on its device or by NumPy.
 
     Args:
         problem: the scan.
-        home: the device to run on; None for NumPy.
+        home: the device or the devices to run on; None for NumPy.
         strategy: as in `gpuscan.scan`.
         outputs: the arrays of `out`, checked; new ones without.
     """
     if is_on_device(problem):
-        assert home is not None
+        assert isinstance(home, OpenedDevice)
         found = scan_device(home._executor, problem, strategy, out=outputs)
         return outputs or [Array.of(home, array) for array in found]
     if problem.empty:
@@ -164,6 +165,8 @@ def execute(problem: Problem, home: OpenedDevice | None, strategy: str, outputs:
     if home is not None:
         if outputs is not None:
             problem = separated(problem, outputs)
+        if isinstance(home, Team):
+            return home.team.scan(problem, strategy, outputs)
         return scan_host(home._executor, problem, strategy, outputs=outputs)
     results = [np.ascontiguousarray(problem.from_rows(row)) for row in reference.accumulate(problem)]
     for target, result in zip(outputs or (), results, strict=outputs is not None):

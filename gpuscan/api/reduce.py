@@ -10,10 +10,12 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
-from gpuscan.api.groups import counted, execute_reduction
-from gpuscan.api.home import home_of
+from gpuscan.api.groups import counted, execute_reduction, one_of
+from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.outputs import check_out, is_on_device
 from gpuscan.api.reduced_axes import ReducedAxes, joined, reduced_axes
+from gpuscan.api.sharded_array import reduce_sharded, sharded_leaves
+from gpuscan.api.team import Team
 from gpuscan.device.device_array import uploaded
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import write_elements
@@ -42,7 +44,7 @@ def reduce(
     segments: Any = None,
     groups: Any = None,
     num_groups: int | None = None,
-    device: Device | str | int | None = None,
+    device: Devices = None,
 ) -> Any:
     """Return the combination of all elements of an array, of those along one or more axes, or of those of each segment.
 
@@ -107,6 +109,15 @@ def reduce(
         raise ValueError(
             f"num_groups={num_groups!r} was passed without groups=; pass the labels as groups=, or neither"
         )
+    if sharded_leaves(x):
+        more: dict[str, Any] = {
+            "keepdims": keepdims,
+            "out": out,
+            "segments": segments,
+            "groups": groups,
+            "device": device,
+        }
+        return reduce_sharded(x, op, axis=axis, initial=initial, dtype=dtype, before=before, after=after, **more)
     operator = resolve(op)
     keepdims = as_flag("keepdims", keepdims)
     axes = reduced_axes(x, operator, axis, before)
@@ -120,15 +131,15 @@ def reduce(
     else:
         problem = segmented_reduction(joined(x, axes), operator, axis=axes.axis, segments=segments, **options)
         shape = problem.results_shape
-    home = home_of((*problem.arrays, labels), device)
+    home = team_or_home((*problem.arrays, labels), device)
     if labels is not None:
-        labels, count = counted(problem, labels, num_groups, home)
+        labels, count = counted(problem, labels, num_groups, one_of(home))
         shape = (*problem.shape[: problem.axis], count, *problem.shape[problem.axis + 1 :])
     outputs = check_out(problem, out, home if is_on_device(problem) else None, shape)
     if labels is None:
         results = _results(problem, home, outputs)
     else:
-        results = execute_reduction(problem, labels, count, home, outputs)
+        results = execute_reduction(problem, labels, count, one_of(home), outputs)
     if out is not None:
         return out
     fields = problem.destination.fields
@@ -139,12 +150,12 @@ def reduce(
     return assembled(structure, shaped, x if structure == problem.source.structure else None)
 
 
-def _results(problem: Problem, home: Device | None, outputs: list[Any] | None) -> list[Any]:
+def _results(problem: Problem, home: Device | Team | None, outputs: list[Any] | None) -> list[Any]:
     """Return the results, (*results shape, *element shape) for each field, and write them to `outputs`."""
     results: list[Any]
     fields = problem.destination.fields
     if is_on_device(problem):
-        assert home is not None
+        assert isinstance(home, Device)
         if problem.empty:
             return _on_device(home, reference.reduce_rows(problem), outputs)
         rows = None
@@ -154,7 +165,10 @@ def _results(problem: Problem, home: Device | None, outputs: list[Any] | None) -
             rows = [array.reshape(shape) if array.is_contiguous else array for array, shape in pairs]
         return [Array.of(home, result) for result in scan_device(home._executor, problem, out=rows)]
     on_numpy = home is None or problem.empty
-    results = reference.reduce_rows(problem) if on_numpy else scan_host(home._executor, problem)  # type: ignore[union-attr]
+    if isinstance(home, Team) and not on_numpy:
+        results = home.team.scan(problem)
+    else:
+        results = reference.reduce_rows(problem) if on_numpy else scan_host(home._executor, problem)  # type: ignore[union-attr]
     for output, result in zip(outputs or (), results, strict=outputs is not None):
         output[...] = result.reshape(output.shape)
     return results

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpuscan.api.device import Device
 from gpuscan.api.groups import execute_groups
-from gpuscan.api.home import home_of
+from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
+from gpuscan.api.sharded_array import scan_sharded, sharded_leaves
 from gpuscan.api.totals import last_results, last_results_are_totals, reduced
 from gpuscan.planning.strategies import check_strategy
 from gpuscan.problem.arguments import as_flag, check_one_cut
@@ -34,7 +34,7 @@ def scan(
     after: Callable[[Any], Any] | None = None,
     compensated: bool = False,
     return_total: bool = False,
-    device: Device | str | int | None = None,
+    device: Devices = None,
     strategy: str = "auto",
 ) -> Any:
     """Return the running combination of an array's elements along an axis.
@@ -74,7 +74,8 @@ def scan(
             from the end if the scan is reversed. It is the last result of each row. An exclusive scan has no such
             result, and `segments`, `keys` and `groups` do not cut the total, so these take a second pass over `x`.
         device: a `gpuscan.Device`, a part of an adapter's summary, its number in `gpuscan.devices()`, or ``"numpy"``
-            (default: the best adapter).
+            (default: the best adapter). A list of devices shares the work of NumPy arrays: the bits of exact types are
+            those of one device, and floats have the same bits for the same list. If a device fails, the error names it.
         strategy: ``"auto"``, ``"lookahead"``, ``"lookback"``, ``"fallback"`` or ``"three_dispatch"``.
 
     Returns:
@@ -126,6 +127,16 @@ def scan(
         "before": before,
         "after": after,
     }
+    if sharded_leaves(x):
+        # These options are off unless they are passed.
+        more = {
+            "out": out,
+            "compensated": compensated,
+            "device": device,
+            "groups": groups,
+            "return_total": return_total,
+        }
+        return scan_sharded(x, op, strategy=strategy, **options, **more)
     given = x
     check_one_cut(segments=segments, keys=keys, groups=groups)
     if compensated is not False and as_flag("compensated", compensated):
@@ -133,7 +144,7 @@ def scan(
     problem = cached_problem(x, op, **options)
     check_strategy(strategy)
     labels = None if groups is None else checked_labels(groups, problem.shape, problem.axis)
-    home = home_of((*problem.arrays, labels), device)
+    home = team_or_home((*problem.arrays, labels), device)
     outputs = check_out(problem, out, home if is_on_device(problem) else None)
     in_results = labels is None and last_results_are_totals(problem)
     total = None

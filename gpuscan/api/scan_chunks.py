@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.device import Device, resolve_device
+from gpuscan.api.device import Device
+from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.outputs import in_form_of
+from gpuscan.api.team import Team
 from gpuscan.engine.streams import scan_stream
 from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.strategies import check_strategy
@@ -33,7 +35,7 @@ def scan_chunks(
     before: Callable[[Any], Any] | None = None,
     after: Callable[[Any], Any] | None = None,
     compensated: bool = False,
-    device: Device | str | int | None = None,
+    device: Devices = None,
     strategy: str = "auto",
 ) -> Iterator[Any]:
     """Scan a row that comes in chunks: ``scan(concatenate(chunks))``, chunk by chunk, with the same bits.
@@ -93,7 +95,7 @@ def scan_chunks(
             "[x] for one chunk, np.array_split(x, n) for n of them, or use gpuscan.scan"
         )
     problems = _problems(chunks, op, options, as_flag("compensated", compensated))
-    return _scanned(problems, resolve_device(device), strategy)
+    return _scanned(problems, team_or_home((), device), strategy)
 
 
 def _problems(
@@ -125,7 +127,7 @@ def _problem_of(chunk: Any, op: Any, options: dict[str, Any]) -> Problem:
     return problem
 
 
-def _scanned(problems: Iterator[tuple[Any, Problem]], device: Device | None, strategy: str) -> Iterator[Any]:
+def _scanned(problems: Iterator[tuple[Any, Problem]], device: Device | Team | None, strategy: str) -> Iterator[Any]:
     """Yield the result of each chunk."""
     first = next(problems, None)
     if first is None:
@@ -146,7 +148,11 @@ def _scanned(problems: Iterator[tuple[Any, Problem]], device: Device | None, str
             failures.append(error)
 
     # Closed by name, because some versions of Python keep the frame of a generator that was closed, and so its memory.
-    with closing(scan_stream(device._executor, opening, others(), strategy)) as stream:
+    if isinstance(device, Team):
+        scanned = device.team.scan_stream(opening, others(), strategy)
+    else:
+        scanned = scan_stream(device._executor, opening, others(), strategy)
+    with closing(scanned) as stream:
         for results in stream:
             yield in_form_of(opening, x, results)
     if failures:

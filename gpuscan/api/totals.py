@@ -11,6 +11,7 @@ from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.outputs import in_form_of
 from gpuscan.api.reduce import reduce
+from gpuscan.api.team import Team
 from gpuscan.problem.arguments import as_array
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import over_arrays
@@ -32,12 +33,13 @@ def last_results(problem: Problem, x: Any, results: Sequence[Any]) -> Any:
     return in_form_of(problem, x, [part.copy() if isinstance(part, (Array, np.ndarray)) else part for part in lasts])
 
 
-def reduced(problem: Problem, x: Any, op: Any, options: dict[str, Any], home: Device | None) -> Any:
+def reduced(problem: Problem, x: Any, op: Any, options: dict[str, Any], home: Device | Team | None) -> Any:
     """Return the reduction of each row in the order of the scan: a pass of its own over the elements."""
     if problem.reverse:
         x = over_arrays(_flipped(problem.axis), x)
     shared = {name: options[name] for name in _SHARED}
-    return reduce(x, op, axis=problem.axis, device="numpy" if home is None else home, **shared)
+    devices: Any = list(home.devices) if isinstance(home, Team) else home or "numpy"
+    return reduce(x, op, axis=problem.axis, device=devices, **shared)
 
 
 def _flipped(axis: int) -> Callable[[Any], Any]:

@@ -143,10 +143,14 @@ class DeviceArray(OnDevice):
         """True if a shader may write whole 16-byte vectors, because no other data shares the last one."""
         return self.is_bindable and (self.covers_allocation or self.nbytes % ALIGNMENT == 0)
 
-    def read(self) -> np.ndarray[Any, Any]:
-        """Return a NumPy copy of an array in C order. Wait for the GPU, but do not read the unread reports."""
+    def read(self, into: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+        """Return a NumPy copy of an array in C order. Wait for the GPU, but do not read the unread reports.
+
+        Args:
+            into: a contiguous array of the same shape and dtype to write (default: a new one).
+        """
         self.check_contiguous()
-        result = np.empty(self.shape, self.dtype)
+        result = np.empty(self.shape, self.dtype) if into is None else into
         if not result.nbytes:
             return result
         start, skipped = self.offset // 4 * 4, self.offset % 4

@@ -24,7 +24,7 @@ KEY_FIELDS = ("name", "vendor", "driver", "backend", "adapter_type", "implementa
 def load(capabilities: Capabilities) -> Tuned:
     """Return the shapes that were kept for this adapter; none if there are none."""
     try:
-        shapes = disk_cache.read(FOLDER, _key(capabilities))
+        shapes = disk_cache.read(FOLDER, key_of(capabilities))
         return MappingProxyType(dict(_entry(row, capabilities) for row in shapes or ()))
     except (ValueError, TypeError):
         return UNTUNED
@@ -36,7 +36,7 @@ def store(capabilities: Capabilities, tuned: Tuned) -> Path | None:
         [words, length, tile.workgroup_size, tile.subgroup_size, tile.steps, tile.chunk]
         for (words, length), tile in sorted(tuned.items(), key=lambda entry: entry[0])
     ]
-    return disk_cache.write(FOLDER, _key(capabilities), rows)
+    return disk_cache.write(FOLDER, key_of(capabilities), rows)
 
 
 def _entry(row: list[Any], capabilities: Capabilities) -> tuple[tuple[int, int], TileShape]:
@@ -54,5 +54,6 @@ def _entry(row: list[Any], capabilities: Capabilities) -> tuple[tuple[int, int],
     return (words, length), tile
 
 
-def _key(capabilities: Capabilities) -> dict[str, Any]:
+def key_of(capabilities: Capabilities) -> dict[str, Any]:
+    """Return what findings about a kind of adapter are kept under: equal cards share them."""
     return {name: getattr(capabilities, name) for name in KEY_FIELDS} | {"gpuscan": __version__}

@@ -11,8 +11,9 @@ A scan is cut in one of two ways:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle, pairwise
 from typing import TYPE_CHECKING
 
 from gpuscan.errors import GpuscanError, smaller
@@ -20,6 +21,7 @@ from gpuscan.planning.heuristics import CPU, heuristics_for
 from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS
 from gpuscan.planning.plan import LENGTH_LIMIT, plan_scan
 from gpuscan.planning.spec import ScanSpec, column_chunk
+from gpuscan.planning.team_heuristics import TEAMS
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 
 if TYPE_CHECKING:
@@ -232,3 +234,64 @@ def slabs(spec: ScanSpec, inner: int, tile: TileShape | ColumnTile, together: in
 def needs_whole_rows(spec: ScanSpec) -> bool:
     """Return True if no row can be cut: elements use their neighbours, or only some results are stored."""
     return any(spec.field_offsets) or (spec.keep_last_only and not spec.has_segment_bits) or spec.compacts
+
+
+# ----- Several devices
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A share of a scan that one of several devices computes: places along an axis, in the order of the scan.
+
+    Attributes:
+        device: the number of the device in the caller's list.
+        start, stop: the first place, and the one after the last.
+        last: True if no stretch follows.
+    """
+
+    device: int
+    start: int
+    stop: int
+    last: bool
+
+
+def shares(length: int, speeds: Sequence[int]) -> list[Stretch]:
+    """Cut an axis into one stretch for each device, in proportion to their speeds. No scan goes along this axis."""
+    edges = [length * sum(speeds[:number]) // sum(speeds) for number in range(len(speeds) + 1)]
+    return [
+        Stretch(device, start, stop, stop == length)
+        for device, (start, stop) in enumerate(pairwise(edges))
+        if start < stop
+    ]
+
+
+def turns(speeds: Sequence[int]) -> Iterator[int]:
+    """Yield the device that takes the next stripe, for ever: each one as often as its speed, spread evenly."""
+    order = sorted((number / speed, device) for device, speed in enumerate(speeds) for number in range(speed))
+    return cycle(device for _, device in order)
+
+
+def stripes(length: int, stripe: int, devices: Iterator[int]) -> Iterator[Stretch]:
+    """Cut the axis of a scan into stripes, which the devices take in turn.
+
+    Args:
+        length: the length of the axis.
+        stripe: places in a stripe.
+        devices: the devices' turns.
+    """
+    for start, device in zip(range(0, length, stripe), devices, strict=False):
+        stop = min(start + stripe, length)
+        yield Stretch(device, start, stop, stop == length)
+
+
+def stripe_length(length: int, place_bytes: int, speeds: Sequence[int]) -> int:
+    """Return how many places of a scan's axis a stripe has: all of them if the array is short.
+
+    Args:
+        length: the length of the axis.
+        place_bytes: the bytes of the elements of all rows at one place.
+        speeds: the relative speed of each device.
+    """
+    even = -(-length // sum(speeds))
+    stripe = min(max(even, TEAMS.min_stripe_bytes // place_bytes), max(1, TEAMS.stripe_bytes // place_bytes))
+    return stripe // TEAMS.whole_places * TEAMS.whole_places or stripe

@@ -15,11 +15,11 @@ import gpuscan
 from gpuscan import Device
 from gpuscan.device.adapters import NUMPY
 from gpuscan.engine.progress import Progress, watched
+from gpuscan.replaced_file import replaced_file
 from gpuscan.tools.array_file import read_array
 from gpuscan.tools.console import progress_console
 from gpuscan.tools.exit_codes import fail_to_write
 from gpuscan.tools.option_types import gpu_device
-from gpuscan.tools.output_file import replaced_file
 from gpuscan.tools.profile_table import print_profile
 
 # Arrays of more bytes than this are read and written piece by piece.

@@ -11,10 +11,10 @@ import numpy as np
 import gpuscan
 from gpuscan import Device
 from gpuscan.device.adapters import NUMPY
+from gpuscan.replaced_file import replaced_file
 from gpuscan.tools.array_file import read_array
 from gpuscan.tools.file_scan import usage_errors
 from gpuscan.tools.option_types import gpu_device
-from gpuscan.tools.output_file import replaced_file
 from gpuscan.tools.profile_table import print_profile
 
 

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpuscan
 from gpuscan.api.device import Device
-from gpuscan.errors import UnsupportedDtypeError
+from gpuscan.errors import StrategyError, UnsupportedDtypeError
 from gpuscan.planning.strategies import STRATEGIES
-from gpuscan.tools.export.browser_export import export
 from gpuscan.tools.matrix.columns import read_columns
 
 pytestmark = pytest.mark.usefixtures("listed_adapters")
@@ -82,33 +82,54 @@ def report_of(folder: Path, profile: Path) -> dict[str, Any]:
             browser.wait()
 
 
+AFFINE = gpuscan.operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0), name="affine")
+
+
+def latest(left: Any, right: Any) -> dict[str, Any]:
+    """Return the last valid value."""
+    return {
+        "value": np.where(right["valid"], right["value"], left["value"]),
+        "valid": left["valid"] | right["valid"],
+    }
+
+
+CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "sums": ("add", np.float32, {}),
+    "bools, single pass without subgroups": ("logical_xor", bool, {"strategy": "fallback"}),
+    "reversed bytes of any length": ("add", np.uint8, {"reverse": True, "exclusive": True, "length": 50_001}),
+    "halves": ("add", np.float16, {"reverse": True, "segments": True, "exclusive": True}),
+    "words of 64 bits": ("multiply", np.int64, {"segments": True, "exclusive": True}),
+    "matrices": ("matmul", np.int32, {"segments": True}),
+    "traced, two fields": (AFFINE, (np.float32, np.float32), {"exclusive": True}),
+    "traced, three dispatches": (
+        AFFINE,
+        (np.uint32, np.uint32),
+        {"reverse": True, "segments": True, "strategy": "three_dispatch"},
+    ),
+    "a dict of fields, no identity": (latest, {"value": np.float32, "valid": bool}, {}),
+}
+
+
 @needs_browser
-@pytest.mark.parametrize(
-    ("op", "dtype", "strategy"),
-    [
-        *(("add", "float32", strategy) for strategy in ("three_dispatch", "fallback")),
-        ("maximum", "uint8", "three_dispatch"),
-        ("multiply", "int64", "three_dispatch"),
-        ("logical_xor", "bool", "three_dispatch"),
-        ("logaddexp", "float32", "three_dispatch"),
-    ],
-)
-def test_the_page_checks_itself(tmp_path: Path, op: str, dtype: str, strategy: str) -> None:
-    export(tmp_path / "page", op, np.dtype(dtype), 50_000, strategy)
+@pytest.mark.parametrize(("op", "dtype", "options"), CASES.values(), ids=CASES.keys())
+def test_the_page_checks_itself(tmp_path: Path, op: Any, dtype: Any, options: dict[str, Any]) -> None:
+    """Take the single pass where the browser has subgroups, as this one has, unless the export says otherwise."""
+    gpuscan.export(tmp_path / "page", op, dtype, **{"length": 50_000} | options)
     report = report_of(tmp_path / "page", tmp_path / "profile")
     assert "error" not in report
     (tmp_path / "matrix.json").write_text(json.dumps(report), encoding="utf-8")
     (column,) = read_columns(tmp_path / "matrix.json")
     assert column.failures == ()
     assert column.total.passed == column.total.run >= 6
-    assert list(column.cells["strategy"]) == [strategy]
-    assert list(column.cells["element"]) == [dtype]
+    asked = options.get("strategy")
+    assert list(column.cells["strategy"]) == [asked or "fallback"]
+    assert (report["columns"][0]["subgroups"] > 0) == (asked is None)
 
 
 @needs_browser
 def test_the_page_tells_a_wrong_result(tmp_path: Path) -> None:
     page = tmp_path / "page"
-    export(page, "add", np.dtype(np.uint32), 1000)
+    gpuscan.export(page, "add", np.uint32, length=1000)
     expected = bytearray((page / "check.expected").read_bytes())
     expected[4 * 500] ^= 1
     (page / "check.expected").write_bytes(expected)
@@ -116,15 +137,26 @@ def test_the_page_tells_a_wrong_result(tmp_path: Path) -> None:
     assert any("element 500" in failure for failure in column["failures"])
 
 
+@needs_browser
+def test_a_page_without_a_function_to_check_with(tmp_path: Path) -> None:
+    """Say that nothing was checked, where the operator is WGSL only."""
+    source = "fn combine(a: Element, b: Element) -> Element { return a + b + a * b; }"
+    gpuscan.export(tmp_path / "page", gpuscan.wgsl_operator(source, name="circle"), np.uint32, length=1000)
+    report = report_of(tmp_path / "page", tmp_path / "profile")
+    assert report["columns"] == []
+    assert "has no Python function" in report["error"]
+
+
 # ----- The files
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_files_hold_a_plan_that_compiles(device: Device, tmp_path: Path, strategy: str) -> None:
-    plan = export(tmp_path, "add", np.dtype(np.float32), 1 << 20, strategy)
+    gpuscan.export(tmp_path, "add", np.float32, length=1 << 20, strategy=strategy)
     described = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
-    assert [stage["name"] for stage in described["stages"]] == [stage.name for stage in plan.stages]
-    for stage in described["stages"]:
+    (variant,) = described["variants"]
+    assert (variant["strategy"], variant["subgroup_size"]) == (strategy, 0)
+    for stage in variant["stages"]:
         text = (tmp_path / stage["file"]).read_text(encoding="utf-8")
         assert "enable " not in text
         assert "subgroupShuffle" not in text
@@ -134,9 +166,45 @@ def test_the_files_hold_a_plan_that_compiles(device: Device, tmp_path: Path, str
             assert f"@binding({binding['binding']})" in text
 
 
-def test_what_no_browser_takes_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedDtypeError, match="Export float32"):
-        export(tmp_path / "page", "add", np.dtype(np.float64), 10)
-    with pytest.raises(UnsupportedDtypeError, match="134217728 bytes"):
-        export(tmp_path / "page", "add", np.dtype(np.float32), 1 << 28)
+def test_the_files_hold_a_plan_for_each_size_of_subgroups(tmp_path: Path) -> None:
+    gpuscan.export(tmp_path, length=1 << 20, reverse=True)
+    described = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
+    sizes = [(variant["strategy"], variant["subgroup_size"]) for variant in described["variants"]]
+    assert sizes == [("three_dispatch", 0), *(("fallback", size) for size in (4, 8, 16, 32, 64))]
+    for variant in described["variants"][1:]:
+        text = (tmp_path / variant["stages"][0]["file"]).read_text(encoding="utf-8")
+        assert text.count("enable subgroups;") == 1
+        assert f"const SUBGROUP_SIZE = {variant['subgroup_size']}u;" in text
+    assert {path.name for path in tmp_path.glob("*.wgsl")} == {
+        "subgroups.wgsl",
+        *(stage["file"] for variant in described["variants"] for stage in variant["stages"]),
+    }
+
+
+REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = {
+    "floats of 64 bits": (("add", np.float64), {}, UnsupportedDtypeError, "Export float32"),
+    "too long": (("add", np.float32), {"length": 1 << 28}, UnsupportedDtypeError, "134217728 bytes"),
+    "too wide": (("matmul", np.dtype((np.float32, (3, 3)))), {}, UnsupportedDtypeError, "9 32-bit words"),
+    "a structure": (("add", np.dtype([("a", "f4")])), {}, UnsupportedDtypeError, "Export a dict"),
+    "too many buffers": (
+        (gpuscan.operator(lambda l, r: (l[0] + r[0], *r[1:]), identity=(0,) * 4, name="four"), (np.uint8,) * 4),
+        {"exclusive": True, "segments": True},
+        UnsupportedDtypeError,
+        "binds 11 buffers",
+    ),
+    "no identity": ((latest, {"value": np.float32, "valid": bool}), {"exclusive": True}, ValueError, "no identity"),
+    "no length": (("add",), {"length": 0}, ValueError, "length=0"),
+    "half a length": (("add",), {"length": 1.5}, TypeError, "length=1.5"),
+    "no such strategy": (("add",), {"strategy": "quick"}, StrategyError, "'quick'"),
+    "no flag": (("add",), {"segments": [0, 3]}, TypeError, "segments"),
+    "not combined": (("bitwise_or", np.float32), {}, TypeError, "bitwise_or"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "options", "error", "told"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_no_browser_takes_is_refused(
+    tmp_path: Path, arguments: Any, options: dict[str, Any], error: type[Exception], told: str
+) -> None:
+    with pytest.raises(error, match=told):
+        gpuscan.export(tmp_path / "page", *arguments, **{"length": 10} | options)
     assert not (tmp_path / "page").exists()

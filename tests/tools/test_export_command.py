@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -22,7 +23,9 @@ def test_an_export_into_what_is_no_folder(files, capsys):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--op", "matmul"], "2 axes of their own"),
+        (["--dtype", "complex64,complex64,complex64"], "3"),
+        (["--dtype", "a=float32,a=bool"], "Name each once"),
+        (["--op", "none.py:f"], "there is no file none.py"),
         (["--dtype", "float64"], "no 64-bit"),
         (["--op", "bitwise_or"], "float32"),
     ],
@@ -49,6 +52,21 @@ def test_an_export_does_not_write_through_links(files, capsys):
 
 
 def test_an_export_leaves_nothing_of_the_one_before(files, capsys):
-    for strategy, stages in (("three_dispatch", 3), ("fallback", 1)):
+    """Remove the shaders of an earlier export, and nothing else."""
+    Path("web").mkdir()
+    Path("web/mine.wgsl").write_text("")
+    for strategy, stages in (("auto", 9), ("three_dispatch", 3), ("fallback", 1)):
         assert run(capsys, "export", "web", "--strategy", strategy)[0] == 0
-        assert len(list(Path("web").glob("*.wgsl"))) == stages, strategy
+        assert len(list(Path("web").glob("*.wgsl"))) == stages + 1, strategy
+
+
+def test_an_export_of_an_operator_in_a_file(files, capsys):
+    Path("ops.py").write_text("def later(l, r):\n    return {'v': r['v'], 'n': l['n'] + r['n']}\n")
+    options = ["--op", "ops.py:later", "--dtype", "v=float32,n=uint32", "--segments", "--reverse", "--length", "1000"]
+    code, out, err = run(capsys, "export", "web", *options)
+    assert (code, err, "later by three_dispatch or fallback" in out) == (0, "", True)
+    plan = json.loads(Path("web/plan.json").read_text())
+    assert [field["name"] for field in plan["fields"]] == ["v", "n"]
+    assert (plan["segments"], plan["reverse"], plan["exclusive"]) == (True, True, False)
+    for op, told in (("ops.py:nothing", "defines no function"), ("in.npy.py:f", "there is no file")):
+        assert told in fails(capsys, "export", "web", "--op", op)[1]

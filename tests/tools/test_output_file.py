@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import gpuscan
-from gpuscan.tools.output_file import replaced_file
+from gpuscan.replaced_file import replaced_file
 from tests.tools.command_line import CHILD_SECONDS
 
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX links, locks and signals")
 
 # A process that says when it has a partial file for out.npy, and then waits.
 HOLDER = (
-    "import sys; from pathlib import Path; from gpuscan.tools.output_file import replaced_file\n"
+    "import sys; from pathlib import Path; from gpuscan.replaced_file import replaced_file\n"
     "with replaced_file(Path('out.npy')) as partial:\n"
     "    print(partial, flush=True); sys.stdin.read()\n"
 )
@@ -93,7 +93,7 @@ def test_leftovers_of_another_file_stay(folder: Path) -> None:
 def test_a_name_that_is_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Try another name, and leave the file with the first name alone."""
     tokens = iter(["taken", "taken", "free"])
-    monkeypatch.setattr("gpuscan.tools.output_file.secrets.token_hex", lambda size: next(tokens))
+    monkeypatch.setattr("gpuscan.replaced_file.secrets.token_hex", lambda size: next(tokens))
     with replaced_file(Path("out.npy")) as first:
         first.write_text("first")
         with replaced_file(Path("out.npy")) as second:

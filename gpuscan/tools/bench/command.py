@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from gpuscan import Device
+from gpuscan.replaced_file import replaced_file
 from gpuscan.tools.bench.plot import need_matplotlib, save_plot
 from gpuscan.tools.bench.results import report
 from gpuscan.tools.bench.session import Request, run_request
@@ -20,7 +21,7 @@ from gpuscan.tools.bench.wall_calls import calls_table, time_calls
 from gpuscan.tools.console import progress_console, table_console
 from gpuscan.tools.exit_codes import fail_to_write
 from gpuscan.tools.option_types import STDOUT
-from gpuscan.tools.output_file import replaced_file, write_text
+from gpuscan.tools.output_file import write_text
 
 RECURRENCE_OPTIONS = ("batch", "sequence", "channels")
 SCAN_OPTIONS = {"sizes": "--sizes", "ops": "--op", "rows": "--rows", "strategies": "--strategy"}

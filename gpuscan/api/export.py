@@ -1,0 +1,146 @@
+"""The public function `export`: a scan as files for web browsers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpuscan.browser.description import files_of
+from gpuscan.browser.plans import variants
+from gpuscan.browser.samples import samples_of
+from gpuscan.elements import dtype_from
+from gpuscan.errors import UnsupportedDtypeError
+from gpuscan.operators.named_operators import resolve
+from gpuscan.planning.strategies import check_strategy
+from gpuscan.problem.arguments import as_flag
+from gpuscan.problem.problem import make_problem
+from gpuscan.replaced_file import replaced_file
+
+# The sides of the matrices that are exported if `dtype` has no shape.
+_MATRIX_SIDE = 2
+
+
+def export(
+    folder: str | os.PathLike[str],
+    op: Any = "add",
+    dtype: Any = np.float32,
+    *,
+    length: int,
+    exclusive: bool = False,
+    reverse: bool = False,
+    segments: bool = False,
+    strategy: str = "auto",
+) -> Path:
+    """Write a scan into a folder, for web browsers: shaders, an ES module that runs them, and a page that checks it.
+
+    ``y[i] = op(y[i-1], x[i])``, as `gpuscan.scan` computes it, on the GPU of a page's visitor. The module needs nothing
+    but its folder::
+
+        import { Scan } from "./scan.js";
+        const scan = await Scan.create(await Scan.device());
+        const sums = await scan.run(new Float32Array([3, 1, 4]));
+
+    Where the browser has subgroups, the scan is a single pass over the array (``"fallback"``); elsewhere it is three
+    dispatches. Open ``index.html`` from any web server to check the export on a machine; browsers load no modules from
+    plain files. Files of an earlier export in the folder are replaced or removed. A symbolic link of such a name is
+    replaced itself, and its target stays as it is.
+
+    Args:
+        folder: where to write; made if it does not exist.
+        op: as in `gpuscan.scan`: a name, a ufunc, a `gpuscan.Operator` or a Python function.
+        dtype: the dtype of the elements. For bundles a tuple or dict of dtypes; for matrices a dtype with a shape, such
+            as ``np.dtype((np.float32, (2, 2)))``. An element has at most four 32-bit words.
+        length: the longest array, in elements.
+        exclusive: as in `gpuscan.scan`. The operator needs an identity.
+        reverse: as in `gpuscan.scan`.
+        segments: True to let ``run(x, {segments: offsets})`` restart the scan at offsets.
+        strategy: ``"auto"``, or one strategy for every GPU, without subgroups.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ValueError: the length is not positive, there is no such operator or strategy, or an exclusive scan's operator
+            has no identity.
+        TypeError: the operator does not combine the dtype.
+        UnsupportedDtypeError: WebGPU has no such numbers, an element is too wide, or the array is larger than some
+            browser's binding.
+        OperatorError: the operator cannot become WGSL, or NumPy cannot compute the samples with it.
+        OSError: a file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> import gpuscan as gs
+        >>> folder = gs.export(tempfile.mkdtemp(), "maximum", length=1000)
+        >>> (folder / "scan.js").exists()
+        True
+    """
+    length = _checked_length(length)
+    check_strategy(strategy)
+    x = _stand_in(dtype, length, resolve(op).element_axes)
+    offsets = np.array([0, length]) if as_flag("segments", segments) else None
+    problem = make_problem(x, op, axis=0, exclusive=exclusive, reverse=reverse, segments=offsets)
+    made = variants(problem, strategy)
+    files = files_of(problem, made, samples_of(problem))
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    _remove_earlier(target, files)
+    for name, content in files.items():
+        with replaced_file(target / name) as partial:
+            partial.write_bytes(content)
+    return target
+
+
+def _checked_length(length: Any) -> int:
+    if isinstance(length, bool) or not hasattr(length, "__index__"):
+        raise TypeError(f"length={length!r} was passed; pass the number of elements of the longest array")
+    if length < 1:
+        raise ValueError(f"length={length} was passed; pass the number of elements of the longest array, 1 or more")
+    return int(length)
+
+
+def _stand_in(dtype: Any, length: int, element_axes: int) -> Any:
+    """Return arrays of the dtypes that take no memory, in the form of the dtypes."""
+    if isinstance(dtype, Mapping):
+        return {name: _stand_in(each, length, element_axes) for name, each in dtype.items()}
+    if isinstance(dtype, (tuple, list)) and not _is_dtype(dtype):
+        return tuple(_stand_in(each, length, element_axes) for each in dtype)
+    made = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype) if _is_dtype(dtype) else dtype_from(dtype)
+    if made.names:
+        raise UnsupportedDtypeError(
+            f"the structured dtype {made} was asked for, and browsers have no arrays of structures. Export a dict of "
+            "dtypes, and pass an array for each field"
+        )
+    base, shape = made.subdtype or (made, ())
+    if element_axes and not shape:
+        shape = (_MATRIX_SIDE,) * element_axes
+    return np.broadcast_to(np.zeros((), base), (length, *shape))
+
+
+def _is_dtype(value: Any) -> bool:
+    """Return True if a tuple or list is one dtype with a shape, and not several dtypes."""
+    if not isinstance(value, tuple) or len(value) != 2:
+        return False
+    shape = value[1]
+    return isinstance(shape, int) or (isinstance(shape, tuple) and all(isinstance(n, int) for n in shape))
+
+
+def _remove_earlier(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Remove the shaders of an earlier export that this one does not have; nothing else."""
+    plan = folder / "plan.json"
+    earlier: set[str] = set()
+    if not plan.is_symlink():
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            described = json.loads(plan.read_text(encoding="utf-8"))
+            stages = [stage for variant in described.get("variants", [described]) for stage in variant["stages"]]
+            earlier = {str(stage["file"]) for stage in stages} | {"subgroups.wgsl"}
+    for name in earlier - files.keys():
+        if re.fullmatch(r"[\w-]+\.wgsl", name):
+            (folder / name).unlink(missing_ok=True)

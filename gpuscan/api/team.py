@@ -1,0 +1,36 @@
+"""Several devices that share the work of one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from gpuscan.api.opened_device import OpenedDevice
+from gpuscan.engine.device_speeds import relative_speeds
+from gpuscan.engine.device_team import DeviceTeam
+
+T = TypeVar("T")
+
+
+class Team:
+    """The devices of a list, in its order.
+
+    Args:
+        devices: the devices, each once.
+    """
+
+    def __init__(self, devices: Iterable[OpenedDevice]) -> None:
+        self.devices = tuple(devices)
+        executors = [device._executor for device in self.devices]
+        self.team = DeviceTeam(executors, relative_speeds(executors))
+
+    def share(self, length: int, call: Callable[[int, int, OpenedDevice], T]) -> list[T]:
+        """Return what a call returns for each device's share of an axis: from low to high, on a device.
+
+        Raises:
+            Exception: the first error of a call. No thread runs on after it.
+        """
+        return self.team.share(length, lambda device, low, high: call(low, high, self.devices[device]))
+
+    def __repr__(self) -> str:
+        return f"[{', '.join(map(repr, self.devices))}]"

@@ -1,0 +1,147 @@
+"""Describe an exported scan: its plan.json and the other files of the folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpuscan._version import __version__
+from gpuscan.browser.plans import Variant, storage_buffers
+from gpuscan.browser.samples import TOLERANCE, Samples
+from gpuscan.codegen.kernel_text import render_kernel
+from gpuscan.elements import Element, words_of
+from gpuscan.problem.problem import Problem
+from gpuscan.templates import render
+
+# The files of every export, which do not depend on the scan.
+PAGE = Path(__file__).parent / "page"
+PAGE_FILES = ("scan.js", "scan.d.ts", "check.js", "index.html")
+
+# The name of the format of plan.json, with its version.
+FORMAT = "gpuscan export 2"
+
+# The measurement of the subgroups' size: the file, the workgroups, the invocations in one, and the words of the results
+# (shaders/probe/results.wgsl).
+PROBE = {"file": "subgroups.wgsl", "workgroups": 4, "sizes_word": 5, "order_word": 6, "bytes": 4 * (11 + 4)}
+_PROBE_WORKGROUP = 128
+
+
+def files_of(problem: Problem, variants: Sequence[Variant], samples: Samples | None) -> dict[str, bytes]:
+    """Return the content of every file by its name, the plan last."""
+    shaders: dict[str, str] = {}
+    described = [_variant(variant, shaders) for variant in variants]
+    plan = {
+        "format": FORMAT,
+        "version": __version__,
+        "operator": problem.operator.name,
+        "length": problem.size,
+        "exclusive": problem.exclusive,
+        "reverse": problem.reverse,
+        "segments": problem.heads is not None,
+        "fields": fields_of(problem.source),
+        "seed": _seed(problem),
+        "storage_buffers": storage_buffers(list(variants)),
+        "subgroup_probe": PROBE if any(variant.subgroup_size for variant in variants) else None,
+        "variants": described,
+        "check": samples
+        and {
+            "sizes": check_sizes(variants, len(samples.given[0])),
+            "offsets": None if samples.offsets is None else samples.offsets.tolist(),
+            "tolerance": TOLERANCE,
+        },
+    }
+    if plan["subgroup_probe"]:
+        values = {"workgroups": PROBE["workgroups"], "workgroup_size": _PROBE_WORKGROUP, "extra_polls": 0}
+        shaders["subgroups.wgsl"] = render("probe/subgroups.wgsl", enable_subgroups=True, rounds=1, polls=1, **values)
+    return {
+        **{name: text.encode() for name, text in shaders.items()},
+        **{name: (PAGE / name).read_bytes() for name in PAGE_FILES},
+        "check.input": b"".join(map(_padded, samples.given if samples else ())),
+        "check.expected": b"".join(map(_padded, samples.expected if samples else ())),
+        "plan.json": (json.dumps(plan, indent=1) + "\n").encode(),
+    }
+
+
+def fields_of(element: Element) -> list[dict[str, Any]]:
+    """Return for each field its name, the type of its numbers, their count in an element, and an element's bytes."""
+    return [
+        {
+            "name": ".".join(map(str, path)) or "x",
+            "type": field.scalar.name,
+            "numbers": field.count,
+            "bytes": field.storage_bytes,
+        }
+        for path, field in zip(_paths(element), element.fields, strict=True)
+    ]
+
+
+def _paths(element: Element) -> list[tuple[Any, ...]]:
+    return list(element.structure.paths())
+
+
+def _seed(problem: Problem) -> list[int] | None:
+    """Return the words of the identity that an exclusive scan begins with."""
+    if problem.seeds is None:
+        return None
+    words: list[int] = words_of(problem.element, problem.seeds).reshape(-1).tolist()
+    return words
+
+
+def _variant(variant: Variant, shaders: dict[str, str]) -> dict[str, Any]:
+    """Return what scan.js has to know about a plan, and add the texts of its shaders. Equal ones share a file."""
+    plan = variant.plan
+    stages = []
+    for stage in plan.stages:
+        text = render_kernel(stage.kernel)
+        name = stage.name + (f"-{variant.subgroup_size}" if variant.subgroup_size else "")
+        for number in range(len(variant.unaligned) + 1):
+            file = f"{name}{'-part' * number}.wgsl"
+            if shaders.setdefault(file, text) == text:
+                break
+        stages.append(
+            {
+                "name": stage.name,
+                "file": file,
+                "whole_grid": stage.name != "scan_totals",
+                "bindings": [
+                    {
+                        "name": array.name,
+                        "binding": array.binding,
+                        "type": "read-only-storage" if array.access == "read" else "storage",
+                    }
+                    for array in stage.kernel.bindings
+                ],
+            }
+        )
+    return {
+        "strategy": plan.strategy,
+        "subgroup_size": variant.subgroup_size,
+        "unaligned": list(variant.unaligned),
+        "tile_size": plan.tile.tile_size,
+        "workgroups_beside": plan.workgroups_without_tile,
+        "state_bytes": plan.state_bytes,
+        "spin_rounds": plan.spin_rounds,
+        "cleared": list(plan.stages[-1].kernel.cleared),
+        "posts": plan.posts,
+        "stages": stages,
+    }
+
+
+def check_sizes(variants: Sequence[Variant], length: int) -> list[int]:
+    """Return the lengths that the page checks: around the edges of tiles and of blocks of 32 tiles."""
+    edges = {1, 33, length}
+    for variant in variants:
+        tile = variant.plan.tile.tile_size
+        edges |= {tile - 1, tile, tile + 1, 32 * tile - 1, 32 * tile + 1}
+    if variants[0].plan.stages[-1].kernel.spec.reverse:
+        edges |= {length - 1, length - 2, length - 3}
+    return sorted(edge for edge in edges if 0 < edge <= length)
+
+
+def _padded(array: np.ndarray[Any, Any]) -> bytes:
+    content = array.tobytes()
+    return content + bytes(-len(content) % 16)

@@ -1,0 +1,66 @@
+/** A typed array of numbers. Types without an array of their own are passed as bits, in a Uint16Array. */
+export type Numbers =
+  | Float32Array
+  | Float64Array
+  | Int8Array
+  | Int16Array
+  | Int32Array
+  | Uint8Array
+  | Uint8ClampedArray
+  | Uint16Array
+  | Uint32Array
+  | BigInt64Array
+  | BigUint64Array;
+
+/** An element's array, or one for each field of a bundle, in order or by name. */
+export type Elements = Numbers | Numbers[] | Record<string, Numbers>;
+
+export interface ScanOptions {
+  /** Where the scan restarts: first 0, last the length, never falling. For plans that were exported with segments. */
+  segments?: ArrayLike<number>;
+}
+
+export interface Field {
+  name: string;
+  type: string;
+  numbers: number;
+  bytes: number;
+}
+
+export interface Plan {
+  format: string;
+  version: string;
+  operator: string;
+  length: number;
+  exclusive: boolean;
+  reverse: boolean;
+  segments: boolean;
+  fields: Field[];
+  storage_buffers: number;
+}
+
+export class Scan {
+  /** A GPUDevice with what exported scans make use of, where the GPU has it. */
+  static device(options?: GPURequestAdapterOptions): Promise<GPUDevice>;
+  /** Compiles the plan at `base` (default: beside the module) for a device. */
+  static create(device: GPUDevice, base?: URL | string): Promise<Scan>;
+
+  readonly device: GPUDevice;
+  readonly plan: Plan;
+  readonly strategy: "three_dispatch" | "fallback" | "lookback" | "lookahead";
+  /** The lanes of a subgroup, or 0 if the plan uses none. */
+  readonly subgroupSize: number;
+
+  /** The scan of the elements, in arrays of the same kind. */
+  run<T extends Elements>(elements: T, options?: ScanOptions): Promise<T>;
+  /** Records the scan into your own encoder. The buffers are whole 16 bytes, and one for each field. */
+  record(
+    encoder: GPUCommandEncoder,
+    source: GPUBuffer | GPUBuffer[],
+    destination: GPUBuffer | GPUBuffer[],
+    length: number,
+    options?: ScanOptions,
+  ): void;
+  /** Gives the GPU's memory back. */
+  destroy(): void;
+}

@@ -1,0 +1,74 @@
+"""Samples with known results, for an exported page to check itself with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gpuscan.elements import Field, compute_dtype
+from gpuscan.problem.problem import Problem
+from gpuscan.problem.segments import heads_of
+from gpuscan.reference.scan import accumulate
+
+# The longest array that a page checks, in elements.
+MAX_CHECKED = 100_003
+
+# How far floats may be from NumPy's, relative to the value or to 1: sums of many of them round in another order.
+TOLERANCE = 2e-3
+
+# The mean length of a segment, in elements. It is no divisor of a tile.
+SEGMENT = 611
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Arrays and the result of their scan.
+
+    Attributes:
+        given: an array for each field of the source.
+        expected: an array for each field of the result.
+        offsets: the offsets of the segments, or None.
+    """
+
+    given: list[Array]
+    expected: list[Array]
+    offsets: Array | None
+
+
+def samples_of(problem: Problem) -> Samples | None:
+    """Return samples for a scan, as long as it is or as `MAX_CHECKED`, with the result of NumPy.
+
+    There are none for an operator that is written in WGSL only, which NumPy cannot compute.
+    """
+    if problem.operator.function is None and problem.operator.wgsl is not None:
+        return None
+    length = min(problem.size, MAX_CHECKED)
+    rng = np.random.default_rng(0)
+    given = [_values(rng, field, length, problem.operator.name) for field in problem.source.fields]
+    offsets, heads = None, None
+    if problem.heads is not None:
+        inner = rng.integers(0, length + 1, max(1, length // SEGMENT))
+        offsets = np.concatenate([[0], np.sort(inner), [length]])
+        heads = heads_of(offsets, None, (length,), 0, problem.reverse)
+    sampled = replace(problem, leaves=tuple(given), shape=(length,), axis=0, heads=heads)
+    expected = [np.ascontiguousarray(rows[0]) for rows in accumulate(sampled)]
+    return Samples(given, expected, offsets)
+
+
+def _values(rng: np.random.Generator, field: Field, length: int, name: str) -> Any:
+    """Return numbers with which no sum grows beyond its type."""
+    shape, dtype = (length, *field.shape), field.scalar.dtype
+    if field.scalar.kind == "bool":
+        return rng.random(shape) < 0.5
+    if field.scalar.kind in ("signed", "unsigned"):
+        info = np.iinfo(dtype)
+        return rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
+    if field.scalar.kind == "complex":
+        return np.exp(2j * np.pi * rng.random(shape)).astype(dtype)
+    if name == "multiply":
+        return rng.choice(np.array([-1, 1], compute_dtype(field.scalar)), shape).astype(dtype)
+    return rng.uniform(-1, 1, shape).astype(dtype)

@@ -1,0 +1,83 @@
+"""Parts of a problem as problems of their own: between two places of an axis, or some of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gpuscan.problem.problem import Problem
+from gpuscan.problem.segments import Heads
+
+Arrays = list[np.ndarray[Any, Any]]
+
+
+def in_memory(problem: Problem, begin: int, end: int) -> tuple[int, int]:
+    """Return where along the axis a part of the scan begins and ends in memory."""
+    length = problem.row_length
+    return (length - end, length - begin) if problem.reverse else (begin, end)
+
+
+def cut(problem: Problem, axis: int, low: int, high: int) -> Problem:
+    """Return the scan of the elements between two places of an axis, with the seeds of its rows."""
+    index = (slice(None),) * axis + (slice(low, high),)
+    shape = (*problem.shape[:axis], high - low, *problem.shape[axis + 1 :])
+    seeds = problem.seeds
+    if seeds is not None and axis != problem.axis:
+        others = [n for i, n in enumerate(problem.shape) if i != problem.axis]
+        place = axis - (axis > problem.axis)
+        rows = (slice(None),) * place + (slice(low, high),)
+        seeds = tuple(seed.reshape(*others, *seed.shape[1:])[rows].reshape(-1, *seed.shape[1:]) for seed in seeds)
+    leaves = tuple(leaf[index] for leaf in problem.leaves)
+    return replace(problem, leaves=leaves, shape=shape, seeds=seeds, heads=cut_heads(problem.heads, axis, low, high))
+
+
+def cut_heads(heads: Heads | None, axis: int, low: int, high: int) -> Heads | None:
+    """Return the heads between two places of an axis."""
+    if heads is None:
+        return None
+    shape = (*heads.shape[:axis], high - low, *heads.shape[axis + 1 :])
+    offsets, keys = heads.offsets, heads.keys
+    if offsets is not None and axis == heads.axis:
+        inside = offsets[(offsets > low) & (offsets < high)] - low
+        offsets = np.concatenate([[0], inside, [high - low]])
+    if keys is not None:
+        keys = np.asarray(keys)
+        if keys.shape == heads.shape:
+            keys = keys[(slice(None),) * axis + (slice(low, high),)]
+        elif axis == heads.axis:
+            keys = keys[low:high]
+    return replace(heads, shape=shape, offsets=offsets, keys=keys)
+
+
+def parts_from_axis(problem: Problem, results: Arrays) -> Iterator[tuple[Problem, Arrays]]:
+    """Yield scans along the first axis that make up a scan, and the places of their results.
+
+    The axes before the scanned one are taken apart. So are those after it if keys cut each row in its own way.
+    """
+    axis, shape, heads = problem.axis, problem.shape, problem.heads
+    apart = heads is not None and not heads.cuts_rows_alike
+    lead, tail = shape[:axis], shape[axis + 1 :]
+    keys = None if heads is None or heads.keys is None else np.asarray(heads.keys)
+    for at in np.ndindex(*lead, *(tail if apart else ())):
+        index = (*at[:axis], slice(None), *at[axis:])
+        inner = () if apart else tail
+        seeds, places = problem.seeds, results
+        if seeds is not None:
+            whole = [seed.reshape((*lead, *tail, *seed.shape[1:])) for seed in seeds]
+            seeds = tuple(each[at].reshape(-1, *seed.shape[1:]) for each, seed in zip(whole, seeds, strict=True))
+        if problem.keep_last_only:
+            fields = problem.destination.fields
+            views = zip(results, fields, strict=True)
+            places = [view.reshape((*lead, *tail, *f.shape))[(*at, ...)].reshape(-1, *f.shape) for view, f in views]
+        else:
+            places = [result[index] for result in results]
+        own = heads
+        if heads is not None:
+            its = keys[index] if keys is not None and keys.shape == shape else keys
+            own = replace(heads, shape=(problem.row_length, *inner), axis=0, keys=its)
+        leaves = tuple(leaf[index] for leaf in problem.leaves)
+        alone = replace(problem, leaves=leaves, shape=(problem.row_length, *inner), axis=0, seeds=seeds, heads=own)
+        yield alone, places

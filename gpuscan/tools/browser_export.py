@@ -1,0 +1,75 @@
+"""What ``gpuscan export`` does, and the types of its options: operators of files, and elements of several fields."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+import gpuscan
+from gpuscan.tools.exit_codes import fail_to_write
+from gpuscan.tools.option_types import Context, DtypeType, OperatorType, Parameter
+
+
+class ExportedOperatorType(OperatorType):
+    """The name of an operator, or ``FILE.py:NAME`` for one that a Python file defines."""
+
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
+        path, colon, name = str(value).rpartition(":")
+        if not colon or not path.endswith(".py"):
+            return super().convert(value, param, ctx)
+        if not Path(path).is_file():
+            self.fail(f"there is no file {path}. Name a Python file and what it defines: FILE.py:NAME.", param, ctx)
+        try:
+            found = runpy.run_path(path)
+        except Exception as error:  # whatever the user's file does
+            self.fail(f"{path} cannot be run ({type(error).__name__}: {error}). Mend the file.", param, ctx)
+        if not callable(found.get(name)):
+            self.fail(f"{path} defines no function or operator {name!r}. Name one that it does.", param, ctx)
+        return found[name]
+
+
+class ElementType(DtypeType):
+    """The types of an element: ``float32``, ``float32,float32`` for two fields, or ``value=float32,valid=bool``."""
+
+    name = "element"
+
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
+        parts = str(value).split(",")
+        if len(parts) == 1 and "=" not in parts[0]:
+            return super().convert(value, param, ctx)
+        pairs = [part.partition("=") for part in parts]
+        dtypes: list[np.dtype[Any]] = []
+        for first, named, last in pairs:
+            dtypes.append(super().convert(last if named else first, param, ctx))
+        names = [first for first, named, _ in pairs if named]
+        if names and len(set(names)) != len(parts):
+            self.fail(f"{value!r} names some fields and not others, or one twice. Name each once.", param, ctx)
+        return dict(zip(names, dtypes, strict=True)) if names else tuple(dtypes)
+
+
+def export_and_describe(folder: Path, op: Any, dtype: Any, **options: Any) -> str:
+    """Export a scan, and return a line that says what is in the folder.
+
+    Raises:
+        click.UsageError: the options do not go together.
+        click.ClickException: the folder cannot be written.
+    """
+    try:
+        gpuscan.export(folder, op, dtype, **options)
+    except OSError as error:
+        fail_to_write(folder, error)
+    except gpuscan.GpuscanError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise click.UsageError(str(error)) from error
+    plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    ways = dict.fromkeys(variant["strategy"] for variant in plan["variants"])
+    return (
+        f"{folder}: {plan['operator']} by {' or '.join(ways)}; scan.js to import, index.html to open from: "
+        f"python -m http.server -d {folder}"
+    )

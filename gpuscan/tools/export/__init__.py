@@ -1,1 +1,0 @@
-"""Exports of scans to programs outside Python."""

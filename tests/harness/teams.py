@@ -1,0 +1,23 @@
+"""Teams of devices: pairs on one adapter, and stripes that are short enough for small arrays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpuscan.engine import device_team
+from gpuscan.planning import partition
+from gpuscan.planning.team_heuristics import TEAMS
+
+
+def cut_finely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut arrays of some kilobytes into many stripes."""
+    fine = replace(TEAMS, stripe_bytes=2048, min_stripe_bytes=64, whole_places=16)
+    monkeypatch.setattr(partition, "TEAMS", fine)
+    monkeypatch.setattr(device_team, "TEAMS", fine)
+
+
+def set_speeds(monkeypatch: pytest.MonkeyPatch, *speeds: int) -> None:
+    """Let devices have these relative speeds."""
+    monkeypatch.setattr("gpuscan.api.team.relative_speeds", lambda executors: list(speeds))
