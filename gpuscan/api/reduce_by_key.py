@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api.array import Array, Picked
-from gpuscan.api.device import Device
-from gpuscan.api.home import home_of
+from gpuscan.api.groups import one_of
+from gpuscan.api.home import Devices, team_or_home
+from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import in_form_of, is_on_device
+from gpuscan.device.device_array import uploaded
 from gpuscan.engine.compaction import gathered
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.runs import Runs, reduce_runs
@@ -18,7 +20,7 @@ from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.reference import scan as reference
 
 
-def reduce_by_key(keys: Any, x: Any, op: Any = "add", *, device: Device | str | int | None = None) -> Any:
+def reduce_by_key(keys: Any, x: Any, op: Any = "add", *, device: Devices = None) -> Any:
     """Return the key and the combination of each run of equal keys.
 
     Run r is the longest stretch of neighbours from ``s[r]`` to ``s[r+1]`` that have one key, and
@@ -30,7 +32,7 @@ def reduce_by_key(keys: Any, x: Any, op: Any = "add", *, device: Device | str | 
             NaN is a run of its own.
         x: (n,): an array, or a bundle of them, as in `gpuscan.scan`.
         op: as in `gpuscan.scan`.
-        device: as in `gpuscan.scan`.
+        device: as in `gpuscan.scan`. Of several devices the first one is used.
 
     Returns:
         The first key of each run, and an array like `x`, or a bundle like it, with one result for each run. What is
@@ -64,18 +66,20 @@ def reduce_by_key(keys: Any, x: Any, op: Any = "add", *, device: Device | str | 
             f"an array of shape {problem.shape} was passed, but runs are stretches of one row. Pass an array of one "
             "axis, or scan with keys= and pick the last of each run"
         )
-    home = home_of(problem.arrays, device)
+    home = one_of(team_or_home(problem.arrays, device))
     if home is None or problem.empty:
         starts, results = reference.reduce_runs(problem)
         there = home is not None and is_on_device(problem)
-        placed: list[Any] = [home.asarray(result) if there and home else result for result in results]
+        placed: list[Any] = list(results)
+        if there and home is not None:
+            placed = [Array.of(home, uploaded(home._context, result)) for result in results]
         found = keys[:0] if isinstance(keys, Array) else keys[starts]
         return found, in_form_of(problem, x, placed)
     runs = reduce_runs(home._executor, problem)
     return _keys_of(home, runs, keys), in_form_of(problem, x, _results_of(home, problem, runs))
 
 
-def _keys_of(home: Device, runs: Runs, keys: Any) -> Any:
+def _keys_of(home: OpenedDevice, runs: Runs, keys: Any) -> Any:
     """Return the first key of each run, where the keys are."""
     count = Array.of(home, runs.count)
     if not isinstance(keys, Array):
@@ -85,7 +89,7 @@ def _keys_of(home: Device, runs: Runs, keys: Any) -> Any:
     return Picked(Array.of(home, room), keys.dtype, (), count)
 
 
-def _results_of(home: Device, problem: Problem, runs: Runs) -> list[Any]:
+def _results_of(home: OpenedDevice, problem: Problem, runs: Runs) -> list[Any]:
     """Return the results of the runs: on the device if the elements were there."""
     count = Array.of(home, runs.count)
     fields = problem.destination.fields

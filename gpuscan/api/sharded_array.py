@@ -275,12 +275,18 @@ def _problems(x: Any, op: Any, first: ShardedArray, options: dict[str, Any]) -> 
     """Return the call on each device's shards, with the seeds of its rows.
 
     Raises:
+        TypeError: `before` takes an index.
         ValueError: the arrays are divided along an axis of the element; or as `make_problem`.
     """
     initial, exclusive = options.pop("initial"), options.pop("exclusive", False)
     if initial is None:
         options["exclusive"] = exclusive
     found = [make_problem(shard_of(x, number), op, **options) for number in range(len(first.shards))]
+    if found[0].indexed:
+        raise TypeError(
+            "before= was passed as a function of an element and its index with a gpuscan.ShardedArray, whose shards do "
+            "not know where they begin. Pass a function of one element, and the indices as one more array of a bundle"
+        )
     if first.axis >= len(found[0].shape):
         raise ValueError(
             f"a gpuscan.ShardedArray that is divided along axis {first.axis} was passed, but that axis belongs to the "

@@ -28,6 +28,7 @@ from gpuscan.engine.host_arrays import scan_host
 from gpuscan.engine.preparation import check_elements
 from gpuscan.planning.partition import shares, stripe_length, stripes, turns
 from gpuscan.planning.team_heuristics import TEAMS
+from gpuscan.problem.groups import with_indices
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import cut, in_memory, parts_from_axis
 
@@ -82,6 +83,8 @@ class DeviceTeam:
             check_elements(executor.context, problem)
         if self._is_for_one(problem):
             return scan_host(self.executors[0], problem, strategy, outputs=outputs)
+        # A stripe does not know where along the axis it begins.
+        problem = with_indices(problem)
         lead, fields = problem.results_shape, problem.destination.fields
         results = outputs or [np.empty((*lead, *f.shape), f.scalar.dtype) for f in fields]
         if (axis := self._axis_between_rows(problem)) is not None:
