@@ -209,10 +209,10 @@ def export(folder: Path, **asked: Any) -> None:
 @click.option(
     "--op",
     "ops",
-    type=ListType(OperatorType(extra=("affine",))),
+    type=ListType(OperatorType(extra=("affine", "sort"))),
     default="add",
     show_default=True,
-    help=f"Operators, separated by commas: {OPERATORS}, affine.",
+    help=f"Operators, separated by commas: {OPERATORS}, affine; sort for sorts.",
 )
 @click.option(
     "--dtype",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Never
 
@@ -142,7 +143,8 @@ def sharded_leaves(x: Any) -> list[ShardedArray]:
     if isinstance(x, ShardedArray):
         return [x]
     if isinstance(x, (tuple, dict)):
-        over_arrays(note, x)
+        with suppress(RecursionError):  # the bundle nests too deep, which is told where it is checked
+            over_arrays(note, x)
     if not found:
         return []
     if others:

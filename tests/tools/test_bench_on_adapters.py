@@ -150,7 +150,7 @@ def test_a_request(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure the copy, gpuscan and a peer at each size."""
     monkeypatch.setattr("gpuscan.tools.bench.session.GpuTimer", lambda device: GpuTimer(device, 0.0, 3))
     request = Request(
-        ops=["add", "bitwise_or"],
+        ops=["add", "bitwise_or", "sort"],
         dtypes=[np.dtype("u4"), np.dtype("f4")],
         sizes=[1000, 2000],
         strategies=["three_dispatch"],
@@ -159,7 +159,7 @@ def test_a_request(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     found = run_request(device, request, Console(file=io.StringIO()))
     names = {(m.case.series, m.case.elements, m.library) for m in found}
-    series = ["add uint32", "add float32", "bitwise_or uint32"]
+    series = ["add uint32", "add float32", "bitwise_or uint32", "sort uint32", "sort float32"]
     assert names == {(s, n, library) for s in series for n in (1000, 2000) for library in ("copy", "gpuscan", "numpy")}
     assert all(m.right for m in found)
 
