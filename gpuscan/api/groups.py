@@ -47,8 +47,8 @@ def execute_groups(
             # Elements of one label are neighbours already.
             heads = Heads(problem.shape, problem.axis, problem.reverse, keys=labels)
             return execute(replace(problem, heads=heads), home, strategy, outputs)
-    home = one_of(home)
     problem = with_indices(problem)
+    home = one_of(home)
     if home is None:
         rows = reference.accumulate_groups(problem, labels)
         results: list[Any] = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
