@@ -16,7 +16,7 @@ from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.group_results import label_range, reduce_groups
 from gpuscan.engine.groups import scan_groups, sort_labels
 from gpuscan.problem.arguments import OnDevice
-from gpuscan.problem.groups import checked_count, in_order, numbered
+from gpuscan.problem.groups import checked_count, in_order, numbered, with_indices
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads
 from gpuscan.reference import groups as reference
@@ -47,11 +47,7 @@ def execute_groups(
             # Elements of one label are neighbours already.
             heads = Heads(problem.shape, problem.axis, problem.reverse, keys=labels)
             return execute(replace(problem, heads=heads), home, strategy, outputs)
-    if problem.indexed:
-        raise ValueError(
-            "before= was passed as a function of an element and its index, with groups= in any order, for which "
-            "elements are moved. Pass the indices as one more array of a bundle"
-        )
+    problem = with_indices(problem)
     home = one_of(home)
     if home is None:
         rows = reference.accumulate_groups(problem, labels)
@@ -99,6 +95,7 @@ def execute_reduction(
     Raises:
         ValueError: a group is empty, and there is no `fill`.
     """
+    problem = with_indices(problem)
     on_device = is_on_device(problem)
     if home is None or problem.empty or not groups:
         # Without elements, labels on a device are not read.

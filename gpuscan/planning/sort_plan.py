@@ -10,6 +10,9 @@ from gpuscan.planning.sort_heuristics import sort_heuristics_for
 
 # Words of a key and of its place, in one of the two halves of workgroup memory.
 _HALVES = 2
+# The fewest lanes that the compilers for a vendor's GPUs choose for a subgroup, and those for GPUs of other vendors.
+_FEWEST_LANES = {"NVIDIA": 32, "AMD": 32, "Apple": 32, "Intel": 8}
+_FEWEST_LANES_ANYWHERE = 4
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,18 @@ class RowSort:
     workgroups: int
 
 
+def fewest_lanes(capabilities: Capabilities) -> int:
+    """Return the fewest lanes of a subgroup for which shaders need counters.
+
+    A compiler may choose other sizes than those that the probe saw, for each shader anew. A workgroup has counters for
+    as many subgroups as there can be, so that a sort is right whatever the compiler chooses.
+    """
+    seen = min(capabilities.subgroup_sizes)
+    if capabilities.adapter_type == "CPU":
+        return seen
+    return min(seen, _FEWEST_LANES.get(capabilities.vendor, _FEWEST_LANES_ANYWHERE))
+
+
 def plan_sort(
     scalar: Scalar,
     rows: int,
@@ -102,7 +117,7 @@ def plan_sort(
         # The counters, with a word for each invocation, share their memory with the tile's keys. There are three more
         # words for each digit, and one that counts subgroups.
         words = memory // 4 - 1 - (3 << radix_bits)
-        groups = workgroup // min(capabilities.subgroup_sizes)
+        groups = max(1, workgroup // fewest_lanes(capabilities))
         while groups > 1 and (groups << radix_bits) + workgroup > words:
             workgroup, groups = workgroup // 2, groups // 2
         fitting = words // scalar.words

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuscan.problem.arguments import OnDevice, as_array
+from gpuscan.problem.indexed_maps import with_index
 
 if TYPE_CHECKING:
     from gpuscan.problem.problem import Problem
@@ -64,6 +66,20 @@ def in_order(labels: np.ndarray[Any, Any], axis: int) -> bool:
     """Return True if no label is smaller than the one before it along its axis; labels of one axis ignore `axis`."""
     rows = np.moveaxis(labels, axis if labels.ndim > 1 else 0, 0)
     return bool((rows[:-1] <= rows[1:]).all())
+
+
+def with_indices(problem: Problem) -> Problem:
+    """Return a problem whose `before` takes the index of an element as one with an array of these indices.
+
+    The elements of groups are moved, and each takes its index along.
+    """
+    if not problem.indexed:
+        return problem
+    source = with_index(problem.source, problem.row_length)
+    along = [-1 if i == problem.axis else 1 for i in range(len(problem.shape))]
+    indices = np.arange(problem.row_length, dtype=source.fields[-1].scalar.dtype).reshape(along)
+    leaves = (*problem.leaves, np.broadcast_to(indices, problem.shape))
+    return replace(problem, source=source, leaves=leaves, indexed=False)
 
 
 # ----- Reductions

@@ -130,6 +130,21 @@ def test_elements(device: gs.Device) -> None:
         np.testing.assert_array_equal(wide, 2 * expected_wide)
 
 
+def test_indices(device: gs.Device) -> None:
+    """Assert that `before` gets an element's own index along the axis, not its place among the sorted elements."""
+    rng = np.random.default_rng(6)
+    x, labels = rng.integers(0, 9, (3, 200)).astype(np.int32), rng.integers(0, 4, 200)
+    weighted = x * np.arange(200, dtype=np.int32)
+    (expected,) = by_definition(add, (weighted,), labels, 1)
+    options: dict[str, Any] = {"axis": 1, "groups": labels, "before": lambda v, i: v * i}
+    sums = np.stack([weighted[:, labels == label].sum(axis=1) for label in range(4)], axis=1)
+    for where in (device, "numpy"):
+        np.testing.assert_array_equal(gs.scan(x, device=where, **options), expected)
+        np.testing.assert_array_equal(gs.reduce(x, device=where, **options), sums)
+    np.testing.assert_array_equal(gs.scan(device.asarray(x), **options).numpy(), expected)
+    np.testing.assert_array_equal(gs.reduce(device.asarray(x), **options).numpy(), sums)
+
+
 def test_out(device: gs.Device) -> None:
     """Assert that results are written to `out`, which may be the input, a view, or an array in another order."""
     rng = np.random.default_rng(3)

@@ -114,5 +114,3 @@ def test_functions_of_one_parameter_stay_so() -> None:
         assert gs.scan(x, before=before, device="numpy").shape == (4,)  # type: ignore[operator]
     with pytest.raises(TypeError, match="but chunks have no axis to count along"):
         list(gs.scan_chunks([x], before=lambda v, i: v, device="numpy"))  # type: ignore[misc, arg-type]
-    with pytest.raises(ValueError, match=r"with groups= in any order.*Pass the indices as one more array"):
-        gs.scan(x, groups=np.array([0, 1, 0, 1]), before=lambda v, i: v, device="numpy")

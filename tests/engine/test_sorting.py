@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,17 @@ def test_tiles(device: gs.Device, dtype: Any, descending: bool) -> None:
             found, places = sort_in_tiles(device, keys, descending, tile_size=tile, subgroups=by_subgroups)
             assert_sorted(found, keys, descending=descending)
             np.testing.assert_array_equal(places, order_of(keys, descending=descending))
+
+
+def test_subgroups_of_any_size(device: gs.Device) -> None:
+    """Assert that there are counters for as many subgroups as a vendor's compilers can make, on GPUs of any vendor."""
+    for vendor, seen, fewest in (("NVIDIA", 32, 32), ("Intel", 32, 8), ("AMD", 64, 32), ("Other", 128, 4)):
+        as_if = replace(
+            device.capabilities, vendor=vendor, adapter_type="DiscreteGPU", subgroup_sizes=(seen,), subgroup_size=seen
+        )
+        plan = plan_sort(scalar_of(np.dtype("uint64")), 1, 10**6, as_if)
+        assert isinstance(plan, TileSort)
+        assert plan.groups * fewest >= plan.workgroup
 
 
 def test_plans(device: gs.Device) -> None:

@@ -1,4 +1,4 @@
-"""The cases to measure: one operator, dtype and shape, or one linear recurrence."""
+"""The cases to measure: one operator, dtype and shape, one linear recurrence, or one sort."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from gpuscan.operators.operator import Operator, operator
 
 AFFINE = operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0), name="affine")
 
+# The name of a sort among the operators of the command line.
+SORT = "sort"
 # The side of the matrices that matmul multiplies.
 MATRIX_SIDE = 2
 
@@ -113,7 +115,42 @@ class RecurrenceCase:
         }
 
 
-Case = ScanCase | RecurrenceCase
+@dataclass(frozen=True)
+class SortCase:
+    """A sort along the rows of an array (rows, length).
+
+    Attributes:
+        dtype: the type of the keys.
+        length: the number of keys in a row.
+        rows: the number of rows. Each is sorted separately.
+    """
+
+    dtype: np.dtype[Any]
+    length: int
+    rows: int = 1
+
+    @property
+    def elements(self) -> int:
+        return self.rows * self.length
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes read and written if every key moves twice."""
+        return 2 * self.elements * self.dtype.itemsize
+
+    @property
+    def series(self) -> str:
+        return f"{SORT} {self.dtype}{f', {self.rows} rows' if self.rows > 1 else ''}"
+
+    @property
+    def size(self) -> str:
+        return power_or_number(self.elements)
+
+    def describe(self) -> dict[str, Any]:
+        return {"op": SORT, "dtype": str(self.dtype), "length": self.length, "rows": self.rows}
+
+
+Case = ScanCase | RecurrenceCase | SortCase
 
 
 def power_or_number(number: int) -> str:

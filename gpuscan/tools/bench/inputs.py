@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase
+from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase, SortCase
 
 Array = np.ndarray[Any, Any]
 
@@ -74,7 +74,22 @@ class Inputs:
 def make_inputs(case: Case, seed: int = 0) -> Inputs:
     """Return random inputs, and NumPy's results in the widest type."""
     rng = np.random.default_rng(seed)
+    if isinstance(case, SortCase):
+        return _sort(case, rng)
     return _recurrence(case, rng) if isinstance(case, RecurrenceCase) else _scan(case, rng)
+
+
+# ----- Sorts
+
+
+def _sort(case: SortCase, rng: np.random.Generator) -> Inputs:
+    shape = (case.rows, case.length)
+    if case.dtype.kind in "biu":
+        keys = _bits(case.dtype, case.elements, rng).reshape(shape)
+    else:
+        keys = rng.standard_normal(shape, np.float32).astype(case.dtype)
+    indices = np.append(np.sort(rng.integers(0, case.elements, SAMPLES)), case.elements - 1)
+    return Inputs(case, (keys,), indices, (np.sort(keys, axis=1).reshape(-1)[indices],))
 
 
 # ----- Scans

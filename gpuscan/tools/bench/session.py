@@ -11,13 +11,14 @@ import numpy as np
 from gpuscan import Device
 from gpuscan.planning.strategies import STRATEGIES, unsafe_reason
 from gpuscan.planning.tile_shapes import TileShape
-from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase
+from gpuscan.tools.bench.cases import SORT, Case, RecurrenceCase, ScanCase, SortCase
 from gpuscan.tools.bench.contender import Contender
 from gpuscan.tools.bench.copies import copy_contender
 from gpuscan.tools.bench.peers import peer_contenders
 from gpuscan.tools.bench.recurrences import recurrence_contender
 from gpuscan.tools.bench.results import Measurement
 from gpuscan.tools.bench.scans import problem_of, scan_contenders
+from gpuscan.tools.bench.sorts import sort_contender
 from gpuscan.tools.bench.suite import run_suite
 from gpuscan.tools.bench.timer import GpuTimer
 
@@ -34,7 +35,7 @@ class Request:
     """What to measure.
 
     Attributes:
-        ops: the names of operators.
+        ops: the names of operators, or "sort".
         dtypes: element types. Each operator runs on those that it combines.
         sizes: numbers of elements in an array. Empty: sizes that suit the adapter.
         rows: the number of rows that the elements are cut into.
@@ -65,24 +66,33 @@ class Request:
         largest = min(limits["max-buffer-size"], limits["max-storage-buffer-binding-size"])
         usual = CPU_SIZES if device.capabilities.adapter_type == "CPU" else GPU_SIZES
         return [
-            ScanCase(op, dtype, max(1, size // self.rows), self.rows)
+            case_of(op, dtype, max(1, size // self.rows), self.rows)
             for op in self.ops
             for dtype in self.dtypes
             if takes(op, dtype)
-            for size in self.sizes or [n for n in usual if ScanCase(op, dtype, n).moved_bytes // 2 <= largest]
+            for size in self.sizes or [n for n in usual if case_of(op, dtype, n).moved_bytes // 2 <= largest]
         ]
 
     def contenders(self, device: Device, timer: GpuTimer, case: Case) -> list[Contender]:
         """Return the contenders of a case: the copy, gpuscan, and the peers."""
         if isinstance(case, RecurrenceCase):
             ours = [recurrence_contender(device)]
+        elif isinstance(case, SortCase):
+            ours = [sort_contender(device)]
         else:
             ours = scan_contenders(device, timer, self.strategies or safe_strategies(device), self.tiles)
         return [copy_contender(device, timer), *ours, *peer_contenders(self.peers, case)]
 
 
+def case_of(op: str, dtype: np.dtype[Any], length: int, rows: int = 1) -> ScanCase | SortCase:
+    """Return the case of an operator, or of a sort."""
+    return SortCase(dtype, length, rows) if op == SORT else ScanCase(op, dtype, length, rows)
+
+
 def takes(op: str, dtype: np.dtype[Any]) -> bool:
-    """Return True if the operator combines elements of the dtype."""
+    """Return True if the operator combines elements of the dtype, or if a sort orders them."""
+    if op == SORT:
+        return dtype.kind != "c"
     case = ScanCase(op, dtype, 1)
     if case.fields > 1 and dtype.kind == "b":
         return False  # affine maps would add truth values

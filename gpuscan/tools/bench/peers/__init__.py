@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gpuscan.tools.bench.cases import Case
+from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase, SortCase
 from gpuscan.tools.bench.contender import Contender
 from gpuscan.tools.bench.peers import (
     accelerated_scan_peer,
@@ -19,9 +19,10 @@ from gpuscan.tools.bench.peers import (
     torch_peer,
     triton_peer,
 )
+from gpuscan.tools.bench.peers.sort_peers import SORTS
 
 # The contenders of each library, by its name on the command line.
-PEERS: Mapping[str, Callable[[Case], list[Contender]]] = {
+PEERS: Mapping[str, Callable[[ScanCase | RecurrenceCase], list[Contender]]] = {
     "cub": cub.contenders,
     "cupy": cupy_peer.contenders,
     "torch": torch_peer.contenders,
@@ -34,4 +35,6 @@ PEERS: Mapping[str, Callable[[Case], list[Contender]]] = {
 
 def peer_contenders(names: Sequence[str], case: Case) -> list[Contender]:
     """Return the contenders of these libraries for the case."""
+    if isinstance(case, SortCase):
+        return [SORTS[name] for name in names if name in SORTS]
     return [contender for name in names for contender in PEERS[name](case)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.tools.bench.cases import Case, ScanCase
+from gpuscan.tools.bench.cases import RecurrenceCase, ScanCase
 from gpuscan.tools.bench.contender import Contender
 from gpuscan.tools.bench.inputs import Inputs
 from gpuscan.tools.bench.peers.subjects import CalledSubject, need, only
@@ -22,7 +22,7 @@ FUNCTIONS = {
 }
 
 
-def contenders(case: Case) -> list[Contender]:
+def contenders(case: ScanCase | RecurrenceCase) -> list[Contender]:
     scan = Contender("jax", "associative_scan", _associative_scan)
     if isinstance(case, ScanCase) and case.op in FUNCTIONS:
         return [Contender("jax", FUNCTIONS[case.op], _cumulative), scan]
@@ -54,6 +54,7 @@ def _associative_scan(inputs: Inputs) -> CalledSubject:
         h, vjp = jax.vjp(recurrence, a, b)
         return (h, *vjp(grad_h))
 
+    assert isinstance(case, RecurrenceCase)
     return _subject(jax, inputs, backward if case.backward else lambda a, b: (recurrence(a, b),))
 
 

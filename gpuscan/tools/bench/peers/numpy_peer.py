@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase
+from gpuscan.tools.bench.cases import RecurrenceCase, ScanCase
 from gpuscan.tools.bench.contender import Contender
 from gpuscan.tools.bench.inputs import Inputs
 from gpuscan.tools.bench.peers.subjects import CalledSubject
 
 
-def contenders(case: Case) -> list[Contender]:
+def contenders(case: ScanCase | RecurrenceCase) -> list[Contender]:
     if isinstance(case, RecurrenceCase):
         return [] if case.backward else [Contender("numpy", "a step at a time", _recurrence)]
     if case.fields > 1 or case.element_shape:

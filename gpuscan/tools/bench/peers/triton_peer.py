@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpuscan.tools.bench.cases import Case, RecurrenceCase, ScanCase
+from gpuscan.tools.bench.cases import RecurrenceCase, ScanCase
 from gpuscan.tools.bench.contender import Contender
 from gpuscan.tools.bench.inputs import Inputs
 from gpuscan.tools.bench.peers.subjects import CalledSubject, need, only
@@ -18,7 +18,7 @@ LONGEST_ROW = 32_768
 COLUMN_SHAPES = ((32, 1), (64, 1), (64, 2), (128, 1), (128, 4))
 
 
-def contenders(case: Case) -> list[Contender]:
+def contenders(case: ScanCase | RecurrenceCase) -> list[Contender]:
     if isinstance(case, ScanCase):
         return [Contender("triton", "associative_scan", _rows)] if case.op == "add" and case.rows > 1 else []
     if case.backward:
