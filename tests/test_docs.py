@@ -111,8 +111,9 @@ def test_page(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if runs_without_adapter():
         # Later blocks may use what the first one with a device made.
         blocks = list(itertools.takewhile(lambda block: not NEEDS_ADAPTER.search(block), blocks))
-    if importlib.util.find_spec("torch") is None and any("import torch" in block for block in blocks):
-        pytest.skip("PyTorch is not installed")
+    for package in ("torch", "dask"):
+        if importlib.util.find_spec(package) is None and any(f"import {package}" in block for block in blocks):
+            pytest.skip(f"{package} is not installed")
     run(doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, page.name, 0), monkeypatch)
 
 

@@ -361,4 +361,7 @@ def angle(z: Traced, deg: bool = False) -> Any:
 
 # NumPy has np.vecdot from 2.0 on, and np.matvec from 2.2 on.
 ARRAY_FUNCTIONS.update({getattr(np, form.__name__): form for form in (vecdot, matvec) if hasattr(np, form.__name__)})
-ARRAY_FUNCTIONS.update(dict.fromkeys((np.matrix_transpose, np.linalg.matrix_transpose), lambda x: x.mT))
+_TRANSPOSES = [
+    module.matrix_transpose for module in (np, np.linalg) if hasattr(module, "matrix_transpose")
+]  # from 2.0 on
+ARRAY_FUNCTIONS.update(dict.fromkeys(_TRANSPOSES, lambda x: x.mT))
