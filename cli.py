@@ -18,12 +18,14 @@ from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.tools import browser_export, file_scan, file_sort, process
 from gpuscan.tools.adapter_report import write_report
 from gpuscan.tools.bench import command as bench_command
+from gpuscan.tools.bench import several_devices
 from gpuscan.tools.bench import tune as tune_command
 from gpuscan.tools.bench.peers import PEERS
 from gpuscan.tools.log_lines import add_verbose_option
 from gpuscan.tools.matrix import command as matrix_command
 from gpuscan.tools.option_types import (
     CountType,
+    DevicesType,
     DeviceType,
     DtypeType,
     FolderType,
@@ -243,16 +245,26 @@ def export(folder: Path, **asked: Any) -> None:
     metavar="[NAMES]",
     help=f"Measure other libraries as well: all of {','.join(PEERS)}, or those named.",
 )
+@click.option(
+    "--devices",
+    type=DevicesType(),
+    help="Measure calls that several devices share: all of the best kind, or their numbers 0,1,… in `gpuscan probe`.",
+)
 @click.option("--calls", is_flag=True, help="Measure the wall-clock time of calls from Python as well.")
 @gpu_option
 @click.option("--json", "json_path", metavar="FILE", type=PRINTABLE, help="Write the figures, or - to print.")
 @click.option("--plot", metavar="FILE.png", type=TargetType(suffix=".png"), help="Draw the figures.")
-def bench(device: Device | None, json_path: Path | None, plot: Path | None, **asked: Any) -> None:
+def bench(
+    device: Device | None, devices: list[Device] | None, json_path: Path | None, plot: Path | None, **asked: Any
+) -> None:
     """Time scans on a GPU against a copy of the same bytes, and check them against NumPy.
 
     Exit code 1 if a result is wrong.
     """
     bench_command.check_options(click.get_current_context())
+    if devices is not None:
+        several_devices.measure_and_report(devices, asked["sizes"], json_path)
+        return
     bench_command.measure_and_report(gpu_device(device), bench_command.request_of(**asked), json_path, plot)
 
 

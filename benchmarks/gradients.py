@@ -24,6 +24,8 @@ from gpuscan.tools.bench.timer import GpuTimer
 
 SHAPES = "25165824@0,8x2048x1536@1,8x1536x2048@2"
 CHECKED_ROWS = 4
+# Products of a million float32 factors near 1, as in long scans of logaddexp, keep two digits.
+TOLERANCE = 2e-2
 
 
 @gs.operator(name="affine", identity=(1, 0))
@@ -68,7 +70,7 @@ def check(op: Any, axis: int, bundles: list[list[Any]]) -> None:
     with on_numpy():
         wanted = gs.scan_vjp(bundled(x), bundled(y), bundled(grad_y), op, axis=0)
     for one, other in zip(found, [wanted] if len(x) == 1 else wanted, strict=True):
-        if np.abs(one - other).max() > 1e-3 * max(1, np.abs(other).max()):
+        if np.abs(one - other).max() > TOLERANCE * max(1, np.abs(other).max()):
             raise SystemExit("wrong gradients")
 
 

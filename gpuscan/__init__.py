@@ -10,6 +10,7 @@ from gpuscan.api.device import Device, default_device, devices
 from gpuscan.api.export import export
 from gpuscan.api.linear_recurrence import linear_recurrence, linear_recurrence_vjp
 from gpuscan.api.map import map  # noqa: A004 (the public name)
+from gpuscan.api.progress_bar import progress_bar
 from gpuscan.api.reduce import reduce
 from gpuscan.api.reduce_by_key import reduce_by_key
 from gpuscan.api.scan import scan
@@ -57,6 +58,7 @@ __all__ = [
     "linear_recurrence_vjp",
     "map",
     "operator",
+    "progress_bar",
     "reduce",
     "reduce_by_key",
     "scan",

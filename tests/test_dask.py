@@ -195,7 +195,7 @@ def test_workers_take_devices_by_their_numbers(monkeypatch: pytest.MonkeyPatch) 
 
     two = [Adapter("DiscreteGPU", "Vulkan")] * 2
     found = [*two, Adapter("DiscreteGPU", "OpenGL"), Adapter("CPU", "Vulkan")]
-    monkeypatch.setattr("gpuscan.dask.workers.find_adapters", lambda: found)
+    monkeypatch.setattr("gpuscan.device.adapters.find_adapters", lambda: found)
     assert [adapter_for(name) for name in (0, 1, 2, "gpu-3", "node7-worker-4")] == ["0", "1", "0", "1", "0"]
     for name in ("tcp://10.0.0.1:41000", "alice"):
         with pytest.raises(ValueError, match=f"{name!r}, but its name has no number. Start workers with names"):

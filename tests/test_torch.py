@@ -1,4 +1,4 @@
-"""`gpuscan.torch` gives what PyTorch's differentiation of the loop does; needs the extra ``torch``."""
+"""`gpuscan.torch` gives what loops in PyTorch and their derivatives do; needs the extra ``torch``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch", reason="the extra torch, some hundred megabytes, is not installed")
-import gpuscan.torch  # noqa: E402 (it needs torch)
+from torch.utils import _pytree as pytree  # noqa: E402 (it needs torch)
+
+import gpuscan.torch  # noqa: E402
 
 
 def loop(a: Any, b: Any, axis: int, initial: Any, reverse: bool) -> Any:
@@ -110,5 +112,256 @@ def test_errors() -> None:
         gpuscan.torch.linear_recurrence(a, [1.0])
     with pytest.raises(TypeError, match=r"b of dtype torch\.float64 and a of dtype torch\.float32"):
         gpuscan.torch.linear_recurrence(a, a.double())
-    with pytest.raises(ValueError, match=r"b on the device meta was passed.*b\.cpu\(\)"):
+    with pytest.raises(ValueError, match=r"b on the device meta and a on cpu were passed"):
         gpuscan.torch.linear_recurrence(a, a.to("meta"))
+    with pytest.raises(ValueError, match=r"a of shape \(3,\) and b of shape \(1,\)"):
+        gpuscan.torch.linear_recurrence(a, a[:1])
+    with pytest.raises(ValueError, match="axis=1 was passed"):
+        gpuscan.torch.linear_recurrence(a, a, axis=1)
+    with pytest.raises(ValueError, match=r"initial of shape \(2,\) was passed"):
+        gpuscan.torch.linear_recurrence(a, a, initial=a[:2])
+
+
+# ----- Linear recurrences under PyTorch's transformations
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_derivatives_of_derivatives(leaves: Any, reverse: bool) -> None:
+    a, b, initial = leaves((2, 4, 2), torch.float64)
+
+    def call(a: Any, b: Any, initial: Any) -> Any:
+        return gpuscan.torch.linear_recurrence(a, b, axis=1, initial=initial, reverse=reverse)
+
+    assert torch.autograd.gradgradcheck(call, (a, b, initial))
+    assert torch.autograd.gradgradcheck(lambda a, b: call(a, b, None), (a, b))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # torch's own
+def test_the_operation_is_well_formed(leaves: Any) -> None:
+    """Run PyTorch's own checks of an operation: its schema, its shapes, its derivative, under compilation."""
+    a, b, initial = leaves((2, 5, 3))
+    start = initial.detach().expand(2, 3).clone().requires_grad_()
+    torch.library.opcheck(torch.ops.gpuscan.linear_recurrence, (a, b, start, 1, False))
+    torch.library.opcheck(torch.ops.gpuscan.linear_recurrence, (a, b, None, 1, True))
+    plain = [each.detach() for each in (a, b, b, start)]
+    torch.library.opcheck(torch.ops.gpuscan.linear_recurrence_vjp, (*plain, 1, False))
+
+
+def test_vmap(leaves: Any) -> None:
+    a, b, _ = leaves((4, 6, 3))
+    wanted = gpuscan.torch.linear_recurrence(a, b, axis=1)
+    mapped = torch.func.vmap(lambda a, b: gpuscan.torch.linear_recurrence(a, b, axis=0))(a, b)
+    torch.testing.assert_close(mapped, wanted)
+    shared = torch.func.vmap(lambda b: gpuscan.torch.linear_recurrence(a[0], b, axis=0), in_dims=2, out_dims=2)
+    torch.testing.assert_close(shared(b.movedim(0, 2))[..., 0], gpuscan.torch.linear_recurrence(a[0], b[0], axis=0))
+
+    def loss(a: Any, b: Any) -> Any:
+        return gpuscan.torch.linear_recurrence(a, b, axis=0).square().sum()
+
+    (grads,) = torch.autograd.grad(wanted.square().sum(), a)
+    torch.testing.assert_close(torch.func.vmap(torch.func.grad(loss))(a.detach(), b.detach()), grads)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning")  # torch's own
+@pytest.mark.parametrize("reverse", [False, True])
+def test_forward_mode(leaves: Any, reverse: bool) -> None:
+    a, b, initial = (each.detach() for each in leaves((2, 5, 3), torch.float64))
+    tangents = [torch.randn_like(each) for each in (a, b, initial)]
+
+    def call(a: Any, b: Any, initial: Any) -> Any:
+        return gpuscan.torch.linear_recurrence(a, b, axis=1, initial=initial, reverse=reverse)
+
+    _, found = torch.func.jvp(call, (a, b, initial), tuple(tangents))
+    _, wanted = torch.func.jvp(lambda a, b, s: loop(a, b, 1, s, reverse), (a, b, initial), tuple(tangents))
+    torch.testing.assert_close(found, wanted)
+
+
+def test_compiled_functions_call_it_as_one_operation(leaves: Any) -> None:
+    a, b, _ = leaves((2, 30))
+
+    def call(a: Any, b: Any) -> Any:
+        return gpuscan.torch.linear_recurrence(torch.sigmoid(a), b * 2).tanh().sum()
+
+    compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
+    found = torch.autograd.grad(compiled(a, b), (a, b))
+    for one, other in zip(found, torch.autograd.grad(call(a, b), (a, b)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+# ----- Associative scans
+
+
+def combined(fn: Any, xs: Any, dim: int, reverse: bool = False) -> Any:
+    """Combine one element after the other."""
+    leaves, tree = pytree.tree_flatten(xs)
+    rows = [leaf.unbind(dim) for leaf in leaves]
+    results: list[Any] = [None] * len(rows[0])
+    carry = None
+    for t in reversed(range(len(results))) if reverse else range(len(results)):
+        element = pytree.tree_unflatten([row[t] for row in rows], tree)
+        carry = element if carry is None else fn(carry, element)
+        results[t] = pytree.tree_leaves(carry)
+    return pytree.tree_unflatten([torch.stack(each, dim) for each in zip(*results, strict=True)], tree)
+
+
+def affine(l: Any, r: Any) -> Any:
+    return l[0] * r[0], r[0] * l[1] + r[1]
+
+
+def mixed(l: Any, r: Any) -> Any:
+    """Combine by many operations; it need not be associative to be traced."""
+    joined = torch.cat([l[..., 1:], r[..., :1]], -1).sum(-1, keepdim=True)
+    smooth = torch.nn.functional.softplus(l) + torch.logsumexp(l[..., :, None] + r[..., None, :], -2)
+    return torch.where(r > 0.5, torch.sigmoid(joined), smooth.clamp(-1, 1) ** 3 - 2 * torch.einsum("i,ij->j", l, EYE))
+
+
+EYE = torch.eye(3)
+ROWS = torch.rand((40, 3), generator=torch.Generator().manual_seed(0))
+MATRICES = torch.randn((20, 3, 2, 2), generator=torch.Generator().manual_seed(1)) * 0.6
+SCANS: dict[str, tuple[Any, Any, int]] = {
+    "affine": (affine, (ROWS, ROWS - 0.5), 0),
+    "last axis": (affine, (ROWS, ROWS - 0.5), -1),
+    "matrices": (torch.matmul, MATRICES, 0),
+    "pytree": (
+        lambda l, r: {"gate": l["gate"] * r["gate"], "state": [r["gate"] * l["state"][0] + r["state"][0]]},
+        {"gate": ROWS[:20, 0], "state": [MATRICES[:, 0]]},
+        0,
+    ),
+    "maximum": (torch.maximum, ROWS, 0),
+    "double": (affine, (ROWS.double(), ROWS.double() - 0.5), 0),
+}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("case", SCANS)
+def test_associative_scan_and_gradients(case: str, reverse: bool) -> None:
+    fn, xs, dim = SCANS[case]
+    found = []
+    for scan in (gpuscan.torch.associative_scan, combined):
+        given = pytree.tree_map(lambda leaf: leaf.clone().requires_grad_(), xs)
+        results = scan(fn, given, dim, reverse)
+        assert pytree.tree_structure(results) == pytree.tree_structure(xs)
+        leaves = pytree.tree_leaves(results)
+        sum((y * torch.cos(torch.arange(y.numel())).reshape(y.shape)).sum() for y in leaves).backward()
+        found.append([*(y.detach() for y in leaves), *(leaf.grad for leaf in pytree.tree_leaves(given))])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5 * float(1 + other.abs().max()))
+
+
+def test_many_operations_and_types() -> None:
+    pair = torch.stack([ROWS[0] * 2, ROWS[1]])
+    torch.testing.assert_close(gpuscan.torch.associative_scan(mixed, pair, 0), combined(mixed, pair, 0))
+    numbers = torch.arange(300, dtype=torch.int32) * 12345
+    found = gpuscan.torch.associative_scan(lambda l, r: (l ^ r) & 0xFFFF, numbers, 0)
+    assert torch.equal(found, combined(lambda l, r: (l ^ r) & 0xFFFF, numbers, 0))
+    narrow = (ROWS.bfloat16(), ROWS.bfloat16())
+    for one, other in zip(gpuscan.torch.associative_scan(affine, narrow, 0), combined(affine, narrow, 0), strict=True):
+        torch.testing.assert_close(one, other, rtol=3e-2, atol=3e-2)
+    assert gpuscan.torch.associative_scan(torch.add, torch.zeros(0, 3), 0).shape == (0, 3)
+
+
+def test_gradcheck_of_associative_scan() -> None:
+    a, b = (ROWS[:6, :2].double().clone().requires_grad_() for _ in range(2))
+    assert torch.autograd.gradcheck(lambda a, b: gpuscan.torch.associative_scan(affine, (a, b), 0), (a, b))
+
+
+def test_errors_of_associative_scan() -> None:
+    scan = gpuscan.torch.associative_scan
+    with pytest.raises(TypeError, match="combine_fn=3 was passed"):
+        scan(3, ROWS, 0)
+    with pytest.raises(TypeError, match=r"leaf 1 of xs of dtype torch\.float64 and leaf 0 of xs"):
+        scan(affine, (ROWS, ROWS.double()), 0)
+    with pytest.raises(ValueError, match="dim=2 was passed"):
+        scan(affine, (ROWS, ROWS), 2)
+    with pytest.raises(ValueError, match="pass tensors of one length along one axis"):
+        scan(affine, (ROWS, ROWS[1:]), 0)
+    with pytest.raises(TypeError, match=r"combine_fn returned torch\.int32"):
+        scan(lambda l, r: (l + r).int(), ROWS, 0)
+    with pytest.raises(TypeError, match="return a pytree like its arguments"):
+        scan(lambda l, r: (l, r), ROWS, 0)
+    with pytest.raises(ValueError, match=r"combine_fn returned a tensor of shape \(\)"):
+        scan(lambda l, r: (l + r).sum(), ROWS, 0)
+    with pytest.raises(gpuscan.OperatorError, match=r"torch's operation aten\.sort"):
+        scan(lambda l, r: torch.sort(l + r)[0], ROWS, 0)
+    weight = torch.ones(3, requires_grad=True)
+    with pytest.raises(gpuscan.OperatorError, match="closes over a tensor that requires a gradient"):
+        scan(lambda l, r: l * weight + r, ROWS, 0)
+
+
+# ----- The selective scan, against mamba's formula
+
+
+def selective(u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any, z: Any, bias: Any, soft: bool) -> Any:  # noqa: N803
+    """Compute the states one time after the other."""
+    dt = delta if bias is None else delta + bias[:, None]
+    dt = torch.nn.functional.softplus(dt) if soft else dt
+    batch, dim, length = u.shape
+
+    def at(weights: Any, t: int) -> Any:
+        if weights.ndim == 2:
+            return weights[None]
+        if A.is_complex():
+            weights = torch.complex(weights[..., ::2], weights[..., 1::2])
+        now = weights[..., t]
+        return now[:, None] if now.ndim == 2 else now.repeat_interleave(dim // now.shape[1], 1)
+
+    h = torch.zeros(batch, dim, A.shape[1], dtype=A.dtype)
+    outputs = []
+    for t in range(length):
+        h = torch.exp(dt[:, :, t, None] * A) * h + dt[:, :, t, None] * at(B, t) * u[:, :, t, None]
+        y = (h * at(C, t)).sum(-1)
+        outputs.append(2 * y.real if A.is_complex() else y)
+    y = torch.stack(outputs, -1)
+    y = y if D is None else y + u * D[:, None]
+    return (y if z is None else y * torch.nn.functional.silu(z)), h
+
+
+@pytest.mark.parametrize("options", ["all", "few"])
+@pytest.mark.parametrize("form", ["fixed", "varying", "grouped", "complex"])
+def test_selective_scan(monkeypatch: pytest.MonkeyPatch, form: str, options: str) -> None:
+    if options == "all":
+        # decays few channels at a time.
+        monkeypatch.setitem(gpuscan.torch.selective_scan.__globals__, "MAX_STATES", 400)
+    generator = torch.Generator().manual_seed(3)
+    batch, dim, states, length = 2, 4, 3, 17
+
+    def some(*shape: int) -> Any:
+        return torch.randn(shape, generator=generator).requires_grad_()
+
+    decays = -torch.rand(dim, states, generator=generator)
+    if form == "complex":
+        decays = torch.complex(decays, torch.rand(dim, states, generator=generator))
+    decays.requires_grad_()
+    shapes = {"fixed": (dim, states), "varying": (batch, states, length), "grouped": (batch, 2, states, length)}
+    shape = shapes.get(form, (batch, states, 2 * length))
+    u, delta, inward, outward = some(batch, dim, length), some(batch, dim, length), some(*shape), some(*shape)
+    skip, z, bias = (some(dim), some(batch, dim, length), some(dim)) if options == "all" else (None,) * 3
+    found = gpuscan.torch.selective_scan(
+        u, delta, decays, inward, outward, skip, z, bias, options == "all", return_last_state=True
+    )
+    wanted = selective(u, delta, decays, inward, outward, skip, z, bias, options == "all")
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    leaves = [each for each in (u, delta, decays, inward, outward, skip, z, bias) if each is not None]
+    weights = torch.cos(torch.arange(u.numel())).reshape(u.shape)
+    grads = [torch.autograd.grad((y[0] * weights).sum(), leaves) for y in (found, wanted)]
+    for one, other in zip(*grads, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4 * float(1 + other.abs().max()))
+
+
+def test_selective_scan_of_narrow_floats_and_errors() -> None:
+    u = torch.ones(1, 2, 5)
+    decays, inward = -torch.ones(2, 3), torch.ones(2, 3)
+    wanted = gpuscan.torch.selective_scan(u, u, decays, inward, inward)
+    assert gpuscan.torch.selective_scan(u.bfloat16(), u.bfloat16(), decays, inward, inward).dtype == torch.bfloat16
+    assert wanted.shape == u.shape
+    with pytest.raises(ValueError, match=r"u of shape \(2, 5\)"):
+        gpuscan.torch.selective_scan(u[0], u, decays, inward, inward)
+    with pytest.raises(ValueError, match=r"A of shape \(3, 2\) was passed for 2 channels"):
+        gpuscan.torch.selective_scan(u, u, decays.T, inward, inward)
+    with pytest.raises(ValueError, match=r"B of shape \(3,\) was passed; pass a tensor \(2, 3\)"):
+        gpuscan.torch.selective_scan(u, u, decays, inward[0], inward)
+    with pytest.raises(ValueError, match=r"D of shape \(3,\) was passed; pass a tensor \(2,\)"):
+        gpuscan.torch.selective_scan(u, u, decays, inward, inward, inward[0])
+    with pytest.raises(TypeError, match=r"delta of dtype torch\.float64 and u of dtype torch\.float32"):
+        gpuscan.torch.selective_scan(u, u.double(), decays, inward, inward)

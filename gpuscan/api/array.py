@@ -43,9 +43,13 @@ class Array(Views, NDArrayOperatorsMixin):
         T, mT: as NumPy defines them.
 
     Basic indexing, transposes and reshapes give views: they share the buffer, so what is written to one is seen in the
-    other. All functions take views; those that are not contiguous are copied on the device where a kernel needs it. The
-    memory goes back to the device's pool when the array and all its views are gone. Keep an array alive until your own
-    commands that use its buffer are submitted; `Plan.record` does that for you.
+    other. All functions take views; those that are not contiguous are copied on the device where a kernel needs it.
+
+    NumPy's operators, ufuncs and functions such as `np.cumsum` and `np.where` are computed on the device, each call by
+    a kernel of its own. What is not computed there is a TypeError that names ``.numpy()``.
+
+    The memory goes back to the device's pool when the array and all its views are gone. Keep an array alive until your
+    own commands that use its buffer are submitted; `Plan.record` does that for you.
 
     Example:
         >>> import numpy as np

@@ -7,6 +7,7 @@ from typing import Any, Never, Self
 
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.strides import indexed, is_c_order, may_share_bytes, permutation, reshaped, resolved_shape
+from gpuscan.problem.arguments import resolve_axis
 
 
 class Views(DeviceArray):
@@ -88,8 +89,13 @@ class Views(DeviceArray):
         return self.view_at(tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order))
 
     def swapaxes(self, axis1: int, axis2: int) -> Self:
-        """Return a view with two axes interchanged."""
+        """Return a view with two axes interchanged.
+
+        Raises:
+            ValueError: there is no such axis.
+        """
         order = list(range(len(self.shape)))
+        axis1, axis2 = (resolve_axis(axis, self.shape) for axis in (axis1, axis2))
         order[axis1], order[axis2] = order[axis2], order[axis1]
         return self.transpose(order)
 

@@ -30,6 +30,9 @@ class OpenedDevice:
     def __repr__(self) -> str:
         return f"gpuscan.Device({self.capabilities.summary!r})"
 
+    def _repr_html_(self) -> str:
+        return self.capabilities._repr_html_()
+
     def __reduce__(self) -> Never:
         raise TypeError(
             "a gpuscan.Device was to be pickled or copied, but it belongs to this process. Open one where it is "

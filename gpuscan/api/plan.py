@@ -22,6 +22,7 @@ from gpuscan.engine.record import Buffers, record
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.subgroup_check import sizes_vary, verified
 from gpuscan.errors import GpuscanError, StrategyError
+from gpuscan.html_table import html_table
 from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
@@ -100,6 +101,16 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"gpuscan.Plan({self._op!r}, {self.dtype} {self.shape}, {self.strategy} on {self.device!r})"
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "array": f"{self.dtype} {self.shape}",
+            "strategy": f"{self.strategy}: {self.reason}",
+            "tiles": f"{self._plan.tiles:,} of {self._plan.tile.tile_size:,} elements",
+            "stages": ", ".join(f"{stage.name} {stage.grid}" for stage in self._plan.stages),
+            "device": self.device.capabilities.summary,
+        }
+        return html_table(f"Plan of {self._problem.operator.name}", rows.items())
 
     def __reduce__(self) -> Never:
         raise TypeError(

@@ -157,7 +157,8 @@ def _results(problem: Problem, home: Device | Team | None, outputs: list[Any] | 
     if is_on_device(problem):
         assert isinstance(home, Device)
         if problem.empty:
-            return _on_device(home, reference.reduce_rows(problem), outputs)
+            nothing = problem.with_leaves(tuple(np.empty(leaf.shape, leaf.dtype) for leaf in problem.leaves))
+            return _on_device(home, reference.reduce_rows(nothing), outputs)
         rows = None
         if outputs is not None:
             shapes = [(*problem.results_shape, *field.shape) for field in fields]

@@ -45,7 +45,7 @@ class RowScan:
         if sum(map(prod, self.found.shapes)) > MAX_GRADIENT_NUMBERS:
             return False
         try:
-            cached_adjoint(self.found.operator, self.found.element, exclusive=False, seeded=False)
+            cached_adjoint(self.found.operator, self.found.element, exclusive=False, seeded=False, initial=False)
         except OperatorError:
             return False
         return True

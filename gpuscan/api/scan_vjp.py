@@ -171,11 +171,9 @@ class _Backward:
             initial: as in `scan_vjp`.
         """
         forward, derived = self.forward, self.derived
-        bundles = bundles | self._before(bundles["y"], {slot.bundle for slot in derived.slots})
-        leaves = [bundles[slot.bundle][slot.field] for slot in derived.slots]
         problem = Problem(
             operator=derived.operator,
-            leaves=tuple(leaves),
+            leaves=(),
             source=derived.before.source,
             element=derived.before.element,
             destination=derived.after.element,
@@ -186,27 +184,35 @@ class _Backward:
             after=derived.after,
             heads=self.heads,
         )
+        wanted = {slot.bundle for slot in derived.slots}
+        reads = self._reads_neighbours(problem, bundles)
+        ends = reads and "previous" in wanted and "begun" not in wanted and forward.seeds is None
+        bundles = bundles | ({"previous": bundles["y"]} if ends else self._before(bundles["y"], wanted))
+        problem = replace(problem, leaves=tuple(bundles[slot.bundle][slot.field] for slot in derived.slots))
         ahead = [slot.ahead for slot in derived.slots]
-        if any(ahead):
-            # The element after one is the element before it in the order of this scan.
-            offset = replace(problem, field_offsets=tuple(-int(each) for each in ahead))
-            problem = offset if self._reads_neighbours(offset) else self._with_neighbours(problem, ahead)
+        if reads:
+            # In the order of this scan, the element ahead comes before an element, and the previous one after it.
+            offsets = tuple(-1 if slot.ahead else int(ends and slot.bundle == "previous") for slot in derived.slots)
+            start = [tuple(value.ravel()) for value in derived.start]
+            row_ends = tuple(start[slot.field] if slot.bundle == "previous" else () for slot in derived.slots)
+            problem = replace(problem, field_offsets=offsets if any(offsets) else (), row_ends=row_ends if ends else ())
+        elif any(ahead):
+            problem = self._with_neighbours(problem, ahead)
         results = self._run(problem)
         count = len(forward.leaves)
         return results[:count], None if initial is None else self._of_initial(results[count:], initial)
 
     # ----- Neighbours of elements
 
-    def _reads_neighbours(self, problem: Problem) -> bool:
+    def _reads_neighbours(self, problem: Problem, bundles: dict[str, Arrays]) -> bool:
         """Return True if the kernel can read neighbours: of arrays on the device, in whole rows, without segments."""
-        if self.home is None or problem.heads is not None or not is_on_device(problem):
+        if self.home is None or problem.heads is not None or not isinstance(bundles["x"][0], OnDevice):
             return False
         context = self.home._context
         row = problem.row_length * max(field.storage_bytes for field in problem.source.fields)
+        limit = context.capabilities.limits[STORAGE_LIMIT]
         # A part takes four columns of narrow numbers or more.
-        return 4 * row <= context.binding_limit and not binds_too_many(
-            problem, context.capabilities.limits[STORAGE_LIMIT]
-        )
+        return 4 * row <= context.binding_limit and not binds_too_many(problem, limit)
 
     def _with_neighbours(self, problem: Problem, ahead: Sequence[bool]) -> Problem:
         """Return the problem with arrays of the values ahead, and zero at the ends of rows and segments."""
@@ -227,7 +233,8 @@ class _Backward:
         start = [np.broadcast_to(value, (forward.rows, *value.shape)) for value in self.derived.start]
         seeds = start if forward.seeds is None else forward.seeds
         if "begun" in wanted:
-            *found["previous"], begun = self._shifted(states, fields, seeds, flag=True)
+            count = len(states) if "previous" in wanted else 0
+            *found["previous"], begun = self._shifted(states, fields, seeds[:count], flag=True)
             found["begun"] = [begun]
         elif "previous" in wanted:
             found["previous"] = self._shifted(states, fields, seeds)
@@ -241,15 +248,17 @@ class _Backward:
         Args:
             arrays: the arrays.
             fields: their fields.
-            seeds: the values at the first elements of rows and segments, for each row.
+            seeds: the values at the first elements of rows and segments, for each row. With a flag, there may be fewer
+                of them: then only as many arrays are shifted.
             flag: True to get an array of bools as well, which are False there.
             ahead: True for the values of the elements ahead.
         """
         forward = self.forward
         if forward.heads is None and not any(isinstance(array, OnDevice) for array in arrays):
             return self._shifted_copies(arrays, fields, seeds, flag, forward.reverse != ahead)
+        arrays, fields = arrays[: max(1, len(seeds))], fields[: max(1, len(seeds))]
         element = bundle_of(fields)
-        before = with_flag(fields) if flag else None
+        before = with_flag(fields, len(seeds)) if flag else None
         result = element if before is None else before.element
         return self._run(
             Problem(
@@ -277,7 +286,7 @@ class _Backward:
             later[axis], earlier[axis], first[axis] = slice(0, -1), slice(1, None), slice(-1, None)
         others = [n if i != axis else 1 for i, n in enumerate(shape)]
         found = []
-        for array, field, seed in zip(arrays, fields, seeds, strict=True):
+        for array, field, seed in zip(arrays, fields, seeds, strict=False):
             shifted = np.empty_like(array)
             shifted[tuple(later)] = array[tuple(earlier)]
             if shape[axis]:

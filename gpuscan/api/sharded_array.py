@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Never
 
@@ -142,7 +143,8 @@ def sharded_leaves(x: Any) -> list[ShardedArray]:
     if isinstance(x, ShardedArray):
         return [x]
     if isinstance(x, (tuple, dict)):
-        over_arrays(note, x)
+        with suppress(RecursionError):  # the bundle nests too deep, which is told where it is checked
+            over_arrays(note, x)
     if not found:
         return []
     if others:
@@ -283,6 +285,11 @@ def _problems(x: Any, op: Any, first: ShardedArray, options: dict[str, Any]) -> 
         raise ValueError(
             f"a gpuscan.ShardedArray that is divided along axis {first.axis} was passed, but that axis belongs to the "
             "element. Divide it along another axis"
+        )
+    if found[0].indexed and found[0].axis == first.axis:
+        raise ValueError(
+            f"before= with an index along axis {first.axis} was passed, but the gpuscan.ShardedArray is divided along "
+            "it, and each device counts from 0. Divide it along another axis, or pass NumPy arrays"
         )
     if initial is None:
         return found

@@ -15,8 +15,8 @@ from gpuscan.api.home import home_of
 from gpuscan.api.map import common_shape, is_number, mapped, numbers_of
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
+from gpuscan.device.device_array import is_number as is_number_type
 from gpuscan.device.device_array import uploaded
-from gpuscan.elements import scalar_of
 from gpuscan.engine.compaction import gathered
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.errors import OperatorError
@@ -114,7 +114,8 @@ def _called(
     if dtype is not None:
         leaves = [leaf.astype(dtype) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
     for leaf in leaves:
-        scalar_of(leaf.dtype)
+        if not is_number_type(leaf.dtype):
+            raise not_on_device(f"{name} with an operand of dtype {leaf.dtype}", "no number on a device has that dtype")
     if targets:
         # The inputs may all be NumPy's.
         leaves = [targets[0].device.asarray(leaf) for leaf in leaves]
@@ -290,4 +291,4 @@ def taken(array: Array, places: np.ndarray[Any, Any], axis: int) -> Array:
     indices = uploaded(context, places.astype(np.uint32))
     count = uploaded(context, np.array([len(places)], np.uint32))
     gathered(context, source, indices, count, room)
-    return room.swapaxes(0, axis)
+    return room.swapaxes(0, axis) if axis == 0 else room.swapaxes(0, axis).copy()

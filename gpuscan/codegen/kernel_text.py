@@ -19,7 +19,7 @@ from gpuscan.codegen.load_store import (
 from gpuscan.codegen.number_formats import from_words, to_storage, to_words
 from gpuscan.elements import Element, Field
 from gpuscan.operators.user_wgsl import kept_apart
-from gpuscan.operators.wgsl_arithmetic import Text, wrapped
+from gpuscan.operators.wgsl_arithmetic import Text, literal, wrapped
 from gpuscan.planning.kernel import MOVED, RUNS_AT, Kernel
 from gpuscan.planning.kernel_parts import BoundArray
 from gpuscan.templates import render
@@ -171,8 +171,13 @@ class KernelText:
 
     @property
     def loaded_sources(self) -> list[FieldAccess]:
-        """The sources that are combined. A neighbour field is loaded when results are stored."""
-        return [source for source in self.sources if source.offset <= 0]
+        """The sources that are combined. A neighbour field that is passed to `after` is loaded with the stores."""
+        return [source for source in self.sources if source.offset <= 0 or self.spec.row_ends]
+
+    @property
+    def loads_following(self) -> bool:
+        """True if elements take a number of the element after them."""
+        return bool(self.spec.row_ends)
 
     @property
     def neighbour_source(self) -> FieldAccess:
@@ -197,22 +202,31 @@ class KernelText:
 
     def next_value(self, position: int, first: str) -> str:
         """Return the neighbour field of the element after this position, or what follows the row's last element."""
-        kernel, source = self.kernel, self.neighbour_source
-        if kernel.single_elements:
-            numbers = self._single_numbers(source, position)
-        elif kernel.in_columns:
-            numbers = self._chunk_numbers(source, position)
-        elif position + 1 < kernel.tile.chunk:
-            numbers = self._chunk_numbers(source, position + 1)
-        else:
-            numbers = source.numbers_at("first - 1u" if kernel.reads_backwards else f"{first} + CHUNK")
+        source = self.neighbour_source
+        numbers = self._following_numbers(source, position, first)
         tail = f"tail{position}"
         tails = [f"{tail}[{i}]" for i in range(len(numbers))] if source.field.shape else [tail]
         chosen = [f"select({number}, {t}, last{position})" for number, t in zip(numbers, tails, strict=True)]
         return self.field_value(source.field, chosen)
 
+    def _following_numbers(self, source: FieldAccess, position: int, first: str) -> list[str]:
+        """Return the numbers of the element after this position."""
+        kernel = self.kernel
+        if kernel.single_elements:
+            return self._single_numbers(source, position)
+        if kernel.in_columns:
+            return self._chunk_numbers(source, position)
+        if position + 1 < kernel.tile.chunk:
+            return self._chunk_numbers(source, position + 1)
+        return source.numbers_at("first - 1u" if kernel.reads_backwards else f"{first} + CHUNK")
+
     def _loaded_numbers(self, source: FieldAccess, position: int, first: str) -> list[str]:
         kernel = self.kernel
+        if source.offset == 1:
+            ends = self.spec.row_ends[self.sources.index(source)]
+            texts = [literal(end, source.field.scalar, self.native_int64).text for end in ends]
+            pairs = zip(self._following_numbers(source, position, first), texts, strict=True)
+            return [f"select({number}, {end}, last{position})" for number, end in pairs]
         if kernel.single_elements:
             numbers = self._single_numbers(source, position)
         elif source.offset == 0 or kernel.in_columns:

@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any
 
-from gpuscan.device.adapters import ADAPTER_VARIABLE, NUMPY, find_adapters
+from gpuscan.device.adapters import ADAPTER_VARIABLE, NUMPY, best_adapters
 
 
 def use_one_device_each(client: Any) -> None:
@@ -50,7 +50,5 @@ def adapter_for(worker: Any) -> str:
             f"a GPU of its own was asked for the worker {worker!r}, but its name has no number. Start workers with "
             "names that end in numbers from 0 on, as in: dask worker --name gpu --nworkers 4"
         )
-    kinds = [(adapter.info["adapter_type"], adapter.info["backend_type"]) for adapter in find_adapters()]
-    # The best adapters come first, and a GPU may be listed again by another backend.
-    count = kinds.count(kinds[0]) if kinds else 0
+    count = best_adapters()
     return str(int(numbers[-1]) % count) if count else NUMPY

@@ -67,6 +67,15 @@ def find_adapters() -> list[wgpu.GPUAdapter]:
         return list(_found)
 
 
+def best_adapters() -> int:
+    """Return how many adapters are of the best one's type and backend: a GPU may be listed by several backends.
+
+    In the order of `find_adapters` they come first.
+    """
+    kinds = [(adapter.info["adapter_type"], adapter.info["backend_type"]) for adapter in find_adapters()]
+    return kinds.count(kinds[0]) if kinds else 0
+
+
 def adapter_number(wanted: Any) -> int | None:
     """Return the number that `wanted` is, or that GPUSCAN_ADAPTER is if `wanted` is None; None if it is no number.
 

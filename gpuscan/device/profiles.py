@@ -11,6 +11,7 @@ import numpy as np
 from gpuscan.device.backends import webgpu
 from gpuscan.device.guards import guarded
 from gpuscan.device.transfer import download
+from gpuscan.html_table import html_table
 
 if TYPE_CHECKING:
     import wgpu
@@ -122,6 +123,14 @@ class Profile:
         """The total time of the spans; None if the time of one is not known."""
         seconds = [span.gpu_seconds for span in self.spans]
         return None if None in seconds else sum(s for s in seconds if s is not None)
+
+    def _repr_html_(self) -> str:
+        def time(seconds: float | None) -> str:
+            return "not known" if seconds is None else f"{seconds * 1e6:,.1f} µs"
+
+        rows = [(each.stage, each.strategy, f"{each.elements:,}", time(each.gpu_seconds)) for each in self.spans]
+        title = f"{len(rows)} dispatches, {time(self.gpu_seconds)} on the GPU"
+        return html_table(title, rows, ("stage", "strategy", "elements", "GPU time"))
 
 
 class Profiles:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# How many threads copy at the same time.
+# How many threads share one copy.
 _THREADS = min(TRANSFERS.max_copy_threads, os.cpu_count() or 1)
 
 
@@ -45,13 +45,28 @@ def bytes_of(array: np.ndarray[Any, Any]) -> Bytes:
 
 _threads: ThreadPoolExecutor | None = None
 _threads_lock = threading.Lock()
+# How many threads there are for all copies.
+_thread_count = _THREADS
+
+
+def serve_devices(count: int) -> None:
+    """Let there be as many threads as that many devices need that copy at the same time."""
+    global _threads, _thread_count
+    wanted = min(TRANSFERS.max_copy_threads * count, os.cpu_count() or 1)
+    with _threads_lock:
+        if wanted > _thread_count:
+            _thread_count = wanted
+            if _threads is not None:
+                # It finishes the copies that it has.
+                _threads.shutdown(wait=False)
+                _threads = None
 
 
 def _copy_threads() -> ThreadPoolExecutor:
     global _threads
     with _threads_lock:
         if _threads is None:
-            _threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="gpuscan-copy")
+            _threads = ThreadPoolExecutor(_thread_count, thread_name_prefix="gpuscan-copy")
         return _threads
 
 

@@ -33,9 +33,12 @@ def relative_speeds(executors: Sequence[Executor]) -> list[int]:
 
 def _speed(executor: Executor) -> float:
     """Return the bytes a second that the device scans from NumPy to NumPy, as kept on disk or measured."""
+    if executor.speed is not None:
+        return executor.speed
     key = key_of(executor.context.capabilities)
     kept = disk_cache.read(FOLDER, key)
     if isinstance(kept, float) and kept > 0:
+        executor.speed = kept
         return kept
     sample = np.ones(TEAMS.speed_sample_bytes // 4, np.uint32)
     seconds = []
@@ -46,4 +49,5 @@ def _speed(executor: Executor) -> float:
     # The first one compiles.
     speed = sample.nbytes / min(seconds[1:])
     disk_cache.write(FOLDER, key, speed)
+    executor.speed = speed
     return speed

@@ -1,9 +1,10 @@
 """Scan NumPy arrays on several devices: cut them, pass carries from device to device, and put the results together.
 
 Rows are divided between the devices where there are enough of them; no device then waits for another. Otherwise the
-axis of the scan is cut into stripes, which the devices take in turn. A device uploads a stripe, waits for the carry of
-the stripe before, reduces its stripe with it to the next carry, and scans. So uploads, kernels and downloads of several
-stripes overlap, and each element is uploaded once. WebGPU has no copies between devices: carries go through the CPU.
+axis of the scan is cut into stripes, which the devices take in turn. A device uploads a stripe and reduces it, waits
+for the carry of the stripe before, joins it with its own total for the next one, and scans. So uploads, kernels and
+downloads of several stripes overlap, and each element is uploaded once. WebGPU has no copies between devices: carries
+go through the CPU.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpuscan.device.device_array import DeviceArray, uploaded
+from gpuscan.device.transfer import serve_devices
+from gpuscan.engine.carries import Carry, joined, reduced, seeds_of, started
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.engine.preparation import check_elements
 from gpuscan.planning.partition import shares, stripe_length, stripes, turns
 from gpuscan.planning.team_heuristics import TEAMS
-from gpuscan.problem.problem import Problem, unrounded
+from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import cut, in_memory, parts_from_axis
 
 T = TypeVar("T")
 Arrays = list[np.ndarray[Any, Any]]
-# The carry of each row: for each field an array (rows, *element shape). None before the first element.
-Carry = tuple[np.ndarray[Any, Any], ...] | None
 
 
 class GivenUpError(Exception):
@@ -67,6 +68,7 @@ class DeviceTeam:
 
     def __init__(self, executors: Sequence[Executor], speeds: Sequence[int]) -> None:
         self.executors, self.speeds = tuple(executors), tuple(speeds)
+        serve_devices(len(self.executors))
 
     # ----- Whole arrays
 
@@ -91,12 +93,13 @@ class DeviceTeam:
         return results
 
     def _is_for_one(self, problem: Problem) -> bool:
-        """Return True if one device computes the scan: it is short, or its elements use their neighbours."""
+        """Return True if one device computes the scan: it is short, or its elements use their neighbours or indices."""
         if problem.compacts or (problem.keep_last_only and problem.heads is not None) or self._is_short(problem):
             return True
         if self._axis_between_rows(problem) is not None:
             return False
-        if any(problem.field_offsets):
+        if any(problem.field_offsets) or problem.indexed:
+            # A stripe knows neither its neighbours nor the index of its first element.
             return True
         return stripe_length(problem.row_length, self._place_bytes(problem), self.speeds) >= problem.row_length
 
@@ -274,11 +277,15 @@ def _scan_stripe(
     leaves = [uploaded(context, leaf) for leaf in problem.leaves]
     length = problem.row_length
     first, last = stripe.heads or (length, 0)
-    carry = before.result()
     if not stripe.last:
         # Only the elements from the last head on count, and they begin with the seeds.
-        start = seeds_of(problem) if stripe.heads or carry is None else carry
-        after.set_result(reduced(executor, placed(problem, leaves, last, length), start))
+        start = seeds_of(problem) if stripe.heads else None
+        total = reduced(executor, placed(problem, leaves, last, length), start)
+        if stripe.heads:
+            after.set_result(total)
+    carry = before.result()
+    if not stripe.last and not stripe.heads:
+        after.set_result(joined(executor, problem, seeds_of(problem) if carry is None else carry, total))
     if not problem.keep_last_only:
         for begin, end, start in ((0, first, carry), (first, length, None)):
             if begin < end:
@@ -311,34 +318,3 @@ def write(results: Sequence[DeviceArray], outputs: Arrays) -> None:
             shaped.read(output)
         else:
             output[...] = shaped.read()
-
-
-# ----- Carries
-
-
-def seeds_of(problem: Problem) -> Carry:
-    """Return the values that the scan begins with at each head, if they are combined with the elements."""
-    return problem.seeds if problem.initial else None
-
-
-def started(problem: Problem, carry: Carry) -> Problem:
-    """Return the scan that begins with a carry and has no heads; without a carry, the scan as it is."""
-    return problem if carry is None else replace(problem, seeds=carry, initial=True, heads=None)
-
-
-def reduced(executor: Executor, problem: Problem, start: Carry) -> tuple[np.ndarray[Any, Any], ...]:
-    """Return the combination of a carry and all elements of each row, in full precision."""
-    plain = replace(
-        problem,
-        exclusive=False,
-        after=None,
-        destination=problem.element,
-        seeds=start,
-        initial=start is not None,
-        heads=None,
-        keep_last_only=True,
-    )
-    found = scan_device(executor, unrounded(plain))
-    values = tuple(each.read() for each in found)
-    executor.context.check()
-    return values

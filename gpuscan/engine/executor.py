@@ -59,6 +59,8 @@ class Executor:
         self._plans: OrderedDict[tuple[Any, ...], ScanPlan] = OrderedDict()
         self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
         self._prepared: dict[tuple[Any, ...], PreparedRun] = {}
+        # Bytes a second from NumPy to NumPy, once they are measured.
+        self.speed: float | None = None
         self.held = HeldArrays(self._prepared.clear)
         context.on_cleanup += [self._prepared.clear, self.held.clear]
 

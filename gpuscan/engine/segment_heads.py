@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
 # Invocations in a workgroup of the marking shaders: the most that every WebGPU adapter has.
 WORKGROUP_SIZE = 256
-# Keys that one invocation of arrays/mark_keys.wgsl compares.
+# Keys that one invocation of arrays/mark_keys.wgsl compares. An invocation of a CPU adapter is a serial loop, which
+# makes a whole word.
 _KEYS_PER_INVOCATION = 4
+_KEYS_PER_INVOCATION_ON_CPU = 32
 # Elements that a piece of keys holds a multiple of, so that its keys and bits begin where every adapter can bind them.
 _PIECE_UNIT = 8 * 256
 
@@ -199,7 +201,9 @@ def _marked_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_col
     item = keys.dtype.itemsize
     limit = context.binding_limit // max(item, 1) - _PIECE_UNIT
     most = size if size <= limit else limit // _PIECE_UNIT * _PIECE_UNIT
-    values = {"workgroup_size": WORKGROUP_SIZE, "scalar": scalar_of(keys.dtype), "in_columns": in_columns}
+    on_cpu = context.capabilities.adapter_type == "CPU"
+    each = _KEYS_PER_INVOCATION_ON_CPU if on_cpu else _KEYS_PER_INVOCATION
+    values = {"workgroup_size": WORKGROUP_SIZE, "keys": each, "scalar": scalar_of(keys.dtype), "in_columns": in_columns}
     with context.lock:
         encoder = context.queue.encoder()
         for start in range(0, size, most):
@@ -214,7 +218,7 @@ def _marked_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_col
             numbers = [count, words, heads.reverse, offset, length, inner, first, other]
             call = context.uniform(np.array(numbers, np.int64).astype(np.uint32).tobytes())
             bits = Binding(marks.buffer, marks.offset + start // 8, padded(4 * words, 4))
-            workgroups = max(1, -(-count // (_KEYS_PER_INVOCATION * WORKGROUP_SIZE)))
+            workgroups = max(1, -(-count // (each * WORKGROUP_SIZE)))
             bound = [call, own, others, bits]
             record_stage(context, encoder, "arrays/mark_keys.wgsl", bound, workgroups, count, **values)
         context.queue.submit(encoder)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from gpuscan.device.device_array import DeviceArray
+from gpuscan.engine.carries import Carry, combined, joined, reduced, seeds_of, started
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.device_team import Carry, GivenUpError, raise_first, reduced, seeds_of, started
+from gpuscan.engine.device_team import GivenUpError, raise_first
 from gpuscan.engine.executor import Executor
-from gpuscan.engine.host_arrays import scan_host
 from gpuscan.problem.problem import Problem
 
 T = TypeVar("T")
@@ -45,8 +44,7 @@ def scan_shards(executors: Sequence[Executor], problems: Sequence[Problem], stra
                 # The first shard's reduction begins with the seeds, so its total is the carry of the second one.
                 total = reduced(executor, problem, None if turn else seeds_of(problem))
                 carry = carries[turn].result()
-                following = total if carry is None else combined(executor, problem, [carry, total])
-                carries[turn + 1].set_result(tuple(following))
+                carries[turn + 1].set_result(joined(executor, problem, carry, total))
             return scan_device(executor, started(problem, carries[turn].result()), strategy)
         except BaseException:
             if turn + 1 < len(order) and not carries[turn + 1].done():
@@ -74,40 +72,6 @@ def reduce_shards(executors: Sequence[Executor], problems: Sequence[Problem]) ->
 def scan_apart(executors: Sequence[Executor], problems: Sequence[Problem], strategy: str) -> list[list[DeviceArray]]:
     """Return the scans, or reductions, of shards that do not depend on each other."""
     return _on_all(len(problems), lambda number: scan_device(executors[number], problems[number], strategy))
-
-
-def combined(
-    executor: Executor, problem: Problem, values: Sequence[tuple[np.ndarray[Any, Any], ...]], *, whole: bool = False
-) -> list[np.ndarray[Any, Any]]:
-    """Return the combination of a few values of each row: an array (rows, *element shape) for each field.
-
-    Args:
-        executor: of the device to combine on.
-        problem: the scan that the values belong to.
-        values: for each value an array (rows, *element shape) for each field, in the order of the scan.
-        whole: True to apply the scan's `after`, too.
-    """
-    fields = problem.element.fields
-    leaves = tuple(
-        np.stack([np.asarray(value[place]).astype(field.scalar.dtype) for value in values], axis=1)
-        for place, field in enumerate(fields)
-    )
-    few = replace(
-        problem,
-        leaves=leaves,
-        source=problem.element,
-        destination=problem.destination if whole else problem.element,
-        shape=leaves[0].shape[:2],
-        axis=1,
-        exclusive=False,
-        reverse=False,
-        seeds=None,
-        initial=False,
-        before=None,
-        after=problem.after if whole else None,
-        keep_last_only=True,
-    )
-    return scan_host(executor, few)
 
 
 def _on_all(count: int, call: Callable[[int], T]) -> list[T]:

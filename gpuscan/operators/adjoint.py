@@ -175,10 +175,22 @@ class _Derivation:
             return self.graph.constant(0, self.scalar)
         return self.graph.cast(node if part is None else self.graph.parts(node)[part], self.scalar)
 
-    def _backwards(self, given: Sequence[tuple[Node, Node]], inputs: Sequence[Node]) -> list[Node | None]:
+    def _backwards(
+        self, given: Sequence[tuple[Node, Node]], inputs: Sequence[Node], states: Sequence[Node] = ()
+    ) -> list[Node | None]:
+        """Return the cotangents of the inputs, given those of results.
+
+        Args:
+            given: each result and its cotangent.
+            inputs: the inputs.
+            states: what the scan gave for the results. With that, and not with what the operator gives again, rounding
+                errors of long scans cancel: ``exp(y[t-1] - y[t])`` of several t multiply to that of the sum.
+        """
         wide = self.calculus.wide
+        exact = not self.exclusive and all(scalar.bits > 16 for scalar in self.own)
+        known = {node.index: y for (node, _), y in zip(given, states, strict=False) if exact and node.args}
         pairs = [(node, self.graph.cast(cotangent, wide(node).scalar)) for node, cotangent in given]
-        return cotangents(self.graph, pairs, inputs, self.described)
+        return cotangents(self.graph, pairs, inputs, self.described, known)
 
     def _passes_through(self, flat: Sequence[Node], identity: Sequence[np.ndarray[Any, Any]]) -> bool:
         """Return True if the derivatives say by themselves that ``op(identity, x)`` has the derivative 1."""
@@ -212,10 +224,11 @@ class _Derivation:
         """Return the pattern of the recurrence's matrix, and its entries."""
         zero, one = self.graph.constant(0, self.scalar), self.graph.constant(1, self.scalar)
         entries: dict[tuple[int, int], Node] = {}
+        ahead = self._numbers("y", True)
         for j, (place, part) in enumerate(self.units):
             result = self.next_results[place]
             seed = self.calculus.like(1j if part == 1 else 1, self.calculus.wide(result))
-            row = self._backwards([(result, seed)], self.next_left)
+            row = self._backwards([(result, seed)], self.next_left, ahead[place : place + 1])
             for i, unit in enumerate(self.units):
                 node = self._unit(row, *unit)
                 entries[i, j] = zero if is_constant(node, 0) else one if is_constant(node, 1) else node
@@ -224,7 +237,7 @@ class _Derivation:
 
     def _gradient(self) -> list[Node]:
         """Return the numbers of grad_x."""
-        found = self._backwards(list(zip(self.results, self.total, strict=True)), self.right)
+        found = self._backwards(list(zip(self.results, self.total, strict=True)), self.right, self._numbers("y"))
         numbers = []
         for node, whole, scalar in zip(found, self.total, self.own, strict=True):
             node = self.calculus.like(0, whole) if node is None else self.graph.cast(node, whole.scalar)
@@ -235,7 +248,7 @@ class _Derivation:
 
     def _first(self) -> list[Node]:
         """Return the numbers of the cotangent of `initial`: 0 unless the element is the first."""
-        found = self._backwards(list(zip(self.results, self.total, strict=True)), self.left)
+        found = self._backwards(list(zip(self.results, self.total, strict=True)), self.left, self._numbers("y"))
         numbers = []
         grad = [self.calculus.wide(node) for node in self._numbers("grad")]
         for node, whole, own in zip(found, self.total, grad, strict=True):
@@ -313,12 +326,13 @@ def _map(graph: Graph, source: Element, fields: Sequence[Sequence[Node]], result
 # ----- Neighbouring elements, and sums
 
 
-def with_flag(fields: Sequence[Field]) -> Map:
-    """Return the function that gives an element's own fields, and a bool that is True."""
+def with_flag(fields: Sequence[Field], count: int) -> Map:
+    """Return the function that gives the first `count` fields of an element, and a bool that is True."""
     graph = Graph()
-    nodes = [[graph.input(0, i, c, field.scalar) for c in range(field.count)] for i, field in enumerate(fields)]
+    kept = fields[:count]
+    nodes = [[graph.input(0, i, c, field.scalar) for c in range(field.count)] for i, field in enumerate(kept)]
     nodes.append([graph.constant(True, BOOL)])
-    return _map(graph, bundle_of(fields), nodes, bundle_of([*fields, Field("begun", BOOL)]))
+    return _map(graph, bundle_of(fields), nodes, bundle_of([*kept, Field("begun", BOOL)]))
 
 
 def _right(left: Any, right: Any) -> Any:

@@ -78,8 +78,8 @@ def array_of(numbers: Numbers, like: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def apply(function: Callable[..., Any], *arrays: Any) -> Numbers:
-    """Return the results of a function of numbers for each place of arrays that broadcast."""
-    whole = np.broadcast_arrays(*arrays)
+    """Return the results of a function of numbers for each place of arrays that broadcast; a number is for all."""
+    whole = np.broadcast_arrays(*(each if isinstance(each, np.ndarray) else gathered([each], ()) for each in arrays))
     shape = whole[0].shape
     results = []
     for at in np.ndindex(shape):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gpuscan.errors import OperatorError
 from gpuscan.operators.derivatives import DERIVATIVES, Calculus
@@ -34,7 +34,11 @@ def _passes_on(node: Node, depends: set[int]) -> bool:
 
 
 def cotangents(
-    graph: Graph, results: Sequence[tuple[Node, Node]], inputs: Sequence[Node], described: str
+    graph: Graph,
+    results: Sequence[tuple[Node, Node]],
+    inputs: Sequence[Node],
+    described: str,
+    known_values: Mapping[int, Node] | None = None,
 ) -> list[Node | None]:
     """Return the cotangent of each input; None where it is 0 for all values.
 
@@ -43,6 +47,7 @@ def cotangents(
         results: each result and its cotangent.
         inputs: the nodes to differentiate with respect to.
         described: the function as messages name it.
+        known_values: nodes that have the values of others, by the index of those. Derivatives take them instead.
 
     Raises:
         OperatorError: an operation has no derivative.
@@ -62,19 +67,21 @@ def cotangents(
     for node in reversed(reachable(nodes)):
         known = found.get(node.index)
         if known is not None and node.args:
-            _pass_on(calculus, node, known, depends, collect, described)
+            value = (known_values or {}).get(node.index, node)
+            _pass_on(calculus, node, calculus.wide(value), known, depends, collect, described)
     return [found.get(node.index) for node in inputs]
 
 
 def _pass_on(
     calculus: Calculus,
     node: Node,
+    y: Node,
     cotangent: Node,
     depends: set[int],
     collect: Callable[[Node, Node], None],
     described: str,
 ) -> None:
-    """Give each argument of a node its share of the node's cotangent."""
+    """Give each argument of a node its share of the node's cotangent; `y` has the node's value."""
     if node.op == "cast":
         (arg,) = node.args
         if arg.scalar.kind in CONTINUOUS:
@@ -88,7 +95,6 @@ def _pass_on(
             "Write the operator with operations on floats, or with np.where"
         )
     args = tuple(calculus.wide(arg) for arg in node.args)
-    y = calculus.wide(node)
     for arg, rule in zip(node.args, rules, strict=True):
         if rule is None or arg.index not in depends or arg.scalar.kind not in CONTINUOUS:
             continue

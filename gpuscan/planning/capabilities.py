@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Never
 
+from gpuscan.html_table import html_table
+from gpuscan.planning.capability_text import described
+
 # The largest subgroup size, in lanes, that is accepted from a file.
 MAX_LANES = 1024
 
@@ -103,6 +106,9 @@ class Capabilities:
     def enable_subgroups(self) -> bool:
         """True if a shader with subgroups begins with ``enable subgroups;``. WebGPU requires it, naga refuses it."""
         return "subgroups" in self.features
+
+    def _repr_html_(self) -> str:
+        return html_table(self.summary, described(self).items())
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON has them: strings, numbers, lists and objects."""

@@ -47,8 +47,9 @@ class ShaderSpec(HashedOnce):
         carried: a carry of an earlier piece precedes the first tile.
         carry_out: the carry for the next piece is written.
         field_offsets: for each source field, which element it is taken from in the order of the scan: -1 for the one
-            before (zero before a row's first element), 0 for the element itself, or 1 for the one after, which is not
-            combined but passed to `after`. Empty if all are 0.
+            before (zero before a row's first element), 0 for the element itself, or 1 for the one after. Without
+            `row_ends` that is not combined but passed to `after`. Empty if all are 0.
+        row_ends: for each source field, the numbers that follow a row's last element. They are used for an offset of 1.
         has_tail_values: the field with offset 1 has a value for each row that follows the row's last element. Without
             it that value is zero.
         has_segment_bits: a buffer holds one bit for each element that says whether a row or segment begins there. Rows
@@ -76,6 +77,7 @@ class ShaderSpec(HashedOnce):
     carried: bool = False
     carry_out: bool = False
     field_offsets: tuple[int, ...] = ()
+    row_ends: tuple[tuple[Any, ...], ...] = ()
     has_tail_values: bool = False
     has_segment_bits: bool = False
     cuts_columns_alike: bool = False
@@ -113,7 +115,8 @@ class ShaderSpec(HashedOnce):
     @property
     def neighbour_field(self) -> Field | None:
         """The source field that is taken from the next element and passed to `after`, or None."""
-        return self.source.fields[self.field_offsets.index(1)] if 1 in self.field_offsets else None
+        passes = 1 in self.field_offsets and not self.row_ends
+        return self.source.fields[self.field_offsets.index(1)] if passes else None
 
     @property
     def with_neighbour(self) -> Element:
@@ -212,7 +215,7 @@ def scan_spec(
         before = _map_code(problem.before, argument, "before", "Indexed", "Element", native, captures)
     elif problem.before is not None:
         before = _map_code(problem.before, problem.source, "before", "Source", "Element", native, captures)
-    if problem.after is not None and 1 not in problem.field_offsets:
+    if problem.after is not None and not problem.passes_neighbour:
         after = _map_code(problem.after, problem.element, "after", "Element", "Result", native, captures)
     elif problem.after is not None:
         argument = element_with(problem.element, problem.seed_element.fields[0])
@@ -234,7 +237,8 @@ def scan_spec(
         initial=problem.initial,
         carried=carried,
         field_offsets=problem.field_offsets,
-        has_tail_values=1 in problem.field_offsets and problem.seeds is not None,
+        row_ends=problem.row_ends,
+        has_tail_values=problem.passes_neighbour and problem.seeds is not None,
         has_segment_bits=problem.heads is not None,
         cuts_columns_alike=inner > 1 and problem.heads is not None and problem.heads.cuts_rows_alike,
         keep_last_only=problem.keep_last_only,

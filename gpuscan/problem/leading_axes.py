@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gpuscan.elements import Structure, element_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators.trace import trace_operator, traced
+from gpuscan.problem.indexed_maps import IndexedMap, as_map, with_index
 
 if TYPE_CHECKING:
     from gpuscan.operators.operator import Operator
@@ -84,7 +85,9 @@ def _fits(structure: Structure, leaves: Sequence[Leaf], trailing: list[Shape], o
         return False
     try:
         element = element_of([leaf.dtype for leaf in leaves], structure, trailing)
-        element = element if before is None else traced(before, element, "before").element
+        load = as_map(before)
+        source = with_index(element, 0) if isinstance(load, IndexedMap) else element
+        element = element if load is None else traced(load, source, "before").element
         trace_operator(operator.function, element, operator.name)
     except OperatorError:
         return False

@@ -47,7 +47,9 @@ class Problem:
         before, after: functions to fuse, or None; the user's are a `gpuscan.operators.trace.Map`.
         field_offsets: for each source field, -1 if an element takes the value of the element before it in the order of
             the scan, 1 if it takes that of the element after it, else 0; see `gpuscan.planning.spec.ShaderSpec`. With
-            a 1, the seeds are the values that follow the last elements of the rows.
+            a 1, the seeds are the values that follow the last elements of the rows, unless there are `row_ends`.
+        row_ends: the numbers that follow a row's last element, for each source field; empty if fields with an offset of
+            1 are no part of the elements. With them the element after is loaded like any other, for `before`.
         heads: the heads at which rows restart, each time with their seed; None without segments.
         keep_last_only: True if only the last result of each row, or of each of its segments, is wanted.
         fill: for each field, the result of an empty segment of each row: (rows, *element shape); None if there is no
@@ -72,6 +74,7 @@ class Problem:
     before: Callable[[Any], Any] | None = None
     after: Callable[[Any], Any] | None = None
     field_offsets: tuple[int, ...] = ()
+    row_ends: tuple[tuple[Any, ...], ...] = ()
     heads: Heads | None = field(default=None, repr=False)
     keep_last_only: bool = False
     fill: tuple[Leaf, ...] | None = field(default=None, repr=False)
@@ -106,7 +109,14 @@ class Problem:
     @property
     def seed_element(self) -> Element:
         """The type of a seed: the element, or the source field that is taken from the next element."""
-        return Element((self.source.fields[self.field_offsets.index(1)],)) if 1 in self.field_offsets else self.element
+        if not self.passes_neighbour:
+            return self.element
+        return Element((self.source.fields[self.field_offsets.index(1)],))
+
+    @property
+    def passes_neighbour(self) -> bool:
+        """True if a source field is taken from the element after, and passed to `after`."""
+        return 1 in self.field_offsets and not self.row_ends
 
     @cached_property
     def row_length(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ import numpy as np
 
 import gpuscan
 from gpuscan import Device
+from gpuscan.api.progress_bar import displayed
 from gpuscan.device.adapters import NUMPY
 from gpuscan.engine.progress import Progress, watched
 from gpuscan.replaced_file import replaced_file
 from gpuscan.tools.array_file import read_array
-from gpuscan.tools.console import progress_console
 from gpuscan.tools.exit_codes import fail_to_write
 from gpuscan.tools.option_types import gpu_device
 from gpuscan.tools.profile_table import print_profile
@@ -41,7 +41,7 @@ def scan_file(source: Path, target: Path, profile: bool, device: Device | str | 
     array = read_array(source)
     with gpu_device(device).profile() if profile else nullcontext() as profiled, usage_errors(target):
         if array.nbytes > STREAMED_BYTES and device != NUMPY:
-            with _progress_bar(array.nbytes) as progress:
+            with displayed(array.nbytes) as progress:
                 scan_in_pieces(array, target, progress, device=device, **options)
         else:
             result = np.asanyarray(gpuscan.scan(array, device=device, **options))
@@ -87,15 +87,3 @@ def scan_in_pieces(array: np.ndarray[Any, Any], path: Path, progress: Progress, 
             gpuscan.scan(array, out=result, **options)
         result.flush()
         del result
-
-
-@contextmanager
-def _progress_bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar with bytes, rate and time left on standard error, if that is a terminal."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
-    console = progress_console()
-    columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=total)
-        yield lambda done: progress.update(task, completed=done)

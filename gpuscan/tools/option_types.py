@@ -13,7 +13,8 @@ import numpy as np
 
 import gpuscan
 from gpuscan import Device
-from gpuscan.device.adapters import NUMPY
+from gpuscan.api.home import listed_devices
+from gpuscan.device.adapters import NUMPY, best_adapters
 from gpuscan.elements import SCALARS, scalar_of
 from gpuscan.errors import AdapterNotFoundError
 from gpuscan.operators.named_operators import BUILTINS, resolve
@@ -106,6 +107,20 @@ class DeviceType(ParamType):
         try:
             return Device(asked)
         except AdapterNotFoundError as error:
+            self.fail(str(error), param, ctx)
+
+
+class DevicesType(ParamType):
+    """Several devices: ``all`` of the best kind, or numbers in ``gpuscan probe``, separated by commas."""
+
+    name = "devices"
+
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> list[Device]:
+        if not isinstance(value, str):
+            return list(value)
+        try:
+            return listed_devices(list(range(best_adapters())) if value == "all" else value.split(","))
+        except (AdapterNotFoundError, ValueError) as error:
             self.fail(str(error), param, ctx)
 
 

@@ -13,8 +13,7 @@ import gpuscan
 from gpuscan import Device
 from gpuscan.device.adapters import ADAPTER_VARIABLE, NUMPY
 from gpuscan.device.driver_advice import driver_advice
-from gpuscan.elements import SCALARS
-from gpuscan.planning.capabilities import Capabilities
+from gpuscan.planning.capability_text import described, element_types
 from gpuscan.planning.strategies import choose_strategy
 from gpuscan.tools.exit_codes import USAGE_WRONG
 
@@ -50,7 +49,7 @@ def report(number: int, device: Device, default: Device | None) -> dict[str, Any
         | {
             "strategy": choice.strategy,
             "reason": choice.reason,
-            "element_types": _element_types(capabilities),
+            "element_types": element_types(capabilities),
         }
     )
 
@@ -85,63 +84,14 @@ def panel(number: int, device: Device, default: bool) -> Panel:
 
     capabilities = device.capabilities
     choice = choose_strategy(capabilities)
-    rows = {
-        "driver": f"{capabilities.driver or 'unknown'} ({capabilities.vendor})",
-        "backend": f"{capabilities.backend}, {capabilities.adapter_type}, {capabilities.implementation}",
-        "subgroups": _subgroups(capabilities),
-        "progress": _progress(capabilities),
-        "strategy": f"{choice.strategy}: {choice.reason}",
-        "elements": ", ".join(_element_types(capabilities)),
-        "64 bits": "native integers" if capabilities.native_int64 else "integers in two 32-bit words",
-        "limits": _limits(capabilities),
-        "timing": f"timestamps {'work' if capabilities.timestamps else 'do not work'}, "
-        f"{capabilities.spins_per_second / 1e6:.1f} million polls a second",
-    }
+    rows = described(capabilities)
+    names = list(rows)
+    rows["strategy"] = f"{choice.strategy}: {choice.reason}"
+    names.insert(names.index("elements"), "strategy")
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in rows.items():
-        table.add_row(name, Text(value))
+    for name in names:
+        table.add_row(name, Text(rows[name]))
     title = f"{number}: {capabilities.name}{' (default)' if default else ''}"
     return Panel(table, title=Text(title, "bold"), title_align="left")
-
-
-def _element_types(capabilities: Capabilities) -> list[str]:
-    return [name for name in SCALARS if name != "float64" or capabilities.float64]
-
-
-def _subgroups(capabilities: Capabilities) -> str:
-    if not capabilities.subgroup_sizes:
-        return "none, so lanes meet in workgroup memory"
-    sizes = " or ".join(map(str, capabilities.subgroup_sizes))
-    order = "in order" if capabilities.lanes_in_order else "not in order"
-    return f"{sizes} lanes, {order}" + ("" if capabilities.subgroup_size else ": not used")
-
-
-def _progress(capabilities: Capabilities) -> str:
-    """Say what the two progress tests saw."""
-    earlier = "keep running" if capabilities.progress_earlier else "can stall"
-    order = "in the order of their numbers" if capabilities.starts_in_order else "in any order"
-    started, asked = capabilities.started_while_spinning, capabilities.litmus_workgroups
-    count = f"all {asked}" if capabilities.progress_later else f"only {started} of {asked}"
-    return (
-        f"started workgroups {earlier} while others wait; {count} workgroups could start while the first one waited; "
-        f"they start {order}"
-    )
-
-
-def _limits(capabilities: Capabilities) -> str:
-    limits = capabilities.limits
-    return (
-        f"{_size(limits['max-buffer-size'])} a buffer, {_size(limits['max-storage-buffer-binding-size'])} a binding, "
-        f"{limits['max-storage-buffers-per-shader-stage']} storage buffers, "
-        f"{limits['max-compute-invocations-per-workgroup']} invocations and "
-        f"{_size(limits['max-compute-workgroup-storage-size'])} of memory a workgroup"
-    )
-
-
-def _size(count: int) -> str:
-    for exponent, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if count >= 1 << exponent:
-            return f"{count / (1 << exponent):.3g} {unit}"
-    return f"{count} B"

@@ -30,11 +30,14 @@ fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) grid: vec3<u32>,
 ) {
-    let word = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
-    let first = word * UNITS;
+    // Of the indices only some may count, so there are fewer invocations than words.
     let end = count[0] * call.row_units;
-    if (word >= call.words || first >= end) {
-        return;
+    let invocations = grid.x * grid.y * WORKGROUP_SIZE;
+    for (var word = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation; word < call.words; word += invocations) {
+        let first = word * UNITS;
+        if (first >= end) {
+            break;
+        }
+        result[word] = word_at(first, end);
     }
-    result[word] = word_at(first, end);
 }

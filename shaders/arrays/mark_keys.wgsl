@@ -4,7 +4,7 @@
     in:  keys, of a piece of the array; others: the keys that come before these in the order of the scan
     out: heads: one bit for each element. Those of rows are in the order of the scan, which begins at the end of the last row
          if it is reversed; those of columns are in the order of memory.
-    Values: workgroup_size; scalar, the kind of key; in_columns, whether neighbours in memory are of different rows. -#}
+    Values: workgroup_size; keys, that an invocation compares; scalar, the kind of key; in_columns, whether neighbours in memory are of different rows. -#}
 struct Piece {
     length: u32,  // elements of this piece
     words: u32,  // of heads
@@ -17,7 +17,7 @@ struct Piece {
 }
 
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
-const KEYS = 4u;  // that an invocation compares
+const KEYS = {{ keys }}u;  // that an invocation compares
 const SHARES = 32u / KEYS;  // invocations to a word
 {% set key_words = 1 if scalar.packed else scalar.words %}
 
@@ -71,7 +71,9 @@ fn differ(a: Key, b: Key) -> bool {
 {% endif %}
 }
 
+{% if keys < 32 %}
 var<workgroup> shares: array<u32, {{ workgroup_size }}>;
+{% endif %}
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(
@@ -108,6 +110,12 @@ fn main(
         at = select(at + 1u, 0u, at + 1u == piece.row_length);
     }
 {% endif %}
+{% if keys == 32 %}
+    if (first < piece.length) {
+        heads[first / 32u] = share;
+    }
+}
+{% else %}
     shares[invocation] = share << (invocation % SHARES * KEYS);
     workgroupBarrier();
     let word = group * (WORKGROUP_SIZE / SHARES) + invocation;
@@ -119,3 +127,4 @@ fn main(
         heads[word] = bits;
     }
 }
+{% endif %}

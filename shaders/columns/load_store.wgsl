@@ -60,10 +60,16 @@ fn load_row(place: Place, row: u32) -> Chunk {
     let head{{ column }} = row == 0u;
 {% endfor %}
 {% endif %}
+{% if text.loads_following %}
+    let after_first = element_index(place, row + 1u);
+{% for column in range(kernel.tile.chunk) %}
+    let last{{ column }} = row + 1u == params.row_length;
+{% endfor %}
+{% endif %}
 {% for column in range(kernel.tile.chunk if spec.index_step else 0) %}
     let index{{ column }} = i32({{ "params.row_length - 1u - row" if spec.index_step < 0 else "row" }});
 {% endfor %}
-{{ load_elements("first", "before_first") -}}
+{{ load_elements("first", "before_first", "after_first") -}}
 {% if spec.initial and spec.has_segment_bits %}
     let seed_row = place.outer * params.inner + place.column;
 {% for column in range(kernel.tile.chunk) %}

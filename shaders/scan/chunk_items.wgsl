@@ -1,7 +1,7 @@
 {#- The body of the functions that make items of a chunk: its elements, combined with the initial value where a row begins,
     and their head flags. -#}
 {% from "shared/chunk_access.wgsl" import load_elements, load_mask with context %}
-{% from "scan/chunk_places.wgsl" import find_heads, find_indices, head_at, find_places with context %}
+{% from "scan/chunk_places.wgsl" import find_heads, find_indices, head_at, find_places, find_ends with context %}
 {% macro chunk_items() %}
 {{ find_heads() -}}
 {{ find_places() -}}
@@ -11,6 +11,7 @@
     let head{{ position }} = {{ head_at(position) }};
 {% endfor %}
 {% endif %}
+{{ find_ends() if text.loads_following -}}
 {{ load_mask("first") if spec.compacts else load_elements("first") -}}
 {% if spec.initial and kernel.segmented and not kernel.heads_begin_chunks %}
 {# Picked, not branched: SwiftShader's compile time is exponential in the number of branches within a loop. #}

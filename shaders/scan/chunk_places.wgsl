@@ -39,6 +39,18 @@ is_head(index + {{ position }}u)
 {{ "ends" ~ position if rows_within else "is_head(" ~ next ~ ")" }}
 {%- endmacro %}
 
+{#- Say for each element of the chunk whether a row ends with it: `last0`, `last1`, … -#}
+{% macro find_ends() %}
+{% for position in range(kernel.tile.chunk) %}
+{% set next = "index + %du" % (position + 1) %}
+{% if kernel.heads_begin_chunks and not loop.last %}
+    let last{{ position }} = false;
+{% else %}
+    let last{{ position }} = {{ next }} == params.length || {{ end_at(position, next) }};
+{% endif %}
+{% endfor %}
+{% endmacro %}
+
 {#- Name where the chunk begins in storage, `first`; or where its elements are, `at0`, `at1`, …, if each is accessed by
     itself. Element i of one reversed row is at `length - 1 - i`. Each of several rows is reversed in its own place, so that
     they share tiles as they do forwards: element i, the p-th of its row, is at `i + row_length - 1 - 2 * p`. Past the end

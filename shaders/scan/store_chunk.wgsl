@@ -1,6 +1,6 @@
 {#- Store the results of a chunk. An exclusive scan stores the initial value where a row begins. -#}
 {% from "shared/chunk_access.wgsl" import load_next, store_results, store_single with context %}
-{% from "scan/chunk_places.wgsl" import rows_within, find_heads, head_at, end_at, find_places with context %}
+{% from "scan/chunk_places.wgsl" import rows_within, find_heads, head_at, end_at, find_places, find_ends with context %}
 {% set needs_heads = spec.exclusive or spec.reduces_segments or (rows_within and (spec.neighbour_field or spec.keep_last_only or kernel.single_elements)) %}
 {% if kernel.exchanges_chunks %}
 fn store_chunk(index: u32, chunk: Chunk, invocation: u32) {
@@ -11,13 +11,8 @@ fn store_chunk(index: u32, chunk: Chunk) {
 {{ find_heads() if needs_heads -}}
 {{ find_places() if spec.neighbour_field or kernel.reads_backwards -}}
 {% if spec.neighbour_field %}
+{{ find_ends() -}}
 {% for position in range(kernel.tile.chunk) %}
-{% set next = "index + %du" % (position + 1) %}
-{% if kernel.heads_begin_chunks and not loop.last %}
-    let last{{ position }} = false;
-{% else %}
-    let last{{ position }} = {{ next }} == params.length || {{ end_at(position, next) }};
-{% endif %}
 {% if spec.has_tail_values %}
     let tail{{ position }} = tail(row_of(index + {{ position }}u));
 {% else %}

@@ -69,10 +69,10 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {% endmacro %}
 
 {#- Load a chunk that begins at element `first` in storage, and name its elements `e0`, `e1`, … in logical order. For
-    columns, `previous` is where the row before begins. -#}
-{% macro load_elements(first, previous="") %}
+    columns, `previous` and `following` are where the rows before and after begin. -#}
+{% macro load_elements(first, previous="", following="") %}
 {% for source in text.loaded_sources if not kernel.single_elements %}
-{{ load_vectors(source, previous if source.offset and kernel.in_columns else first) -}}
+{{ load_vectors(source, {-1: previous, 0: first, 1: following}[source.offset] if kernel.in_columns else first) -}}
 {% endfor %}
 {% for position in range(kernel.tile.chunk) %}
     {{ "var" if spec.initial else "let" }} e{{ position }} = {{ text.loaded_element(position, first) }};

@@ -452,6 +452,30 @@ def test_adapters_give_what_numpy_gives(device: gs.Device, name: str, monkeypatc
     close(from_device, wanted, 1e-5)
 
 
+LAYOUTS: list[tuple[tuple[int, ...], Any, dict[str, Any]]] = [
+    ((20_011,), np.float32, {}),
+    ((3, 5003), np.float32, {"axis": 1, "reverse": True}),
+    ((2003, 5), np.float32, {"axis": 0}),
+    ((2, 301, 6), np.float16, {"axis": 1, "reverse": True}),
+    ((13, 701), np.float16, {"axis": 1}),
+    ((5003,), np.float32, {"exclusive": True}),
+]
+
+
+@pytest.mark.parametrize(("shape", "dtype", "options"), LAYOUTS)
+def test_kernels_read_the_neighbours_of_every_layout(
+    device: gs.Device, shape: tuple[int, ...], dtype: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compare the gradients of arrays on the device, of many tiles, with those that NumPy gives from shifted copies."""
+    x = tuple(np.random.default_rng(i).uniform(0.9, 1.02, shape).astype(dtype) for i in range(2))
+    y = on_numpy(x, COMPOSED, **options)
+    weight = weights(y)
+    monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+    wanted = gs.scan_vjp(x, y, weight, COMPOSED, **options)
+    on_device = [tuple(device.asarray(leaf) for leaf in each) for each in (x, y, weight)]
+    close(gs.scan_vjp(*on_device, COMPOSED, **options), wanted, 1e-5 if dtype is np.float32 else 2e-3)
+
+
 # ----- What is refused
 
 INTEGERS = np.arange(4, dtype=np.int32)

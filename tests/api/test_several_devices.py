@@ -85,6 +85,9 @@ def other_axes(pair: list[gs.Device], tmp_path: Path) -> None:
     check(X.reshape(100, 50), "add", pair, axis=1, segments=[0, 10, 50])
     check(X.reshape(2500, 2), "add", pair, axis=0, initial=rows)
     check(X.reshape(2, 2500), "add", pair, axis=1, initial=rows, keys=np.arange(2500) // 7)
+    # The index along a divided axis is that of the whole array.
+    indexed: dict[str, Any] = {"before": lambda v, i: v + i.astype(np.int32)}
+    check(X, "add", pair, **indexed)
     # Keys that cut every row in its own way.
     check(X.reshape(2500, 2), "add", pair, axis=0, keys=RNG.integers(0, 2, (2500, 2)))
     check(X.reshape(50, 100), "add", pair, axis=0, keys=RNG.integers(0, 2, (50, 100)))

@@ -72,7 +72,12 @@ def test_shapes(device: gs.Device) -> None:
     picked = gs.compact(a, np.array([True, False, True, True]))
     assert_same(picked[::-1, 1:, 0].T, x[[0, 2, 3]][::-1, 1:, 0].T)
     one = a[0, 0, 0]
-    for wrong, match in ((lambda: len(one), "no axes"), (lambda: list(one), "no axes"), (lambda: one.mT, "two axes")):
+    for wrong, match in (
+        (lambda: len(one), "no axes"),
+        (lambda: list(one), "no axes"),
+        (lambda: one.mT, "two axes"),
+        (lambda: a.swapaxes(0, 5), "no such axis"),
+    ):
         with pytest.raises((TypeError, ValueError), match=match):
             wrong()
     for shown in (repr(a[::2]), a[::2]._repr_html_()):
@@ -118,13 +123,18 @@ def test_every_call_takes_views(device: gs.Device, monkeypatch: pytest.MonkeyPat
             gs.sort(a[p].astype(np.int8).T, axis=1, descending=True, **numpy),
             gs.sort_by_key(a[::-1, 0, 1], b[:, 1:3, 0])[1],
             gs.map(lambda u, v: u - v, a[p], b[q], **numpy),
+            gs.scan(a[p], axis=1, keys=b[q], **numpy),
+            gs.scan(a[p].T, axis=0, return_total=True, **numpy)[1],
+            gs.scan(a[:, 1, 1], groups=b[:, 2, 0].astype(np.uint8), **numpy),
+            gs.reduce(a[p], axis=0, groups=b[:20, 1, 2].astype(np.int32), num_groups=60, **numpy),
         ]
 
     with monkeypatch.context() as patched:
         reads = count_reads(patched)
         got = [*calls(a, b, mask_there), plan(a[p].T)]
         grads = gs.linear_recurrence_vjp(a[p], b[q], b[p], axis=0)
-        assert reads == []
+        # Labels are checked on the device, and one word says if they are right.
+        assert max(reads, default=0) <= 4
     wanted = [*calls(x, y, mask[::-2]), gs.scan(x[p].T, axis=0, reverse=True, device="numpy")]
     for number, (mine, theirs) in enumerate(zip(got, wanted, strict=True)):
         assert isinstance(mine, gs.Array)

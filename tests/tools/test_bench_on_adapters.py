@@ -17,7 +17,7 @@ from gpuscan import cli
 from gpuscan.api.device import Device
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.planning.tuned_tiles import runs_on
-from gpuscan.tools.bench import wall_calls
+from gpuscan.tools.bench import several_devices, wall_calls
 from gpuscan.tools.bench.buffers import gather, place, release
 from gpuscan.tools.bench.cases import ScanCase
 from gpuscan.tools.bench.contender import measure
@@ -29,6 +29,7 @@ from gpuscan.tools.bench.scans import ScanSubject, scan_contenders
 from gpuscan.tools.bench.session import Request, run_request
 from gpuscan.tools.bench.tile_search import candidates, search, tuned_from
 from gpuscan.tools.bench.timer import TICKS, WALL, GpuTimer
+from gpuscan.tools.option_types import STDOUT
 from tests.oracle import small_tiles, strategies_on
 
 pytestmark = pytest.mark.usefixtures("listed_adapters")
@@ -256,3 +257,22 @@ def test_calls_are_timed(device: Device, monkeypatch: pytest.MonkeyPatch) -> Non
     Console(file=shown, width=100).print(wall_calls.calls_table(found))
     assert "no_such_module is not installed" in shown.getvalue()
     assert [row["elements"] for row in (each.row() for each in found)] == [1000] * len(found)
+
+
+def test_several_devices_are_timed(
+    device: Device, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Compare two devices with one, and find a wrong result."""
+    monkeypatch.setattr(several_devices, "RUNS", 2)
+    monkeypatch.setattr(several_devices, "CALLS", 1)
+    pair = [device, Device(device)]
+    several_devices.measure_and_report(pair, [5000], STDOUT)
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [(row["call"], row["devices"]) for row in rows] == [
+        (call, count) for call in ("NumPy to NumPy", "on the devices") for count in (1, 2)
+    ]
+    assert all(len(row["seconds"]) == 2 and not row["wrong"] for row in rows)
+    shown = io.StringIO()
+    row = several_devices.Row("NumPy to NumPy", 1, 5000, [1e-3, 2e-3], wrong=True)
+    Console(file=shown, width=100).print(several_devices.table_of([row]))
+    assert "WRONG" in shown.getvalue()

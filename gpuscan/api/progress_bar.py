@@ -1,0 +1,48 @@
+"""The public function `progress_bar`: how much of a large array is done, in a terminal or a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from gpuscan.engine.progress import watched
+
+
+def progress_bar(total: int | None = None) -> AbstractContextManager[None]:
+    """Show, inside the ``with``, how many bytes of input the scans of large arrays have done.
+
+    The bar is on standard error in a terminal, and below the cell in a notebook (with ipywidgets). Elsewhere there is
+    none. Arrays that go to the device in one piece show no progress.
+
+    Args:
+        total: the bytes of input in all, such as ``x.nbytes``; None if not known.
+
+    Example:
+        >>> import numpy as np
+        >>> import gpuscan as gs
+        >>> x = np.ones(1000, np.float32)
+        >>> with gs.progress_bar(x.nbytes):
+        ...     y = gs.scan(x)
+        >>> float(y[-1])
+        1000.0
+    """
+    return _shown(total)
+
+
+@contextmanager
+def _shown(total: int | None) -> Iterator[None]:
+    with displayed(total) as progress, watched(progress):
+        yield
+
+
+@contextmanager
+def displayed(total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show a bar with bytes, rate and time left; yield a function that takes the bytes done."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not (console.is_terminal or console.is_jupyter)) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda done: progress.update(task, completed=done)

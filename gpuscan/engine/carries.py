@@ -1,0 +1,102 @@
+"""Carries between the parts of a scan that several devices compute: the combination of all elements before a part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gpuscan.elements import compute_dtype
+from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.executor import Executor
+from gpuscan.engine.host_arrays import scan_host
+from gpuscan.problem.problem import Problem, unrounded
+
+# The carry of each row: for each field an array (rows, *element shape). None before the first element.
+Carry = tuple[np.ndarray[Any, Any], ...] | None
+
+
+def seeds_of(problem: Problem) -> Carry:
+    """Return the values that the scan begins with at each head, if they are combined with the elements."""
+    return problem.seeds if problem.initial else None
+
+
+def started(problem: Problem, carry: Carry) -> Problem:
+    """Return the scan that begins with a carry and has no heads; without a carry, the scan as it is."""
+    return problem if carry is None else replace(problem, seeds=carry, initial=True, heads=None)
+
+
+def joined(
+    executor: Executor, problem: Problem, carry: Carry, total: tuple[np.ndarray[Any, Any], ...]
+) -> tuple[np.ndarray[Any, Any], ...]:
+    """Return the combination of a carry and the total of what follows it; the total if there is no carry.
+
+    The CPU combines them, since a GPU would do its transfers first. An operator that is WGSL alone needs a device.
+    """
+    operator, element = problem.operator, problem.element
+    if carry is None:
+        return total
+    if operator.function is None:
+        return tuple(combined(executor, problem, [carry, total]))
+    sides = []
+    for values in (carry, total):
+        pairs = zip(values, element.fields, strict=True)
+        sides.append(element.structure.unflatten([v.astype(compute_dtype(f.scalar), copy=False) for v, f in pairs]))
+    with np.errstate(all="ignore"):
+        leaves = element.structure.flatten(operator.function(*sides))
+    parts = zip(leaves, total, element.fields, strict=True)
+    return tuple(np.broadcast_to(leaf, t.shape).astype(compute_dtype(f.scalar)) for leaf, t, f in parts)
+
+
+def combined(
+    executor: Executor, problem: Problem, values: Sequence[tuple[np.ndarray[Any, Any], ...]], *, whole: bool = False
+) -> list[np.ndarray[Any, Any]]:
+    """Return the combination of a few values of each row: an array (rows, *element shape) for each field.
+
+    Args:
+        executor: of the device to combine on.
+        problem: the scan that the values belong to.
+        values: for each value an array (rows, *element shape) for each field, in the order of the scan.
+        whole: True to apply the scan's `after`, too.
+    """
+    fields = problem.element.fields
+    leaves = tuple(
+        np.stack([np.asarray(value[place]).astype(field.scalar.dtype) for value in values], axis=1)
+        for place, field in enumerate(fields)
+    )
+    few = replace(
+        problem,
+        leaves=leaves,
+        source=problem.element,
+        destination=problem.destination if whole else problem.element,
+        shape=leaves[0].shape[:2],
+        axis=1,
+        exclusive=False,
+        reverse=False,
+        seeds=None,
+        initial=False,
+        before=None,
+        after=problem.after if whole else None,
+        keep_last_only=True,
+    )
+    return scan_host(executor, few)
+
+
+def reduced(executor: Executor, problem: Problem, start: Carry) -> tuple[np.ndarray[Any, Any], ...]:
+    """Return the combination of a carry and all elements of each row, in full precision."""
+    plain = replace(
+        problem,
+        exclusive=False,
+        after=None,
+        destination=problem.element,
+        seeds=start,
+        initial=start is not None,
+        heads=None,
+        keep_last_only=True,
+    )
+    found = scan_device(executor, unrounded(plain))
+    values = tuple(each.read() for each in found)
+    executor.context.check()
+    return values

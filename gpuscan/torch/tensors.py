@@ -1,0 +1,88 @@
+"""Tensors as NumPy arrays and back. Tensors of the CPU share their memory; others are copied to the host."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch  # noqa: TID253 (only users of torch import this package)
+
+
+def array_of(tensor: Any) -> np.ndarray[Any, Any]:
+    """Return the tensor's memory as an array; a copy of it if the tensor is not on the CPU."""
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    if tensor.device.type != "cpu":
+        _warn_once(tensor.device.type)
+        tensor = tensor.cpu()
+    # NumPy has no bfloat16, so torch passes its bits as integers.
+    if tensor.dtype == torch.bfloat16:
+        import ml_dtypes
+
+        bits: np.ndarray[Any, Any] = tensor.view(torch.int16).numpy()
+        return bits.view(ml_dtypes.bfloat16)
+    array: np.ndarray[Any, Any] = tensor.numpy()
+    return array
+
+
+def tensor_of(array: Any, like: Any) -> Any:
+    """Return the array's memory as a tensor of the dtype of `like`, on its device."""
+    # np.ascontiguousarray would give a number an axis.
+    array = np.asarray(array, order="C")
+    if not array.flags.writeable:
+        array = array.copy()
+    if like.dtype == torch.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16).to(like.device)
+    return torch.from_numpy(array).to(like.device)
+
+
+@cache
+def _warn_once(device: str) -> None:
+    warnings.warn(
+        f"a tensor on {device!r} was passed to gpuscan, which copies it to the host and back. Pass tensors of the "
+        "CPU to avoid that",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def check_tensors(tensors: Mapping[str, Any], *, same_dtype: bool = True) -> None:
+    """Raise an error unless these are tensors of one device and, if asked for, of one dtype; None is passed over.
+
+    Raises:
+        TypeError: an argument is not a tensor, or the dtypes differ.
+        ValueError: the devices differ.
+    """
+    given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    for name, tensor in given.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{name} of type {type(tensor).__name__} was passed; pass torch.as_tensor({name})")
+    first, like = next(iter(given.items()))
+    for name, tensor in given.items():
+        if tensor.device != like.device:
+            raise ValueError(
+                f"{name} on the device {tensor.device} and {first} on {like.device} were passed, but all must be on "
+                f"one device. Pass {name}.to({str(like.device)!r})"
+            )
+        if same_dtype and tensor.dtype != like.dtype:
+            raise TypeError(
+                f"{name} of dtype {tensor.dtype} and {first} of dtype {like.dtype} were passed, but all must agree. "
+                f"Pass {name}.to({like.dtype})"
+            )
+
+
+def checked_dim(name: str, dim: Any, shape: Sequence[int]) -> int:
+    """Return the axis counted from 0.
+
+    Raises:
+        TypeError: it is not an integer.
+        ValueError: it is out of range.
+    """
+    if isinstance(dim, bool) or not hasattr(dim, "__index__"):
+        raise TypeError(f"{name}={dim!r} was passed, but an axis is an integer; pass {name}=0")
+    index = int(dim.__index__())
+    if not -len(shape) <= index < len(shape):
+        raise ValueError(f"{name}={index} was passed for a tensor of shape {tuple(shape)}, which has no such axis")
+    return index % len(shape)

@@ -1,0 +1,128 @@
+"""Operators written with torch: `make_fx` traces the function, and ATen's operations are interpreted on numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch  # noqa: TID253 (only users of torch import this package)
+from torch._decomp import core_aten_decompositions  # noqa: TID253
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: TID253
+from torch.utils import _pytree as pytree  # noqa: TID253
+
+from gpuscan.errors import OperatorError
+from gpuscan.operators.components import Numbers, apply, constants_of
+from gpuscan.operators.operator import name_of
+from gpuscan.operators.row_functions import RowFunction
+from gpuscan.torch.aten import ELEMENTWISE, FULL, NAMES, OTHERS, to_dtype
+from gpuscan.torch.tensors import array_of
+
+
+def row_function(
+    function: Callable[..., Any], tree: Any, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any], dim: int
+) -> RowFunction:
+    """Return a function of two pytrees of tensors as one of two lists of arrays of numbers.
+
+    As in `torch.associative_scan`, the function gets elements without the scanned axis.
+
+    Args:
+        function: the user's function.
+        tree: the structure of its arguments.
+        shapes, dtypes: those of the leaves, with the scanned axis.
+        dim: that axis.
+
+    Raises:
+        OperatorError: the function closes over a tensor that requires a gradient.
+    """
+    tensors = [_filled(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+    count = len(tensors)
+
+    def flat(*leaves: Any) -> Any:
+        left, right = (pytree.tree_unflatten(list(part), tree) for part in (leaves[:count], leaves[count:]))
+        return pytree.tree_leaves(function(left, right))
+
+    whole = torch.func.vmap(flat, dim, dim)
+    with torch.no_grad():
+        graph = make_fx(whole, decomposition_table=core_aten_decompositions())(
+            *tensors, *(tensor.clone() for tensor in tensors)
+        )
+    constants = {}
+    for node in graph.graph.nodes:
+        if node.op == "get_attr":
+            tensor = getattr(graph, node.target)
+            if tensor.requires_grad:
+                raise OperatorError(
+                    f"{name_of(function)} closes over a tensor that requires a gradient, which would not get one. Pass "
+                    "it as one more leaf of xs, expanded along the axis, or detach it"
+                )
+            constants[node] = constants_of(array_of(tensor))
+
+    def interpreted(left: Sequence[Numbers], right: Sequence[Numbers]) -> list[Numbers]:
+        return _run(graph.graph, dict(constants), [*left, *right], name_of(function))
+
+    return interpreted
+
+
+def _filled(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return a tensor of positive numbers, for which no function branches."""
+    return torch.ones(shape, dtype=dtype)
+
+
+def _run(graph: Any, known: dict[Any, Any], arguments: Sequence[Numbers], name: str) -> list[Numbers]:
+    """Return the results of a graph."""
+    rest = iter(arguments)
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            known[node] = next(rest)
+        elif node.op == "output":
+            found: list[Numbers] = torch.fx.node.map_arg(node.args[0], known.__getitem__)
+            return list(found)
+        elif node.op == "call_function":
+            args, options = (torch.fx.node.map_arg(each, known.__getitem__) for each in (node.args, node.kwargs))
+            known[node] = _apply(node, list(args), dict(options), name)
+    raise AssertionError("a graph ends with its output")
+
+
+def _apply(node: Any, args: list[Any], options: dict[str, Any], name: str) -> Any:
+    target = node.target
+    if getattr(target, "__name__", "") == "getitem":
+        return args[0][args[1]]
+    operation = target._schema.name.partition("::")[2]
+    if not any(isinstance(each, np.ndarray) for each in pytree.tree_leaves((args, options))):
+        options.pop("pin_memory", None)
+        return constants_of(array_of(target(*args, **options)))
+    value = node.meta["val"]
+    if operation in ("_to_copy", "to"):
+        return to_dtype(args[0], _dtype(value.dtype))
+    if operation in FULL:
+        fill = args[1] if FULL[operation] is None else FULL[operation]
+        return np.broadcast_to(constants_of(np.asarray(fill, _dtype(value.dtype))), tuple(value.shape))
+    if operation in ELEMENTWISE:
+        return apply(ELEMENTWISE[operation], *_promoted(node, args, operation))
+    if operation in OTHERS:
+        return OTHERS[operation](*_promoted(node, args, operation), **options)
+    raise OperatorError(
+        f"{name} uses torch's operation aten.{operation}, which has no form in a scan on a GPU. Write the function "
+        f"with these operations: {', '.join(NAMES)}"
+    )
+
+
+def _promoted(node: Any, args: Sequence[Any], operation: str) -> list[Any]:
+    """Return the operands of arithmetic in the dtype of its result, since torch and NumPy promote differently."""
+    value = node.meta["val"]
+    if not isinstance(value, torch.Tensor) or value.dtype == torch.bool:
+        return list(args)
+    wanted = []
+    for place, (given, arg) in enumerate(zip(node.args, args, strict=True)):
+        own = given.meta["val"] if isinstance(given, torch.fx.Node) and "val" in given.meta else None
+        is_condition = operation == "where" and place == 0
+        differs = isinstance(own, torch.Tensor) and own.dtype != value.dtype and not own.dtype.is_complex
+        wanted.append(to_dtype(arg, _dtype(value.dtype)) if differs and not is_condition else arg)
+    return wanted
+
+
+def _dtype(dtype: Any) -> np.dtype[Any]:
+    """Return NumPy's dtype of a torch dtype."""
+    found: np.dtype[Any] = array_of(torch.empty(0, dtype=dtype)).dtype
+    return found
