@@ -126,11 +126,11 @@ def test_merge_rows(device: gs.Device) -> None:
         assert_sorted(found.view(np.float32).reshape(keys.shape), keys)
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint32, np.float64], ids=lambda dtype: np.dtype(dtype).name)
+@pytest.mark.parametrize("dtype", [np.int8, np.float64], ids=lambda dtype: np.dtype(dtype).name)
 @pytest.mark.parametrize("descending", [False, True], ids=["up", "down"])
 def test_tiles(device: gs.Device, dtype: Any, descending: bool) -> None:
     """Assert that sorts by small tiles are right, by every way of ranking, for one row and for several."""
-    for shape, tile in (((3001,), 256), ((3, 520), 257), ((5, 40), 64)):
+    for shape, tile in (((3001,), 256), ((3, 520), 256), ((5, 40), 256)):
         keys = keys_of(dtype, shape)
         for by_subgroups in ways(device):
             found, places = sort_in_tiles(device, keys, descending, tile_size=tile, subgroups=by_subgroups)
