@@ -162,7 +162,7 @@ def test_vmap(leaves: Any) -> None:
     torch.testing.assert_close(torch.func.vmap(torch.func.grad(loss))(a.detach(), b.detach()), grads)
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning")  # torch's own
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's own
 @pytest.mark.parametrize("reverse", [False, True])
 def test_forward_mode(leaves: Any, reverse: bool) -> None:
     a, b, initial = (each.detach() for each in leaves((2, 5, 3), torch.float64))

@@ -89,7 +89,7 @@ def what_is_refused(three: list[gs.Device]) -> None:
         (lambda: gs.scan((x, X), affine, axis=0), TypeError, "its arrays must be together"),
         (lambda: gs.scan((x, other), affine, axis=0), ValueError, "sharded in different ways"),
         (lambda: gs.scan(across, vectors), ValueError, "that axis belongs to the element"),
-        (lambda: gs.scan(x, axis=0, before=lambda v, i: v), ValueError, "each device counts from 0"),
+        (lambda: gs.scan(x, axis=0, before=lambda v, i: v), TypeError, "do not know where they begin"),
         (lambda: gs.ShardedArray.from_numpy(X, []), ValueError, "names no device"),
         (lambda: gs.ShardedArray.from_numpy(X, three, axis=2), ValueError, "axis=2 was passed"),
         (lambda: pickle.dumps(x), TypeError, r"Pickle array.numpy\(\)"),
