@@ -143,7 +143,7 @@ def sharded_leaves(x: Any) -> list[ShardedArray]:
     if isinstance(x, ShardedArray):
         return [x]
     if isinstance(x, (tuple, dict)):
-        with suppress(RecursionError):  # the bundle nests too deep, which is told where it is checked
+        with suppress(RecursionError):  # `problem/arguments.py` refuses bundles that nest so deep
             over_arrays(note, x)
     if not found:
         return []

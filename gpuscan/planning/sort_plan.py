@@ -70,7 +70,7 @@ class RowSort:
 def fewest_lanes(capabilities: Capabilities) -> int:
     """Return the fewest lanes of a subgroup for which shaders need counters.
 
-    A compiler may choose other sizes than those that the probe saw, for each shader anew. A workgroup has counters for
+    A compiler may choose another size for each shader than the probe saw. A workgroup has counters for
     as many subgroups as there can be, so that a sort is right whatever the compiler chooses.
     """
     seen = min(capabilities.subgroup_sizes)

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuscan.elements import LEAF, SCALARS, Element, Field, Structure, field_names
 
-# The most elements of an axis whose indices fit int32.
+# Indices of an axis with at most this many elements fit int32.
 MAX_INT32_LENGTH = 2**31 - 1
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
