@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -116,7 +117,7 @@ def test_help_lists_operators_and_dtypes(capsys, monkeypatch):
     """List every operator and element type."""
     monkeypatch.setenv("COLUMNS", "200")
     for command in ("scan", "shader", "bench", "export"):
-        words = run(capsys, command, "--help")[1].replace(",", " ").replace(".", " ").split()
+        words = re.findall(r"\w+", run(capsys, command, "--help")[1])
         assert set(BUILTINS) | set(SCALARS) <= set(words), command
 
 
