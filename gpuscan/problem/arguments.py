@@ -143,9 +143,10 @@ def resolve_axis(axis: int | None, shape: tuple[int, ...], own: int = 0) -> int:
     index = axis.__index__()
     if not -len(shape) <= index < len(shape):
         negative = ", ".join(map(str, range(-len(shape), 0)))
+        advice = f"Pass one of {choices}, or counted from the end {negative}"
         raise np.exceptions.AxisError(
-            f"axis={index} was passed for an array of shape {shape}{element}, which has no such axis. Pass one of "
-            f"{choices}, or counted from the end {negative}"
+            f"axis={index} was passed for an array of shape {shape}{element}, which has no such axis. "
+            + (advice if len(shape) > 1 else "Pass 0 or -1, or leave axis out")
         )
     return index % len(shape)
 
