@@ -111,7 +111,7 @@ def test_page(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if runs_without_adapter():
         # Later blocks may use what the first one with a device made.
         blocks = list(itertools.takewhile(lambda block: not NEEDS_ADAPTER.search(block), blocks))
-    for package in ("torch", "dask"):
+    for package in ("torch", "dask", "jax"):
         if importlib.util.find_spec(package) is None and any(f"import {package}" in block for block in blocks):
             pytest.skip(f"{package} is not installed")
     run(doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, page.name, 0), monkeypatch)

@@ -1,4 +1,4 @@
-"""Scan and reduce dask arrays block by block, on the GPUs of a cluster. It needs ``pip install gpuscan[dask]``."""
+"""Scan and reduce dask arrays block by block, on the GPUs of a cluster. It needs ``pip install ".[dask]"``."""
 
 from gpuscan.dask.scans import reduce, scan
 from gpuscan.dask.workers import use_one_device_each
