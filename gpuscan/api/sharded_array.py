@@ -212,7 +212,7 @@ def scan_sharded(
     for place in range(len(found[0])):
         shards = (Array.of(s.device, part[place]) for s, part in zip(first.shards, found, strict=True))
         arrays.append(ShardedArray(tuple(shards), first.axis))
-    return problems[0].destination.structure.unflatten(arrays)
+    return problems[0].destination.structure.nested(arrays)
 
 
 def reduce_sharded(
@@ -268,7 +268,7 @@ def reduce_sharded(
             lead = (n for i, n in enumerate(problem.shape) if i != problem.axis)
             shards.append(Array.of(shard.device, part[number].viewed((*lead, *field.shape))))
         arrays.append(ShardedArray(tuple(shards), place))
-    return structure.unflatten(arrays)
+    return structure.nested(arrays)
 
 
 def _problems(x: Any, op: Any, first: ShardedArray, options: dict[str, Any]) -> list[Problem]:
