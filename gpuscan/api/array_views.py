@@ -38,8 +38,8 @@ class Views(DeviceArray):
 
     def __setitem__(self, index: Any, value: Any) -> Never:
         raise TypeError(
-            f"a[{index!r}] was to be assigned, but a gpuscan.Array is written by whole calls. Pass a view as `out`, "
-            "gpuscan.scan(x, out=a[...]), or assign on the CPU and upload: device.asarray(a.numpy())"
+            f"an assignment to a[{index!r}] was asked for, but only gpuscan's functions write to a gpuscan.Array. Pass "
+            "a view as `out`, gpuscan.scan(x, out=a[...]), or assign on the CPU and upload: device.asarray(a.numpy())"
         )
 
     def __len__(self) -> int:

@@ -22,7 +22,7 @@ Arrays = list[np.ndarray[Any, Any]]
 # is 2^-23).
 TOLERANCE = {"float16": 2.0**-7, "bfloat16": 2.0**-4, "float32": 2.0**-17, "float64": 2.0**-44, "complex64": 2.0**-17}
 
-# Triples of the caller's samples that are tried.
+# The number of triples that are tried if the caller passes the samples. Not tuned.
 TRIPLES = 1000
 
 
@@ -31,7 +31,7 @@ def check_associative(
 ) -> None:
     """Raise an error if elements a, b and c are found for which ``op(op(a, b), c) != op(a, op(b, c))``.
 
-    Without samples of the caller's the elements are random, and small numbers are tried more often than large ones.
+    Unless elements are passed as `samples` they are random, and small numbers are tried more often than large ones.
     Integers and bool must agree exactly. Floats must agree within a tolerance, since their sums are associative only up
     to rounding. It scales with the larger of the two results, and for elements with trailing axes with their largest
     number. An operator with an identity must also fulfil ``op(identity, a) == a == op(a, identity)``.
@@ -42,9 +42,9 @@ def check_associative(
     Args:
         op: as for `gpuscan.scan`.
         dtype: the element's dtype; a tuple or dict of dtypes, or a structured dtype, for a bundle.
-        samples: how many triples to try; or the elements to try, for an operator that is associative on some elements
-            alone: an array (count, …) or a bundle of them, or a function of ``(rng, count)`` that makes such elements
-            by a `numpy.random.Generator`. A counterexample then consists of samples, unchanged.
+        samples: how many triples to try; or the elements to try, for an operator that is associative only on some
+            elements: an array (count, …) or a bundle of them, or a function of ``(rng, count)`` that makes such
+            elements with a `numpy.random.Generator`. A counterexample then consists of unchanged samples.
         seed: the seed of the random numbers.
         shape: the trailing axes that belong to the element, such as ``(2, 2)`` for ``"matmul"``; a number for one axis.
 

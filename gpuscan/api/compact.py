@@ -178,7 +178,7 @@ def places_of(out: Any, structure: Structure, leaves: list[Any], home: Device | 
 
 
 def written(results: list[np.ndarray[Any, Any]], places: list[Any], out: Any) -> Any:
-    """Write the entries to the arrays of `out`, and return the parts of them that were written."""
+    """Write the entries to the arrays of `out`, and return the parts of the arrays that were written."""
     count = len(results[0])
     for place in places:
         check_room(place, count)

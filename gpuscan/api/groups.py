@@ -23,7 +23,7 @@ from gpuscan.reference import groups as reference
 
 
 def one_of(home: OpenedDevice | Team | None) -> OpenedDevice | None:
-    """Return the device that combines groups: the first one of several, since elements of a label may be anywhere."""
+    """Return the device that combines groups. Of a team it is the first: elements of one label may be anywhere."""
     return home.devices[0] if isinstance(home, Team) else home
 
 
@@ -66,7 +66,7 @@ def execute_groups(
 def counted(problem: Problem, labels: Any, num_groups: Any, home: OpenedDevice | None) -> tuple[Any, int]:
     """Return the labels of a reduction, and the number of groups.
 
-    Labels on a device are sorted. Then the smallest and the largest one of each row are read.
+    Labels on a device come back sorted. The first and the last label of each row are then read from the device.
 
     Raises:
         TypeError, ValueError: as `checked_count` does.

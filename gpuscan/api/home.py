@@ -10,7 +10,7 @@ from gpuscan.api.device import Device, resolve_device
 from gpuscan.api.team import Team
 from gpuscan.device.adapters import adapter_number
 
-# What `device=` takes where several devices may share a call.
+# The type of `device=` in functions that may run on several devices.
 Devices: TypeAlias = Device | str | int | list[Device | str | int] | tuple[Device | str | int, ...] | None
 
 
@@ -30,7 +30,7 @@ def home_of(arrays: Iterable[Any], device: Device | str | int | None) -> Device 
         elsewhere = [other for other in (*others, asked) if other is not home]
         names = ", ".join("NumPy" if other is None else repr(other) for other in elsewhere)
         raise ValueError(
-            f"an array on {home!r} was passed together with {names}, but a scan runs where its arrays are. "
+            f"an array on {home!r} was passed together with {names}, but a call runs where its arrays are. "
             "Bring them together with device.asarray, or to NumPy with .numpy()"
         )
     assert isinstance(home, Device)
@@ -38,7 +38,7 @@ def home_of(arrays: Iterable[Any], device: Device | str | int | None) -> Device 
 
 
 def _names(device: Any, home: Device) -> bool:
-    """Return True if `device` is a part of the name of `home`: another adapter may have it as well."""
+    """Return True if `device` is a part of the name of `home`. It may be a part of other adapters' names as well."""
     if not isinstance(device, str) or adapter_number(device) is not None:
         return False
     return device.casefold() in home.capabilities.summary.casefold()

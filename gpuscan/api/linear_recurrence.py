@@ -183,7 +183,7 @@ def gradients(
             ) from None
     leaves = (a, grad_h, h)
     scalar = element_of([a.dtype]).fields[0].scalar
-    # Gradients that are summed afterwards are rounded after the sum alone.
+    # Gradients that are summed afterwards are rounded only once, after the sum.
     summed = gates.shape != a.shape or real
     of_gates = compute_dtype(scalar) if summed else a.dtype
     problem = Problem(
@@ -257,7 +257,7 @@ def _product(value: Any) -> Any:
 def _of_broadcast(
     x: Any, shape: tuple[int, ...], dtype: np.dtype[Any], where: Any, part: Callable[[Any], Any] | None
 ) -> Any:
-    """Return the gradient of an array that was broadcast from this shape, on the device that has that of its copies.
+    """Return the gradient of an array of this shape that was broadcast: the sum of the gradients of its copies.
 
     Args:
         x: the gradient of the copies, or arrays that give it.
@@ -281,7 +281,7 @@ def _of_broadcast(
 
 
 def summed_to(gradient: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return the gradient of an array of this shape that was broadcast."""
+    """Return the gradient of an array of this shape that was broadcast: the sum of `gradient` over its copies."""
     lead = gradient.ndim - len(shape)
     axes = [i for i in range(gradient.ndim) if i < lead or shape[i - lead] == 1 != gradient.shape[i]]
     summed: np.ndarray[Any, Any] = gradient.sum(axis=tuple(axes), keepdims=True, dtype=gradient.dtype)

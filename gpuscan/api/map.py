@@ -20,7 +20,7 @@ from gpuscan.problem.arguments import structure_and_leaves
 from gpuscan.problem.problem import Problem
 from gpuscan.reference.elementwise import map_arrays
 
-# Bytes of NumPy arrays, read and written, that are on a device at a time.
+# The most bytes of NumPy arrays, inputs and results together, that are on a device at a time. Not tuned.
 _PIECE_BYTES = 256 << 20
 
 

@@ -18,12 +18,13 @@ from gpuscan.errors import OperatorError
 from gpuscan.operators.traced_array import name_of_function
 from gpuscan.problem.arguments import resolve_axis
 
+# A function that computes on the device what a function of NumPy computes. It takes the same arguments.
 Form = Callable[..., Any]
 _FORMS: dict[Callable[..., Any], Form] = {}
 
 
 def apply_function(function: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]) -> Any:
-    """Return what a NumPy function gives for arrays on a device, as `Array.__array_function__` is asked for it.
+    """Return the result of a NumPy function for arrays on a device; `Array.__array_function__` calls this.
 
     Raises:
         TypeError: it is not computed on a device, or not with these options; the message names ``.numpy()``.

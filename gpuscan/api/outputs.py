@@ -150,7 +150,7 @@ def execute(problem: Problem, home: OpenedDevice | Team | None, strategy: str, o
 
     Args:
         problem: the scan.
-        home: the device or the devices to run on; None for NumPy.
+        home: the device to run on, or a team of devices; None for NumPy.
         strategy: as in `gpuscan.scan`.
         outputs: the arrays of `out`, checked; new ones without.
     """

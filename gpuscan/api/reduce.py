@@ -183,7 +183,7 @@ def _on_device(home: Device, results: list[Any], outputs: list[Any] | None) -> l
 
 
 def reduction(x: Any, operator: Operator, **options: Any) -> Problem:
-    """Return a reduction along one axis as a problem; its seeds are the results of axes of length 0.
+    """Return a reduction along one axis as a problem. Its seeds are the results if the axis has length 0.
 
     Raises:
         ValueError: the axis has length 0, and there is neither `initial` nor an identity.
@@ -205,7 +205,7 @@ def reduction(x: Any, operator: Operator, **options: Any) -> Problem:
 def grouped_reduction(
     x: Any, operator: Operator, axes: ReducedAxes, groups: Any, **options: Any
 ) -> tuple[Problem, Any]:
-    """Return a reduction of groups as a scan with a `fill`, and the labels.
+    """Return a reduction of groups as a scan with a `fill`, the result of empty groups, and the checked labels.
 
     Raises:
         ValueError, TypeError: as `checked_labels` does.
@@ -239,7 +239,7 @@ def segmented_reduction(x: Any, operator: Operator, **options: Any) -> Problem:
 
 
 def identities(problem: Problem) -> tuple[Any, ...] | None:
-    """Return the operator's identity for each row: (rows, *element shape) for each field; None without."""
+    """Return the operator's identity for each row: (rows, *element shape) for each field; None if it has none."""
     identity = problem.operator.identity_for(problem.element)
     if identity is None:
         return None

@@ -35,9 +35,9 @@ def reduce_by_key(keys: Any, x: Any, op: Any = "add", *, device: Devices = None)
         device: as in `gpuscan.scan`. Of several devices the first one is used.
 
     Returns:
-        The first key of each run, and an array like `x`, or a bundle like it, with one result for each run. What is
-        passed as a `gpuscan.Array` comes back as one, and the number of runs stays on the device until ``.shape`` is
-        asked for; ``.count`` is that number as an array of one word.
+        The first key of each run, and an array like `x`, or a bundle like it, with one result for each run. The keys
+        are a `gpuscan.Array` if `keys` is one, and the results if `x` is one. The number of runs then stays on the
+        device until ``.shape`` is asked for; ``.count`` is that number as an array of one word.
 
     Raises:
         ValueError: `keys` or `x` has several axes, or their lengths differ.

@@ -117,7 +117,7 @@ def device_for(arrays: Sequence[Array]) -> str | None:
 
 
 def _only_first(grad: Array, whole: tuple[int, ...], lead: int, shape: tuple[int, ...]) -> Array:
-    """Return the gradient of the results of an array that was broadcast: that of the first copy, and zeros."""
+    """Return the gradient for all copies of an array that was broadcast: `grad` for the first, else zeros."""
     own = grad.reshape(*grad.shape[:lead], *shape)
     if own.shape == whole:
         return own
@@ -127,7 +127,7 @@ def _only_first(grad: Array, whole: tuple[int, ...], lead: int, shape: tuple[int
 
 
 def _summed(grad: Array, array: Array, lead: int) -> Array:
-    """Return the gradient of an array that was broadcast: the sum of those of its copies."""
+    """Return the gradient of an array that was broadcast: the sum of the gradients of its copies."""
     axes = tuple(i for i in range(lead) if array.shape[i] != grad.shape[i])
     # Sums of 16-bit floats are rounded once.
     total = grad.sum(axis=axes, keepdims=True, dtype=np.result_type(grad.dtype, np.float32)) if axes else grad

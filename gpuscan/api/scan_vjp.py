@@ -226,7 +226,7 @@ class _Backward:
         return replace(problem, leaves=tuple(leaves))
 
     def _before(self, states: Arrays, wanted: set[str]) -> dict[str, Arrays]:
-        """Return the state before each element, and whether there is one, as far as they are wanted."""
+        """Return the bundles ``"previous"``, the states before the elements, and ``"begun"``, if they are wanted."""
         forward = self.forward
         fields = forward.element.fields
         found: dict[str, Arrays] = {}
@@ -243,14 +243,14 @@ class _Backward:
     def _shifted(
         self, arrays: Arrays, fields: Sequence[Field], seeds: Sequence[Any], *, flag: bool = False, ahead: bool = False
     ) -> Arrays:
-        """Return the values of the elements before or ahead, in the order of the forward scan.
+        """Return for each element the values of the one before it, or ahead of it, in the order of the forward scan.
 
         Args:
             arrays: the arrays.
             fields: their fields.
             seeds: the values at the first elements of rows and segments, for each row. With a flag, there may be fewer
                 of them: then only as many arrays are shifted.
-            flag: True to get an array of bools as well, which are False there.
+            flag: True to get an array of bools as well, which is False at the first elements.
             ahead: True for the values of the elements ahead.
         """
         forward = self.forward

@@ -212,7 +212,7 @@ def scan_sharded(
     for place in range(len(found[0])):
         shards = (Array.of(s.device, part[place]) for s, part in zip(first.shards, found, strict=True))
         arrays.append(ShardedArray(tuple(shards), first.axis))
-    return problems[0].destination.structure.unflatten(arrays)
+    return problems[0].destination.structure.nested(arrays)
 
 
 def reduce_sharded(
@@ -238,7 +238,7 @@ def reduce_sharded(
         refuse(name, value)
     (first, *_) = sharded_leaves(x)
     if 0 in first.shape:
-        # There are no elements to leave where they are.
+        # Without elements, nothing is gained by computing on the devices.
         whole = over_arrays(ShardedArray.numpy, x)
         return gpuscan.reduce(whole, op, axis=axis, initial=initial, dtype=dtype, before=before, after=after)
     operator = resolve(op)
@@ -258,7 +258,7 @@ def reduce_sharded(
         shape = axes.result_shape(False)
         found = reduce_shards(executors, problems)
         shaped = [part.reshape((*shape, *f.shape))[()] for part, f in zip(found, fields, strict=True)]
-        return assembled(structure, shaped, len(shape), None)
+        return assembled(structure, shaped, axes=len(shape))
     place = first.axis - (first.axis > axes.axis)
     parts = scan_apart(executors, problems, "auto")
     arrays = []
@@ -268,11 +268,11 @@ def reduce_sharded(
             lead = (n for i, n in enumerate(problem.shape) if i != problem.axis)
             shards.append(Array.of(shard.device, part[number].viewed((*lead, *field.shape))))
         arrays.append(ShardedArray(tuple(shards), place))
-    return structure.unflatten(arrays)
+    return structure.nested(arrays)
 
 
 def _problems(x: Any, op: Any, first: ShardedArray, options: dict[str, Any]) -> list[Problem]:
-    """Return the call on each device's shards, with the seeds of its rows.
+    """Return the call as a problem for each device: its shards, and the initial values of its rows.
 
     Raises:
         TypeError: `before` takes an index.
@@ -291,11 +291,6 @@ def _problems(x: Any, op: Any, first: ShardedArray, options: dict[str, Any]) -> 
         raise ValueError(
             f"a gpuscan.ShardedArray that is divided along axis {first.axis} was passed, but that axis belongs to the "
             "element. Divide it along another axis"
-        )
-    if found[0].indexed and found[0].axis == first.axis:
-        raise ValueError(
-            f"before= with an index along axis {first.axis} was passed, but the gpuscan.ShardedArray is divided along "
-            "it, and each device counts from 0. Divide it along another axis, or pass NumPy arrays"
         )
     if initial is None:
         return found

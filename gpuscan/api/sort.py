@@ -38,7 +38,7 @@ def sort(
         x: an array of `bool`, integers or floats, in any memory order, or a `gpuscan.Array`.
         axis: the axis to sort along (default: the last one); None to sort all elements as one row.
         descending: True to put the greatest element first.
-        stable: taken for the sake of the Array API; every sort is stable.
+        stable: accepted because the array API standard has it. Every sort is stable.
         device: as in `gpuscan.scan`.
 
     Returns:
@@ -46,7 +46,7 @@ def sort(
 
     Raises:
         ValueError: there is no such axis.
-        TypeError: `x` is a bundle, or its dtype is none of those.
+        TypeError: `x` is a bundle, or its dtype is not one of a bool, an integer or a float.
         DeviceMemoryError: the array exceeds what a shader of the device binds.
         AdapterNotFoundError: no adapter matches `device`.
 
@@ -186,9 +186,14 @@ def _moved(home: Device, keys: Array, leaves: list[Array], descending: bool) -> 
 
 
 def _checked(
-    x: Any, axis: int | None, descending: Any, stable: Any, device: Any, what: str, beside: list[Any] | None = None
+    x: Any, axis: int | None, descending: Any, stable: Any, device: Any, what: str, moved: list[Any] | None = None
 ) -> tuple[Any, int, Device | None]:
     """Return the keys as one array, the axis counted from 0, and the device; None for NumPy.
+
+    Args:
+        x, axis, descending, stable, device: as in `sort`.
+        what: what is done with the keys, for messages: ``"sorted"`` or ``"sorted by"``.
+        moved: the arrays that are moved along with the keys, which must be on the same device.
 
     Raises:
         ValueError, TypeError: as `sort`.
@@ -213,7 +218,7 @@ def _checked(
         )
     if axis is None:
         keys, axis = keys.reshape(-1), 0
-    home = home_of((keys, *(beside or ())), device)
+    home = home_of((keys, *(moved or ())), device)
     return keys, resolve_axis(axis, keys.shape), home
 
 

@@ -13,6 +13,7 @@ from gpuscan.api.outputs import in_form_of
 from gpuscan.api.reduce import reduce
 from gpuscan.api.team import Team
 from gpuscan.problem.arguments import as_array
+from gpuscan.problem.indexed_maps import IndexedMap, as_map
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import over_arrays
 
@@ -35,11 +36,19 @@ def last_results(problem: Problem, x: Any, results: Sequence[Any]) -> Any:
 
 def reduced(problem: Problem, x: Any, op: Any, options: dict[str, Any], home: Device | Team | None) -> Any:
     """Return the reduction of each row in the order of the scan: a pass of its own over the elements."""
+    shared = {name: options[name] for name in _SHARED}
     if problem.reverse:
         x = over_arrays(_flipped(problem.axis), x)
-    shared = {name: options[name] for name in _SHARED}
+        shared["before"] = _from_the_end(as_map(options["before"]), problem.row_length)
     devices: Any = list(home.devices) if isinstance(home, Team) else home or "numpy"
     return reduce(x, op, axis=problem.axis, device=devices, **shared)
+
+
+def _from_the_end(before: Any, length: int) -> Any:
+    """Return the map on load for flipped rows, in which an element still has the index that it has in the input."""
+    if not isinstance(before, IndexedMap):
+        return before
+    return IndexedMap(lambda pair: before((pair[0], length - 1 - pair[1])))
 
 
 def _flipped(axis: int) -> Callable[[Any], Any]:

@@ -24,7 +24,7 @@ from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.arguments import as_array, resolve_axis
 
-# Sums and products of these are taken in 64 bits, as NumPy takes them.
+# For these ufuncs, integers are combined in 64 bits, as in NumPy.
 _PROMOTED = (np.add, np.multiply)
 # Ufuncs that are traced with the constants that they are called with.
 _WITH_CONSTANTS = (np.power, np.float_power)
@@ -32,7 +32,7 @@ _LOGICAL = (np.logical_and, np.logical_or, np.logical_xor)
 
 
 def apply_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Return what a ufunc gives for arrays on a device, as `Array.__array_ufunc__` is asked for it.
+    """Return the result of a ufunc for arrays on a device; `Array.__array_ufunc__` calls this.
 
     Raises:
         TypeError: it is not computed on a device; the message names ``.numpy()``.
@@ -73,14 +73,14 @@ def not_on_device(what: str, reason: str = "") -> TypeError:
 
 
 def _is_foreign(value: Any) -> bool:
-    """Return True for an object that has a way of its own to take part in NumPy's ufuncs."""
+    """Return True for an object of another library that implements ``__array_ufunc__`` itself."""
     known = isinstance(value, (Array, np.ndarray, np.generic))
     return not known and getattr(type(value), "__array_ufunc__", None) is not None
 
 
 def _refuse(name: str, options: dict[str, Any]) -> None:
-    """Raise TypeError if options are left that have a meaning."""
-    # Values are compared by type first: an array has no truth of its own.
+    """Raise TypeError if an option is left that would change the result."""
+    # The type is checked first, since comparing an array with a value gives an array, not a bool.
     harmless = {"where": True, "subok": True, "order": "K", "casting": "same_kind"}
     left = [
         option
@@ -96,7 +96,7 @@ def _refuse(name: str, options: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class _Constant:
-    """A number among the inputs. Equal ones have one type and one spelling: 1 is not 1.0, and 0.0 is not -0.0."""
+    """A number among the inputs. It equals numbers of the same type and spelling: 1 is not 1.0, and 0.0 is not -0.0."""
 
     kind: type
     spelling: str
@@ -117,7 +117,7 @@ def _called(
         if not is_number_type(leaf.dtype):
             raise not_on_device(f"{name} with an operand of dtype {leaf.dtype}", "no number on a device has that dtype")
     if targets:
-        # The inputs may all be NumPy's.
+        # All inputs may be NumPy arrays.
         leaves = [targets[0].device.asarray(leaf) for leaf in leaves]
     kinds = iter(leaf.dtype for leaf in leaves)
     key = tuple(_Constant(type(value), repr(value)) if is_number(value) else next(kinds) for value in values)
@@ -156,7 +156,7 @@ def _map_of(
 
 
 class _Unkeyed:
-    """Values that are no part of a cache's key, because the key has them in another form."""
+    """Values that a cache ignores when it compares keys. The rest of the key has them in another form."""
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self.values = values
@@ -253,7 +253,7 @@ def _reduced_at(
     following = np.append(starts[1:], length)
     stops = np.where(starts < following, following, starts + 1)
     if len(starts) and ((stops[:-1] > starts[1:]).any() or (starts[:-1] > starts[1:]).any()):
-        # Segments that overlap, or that are not in order, are brought together one after the other.
+        # Segments that overlap or are out of order are copied, so that they follow each other.
         array = taken(array, np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)]), axis)
         stops = np.cumsum(stops - starts)
         starts = np.append(0, stops[:-1])

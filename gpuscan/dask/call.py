@@ -47,7 +47,7 @@ class Call:
         return tuple(range(self.ndim))
 
     def indices(self, place: int) -> tuple[int, ...]:
-        """Return the indices of all axes of an array. No other array has those of the element."""
+        """Return the indices of all axes of an array. Those of the element's axes are used by no other array."""
         own = self.arrays[place].ndim - self.ndim
         return (*self.lead, *(self.ndim + 100 * (place + 1) + i for i in range(own)))
 
@@ -80,7 +80,7 @@ def call_of(x: Any, op: Any, axis: int | None, dtype: Any, *, exclusive: bool = 
         return len(arrays) - 1
 
     nest = mapped(x, numbered)
-    # Arrays of the same shapes that take no memory: they show what is wrong with the shapes and the axis.
+    # The shapes and the axis are checked on arrays of the same shapes that take no memory.
     shapes = [tuple(1 if np.isnan(n) else int(n) for n in array.shape) for array in arrays]
     like = [np.broadcast_to(np.zeros((), a.dtype), shape) for a, shape in zip(arrays, shapes, strict=True)]
     bundle = filled(nest, like)
@@ -88,7 +88,7 @@ def call_of(x: Any, op: Any, axis: int | None, dtype: Any, *, exclusive: bool = 
     shape, trailing = split_axes(structure, leaves, own_axes(bundle), operator)
     axis = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
     ndim = len(shape)
-    # Empty arrays have results of the dtypes of all results, and are scanned nowhere.
+    # A scan of empty arrays on NumPy shows the dtypes of the results.
     empty = [np.empty((0,) * ndim + a.shape[ndim:], a.dtype) for a in like]
     work = Work(nest, op, axis, ndim, exclusive, reverse, dtype)
     dtypes = tuple(result.dtype for result in work.scanned(empty, exclusive=False, device=NUMPY))

@@ -38,9 +38,9 @@ def scan(
         initial: as in `gpuscan.scan`. It may be a dask array of the shape of `x` without the axis.
         dtype: as in `gpuscan.scan`.
         method: ``"totals"`` reduces all blocks in parallel, scans the totals of each row of blocks in one task, and
-            then scans all blocks in parallel. It computes `x` twice, so that no block has to wait in memory: if that is
-            slow, or `x` differs from time to time, pass ``x.persist()``. ``"sequential"`` computes each block once,
-            and scans it when the block before it is done.
+            then scans all blocks in parallel. It computes `x` twice, so that no block has to wait in memory. If that is
+            slow, or if `x` has other values the second time, pass ``x.persist()``. ``"sequential"`` computes each block
+            once, and scans it when the block before it is done.
 
     Returns:
         A dask array with the chunks of `x`, or a bundle of them. Axes that belong to the element, as those of matrices,

@@ -13,15 +13,15 @@ def use_one_device_each(client: Any) -> None:
     """Let the workers of a cluster use one GPU each, where their machines have several.
 
     Worker number i, by the last number of its name, takes GPU i modulo the count of the machine's best GPUs: its
-    ``GPUSCAN_ADAPTER`` is set to that number in `gpuscan.devices()`. Workers that start later, or again, are covered as
+    ``GPUSCAN_ADAPTER`` is set to that number in `gpuscan.devices()`. Workers that start or restart later are covered as
     well. Start as many workers on a machine as it has GPUs.
 
     Args:
         client: a `distributed.Client`. Its workers have to be processes of their own, as they are by default.
 
     Raises:
-        ValueError: a worker's name has no number, as the address that ``dask worker`` takes for a name without
-            ``--name``. Workers of a `LocalCluster` are numbered from 0.
+        ValueError: a worker's name has no number. Without ``--name``, ``dask worker`` names a worker by its address,
+            which does not count. Workers of a `LocalCluster` are numbered from 0.
 
     Example:
         >>> from distributed import Client, LocalCluster

@@ -14,7 +14,7 @@ from gpuscan.engine.executor import Executor
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.problem.problem import Problem, unrounded
 
-# The carry of each row: for each field an array (rows, *element shape). None before the first element.
+# The carry of each row: for each field an array (rows, *element shape). None if there are no elements before.
 Carry = tuple[np.ndarray[Any, Any], ...] | None
 
 
@@ -33,7 +33,8 @@ def joined(
 ) -> tuple[np.ndarray[Any, Any], ...]:
     """Return the combination of a carry and the total of what follows it; the total if there is no carry.
 
-    The CPU combines them, since a GPU would do its transfers first. An operator that is WGSL alone needs a device.
+    The CPU combines them, because a GPU would first finish the transfers in its queue. Only an operator that is written
+    in WGSL is combined on the device.
     """
     operator, element = problem.operator, problem.element
     if carry is None:

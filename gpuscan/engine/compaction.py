@@ -35,7 +35,7 @@ _MOVED_BYTES = (1, 2, 4, 8, 16)
 _MAX_MOVED_WORDS = 4
 # Invocations in a workgroup of arrays/gather.wgsl: the most that every WebGPU adapter has.
 _GATHER_WORKGROUP = 256
-# The most workgroups of it. lavapipe takes 30 ms for 2^22 invocations that find nothing to gather.
+# The most workgroups of arrays/gather.wgsl. lavapipe takes 30 ms for 2^22 invocations that find nothing to gather.
 _MAX_GATHER_WORKGROUPS = 2048
 # The operator of rows of one element, which combine nothing.
 _KEEP_LEFT = operator(lambda left, right: left, name="keep left")

@@ -18,7 +18,7 @@ from gpuscan.errors import GpuscanError, UnsupportedDtypeError
 WORKGROUP_SIZE = 256
 # The kernel counts samples in 32 bits.
 _MAX_SAMPLES = 2**32 - 1
-# The bytes before a piece that its binding may have to begin with, because bindings are aligned.
+# Bindings begin at multiples of this many bytes, so that up to as many bytes before a piece are bound with it.
 _ALIGNMENT = 256
 
 

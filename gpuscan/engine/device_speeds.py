@@ -46,7 +46,7 @@ def _speed(executor: Executor) -> float:
         started = time.perf_counter()
         scan_host(executor, make_problem(sample, "add"))
         seconds.append(time.perf_counter() - started)
-    # The first one compiles.
+    # The first scan also compiles the shaders, so its time does not count.
     speed = sample.nbytes / min(seconds[1:])
     disk_cache.write(FOLDER, key, speed)
     executor.speed = speed

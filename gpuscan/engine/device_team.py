@@ -183,13 +183,13 @@ class DeviceTeam:
         """
         for executor in self.executors:
             check_elements(executor.context, opening)
-        # For each stripe under way, the results of the chunk that it ends.
+        # For each stripe under way, the results of its chunk if the stripe is the chunk's last one, else None.
         ended: deque[Arrays | None] = deque()
         devices = turns(self.speeds)
 
         def pieces() -> Iterator[Stripe]:
             for chunk in chain([opening], others):
-                # Callers may fill one array again.
+                # The caller may fill the same array with the next chunk, so each chunk is copied.
                 problem = chunk.with_leaves(tuple(np.array(leaf, order="C") for leaf in chunk.leaves))
                 results = [np.empty((problem.size, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
                 length = stripe_length(problem.size, self._place_bytes(problem), self.speeds)
@@ -281,7 +281,7 @@ def _scan_stripe(
     length = problem.row_length
     first, last = stripe.heads or (length, 0)
     if not stripe.last:
-        # Only the elements from the last head on count, and they begin with the seeds.
+        # The carry depends only on the elements from the last head on. They are combined with the initial value.
         start = seeds_of(problem) if stripe.heads else None
         total = reduced(executor, placed(problem, leaves, last, length), start)
         if stripe.heads:

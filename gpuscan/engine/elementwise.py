@@ -41,7 +41,7 @@ _MAX_ELEMENTS = 2**32 - 1
 
 @dataclass(frozen=True)
 class _Run:
-    """One call: what it reads and writes, with axes joined that are neighbours in all sources.
+    """One call: what it reads and writes. Axes that are neighbours in all sources are joined.
 
     Attributes:
         text: the kernel's text.
@@ -159,7 +159,7 @@ def _check_count(context: DeviceContext, sources: int, results: int) -> None:
 
 
 def _is_direct(result: DeviceArray, sources: Sequence[DeviceArray]) -> bool:
-    """Return True if the kernel may write the result where it is: no source is in its buffer, but for itself."""
+    """Return True if the kernel may write straight to the result: a source in the same buffer is the same array."""
     same = (
         source.buffer is not result.buffer
         or (source.offset == result.offset and source.strides == result.strides and source.dtype == result.dtype)
@@ -169,7 +169,7 @@ def _is_direct(result: DeviceArray, sources: Sequence[DeviceArray]) -> bool:
 
 
 def _joined(context: DeviceContext, run: _Run, shape: tuple[int, ...]) -> _Run:
-    """Return the call with its axes. Sources that exceed a binding in any piece are copied, each in C order."""
+    """Return the call with its axes. If sources would exceed a binding in every piece, they are copied in C order."""
     axes = joined(shape, *(source.strides for source in run.sources)) or [(1, *[0] * len(run.sources))]
     vectors = tuple(len(axes) == 1 and _is_vector(source, axes[0][1 + i]) for i, source in enumerate(run.sources))
     found = replace(run, axes=axes, text=replace(run.text, rank=len(axes), vectors=vectors))

@@ -31,7 +31,7 @@ _WORKGROUP_SIZE = 256
 
 
 def label_range(found: SortedLabels) -> tuple[int, int]:
-    """Return the smallest and the largest label, for which those at the ends of the rows are read back."""
+    """Return the smallest and the largest label. The labels at both ends of each row are read from the device."""
     labels, size = found.labels, found.labels.dtype.itemsize
     length = labels.shape[-1]
     rows = labels.size // length

@@ -108,7 +108,7 @@ def sort_labels(executor: Executor, problem: Problem, labels: Any) -> SortedLabe
 
 
 def grouped(executor: Executor, problem: Problem, labels: Any) -> Grouped:
-    """Bring the elements into the order of their labels, which are sorted now unless they were sorted before."""
+    """Return the problem with the elements in the order of their labels. Labels are sorted first if need be."""
     context, length, inner = executor.context, problem.row_length, problem.inner
     found = labels if isinstance(labels, SortedLabels) else sort_labels(executor, problem, labels)
     order = Permutation.of_rows(context, found.places, problem.rows, length)

@@ -40,7 +40,7 @@ def reduce_runs(executor: Executor, problem: Problem) -> Runs:
         problem: a scan of one row with keys. Its NumPy arrays are uploaded.
 
     Raises:
-        GpuscanError: the results, of which there may be as many as elements, exceed a binding.
+        GpuscanError: the results exceed a binding. There may be as many results as elements.
     """
     context, length = executor.context, problem.size
     widest = max(4, *(field.storage_bytes for field in problem.destination.fields))

@@ -36,7 +36,7 @@ WORKGROUP_SIZE = 256
 # makes a whole word.
 _KEYS_PER_INVOCATION = 4
 _KEYS_PER_INVOCATION_ON_CPU = 32
-# Elements that a piece of keys holds a multiple of, so that its keys and bits begin where every adapter can bind them.
+# Pieces of keys are multiples of this many elements, so that keys and bits begin where every adapter can bind them.
 _PIECE_UNIT = 8 * 256
 
 
@@ -50,7 +50,7 @@ class HeadBits(Protocol):
         """Return the bytes that are uploaded for a part; 0 if the bits are on the device."""
 
     def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
-        """Return what the shader binds, and put into `kept` what has to live until the run is submitted."""
+        """Return what the shader binds, and append to `kept` what must not be freed before the run is submitted."""
 
 
 @dataclass(frozen=True)

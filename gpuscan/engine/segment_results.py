@@ -119,7 +119,7 @@ class SegmentSink(DeviceSink):
         return empty(self.array.context, shape, self._field.scalar.dtype)
 
     def finish(self, part: Part, room: DeviceArray) -> None:
-        """Submit what brings the results of the last piece, or of a slab, to their places."""
+        """Submit the move of the results from `room` to the caller's array, after the last piece or a slab."""
         segments = self._segments
         if not (part.last or part.is_slab) or not self.array.nbytes:
             return

@@ -36,7 +36,7 @@ class Sorted:
 
     Attributes:
         keys: the keys in order.
-        places: for each of them, its index before the sort or the word that belongs to it.
+        places: for each key in order, its index before the sort, or the word that was passed for it.
     """
 
     keys: DeviceArray | None
@@ -105,13 +105,13 @@ def check_size(context: DeviceContext, keys: int, scalar: Scalar) -> None:
     if nbytes > limit or keys >= 2**31:
         raise DeviceMemoryError(
             f"{keys} keys of dtype {scalar.name} were to be sorted, which take {nbytes} bytes in shaders, but "
-            f"{context.capabilities.summary} binds at most {min(limit, 2**31 - 1)}. Sort with NumPy: "
+            f"{context.capabilities.summary} binds at most {limit} bytes, and sorts fewer than 2**31 keys. Use NumPy: "
             'device="numpy", or np.sort(..., kind="stable") of array.numpy()'
         )
 
 
 def _widened(array: DeviceArray, scalar: Scalar) -> DeviceArray:
-    """Return the numbers with a word for each of 8 or 16 bits; others where they are, if shaders can bind them."""
+    """Return numbers of 8 or 16 bits as a word each; wider ones as they are, or copied if they cannot be bound."""
     if not scalar.packed:
         return array if array.is_bindable else duplicate(array)
     context, size = array.context, scalar.bits // 8
@@ -246,7 +246,8 @@ class _Sort:
         """Submit the stages that choose the steps; return the buffer of the steps."""
         context, usage = self._context, self._context.usage
         create = context.wgpu_device.create_buffer
-        # WebGPU lets no dispatch write one part of a buffer and read another. A single step needs to know nothing.
+        # A buffer of its own, because no dispatch may write one part of a buffer and read another. With a single digit
+        # the stage that finds the differences is skipped, and these values ask for one step.
         known = np.array([0, 0, plan.digits == 1, 0], np.uint32).tobytes()
         found = Binding(context.wgpu_device.create_buffer_with_data(data=known, usage=usage.STORAGE))
         steps = Binding(create(size=plan.digits * _STEP_BYTES, usage=usage.STORAGE | usage.INDIRECT))

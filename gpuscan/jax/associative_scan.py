@@ -41,7 +41,8 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
             elements along the axis.
         UnsupportedDtypeError: no element on a GPU has the dtype.
 
-    The scan is that of Blelloch 1990. Its gradient is JAX's where `fn` has operations without one in gpuscan.
+    The scan is that of Blelloch 1990. If `fn` has an operation that gpuscan cannot differentiate, JAX computes the
+    gradient.
 
     Example:
         >>> import jax.numpy as jnp
@@ -158,7 +159,10 @@ def _checked_axis(leaves: Sequence[Any], axis: Any) -> int:
     found: set[int] = {index + leaf.ndim if index < 0 else index for leaf in leaves}
     for leaf in leaves:
         if not -leaf.ndim <= index < leaf.ndim:
-            raise ValueError(f"axis={index} was passed for an array of shape {leaf.shape}, which has no such axis")
+            raise ValueError(
+                f"axis={index} was passed for an array of shape {leaf.shape}, which has no such axis; pass an axis of "
+                "every array, such as 0"
+            )
     if len(found) > 1:
         raise ValueError(
             f"axis={index} was passed for arrays of {', '.join(str(leaf.ndim) for leaf in leaves)} axes, where it "

@@ -57,11 +57,11 @@ class Adjoint:
         slots: the arrays that `before` reads.
         before: gives the element of the recurrence: the matrix, the vector, and the numbers that it carries along.
         operator: combines elements of the recurrence.
-        after: takes such an element, of which the vector is G, to grad_x. Fields for the cotangent of `initial` follow
-            where it was asked for: they are 0 unless the element is the first of a row or segment.
-        firsts: the element of these fields, as a tuple; empty if it was not asked for.
-        start: what stands for the states before first elements that have none, for each field: the operator's identity
-            if that gives grad_x = G, else zeros.
+        after: gives grad_x from an element of the scanned recurrence, which has G as its vector. If the cotangent of
+            `initial` was asked for, its fields follow. They are 0 unless the element is the first of a row or segment.
+        firsts: the element of these fields, as a tuple; empty if the cotangent of `initial` was not asked for.
+        start: for each field, the value to read as the state before a first element: the operator's identity if that
+            gives grad_x = G, else zeros.
     """
 
     slots: tuple[Slot, ...]
@@ -79,8 +79,8 @@ def adjoint(operator: Operator, element: Element, *, exclusive: bool, seeded: bo
         operator: the operator of the scan.
         element: the element that it combines.
         exclusive: as in `gpuscan.scan`.
-        seeded: the first elements of rows and segments are combined with a value before them.
-        initial: the cotangent of that value is wanted.
+        seeded: True if the first elements of rows and segments are combined with a value before them.
+        initial: True if the cotangent of that value is wanted.
 
     Raises:
         OperatorError: the operator cannot be traced or has no derivative, or some numbers of the element are no floats.
@@ -183,8 +183,9 @@ class _Derivation:
         Args:
             given: each result and its cotangent.
             inputs: the inputs.
-            states: what the scan gave for the results. With that, and not with what the operator gives again, rounding
-                errors of long scans cancel: ``exp(y[t-1] - y[t])`` of several t multiply to that of the sum.
+            states: the results as the scan stored them. Derivatives read these, and do not compute the results again,
+                so that rounding errors of long scans cancel: a product of ``exp(y[t-1] - y[t])`` over several t is
+                the exponential of the difference between the ends.
         """
         wide = self.calculus.wide
         exact = not self.exclusive and all(scalar.bits > 16 for scalar in self.own)
@@ -241,7 +242,7 @@ class _Derivation:
         numbers = []
         for node, whole, scalar in zip(found, self.total, self.own, strict=True):
             node = self.calculus.like(0, whole) if node is None else self.graph.cast(node, whole.scalar)
-            # Without a value before it, the first element is the first state.
+            # Without a value before it, the first element is the first state, and grad_x is G there.
             node = node if self.seeded else self.graph.select(self.begun, node, whole)
             numbers.append(self.graph.cast(node, scalar))
         return numbers
@@ -259,7 +260,10 @@ class _Derivation:
         return numbers
 
     def _carried(self, results: Sequence[Node]) -> list[Node]:
-        """Return the numbers that the results need in addition to G: what meets G, or the inputs if those are fewer."""
+        """Return the numbers that the results need in addition to G.
+
+        They are the operands that are combined with what depends on G, or the inputs if those are fewer.
+        """
         inputs = [node for node in reachable(results) if node.op == "input"]
         vector = list(self.fields).index(Slot("vector"))
         later = dependent(results, [node for node in inputs if node.data[1] == vector])

@@ -35,7 +35,7 @@ def is_other(number: Any) -> bool:
 
 
 def gathered(numbers: Sequence[Any], shape: tuple[int, ...]) -> Numbers:
-    """Return an array of these numbers. NumPy alone would take a number that is an array apart."""
+    """Return an array of these numbers. `np.array` would take apart a number that is itself an array."""
     flat = np.empty(len(numbers), object)
     for place, number in enumerate(numbers):
         flat[place] = number
@@ -78,7 +78,7 @@ def array_of(numbers: Numbers, like: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def apply(function: Callable[..., Any], *arrays: Any) -> Numbers:
-    """Return the results of a function of numbers for each place of arrays that broadcast; a number is for all."""
+    """Return a function of numbers for each place of arrays, which are broadcast; single numbers are, too."""
     whole = np.broadcast_arrays(*(each if isinstance(each, np.ndarray) else gathered([each], ()) for each in arrays))
     shape = whole[0].shape
     results = []
@@ -134,6 +134,6 @@ def logistic(x: Any) -> Any:
 
 
 def converted(x: Any, dtype: np.dtype[Any]) -> Any:
-    """Return the number in another dtype; in place of a 16-bit float in float32, in which those are combined."""
+    """Return the number in another dtype; for a 16-bit float in float32, in which such floats are combined."""
     dtype = np.dtype(np.float32) if is_narrow(dtype) else dtype
     return x.astype(dtype)

@@ -18,7 +18,7 @@ from gpuscan.operators.traced_ufuncs import build
 
 
 class Calculus:
-    """Makes the nodes of derivatives. What is multiplied by 0 is dropped, so that 0 times infinity is 0."""
+    """A builder of the nodes of derivatives. Products with a constant 0 are 0, even if the other factor is infinite."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -147,7 +147,7 @@ def _exponent(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
 
 
 def _share(place: int) -> Derivative:
-    """Return the share ``exp(a - y)`` of an operand in a sum of exponentials: 0 of nothing, and 1 of infinity."""
+    """Return the derivative of ``logaddexp``: ``exp(a - y)``, but 1 where a equals y, and 0 where both are -inf."""
 
     def derivative(c: Calculus, args: tuple[Node, ...], y: Node, g: Node) -> Node:
         a = args[place]

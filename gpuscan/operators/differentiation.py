@@ -22,7 +22,7 @@ def dependent(nodes: Sequence[Node], inputs: Collection[Node]) -> set[int]:
 
 
 def is_analytic(nodes: Sequence[Node], inputs: Collection[Node]) -> bool:
-    """Return True if all numbers are complex and no result needs a part of a number that depends on the inputs."""
+    """Return True if all numbers are complex, and no real or imaginary part is taken of what depends on the inputs."""
     if any(node.scalar != COMPLEX64 for node in (*nodes, *inputs)):
         return False
     depends = dependent(nodes, inputs)
@@ -47,7 +47,7 @@ def cotangents(
         results: each result and its cotangent.
         inputs: the nodes to differentiate with respect to.
         described: the function as messages name it.
-        known_values: nodes that have the values of others, by the index of those. Derivatives take them instead.
+        known_values: for the index of a node, another node with the same value, which derivatives read in its place.
 
     Raises:
         OperatorError: an operation has no derivative.

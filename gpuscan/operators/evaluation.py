@@ -62,7 +62,7 @@ def _value(node: Node, args: list[Any], numbers: Sequence[Array]) -> Any:
 def traced_again(
     fields: Sequence[Sequence[Node]], source: Element, result: Element, leaves: Sequence[Traced]
 ) -> list[Traced]:
-    """Return the fields of a function's result as nodes of the graph of its argument; see `evaluated`."""
+    """Return the fields of a function's result as nodes of the graph of `leaves`; arguments as in `evaluated`."""
     del source
     graph = leaves[0].graph
     flat = [node for nodes in fields for node in nodes]
@@ -77,7 +77,13 @@ def traced_again(
 
 
 def copied(nodes: Sequence[Node], graph: Graph, places: Mapping[Node, Node]) -> list[Node]:
-    """Return the same nodes in another graph, with nodes of it in the places of some: of every input at least."""
+    """Return the same nodes in another graph.
+
+    Args:
+        nodes: the nodes to copy, with all that they depend on.
+        graph: the other graph, which grows.
+        places: nodes of the other graph to use in place of some nodes. Every input needs one.
+    """
     found = {node.index: other for node, other in places.items()}
     needed: dict[int, Node] = {}
     waiting = list(nodes)

@@ -31,8 +31,8 @@ class Transitions:
     Attributes:
         pattern: the class of each entry.
         places: for each class that is stored, an entry of it.
-        operator: takes an earlier and a later map, each a tuple of the classes' numbers, of b, and of numbers that are
-            carried along: the result has those of the later map.
+        operator: combines an earlier and a later map. Each is a tuple: the numbers of the classes, then b, then numbers
+            that are carried along. The result has the carried numbers of the later map.
         width: the count of numbers in a tuple.
     """
 

@@ -8,7 +8,7 @@ from gpuscan.elements import Scalar
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.sort_heuristics import sort_heuristics_for
 
-# Words of a key and of its place, in one of the two halves of workgroup memory.
+# The halves of workgroup memory in a sort of rows: each round merges from one half to the other.
 _HALVES = 2
 # The fewest lanes that the compilers for a vendor's GPUs choose for a subgroup, and those for GPUs of other vendors.
 _FEWEST_LANES = {"NVIDIA": 32, "AMD": 32, "Apple": 32, "Intel": 8}
@@ -97,7 +97,7 @@ def plan_sort(
         row_length: the keys in a row, 1 or more.
         capabilities: the device's.
         with_places: True if each key takes its index along.
-        subgroups: whether tiles are ranked by subgroups. By default they are on GPUs that have subgroups.
+        subgroups: True to rank tiles by subgroups (default: on GPUs that have subgroups).
         tile_size: the elements of a tile, to sort by tiles whatever the length.
     """
     h = sort_heuristics_for(capabilities.adapter_type)

@@ -69,7 +69,7 @@ def in_order(labels: np.ndarray[Any, Any], axis: int) -> bool:
 
 
 def with_indices(problem: Problem) -> Problem:
-    """Return a problem whose `before` takes the index of an element as one with an array of these indices.
+    """Return a problem in which the indices that `before` takes, if it takes any, are one more array.
 
     The elements of groups are moved, and each takes its index along.
     """

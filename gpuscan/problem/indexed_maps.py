@@ -21,7 +21,7 @@ class IndexedMap:
     """A function of an element and its index, as a function of a pair of both.
 
     Args:
-        function: takes what the user's function returns for a pair.
+        function: the function, with the pair as its only parameter.
     """
 
     def __init__(self, function: Callable[[Any], Any]) -> None:

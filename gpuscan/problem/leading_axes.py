@@ -33,8 +33,8 @@ def split_axes(
     """Return the shape that all leaves share, and the trailing axes of each leaf that belong to the element.
 
     An array has as many trailing axes as the operator declares, or as a structured dtype has of its own, whichever are
-    more. Arrays with fewer axes than others have fewer trailing ones. Without a declaration the arrays share as many
-    axes as they have in common; fewer, if only so the operator's function can be traced.
+    more. Arrays with fewer axes than others have fewer trailing ones. Without a declaration the arrays share all axes
+    that they have in common. If the operator's function cannot be traced for these elements, they share fewer.
 
     Args:
         structure: how the arrays nest.

@@ -150,7 +150,7 @@ def unpack_before(source: Element, before: Callable[[Any], Any] | None) -> Calla
 
 
 def unpack_indexed(source: Element, before: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-    """Return the same for a map of a pair of an element and its index."""
+    """Return `before`, a map of an element and its index, as a map of the words of the element and its index."""
     assert before is not None
     unpack = unpack_before(source, None)
     return lambda pair: before((unpack(pair[0]), pair[1]))
@@ -183,7 +183,7 @@ def _number_at(vector: Any, start: int, field: Field) -> Any:
 def number_from(words: Any, start: int, scalar: Scalar) -> Any:
     """Return the number that begins at this byte of a vector of unsigned words, or of parts of words.
 
-    A number is never in two words, unless it has two of its own.
+    A number of 64 bits takes two whole words. Every other number is inside one word.
     """
     unit, size = words.dtype.itemsize, scalar.dtype.itemsize
     if scalar.kind == "complex":

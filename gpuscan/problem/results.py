@@ -81,7 +81,8 @@ def assembled(structure: Structure, leaves: Sequence[Any], like: Any = None, axe
         leaves: an array for each leaf, depth first.
         like: a structured array that gives a record of the same fields its memory layout, or a bundle that nests such
             arrays in the same way.
-        axes: the leading axes of all leaves of a record (default: those that `like` has not as a part of its dtype).
+        axes: the number of leading axes that all leaves of a record share (default: the axes of the first leaf that are
+            not a part of the dtype of `like`).
     """
     if structure.kind == "leaf":
         return leaves[0]

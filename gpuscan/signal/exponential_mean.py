@@ -68,8 +68,11 @@ def ewm_mean(x: Any, *, alpha: float, axis: int = -1, adjust: bool = True) -> An
 
 
 # ----- Adjusted
-# The fields: the weight of all numbers together, where the last one has weight 1, or 0 where there is no number; their
-# mean; the decay up to the last number; the decay after it, or all of it where there is no number.
+# An element stands for a stretch of samples. Its fields:
+# - the weight of all its numbers together, relative to that of the last one; 0 if it has no number;
+# - their mean;
+# - the decay from the beginning of the stretch to the last number;
+# - the decay after the last number; if there is no number, the decay of the whole stretch.
 
 
 def _weighted(decay: Any, alpha: Any) -> Callable[[Any], Any]:
@@ -111,8 +114,12 @@ def _mean(element: Any) -> Any:
 # The mean after some samples is ``keep · m + rest · mean``, where m is the mean after the first number among them, and
 # rest = 1 - keep. m itself is ``(d · m' + alpha · first) / (d + alpha)``, where m' is the mean before and d the decay
 # since the number before. For alpha = 0.5, pandas has ``m = d · m' + (1 - d) · first`` in its place.
-# The fields: 1 if there is a number; the first one; d up to it, divided by alpha; keep; rest; mean; the decay after the
-# last number, or all of it where there is none.
+# An element stands for a stretch of samples. Its fields:
+# - 1 if it has a number, else 0;
+# - the first number;
+# - the decay from the beginning of the stretch to that number, divided by alpha;
+# - keep, rest and mean;
+# - the decay after the last number; if there is no number, the decay of the whole stretch.
 
 
 def _recursive(decay: Any, alpha: Any) -> Callable[[Any], Any]:

@@ -14,8 +14,8 @@ from gpuscan.signal.section_scan import end_states, filtered
 from gpuscan.signal.sections import Floats, section_of, sections_of, state_count, state_matrix
 from gpuscan.signal.signals import Signal, last_samples, signal_of, states_of
 
-# With more zeros than poles by this many, the zeros are convolved with the signal: the roots of long polynomials are
-# too far from exact.
+# The most zeros that a filter may have beyond the number of its poles. With more, the numerator is convolved with the
+# signal, because the computed roots of long polynomials are too far from exact.
 MAX_FURTHER_ZEROS = 4
 # The relative error up to which the states of sections stand for the states of the whole filter.
 STATE_TOLERANCE = 1e-8
@@ -182,7 +182,7 @@ def _through(
 
 
 def _section_states(matrix: Floats, start: Floats) -> Floats | None:
-    """Return states of all sections that stand for those of the whole filter; None if there are none."""
+    """Return the states of all sections that equal those of the whole filter; None if no states of sections do."""
     rows = len(matrix)
     wanted = np.zeros((max(rows, len(start)), *start.shape[1:]))
     wanted[: len(start)] = start

@@ -1,4 +1,4 @@
-"""What ``gpuscan export`` does, and the types of its options: operators of files, and elements of several fields."""
+"""Run ``gpuscan export``, and parse its options: operators in Python files, and elements of several fields."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -184,7 +183,7 @@ OTHERS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("split", "split_with_sizes"), split),
     "unbind": lambda x, dim=0: [np.squeeze(part, dim) for part in np.split(x, x.shape[dim], dim)],
     "diagonal": lambda x, offset=0, dim1=0, dim2=1: x.diagonal(offset, dim1, dim2),
-    **{name: functools.partial(fold, function) for name, function in FOLDS.items()},
+    **{name: partial(fold, function) for name, function in FOLDS.items()},
 }
 
 

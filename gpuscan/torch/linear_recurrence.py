@@ -17,8 +17,8 @@ def linear_recurrence(a: Any, b: Any, *, axis: int = -1, initial: Any = None, re
     """Return the states of a linear recurrence, ``h[t] = a[t] * h[t-1] + b[t]``, as a differentiable tensor.
 
     The forward and the backward pass are one scan each, on gpuscan's default device. float64 runs there if the device
-    has 64-bit floats, else on NumPy. Gradients can be differentiated again, `torch.func.vmap` maps the recurrence,
-    it has a forward mode, and `torch.compile` calls it as one operation.
+    has 64-bit floats, else on NumPy. Derivatives of derivatives, forward-mode derivatives and `torch.func.vmap` are
+    supported. `torch.compile` calls the recurrence as one operation.
 
     Args:
         a: the gates.
@@ -167,7 +167,7 @@ _recurrence.register_autograd(_backward, setup_context=_keep)
 
 
 class _Recurrence(torch.autograd.Function):
-    """The operation with a forward mode and a map as well, for programs that are not compiled."""
+    """The operation for programs that are not compiled. It adds forward-mode derivatives and `torch.func.vmap`."""
 
     @staticmethod
     def forward(a: Any, b: Any, initial: Any, axis: int, reverse: bool) -> Any:

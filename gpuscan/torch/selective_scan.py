@@ -12,8 +12,8 @@ from torch.utils.checkpoint import checkpoint  # noqa: TID253
 from gpuscan.torch.linear_recurrence import linear_recurrence
 from gpuscan.torch.tensors import check_tensors
 
-# The most states that are computed at a time. Channels beyond them are computed later, and again for the gradient,
-# since the states take N times the memory of the input.
+# The most states that are computed at a time, since states take N times the memory of the input. More channels are
+# computed in several turns, and once more for the gradient.
 MAX_STATES = 1 << 26
 
 

@@ -49,7 +49,7 @@ def _warn_once(device: str) -> None:
 
 
 def check_tensors(tensors: Mapping[str, Any], *, same_dtype: bool = True) -> None:
-    """Raise an error unless these are tensors of one device and, if asked for, of one dtype; None is passed over.
+    """Raise an error unless these are tensors of one device and, if asked for, of one dtype. None is ignored.
 
     Raises:
         TypeError: an argument is not a tensor, or the dtypes differ.
@@ -84,5 +84,8 @@ def checked_dim(name: str, dim: Any, shape: Sequence[int]) -> int:
         raise TypeError(f"{name}={dim!r} was passed, but an axis is an integer; pass {name}=0")
     index = int(dim.__index__())
     if not -len(shape) <= index < len(shape):
-        raise ValueError(f"{name}={index} was passed for a tensor of shape {tuple(shape)}, which has no such axis")
+        raise ValueError(
+            f"{name}={index} was passed for a tensor of shape {tuple(shape)}, which has no such axis; pass an axis of "
+            "every tensor, such as -1"
+        )
     return index % len(shape)

@@ -1,8 +1,8 @@
-{#- Copies a strided view into rows of a destination. Each invocation puts 32-bit words of the destination together,
-    from units of {{ unit }} bytes, and keeps the units of those words that are not copied to.
+{#- Copy a strided view into rows of a destination. Each invocation puts 32-bit words of the destination together,
+    from units of 1, 2 or 4 bytes, and keeps the units of those words that are not copied to.
     in:  source: unit (i0, i1, …) of the view is at first + i0 * stride0 + i1 * stride1 + …
     out: destination: the units of the view in C order, in rows of `run` units, `pitch` units apart
-    Parameters: workgroup_size; words: that an invocation copies; unit: bytes, 1, 2 or 4; rank: axes of the view;
+    Values: workgroup_size; words: that an invocation copies; unit: bytes, 1, 2 or 4; rank: axes of the view;
         contiguous: True if run is pitch. -#}
 struct Call {
     first: u32,  // the view's first unit in the source

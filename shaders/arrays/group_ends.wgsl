@@ -1,7 +1,7 @@
 {#- Find the last element of each group in rows that are sorted by their labels.
     in:  labels: sorted in each row, from 0 up to the number of groups
     out: ends, cleared before: for each row and group, 1 more than the place of its last element; 0 for an empty group
-    Values: workgroup_size; scalar, the kind of label. -#}
+    Values: workgroup_size; scalar: the kind of label. -#}
 struct Call {
     length: u32,  // of all rows together
     row_length: u32,

@@ -4,7 +4,8 @@
     in:  keys, of a piece of the array; others: the keys that come before these in the order of the scan
     out: heads: one bit for each element. Those of rows are in the order of the scan, which begins at the end of the last row
          if it is reversed; those of columns are in the order of memory.
-    Values: workgroup_size; keys, that an invocation compares; scalar, the kind of key; in_columns, whether neighbours in memory are of different rows. -#}
+    Values: workgroup_size; keys: how many an invocation compares; scalar: the kind of key; in_columns: True if neighbours
+        in memory are of different rows. -#}
 struct Piece {
     length: u32,  // elements of this piece
     words: u32,  // of heads

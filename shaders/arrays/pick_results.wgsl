@@ -1,4 +1,4 @@
-{#- Pick the result of each group: that of its last element. Each invocation assembles one word from the units of {{ unit }}
+{#- Pick the result of each group: that of its last element. Each invocation assembles one word from the units of 1, 2 or 4
     bytes that results consist of.
     in:  source: the scan of the rows in the order of their labels; ends: for each row and group, 1 more than the place of
          its last element, or 0 for an empty group; fill: for each row, the result of an empty group

@@ -1,5 +1,5 @@
 {#- Give every segment of a reduction its result, the empty ones as well. Kernels store the results of the segments that have
-    elements, one after the other. Each invocation assembles one word of the result from the units of {{ unit }} bytes that
+    elements, one after the other. Each invocation assembles one word of the result from the units of 1, 2 or 4 bytes that
     results consist of.
     in:  source: the results of full segments, of rows (rows, full segments), of columns (full segments, outer, inner);
          ranks: for each segment, how many of those up to and with it are full; fill: for each row, that of an empty segment

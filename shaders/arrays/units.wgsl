@@ -1,4 +1,4 @@
-{#- Assemble words from units of {{ unit }} bytes. The template that includes this defines `unit_at`.
+{#- Assemble words from units of 1, 2 or 4 bytes. The template that includes this defines `unit_at`.
     Values: unit: bytes, 1, 2 or 4; source: array<u32>. -#}
 const UNITS = {{ 4 // unit }}u;  // in a word
 

@@ -1,8 +1,8 @@
 {#- Sort short rows, as many in a workgroup as fit, by merges in workgroup memory. Sorted runs of 1, 2, 4, … elements are
     merged in pairs: each element searches the other run of its pair for the number of elements that come before it
     (the ranks of Cole, "Parallel merge sort", 1988). Equal elements of the left run come first, so the sort is stable.
-    in:  input: the keys{{ "; payload: a word for each key" if payload == "words" }}
-    out: keys: sorted; places: the index of each key in its row, or its payload
+    in:  input: the keys; words: a word for each key, if payload is "words"
+    out: keys: sorted; places: the index of each key in its row, or its word
     Values: scalar; descending; workgroup_size; capacity: keys in a workgroup; with_keys: True to store the keys; payload:
         "none", "index" or "words". -#}
 struct Call {

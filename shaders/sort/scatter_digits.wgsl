@@ -3,8 +3,8 @@
     (Ashkiani et al., "GPU Multisplit", 2016), and the tile is put in order in workgroup memory first, so that neighbouring
     lanes store to neighbouring places.
     in:  input, keys, temporary: the keys in one of them; steps; offsets: where the first element of each tile with each
-         digit belongs, in rows of (digit values, tiles of a row){{ "; words: a word for each key" if payload == "words" }}
-    out: keys or temporary{{ ", with the keys' indices or words in places or temporary_places" if payload != "none" }}
+         digit belongs, in rows of (digit values, tiles of a row); words: a word for each key, if payload is "words"
+    out: keys or temporary; with a payload, the keys' indices or words in places or temporary_places
     Values: those of sort/tile_counters.wgsl; enable_subgroups; items: with subgroups, the most elements of an invocation;
         with_keys: True to store the keys in the last step; payload: "none", "index" or "words". -#}
 {% if enable_subgroups %}

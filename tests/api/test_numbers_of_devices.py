@@ -26,7 +26,7 @@ def test_a_number_chooses_among_the_devices(monkeypatch: pytest.MonkeyPatch) -> 
             assert gs.Device(wanted).capabilities.summary == device.capabilities.summary
             assert_same(gs.scan(array, device=wanted).numpy(), np.array([3, 4, 8, 9, 14], np.int32))
         if len(found) > 1:
-            with pytest.raises(ValueError, match="a scan runs where its arrays are"):
+            with pytest.raises(ValueError, match="a call runs where its arrays are"):
                 gs.scan(array, device=(number + 1) % len(found))
         monkeypatch.setenv("GPUSCAN_ADAPTER", str(number))
         assert gs.default_device() is device

@@ -110,6 +110,17 @@ def lost(three: list[gs.Device]) -> None:
     assert_same(gs.scan(x, axis=0).numpy(), np.cumsum(X, axis=0, dtype=np.int32))
 
 
-@pytest.mark.parametrize("case", [operators_that_do_not_commute, short_arrays, what_is_refused, lost])
+def dicts(three: list[gs.Device]) -> None:
+    """Return bundles as plain dicts, like those that were passed."""
+    x = {"a": gs.ShardedArray.from_numpy(X, three)}
+
+    def add(left: Any, right: Any) -> Any:
+        return {"a": left["a"] + right["a"]}
+
+    for call in (lambda axis: gs.scan(x, add, axis=axis), lambda axis: gs.reduce(x, add, axis=axis)):
+        assert [type(call(axis)) for axis in (0, 1)] == [dict, dict]
+
+
+@pytest.mark.parametrize("case", [operators_that_do_not_commute, dicts, short_arrays, what_is_refused, lost])
 def test_what_else_there_is(three: list[gs.Device], case: Any) -> None:
     case(three)

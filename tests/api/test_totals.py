@@ -61,3 +61,14 @@ def test_of_cuts_numbers_and_no_elements(device: gs.Device) -> None:
         gs.scan(x[:0], lambda l, r: l, return_total=True, device="numpy")
     with pytest.raises(TypeError, match="return_total='yes' was passed"):
         gs.scan(x, return_total="yes", device="numpy")  # type: ignore[arg-type]
+
+
+def test_reversed_with_indices(device: gs.Device) -> None:
+    """Assert that the total of a reversed scan is of the same mapped elements as its results."""
+    x = np.array([[1, 2, 3], [4, 5, 6]], np.int32)
+    for home in (device, "numpy"):
+        for options in ({"exclusive": True}, {"keys": np.array([0, 0, 1])}):
+            _, total = gs.scan(
+                x, axis=1, reverse=True, before=lambda v, i: v * i, return_total=True, device=home, **options
+            )  # type: ignore[call-overload]
+            assert_same(total, np.array([8, 17], np.int32))

@@ -85,7 +85,7 @@ def test_shapes(device: gs.Device) -> None:
         assert "(2, 6, 2)" in shown
         assert "int16" in shown
         assert device.capabilities.adapter_type in shown
-    with pytest.raises(TypeError, match=r"written by whole calls.*out=a\[...\]"):
+    with pytest.raises(TypeError, match=r"only gpuscan.s functions write.*out=a\[...\]"):
         a[0] = 1
     assert_same(a, x)
 

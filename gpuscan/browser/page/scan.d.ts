@@ -16,7 +16,7 @@ export type Numbers =
 export type Elements = Numbers | Numbers[] | Record<string, Numbers>;
 
 export interface ScanOptions {
-  /** Where the scan restarts: first 0, last the length, never falling. For plans that were exported with segments. */
+  /** Offsets where the scan restarts: ascending, from 0 to the length. For plans that were exported with segments. */
   segments?: ArrayLike<number>;
 }
 
@@ -40,9 +40,9 @@ export interface Plan {
 }
 
 export class Scan {
-  /** A GPUDevice with what exported scans make use of, where the GPU has it. */
+  /** A GPUDevice with the features and limits that exported scans can use, as far as the GPU has them. */
   static device(options?: GPURequestAdapterOptions): Promise<GPUDevice>;
-  /** Compiles the plan at `base` (default: beside the module) for a device. */
+  /** Compiles for a device the plan at `base` (default: the folder of the module). */
   static create(device: GPUDevice, base?: URL | string): Promise<Scan>;
 
   readonly device: GPUDevice;
@@ -53,7 +53,7 @@ export class Scan {
 
   /** The scan of the elements, in arrays of the same kind. */
   run<T extends Elements>(elements: T, options?: ScanOptions): Promise<T>;
-  /** Records the scan into your own encoder. The buffers are whole 16 bytes, and one for each field. */
+  /** Records the scan into your own encoder. There is a buffer for each field, and its size is a multiple of 16 bytes. */
   record(
     encoder: GPUCommandEncoder,
     source: GPUBuffer | GPUBuffer[],

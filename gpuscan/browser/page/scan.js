@@ -1,7 +1,7 @@
 // Runs an exported plan of gpuscan with navigator.gpu. No dependencies.
 //
 //   import { Scan } from "./scan.js";
-//   const scan = await Scan.create(await Scan.device());       // plan.json and the WGSL lie beside this file
+//   const scan = await Scan.create(await Scan.device());       // reads plan.json and WGSL from this folder
 //   const result = await scan.run(new Uint32Array([3, 1, 4])); // an array of the same kind
 //
 // For bundles, pass an array for each field, as a list or by name, and get the same. To scan what is on the GPU already,
@@ -29,7 +29,7 @@ async function fetched(base, name) {
 }
 
 export class Scan {
-  /** A GPUDevice with what exported scans make use of, where the GPU has it. */
+  /** A GPUDevice with the features and limits that exported scans can use, as far as the GPU has them. */
   static async device(options = {}) {
     if (!globalThis.navigator?.gpu) throw new Error("this browser has no WebGPU; use a current Chrome, Edge, Safari or Firefox");
     const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance", ...options });
@@ -41,7 +41,7 @@ export class Scan {
     });
   }
 
-  /** Compiles the plan beside this file, or at `base`, for a device. */
+  /** Compiles for a device the plan in the folder of this file, or at `base`. */
   static async create(device, base = new URL(".", import.meta.url)) {
     const plan = await (await fetched(base, "plan.json")).json();
     if (plan.format !== FORMAT) throw new Error(`the plan has the format ${plan.format}, not ${FORMAT}; export it again`);
@@ -289,10 +289,12 @@ export class Scan {
 
   #check(report) {
     const { strategy, posts } = this.#variants[0];
-    if (report[SUBGROUP_SIZE_WORD] === EPOCH) throw new Error(`subgroups have not ${this.subgroupSize} lanes here`);
-    if (report[LOOP_LIMIT_WORD] === EPOCH) throw new Error("a loop of the operator did not end; mend its WGSL");
+    if (report[SUBGROUP_SIZE_WORD] === EPOCH) {
+      throw new Error(`the subgroups of a shader had not ${this.subgroupSize} lanes; export with the strategy three_dispatch`);
+    }
+    if (report[LOOP_LIMIT_WORD] === EPOCH) throw new Error("a loop of the operator did not end; correct its WGSL and export it again");
     if (posts && report[STATUS_WORD] === EPOCH) {
-      throw new Error(`a tile waited in vain: this GPU is not fit for ${strategy}; export three_dispatch`);
+      throw new Error(`a tile waited too long for another: this GPU cannot run ${strategy}; export with the strategy three_dispatch`);
     }
   }
 }
