@@ -130,7 +130,16 @@ def _where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
 
 
 @_form_of(np.clip)
-def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None) -> Any:
+def _clip(
+    a: Any,
+    a_min: Any = None,
+    a_max: Any = None,
+    out: Any = None,
+    *,
+    min: Any = None,  # noqa: A002
+    max: Any = None,  # noqa: A002
+) -> Any:
+    a_min, a_max = (min if a_min is None else a_min), (max if a_max is None else a_max)
     bounds = [bound for bound in (a_min, a_max) if bound is not None]
 
     def clipped(value: Any, *given: Any) -> Any:

@@ -7,6 +7,7 @@ import pytest
 import wgpu
 
 import gpuscan as gs
+from gpuscan.api import device as device_module
 from gpuscan.device import adapters
 from tests.harness.devices import hide_adapters
 from tests.oracle import assert_same
@@ -55,6 +56,8 @@ def test_equal_cards(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) 
     """Tell two cards of one model apart by their numbers, in messages and by their summaries."""
     twin = next(other for other in wgpu.gpu.enumerate_adapters_sync() if other.summary == adapter.summary)
     monkeypatch.setattr(adapters, "_found", [adapter, twin])
+    # Devices that other tests use keep their summaries.
+    monkeypatch.setattr(device_module, "_open", {})
     for number in (0, 1):
         device = gs.Device(number)
         assert device._context.adapter is (adapter, twin)[number]
