@@ -125,8 +125,10 @@ def test_a_device_without_features(adapter):
     assert bare.spins_per_second > 1e4
 
 
-def test_found_once_then_read(adapter, wgpu_device, monkeypatch):
-    """Assert that the second device on an adapter does not measure."""
+def test_found_once_then_read(adapter, wgpu_device, monkeypatch, tmp_path):
+    """Assert that the second device on an adapter does not measure. Processes of other tests have another folder."""
+    for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
+        monkeypatch.setenv(name, str(tmp_path))
     found = probe(adapter, wgpu_device, refresh=True)
     measured = count_measurements(monkeypatch)
     assert probe(adapter, wgpu_device) == found
