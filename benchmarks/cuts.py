@@ -25,7 +25,7 @@ from gpuscan.tools.bench.copies import copy_seconds
 from gpuscan.tools.bench.timer import GpuTimer
 
 SOURCE = Path(__file__).with_name("cuts.cu")
-# Calls on the CPU, of which the fastest counts.
+# How often a call on the CPU is repeated. The fastest one counts.
 CPU_CALLS = 3
 
 

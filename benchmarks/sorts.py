@@ -22,7 +22,7 @@ NUMPY_LIMIT = 1 << 24
 
 
 def gpu_times(device: gs.Device, call: Callable[[], Any], repeats: int = 5) -> dict[str, float]:
-    """Return the seconds of each stage of a call, in the run whose sum is the median."""
+    """Return the seconds of each stage of a call. Of several runs it is the one with the median sum."""
     runs: list[dict[str, float]] = []
     for _ in range(repeats):
         with device.profile() as profile:

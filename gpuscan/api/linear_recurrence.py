@@ -15,7 +15,7 @@ from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.elements import LEAF, Structure, compute_dtype, dtype_from, element_of
 from gpuscan.operators.operator import operator
-from gpuscan.problem.arguments import as_array, as_flag, as_scalars, resolve_axis
+from gpuscan.problem.arguments import as_array, as_flag, as_scalars, native, resolve_axis
 from gpuscan.problem.problem import Problem
 
 PAIR = Structure("tuple", (0, 1), (LEAF, LEAF))
@@ -344,8 +344,3 @@ def _array_like(x: Any, other: Any) -> Any:
         bfloat = other.dtype.name == "bfloat16" and not isinstance(x, complex)
         return np.asarray(x, other.dtype if bfloat else np.result_type(x, other.dtype))
     return _array(x)
-
-
-def native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the array in native byte order."""
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

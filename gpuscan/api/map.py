@@ -16,7 +16,7 @@ from gpuscan.elements import LEAF, Structure, element_of
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.trace import Map, traced
-from gpuscan.problem.arguments import structure_and_leaves
+from gpuscan.problem.arguments import native, structure_and_leaves
 from gpuscan.problem.problem import Problem
 from gpuscan.reference.elementwise import map_arrays
 
@@ -75,7 +75,7 @@ def map(  # noqa: A001 (the public name)
             continue
         structure, found = structure_and_leaves(array)
         parts.append((len(leaves), structure))
-        leaves += [leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("=")) for leaf in found]
+        leaves += [native(leaf) for leaf in found]
     if not leaves:
         raise TypeError("gpuscan.map was called without an array; pass one array or more after the function")
     shape = common_shape([leaf.shape for leaf in leaves])

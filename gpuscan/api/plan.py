@@ -26,7 +26,7 @@ from gpuscan.html_table import html_table
 from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
-from gpuscan.problem.arguments import as_array, structure_and_leaves
+from gpuscan.problem.arguments import as_array, native, structure_and_leaves
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many
 from gpuscan.problem.problem import make_problem
 
@@ -145,8 +145,7 @@ class Plan:
                 "arrays are; make a plan on that device"
             )
         _, leaves = structure_and_leaves(array)
-        native = [leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("=")) for leaf in leaves]
-        problem = self._problem.with_leaves(tuple(native))
+        problem = self._problem.with_leaves(tuple(native(leaf) for leaf in leaves))
         outputs = check_out(problem, out, self.device if is_on_device(problem) else None)
         results = execute(problem, self.device, self._asked, outputs)
         self._keep_up()

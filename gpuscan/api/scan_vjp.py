@@ -10,14 +10,14 @@ import numpy as np
 
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
-from gpuscan.api.linear_recurrence import native, summed_to
+from gpuscan.api.linear_recurrence import summed_to
 from gpuscan.api.outputs import execute, in_form_of, is_on_device
 from gpuscan.elements import Field
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.adjoint import LAST, Adjoint, adjoint, bundle_of, cached_adjoint, sum_of, with_flag
 from gpuscan.operators.operator import Operator
-from gpuscan.problem.arguments import OnDevice, fields_of, structure_and_leaves
+from gpuscan.problem.arguments import OnDevice, fields_of, native, structure_and_leaves
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.problem.segments import heads_of

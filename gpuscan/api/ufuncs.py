@@ -22,7 +22,7 @@ from gpuscan.engine.element_copy import contiguous
 from gpuscan.errors import OperatorError
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.trace import Map, traced
-from gpuscan.problem.arguments import as_array, resolve_axis
+from gpuscan.problem.arguments import as_array, native, resolve_axis
 
 # For these ufuncs, integers are combined in 64 bits, as in NumPy.
 _PROMOTED = (np.add, np.multiply)
@@ -110,7 +110,7 @@ def _called(
     values = [value if is_number(value) or isinstance(value, Array) else as_array(value) for value in inputs]
     values = [_as_argument(ufunc, value, values) for value in values]
     leaves = [value for value in values if not is_number(value)]
-    leaves = [leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("=")) for leaf in leaves]
+    leaves = [native(leaf) for leaf in leaves]
     if dtype is not None:
         leaves = [leaf.astype(dtype) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
     for leaf in leaves:

@@ -132,6 +132,14 @@ def write_elements(source: DeviceArray, result: DeviceArray) -> None:
         _scatter(elements_of(source), elements_of(result))
 
 
+def written(results: Sequence[DeviceArray], out: Sequence[DeviceArray]) -> list[DeviceArray]:
+    """Copy each result to its array of `out`, of any strides, and return these arrays."""
+    for result, target in zip(results, out, strict=True):
+        target.check("STORAGE")
+        write_elements(result, target)
+    return list(out)
+
+
 def copy_elements(
     view: StridedView, result: DeviceArray, *, offset: int = 0, run: int | None = None, pitch: int | None = None
 ) -> None:

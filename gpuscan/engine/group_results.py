@@ -12,7 +12,7 @@ from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.elements import scalar_of
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import StridedView, copied, duplicate, transposed, write_elements
+from gpuscan.engine.element_copy import StridedView, copied, duplicate, transposed, written
 from gpuscan.engine.groups import SortedLabels, grouped
 from gpuscan.engine.record import record_stage
 from gpuscan.errors import DeviceMemoryError
@@ -92,12 +92,7 @@ def reduce_groups(
                 view = transposed(picked, problem.inner, groups, f.storage_bytes)
                 picked = copied(view, picked.shape, picked.dtype)
             results.append(picked.viewed((*lead, *f.shape)))
-        if out is None:
-            return results
-        for result, target in zip(results, out, strict=True):
-            target.check("STORAGE")
-            write_elements(result, target)
-        return list(out)
+        return results if out is None else written(results, out)
 
 
 def _ends_of(labels: DeviceArray, length: int, groups: int) -> DeviceArray:

@@ -10,7 +10,7 @@ import numpy as np
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import contiguous, copied, transposed, write_elements
+from gpuscan.engine.element_copy import contiguous, copied, transposed, written
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import sort_device
 from gpuscan.problem.segments import Heads
@@ -84,12 +84,7 @@ def scan_groups(
                     transposed(back, problem.inner, problem.row_length, f.storage_bytes), array.shape, array.dtype
                 )
             results.append(back.viewed((*problem.shape, *f.shape)))
-        if out is None:
-            return results
-        for result, target in zip(results, out, strict=True):
-            target.check("STORAGE")
-            write_elements(result, target)
-        return list(out)
+        return results if out is None else written(results, out)
 
 
 def sort_labels(executor: Executor, problem: Problem, labels: Any) -> SortedLabels:

@@ -108,6 +108,11 @@ def as_array(x: Any) -> Leaf:
     return np.asarray(x)
 
 
+def native(array: Leaf) -> Leaf:
+    """Return the array in native byte order."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
 # ----- Axes
 
 

@@ -18,6 +18,7 @@ from gpuscan.problem.arguments import (
     Leaf,
     as_flag,
     initial_rows,
+    native,
     resolve_axis,
     structure_and_leaves,
     with_dtype,
@@ -212,7 +213,7 @@ def make_problem(
     structure, leaves = structure_and_leaves(x)
     if dtype is not None:
         leaves, before = with_dtype(leaves, structure, dtype_from(dtype), before)
-    leaves = [leaf if leaf.dtype.isnative else leaf.astype(leaf.dtype.newbyteorder("=")) for leaf in leaves]
+    leaves = [native(leaf) for leaf in leaves]
     shape, trailing = split_axes(structure, leaves, own_axes(x), operator, before)
     axis = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
     heads = heads_of(segments, keys, shape, axis, reverse)
