@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from gpuscan.api.outputs import check_out, is_on_device
 from gpuscan.api.reduced_axes import ReducedAxes, joined, reduced_axes
 from gpuscan.api.sharded_array import reduce_sharded, sharded_leaves
 from gpuscan.api.team import Team
-from gpuscan.device.device_array import uploaded
+from gpuscan.device.device_array import DeviceArray, uploaded
+from gpuscan.device.reports import Verdict
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.host_arrays import scan_host
@@ -27,6 +29,7 @@ from gpuscan.problem.cache import cached_problem
 from gpuscan.problem.groups import checked_labels
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.problem.results import assembled
+from gpuscan.problem.segments import empty_segment_error
 from gpuscan.reference import scan as reference
 
 
@@ -66,7 +69,8 @@ def reduce(
         keepdims: True to keep the reduced axes, with length 1.
         out: the array to write the result to, of the result's shape and dtype; for a bundle, a bundle of arrays.
         segments: the offsets where segments begin along the axis, as in `gpuscan.scan`. The axis of the result is as
-            long as there are segments.
+            long as there are segments. With offsets in a `gpuscan.Array`, the error for an empty segment comes as that
+            for wrong offsets does.
         groups: labels in any order, as in `gpuscan.scan`, of 0 or more. Each label is a place in the result; the axis
             of the result is `num_groups` long.
         num_groups: the number of groups (default: the largest label + 1).
@@ -229,13 +233,28 @@ def segmented_reduction(x: Any, operator: Operator, **options: Any) -> Problem:
     assert heads is not None
     seeds = problem.seeds or identities(problem)
     fill = None if seeds is None else tuple(reference.stored_seeds(problem, seeds))
-    if fill is None and not heads.all_full:
+    if isinstance(heads.offsets, Array):
+        ranks = ranks_of(heads.offsets)
+        if fill is None and heads.segments:
+            last = ranks.viewed((1,), offset=ranks.nbytes - 4)
+            verdict = Verdict(last, partial(empty_segment_error, heads.segments, operator.described))
+            last.context.runs.verdicts.append(verdict)
+        problem = replace(problem, heads=replace(heads, ranks_on_device=ranks))
+    elif fill is None and not heads.all_full:
         empty = int(np.argmax(heads.offsets[:-1] == heads.offsets[1:]))
         raise ValueError(
             f"a reduction of segments was asked for, but segment {empty} is empty and {operator.described} has no "
             "identity. Pass initial=..., or give the operator an identity"
         )
     return replace(problem, keep_last_only=True, fill=fill)
+
+
+def ranks_of(offsets: Array) -> DeviceArray:
+    """Return for each segment how many of those up to and with it have elements, computed on the offsets' device."""
+    pairs = (offsets[:-1], offsets[1:])
+    problem = make_problem(pairs, "add", before=lambda pair: (pair[0] < pair[1]).astype(np.uint32))
+    (ranks,) = scan_device(offsets.device._executor, problem)
+    return ranks
 
 
 def identities(problem: Problem) -> tuple[Any, ...] | None:

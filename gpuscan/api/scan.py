@@ -55,7 +55,9 @@ def scan(
             it as well.
         segments: the offsets along the axis where the scan restarts, as in CSR's ``indptr``: the first is 0, the last
             is the axis's length, and none is smaller than the one before. Every row is cut alike, and each segment
-            begins with `initial`.
+            begins with `initial`. Offsets in a `gpuscan.Array` are checked on its device. If they are wrong, calls that
+            wait for the device raise; after others the next read or `Device.synchronize` does. Then `out` may have been
+            written, and nothing else of yours is changed.
         keys: the scan restarts where a key differs from the one before it along the axis. There is a key for each
             element, in the shape of `x`, or one for each place along the axis, ``(n,)``, for all rows alike.
         groups: labels of integers or bools in any order: each element is combined with the earlier elements of its own

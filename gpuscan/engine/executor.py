@@ -162,7 +162,7 @@ class Executor:
         taken: list[PartBuffers] = []
         shared = SharedBuffers(context, job, self.held)
         drains = Drains()
-        clean = False
+        clean = waits = False
 
         def landed(most: int) -> Iterator[Part]:
             """Yield the parts that are done, until at most `most` are being drained."""
@@ -179,6 +179,7 @@ class Executor:
                 yield from landed(TRANSFERS.parts_draining)
                 buffers = None
                 if self._waits_for(job, shared, part):
+                    waits = True
                     if not idle:
                         taken.append(self._buffers(job, part))
                         idle.append(taken[-1])
@@ -194,7 +195,8 @@ class Executor:
             drains.close()
             for buffers in taken:
                 buffers.close(clean=clean)
-        if len(context.runs.pending) > _MAX_PENDING_RUNS:
+        runs = context.runs
+        if len(runs.pending) + len(runs.verdicts) > _MAX_PENDING_RUNS or (waits and runs.verdicts):
             context.check()
 
     def _waits_for(self, job: Job, shared: SharedBuffers, part: Part) -> bool:
