@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from gpuscan.device.bind_groups import Binding
+from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty, is_number, uploaded
 from gpuscan.device.reports import Verdict
 from gpuscan.device.transfer import padded
@@ -251,7 +252,10 @@ def _marked_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_col
     most = size if size <= limit else limit // _PIECE_UNIT * _PIECE_UNIT
     on_cpu = context.capabilities.adapter_type == "CPU"
     each = _KEYS_PER_INVOCATION_ON_CPU if on_cpu else _KEYS_PER_INVOCATION
-    values = {"workgroup_size": WORKGROUP_SIZE, "keys": each, "scalar": scalar_of(keys.dtype), "in_columns": in_columns}
+    scalar = scalar_of(keys.dtype)
+    values = {"workgroup_size": WORKGROUP_SIZE, "keys": each, "scalar": scalar, "in_columns": in_columns}
+    # Pieces that go forwards begin at multiples of `_PIECE_UNIT`.
+    values["vectors"] = scalar.bits == 32 and not in_columns and not heads.reverse
     with context.lock:
         encoder = context.queue.encoder()
         for start in range(0, size, most):
@@ -276,12 +280,12 @@ def _marked_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_col
 def _stretch(context: DeviceContext, array: DeviceArray, first: int, count: int) -> tuple[Binding, int]:
     """Return the binding of a stretch of an array, and the place of its first element in the binding.
 
-    The binding ends where the array does. The place of an element before the array's first one is negative.
+    The binding ends where the array does, in whole vectors. The place of an element before the array's first one is negative.
     """
     item = array.dtype.itemsize
     low = min(max(first, 0), array.size - 1) // _PIECE_UNIT * _PIECE_UNIT
     high = min(max(first + count, low + 1), array.size)
-    return Binding(array.buffer, array.offset + low * item, padded((high - low) * item)), first - low
+    return Binding(array.buffer, array.offset + low * item, padded((high - low) * item, ALIGNMENT)), first - low
 
 
 def _repeated(context: DeviceContext, heads: Heads, row: DeviceArray) -> DeviceArray:
