@@ -86,7 +86,7 @@ def scan(
         UnsupportedDtypeError: the adapter cannot hold the dtype.
 
     The scan is that of Blelloch 1990. `torch.compile` calls it as one operation, except with a Python function that
-    reads numbers or objects besides its arguments: it leaves the graph for that call.
+    reads more than its arguments and other functions: it leaves the graph for that call.
 
     Example:
         >>> import torch
