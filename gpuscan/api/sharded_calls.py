@@ -68,7 +68,7 @@ def scan_sharded(
     if with_total and not in_results:
         # Before the results are written, perhaps over the input.
         total = _total(x, op, first, {name: options[name] for name in _OF_REDUCTIONS}, pairs)
-    if problem.axis == first.axis:
+    if problem.axis == first.axis and 0 not in first.shape:
         found = in_order(scan_shards(in_order(shards, problem.reverse), strategy), problem.reverse)
     else:
         found = scan_apart(shards, strategy)
@@ -233,7 +233,7 @@ def _reduced_segments(problems: Sequence[Problem], first: ShardedArray, segments
     empty = np.flatnonzero(offsets[:-1] == offsets[1:])
     others = [n for i, n in enumerate(shape) if i != axis]
     for result, fill, f in zip(results, whole.fill or (), fields, strict=whole.fill is not None):
-        np.moveaxis(result, axis, 0)[empty] = fill.reshape(*others, *f.shape)
+        np.moveaxis(result, axis, 0)[empty] = fill.reshape((*others, *f.shape))
     heads = replace(heads, offsets=np.unique(offsets))
     own = [
         replace(problem, heads=cut_heads(heads, axis, low, high), keep_last_only=True)

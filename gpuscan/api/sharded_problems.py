@@ -48,7 +48,7 @@ def sharded_problems(
         found.append(cached_problem(part, operator, **own))
     if found[0].indexed:
         raise TypeError(
-            "before= was passed as a function of an element and its index with a gpuscan.ShardedArray, whose shards do "
+            "before= was passed as a function of an element and its index with a gpuscan.ShardedArray, but shards do "
             "not know where they begin. Pass a function of one element, and the indices as one more array of a bundle"
         )
     if first.axis >= len(found[0].shape):
@@ -117,6 +117,7 @@ def cut_shards(problems: Sequence[Problem], first: ShardedArray, segments: Any, 
         parts = _key_shards(keys, shape, first, axis)
         heads = [Heads(p.shape, axis, reverse, keys=part) for p, part in zip(problems, parts, strict=True)]
         if divided:
+            _check_alike(keys, shape, axis)
             joints = [False, *(_ends_alike(before, after, axis) for before, after in pairwise(parts))]
     else:
         if isinstance(keys, Array):
@@ -127,25 +128,30 @@ def cut_shards(problems: Sequence[Problem], first: ShardedArray, segments: Any, 
         whole = heads_of(segments, keys, shape, axis, reverse)
         heads = [cut_heads(whole, first.axis, low, high) for low, high in edges]  # type: ignore[misc]
         if whole is not None and divided:
-            _check_alike(whole)
-            row = whole.keys if whole.keys is None else np.asarray(whole.keys).reshape(-1)
+            if whole.keys is not None:
+                _check_alike(whole.keys, shape, axis)
             for number, (begin, _) in enumerate(edges[1:], 1):
-                cuts = begin in whole.offsets if row is None else bool(row[begin] != row[begin - 1])
-                joints[number] = not cuts
-    if heads[0] is not None and divided:
-        _check_alike(heads[0])
+                joints[number] = not _begins(whole, begin)
     # A reversed scan comes to the end of a shard first.
     continues = [*joints[1:], False] if reverse else joints
     cut = [replace(p, heads=h) if h is not None else p for p, h in zip(problems, heads, strict=True)]
     return shards_of(cut, first, continues)
 
 
-def _check_alike(heads: Heads) -> None:
-    if not heads.cuts_rows_alike:
+def _begins(heads: Heads, place: int) -> bool:
+    """Return True if a segment begins at a place of the axis, counted in the array."""
+    if heads.offsets is not None:
+        return place in heads.offsets
+    return bool(heads.keys[place] != heads.keys[place - 1])
+
+
+def _check_alike(keys: Any, shape: tuple[int, ...], axis: int) -> None:
+    """Raise ValueError if keys cut each row of the divided axis in its own way."""
+    if keys.shape != shape[axis : axis + 1]:
         raise ValueError(
-            f"keys of shape {heads.keys.shape} were passed with a gpuscan.ShardedArray that is divided along the axis "
-            f"of the scan, but then all rows are cut alike. Pass keys of shape ({heads.row_length},), or divide the "
-            "array along another axis"
+            f"keys of shape {keys.shape} were passed with a gpuscan.ShardedArray that is divided along the axis of the "
+            f"scan, but then all rows are cut alike. Pass keys of shape {shape[axis : axis + 1]}, or divide the array "
+            "along another axis"
         )
 
 

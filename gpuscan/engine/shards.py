@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gpuscan.device.device_array import DeviceArray
+from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.engine.carries import (
     Carry,
     combined,
@@ -25,6 +25,7 @@ from gpuscan.engine.device_team import GivenUpError, naming, raise_first
 from gpuscan.engine.element_copy import stretch_of, write_elements
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.head_ends import HeadEnds, head_ends
+from gpuscan.planning.team_heuristics import TEAMS
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import cut, in_memory
 
@@ -75,10 +76,16 @@ def scan_shards(shards: Sequence[Shard], strategy: str) -> list[list[DeviceArray
     Raises:
         GpuscanError: of any device. No thread of this call runs on after it.
     """
-    carries: list[Future[Carry]] = [Future() for _ in range(len(shards) + 1)]
-    carries[0].set_result(None)
     first = shards[0]
     ahead = first.device in [shard.device for shard in shards[1:]] and ends_with_carry(first.problem)
+    middle = middle_of(first, shards[1]) if ahead else 0
+    if middle:
+        results = scan_out(first)
+        halves = [half(first, results, *edges) for edges in ((0, middle), (middle, first.problem.row_length))]
+        _, _, *others = scan_shards([*halves, *shards[1:]], strategy)
+        return [results, *others]
+    carries: list[Future[Carry]] = [Future() for _ in range(len(shards) + 1)]
+    carries[0].set_result(None)
 
     def scan(number: int) -> list[DeviceArray]:
         shard = shards[number]
@@ -101,6 +108,33 @@ def scan_shards(shards: Sequence[Shard], strategy: str) -> list[list[DeviceArray
     return on_devices(shards, scan)
 
 
+def middle_of(first: Shard, second: Shard) -> int:
+    """Return where to cut the first shard of a scan, so that the other devices wait for half of it only; 0 for nowhere.
+
+    The first shard of a reversed scan is as long as the second one. While the first device scans the first half and
+    reduces the other one, the second device does not have to wait for twice as long as its own reduction takes.
+    """
+    problem = first.problem
+    if not problem.reverse or problem.axis or 2 * problem.row_length <= second.problem.row_length:
+        return 0
+    return problem.row_length // 2 // TEAMS.whole_places * TEAMS.whole_places
+
+
+def scan_out(shard: Shard) -> list[DeviceArray]:
+    """Return the arrays that a shard's results are written to."""
+    problem, context = shard.problem, shard.executor.context
+    if shard.out is not None:
+        return list(shard.out)
+    return [empty(context, (*problem.shape, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
+
+
+def half(shard: Shard, results: Sequence[DeviceArray], begin: int, end: int) -> Shard:
+    """Return a part of a shard without segments as a shard, which writes to its part of the results."""
+    low, high = in_memory(shard.problem, begin, end)
+    out = [stretch_of(result, shard.problem.axis, low, high) for result in results]
+    return replace(shard, problem=shard.part(begin, end), continues=begin > 0, out=out)
+
+
 def carry_after(shard: Shard, ends: HeadEnds, before: Future[Carry]) -> Carry:
     """Return the combination of the elements from the last head up to the end of a shard."""
     executor, problem = shard.executor, shard.problem
@@ -112,7 +146,7 @@ def carry_after(shard: Shard, ends: HeadEnds, before: Future[Carry]) -> Carry:
 
 
 def scan_between(shard: Shard, ends: HeadEnds, before: Future[Carry], strategy: str) -> list[DeviceArray]:
-    """Scan a shard whose first elements may continue a segment of the shard before."""
+    """Return the scan of a shard, in which a segment of the shard before may go on."""
     executor, problem = shard.executor, shard.problem
     if not shard.continues:
         return scan_device(executor, problem, strategy, out=shard.out)
@@ -145,7 +179,7 @@ def reduce_shards(shards: Sequence[Shard]) -> Arrays:
 def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[np.ndarray[Any, Any]]) -> None:
     """Reduce the segments of rows that are divided between shards, and write the results of those with elements.
 
-    Each device reduces its own segments. The parts of a segment that lies in several shards are combined by the CPU.
+    Each device reduces its own segments. If a segment is cut by the end of a shard, the CPU combines its parts.
 
     Args:
         shards: the shards, in order, with the heads of the segments that have elements.
