@@ -280,7 +280,8 @@ def _marked_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_col
 def _stretch(context: DeviceContext, array: DeviceArray, first: int, count: int) -> tuple[Binding, int]:
     """Return the binding of a stretch of an array, and the place of its first element in the binding.
 
-    The binding ends where the array does, in whole vectors. The place of an element before the array's first one is negative.
+    The binding ends where the array does, in whole vectors. The place of an element before the array's first one is
+    negative.
     """
     item = array.dtype.itemsize
     low = min(max(first, 0), array.size - 1) // _PIECE_UNIT * _PIECE_UNIT

@@ -12,7 +12,7 @@ import numpy as np
 import gpuscan as gs
 from gpuscan.api import plan as plan_module
 from gpuscan.api.linear_recurrence import gradients
-from gpuscan.api.reduce import segmented_reduction
+from gpuscan.api.reductions import segmented_reduction
 from gpuscan.api.scan_chunks import chunk_problems
 from gpuscan.elements import min_chunk
 from gpuscan.engine.host_arrays import scan_host
