@@ -20,7 +20,7 @@ MOVED = 4
 RUNS_AT = 64
 
 # The bindings after those of the arrays, in the order of their numbers.
-_AFTER_ARRAYS = ("seeds", "carries", "carry_out", "heads", "captured", "count")
+_AFTER_ARRAYS = ("seeds", "carries", "carry_out", "heads", "captured", "count", "views")
 
 
 @dataclass(frozen=True)
@@ -298,8 +298,9 @@ class Kernel(HashedOnce):
     def sources(self) -> tuple[BoundArray, ...]:
         """The arrays that are loaded."""
         access = "read_write" if self.access.shared or self.access.in_place else "read"
+        views = self.access.views or [""] * len(self.spec.source.fields)
         return tuple(
-            BoundArray(f"source{i}", 2 + i, access, self.field_width(field))
+            BoundArray(f"source{i}", 2 + i, access, 1 if views[i] else self.field_width(field), view=views[i], number=i)
             for i, field in enumerate(self.spec.source.fields)
         )
 
@@ -310,14 +311,16 @@ class Kernel(HashedOnce):
             return ()
         if self.access.in_place:
             return self.sources
-        start = 2 + len(self.spec.source.fields)
+        first = len(self.spec.source.fields)
         alone = self.spec.keep_last_only or self.spec.compacts  # results are stored one by one
-        return tuple(
-            BoundArray(f"destination{i}", start + i, "read_write", atomic=True)
-            if self.shares_words(field)
-            else BoundArray(f"destination{i}", start + i, "read_write", 1 if alone else self.field_width(field))
-            for i, field in enumerate(self.spec.destination.fields)
-        )
+        found = []
+        for i, field in enumerate(self.spec.destination.fields):
+            view = self.access.views[first + i] if self.access.views else ""
+            atomic = self.shares_words(field)
+            width = 1 if alone or atomic or view else self.field_width(field)
+            name = f"destination{i}"
+            found.append(BoundArray(name, 2 + first + i, "read_write", width, atomic, view, first + i))
+        return tuple(found)
 
     def binding_of(self, name: str) -> int:
         """Return the number of a binding after those of the arrays."""
@@ -326,6 +329,23 @@ class Kernel(HashedOnce):
     @property
     def captured_binding(self) -> int:
         return self.binding_of("captured")
+
+    @property
+    def reads_views(self) -> bool:
+        """True if the stage finds the words of some arrays by the parameters of `shared/views.wgsl`."""
+        return any(array.view for array in self.arrays) and self.stage in ("scan", "reduce")
+
+    @property
+    def viewed_arrays(self) -> int:
+        """The arrays that the parameters of views describe: all sources and destinations."""
+        return len(self.spec.source.fields) + len(self.spec.destination.fields)
+
+    @cached_property
+    def uniforms(self) -> tuple[tuple[int, str], ...]:
+        """The number and the role of each uniform buffer but the parameters."""
+        captured = [(self.captured_binding, "captured")] if self.spec.captured_functions else []
+        views = [(self.binding_of("views"), "views")] if self.reads_views else []
+        return (*captured, *views)
 
     @cached_property
     def arrays(self) -> tuple[BoundArray, ...]:
@@ -357,7 +377,7 @@ class Kernel(HashedOnce):
         places = {array: ("destination", i) for i, array in enumerate(self.destinations)}
         places |= {array: ("source", i) for i, array in enumerate(self.sources)}
         slots = tuple((array.binding, *places.get(array, (array.name, 0))) for array in self.bindings)
-        return (*slots, (self.captured_binding, "captured", 0)) if self.spec.captured_functions else slots
+        return (*slots, *((binding, role, 0) for binding, role in self.uniforms))
 
     @cached_property
     def cleared(self) -> tuple[int, ...]:
@@ -372,9 +392,10 @@ class Kernel(HashedOnce):
         moved = self.spec.compacts and field is not mask
         return gcd(self.access.width, (MOVED if moved else self.tile.chunk) * field.storage_bytes // 4)
 
-    def chunk_accesses(self, field: Field) -> int:
-        """Return the number of accesses that a chunk of the field takes."""
-        return self.tile.chunk * field.storage_bytes // 4 // self.field_width(field) + self.is_unaligned(field)
+    def chunk_accesses(self, field: Field, width: int | None = None) -> int:
+        """Return the number of accesses that a chunk of the field takes, each of `width` words."""
+        words = self.tile.chunk * field.storage_bytes // 4
+        return words // (width or self.field_width(field)) + self.is_unaligned(field)
 
     @property
     def exchange_vectors(self) -> int:

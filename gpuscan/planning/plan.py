@@ -158,8 +158,11 @@ def plan_scan(
         wait_policy=wait_policy,
         test_build=test_build,
     )
-    if exchanges_chunks(kernel, capabilities.limits["max-compute-workgroup-storage-size"]):
-        kernel = replace(kernel, access=replace(kernel.access, via_workgroup_memory=True))
+    room = capabilities.limits["max-compute-workgroup-storage-size"]
+    # Views are accessed word by word, so that the exchange needs words of every array.
+    words = replace(kernel, access=replace(kernel.access, width=1)) if placement and placement.views else kernel
+    if exchanges_chunks(words, room):
+        kernel = replace(words, access=replace(words.access, via_workgroup_memory=True))
     if isinstance(tile, ColumnTile):
         tiles, dispatches = column_stages(kernel, tile, spec)
     else:
@@ -218,6 +221,7 @@ def access_of(
         exact=placement.exact,
         shared=placement.shared,
         in_place=placement.in_place,
+        views=placement.views,
         several_rows=spec.stacked_rows,
         whole_chunks=whole_chunks,
         unaligned_sizes=unaligned_sizes(spec, length),

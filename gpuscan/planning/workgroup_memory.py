@@ -75,7 +75,8 @@ def _check_bytes(element: Element, needed: int, capabilities: Capabilities) -> N
 def exchanges_chunks(kernel: Kernel, room: int) -> bool:
     """Return True if chunks should go through workgroup memory between storage and invocations.
 
-    They should if an element takes several accesses to storage and `room` bytes hold the chunks of one step. If each
+    They should if an element takes several accesses to storage, or an array is a view, which is accessed word by word,
+    and if `room` bytes hold the chunks of one step. If each
     invocation reads its own wide elements, lanes do not access neighbours: an H100 then has 0.35 (36 bytes) to 0.7
     (64 bytes) of its memory's speed, and all of it through workgroup memory.
 
@@ -94,5 +95,6 @@ def exchanges_chunks(kernel: Kernel, room: int) -> bool:
     if source.storage_bytes != destination.storage_bytes or source.storage_bytes % 4:
         return False
     access_bytes = 4 * kernel.field_width(source)
+    several_accesses = kernel.tile.chunk > 1 if kernel.access.views else source.storage_bytes > access_bytes
     needed = kernel.exchange_vectors * access_bytes + workgroup_bytes(kernel) + OTHER_ITEMS * 4 * kernel.item_words
-    return source.storage_bytes > access_bytes and needed <= room
+    return several_accesses and needed <= room

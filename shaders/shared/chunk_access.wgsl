@@ -60,7 +60,7 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {% else %}
     let {{ access.name }}_at = {{ vector_index(access, first) }};
 {% for i in range(access.accesses) %}
-    let {{ access.name }}_{{ i }} = {{ access.name }}[{{ access.name }}_at + {{ i }}u];
+    let {{ access.name }}_{{ i }} = {{ access.loaded(access.name ~ "_at + " ~ i ~ "u") }};
 {% endfor %}
 {% endif %}
 {% if access.unaligned %}
@@ -142,7 +142,7 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
     }
 {% else %}
     if ({{ at }} < {{ stored }}_end) {
-        {{ access.name }}[{{ at }}] = {{ vector }};
+        {{ access.stored(at) }} = {{ vector }};
     }
 {% endif %}
 {% endmacro %}
@@ -180,7 +180,7 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {% else %}
 {% set start = "%s * %du + %du" % (at, access.field.words, loop.index0 * words | length) %}
 {% for word in words %}
-    {{ access.name }}[{{ start }} + {{ loop.index0 }}u] = {{ word }};
+    {{ access.stored(start ~ " + " ~ loop.index0 ~ "u") }} = {{ word }};
 {% endfor %}
 {% endif %}
 {% endfor %}
