@@ -28,6 +28,7 @@ class FieldAccess:
         width: the 32-bit words of one access.
         accesses: the accesses that cover a chunk.
         unaligned: True if chunks begin and end within words.
+        exchanged: True if the lanes of a subgroup exchange chunks, so that each access takes neighbours.
     """
 
     array: BoundArray
@@ -37,6 +38,7 @@ class FieldAccess:
     width: int
     accesses: int
     unaligned: bool
+    exchanged: bool
 
     @property
     def name(self) -> str:
@@ -147,4 +149,5 @@ def _access(kernel: Kernel, array: BoundArray, field: Field, offset: int) -> Fie
         width=width,
         accesses=kernel.chunk_accesses(field, width),
         unaligned=kernel.is_unaligned(field),
+        exchanged=kernel.exchanges_chunks and (width == 1 or not kernel.access.views),
     )

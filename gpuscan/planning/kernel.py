@@ -400,7 +400,7 @@ class Kernel(HashedOnce):
     @property
     def exchange_vectors(self) -> int:
         """The vectors of workgroup memory through which one step's chunks go: see shaders/scan/chunk_exchange.wgsl."""
-        accesses = self.chunk_accesses(self.spec.source.fields[0])
+        accesses = self.chunk_accesses(self.spec.source.fields[0], 1 if self.access.views else None)
         vectors = self.tile.workgroup_size * accesses
         return vectors + (vectors // 8 if accesses % 2 == 0 else 0)
 

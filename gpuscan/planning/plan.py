@@ -158,11 +158,8 @@ def plan_scan(
         wait_policy=wait_policy,
         test_build=test_build,
     )
-    room = capabilities.limits["max-compute-workgroup-storage-size"]
-    # Views are accessed word by word, so that the exchange needs words of every array.
-    words = replace(kernel, access=replace(kernel.access, width=1)) if placement and placement.views else kernel
-    if exchanges_chunks(words, room):
-        kernel = replace(words, access=replace(words.access, via_workgroup_memory=True))
+    if exchanges_chunks(kernel, capabilities.limits["max-compute-workgroup-storage-size"]):
+        kernel = replace(kernel, access=replace(kernel.access, via_workgroup_memory=True))
     if isinstance(tile, ColumnTile):
         tiles, dispatches = column_stages(kernel, tile, spec)
     else:
@@ -216,8 +213,11 @@ def access_of(
     several = not spec.as_one_row and not isinstance(tile, ColumnTile)
     whole_chunks = tile.per_row or (several and spec.row_length % tile.chunk == 0)
     single_elements = several and spec.reverse and not whole_chunks
+    fields = (*spec.source.fields, *spec.destination.fields)
+    # Views are accessed word by word. Wide elements are then exchanged word by word, those of other arrays too.
+    words = placement.views and any(field.storage_bytes > 4 * ACCESS_WORDS for field in fields)
     return Access(
-        width=1 if single_elements else min(placement.width, access_width(spec, length)),
+        width=1 if single_elements or words else min(placement.width, access_width(spec, length)),
         exact=placement.exact,
         shared=placement.shared,
         in_place=placement.in_place,
