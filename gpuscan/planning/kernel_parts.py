@@ -29,7 +29,7 @@ class Placement:
         in_place: each destination is its source.
         views: for each source and then for each destination, how the shader finds the array's words in its buffer:
             ``""`` for an array that is bound where it begins, ``"offset"`` for one that begins elsewhere, ``"rows"``
-            for one whose rows are also apart. Empty if all are ``""``. The numbers are parameters of a run.
+            for one with rows that are also apart. Empty if all are ``""``. The numbers are parameters of a run.
     """
 
     width: int = 4

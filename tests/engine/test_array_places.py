@@ -178,7 +178,7 @@ def test_another_slice_compiles_nothing(device: gs.Device) -> None:
 
 
 def test_the_input_stays_where_two_results_are_in_one_buffer(device: gs.Device) -> None:
-    """Assert that results in neighbouring parts of one buffer, whose bindings would overlap, are both right."""
+    """Write two results to neighbouring parts of one buffer. Bindings from aligned bytes on would overlap."""
     x = numbers("int32", (2, 50))
     a, target = device.asarray(x), device.asarray(np.full(110, 7, np.int32))
     gs.scan((a[0], a[1]), lambda l, r: (l[0] + r[0], np.maximum(l[1], r[1])), out=(target[3:53], target[53:103]))
