@@ -311,41 +311,25 @@ class Kernel(HashedOnce):
             return ()
         if self.access.in_place:
             return self.sources
-        first = len(self.spec.source.fields)
         alone = self.spec.keep_last_only or self.spec.compacts  # results are stored one by one
         found = []
         for i, field in enumerate(self.spec.destination.fields):
-            view = self.access.views[first + i] if self.access.views else ""
-            atomic = self.shares_words(field)
+            number, atomic = len(self.spec.source.fields) + i, self.shares_words(field)
+            view = self.access.views[number] if self.access.views else ""
             width = 1 if alone or atomic or view else self.field_width(field)
-            name = f"destination{i}"
-            found.append(BoundArray(name, 2 + first + i, "read_write", width, atomic, view, first + i))
+            found.append(BoundArray(f"destination{i}", 2 + number, "read_write", width, atomic, view, number))
         return tuple(found)
 
     def binding_of(self, name: str) -> int:
         """Return the number of a binding after those of the arrays."""
         return 2 + len(self.spec.source.fields) + len(self.spec.destination.fields) + _AFTER_ARRAYS.index(name)
 
-    @property
-    def captured_binding(self) -> int:
-        return self.binding_of("captured")
-
-    @property
-    def reads_views(self) -> bool:
-        """True if the stage finds the words of some arrays by the parameters of `shared/views.wgsl`."""
-        return any(array.view for array in self.arrays) and self.stage in ("scan", "reduce")
-
-    @property
-    def viewed_arrays(self) -> int:
-        """The arrays that the parameters of views describe: all sources and destinations."""
-        return len(self.spec.source.fields) + len(self.spec.destination.fields)
-
     @cached_property
     def uniforms(self) -> tuple[tuple[int, str], ...]:
         """The number and the role of each uniform buffer but the parameters."""
-        captured = [(self.captured_binding, "captured")] if self.spec.captured_functions else []
-        views = [(self.binding_of("views"), "views")] if self.reads_views else []
-        return (*captured, *views)
+        views = self.stage in ("scan", "reduce") and any(array.view for array in self.arrays)
+        used = {"captured": self.spec.captured_functions, "views": views}
+        return tuple((self.binding_of(role), role) for role in used if used[role])
 
     @cached_property
     def arrays(self) -> tuple[BoundArray, ...]:
@@ -394,8 +378,8 @@ class Kernel(HashedOnce):
 
     def chunk_accesses(self, field: Field, width: int | None = None) -> int:
         """Return the number of accesses that a chunk of the field takes, each of `width` words."""
-        words = self.tile.chunk * field.storage_bytes // 4
-        return words // (width or self.field_width(field)) + self.is_unaligned(field)
+        width = width or self.field_width(field)
+        return self.tile.chunk * field.storage_bytes // 4 // width + self.is_unaligned(field)
 
     @property
     def exchange_vectors(self) -> int:

@@ -9,7 +9,7 @@
 @group(0) @binding({{ kernel.binding_of("seeds") }}) var<storage, read> seeds: array<u32>;  // an element's words for each row
 {% endif %}
 
-{% if kernel.reads_views %}
+{% if text.viewed %}
 {% include "shared/views.wgsl" %}
 
 {% endif %}

@@ -4,7 +4,7 @@
 // ----- Views
 // For each source and destination: its first unit in the binding; the units of a row; the units from the end of a row to
 // the begin of the next one, which may be below zero, since arithmetic wraps.
-@group(0) @binding({{ kernel.binding_of("views") }}) var<uniform> views: array<vec4<u32>, {{ kernel.viewed_arrays }}>;
+@group(0) @binding({{ kernel.binding_of("views") }}) var<uniform> views: array<vec4<u32>, {{ kernel.access.views | length }}>;
 
 {% macro define(access) %}
 {% set unit = "views[%du]" % access.array.number %}
