@@ -21,6 +21,7 @@ import urllib.parse
 from pathlib import Path, PurePosixPath
 
 import click
+from browser_exports import write_exports
 
 import gpuscan
 from gpuscan import cli
@@ -32,6 +33,7 @@ DEFAULT_OUTPUT = CHECKOUT / "build" / "docs"
 # Where files have their place on the site, if not at their path below docs/.
 PLACES = {
     "docs/site/index.md": "index.md",
+    "docs/site/try.md": "try.md",
     "README.md": "readme.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -40,7 +42,7 @@ PLACES = {
 
 # The site's contents: caption and pages of each part. Other pages come after those of "Look up".
 CONTENTS = {
-    "Use": ("getting-started", "how-to/README", "operators", "numerics", "gallery/index"),
+    "Use": ("getting-started", "try", "how-to/README", "operators", "numerics", "gallery/index"),
     "Look up": ("reference", "api", "commands", "concepts", "tiles"),
     "Compare": ("README <readme>", "performance", "matrix", "adapters/README"),
     "Understand and change": (
@@ -112,6 +114,8 @@ def stage(source: Path, gallery: bool) -> None:
         target.write_text(text + contents_of(place, files, gallery), encoding="utf-8")
     if gallery:
         thumbnail(source / "_static" / "thumbnail.png")
+    shutil.copytree(SITE / "try", source / "_static" / "try")
+    write_exports(source / "_static" / "try")
     (source / "api.md").write_text(api_page(), encoding="utf-8")
     (source / "commands.md").write_text(commands_page(), encoding="utf-8")
     if gallery:
