@@ -1,8 +1,12 @@
-"""The exports that the page "Try it in your browser" runs: sums to measure, and the conformance cases."""
+"""Writes the exports that the page "Try it in your browser" runs: sums to measure, and the conformance cases.
+
+Usage: python docs/site/browser_exports.py FOLDER
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -53,3 +57,7 @@ def write_exports(folder: Path) -> None:
         for shared in ("index.html", "scan.d.ts", *([] if name == "sums" else ["scan.js", "check.js"])):
             (folder / name / shared).unlink()
     (folder / "cases.json").write_text(json.dumps(list(CASES)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_exports(Path(sys.argv[1]))

@@ -21,7 +21,6 @@ import urllib.parse
 from pathlib import Path, PurePosixPath
 
 import click
-from browser_exports import write_exports
 
 import gpuscan
 from gpuscan import cli
@@ -114,8 +113,6 @@ def stage(source: Path, gallery: bool) -> None:
         target.write_text(text + contents_of(place, files, gallery), encoding="utf-8")
     if gallery:
         thumbnail(source / "_static" / "thumbnail.png")
-    shutil.copytree(SITE / "try", source / "_static" / "try")
-    write_exports(source / "_static" / "try")
     (source / "api.md").write_text(api_page(), encoding="utf-8")
     (source / "commands.md").write_text(commands_page(), encoding="utf-8")
     if gallery:
@@ -320,6 +317,8 @@ def build(output: Path, gallery: bool = True, external: bool = False) -> Path:
     source, target = output / "source", output / "html"
     shutil.rmtree(output, ignore_errors=True)
     stage(source, gallery)
+    shutil.copytree(SITE / "try", source / "_static" / "try")
+    subprocess.run([sys.executable, SITE / "browser_exports.py", source / "_static" / "try"], check=True)
     sphinx("html", source, target, gallery)
     if broken := broken_links(target):
         sys.exit("\n".join(["These links lead nowhere:", *broken]))

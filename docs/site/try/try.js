@@ -1,4 +1,4 @@
-// The page "Try it in your browser": measures scans beside a loop, draws the speeds, runs the conformance cases, and
+// The page "Try it in your browser": measures scans and a loop, draws the speeds, runs the conformance cases, and
 // offers the results as a file for `gpuscan matrix --merge`. Tests use an address with ?report&longest=18: the page then
 // starts by itself, scans up to 2^18 numbers, and posts the results to that address.
 import { checkInto, columnOf, described, matrixOf } from "./sums/check.js";
