@@ -44,8 +44,8 @@ class Array(Views, NDArrayOperatorsMixin):
         T, mT: as NumPy defines them.
 
     Basic indexing, transposes and reshapes give views: they share the buffer, so what is written to one is seen in the
-    other, and ``a[1:, ::2] = 0`` writes to a view. All functions take views; those that are not contiguous are copied on
-    the device where a kernel needs it.
+    other, and ``a[1:, ::2] = 0`` writes to a view. All functions take views. Those that are not contiguous are copied
+    on the device where a kernel needs it.
 
     NumPy's operators, ufuncs and functions such as `np.cumsum` and `np.where` are computed on the device, each call by
     a kernel of its own. What is not computed there is a TypeError that names ``.numpy()``.
