@@ -30,7 +30,7 @@ from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning.heuristics import TRANSFERS
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import ScanSpec
-from gpuscan.planning.strategies import PUBLISHED_PROGRESS
+from gpuscan.planning.strategies import trusts_waits
 
 if TYPE_CHECKING:
     from gpuscan.planning.partition import Part
@@ -40,8 +40,6 @@ _log = logging.getLogger("gpuscan")
 _MAX_PLANS = 512
 # How many runs over the same buffers are kept ready; the oldest goes first.
 _MAX_PREPARED_RUNS = 64
-# How many runs may go unread before their reports are looked at.
-_MAX_PENDING_RUNS = 256
 
 
 class Executor:
@@ -143,8 +141,7 @@ class Executor:
         if prepared is None or not prepared.is_valid:
             return False
         prepared.submit()
-        if len(context.runs.pending) > _MAX_PENDING_RUNS:
-            context.check()
+        context.check_if_many()
         return True
 
     def _keep_run(self, key: tuple[Any, ...], prepared: PreparedRun) -> None:
@@ -194,8 +191,7 @@ class Executor:
             drains.close()
             for buffers in taken:
                 buffers.close(clean=clean)
-        if len(context.runs.pending) > _MAX_PENDING_RUNS:
-            context.check()
+        context.check_if_many()
 
     def _waits_for(self, job: Job, shared: SharedBuffers, part: Part) -> bool:
         """Return True if the part's run is waited for: to read results, or a report that may tell of a failure."""
@@ -392,6 +388,4 @@ class Executor:
 
     def may_time_out(self, plan: ScanPlan) -> bool:
         """Return True if a tile of the plan may wait longer than its bound."""
-        capabilities = self.context.capabilities
-        published = capabilities.adapter_type in PUBLISHED_PROGRESS.get(capabilities.vendor, frozenset())
-        return plan.posts and (not published or capabilities.adapter_type == "CPU")
+        return plan.posts and not trusts_waits(self.context.capabilities)
