@@ -60,6 +60,11 @@ def strategy_key(strategy: str) -> tuple[str, str | None]:
     return strategy, os.environ.get(STRATEGY_VARIABLE) if strategy == "auto" else None
 
 
+def strategy_asked_for(strategy: str) -> str:
+    """Return what a call asks for: ``"auto"`` means ``$GPUSCAN_STRATEGY`` where it is set."""
+    return (os.environ.get(STRATEGY_VARIABLE, "").strip() if strategy == "auto" else "") or strategy
+
+
 def _opened(adapter: wgpu.GPUAdapter, limits: Mapping[str, int]) -> wgpu.GPUDevice:
     """Return a new device of the adapter.
 
@@ -148,10 +153,8 @@ class DeviceContext:
         Raises:
             StrategyError: there is no such strategy, or it is unsafe on this adapter.
         """
-        source = "as asked"
-        if asked == "auto":
-            asked = os.environ.get(STRATEGY_VARIABLE, "").strip() or "auto"
-            source = f"from {STRATEGY_VARIABLE}"
+        source = f"from {STRATEGY_VARIABLE}" if asked == "auto" else "as asked"
+        asked = strategy_asked_for(asked)
         if asked == "auto":
             choice = choose_strategy(self.capabilities, tiles)
             return choice.strategy, choice.reason
@@ -170,7 +173,7 @@ class DeviceContext:
         Raises:
             StrategyError: as `strategy` does.
         """
-        if asked == "auto" and os.environ.get(STRATEGY_VARIABLE, "").strip() in ("", "auto"):
+        if strategy_asked_for(asked) == "auto":
             return choose_sort_strategy(self.capabilities)
         chosen, _ = self.strategy(asked)
         return "lookback" if chosen == "lookahead" else chosen

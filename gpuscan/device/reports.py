@@ -90,12 +90,12 @@ class Run(NamedTuple):
 
 
 class SortRun(NamedTuple):
-    """One step of a sort in which tiles waited for each other, and the place of its report, as in `Run`.
+    """A sort in which tiles waited for each other, and the place of its report, as in `Run`.
 
     Attributes:
         strategy: how tiles learned where their elements belong.
         state: the buffer that begins with the report.
-        epoch: the number of the step.
+        epoch: the number of the sort.
     """
 
     strategy: str

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.device.bind_groups import Binding
-from gpuscan.device.context import DeviceContext, strategy_key
+from gpuscan.device.context import DeviceContext, strategy_asked_for, strategy_key
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
 from gpuscan.engine.drains import Drains
@@ -357,13 +357,13 @@ class Executor:
             self.handle_timeout(run.plan.strategy, job.strategy)
 
     def handle_timeout(self, failed: str, asked: str) -> None:
-        """Let ``"auto"`` leave a strategy out from now on; raise if the caller asked for it by name.
+        """Let ``"auto"`` leave a strategy out from now on; raise if the caller or the environment named it.
 
         Raises:
-            ProgressTimeoutError: the caller did.
+            ProgressTimeoutError: one of them did.
         """
         self.context.distrust(failed)
-        if asked != "auto":
+        if strategy_asked_for(asked) != "auto":
             raise ProgressTimeoutError(
                 f"strategy {failed!r} was asked for, but on {self.context.capabilities.summary} a tile waited longer "
                 'than its bound for an earlier tile. Use strategy="auto", which now leaves it out, or '

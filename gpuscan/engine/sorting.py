@@ -136,8 +136,8 @@ def _sort(
 ) -> tuple[DeviceArray | None, DeviceArray | None]:
     """Submit the sort; return the keys and the places, in words. A strategy that times out gives way to another one."""
     context = executor.context
-    strategy = context.sort_strategy(asked)
     while True:
+        strategy = context.sort_strategy(asked)
         plan = plan_sort(
             keys.scalar,
             keys.size // keys.length,
@@ -149,20 +149,17 @@ def _sort(
         )
         if isinstance(plan, RowSort):
             return _sort_rows(context, keys, plan)
-        found, runs = sort_tiles(executor, keys, plan)
-        if not runs:
+        found, run = sort_tiles(executor, keys, plan)
+        if run is None:
             return found
         if trusts_waits(context.capabilities):
-            context.runs.pending += runs
+            context.runs.pending.append(run)
             context.check_if_many()
             return found
-        report = read_report(context, runs[0].state)
-        if not any(run.timed_out(report) for run in runs):
+        report = read_report(context, run.state)
+        if not run.timed_out(report):
             return found
         executor.handle_timeout(strategy, asked)
-        # A strategy that the environment names comes again.
-        failed, strategy = strategy, context.sort_strategy(asked)
-        strategy = "three_dispatch" if strategy == failed else strategy
 
 
 def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[DeviceArray | None, DeviceArray | None]:

@@ -68,15 +68,15 @@ class Keys:
 
 def sort_tiles(
     executor: Executor, keys: Keys, plan: TileSort
-) -> tuple[tuple[DeviceArray | None, DeviceArray | None], list[SortRun]]:
+) -> tuple[tuple[DeviceArray | None, DeviceArray | None], SortRun | None]:
     """Submit a sort by tiles.
 
     Returns:
-        The keys and the places, in words; and the runs in which a wait may time out.
+        The keys and the places, in words; and the run, if a wait may time out in it.
     """
     sort = _TileSort(executor, keys, plan)
-    runs = sort.in_three_dispatches() if plan.kernel is None else sort.in_single_passes()
-    return (sort.keys if keys.with_keys else None, sort.places), runs
+    run = sort.in_three_dispatches() if plan.kernel is None else sort.in_single_passes()
+    return (sort.keys if keys.with_keys else None, sort.places), run
 
 
 class _TileSort:
@@ -111,7 +111,7 @@ class _TileSort:
             "kernel": plan.kernel,
         }
 
-    def in_three_dispatches(self) -> list[SortRun]:
+    def in_three_dispatches(self) -> SortRun | None:
         """Submit three dispatches for each digit: count, scan the counts, and scatter."""
         context, plan = self._context, self._plan
         counts, offsets = (empty(context, (plan.counts,), np.uint32) for _ in range(2))
@@ -123,22 +123,19 @@ class _TileSort:
             self._submit(("count_digits", [*bound, counts.binding()], grid, self._tile_shape))
             scan_device(self._executor, scan, out=[offsets])
             self._submit(("scatter_digits", [*bound, offsets.binding(), *self._moved], grid, self._scatter))
-        return []
+        return None
 
-    def in_single_passes(self) -> list[SortRun]:
+    def in_single_passes(self) -> SortRun:
         """Submit one pass that counts the values of all digits, and then a single pass for each digit."""
         context, plan = self._context, self._plan
         assert plan.kernel is not None
         state, epoch = context.tile_state.begin_sort(plan.state_bytes, plan.digits)
         state_binding = Binding(state, 0, -(-plan.state_bytes // 16) * 16)
         steps = self._steps_from_histogram()
-        runs = []
         for number in range(plan.digits):
-            params = self._params(number, epoch + number)
-            bound = [params, steps, *self._arrays, state_binding, *self._moved]
+            bound = [self._params(number, epoch), steps, *self._arrays, state_binding, *self._moved]
             self._submit(("scatter_digits", bound, (steps.buffer, number * _STEP_BYTES), self._scatter))
-            runs.append(SortRun(plan.strategy, state, epoch + number))
-        return runs
+        return SortRun(plan.strategy, state, epoch)
 
     def _steps_from_differences(self) -> Binding:
         """Submit the stages that choose the steps; return the buffer of the steps."""

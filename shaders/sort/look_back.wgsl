@@ -4,7 +4,7 @@
     (Smith, Levien & Owens 2025).
     in:  the tile state: the counts of each tile; for the end of each block, the sums of all counts of the row up to it
     out: before: the counts of all tiles of the row before this one
-    Sums of integers do not depend on their order. Each word of a post carries the epoch, as in shared/tile_state.wgsl. A
+    Sums of integers do not depend on their order. Each word of a post carries a tag, as in shared/tile_state.wgsl. A
     tile has fewer than 65,536 elements, so a count takes one word, and a sum takes two.
     Assumes, except under fallback: workgroups that have started keep making progress. Every wait is also bounded.
     Values: those of sort/scatter_digits.wgsl. -#}
@@ -12,7 +12,7 @@
 {% from "shared/wait.wgsl" import wait with context %}
 struct State {
     ticket: atomic<u32>,  // the next ticket
-    status: atomic<u32>,  // the epoch of a step that timed out
+    status: atomic<u32>,  // the epoch of a sort that timed out
     subgroup_size: atomic<u32>,  // not used
     unused: array<u32, {{ kernel.header_words - 3 }}>,
     posts: array<atomic<u32>>,  // counts: (tiles of all rows, digit values); sums: (blocks of all rows, halves, digit values)
@@ -27,6 +27,11 @@ const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
 
 {% include "shared/pause.wgsl" %}
 // ----- Posts
+// The tag of this step's posts. All steps of a sort share `params.epoch`, so none waits once one has timed out.
+fn tag() -> u32 {
+    return params.epoch + params.step;
+}
+
 fn place_of_count(index: u32, digit: u32) -> u32 {
     return index * RADIX + digit;
 }
@@ -37,7 +42,7 @@ fn place_of_sum(row: u32, block: u32, digit: u32) -> u32 {
 }
 
 fn write_count(index: u32, digit: u32, count: u32) {
-    atomicStore(&state.posts[place_of_count(index, digit)], (params.epoch << 16u) | count);
+    atomicStore(&state.posts[place_of_count(index, digit)], (tag() << 16u) | count);
 }
 
 fn post_count(index: u32, digit: u32, count: u32) {
@@ -60,8 +65,8 @@ fn post_sum(index: u32, tile: Tile, digit: u32, sum: u32) {
     }
 {% endif %}
     let at = place_of_sum(tile.row, tile.number / BLOCK, digit);
-    atomicStore(&state.posts[at], (params.epoch << 16u) | (sum & 0xffffu));
-    atomicStore(&state.posts[at + RADIX], (params.epoch << 16u) | (sum >> 16u));
+    atomicStore(&state.posts[at], (tag() << 16u) | (sum & 0xffffu));
+    atomicStore(&state.posts[at + RADIX], (tag() << 16u) | (sum >> 16u));
 }
 
 // ----- Look-back
@@ -86,10 +91,10 @@ fn look_at(row: u32, begin: u32, end: u32, digit: u32) -> Look {
     var late = NO_TILE;
     var count = 0u;
 {% for i in range(kernel.block - 1, -1, -1) %}
-    late = select(late, begin + {{ i }}u, (begin + {{ i }}u < end) & (seen{{ i }} >> 16u != params.epoch));
+    late = select(late, begin + {{ i }}u, (begin + {{ i }}u < end) & (seen{{ i }} >> 16u != tag()));
     count += select(0u, seen{{ i }} & 0xffffu, begin + {{ i }}u < end);
 {% endfor %}
-    let posted = (low >> 16u == params.epoch) & (high >> 16u == params.epoch);
+    let posted = (low >> 16u == tag()) & (high >> 16u == tag());
     return Look(late, count, (begin == 0u) | posted, select((low & 0xffffu) | (high << 16u), 0u, begin == 0u));
 }
 
@@ -107,9 +112,14 @@ fn count_before(tile: Tile, digit: u32) -> Found {
         let begin = (block - 1u) * BLOCK;
         var look = look_at(tile.row, begin, end, digit);
 {% call wait("look.late == NO_TILE", "given_up()") %}
-            look = look_at(tile.row, begin, end, digit);
+            if ({{ peek("posts[place_of_count(first + look.late, digit)]") }} >> 16u == tag()) {
+                look = look_at(tile.row, begin, end, digit);
+            }
 {% endcall %}
         if (look.late != NO_TILE) {
+{% if kernel.strategy != "fallback" %}
+            report_timeout();  // now, so that no other invocation waits as long
+{% endif %}
             return Found(first + look.late, 0u);
         }
         count += look.count;

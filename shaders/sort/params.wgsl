@@ -9,7 +9,7 @@ struct Params {
     step: u32,  // the digit of this dispatch
     grid_x: u32,  // of a step that is not skipped
     grid_y: u32,
-    epoch: u32,  // tag of this step's posts, 1 to 65535
+    epoch: u32,  // of the sort; with the step added, the tag of this step's posts, 1 to 65535
     spin_rounds: u32,  // polls of a late post, in rounds
 }
 
