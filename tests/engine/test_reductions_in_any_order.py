@@ -14,7 +14,7 @@ from gpuscan.operators.code import combine_code
 from gpuscan.operators.named_operators import BUILTINS
 from tests.harness.scans import make_problem, scan_with
 from tests.laws import dtype_of
-from tests.oracle import Array, assert_same, boundaries, small_tiles, some, strategies_on
+from tests.oracle import Array, assert_same, boundaries, shared_strategies, small_tiles, some
 
 INTEGERS = ("int8", "uint16", "int32", "uint64", "int64")
 FLOATS = ("float16", "bfloat16", "float32")
@@ -88,9 +88,9 @@ def test_sizes_around_tiles(device: gs.Device, op: str) -> None:
     if op == "maximum":
         x = -(abs(x >> 1) | 1)  # zeros past the end would be the greatest
     ufunc: np.ufunc = getattr(np, op)
-    for tile in small_tiles(device):
+    for turn, tile in enumerate(small_tiles(device)):
         lengths = [n for n in boundaries(tile) if n <= x.size]
-        for strategy in strategies_on(device):
+        for strategy in shared_strategies(device, turn):
             for length in some(device, lengths):
                 got = last(device, x[:length], op, strategy, tile=tile)
                 assert_same(got[0], ufunc.reduce(x[:length], dtype=x.dtype), (tile, strategy, length))
@@ -100,8 +100,8 @@ def test_options(device: gs.Device) -> None:
     """Reduce in pieces, with an initial value, with a fold by one workgroup, and reversed rows."""
     x = drawn("int32", 30_001)
     total = np.add.reduce(x, dtype=x.dtype)
-    for tile in small_tiles(device):
-        for strategy in strategies_on(device):
+    for turn, tile in enumerate(small_tiles(device)):
+        for strategy in shared_strategies(device, turn):
             for given in ({"piece_bytes": 1 << 14}, {"one_workgroup_folds": True}, {"reverse": True}):
                 assert_same(last(device, x, "add", strategy, tile=tile, **given)[0], total, (strategy, given))
             assert_same(last(device, x, "add", strategy, tile=tile, initial=np.int32(77))[0], total + np.int32(77))
@@ -135,7 +135,7 @@ def test_special_floats_at_every_place(device: gs.Device, name: str) -> None:
 def test_other_operators_keep_their_order(device: gs.Device) -> None:
     """Assert that a sum of floats is the last element of the scan, bit for bit."""
     x = np.random.default_rng(3).normal(size=20_001).astype(np.float32)
-    for tile in small_tiles(device):
-        for strategy in strategies_on(device):
+    for turn, tile in enumerate(small_tiles(device)):
+        for strategy in shared_strategies(device, turn):
             scanned = scan_with(device, make_problem(x), strategy, tile=tile)[0]
             assert_same(last(device, x, "add", strategy, tile=tile)[0], scanned[-1], (tile, strategy))
