@@ -185,7 +185,7 @@ def test_waits_that_time_out(own_device: gs.Device, monkeypatch: pytest.MonkeyPa
     assert time.perf_counter() - begin < SECONDS
     assert device.capabilities.distrusted == ("lookback",)
     with monkeypatch.context() as patched:
-        patched.setenv("GPUSCAN_STRATEGY", "lookahead")  # of which sorts take the part that they have
+        patched.setenv("GPUSCAN_STRATEGY", "lookahead")  # sorts take look-back in its place
         with pytest.raises(gs.ProgressTimeoutError, match="'lookback' was asked for"):
             assert_sorts(device, keys, **options)
     forget_distrust(device)
