@@ -260,11 +260,6 @@ def test_many_operations_and_types() -> None:
     assert gpuscan.torch.associative_scan(torch.add, torch.zeros(0, 3), 0).shape == (0, 3)
 
 
-def test_gradcheck_of_associative_scan() -> None:
-    a, b = (ROWS[:6, :2].double().clone().requires_grad_() for _ in range(2))
-    assert torch.autograd.gradcheck(lambda a, b: gpuscan.torch.associative_scan(affine, (a, b), 0), (a, b))
-
-
 def test_errors_of_associative_scan() -> None:
     scan = gpuscan.torch.associative_scan
     with pytest.raises(TypeError, match="combine_fn=3 was passed"):

@@ -8,7 +8,8 @@ from typing import Any
 from gpuscan.api.groups import execute_groups
 from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
-from gpuscan.api.sharded_array import scan_sharded, sharded_leaves
+from gpuscan.api.sharded_array import sharded_leaves
+from gpuscan.api.sharded_calls import scan_sharded
 from gpuscan.api.totals import last_results, last_results_are_totals, reduced
 from gpuscan.planning.strategies import check_strategy
 from gpuscan.problem.arguments import as_flag, check_one_cut
@@ -46,6 +47,7 @@ def scan(
         x: the input: anything `np.asarray` takes, of any memory order, or a `gpuscan.Array`; or a bundle, which is a
             tuple, named tuple, list, dict or structured array of arrays, nested as you like. An element of a bundle is
             one value of each of its arrays. Arrays with more axes than others give vectors or matrices to the element.
+            Or a `gpuscan.ShardedArray`, or a bundle of them.
         op: the operator: a name (``"add"``, ``"maximum"``, …), a NumPy ufunc, a `gpuscan.Operator`, or a Python
             function of (left, right). It must be associative; it need not be commutative.
         axis: the axis to scan along. A 1-D array needs none.
@@ -128,15 +130,9 @@ def scan(
         "after": after,
     }
     if sharded_leaves(x):
-        # These options are off unless they are passed.
-        more = {
-            "out": out,
-            "compensated": compensated,
-            "device": device,
-            "groups": groups,
-            "return_total": return_total,
-        }
-        return scan_sharded(x, op, strategy=strategy, **options, **more)
+        more: dict[str, Any] = {"compensated": compensated, "return_total": return_total}
+        refused = {"device": device, "groups": groups}
+        return scan_sharded(x, op, options, out=out, strategy=strategy, refused=refused, **more)
     given = x
     check_one_cut(segments=segments, keys=keys, groups=groups)
     if compensated is not False and as_flag("compensated", compensated):

@@ -50,7 +50,8 @@ def scan_vjp(
     gradient to the left operand, and so to the first of several equal extrema in a scan; `np.where` gives it to the
     value that it takes. Comparisons, rounding and conversions to integers have the derivative 0, `np.abs` has it at 0.
     The gradient of a complex number ``a + bi`` is ``dL/da + i dL/db`` of a real L, as in PyTorch; JAX's is its
-    conjugate.
+    conjugate. The gradient is made of arrays, so it has no gradient itself; `gpuscan.torch.associative_scan` and
+    `gpuscan.jax.associative_scan` have derivatives of derivatives.
 
     Args:
         x: the input of the scan: an array, a `gpuscan.Array`, or a bundle, of floats or complex numbers.

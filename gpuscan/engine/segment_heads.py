@@ -159,6 +159,8 @@ def segment_heads(context: DeviceContext, heads: Heads, *, in_columns: bool = Fa
 def _row_heads(context: DeviceContext, heads: Heads) -> DeviceArray:
     """Return the heads of one row, in the order of the scan."""
     words = -(-heads.row_length // 32)
+    if heads.marks is not None:
+        return uploaded(context, heads.row_words)
     by_keys = heads.offsets is None
     given = heads.keys if by_keys else heads.offsets.astype(np.uint32)
     if not isinstance(given, OnDevice) and (

@@ -13,10 +13,13 @@ from gpuscan.problem.arguments import OnDevice, as_array, check_one_cut
 
 Flags = np.ndarray[Any, Any]
 
+# Offsets that are compared at a time: they, and the results, stay in a CPU's first caches.
+_CHECKED_TOGETHER = 1 << 14
+
 
 @dataclass(frozen=True)
 class Heads:
-    """The heads of the segments of an array's rows. The first element of each row is always a head.
+    """The heads of the segments of an array's rows. The first element of a row is a head, except among `marks`.
 
     Attributes:
         shape: the array's shape, without the axes that belong to the element.
@@ -25,6 +28,8 @@ class Heads:
         offsets: the first place of each segment along the axis, then the axis's length; None with keys.
         keys: a key for each element (*shape), or for each place along the axis (row_length,). A segment is a run of
             equal keys. None with offsets.
+        marks: a bool for each element of the only row, in the order of the scan: True if it is a head. These rows are
+            parts of longer ones, so that the first element need not be a head. None with offsets or keys.
     """
 
     shape: tuple[int, ...]
@@ -32,6 +37,7 @@ class Heads:
     reverse: bool
     offsets: Any = None
     keys: Any = None
+    marks: Any = None
 
     @cached_property
     def row_length(self) -> int:
@@ -106,6 +112,9 @@ class Heads:
 
     def _in_row(self, start: int, count: int, row: int = 0) -> Flags:
         """Return the flags of a part of one row."""
+        if self.marks is not None:
+            own: Flags = self.marks[start : start + count]
+            return own
         flags = np.zeros(count, bool)
         if not count:
             return flags
@@ -212,23 +221,43 @@ def checked_offsets(segments: Any, length: int) -> np.ndarray[Any, Any]:
     Raises:
         ValueError, TypeError: as `heads_of`.
     """
-    given = as_array(segments)
-    if given.ndim != 1 or not len(given):
-        raise ValueError(
-            f"segments of shape {given.shape} were passed for {length} elements; pass a 1-D array of offsets, the "
-            f"first 0 and the last {length}"
-        )
-    if given.dtype.kind not in "iu":
-        raise TypeError(f"segments of dtype {given.dtype} were passed; offsets are integers")
-    if not (given[:-1] <= given[1:]).all():
-        at = int(np.argmin(given[:-1] <= given[1:]))
-        raise ValueError(
-            f"segments fall from {given[at]} at index {at} to {given[at + 1]} at index {at + 1}; offsets never fall "
-            "(equal ones are empty segments)"
-        )
+    given = ascending_offsets(segments, f"{length} elements", f", the first 0 and the last {length}")
     if given[0] != 0 or given[-1] != length:
         raise ValueError(
             f"segments from {given[0]} to {given[-1]} were passed for {length} elements; the first offset must be 0 "
             f"and the last {length}"
         )
     return given.astype(np.int64, copy=False)
+
+
+def ascending_offsets(segments: Any, elements: str, ends: str = "") -> np.ndarray[Any, Any]:
+    """Return the offsets as an array of integers, once it is checked that they never fall.
+
+    Args:
+        segments: what the caller passed.
+        elements: what is cut, for messages.
+        ends: what is known of the first and the last offset, for messages.
+
+    Raises:
+        ValueError, TypeError: as `heads_of`.
+    """
+    given = as_array(segments)
+    if given.ndim != 1 or not len(given):
+        raise ValueError(
+            f"segments of shape {given.shape} were passed for {elements}; pass a 1-D array of offsets{ends}"
+        )
+    if given.dtype.kind not in "iu":
+        raise TypeError(
+            f"segments of dtype {given.dtype} were passed; offsets are integers, so convert them, for example with "
+            ".astype(np.int64)"
+        )
+    for start in range(0, len(given) - 1, _CHECKED_TOGETHER):
+        stretch = given[start : start + _CHECKED_TOGETHER + 1]
+        falls = stretch[1:] < stretch[:-1]
+        if falls.any():
+            at = start + int(falls.argmax())
+            raise ValueError(
+                f"segments fall from {given[at]} at index {at} to {given[at + 1]} at index {at + 1}; offsets never "
+                "fall (equal ones are empty segments)"
+            )
+    return given
