@@ -205,8 +205,8 @@ class DeviceContext:
             for array in kernel.bindings
         ]
         entries.append({"binding": 0, "visibility": visible, "buffer": {"type": "uniform", "has_dynamic_offset": True}})
-        if kernel.spec.captured_functions:
-            entries.append({"binding": kernel.captured_binding, "visibility": visible, "buffer": {"type": "uniform"}})
+        for binding, _ in kernel.uniforms:
+            entries.append({"binding": binding, "visibility": visible, "buffer": {"type": "uniform"}})
         text = render_kernel(kernel)
         device = self.wgpu_device
         layout = device.create_bind_group_layout(entries=entries)

@@ -276,6 +276,7 @@ class Executor:
                 None if job.heads is None else job.heads.binding(part, buffers, kept),
                 None if job.count is None else job.count.binding(),
                 shared.captured,
+                shared.views,
             )
             encoder = context.queue.encoder()
             if buffers is not None:
