@@ -118,7 +118,7 @@ def gradients(
     )
     states, grads = _alike("y", y, forward), _alike("grad_y", grad_y, forward)
     leaves = [*forward.leaves, *states, *grads]
-    home = home_of(leaves, device)
+    home = home_of([*leaves, *forward.arrays], device)
     if any(isinstance(leaf, OnDevice) for leaf in leaves):
         assert home is not None
         leaves = [leaf if isinstance(leaf, OnDevice) else home.asarray(leaf) for leaf in leaves]
