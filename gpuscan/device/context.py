@@ -317,7 +317,7 @@ class DeviceContext:
     def has_unread_reports(self) -> bool:
         """True if there are runs with reports that were not read yet."""
         runs = self.runs
-        return bool(runs.pending or runs.recorded or runs.report_may_be_overwritten)
+        return bool(runs.pending or runs.recorded or runs.verdicts or runs.report_may_be_overwritten)
 
     def check(self) -> None:
         """Read all unread reports.
@@ -328,13 +328,14 @@ class DeviceContext:
             ProgressTimeoutError: a run timed out.
             OperatorError: a loop in a run's operator did not end.
             GpuscanError: a recorded run's subgroups had another size than its plan's.
+            ValueError: an argument of a call, which was checked on the device, is wrong.
         """
         if self.has_unread_reports:
             self.read_and_check()
 
     def check_if_many(self) -> None:
         """Read the unread reports if there are many, so that their number stays bounded; raise what `check` raises."""
-        if len(self.runs.pending) > MAX_PENDING_RUNS:
+        if len(self.runs.pending) + len(self.runs.verdicts) > MAX_PENDING_RUNS:
             self.check()
 
     def read_and_check(self, *stretches: tuple[wgpu.GPUBuffer, int, int]) -> list[Bytes]:
@@ -344,7 +345,7 @@ class DeviceContext:
             stretches: buffer, first byte (a multiple of 4) and number of bytes.
 
         Raises:
-            ProgressTimeoutError, OperatorError, GpuscanError: as `check` does.
+            ProgressTimeoutError, OperatorError, GpuscanError, ValueError: as `check` does.
         """
         with guarded(self), self.lock:
             failures, timed_out, content = self.runs.read(self, stretches)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from gpuscan.planning.kernel_parts import LOOP_LIMIT_WORD, STATE_HEADER_WORDS, S
 if TYPE_CHECKING:
     import wgpu
 
+    from gpuscan.device.device_array import DeviceArray
     from gpuscan.device.guards import OpenDevice
     from gpuscan.planning.plan import ScanPlan
 
@@ -107,6 +108,23 @@ class SortRun(NamedTuple):
         return report[STATUS_WORD] == self.epoch
 
 
+class Verdict(NamedTuple):
+    """What a kernel has found out about an argument of a call, unread.
+
+    Attributes:
+        array: the 32-bit words that the kernel wrote.
+        error: returns the error that the words tell of; None if the argument is right.
+    """
+
+    array: DeviceArray
+    error: Callable[[list[int]], Exception | None]
+
+    @property
+    def stretch(self) -> tuple[wgpu.GPUBuffer, int, int]:
+        """The buffer of the words, their first byte, and the number of their bytes."""
+        return self.array.buffer, self.array.offset, self.array.nbytes
+
+
 def loop_limit_error(plan: ScanPlan) -> OperatorError:
     """Return the error for an operator with a loop that exceeded its iteration limit."""
     kernel = plan.stages[-1].kernel
@@ -131,6 +149,7 @@ class RunLog:
     Attributes:
         pending: runs that were submitted without waiting for them.
         recorded: runs that callers recorded into their own encoders, newest last.
+        verdicts: what kernels have found out about arguments.
         report_may_be_overwritten: True after a timeout that may have hidden an earlier one.
         verified_kernels: kernels that have run with subgroups of the planned size.
         mismatched_kernels: kernels that have run with subgroups of another size.
@@ -139,6 +158,7 @@ class RunLog:
     def __init__(self) -> None:
         self.pending: list[Run | SortRun] = []
         self.recorded: list[Run] = []
+        self.verdicts: list[Verdict] = []
         self.report_may_be_overwritten = False
         self.verified_kernels: set[Kernel] = set()
         self.mismatched_kernels: set[Kernel] = set()
@@ -219,7 +239,7 @@ class RunLog:
 
     def read(
         self, device: OpenDevice, more: Sequence[tuple[wgpu.GPUBuffer, int, int]] = ()
-    ) -> tuple[list[GpuscanError], list[str], list[Bytes]]:
+    ) -> tuple[list[Exception], list[str], list[Bytes]]:
         """Read the unread reports, and in the same wait some more bytes.
 
         A timeout may have left wrong values in other arrays, so it comes before errors that concern one run alone.
@@ -233,16 +253,19 @@ class RunLog:
         """
         runs: list[Run | SortRun] = [*self.pending, *self.recorded]
         states = {id(each.state): each.state for each in runs}
+        verdicts = self.verdicts
+        more = [*(verdict.stretch for verdict in verdicts), *more]
         wanted = [*((state, 0, REPORT_BYTES) for state in states.values()), *more]
         if len(runs) == 1 and self._copied is runs[0] and not more:
             content = [self._read_copy(device)]
         else:
             content = read_together(device.queue, device.pool, wanted) if wanted else []
         self._one_at_a_time = len(runs) == 1 and not more
+        self.verdicts = []
         found = content[: len(states)]
         reports = {key: words.view(np.uint32).tolist() for key, words in zip(states, found, strict=True)}
-        timeouts: list[GpuscanError] = []
-        others: list[GpuscanError] = []
+        timeouts: list[Exception] = []
+        others: list[Exception] = []
         failed: list[str] = []
         for each in runs:
             report = reports[id(each.state)]
@@ -266,7 +289,12 @@ class RunLog:
         overwritten, self.report_may_be_overwritten = self.report_may_be_overwritten, False
         if overwritten:
             timeouts.insert(0, timeout_error(device, "scan", len(runs), "may have given up"))
-        return timeouts + others, failed, content[len(states) :]
+        rest = content[len(states) :]
+        for verdict, words in zip(verdicts, rest[: len(verdicts)], strict=True):
+            error = verdict.error(words.view(np.uint32).tolist())
+            if error is not None:
+                others.append(error)
+        return timeouts + others, failed, rest[len(verdicts) :]
 
 
 def timeout_error(device: OpenDevice, what: str, runs: int, how: str) -> ProgressTimeoutError:

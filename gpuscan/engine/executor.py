@@ -159,7 +159,7 @@ class Executor:
         taken: list[PartBuffers] = []
         shared = SharedBuffers(context, job, self.held)
         drains = Drains()
-        clean = False
+        clean = waits = False
 
         def landed(most: int) -> Iterator[Part]:
             """Yield the parts that are done, until at most `most` are being drained."""
@@ -176,6 +176,7 @@ class Executor:
                 yield from landed(TRANSFERS.parts_draining)
                 buffers = None
                 if self._waits_for(job, shared, part):
+                    waits = True
                     if not idle:
                         taken.append(self._buffers(job, part))
                         idle.append(taken[-1])
@@ -191,7 +192,10 @@ class Executor:
             drains.close()
             for buffers in taken:
                 buffers.close(clean=clean)
-        context.check_if_many()
+        if waits and context.runs.verdicts:
+            context.check()
+        else:
+            context.check_if_many()
 
     def _waits_for(self, job: Job, shared: SharedBuffers, part: Part) -> bool:
         """Return True if the part's run is waited for: to read results, or a report that may tell of a failure."""
