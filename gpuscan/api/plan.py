@@ -37,6 +37,9 @@ from gpuscan.problem.problem import make_problem
 if TYPE_CHECKING:
     import wgpu
 
+# The options of a plan that stay on the device if they are there.
+_CUTS = ("segments", "keys")
+
 
 class Plan:
     """One kind of scan on one device, made by `Device.plan`.
@@ -64,13 +67,13 @@ class Plan:
         self._asked = strategy
         context = device._context
         stand_in = np.broadcast_to(np.zeros((), dtype), shape)
-        for name, cut in (("keys", options.get("keys")), ("groups", groups)):
+        for name, cut in (*((name, options.get(name)) for name in _CUTS), ("groups", groups)):
             if isinstance(cut, Array) and cut.device is not device:
                 raise ValueError(
                     f"{name} on {cut.device!r} were passed to a plan on {device!r}, but a scan runs where its arrays "
                     f"are; bring them there with device.asarray({name}.numpy())"
                 )
-        kept = {name: copied(option, on_device=name == "keys") for name, option in options.items()}
+        kept = {name: copied(option, on_device=name in _CUTS) for name, option in options.items()}
         self._problem = make_problem(stand_in, op, **kept).kept()
         check_elements(context, self._problem)
         # Labels that are not in order, sorted.

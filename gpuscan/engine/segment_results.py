@@ -81,6 +81,9 @@ class Segments:
     @cached_property
     def ranks(self) -> DeviceArray:
         """For each segment, how many of the segments up to and with it have elements."""
+        if self.heads.ranks_on_device is not None:
+            ranks: DeviceArray = self.heads.ranks_on_device
+            return ranks
         return uploaded(self.context, self.heads.ranks)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # The 32-bit words at the start of the tile state: ticket, timeout, subgroup size, loop limit, folding, frontier.
-# See shaders/scan/tile_state.wgsl.
+# See shaders/shared/tile_state.wgsl.
 STATE_HEADER_WORDS = 6
 
 # The word that holds the epoch of a run in which a tile timed out.
