@@ -64,7 +64,8 @@ def reduce(
         keepdims: True to keep the reduced axes, with length 1.
         out: the array to write the result to, of the result's shape and dtype; for a bundle, a bundle of arrays.
         segments: the offsets where segments begin along the axis, as in `gpuscan.scan`. The axis of the result is as
-            long as there are segments.
+            long as there are segments. With offsets in a `gpuscan.Array`, the error for an empty segment comes as that
+            for wrong offsets does.
         groups: labels in any order, as in `gpuscan.scan`, of 0 or more. Each label is a place in the result; the axis
             of the result is `num_groups` long.
         num_groups: the number of groups (default: the largest label + 1).

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.reduced_axes import ReducedAxes
+from gpuscan.device.device_array import DeviceArray
+from gpuscan.device.reports import Verdict
+from gpuscan.engine.device_arrays import scan_device
 from gpuscan.operators.operator import Operator
 from gpuscan.problem.arguments import as_array
 from gpuscan.problem.cache import cached_problem
 from gpuscan.problem.groups import checked_labels
 from gpuscan.problem.problem import Problem, make_problem
+from gpuscan.problem.segments import empty_segment_error
 from gpuscan.reference import scan as reference
 
 
@@ -72,13 +77,28 @@ def of_segments(problem: Problem) -> Problem:
     assert heads is not None
     seeds = problem.seeds or identities(problem)
     fill = None if seeds is None else tuple(reference.stored_seeds(problem, seeds))
-    if fill is None and not heads.all_full:
+    if isinstance(heads.offsets, Array):
+        ranks = ranks_of(heads.offsets)
+        if fill is None and heads.segments:
+            last = ranks.viewed((1,), offset=ranks.nbytes - 4)
+            verdict = Verdict(last, partial(empty_segment_error, heads.segments, problem.operator.described))
+            last.context.runs.verdicts.append(verdict)
+        problem = replace(problem, heads=replace(heads, ranks_on_device=ranks))
+    elif fill is None and not heads.all_full:
         empty = int(np.argmax(heads.offsets[:-1] == heads.offsets[1:]))
         raise ValueError(
             f"a reduction of segments was asked for, but segment {empty} is empty and {problem.operator.described} has "
             "no identity. Pass initial=..., or give the operator an identity"
         )
     return replace(problem, keep_last_only=True, fill=fill)
+
+
+def ranks_of(offsets: Array) -> DeviceArray:
+    """Return for each segment how many of those up to and with it have elements, computed on the offsets' device."""
+    pairs = (offsets[:-1], offsets[1:])
+    problem = make_problem(pairs, "add", before=lambda pair: (pair[0] < pair[1]).astype(np.uint32))
+    (ranks,) = scan_device(offsets.device._executor, problem)
+    return ranks
 
 
 def identities(problem: Problem) -> tuple[Any, ...] | None:

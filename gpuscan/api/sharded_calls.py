@@ -18,7 +18,7 @@ from gpuscan.api.sharded_problems import cut_shards, edges_of, in_order, sharded
 from gpuscan.engine.shards import Shard, reduce_segments, reduce_shards, scan_apart, scan_shards
 from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.strategies import check_strategy
-from gpuscan.problem.arguments import as_flag, check_one_cut, fields_of
+from gpuscan.problem.arguments import as_array, as_flag, check_one_cut, fields_of
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import cut_heads
 from gpuscan.problem.results import assembled, over_arrays
@@ -53,11 +53,13 @@ def scan_sharded(
     _refuse(refused)
     check_strategy(strategy)
     check_one_cut(segments=options["segments"], keys=options["keys"])
+    # Shards are on several devices, so all of them get offsets from the CPU.
+    segments = None if options["segments"] is None else as_array(options["segments"])
     pairs, with_total = as_flag("compensated", compensated), as_flag("return_total", return_total)
     (first, *_) = sharded_leaves(x)
     uncut = {name: value for name, value in options.items() if name not in ("segments", "keys")}
     problems = sharded_problems(x, op, first, uncut, pairs)
-    shards = cut_shards(problems, first, options["segments"], options["keys"])
+    shards = cut_shards(problems, first, segments, options["keys"])
     outputs = _checked_out(problems[0], out, first)
     if outputs is not None:
         targets = [[each.shards[number] for each in outputs] for number in range(len(shards))]
@@ -100,6 +102,7 @@ def reduce_sharded(x: Any, op: Any, axis: Any, options: dict[str, Any], *, refus
         return gpuscan.reduce(over_arrays(ShardedArray.numpy, x), op, axis=axis, **options)
     axes = reduced_axes(shard_of(x, 0), resolve(op), axis)
     segments = options.pop("segments")
+    segments = None if segments is None else as_array(segments)
     if not axes.axes or (len(axes.axes) > 1 and segments is not None):
         what = "segments= was" if axes.axes else "axis=() was"
         raise ValueError(

@@ -192,10 +192,7 @@ class DeviceTeam:
             if problem.reverse:
                 low, high = problem.row_length - each.stop, problem.row_length - each.start
             views = results if problem.keep_last_only else [result[low:high] for result in results]
-            ends = None
-            if problem.heads is not None:
-                heads = np.flatnonzero(problem.heads.flags(each.start, high - low))
-                ends = (int(heads[0]), int(heads[-1])) if len(heads) else None
+            ends = first_and_last_head(problem, each.start, high - low)
             yield Stripe(each.device, cut(problem, 0, low, high), views, each.last, ends)
 
     # ----- Chunks
@@ -223,7 +220,9 @@ class DeviceTeam:
                 for each in stripes(max(1, problem.size), max(1, length), devices):
                     views = [result[each.start : each.stop] for result in results]
                     ended.append(results if each.last else None)
-                    yield Stripe(each.device, cut(problem, 0, each.start, min(each.stop, problem.size)), views, False)
+                    stop = min(each.stop, problem.size)
+                    ends = first_and_last_head(problem, each.start, stop - each.start)
+                    yield Stripe(each.device, cut(problem, 0, each.start, stop), views, False, ends)
 
         with closing(self.run(pieces(), strategy)) as landing:
             for _ in landing:
@@ -266,6 +265,14 @@ class DeviceTeam:
                     each.set_exception(GivenUpError())
             for pool in pools:
                 pool.shutdown(wait=True, cancel_futures=True)
+
+
+def first_and_last_head(problem: Problem, start: int, count: int) -> tuple[int, int] | None:
+    """Return the first and the last of `count` places from `start` on where a segment begins; None if none does."""
+    if problem.heads is None:
+        return None
+    heads = np.flatnonzero(problem.heads.flags(start, count))
+    return (int(heads[0]), int(heads[-1])) if len(heads) else None
 
 
 def landed(under_way: deque[tuple[Stripe, Future[None]]]) -> Stripe:
