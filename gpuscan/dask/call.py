@@ -107,7 +107,7 @@ def check_known(arrays: Sequence[Any]) -> None:
         known = {bool(np.isnan(array.shape[axis])) for array in arrays}
         if len(known) > 1:
             raise ValueError(
-                f"a bundle of arrays was passed of which some have chunks of unknown lengths along axis {axis}, and "
+                f"a bundle of arrays was passed in which some have chunks of unknown lengths along axis {axis}, and "
                 "others have not, so their shapes cannot be compared. Call compute_chunk_sizes() on the arrays"
             )
 

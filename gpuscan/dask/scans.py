@@ -40,7 +40,7 @@ def scan(
         method: ``"totals"`` reduces all blocks in parallel, scans the totals of each row of blocks in one task, and
             then scans all blocks in parallel. It computes `x` twice, so that no block has to wait in memory. If that is
             slow, or if `x` has other values the second time, pass ``x.persist()``. ``"sequential"`` computes each block
-            once, and scans it when the block before it is done.
+            once, and scans it when the block before it is done. Blocks may wait for that in memory.
 
     Returns:
         A dask array with the chunks of `x`, or a bundle of them. Axes that belong to the element, as those of matrices,
@@ -76,7 +76,7 @@ def reduce(x: Any, op: Any = "add", *, axis: int | tuple[int, ...] | None = None
     Args:
         x: as in `scan`.
         op: as in `gpuscan.scan`.
-        axis: the axis to reduce, or a tuple of axes, whose elements are combined in C order (default: all axes).
+        axis: the axis to reduce, or a tuple of axes (default: all of them). Elements are combined in C order.
 
     Returns:
         A dask array of the shape of `x` without the axes (default: of shape ``()``), or a bundle of them.
