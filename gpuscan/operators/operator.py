@@ -123,7 +123,9 @@ class Operator:
         if self.kinds == {"bool"}:
             return 'it combines bool; pass dtype=bool, or "bitwise_and" and its like for integers'
         if kind == "complex":
-            return 'it does not combine complex numbers; "add" and "multiply" do, or scan the parts, x.real and x.imag'
+            ordered = self.kinds > {"float"}
+            why = "complex numbers have no order" if ordered else "it does not combine complex numbers"
+            return f'{why}; "add" and "multiply" combine them, or scan their parts, x.real and x.imag'
         if self.kinds == {"float"}:
             return "it combines floats; pass dtype=np.float32"
         return f"it combines {', '.join(sorted(self.kinds))} numbers; pass an integer dtype such as dtype=np.int32"
