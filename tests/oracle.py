@@ -157,15 +157,20 @@ def strategies_on(device: gs.Device) -> list[str]:
     return [name for name in safe_strategies(device) if name != "lookback" or not shares_opengl(device)]
 
 
-def shared_strategies(device: gs.Device, turn: int) -> list[str]:
-    """Return the safe strategies, or one of them on a software adapter that shares cases, the next one at every turn.
+def one_of(device: gs.Device, cases: Iterable[T], turn: int) -> list[T]:
+    """Return all cases, or one of them on a software adapter that shares cases, the next one at every turn.
 
-    At the same turn one adapter tries another strategy than the next.
+    At the same turn one adapter tries another case than the next.
     """
-    names = strategies_on(device)
+    every = list(cases)
     if IN_TURN and device.capabilities.adapter_type == "CPU":
-        return [names[(turn + len(device.capabilities.summary)) % len(names)]]
-    return names
+        return [every[(turn + len(device.capabilities.summary)) % len(every)]]
+    return every
+
+
+def shared_strategies(device: gs.Device, turn: int) -> list[str]:
+    """Return the safe strategies, or the one of this turn on a software adapter that shares cases."""
+    return one_of(device, strategies_on(device), turn)
 
 
 def strategies_in_turn(device: gs.Device, turn: int) -> list[str]:

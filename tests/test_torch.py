@@ -315,8 +315,8 @@ def selective(u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any, z: Any, bias: 
 @pytest.mark.parametrize("form", ["fixed", "varying", "grouped", "complex"])
 def test_selective_scan(monkeypatch: pytest.MonkeyPatch, form: str, options: str) -> None:
     if options == "all":
-        # decays few channels at a time.
-        monkeypatch.setitem(gpuscan.torch.selective_scan.__globals__, "MAX_STATES", 400)
+        # Few channels at a time.
+        monkeypatch.setattr("gpuscan.api.selective_scan.MAX_STATES", 100)
     generator = torch.Generator().manual_seed(3)
     batch, dim, states, length = 2, 4, 3, 17
 

@@ -301,3 +301,28 @@ def test_errors_of_scan() -> None:
     (grad,) = torch.autograd.grad(scan(given, "multiply", axis=0).sum(), given, create_graph=True)
     with pytest.raises(gs.OperatorError, match="a derivative of its gradient was asked for"):
         grad.sum().backward()
+
+
+# ----- The selective scan
+
+
+def test_derivatives_and_batches_of_selective_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+
+    def call(u: Any, delta: Any, decays: Any, inward: Any, outward: Any) -> Any:
+        return gpuscan.torch.selective_scan(u, delta, -decays, inward, outward, return_last_state=True)
+
+    exact = [some(2, 4, 5), some(2, 4, 5), some(4, 2), some(2, 2, 5), some(2, 2, 2, 5)]
+    assert torch.autograd.gradcheck(call, exact, check_forward_ad=True, fast_mode=True)
+    assert torch.autograd.gradgradcheck(call, exact, fast_mode=True)
+    given = [each.detach().float() for each in exact]
+    batch = [torch.stack([each, 1.5 * each]) for each in given]
+    mapped = torch.func.vmap(call)(*batch)
+    assert_close([each[1] for each in mapped], call(*(each[1] for each in batch)))
+    leaves = [each.requires_grad_() for each in given]
+
+    def loss(*leaves: Any) -> Any:
+        return call(*leaves)[0].tanh().sum()
+
+    compiled = torch.compile(loss, backend="aot_eager", fullgraph=True)
+    assert_close(gradients_of(compiled, *leaves), gradients_of(loss, *leaves))

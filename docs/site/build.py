@@ -32,6 +32,7 @@ DEFAULT_OUTPUT = CHECKOUT / "build" / "docs"
 # Where files have their place on the site, if not at their path below docs/.
 PLACES = {
     "docs/site/index.md": "index.md",
+    "docs/site/try.md": "try.md",
     "README.md": "readme.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -40,7 +41,7 @@ PLACES = {
 
 # The site's contents: caption and pages of each part. Other pages come after those of "Look up".
 CONTENTS = {
-    "Use": ("getting-started", "how-to/README", "operators", "numerics", "gallery/index"),
+    "Use": ("getting-started", "try", "how-to/README", "operators", "numerics", "gallery/index"),
     "Look up": ("reference", "api", "commands", "concepts", "tiles"),
     "Compare": ("README <readme>", "performance", "matrix", "adapters/README"),
     "Understand and change": (
@@ -109,7 +110,7 @@ def stage(source: Path, gallery: bool) -> None:
             shutil.copy(CHECKOUT / name, target)
             continue
         text = with_site_links((CHECKOUT / name).read_text(encoding="utf-8"), name, files, gallery)
-        target.write_text(text + contents_of(place, files, gallery), encoding="utf-8")
+        target.write_text(text + contents_of(place, text, files, gallery), encoding="utf-8")
     if gallery:
         thumbnail(source / "_static" / "thumbnail.png")
     (source / "api.md").write_text(api_page(), encoding="utf-8")
@@ -143,13 +144,15 @@ def with_site_links(text: str, name: str, files: dict[str, str], gallery: bool) 
         if place is None:
             return f"`{target}`" if words.strip("[]`") == target else f"{words.strip('[]')} (`{target}`)"
         relative = os.path.relpath(place, here).replace(os.sep, "/")
+        if words.strip("[]`").endswith(".md"):
+            words = "[]"  # Sphinx fills in the title of the page
         return f"{words}({relative}{'#' + anchor if anchor else ''})"
 
     return LINK.sub(on_site, text)
 
 
-def contents_of(place: str, files: dict[str, str], gallery: bool) -> str:
-    """Return the tables of contents that a page ends with, if it has pages below it."""
+def contents_of(place: str, text: str, files: dict[str, str], gallery: bool) -> str:
+    """Return the tables of contents that a page with this text ends with, if it has pages below it."""
     if place == "index.md":
         contents = {
             caption: [page for page in pages if gallery or page != "gallery/index"]
@@ -163,7 +166,9 @@ def contents_of(place: str, files: dict[str, str], gallery: bool) -> str:
     for folder in FOLDERS:
         if place == f"{folder}/README.md":
             below = sorted(each for each in files.values() if each.startswith(f"{folder}/") and each.endswith(".md"))
-            return "\n" + toctree([PurePosixPath(each).stem for each in below if each != place])
+            names = [PurePosixPath(each).name for each in below if each != place]
+            names.sort(key=lambda name: text.find(f"({name})") % (len(text) + 1))  # in the page's order, others last
+            return "\n" + toctree([name.removesuffix(".md") for name in names])
     return ""
 
 
@@ -227,7 +232,7 @@ def api_page() -> str:
         for name in sorted(names):
             lines += [f".. {directives[kind]}:: gpuscan.{name}"]
             if kind == "Classes":
-                lines += [f"   :members: {', '.join(public_members(getattr(gpuscan, name)))}", "   :inherited-members:"]
+                lines += [f"   :members: {', '.join(public_members(getattr(gpuscan, name)))}"]
             lines += [""]
         lines += ["```"]
     lines += ["", "## What functions return", "", "```{eval-rst}"]
@@ -316,6 +321,8 @@ def build(output: Path, gallery: bool = True, external: bool = False) -> Path:
     source, target = output / "source", output / "html"
     shutil.rmtree(output, ignore_errors=True)
     stage(source, gallery)
+    shutil.copytree(SITE / "try", source / "_static" / "try")
+    subprocess.run([sys.executable, SITE / "browser_exports.py", source / "_static" / "try"], check=True)
     sphinx("html", source, target, gallery)
     if broken := broken_links(target):
         sys.exit("\n".join(["These links lead nowhere:", *broken]))

@@ -37,6 +37,9 @@ from gpuscan.problem.problem import make_problem
 if TYPE_CHECKING:
     import wgpu
 
+# The options of a plan that stay on the device if they are there.
+_CUTS = ("segments", "keys")
+
 
 class Plan:
     """One kind of scan on one device, made by `Device.plan`.
@@ -64,13 +67,13 @@ class Plan:
         self._asked = strategy
         context = device._context
         stand_in = np.broadcast_to(np.zeros((), dtype), shape)
-        for name, cut in (("keys", options.get("keys")), ("groups", groups)):
+        for name, cut in (*((name, options.get(name)) for name in _CUTS), ("groups", groups)):
             if isinstance(cut, Array) and cut.device is not device:
                 raise ValueError(
                     f"{name} on {cut.device!r} were passed to a plan on {device!r}, but a scan runs where its arrays "
                     f"are; bring them there with device.asarray({name}.numpy())"
                 )
-        kept = {name: copied(option, on_device=name == "keys") for name, option in options.items()}
+        kept = {name: copied(option, on_device=name in _CUTS) for name, option in options.items()}
         self._problem = make_problem(stand_in, op, **kept).kept()
         check_elements(context, self._problem)
         # Labels that are not in order, sorted.
@@ -206,8 +209,8 @@ class Plan:
             ValueError: a place is too small, not aligned, on another device, without the usage, or overlaps another;
                 an array's buffer is mapped or was destroyed (a plain buffer is checked only when the commands are
                 submitted); a bundle has other fields than the plan's; the plan cannot take its length from the GPU;
-                `dst` is `src`, and reversed rows share words; or the encoder is finished or has an open pass, which
-                Dawn reports only when the encoder is finished.
+                `dst` is `src`, and reversed rows share words; or the encoder is finished or has an open pass. Dawn
+                and wgpu 0.31 report an open pass only when the encoder is finished.
             TypeError: a place or the encoder has the wrong type, or an array has another dtype than the plan's.
             StrategyError: the strategy that was asked for cannot scan in place.
             GpuscanError: the array is larger than the device can bind, or its columns share words; or the plan has

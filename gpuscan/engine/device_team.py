@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeVar
@@ -152,8 +152,13 @@ class DeviceTeam:
             Exception: the first error of a call. No thread runs on after it.
         """
         parts = shares(length, self.speeds)
+
+        def named(device: int, low: int, high: int) -> T:
+            with naming(self.executors[device], device):
+                return call(device, low, high)
+
         with ThreadPoolExecutor(len(parts), thread_name_prefix="gpuscan-team") as threads:
-            calls = [threads.submit(call, part.device, part.start, part.stop) for part in parts]
+            calls = [threads.submit(named, part.device, part.start, part.stop) for part in parts]
             raise_first(calls)
         return [each.result() for each in calls]
 
@@ -266,12 +271,22 @@ def raise_first(jobs: Sequence[Future[Any]]) -> None:
         raise error
 
 
+@contextmanager
+def naming(executor: Executor, device: int) -> Iterator[None]:
+    """Note in errors on which device of a list they happened, since equal cards may have equal names."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"This was on device {device} of the list, {executor.context.capabilities.summary}.")
+        raise
+
+
 def scan_stripe(executor: Executor, stripe: Stripe, strategy: str, before: Future[Carry], after: Future[Carry]) -> None:
     """Scan a stripe on its device, between the carry that comes in and the one that goes out."""
     try:
-        _scan_stripe(executor, stripe, strategy, before, after)
-    except BaseException as error:
-        error.add_note(f"This was on device {stripe.device} of the list, {executor.context.capabilities.summary}.")
+        with naming(executor, stripe.device):
+            _scan_stripe(executor, stripe, strategy, before, after)
+    except BaseException:
         with suppress(InvalidStateError):
             after.set_exception(GivenUpError())
         raise

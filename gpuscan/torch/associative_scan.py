@@ -125,7 +125,7 @@ class _Scan(TensorScan):
         return hash((self.key, repr(self.tree), self.axis, self.reverse, self.ranks, self.lead))
 
     @property
-    def scanned_count(self) -> int:  # type: ignore[override]
+    def result_count(self) -> int:  # type: ignore[override]
         return len(self.ranks)
 
     @property

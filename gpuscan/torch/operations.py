@@ -22,12 +22,16 @@ class TensorScan(ABC):
     """A scan without its tensors. It must be equal to, and have the hash of, another one that computes the same.
 
     Attributes:
-        scanned_count: how many of the first tensors are scanned. Each has a result like it.
+        result_count: how many results there are.
         real_count: how many of the first tensors have gradients.
     """
 
-    scanned_count: int
+    result_count: int
     real_count: int
+
+    def like_results(self, tensors: Tensors) -> Tensors:
+        """Return tensors with the shapes, dtypes and device of the results: without more, the first tensors."""
+        return tensors[: self.result_count]
 
     @abstractmethod
     def scanned(self, arrays: Sequence[Array]) -> Sequence[Array]:
@@ -94,7 +98,7 @@ def forward_derivative(function: Callable[..., tuple[Any, ...]], values: Tensors
 
 def _computed(scan: TensorScan, tensors: Tensors) -> list[Any]:
     results = scan.scanned([array_of(each) for each in tensors])
-    return [tensor_of(result, like) for result, like in zip(results, tensors, strict=False)]
+    return [tensor_of(result, like) for result, like in zip(results, scan.like_results(tensors), strict=True)]
 
 
 def _computed_gradients(scan: TensorScan, tensors: Tensors, results: Tensors, grads: Tensors) -> list[Any] | None:
@@ -122,7 +126,7 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         scan: TensorScan = ctx.scan
-        tensors = ctx.saved_tensors[: -scan.scanned_count]
+        tensors = ctx.saved_tensors[: -scan.result_count]
         found = _Gradients.apply(scan, *ctx.saved_tensors, *grads)
         return None, *found, *[None] * (len(tensors) - scan.real_count)
 
@@ -182,7 +186,7 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, scan: TensorScan, *given: Any) -> Any:
-        split = len(given) - 2 * scan.scanned_count
+        split = len(given) - 2 * scan.result_count
         mapped, tensors = _mapped(scan, given[:split], in_dims[1 : 1 + split], info.batch_size)
         others = [
             each.expand(info.batch_size, *each.shape) if dim is None else each.movedim(dim, 0)
@@ -194,7 +198,7 @@ class _Gradients(torch.autograd.Function):
 
 def _parts(scan: TensorScan, given: Tensors) -> tuple[Tensors, Tensors, Tensors]:
     """Return the tensors of a scan, its results, and their gradients."""
-    ends = len(given) - 2 * scan.scanned_count, len(given) - scan.scanned_count
+    ends = len(given) - 2 * scan.result_count, len(given) - scan.result_count
     return given[: ends[0]], given[ends[0] : ends[1]], given[ends[1] :]
 
 
@@ -237,7 +241,7 @@ def _scan_vjp(tensors: list[Tensor], results: list[Tensor], grads: list[Tensor],
 
 @_scan.register_fake
 def _(tensors: list[Tensor], handle: int) -> list[Tensor]:
-    return [_like(each) for each in tensors[: _kept[handle].scanned_count]]
+    return [_like(each) for each in _kept[handle].like_results(tensors)]
 
 
 @_scan_vjp.register_fake

@@ -217,7 +217,7 @@ class _Scan(TensorScan):
         op: the operator.
         key: equal for operators that compute the same.
         tree: the structure of the bundle.
-        scanned_count: how many tensors x has.
+        result_count: how many tensors x has.
         axis: the scanned axis; 0 or more if it is valid.
         exclusive, reverse: as in `scan`.
         seeded: True if there are values of `initial`.
@@ -227,7 +227,7 @@ class _Scan(TensorScan):
     op: Any = field(compare=False)
     key: Hashable
     tree: Any
-    scanned_count: int
+    result_count: int
     axis: Any
     exclusive: bool
     reverse: bool
@@ -235,15 +235,15 @@ class _Scan(TensorScan):
     cut: str | None
 
     def __hash__(self) -> int:
-        options = self.scanned_count, self.axis, self.exclusive, self.reverse, self.seeded, self.cut
+        options = self.result_count, self.axis, self.exclusive, self.reverse, self.seeded, self.cut
         return hash((self.key, repr(self.tree), options))
 
     @property
     def real_count(self) -> int:  # type: ignore[override]
-        return self.scanned_count * (2 if self.seeded else 1)
+        return self.result_count * (2 if self.seeded else 1)
 
     def scanned(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        x = arrays[: self.scanned_count]
+        x = arrays[: self.result_count]
         try:
             results = scan_arrays(self._bundle(x), self.op, device=device_for(x), **self._options(arrays))
         except OperatorError as error:
@@ -256,7 +256,7 @@ class _Scan(TensorScan):
         return list(pytree.tree_leaves(results))
 
     def gradients(self, arrays: Sequence[Any], results: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
-        x = arrays[: self.scanned_count]
+        x = arrays[: self.result_count]
         bundles = self._bundle(x), self._bundle(results), self._bundle(grads)
         found = gradients(*bundles, self.op, device=device_for(x), **self._options(arrays))
         return list(pytree.tree_leaves(found))
@@ -264,7 +264,7 @@ class _Scan(TensorScan):
     def _options(self, arrays: Sequence[Any]) -> dict[str, Any]:
         options = {"axis": self.axis, "exclusive": self.exclusive, "reverse": self.reverse}
         if self.seeded:
-            options["initial"] = self._bundle(arrays[self.scanned_count : self.real_count])
+            options["initial"] = self._bundle(arrays[self.result_count : self.real_count])
         return options if self.cut is None else options | {self.cut: arrays[-1]}
 
     def _bundle(self, values: Sequence[Any]) -> Any:
@@ -305,9 +305,9 @@ class _Scan(TensorScan):
     def mapped(self, tensors: Sequence[Any], batched: Sequence[bool], size: int) -> tuple[TensorScan, Sequence[Any]]:
         if self.axis is None:
             raise ValueError("no axis was passed for tensors of several axes; pass axis=")
-        x = [_spread(each, has, size) for each, has in zip(tensors, batched, strict=True)][: self.scanned_count]
-        starts = tensors[self.scanned_count : self.real_count]
-        has_batch = batched[self.scanned_count : self.real_count]
+        x = [_spread(each, has, size) for each, has in zip(tensors, batched, strict=True)][: self.result_count]
+        starts = tensors[self.result_count : self.real_count]
+        has_batch = batched[self.result_count : self.real_count]
         aligned = [
             # A value is broadcast to all axes but the scanned one.
             _spread(start[(slice(None),) * has + (None,) * (like.ndim - 2 - start.ndim + has)], has, size)

@@ -12,9 +12,10 @@ import numpy as np
 import gpuscan as gs
 from gpuscan.api import plan as plan_module
 from gpuscan.api.linear_recurrence import gradients
-from gpuscan.api.reduce import segmented_reduction
+from gpuscan.api.reductions import segmented_reduction
 from gpuscan.api.scan_chunks import chunk_problems
 from gpuscan.elements import min_chunk
+from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.engine.record import Origin
 from gpuscan.engine.segment_heads import segment_heads
@@ -91,6 +92,13 @@ def scan_with(
     if one_workgroup_folds is not None:
         options["one_workgroup_folds"] = one_workgroup_folds
     return scan_host(device._executor, problem, strategy, piece_bytes=piece_bytes, outputs=out, **options)
+
+
+def scan_on_device_with(
+    device: gs.Device, problem: Problem, strategy: str = "auto", *, tile: Tile | None = None, out: list[gs.Array]
+) -> None:
+    """Scan arrays on a device into other ones there; arguments as in `scan_with`."""
+    scan_device(device._executor, problem, strategy, out=out, **({} if tile is None else {"tile": tile}))
 
 
 def scan_chunks_with(
