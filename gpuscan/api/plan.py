@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 
 from gpuscan.api.array import Array
+from gpuscan.api.known_calls import described_call
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.places import arrays_in, length_of, placement_of, places_of
@@ -81,6 +82,7 @@ class Plan:
                 "the element for fields of one dtype, or gpuscan.scan, which packs them"
             )
         self._spec = scan_spec(self._problem, context.capabilities, captures=True)
+        self._known = described_call(self._problem, self._problem.shape)
         with guarded(context):
             self._make()
             for stage in self._plan.stages:
@@ -129,6 +131,17 @@ class Plan:
         Raises:
             ValueError, TypeError: the array or `out` has another shape or dtype, or is on another device.
         """
+        if (
+            self._known is not None
+            and type(array) is Array
+            and array.shape == self.shape
+            and array.dtype == self.dtype
+            and array.device is self.device
+        ):
+            again = self._known.again(array, out, self._asked)
+            if again is not None:
+                self._keep_up()
+                return again
         if not isinstance(array, Array):
             array = as_array(array)
         if array.shape != self.shape:
