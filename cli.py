@@ -192,6 +192,13 @@ def matrix(files: Sequence[Path], **asked: Any) -> None:
 @click.option("--exclusive", is_flag=True, help="Leave each element out of its own result.")
 @click.option("--reverse", is_flag=True, help="Scan from the end.")
 @click.option("--segments", is_flag=True, help="Let the page restart the scan at offsets.")
+@click.option("--compact", is_flag=True, help="Pick elements by a mask that the page passes, instead of a scan.")
+@click.option(
+    "--mask",
+    type=browser_export.FunctionType(),
+    metavar="FILE.py:NAME",
+    help="With --compact: the function of an element that picks it, instead of a mask.",
+)
 @click.option(
     "--strategy",
     type=AUTO_OR_STRATEGY,

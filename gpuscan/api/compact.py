@@ -117,8 +117,10 @@ def check_entries(shapes: list[tuple[int, ...]]) -> None:
         raise ValueError("an array of shape () was passed, which has no first axis to pick from. Pass x[np.newaxis]")
 
 
-def predicate_of(function: Callable[[Any], Any], structure: Structure, leaves: list[Any]) -> Map:
-    """Return a mask function, traced for an entry of the arrays.
+def predicate_of(
+    function: Callable[[Any], Any], structure: Structure, leaves: list[Any], argument: str = "mask"
+) -> Map:
+    """Return a mask function, traced for an entry of the arrays. Errors call it by the name of its argument.
 
     Raises:
         TypeError: it does not give one bool.
@@ -131,17 +133,17 @@ def predicate_of(function: Callable[[Any], Any], structure: Structure, leaves: l
         raise ValueError(f"a bundle of arrays of {lengths} entries was passed; pass arrays of one length")
     if not all(entry_bytes(leaf) for leaf in leaves):
         raise ValueError(
-            f"mask= was passed as a function for arrays of the shapes {', '.join(map(str, shapes))}, but one of them "
-            "has entries without numbers. Pass a mask of bools"
+            f"{argument}= was passed as a function for arrays of the shapes {', '.join(map(str, shapes))}, but one of "
+            "them has entries without numbers. Pass a mask of bools"
         )
     entry = element_of([leaf.dtype for leaf in leaves], structure, [shape[1:] for shape in shapes])
-    predicate = traced(function, entry, "mask")
+    predicate = traced(function, entry, argument)
     found = predicate.element
     if not found.single or found.fields[0].scalar.name != "bool" or found.fields[0].shape:
         given = ", ".join(f"{field.scalar.name}{list(field.shape) or ''}" for field in found.fields)
         raise TypeError(
-            f"mask= was passed as a function that gives {given} for an entry, but it must give one bool. Compare: "
-            "v != 0; or join the answers of a vector by np.any(…, axis=-1)"
+            f"{argument}= was passed as a function that gives {given} for an entry, but it must give one bool. "
+            "Compare: v != 0; or join the answers of a vector by np.any(…, axis=-1)"
         )
     return predicate
 

@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gpuscan.api.compact import picked_by_numpy, predicate_of
 from gpuscan.browser.description import files_of
-from gpuscan.browser.plans import variants
-from gpuscan.browser.samples import samples_of
-from gpuscan.elements import dtype_from
+from gpuscan.browser.plans import check_floats, variants
+from gpuscan.browser.samples import picked_samples, samples_of
+from gpuscan.elements import dtype_from, element_of
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.strategies import check_strategy
-from gpuscan.problem.arguments import as_flag
+from gpuscan.problem.arguments import as_flag, structure_and_leaves
+from gpuscan.problem.compaction import compaction_problem, words_of_entry
 from gpuscan.problem.problem import make_problem
 from gpuscan.replaced_file import replaced_file
 
@@ -36,6 +39,7 @@ def export(
     exclusive: bool = False,
     reverse: bool = False,
     segments: bool = False,
+    compact: bool | Callable[[Any], Any] = False,
     strategy: str = "auto",
 ) -> Path:
     """Write a scan into a folder, for web browsers: shaders, an ES module that runs them, and a page that checks it.
@@ -61,15 +65,18 @@ def export(
         exclusive: as in `gpuscan.scan`. The operator needs an identity.
         reverse: as in `gpuscan.scan`.
         segments: True to let ``run(x, {segments: offsets})`` restart the scan at offsets.
+        compact: True to export `gpuscan.compact` instead of a scan: ``run(x, {mask})`` returns ``x[mask]``. A function
+            of an element that gives a bool, as the mask of `gpuscan.compact`, is fused into the pass: ``run(x)``.
+            A compaction combines nothing, so it takes no `op`, `exclusive`, `reverse` or `segments`.
         strategy: ``"auto"``, or one strategy for every GPU, without subgroups.
 
     Returns:
         The folder.
 
     Raises:
-        ValueError: the length is not positive, there is no such operator or strategy, or an exclusive scan's operator
-            has no identity.
-        TypeError: the operator does not combine the dtype.
+        ValueError: the length is not positive, there is no such operator or strategy, an exclusive scan's operator has
+            no identity, or `compact` is passed with an option of scans.
+        TypeError: the operator does not combine the dtype, or the function of `compact` does not give a bool.
         UnsupportedDtypeError: WebGPU has no such numbers, an element is too wide, or the array is larger than some
             browser's binding.
         OperatorError: the operator cannot become WGSL, or NumPy cannot compute the samples with it.
@@ -84,11 +91,14 @@ def export(
     """
     length = _checked_length(length)
     check_strategy(strategy)
-    x = _stand_in(dtype, length, resolve(op).element_axes)
-    offsets = np.array([0, length]) if as_flag("segments", segments) else None
-    problem = make_problem(x, op, axis=0, exclusive=exclusive, reverse=reverse, segments=offsets)
-    made = variants(problem, strategy)
-    files = files_of(problem, made, samples_of(problem))
+    if compact is False:
+        x = _stand_in(dtype, length, resolve(op).element_axes)
+        offsets = np.array([0, length]) if as_flag("segments", segments) else None
+        problem = make_problem(x, op, axis=0, exclusive=exclusive, reverse=reverse, segments=offsets)
+        files = files_of(problem, problem.source, variants(problem, strategy), samples_of(problem))
+    else:
+        _check_alone(compact, op, exclusive=exclusive, reverse=reverse, segments=segments)
+        files = _compaction_files(_stand_in(dtype, length, 0), length, compact, strategy)
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     _remove_earlier(target, files)
@@ -96,6 +106,37 @@ def export(
         with replaced_file(target / name) as partial:
             partial.write_bytes(content)
     return target
+
+
+def _check_alone(compact: Any, op: Any, **flags: Any) -> None:
+    """Raise an error if `compact` is no mask, or is passed with what only scans have."""
+    if not (compact is True or isinstance(compact, np.bool_) or callable(compact)):
+        raise TypeError(
+            f"compact={compact!r} was passed, but it says how elements are picked. Pass True for a mask that the page "
+            "passes, or a function of an element that gives a bool"
+        )
+    others = {"op": op} if not (isinstance(op, str) and op == "add") else {}
+    others |= {name: flag for name, flag in flags.items() if as_flag(name, flag)}
+    for name, value in others.items():
+        raise ValueError(
+            f"compact= was passed with {name}={value!r}, but a compaction combines no elements. Leave out {name}"
+        )
+
+
+def _compaction_files(x: Any, length: int, compact: Any, strategy: str) -> dict[str, bytes]:
+    """Return the files of a compaction of arrays like `x`."""
+    structure, leaves = structure_and_leaves(x)
+    element = element_of([leaf.dtype for leaf in leaves], structure, [leaf.shape[1:] for leaf in leaves])
+    predicate = None
+    if callable(compact):
+        check_floats(element)
+        predicate = predicate_of(compact, structure, leaves, "compact")
+    moved = [words_of_entry(field.storage_bytes) for field in element.fields]
+    words = [np.broadcast_to(np.zeros((), dtype), (length, count)) for dtype, count in moved]
+    mask = predicate or np.broadcast_to(np.zeros((), np.uint8), (length,))
+    made = variants(problem := compaction_problem(words, mask), strategy)
+    pick = partial(picked_by_numpy, predicate) if predicate else None
+    return files_of(problem, element, made, picked_samples(element, length, pick))
 
 
 def _checked_length(length: Any) -> int:

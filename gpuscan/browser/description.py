@@ -30,19 +30,29 @@ PROBE = {"file": "subgroups.wgsl", "workgroups": 4, "sizes_word": 5, "order_word
 _PROBE_WORKGROUP = 128
 
 
-def files_of(problem: Problem, variants: Sequence[Variant], samples: Samples | None) -> dict[str, bytes]:
-    """Return the content of every file by its name, the plan last."""
+def files_of(
+    problem: Problem, element: Element, variants: Sequence[Variant], samples: Samples | None
+) -> dict[str, bytes]:
+    """Return the content of every file by its name, the plan last.
+
+    Args:
+        problem: the scan.
+        element: the type of the elements that pages pass. A compaction moves their words.
+        variants: the scan's plans.
+        samples: arrays with known results, or None.
+    """
     shaders: dict[str, str] = {}
     described = [_variant(variant, shaders) for variant in variants]
     plan = {
         "format": FORMAT,
         "version": __version__,
-        "operator": problem.operator.name,
+        "operator": "compact" if problem.compacts else problem.operator.name,
         "length": problem.size,
         "exclusive": problem.exclusive,
         "reverse": problem.reverse,
         "segments": problem.heads is not None,
-        "fields": fields_of(problem.source),
+        "compact": None if not problem.compacts else "mask" if problem.before is None else "function",
+        "fields": fields_of(element),
         "seed": _seed(problem),
         "storage_buffers": storage_buffers(list(variants)),
         "subgroup_probe": PROBE if any(variant.subgroup_size for variant in variants) else None,
@@ -60,7 +70,7 @@ def files_of(problem: Problem, variants: Sequence[Variant], samples: Samples | N
     return {
         **{name: text.encode() for name, text in shaders.items()},
         **{name: (PAGE / name).read_bytes() for name in PAGE_FILES},
-        "check.input": b"".join(map(_padded, samples.given if samples else ())),
+        "check.input": b"".join(map(_padded, _given(samples))),
         "check.expected": b"".join(map(_padded, samples.expected if samples else ())),
         "plan.json": (json.dumps(plan, indent=1) + "\n").encode(),
     }
@@ -140,6 +150,13 @@ def check_sizes(variants: Sequence[Variant], length: int) -> list[int]:
     if variants[0].plan.stages[-1].kernel.spec.reverse:
         edges |= {length - 1, length - 2, length - 3}
     return sorted(edge for edge in edges if 0 < edge <= length)
+
+
+def _given(samples: Samples | None) -> list[np.ndarray[Any, Any]]:
+    """Return the arrays of check.input: those of the fields, and the mask of a compaction."""
+    if samples is None:
+        return []
+    return samples.given if samples.mask is None else [*samples.given, samples.mask]
 
 
 def _padded(array: np.ndarray[Any, Any]) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from gpuscan.elements import Element
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.kernel_parts import Placement
@@ -139,11 +140,12 @@ def specs(spec: ScanSpec) -> Iterator[ScanSpec]:
 def check_element(problem: Problem) -> None:
     """Raise UnsupportedDtypeError if the elements or the array are too large for some browser."""
     for element in (problem.source, problem.element):
-        if any(field.scalar.name == "float64" for field in element.fields):
-            raise UnsupportedDtypeError("float64 was asked for, and WebGPU has no 64-bit floats. Export float32")
-    if problem.element.words > MAX_WORDS or problem.source.storage_bytes > 4 * MAX_WORDS:
+        check_floats(element)
+    words = problem.destination.words
+    stored = problem.destination if problem.compacts else problem.source
+    if words > MAX_WORDS or stored.storage_bytes > 4 * MAX_WORDS:
         raise UnsupportedDtypeError(
-            f"elements of {problem.element.words} 32-bit words were asked for, and exports take at most {MAX_WORDS}. "
+            f"elements of {words} 32-bit words were asked for, and exports take at most {MAX_WORDS}. "
             "Export smaller elements"
         )
     largest = max(field.storage_bytes for field in problem.source.fields)
@@ -155,12 +157,18 @@ def check_element(problem: Problem) -> None:
         )
 
 
+def check_floats(element: Element) -> None:
+    """Raise UnsupportedDtypeError if shaders would have to compute with floats of 64 bits."""
+    if any(field.scalar.name == "float64" for field in element.fields):
+        raise UnsupportedDtypeError("float64 was asked for, and WebGPU has no 64-bit floats. Export float32")
+
+
 def check_buffers(made: list[Variant]) -> None:
     """Raise UnsupportedDtypeError if a stage binds more buffers than GPUs have."""
     most = storage_buffers(made)
     if most > MAX_BUFFERS:
         raise UnsupportedDtypeError(
-            f"a scan that binds {most} buffers at a time was asked for, and browsers bind at most {MAX_BUFFERS}. "
+            f"an export that binds {most} buffers at a time was asked for, and browsers bind at most {MAX_BUFFERS}. "
             "Export elements of fewer arrays, such as one array with trailing axes"
         )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from gpuscan.elements import Field, compute_dtype
+from gpuscan.elements import Element, Field, compute_dtype
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import heads_of
 from gpuscan.reference.scan import accumulate
@@ -21,6 +22,9 @@ TOLERANCE = 2e-3
 # The mean length of a segment, in elements. It is no divisor of a tile.
 SEGMENT = 611
 
+# The share of the elements that a mask picks.
+DENSITY = 0.4
+
 Array = np.ndarray[Any, Any]
 
 
@@ -32,11 +36,13 @@ class Samples:
         given: an array for each field of the source.
         expected: an array for each field of the result.
         offsets: the offsets of the segments, or None.
+        mask: for a compaction, a byte for each element: 1 if the element is picked, else 0.
     """
 
     given: list[Array]
     expected: list[Array]
-    offsets: Array | None
+    offsets: Array | None = None
+    mask: Array | None = None
 
 
 def samples_of(problem: Problem) -> Samples | None:
@@ -57,6 +63,21 @@ def samples_of(problem: Problem) -> Samples | None:
     sampled = replace(problem, leaves=tuple(given), shape=(length,), axis=0, heads=heads)
     expected = [np.ascontiguousarray(rows[0]) for rows in accumulate(sampled)]
     return Samples(given, expected, offsets)
+
+
+def picked_samples(element: Element, length: int, pick: Callable[[list[Array]], Array] | None) -> Samples:
+    """Return samples for a compaction, with what NumPy picks.
+
+    Args:
+        element: the type of the elements.
+        length: the longest array, in elements.
+        pick: gives a bool for each element of some arrays; None for a mask of chance.
+    """
+    length = min(length, MAX_CHECKED)
+    rng = np.random.default_rng(0)
+    given = [_values(rng, field, length, "compact") for field in element.fields]
+    mask = rng.random(length) < DENSITY if pick is None else pick(given)
+    return Samples(given, [array[mask] for array in given], mask=mask.astype(np.uint8))
 
 
 def _values(rng: np.random.Generator, field: Field, length: int, name: str) -> Any:

@@ -5,7 +5,7 @@ The mask is an array of bools, or a function of an entry that is fused into the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import Any
@@ -15,16 +15,15 @@ import numpy as np
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
-from gpuscan.elements import Structure, element_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import contiguous, copy_elements, duplicate, view_of
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.record import record_stage
 from gpuscan.errors import GpuscanError
-from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import operator
-from gpuscan.operators.trace import Map, traced
-from gpuscan.problem.packed_fields import STORAGE_LIMIT, number_from, shaped
+from gpuscan.operators.trace import Map
+from gpuscan.problem.compaction import compaction_problem, words_of_entry
+from gpuscan.problem.packed_fields import STORAGE_LIMIT
 from gpuscan.problem.problem import Problem, make_problem
 
 # The sizes of entries, in bytes, that are moved while the mask is scanned: those that scan/compact.wgsl can load and
@@ -198,8 +197,8 @@ def _evaluated(executor: Executor, leaves: Sequence[DeviceArray], predicate: Map
 
 def _as_words(leaf: DeviceArray) -> DeviceArray:
     """Return the array as unsigned words, or as parts of words: (n, numbers of an entry)."""
-    size = gcd(4, entry_bytes(leaf))
-    return leaf.viewed((leaf.shape[0], entry_bytes(leaf) // size), f"u{size}")
+    dtype, count = words_of_entry(entry_bytes(leaf))
+    return leaf.viewed((leaf.shape[0], count), dtype)
 
 
 def _scattered(
@@ -210,47 +209,10 @@ def _scattered(
     rooms: Sequence[DeviceArray] | None,
 ) -> list[DeviceArray]:
     """Scan the mask, store each picked entry at the place that its sum gives, and write their number to `count`."""
-    words = [_as_words(leaf) for leaf in leaves]
-    moved = element_of([leaf.dtype for leaf in words], _tuple_of(words), [leaf.shape[1:] for leaf in words])
-    arrays, source, before = words, moved, None
-    if isinstance(mask, Map):
-        before = traced(_selects(mask), moved, "mask")
-    else:
-        flags = mask.viewed(mask.shape, np.uint8)
-        arrays = [flags, *words]
-        source = element_of([leaf.dtype for leaf in arrays], _tuple_of(arrays), [leaf.shape[1:] for leaf in arrays])
-    problem = Problem(
-        operator=resolve("add"),
-        leaves=tuple(arrays),  # type: ignore[arg-type]
-        source=source,
-        element=element_of([np.dtype(np.uint32)]),
-        destination=moved,
-        shape=leaves[0].shape[:1],
-        axis=0,
-        before=before,
-        compacts=True,
-    )
+    flags = mask if isinstance(mask, Map) else mask.viewed(mask.shape, np.uint8)
+    problem = compaction_problem([_as_words(leaf) for leaf in leaves], flags)
     out = None if rooms is None else [_as_words(room) for room in rooms]
     return scan_device(executor, problem, out=out, count=count)
-
-
-def _tuple_of(arrays: Sequence[DeviceArray]) -> Structure:
-    return Structure("tuple", tuple(range(len(arrays))), (Structure(),) * len(arrays))
-
-
-def _selects(predicate: Map) -> Callable[[Any], Any]:
-    """Return a function of the words of an entry: 1 if the predicate picks the entry, else 0."""
-    element = predicate.source
-
-    def select(vectors: Any) -> Any:
-        parts = []
-        for field, words in zip(element.fields, vectors, strict=True):
-            size = field.scalar.dtype.itemsize
-            parts.append(shaped([number_from(words, i * size, field.scalar) for i in range(field.count)], field.shape))
-        picked = predicate(element.structure.unflatten(parts))
-        return np.where(picked, np.full_like(vectors[0][..., 0], 1, np.uint32), np.uint32(0))
-
-    return select
 
 
 def gathered(

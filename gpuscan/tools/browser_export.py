@@ -12,18 +12,20 @@ import numpy as np
 
 import gpuscan
 from gpuscan.tools.exit_codes import fail_to_write
-from gpuscan.tools.option_types import Context, DtypeType, OperatorType, Parameter
+from gpuscan.tools.option_types import Context, DtypeType, OperatorType, Parameter, ParamType
 
 
-class ExportedOperatorType(OperatorType):
-    """The name of an operator, or ``FILE.py:NAME`` for one that a Python file defines."""
+class FunctionType(ParamType):
+    """``FILE.py:NAME`` for a function that a Python file defines."""
+
+    name = "function"
 
     def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
-        path, colon, name = str(value).rpartition(":")
-        if not colon or not path.endswith(".py"):
-            return super().convert(value, param, ctx)
-        if not Path(path).is_file():
-            self.fail(f"there is no file {path}. Name a Python file and what it defines: FILE.py:NAME.", param, ctx)
+        path, _, name = str(value).rpartition(":")
+        if not path.endswith(".py") or not Path(path).is_file():
+            self.fail(
+                f"there is no file {path or value}. Name a Python file and what it defines: FILE.py:NAME.", param, ctx
+            )
         try:
             found = runpy.run_path(path)
         except Exception as error:  # whatever the user's file does
@@ -31,6 +33,16 @@ class ExportedOperatorType(OperatorType):
         if not callable(found.get(name)):
             self.fail(f"{path} defines no function or operator {name!r}. Name one that it does.", param, ctx)
         return found[name]
+
+
+class ExportedOperatorType(OperatorType):
+    """The name of an operator, or ``FILE.py:NAME`` for one that a Python file defines."""
+
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
+        path, colon, _ = str(value).rpartition(":")
+        if colon and path.endswith(".py"):
+            return FunctionType().convert(value, param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class ElementType(DtypeType):
@@ -52,15 +64,27 @@ class ElementType(DtypeType):
         return dict(zip(names, dtypes, strict=True)) if names else tuple(dtypes)
 
 
-def export_and_describe(folder: Path, op: Any, dtype: Any, **options: Any) -> str:
+def export_and_describe(folder: Path, op: Any, dtype: Any, *, compact: bool, mask: Any, **options: Any) -> str:
     """Export a scan, and return a line that says what is in the folder.
+
+    Args:
+        folder: where to write.
+        op: the operator.
+        dtype: the dtype of the elements.
+        compact: True to export a compaction.
+        mask: the function of an element that picks it, or None.
+        options: the other options of `gpuscan.export`.
 
     Raises:
         click.UsageError: the options do not go together.
         click.ClickException: the folder cannot be written.
     """
+    if mask is not None and not compact:
+        raise click.UsageError(
+            "--mask was passed without --compact. Pass both to export a compaction, or leave out --mask."
+        )
     try:
-        gpuscan.export(folder, op, dtype, **options)
+        gpuscan.export(folder, op, dtype, compact=mask or compact, **options)
     except OSError as error:
         fail_to_write(folder, error)
     except gpuscan.GpuscanError:

@@ -23,7 +23,9 @@ _SPELLINGS = (
     (r"\b(device|strategy)=\"(\w+)\"", r"--\1 \2"),
     (r"\baxis=(-?\d+)", r"--axis \1"),
     (r"\b(axis|dtype)=(?!\S*[\w\"])", r"--\1"),
-    (r"\b(exclusive|reverse|compensated)=True", r"--\1"),
+    (r"\bop='(\w+)'", r"--op \1"),
+    (r"\bcompact=(?:True)?", r"--compact"),
+    (r"\b(exclusive|reverse|compensated|segments)=True", r"--\1"),
     (r"\b(exclusive|reverse|compensated)=False", r"no --\1"),
 )
 

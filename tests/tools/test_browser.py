@@ -1,19 +1,13 @@
 """Exported scans in a real browser: headless Chromium opens the page, and the test reads the page's own check.
 
-Chromium's WebGPU runs on its own SwiftShader here, so no GPU is needed. Where Chromium is not installed the tests of
-the page are skipped and those of the files still run; script/test installs it on Debian.
+Where Chromium is not installed the tests of the page are skipped and those of the files still run; script/test installs
+it on Debian.
 """
 
 from __future__ import annotations
 
-import http.server
 import json
-import queue
-import shutil
-import subprocess
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,61 +19,16 @@ from gpuscan.api.device import Device
 from gpuscan.errors import StrategyError, UnsupportedDtypeError
 from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.tools.matrix.columns import read_columns
+from tests.harness.browser import BROWSER, Browser
 
 pytestmark = pytest.mark.usefixtures("listed_adapters")
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
-FLAGS = [
-    "--headless=new",
-    "--no-sandbox",  # which root cannot have
-    "--disable-dev-shm-usage",
-    "--enable-unsafe-webgpu",
-    "--use-webgpu-adapter=swiftshader",
-    "--enable-features=Vulkan",
-]
-SECONDS = 120
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome on this machine")
 
 
-@contextmanager
-def served(folder: Path) -> Iterator[tuple[str, queue.Queue[bytes]]]:
-    """Serve the folder, and yield the address and the queue of what pages post to it."""
-    posted: queue.Queue[bytes] = queue.Queue()
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments, directory=str(folder))
-
-        def do_POST(self) -> None:
-            posted.put(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}", posted
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def report_of(folder: Path, profile: Path) -> dict[str, Any]:
-    """Return what the page in the folder posts after a browser has run it."""
-    assert BROWSER is not None
-    with served(folder) as (address, posted):
-        command = [BROWSER, *FLAGS, f"--user-data-dir={profile}", f"{address}/index.html?report"]
-        browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            return json.loads(posted.get(timeout=SECONDS))  # type: ignore[no-any-return]
-        finally:
-            browser.terminate()
-            browser.wait()
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as opened:
+        yield opened
 
 
 AFFINE = gpuscan.operator(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), identity=(1, 0), name="affine")
@@ -106,16 +55,18 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         (np.uint32, np.uint32),
         {"reverse": True, "segments": True, "strategy": "three_dispatch"},
     ),
+    "picked by a mask": ("add", {"a": np.float64, "b": np.dtype((np.uint8, (2,)))}, {"compact": True}),
+    "picked by a function": ("add", np.int16, {"compact": lambda v: v % 3 == 1}),
     "a dict of fields, no identity": (latest, {"value": np.float32, "valid": bool}, {}),
 }
 
 
 @needs_browser
 @pytest.mark.parametrize(("op", "dtype", "options"), CASES.values(), ids=CASES.keys())
-def test_the_page_checks_itself(tmp_path: Path, op: Any, dtype: Any, options: dict[str, Any]) -> None:
+def test_the_page_checks_itself(browser: Browser, tmp_path: Path, op: Any, dtype: Any, options: dict[str, Any]) -> None:
     """Take the single pass where the browser has subgroups, as this one has, unless the export says otherwise."""
     gpuscan.export(tmp_path / "page", op, dtype, **{"length": 50_000} | options)
-    report = report_of(tmp_path / "page", tmp_path / "profile")
+    report = browser.report_of(tmp_path / "page")
     assert "error" not in report
     (tmp_path / "matrix.json").write_text(json.dumps(report), encoding="utf-8")
     (column,) = read_columns(tmp_path / "matrix.json")
@@ -127,22 +78,22 @@ def test_the_page_checks_itself(tmp_path: Path, op: Any, dtype: Any, options: di
 
 
 @needs_browser
-def test_the_page_tells_a_wrong_result(tmp_path: Path) -> None:
+def test_the_page_tells_a_wrong_result(browser: Browser, tmp_path: Path) -> None:
     page = tmp_path / "page"
     gpuscan.export(page, "add", np.uint32, length=1000)
     expected = bytearray((page / "check.expected").read_bytes())
     expected[4 * 500] ^= 1
     (page / "check.expected").write_bytes(expected)
-    (column,) = report_of(page, tmp_path / "profile")["columns"]
+    (column,) = browser.report_of(page)["columns"]
     assert any("element 500" in failure for failure in column["failures"])
 
 
 @needs_browser
-def test_a_page_without_a_function_to_check_with(tmp_path: Path) -> None:
+def test_a_page_without_a_function_to_check_with(browser: Browser, tmp_path: Path) -> None:
     """Say that nothing was checked, where the operator is WGSL only."""
     source = "fn combine(a: Element, b: Element) -> Element { return a + b + a * b; }"
     gpuscan.export(tmp_path / "page", gpuscan.wgsl_operator(source, name="circle"), np.uint32, length=1000)
-    report = report_of(tmp_path / "page", tmp_path / "profile")
+    report = browser.report_of(tmp_path / "page")
     assert report["columns"] == []
     assert "has no Python function" in report["error"]
 
@@ -198,6 +149,21 @@ REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]]
     "no such strategy": (("add",), {"strategy": "quick"}, StrategyError, "'quick'"),
     "no flag": (("add",), {"segments": [0, 3]}, TypeError, "segments"),
     "not combined": (("bitwise_or", np.float32), {}, TypeError, "bitwise_or"),
+    "no mask": (("add",), {"compact": 1}, TypeError, "compact=1"),
+    "picked and combined": (("maximum",), {"compact": True}, ValueError, "Leave out op"),
+    "picked and reversed": (("add",), {"compact": True, "reverse": True}, ValueError, "Leave out reverse"),
+    "picked by no bool": (
+        ("add",),
+        {"compact": lambda v: v},
+        TypeError,
+        "compact= was passed as a function",
+    ),
+    "picked by floats of 64 bits": (
+        ("add", np.float64),
+        {"compact": lambda v: v > 0},
+        UnsupportedDtypeError,
+        "Export float32",
+    ),
 }
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from tests.tools.command_line import fails, run
 
+MASKS = "def odd(v):\n    return v % 2 == 1\n\n\ndef same(v):\n    return v\n"
+
 
 def test_an_export_into_what_is_no_folder(files, capsys):
     """Exit with 2 if a file is in the way, and with 1 if a file cannot be written."""
@@ -28,12 +30,27 @@ def test_an_export_into_what_is_no_folder(files, capsys):
         (["--op", "none.py:f"], "there is no file none.py"),
         (["--dtype", "float64"], "no 64-bit"),
         (["--op", "bitwise_or"], "float32"),
+        (["--compact", "--reverse"], "--compact was passed with --reverse"),
+        (["--compact", "--op", "maximum"], "Leave out op"),
+        (["--mask", "masks.py:odd"], "without --compact"),
+        (["--compact", "--mask", "masks.py:even"], "defines no function or operator 'even'"),
+        (["--compact", "--mask", "masks.py:same"], "must give one bool"),
     ],
 )
 def test_an_export_of_what_no_browser_runs(files, capsys, options, told):
+    Path("masks.py").write_text(MASKS)
     code, err = fails(capsys, "export", "web", *options)
     assert (code, told in err) == (2, True)
     assert not Path("web").exists()
+
+
+def test_an_export_of_a_compaction(files, capsys):
+    """Export one by a mask, and one by a function."""
+    Path("masks.py").write_text(MASKS)
+    for options, kind in (([], "mask"), (["--mask", "masks.py:odd"], "function")):
+        code, out, _ = run(capsys, "export", "web", "--compact", "--dtype", "int32", *options)
+        assert (code, "compact by three_dispatch or fallback" in out) == (0, True)
+        assert json.loads(Path("web/plan.json").read_text())["compact"] == kind
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX links")

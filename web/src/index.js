@@ -1,7 +1,7 @@
 // The scans that come with the package, and the class that runs these and any other export.
 export { Scan } from "./scan.js";
 
-const OPERATORS = ["add", "minimum", "maximum"];
+const OPERATORS = ["add", "minimum", "maximum", "compact"];
 const TYPES = ["float32", "int32", "uint32"];
 
 /** The address of a plan that comes with the package, for Scan.create. */

@@ -52,17 +52,43 @@ try {
     }
   }
   const scan = await Scan.create(device, plan("add", "uint32"));
+  for (const [type, Numbers] of [["float32", Float32Array], ["uint32", Uint32Array]]) {
+    const picker = await Scan.create(device, plan("compact", type));
+    for (const length of [0, 1, 1000, 200_003]) {
+      const x = new Numbers(numbers(length));
+      const mask = x.map((v) => v % 3 === 1);
+      const result = await picker.run(x, { mask });
+      const expected = x.filter((_, i) => mask[i]);
+      if (!(result instanceof Numbers) || result.length !== expected.length || result.some((y, i) => y !== expected[i])) {
+        found.differences.push("compact of " + length + " " + type);
+      }
+    }
+    found.masks = [
+      await failing(() => picker.run(new Numbers(4))),
+      await failing(() => picker.run(new Numbers(4), { mask: [1, 0] })),
+      await failing(() => scan.run(new Numbers(4), { mask: [1, 0, 1, 0] })),
+    ];
+  }
   const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
   const [a, b, c] = [0, 1, 2].map(() => device.createBuffer({ size: 4096, usage }));
+  const count = device.createBuffer({ size: 16, usage });
+  const mask = device.createBuffer({ size: 1008, usage });
   const readback = device.createBuffer({ size: 4096, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
   device.queue.writeBuffer(a, 0, new Uint32Array(1024).fill(1));
   const encoder = device.createCommandEncoder();
   scan.record(encoder, a, b, 1000);
   scan.record(encoder, b, c, 1000);
-  encoder.copyBufferToBuffer(c, 0, readback, 0, 4096);
+  device.queue.writeBuffer(mask, 0, Uint8Array.from({ length: 1000 }, (_, i) => i % 4 === 3));
+  const picker = await Scan.create(device, plan("compact", "uint32"));
+  picker.record(encoder, b, a, 1000, { mask, count });
+  encoder.copyBufferToBuffer(a, 0, readback, 0, 1000);
+  encoder.copyBufferToBuffer(count, 0, readback, 1000, 4);
+  encoder.copyBufferToBuffer(c, 3996, readback, 1004, 4);
   device.queue.submit([encoder.finish()]);
   await readback.mapAsync(GPUMapMode.READ);
-  found.twice = new Uint32Array(readback.getMappedRange())[999];
+  const words = new Uint32Array(readback.getMappedRange());
+  [found.count, found.twice] = words.slice(250, 252);
+  found.picked = [...words.slice(0, 3), words[249]];
   found.errors = {
     plan: await failing(() => plan("add", "float64")),
     length: await failing(() => scan.record(device.createCommandEncoder(), a, b, 2 ** 26)),
@@ -134,9 +160,14 @@ test("a single pass runs where there are subgroups, three dispatches elsewhere",
 
 test("scans are recorded one after the other into one encoder", () => {
   assert.equal(found.twice, (1000 * 1001) / 2);
+  assert.equal(found.count, 250);
+  assert.deepEqual(found.picked, [4, 8, 12, 1000]);
 });
 
 test("errors say what to do", () => {
+  assert.match(found.masks[0], /RangeError.*no mask was passed for 4 elements/);
+  assert.match(found.masks[1], /RangeError.*a mask of 2 was passed for 4/);
+  assert.match(found.masks[2], /TypeError.*takes no mask/);
   assert.match(found.errors.plan, /RangeError.*add of float64.*gpuscan export/);
   assert.match(found.errors.length, /RangeError.*1 to 33554432/);
   assert.match(found.errors.fields, /TypeError.*each of the fields x/);

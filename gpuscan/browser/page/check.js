@@ -1,8 +1,7 @@
-// The page's self-check: scans parts of check.input, compares them with those of check.expected, and shows the verdict,
-// with the run as a column of gpuscan's matrix. Where the page's address has ?report, the run is posted to it.
+// Checks exports: scans parts of check.input, compares them with those of check.expected, and counts what passed in a
+// column of gpuscan's matrix.
 import { Scan } from "./scan.js";
 
-const bytesOf = async (name) => (await fetch(new URL(name, import.meta.url))).arrayBuffer();
 const padded = (bytes) => Math.ceil(bytes / 16) * 16;
 
 /** The floats of a field's bytes, or null for types that are compared bit by bit. */
@@ -20,6 +19,9 @@ function floatsOf(type, bytes) {
 
 /** Where two results of a field differ, in words; null where they agree. */
 function difference(field, tolerance, found, wanted) {
+  if (found.length !== wanted.length) {
+    return `${found.length / field.bytes} elements of ${field.name} were found, and ${wanted.length / field.bytes} expected`;
+  }
   const [a, b] = [floatsOf(field.type, found), floatsOf(field.type, wanted)];
   if (a) {
     const allowed = field.type.endsWith("float16") ? Math.max(tolerance, 2 ** -6) : tolerance;
@@ -31,83 +33,125 @@ function difference(field, tolerance, found, wanted) {
   return at < 0 ? null : `element ${Math.floor(at / field.bytes)} of ${field.name} is the first that differs`;
 }
 
-/** The bytes of each field of `size` elements: the first ones, or the last if the scan begins at the end. */
-function partsOf(plan, total, content, size) {
-  let start = 0;
-  return plan.fields.map(({ bytes }) => {
-    const from = start + (plan.reverse ? (total - size) * bytes : 0);
-    start += padded(total * bytes);
-    return new Uint8Array(content.slice(from, from + size * bytes));
+/** The places of arrays that follow each other in a file, each padded: pairs of a begin and the bytes of an element. */
+function placesOf(fields, length) {
+  let end = 0;
+  return fields.map(({ bytes }) => {
+    const start = end;
+    end += padded(length * bytes);
+    return { start, bytes };
   });
 }
 
-function segmentsOf(plan, total, size) {
-  const { offsets } = plan.check;
-  if (!offsets) return undefined;
-  const from = plan.reverse ? total - size : 0;
-  return offsets.map((offset) => Math.min(Math.max(offset - from, 0), size));
+/** The bytes of each field's elements from `first` on. */
+const partsOf = (places, content, first, size) =>
+  places.map(({ start, bytes }) => new Uint8Array(content.slice(start + first * bytes, start + (first + size) * bytes)));
+
+/** What a scan of `size` elements takes and gives: the first ones of the samples, or the last if it begins at the end. */
+function sampleOf(plan, input, expected, size) {
+  const { sizes, offsets } = plan.check;
+  const total = Math.max(...sizes);
+  const first = plan.reverse ? total - size : 0;
+  if (!plan.compact) {
+    const places = placesOf(plan.fields, total);
+    const segments = offsets?.map((offset) => Math.min(Math.max(offset - first, 0), size));
+    return { x: partsOf(places, input, first, size), wanted: partsOf(places, expected, first, size), options: { segments } };
+  }
+  const places = placesOf([...plan.fields, { bytes: 1 }], total);
+  const [all] = partsOf(places.slice(-1), input, 0, total);
+  const picked = (mask) => mask.reduce((sum, bit) => sum + bit, 0);
+  const mask = all.subarray(0, size);
+  return {
+    x: partsOf(places.slice(0, -1), input, 0, size),
+    wanted: partsOf(placesOf(plan.fields, picked(all)), expected, 0, picked(mask)),
+    options: plan.compact === "mask" ? { mask } : {},
+  };
 }
 
-async function check() {
-  const device = await Scan.device();
-  const scan = await Scan.create(device);
-  const { plan } = scan;
-  if (!plan.check) throw new Error("the operator has no Python function, so there is nothing to check the scan with");
-  const element = plan.fields.map(({ type, numbers }) => (numbers > 1 ? `${numbers} ${type}` : type)).join(", ");
-  const layout = ["exclusive", "reverse", "segments"].filter((name) => plan[name]).join(", ") || "inclusive";
+const elementOf = (plan) => plan.fields.map(({ type, numbers }) => (numbers > 1 ? `${numbers} ${type}` : type)).join(", ");
+
+function layoutOf(plan) {
+  if (plan.compact) return `by a ${plan.compact}`;
+  return ["exclusive", "reverse", "segments"].filter((name) => plan[name]).join(", ") || "inclusive";
+}
+
+/** What the scan is, and how it runs. */
+export function described(scan) {
   const lanes = scan.subgroupSize ? ` with subgroups of ${scan.subgroupSize}` : "";
-  document.querySelector("#plan").textContent = `${plan.operator} of ${element}, ${layout}, by ${scan.strategy}${lanes}`;
-  const [input, expected] = await Promise.all([bytesOf("check.input"), bytesOf("check.expected")]);
-  const total = Math.max(...plan.check.sizes);
-  const cells = { strategy: {}, element: {}, operator: {}, layout: {}, size: {} };
-  const failures = [];
-  for (const size of plan.check.sizes) {
-    let failure = null;
-    try {
-      const found = await scan.run(partsOf(plan, total, input, size), { segments: segmentsOf(plan, total, size) });
-      const wanted = partsOf(plan, total, expected, size);
-      const apart = plan.fields.map((field, i) => difference(field, plan.check.tolerance, found[i], wanted[i]));
-      failure = apart.find(Boolean) ?? null;
-    } catch (error) {
-      failure = String(error);
-    }
-    if (failure) failures.push(`${scan.strategy}, ${plan.operator} of ${element}, ${size} elements: ${failure}`);
-    const rows = [scan.strategy, element, plan.operator, layout, size.toLocaleString("en-US")];
-    Object.values(cells).forEach((kind, i) => {
-      const cell = (kind[rows[i]] ??= { passed: 0, run: 0, refused: 0 });
-      cell.run += 1;
-      cell.passed += failure ? 0 : 1;
-    });
-  }
+  return `${scan.plan.operator} of ${elementOf(scan.plan)}, ${layoutOf(scan.plan)}, by ${scan.strategy}${lanes}`;
+}
+
+/** A column of the matrix for a device, without results. */
+export function columnOf(device, suite, version) {
   const { vendor, architecture, device: name, description } = device.adapterInfo ?? {};
   return {
     adapter: [name, vendor, architecture].filter(Boolean).join(" ") || "unnamed adapter",
     driver: description || "not told",
     implementation: navigator.userAgent.match(/(HeadlessChrome|Edg|Firefox|Chrome|Version)\/[\d.]+/g)?.at(-1) ?? "browser",
-    version: `gpuscan ${plan.version}, in the browser`,
+    version: `gpuscan ${version}, in the browser`,
     date: new Date().toISOString().slice(0, 10),
-    suite: "exported page",
-    subgroups: scan.subgroupSize,
-    cells,
-    failures,
+    suite,
+    subgroups: 0,
+    cells: { strategy: {}, element: {}, operator: {}, layout: {}, size: {} },
+    failures: [],
   };
 }
 
-const run = { format: "gpuscan matrix 1", columns: [] };
-let verdict = "passed";
-try {
-  run.columns.push(await check());
-  if (run.columns[0].failures.length > 0) verdict = "failed";
-} catch (error) {
-  verdict = "failed";
-  run.error = String(error);
+/** A file for `gpuscan matrix --merge`, of columns. */
+export const matrixOf = (columns) => ({ format: "gpuscan matrix 1", columns });
+
+/** Checks a scan with the samples at `base`, adds what it finds to a column, and returns how many sizes failed. */
+export async function checkInto(column, scan, base) {
+  const { plan } = scan;
+  if (!plan.check) throw new Error("the operator has no Python function, so there is nothing to check the scan with");
+  const bytesOf = async (name) => (await fetch(new URL(name, base))).arrayBuffer();
+  const [input, expected] = await Promise.all([bytesOf("check.input"), bytesOf("check.expected")]);
+  column.subgroups = Math.max(column.subgroups, scan.subgroupSize);
+  let failed = 0;
+  for (const size of plan.check.sizes) {
+    let failure = null;
+    try {
+      const { x, wanted, options } = sampleOf(plan, input, expected, size);
+      const found = await scan.run(x, options);
+      const apart = plan.fields.map((field, i) => difference(field, plan.check.tolerance, found[i], wanted[i]));
+      failure = apart.find(Boolean) ?? null;
+    } catch (error) {
+      failure = String(error);
+    }
+    if (failure) column.failures.push(`${scan.strategy}, ${plan.operator} of ${elementOf(plan)}, ${size} elements: ${failure}`);
+    failed += failure ? 1 : 0;
+    const rows = [scan.strategy, elementOf(plan), plan.operator, layoutOf(plan), size.toLocaleString("en-US")];
+    Object.values(column.cells).forEach((kind, i) => {
+      const cell = (kind[rows[i]] ??= { passed: 0, run: 0, refused: 0 });
+      cell.run += 1;
+      cell.passed += failure ? 0 : 1;
+    });
+  }
+  return failed;
 }
-const text = JSON.stringify(run, null, 1);
-const heading = document.querySelector("#verdict");
-heading.textContent = document.title = `gpuscan: ${verdict}`;
-heading.dataset.verdict = verdict;
-document.querySelector("#report").textContent = text;
-const save = document.querySelector("#save");
-save.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-save.hidden = false;
-if (new URLSearchParams(location.search).has("report")) await fetch(location.href, { method: "POST", body: text });
+
+/** Runs the check of an export in the elements of its page. If the page's address has ?report, posts the run there. */
+export async function checkPage(base) {
+  const columns = [];
+  let error;
+  try {
+    const device = await Scan.device();
+    const scan = await Scan.create(device, base);
+    document.querySelector("#plan").textContent = described(scan);
+    const column = columnOf(device, "exported page", scan.plan.version);
+    await checkInto(column, scan, base);
+    columns.push(column);
+  } catch (thrown) {
+    error = String(thrown);
+  }
+  const verdict = error || columns[0].failures.length > 0 ? "failed" : "passed";
+  const text = JSON.stringify({ ...matrixOf(columns), error }, null, 1);
+  const heading = document.querySelector("#verdict");
+  heading.textContent = document.title = `gpuscan: ${verdict}`;
+  heading.dataset.verdict = verdict;
+  document.querySelector("#report").textContent = error ?? text;
+  const save = document.querySelector("#save");
+  save.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+  save.parentElement.hidden = Boolean(error);
+  if (new URLSearchParams(location.search).has("report")) await fetch(location.href, { method: "POST", body: text });
+}

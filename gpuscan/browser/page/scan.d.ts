@@ -20,6 +20,18 @@ export interface ScanOptions {
   segments?: ArrayLike<number>;
 }
 
+export interface RunOptions extends ScanOptions {
+  /** What is true for each element that is picked. For plans that were exported with compact. */
+  mask?: ArrayLike<number | boolean>;
+}
+
+export interface RecordOptions extends ScanOptions {
+  /** A byte for each element, 1 or 0. For plans that pick elements by a mask. */
+  mask?: GPUBuffer;
+  /** Its first word becomes the number of the elements that are picked. For plans that were exported with compact. */
+  count?: GPUBuffer;
+}
+
 export interface Field {
   name: string;
   type: string;
@@ -35,6 +47,8 @@ export interface Plan {
   exclusive: boolean;
   reverse: boolean;
   segments: boolean;
+  /** How elements are picked, if the plan picks elements and combines none. */
+  compact: "mask" | "function" | null;
   fields: Field[];
   storage_buffers: number;
 }
@@ -51,15 +65,15 @@ export class Scan {
   /** The lanes of a subgroup, or 0 if the plan uses none. */
   readonly subgroupSize: number;
 
-  /** The scan of the elements, in arrays of the same kind. */
-  run<T extends Elements>(elements: T, options?: ScanOptions): Promise<T>;
+  /** The scan of the elements, or those that are picked, in arrays of the same kind. */
+  run<T extends Elements>(elements: T, options?: RunOptions): Promise<T>;
   /** Records the scan into your own encoder. There is a buffer for each field, and its size is a multiple of 16 bytes. */
   record(
     encoder: GPUCommandEncoder,
     source: GPUBuffer | GPUBuffer[],
     destination: GPUBuffer | GPUBuffer[],
     length: number,
-    options?: ScanOptions,
+    options?: RecordOptions,
   ): void;
   /** Gives the GPU's memory back. */
   destroy(): void;

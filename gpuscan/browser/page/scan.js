@@ -4,8 +4,8 @@
 //   const scan = await Scan.create(await Scan.device());       // reads plan.json and WGSL from this folder
 //   const result = await scan.run(new Uint32Array([3, 1, 4])); // an array of the same kind
 //
-// For bundles, pass an array for each field, as a list or by name, and get the same. To scan what is on the GPU already,
-// record into your own encoder:
+// For bundles, pass an array for each field, as a list or by name, and get the same. A plan that compacts returns the
+// elements that a mask picks: scan.run(array, { mask }). To scan what is on the GPU already, record into your own encoder:
 //
 //   scan.record(encoder, source, destination, length);         // GPUBuffers of at least 16 * ceil(bytes / 16) bytes
 //
@@ -21,6 +21,12 @@ const EPOCH = 1; // each run begins with a cleared tile state, so they can share
 
 const padded = (bytes) => Math.max(16, Math.ceil(bytes / 16) * 16);
 const bytesOf = (array) => new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+
+function bytesOfMask(mask) {
+  const bytes = new Uint8Array(mask.length);
+  for (let i = 0; i < mask.length; i++) bytes[i] = mask[i] ? 1 : 0;
+  return bytes;
+}
 
 async function fetched(base, name) {
   const response = await fetch(new URL(name, base));
@@ -162,7 +168,7 @@ export class Scan {
     const length = Math.min(this.plan.length, 2 * this.#variants[0].tile_size + 1);
     const fields = this.plan.fields.map((field) => new Uint8Array(length * field.bytes));
     try {
-      await this.#results(fields, length, {});
+      await this.#results(fields, length, { mask: new Uint8Array(length) });
       return true;
     } catch {
       return false;
@@ -180,14 +186,17 @@ export class Scan {
 
   /**
    * Records the scan of `length` elements of buffers into others.
-   * One buffer, or a list of one for each field; `segments` are the offsets where the scan restarts.
+   * One buffer, or a list of one for each field; `segments` are the offsets where the scan restarts. A plan that compacts
+   * writes the number of the picked elements to the first word of the buffer `count`; `mask` is a buffer with a byte for
+   * each element, 1 or 0.
    */
-  record(encoder, source, destination, length, { segments } = {}) {
+  record(encoder, source, destination, length, { segments, mask, count } = {}) {
     const { plan, device } = this;
     if (!Number.isInteger(length) || length < 1 || length > plan.length) {
       throw new RangeError(`${length} elements were passed to a plan for 1 to ${plan.length}`);
     }
-    const sources = [source].flat();
+    this.#checkMask(mask, count);
+    const sources = [plan.compact === "mask" ? mask : [], source].flat();
     const destinations = [destination].flat();
     const variant = this.#variantFor(length);
     const tiles = Math.ceil(length / variant.tile_size);
@@ -195,7 +204,7 @@ export class Scan {
     const rows = Math.ceil(workgroups / device.limits.maxComputeWorkgroupsPerDimension);
     const grid = [Math.ceil(workgroups / rows), rows, 1];
     const params = new Uint32Array([length, tiles, EPOCH, variant.spin_rounds, length, 0, 0, 1]);
-    const buffers = { state: this.#state, seeds: this.#seeds };
+    const buffers = { state: this.#state, seeds: this.#seeds, count };
     sources.forEach((buffer, i) => (buffers[`source${i}`] = buffer));
     destinations.forEach((buffer, i) => (buffers[`destination${i}`] = buffer));
     if (plan.segments) buffers.heads = this.#filled(this.#heads(segments ?? [0, length], length), GPUBufferUsage.STORAGE);
@@ -211,6 +220,14 @@ export class Scan {
       pass.dispatchWorkgroups(...(stage.whole_grid ? grid : [1, 1, 1]));
     }
     pass.end();
+  }
+
+  /** Throws an error if a compaction lacks the buffers of its mask or its count, or a scan has them. */
+  #checkMask(mask, count) {
+    const { compact } = this.plan;
+    if (mask && compact !== "mask") throw new TypeError("the plan takes no mask; export it with compact");
+    if (!mask && compact === "mask") throw new TypeError("the plan picks elements by a mask, and none was passed; pass { mask }");
+    if (!count && compact) throw new TypeError("the plan picks elements; pass { count }, a buffer for their number");
   }
 
   /** The plan for the way in which arrays of this length end within 32-bit words. */
@@ -235,7 +252,10 @@ export class Scan {
     return bits;
   }
 
-  /** The scan of a typed array, or of one for each field, in arrays of the same kind. */
+  /**
+   * The scan of a typed array, or of one for each field, in arrays of the same kind.
+   * A plan that compacts returns the elements that are picked; `mask` is an array of what is true for these.
+   */
   async run(array, options = {}) {
     const { fields } = this.plan;
     if (options.segments && !this.plan.segments) throw new TypeError("the plan has no segments; export it with segments");
@@ -248,27 +268,38 @@ export class Scan {
     if (lengths.some((length) => length !== lengths[0] || !Number.isInteger(length))) {
       throw new RangeError(`arrays of ${lengths.join(" and ")} elements were passed; pass arrays of one whole length`);
     }
+    if (options.mask && this.plan.compact !== "mask") throw new TypeError("the plan takes no mask; export it with compact");
+    if (this.plan.compact === "mask" && options.mask?.length !== lengths[0]) {
+      const found = options.mask ? `a mask of ${options.mask.length}` : "no mask";
+      throw new RangeError(`${found} was passed for ${lengths[0]} elements; pass { mask } with a value for each`);
+    }
     const results = lengths[0] ? await this.#results(arrays, lengths[0], options) : arrays.map((each) => each.slice());
     if (named) return Object.fromEntries(fields.map(({ name }, i) => [name, results[i]]));
     return Array.isArray(array) ? results : results[0];
   }
 
-  async #results(arrays, length, options) {
-    const { device } = this;
+  async #results(arrays, length, { segments, mask }) {
+    const { device, plan } = this;
     const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
     const sources = arrays.map((array) => this.#filled(array, usage));
     const sizes = arrays.map((array) => padded(array.byteLength));
     const destinations = sizes.map((size) => device.createBuffer({ size, usage }));
+    const made = [...sources, ...destinations];
+    const options = { segments };
+    if (plan.compact) made.push((options.count = device.createBuffer({ size: 16, usage })));
+    if (plan.compact === "mask") made.push((options.mask = this.#filled(bytesOfMask(mask), usage)));
     const report = padded(4 * HEADER_WORDS);
     const readback = device.createBuffer({
-      size: sizes.reduce((sum, size) => sum + size, report),
+      size: sizes.reduce((sum, size) => sum + size, report + 16),
       usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
     });
+    made.push(readback);
     try {
       const encoder = device.createCommandEncoder();
       this.record(encoder, sources, destinations, length, options);
       encoder.copyBufferToBuffer(this.#state, 0, readback, 0, 4 * HEADER_WORDS);
-      let at = report;
+      if (plan.compact) encoder.copyBufferToBuffer(options.count, 0, readback, report, 4);
+      let at = report + 16;
       const places = sizes.map((size, i) => {
         encoder.copyBufferToBuffer(destinations[i], 0, readback, at, size);
         at += size;
@@ -276,14 +307,14 @@ export class Scan {
       });
       device.queue.submit([encoder.finish()]);
       await readback.mapAsync(GPUMapMode.READ);
-      const bytes = readback.getMappedRange().slice();
-      this.#check(new Uint32Array(bytes, 0, HEADER_WORDS));
+      const mapped = readback.getMappedRange();
+      this.#check(new Uint32Array(mapped, 0, HEADER_WORDS));
+      const results = plan.compact ? new Uint32Array(mapped, report, 1)[0] : length;
       return arrays.map((array, i) => {
-        const own = bytes.slice(places[i], places[i] + array.byteLength);
-        return new array.constructor(own);
+        return new array.constructor(mapped.slice(places[i], places[i] + results * plan.fields[i].bytes));
       });
     } finally {
-      for (const buffer of [...sources, ...destinations, readback]) buffer.destroy();
+      for (const buffer of made) buffer.destroy();
     }
   }
 

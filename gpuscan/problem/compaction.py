@@ -1,0 +1,67 @@
+"""Describe a compaction as a scan of its mask: the sums are the places of the entries that the mask picks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from gpuscan.elements import Structure, element_of
+from gpuscan.operators.named_operators import resolve
+from gpuscan.operators.trace import Map, traced
+from gpuscan.problem.packed_fields import number_from, shaped
+from gpuscan.problem.problem import Problem
+
+
+def words_of_entry(nbytes: int) -> tuple[np.dtype[Any], int]:
+    """Return how an entry of this many bytes is moved: the unsigned words, or parts of words, and their number."""
+    size = gcd(4, nbytes)
+    return np.dtype(f"u{size}"), nbytes // size
+
+
+def compaction_problem(words: Sequence[Any], mask: Any) -> Problem:
+    """Return the scan that picks entries.
+
+    Args:
+        words: arrays (n, words of an entry), as `words_of_entry` says.
+        mask: an array (n,) of uint8 that are 0 or 1, or a function of an entry, traced, that gives a bool.
+    """
+    moved = element_of([leaf.dtype for leaf in words], _tuple_of(words), [leaf.shape[1:] for leaf in words])
+    arrays, source, before = list(words), moved, None
+    if isinstance(mask, Map):
+        before = traced(_selects(mask), moved, "mask")
+    else:
+        arrays = [mask, *words]
+        source = element_of([leaf.dtype for leaf in arrays], _tuple_of(arrays), [leaf.shape[1:] for leaf in arrays])
+    return Problem(
+        operator=resolve("add"),
+        leaves=tuple(arrays),
+        source=source,
+        element=element_of([np.dtype(np.uint32)]),
+        destination=moved,
+        shape=words[0].shape[:1],
+        axis=0,
+        before=before,
+        compacts=True,
+    )
+
+
+def _tuple_of(arrays: Sequence[Any]) -> Structure:
+    return Structure("tuple", tuple(range(len(arrays))), (Structure(),) * len(arrays))
+
+
+def _selects(predicate: Map) -> Callable[[Any], Any]:
+    """Return a function of the words of an entry: 1 if the predicate picks the entry, else 0."""
+    element = predicate.source
+
+    def select(vectors: Any) -> Any:
+        parts = []
+        for field, words in zip(element.fields, vectors, strict=True):
+            size = field.scalar.dtype.itemsize
+            parts.append(shaped([number_from(words, i * size, field.scalar) for i in range(field.count)], field.shape))
+        picked = predicate(element.structure.unflatten(parts))
+        return np.where(picked, np.full_like(vectors[0][..., 0], 1, np.uint32), np.uint32(0))
+
+    return select
