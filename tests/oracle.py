@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+import hypothesis
 import numpy as np
 
 import gpuscan as gs
@@ -16,6 +17,9 @@ from gpuscan.planning.tile_shapes import TileShape
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
+
+# The software adapters share the cases of tests.
+IN_TURN = os.environ.get("GPUSCAN_TEST_IN_TURN") == "1"
 
 
 def one_by_one(
@@ -140,18 +144,44 @@ def words(rng: np.random.Generator, fields: int, shape: Any) -> tuple[Array, ...
 # ----- Devices
 
 
-def strategies_on(device: gs.Device) -> list[str]:
+def safe_strategies(device: gs.Device) -> list[str]:
     """Return the strategies that the probe found safe on this adapter."""
     return [name for name in STRATEGIES if unsafe_reason(name, device.capabilities) is None]
+
+
+def strategies_on(device: gs.Device) -> list[str]:
+    """Return the safe strategies, or all but lookback for an OpenGL adapter that shares cases.
+
+    Fallback has all of lookback in it.
+    """
+    return [name for name in safe_strategies(device) if name != "lookback" or not shares_opengl(device)]
+
+
+def one_of(device: gs.Device, cases: Iterable[T], turn: int) -> list[T]:
+    """Return all cases, or one of them on a software adapter that shares cases, the next one at every turn.
+
+    At the same turn one adapter tries another case than the next.
+    """
+    every = list(cases)
+    if IN_TURN and device.capabilities.adapter_type == "CPU":
+        return [every[(turn + len(device.capabilities.summary)) % len(every)]]
+    return every
+
+
+def shared_strategies(device: gs.Device, turn: int) -> list[str]:
+    """Return the safe strategies, or the one of this turn on a software adapter that shares cases."""
+    return one_of(device, strategies_on(device), turn)
 
 
 def strategies_in_turn(device: gs.Device, turn: int) -> list[str]:
     """Return one of the safe single passes, the next one at every turn, and three_dispatch.
 
-    Single passes take long to compile, and have all in common but how they wait.
+    Single passes take long to compile, and have all in common but how they wait. Software adapters that share cases
+    try one strategy.
     """
-    *single_passes, three_dispatch = strategies_on(device)
-    return [single_passes[turn % len(single_passes)], three_dispatch]
+    *single_passes, three_dispatch = names = strategies_on(device)
+    shared = shared_strategies(device, turn)
+    return shared if shared != names else [single_passes[turn % len(single_passes)], three_dispatch]
 
 
 def small_tiles(device: gs.Device) -> list[TileShape]:
@@ -166,13 +196,22 @@ def tile_in_turn(device: gs.Device, turn: int) -> TileShape:
     return tiles[turn % len(tiles)]
 
 
-def some(device: gs.Device, cases: Iterable[T]) -> list[T]:
-    """Return all cases, or every third one for an OpenGL adapter if software adapters share the cases of tests.
+def shares_opengl(device: gs.Device) -> bool:
+    """Return True for an OpenGL adapter if software adapters share the cases of tests.
 
     Mesa takes about seven times as long to compile a shader for OpenGL as for Vulkan.
     """
-    shares = os.environ.get("GPUSCAN_TEST_IN_TURN") == "1" and device.capabilities.backend == "OpenGL"
-    return list(cases)[:: 3 if shares else 1]
+    return IN_TURN and device.capabilities.backend == "OpenGL"
+
+
+def some(device: gs.Device, cases: Iterable[T]) -> list[T]:
+    """Return all cases, or every third one for an OpenGL adapter if software adapters share the cases of tests."""
+    return list(cases)[:: 3 if shares_opengl(device) else 1]
+
+
+def shared(count: int) -> hypothesis.settings:
+    """Return settings for this many examples, or for half as many if software adapters share the cases of tests."""
+    return hypothesis.settings(max_examples=count // 2 if IN_TURN else count)
 
 
 def several(device: gs.Device, count: int) -> int:

@@ -12,26 +12,39 @@ from typing import Any
 FOLDER = Path(__file__).parent
 PAGE = FOLDER / "README.md"
 
-HEAD = """# Adapters
+HEAD = """# GPUs and drivers
 
-Look up here how a GPU and its driver fare: which promises its scheduler keeps, which algorithm gpuscan takes there, and
-how fast it is. Is yours missing? `gpuscan probe --report FILE` measures it in a minute or two and writes a file without
-your name, your machine's name or any path. Send it with the issue form "My GPU".
+gpuscan tests a GPU before it chooses an algorithm for it. This page lists the GPUs and drivers that have been tested,
+and the results: which algorithms are safe, which one gpuscan chooses, and how fast it is.
 
-| adapter | driver | subgroups | keeps running | later ones start | algorithm | conformance | speed |
+Is your GPU missing? Run this command. It takes one to two minutes:
+
+```sh
+gpuscan probe --report my-gpu.json
+```
+
+Then open an issue with the form "My GPU", and attach the file. It describes the GPU and its driver. It contains no user
+name, no computer name and no path.
+
+| GPU | driver | subgroup size | look-back test | look-ahead test | algorithm | conformance | speed |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 
 FOOT = """
-- **keeps running**: in how many of the runs of the litmus test every workgroup that had started went on while others
-  waited. `lookback` needs it.
-- **later ones start**: in how many runs all workgroups could start while the first one waited. `lookahead` needs it.
-- **conformance**: cases of `gpuscan matrix --quick` that passed.
-- **speed**: sums of the largest array that was measured, in GB/s of bytes read plus written, and as a share of a copy
-  of the same bytes.
+The columns:
 
-A CPU plays the GPU on lavapipe, llvmpipe and SwiftShader, so their speeds tell of a CPU. `script/adapters` makes the
-files of the adapters that need no GPU again.
+- **subgroup size**: the number of invocations that run in lockstep, if the GPU lets shaders use that.
+- **look-back test**: in how many test runs every workgroup that had started kept running while others waited for it.
+  The algorithm `lookback` is safe only if this holds in all runs.
+- **look-ahead test**: in how many test runs all workgroups could start while the first one waited for them. In
+  parentheses: the number that could start. The algorithm `lookahead` is safe only if this holds in all runs.
+- **algorithm**: what `strategy="auto"` chooses. [Concepts](../concepts.md) explains the algorithms.
+- **conformance**: the number of cases of `gpuscan matrix --quick` that passed.
+- **speed**: running sums of the longest array that was measured, in GB/s of bytes read plus written, and as a share of
+  the speed of a copy of the same array.
+
+lavapipe, llvmpipe and SwiftShader are software that runs shaders on the CPU. Their speeds depend on the CPU, not on a
+GPU. The command `script/adapters` measures them again.
 """
 
 
@@ -52,10 +65,11 @@ def row(name: str, report: dict[str, Any]) -> str:
     seen = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     later = f"{litmus['later_ones_start']} of {litmus['runs']}"
     if litmus["later_ones_start"] < litmus["runs"]:
-        later += f" ({seen} of {litmus['workgroups']})"
+        later += f" ({seen} of {litmus['workgroups']} workgroups)"
+    software = f"{probe['implementation']} and gpuscan {report['gpuscan']} ({report['date']})"
     cells = [
         f"[{probe['name']}]({name}), {probe['backend']}",
-        f"{probe['driver'] or 'not told'}; {probe['implementation']}; gpuscan {report['gpuscan']}, {report['date']}",
+        f"{probe['driver'] or 'unknown'}, with {software}",
         lanes,
         f"{litmus['started_keep_running']} of {litmus['runs']}",
         later,

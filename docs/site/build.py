@@ -32,6 +32,7 @@ DEFAULT_OUTPUT = CHECKOUT / "build" / "docs"
 # Where files have their place on the site, if not at their path below docs/.
 PLACES = {
     "docs/site/index.md": "index.md",
+    "docs/site/try.md": "try.md",
     "README.md": "readme.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -40,7 +41,7 @@ PLACES = {
 
 # The site's contents: caption and pages of each part. Other pages come after those of "Look up".
 CONTENTS = {
-    "Use": ("getting-started", "how-to/README", "operators", "numerics", "gallery/index"),
+    "Use": ("getting-started", "try", "how-to/README", "operators", "numerics", "gallery/index"),
     "Look up": ("reference", "api", "commands", "concepts", "tiles"),
     "Compare": ("README <readme>", "performance", "matrix", "adapters/README"),
     "Understand and change": (
@@ -316,6 +317,8 @@ def build(output: Path, gallery: bool = True, external: bool = False) -> Path:
     source, target = output / "source", output / "html"
     shutil.rmtree(output, ignore_errors=True)
     stage(source, gallery)
+    shutil.copytree(SITE / "try", source / "_static" / "try")
+    subprocess.run([sys.executable, SITE / "browser_exports.py", source / "_static" / "try"], check=True)
     sphinx("html", source, target, gallery)
     if broken := broken_links(target):
         sys.exit("\n".join(["These links lead nowhere:", *broken]))

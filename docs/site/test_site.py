@@ -2,62 +2,55 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
-import queue
 import re
 import shutil
-import subprocess
-import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import gpuscan
+from gpuscan.tools.matrix.columns import read_columns
+from tests.harness.browser import Browser
 
 SITE = Path(os.environ.get("GPUSCAN_DOCS_SITE", Path(__file__).resolve().parents[2] / "build" / "docs" / "html"))
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
-FLAGS = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--enable-logging=stderr"]
-SECONDS = 120
 
 # The widths of the windows, in pixels: a telephone's, and a screen's.
 NARROW, WIDE = 390, 1400
 
-# Opens each page in frames of both widths, and posts what it finds.
-VISITOR = """<!doctype html><title>visitor</title><script type="module">
-const pages = PAGES, found = {};
-for (const page of pages) {
-  found[page] = {};
+# Opens each page in a frame, makes it narrow and wide, and posts what it finds.
+VISITOR = """<!doctype html><title>visitor</title><body><script type="module">
+const found = {};
+const frame = document.createElement("iframe");
+frame.style.height = "900px";
+document.body.append(frame);
+for (const page of PAGES) {
+  frame.style.width = WIDTHS.at(-1) + "px";
+  await new Promise((resolve) => { frame.onload = resolve; frame.src = "/0" + page; });
+  const inside = frame.contentDocument;
+  found[page] = {
+    title: inside.title,
+    heading: inside.querySelector("h1")?.textContent ?? "",
+    missing: [...inside.images].filter((image) => image.complete && !image.naturalWidth).map((image) => image.src),
+    sidebar: !!inside.querySelector(".sidebar-tree a.reference"),
+    overflow: {},
+  };
   for (const width of WIDTHS) {
-    const frame = document.createElement("iframe");
     frame.style.width = width + "px";
-    frame.style.height = "900px";
-    frame.src = page;
-    await new Promise((resolve) => { frame.onload = resolve; document.body.append(frame); });
-    const inside = frame.contentDocument;
-    found[page][width] = {
-      title: inside.title,
-      heading: inside.querySelector("h1")?.textContent ?? "",
-      overflow: inside.documentElement.scrollWidth - inside.documentElement.clientWidth,
-      missing: [...inside.images].filter((image) => image.complete && !image.naturalWidth).map((image) => image.src),
-      sidebar: !!inside.querySelector(".sidebar-tree a.reference"),
-    };
-    frame.remove();
+    found[page].overflow[width] = inside.documentElement.scrollWidth - inside.documentElement.clientWidth;
   }
 }
-const frame = document.createElement("iframe");
-frame.src = "/search.html?q=recurrence";
-document.body.append(frame);
+frame.src = "/0/search.html?q=recurrence";
 for (let tries = 0; tries < 100; tries++) {
   await new Promise((resolve) => setTimeout(resolve, 100));
   found.search = [...(frame.contentDocument?.querySelectorAll("#search-results li a") ?? [])].map((a) => a.textContent);
   if (found.search.length) break;
 }
 await fetch("/found", { method: "POST", body: JSON.stringify(found) });
-</script><body></body>"""
+</script></body>"""
 
 
 @pytest.fixture(scope="module")
@@ -68,75 +61,78 @@ def pages() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def visit(pages: list[str], tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
+def browser(pages: list[str]) -> Iterator[Browser]:
+    with Browser() as opened:
+        opened.folders.append(SITE)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def visit(pages: list[str], browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
     """Return what a browser finds on every page, and its log."""
-    assert BROWSER is not None, "no Chromium or Chrome on this machine; install one"
-    posted: queue.Queue[bytes] = queue.Queue()
     visited = [page for page in pages if not page.startswith("/_modules/")]
+    folder = tmp_path_factory.mktemp("visitor")
     visitor = VISITOR.replace("PAGES", json.dumps(visited)).replace("WIDTHS", json.dumps([NARROW, WIDE]))
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments, directory=str(SITE))
-
-        def do_GET(self) -> None:
-            if self.path != "/visitor":
-                super().do_GET()
-                return
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(visitor.encode())
-
-        def do_POST(self) -> None:
-            posted.put(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    log = tmp_path_factory.mktemp("browser") / "log"
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server, open(log, "wb") as errors:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        address = f"http://127.0.0.1:{server.server_address[1]}/visitor"
-        command = [BROWSER, *FLAGS, f"--user-data-dir={log.parent / 'profile'}", address]
-        browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
-        try:
-            found = json.loads(posted.get(timeout=SECONDS))
-        finally:
-            browser.terminate()
-            browser.wait()
-            server.shutdown()
-            thread.join()
-    return found, log.read_text(encoding="utf-8", errors="replace")
+    (folder / "visitor.html").write_text(visitor, encoding="utf-8")
+    found = browser.report_of(folder, "visitor.html")
+    return found, browser.log.read_text(encoding="utf-8", errors="replace")
 
 
 def test_every_page_opens(visit: tuple[dict[str, Any], str], pages: list[str]) -> None:
     """Find a title, a heading, the sidebar and every picture, and no error in the browser's log."""
     found, log = visit
-    for page, widths in found.items():
+    for page, seen in found.items():
         if page == "search":
             continue
-        for seen in widths.values():
-            assert "gpuscan" in seen["title"], page
-            assert seen["heading"] or page == "/search.html", page
-            assert seen["missing"] == [], page
-            assert seen["sidebar"], page
+        assert "gpuscan" in seen["title"], page
+        assert seen["heading"] or page == "/search.html", page
+        assert seen["missing"] == [], page
+        assert seen["sidebar"], page
     assert not re.findall(r"CONSOLE.*(?:Uncaught|Failed|Error).*", log)
     assert {"/index.html", "/getting-started.html", "/how-to/README.html", "/api.html", "/tiles.html"} <= found.keys()
 
 
 def test_no_page_is_wider_than_its_window(visit: tuple[dict[str, Any], str]) -> None:
     wide = {
-        (page, width): seen["overflow"]
-        for page, widths in visit[0].items()
+        (page, width): overflow
+        for page, seen in visit[0].items()
         if page != "search"
-        for width, seen in widths.items()
-        if seen["overflow"] > 1
+        for width, overflow in seen["overflow"].items()
+        if overflow > 1
     }
     assert wide == {}
+
+
+def test_the_page_scans_on_the_gpu_of_its_visitor(browser: Browser, tmp_path: Path) -> None:
+    """Find speeds that were drawn, conformance cases that passed, and a file for the matrix.
+
+    SwiftShader takes a minute for 2^24 numbers, so the test asks for up to 2^18.
+    """
+    found = browser.report_of(SITE, "try.html?report&longest=18", NARROW)
+    assert "error" not in found, found["error"]
+    seen = found.pop("seen")
+    assert "All conformance cases passed" in seen["status"]
+    assert (seen["lines"], seen["rows"], seen["offered"]) == (3, 4, True)
+    assert seen["overflow"] <= 1
+    assert found["speeds"][-1]["length"] == 1 << 18
+    assert all(min(speed["milliseconds"]) > 0 for speed in found["speeds"])
+    (tmp_path / "browser.json").write_text(json.dumps(found), encoding="utf-8")
+    (column,) = read_columns(tmp_path / "browser.json")
+    assert column.failures == ()
+    assert column.total.passed == column.total.run > 50
+    assert set(column.cells["operator"]) >= {"add", "affine", "compact", "latest", "matmul", "maximum", "multiply"}
+
+
+def test_the_page_says_what_a_browser_lacks(browser: Browser, tmp_path: Path) -> None:
+    """Take WebGPU away, and find an error that names browsers which have it."""
+    folder = shutil.copytree(SITE / "_static" / "try", tmp_path / "_static" / "try").parents[1]
+    page = (SITE / "try.html").read_text(encoding="utf-8")
+    without = '<script>Object.defineProperty(navigator, "gpu", { value: undefined });</script>'
+    (folder / "try.html").write_text(page.replace("<head>", f"<head>{without}", 1), encoding="utf-8")
+    found = browser.report_of(folder, "try.html?report")
+    assert "no WebGPU" in found["error"]
+    assert "Chrome" in found["seen"]["status"]
+    assert (found["seen"]["lines"], found["seen"]["offered"]) == (0, False)
 
 
 def test_the_search_finds(visit: tuple[dict[str, Any], str]) -> None:

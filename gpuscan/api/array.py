@@ -19,8 +19,9 @@ from gpuscan.device.device_array import DeviceArray, checked_dtype, checked_shap
 from gpuscan.device.foreign_buffers import check_buffer, check_state
 from gpuscan.device.guards import guarded
 from gpuscan.device.transfer import begun, padded
-from gpuscan.engine.element_copy import contiguous, duplicate
-from gpuscan.engine.elementwise import converted
+from gpuscan.engine.element_copy import contiguous, duplicate, write_elements
+from gpuscan.engine.elementwise import broadcast, converted
+from gpuscan.problem.arguments import as_array
 
 if TYPE_CHECKING:
     import wgpu
@@ -43,7 +44,8 @@ class Array(Views, NDArrayOperatorsMixin):
         T, mT: as NumPy defines them.
 
     Basic indexing, transposes and reshapes give views: they share the buffer, so what is written to one is seen in the
-    other. All functions take views; those that are not contiguous are copied on the device where a kernel needs it.
+    other, and ``a[1:, ::2] = 0`` writes to a view. All functions take views. Those that are not contiguous are copied
+    on the device where a kernel needs it.
 
     NumPy's operators, ufuncs and functions such as `np.cumsum` and `np.where` are computed on the device, each call by
     a kernel of its own. What is not computed there is a TypeError that names ``.numpy()``.
@@ -151,6 +153,68 @@ class Array(Views, NDArrayOperatorsMixin):
         kept = self.contiguous_strides(shape, strides)
         return Array(self.device, self.buffer, shape, self.dtype, self.offset + offset, self.owner, kept)
 
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Write a number or an array to the elements that a basic index picks, or to those where a mask is True.
+
+        The value is broadcast and converted as NumPy does it. For a mask it is one number.
+
+        Raises:
+            TypeError: the index is a list or an array of integers.
+            ValueError: the value does not broadcast to the elements, or it is on another device.
+        """
+        if isinstance(index, (Array, np.ndarray)) and index.dtype == bool:
+            if index.shape != self.shape:
+                raise IndexError(
+                    f"a mask of shape {index.shape} was passed for an array of shape {self.shape}; pass one bool for "
+                    "each element"
+                )
+            if np.shape(value):
+                raise TypeError(
+                    f"values of shape {np.shape(value)} were assigned to the elements where a mask is True, but on a "
+                    "device that takes one number. Pass np.where(mask, values, a) with values of the shape of a"
+                )
+            _protocols["function"](np.copyto, (self, value), {"casting": "unsafe", "where": index})
+            return
+        target = self[index]
+        # In a[1:] += 1, Python assigns the view that it has just computed.
+        if not (isinstance(value, Array) and value.is_same_as(target)):
+            target.assign(value)
+
+    def assign(self, value: Any) -> None:
+        """Write a number or an array to all elements, broadcast and converted as NumPy does it.
+
+        Raises:
+            ValueError: the value does not broadcast to the array's shape, or it is on another device.
+        """
+        if not isinstance(value, Array):
+            given = as_array(value)
+            # Python numbers have to fit the dtype; arrays are cast.
+            is_plain = isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic)
+            value = new_array(self.device, np.array(value, self.dtype) if is_plain else given.astype(self.dtype))
+        elif value.device is not self.device:
+            raise ValueError(
+                f"an array on {value.device!r} was assigned to elements on {self.device!r}, but a call runs where its "
+                "arrays are. Bring them together with device.asarray"
+            )
+        lead = max(0, value.ndim - self.ndim)
+        shape = value.shape[lead:] if set(value.shape[:lead]) <= {1} else value.shape
+        lengths = zip(reversed(shape), reversed(self.shape), strict=False)
+        if len(shape) > self.ndim or any(length not in (1, wanted) for length, wanted in lengths):
+            raise ValueError(
+                f"values of shape {value.shape} were assigned to elements of shape {self.shape}, to which they do not "
+                "broadcast. Pass one number, or an array that broadcasts to that shape"
+            )
+        value = value.reshape(shape).astype(self.dtype, copy=False)
+        if self.size:
+            with guarded(self.context):
+                write_elements(broadcast(value, self.shape), self)
+
+    def is_same_as(self, other: Array) -> bool:
+        """Return True if both arrays are the same elements of one buffer."""
+        return self.buffer is other.buffer and all(
+            getattr(self, name) == getattr(other, name) for name in ("offset", "shape", "strides", "dtype")
+        )
+
     def astype(self, dtype: Any, copy: bool = True) -> Array:
         """Return the array in another dtype, converted on the device as `ndarray.astype` converts it.
 
@@ -239,6 +303,10 @@ class Array(Views, NDArrayOperatorsMixin):
     def __float__(self) -> float:
         return float(self.item())
 
+    def __format__(self, spec: str) -> str:
+        """Return a number in the format; an array of several axes has no format, as in NumPy."""
+        return format(self.item(), spec) if spec and not self.shape else super().__format__(spec)
+
     def __int__(self) -> int:
         return int(self.item())
 
@@ -281,12 +349,12 @@ class Picked(Array):
     def __init__(self, room: Array, dtype: np.dtype[Any], trailing: tuple[int, ...], count: Array) -> None:
         self.device, self.context = room.device, room.context
         self.buffer, self.offset, self.owner = room.buffer, room.offset, room.owner
-        self.dtype = dtype
+        self._dtype = dtype
         self.count = count
         self._trailing = trailing
 
     @cached_property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def _shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """The shape as NumPy defines it. The first use waits for the GPU."""
         return (int(self.count.numpy()[0]), *self._trailing)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Never, Self
+from typing import Any, Self
 
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.strides import indexed, is_c_order, may_share_bytes, permutation, reshaped, resolved_shape
@@ -35,12 +35,6 @@ class Views(DeviceArray):
             IndexError: there is no such entry, or there are more indices than axes.
         """
         return self.view_at(*indexed(self.shape, self.strides, index))
-
-    def __setitem__(self, index: Any, value: Any) -> Never:
-        raise TypeError(
-            f"an assignment to a[{index!r}] was asked for, but only gpuscan's functions write to a gpuscan.Array. Pass "
-            "a view as `out`, gpuscan.scan(x, out=a[...]), or assign on the CPU and upload: device.asarray(a.numpy())"
-        )
 
     def __len__(self) -> int:
         if not self.shape:

@@ -10,9 +10,7 @@ from gpuscan.api.array import Array, new_array
 from gpuscan.api.home import Devices
 from gpuscan.api.outputs import check_place
 from gpuscan.api.scan import scan
-from gpuscan.device.guards import guarded
 from gpuscan.elements import dtype_from, scalar_of
-from gpuscan.engine.element_copy import write_elements
 from gpuscan.problem.arguments import as_array, as_flag, resolve_axis
 
 
@@ -118,16 +116,5 @@ def _cumulative(
         result = new_array(x.device, None, shape, dtype) if isinstance(x, Array) else np.empty(shape, dtype)
     before, rest = ((slice(None),) * axis + (part,) for part in (slice(0, 1), slice(1, None)))
     scan(x, op, axis=axis, dtype=dtype, out=result[rest], device=device)
-    if isinstance(result, Array):
-        _fill(result[before], start)
-    else:
-        result[before] = start
+    result[before] = start
     return result
-
-
-def _fill(array: Array, value: int) -> None:
-    """Write the same number to all elements of an array on a device."""
-    if array.size:
-        number = new_array(array.device, np.full(1, value, array.dtype))
-        with guarded(array.context):
-            write_elements(number.view_at(array.shape, (0,) * array.ndim), array)

@@ -28,7 +28,7 @@ from gpuscan.device.backends import BACKEND_VARIABLE, webgpu
 from gpuscan.device.device_array import checked_shape
 from gpuscan.elements import dtype_from
 from gpuscan.errors import AdapterNotFoundError
-from gpuscan.problem.arguments import as_array, as_flag
+from gpuscan.problem.arguments import as_array, as_flag, check_one_cut
 from gpuscan.problem.compensated_sum import as_pairs
 
 if TYPE_CHECKING:
@@ -86,12 +86,16 @@ class Device(OpenedDevice):
         initial: Any = None,
         segments: Any = None,
         keys: Any = None,
+        groups: Any = None,
         before: Callable[..., Any] | None = None,
         after: Callable[[Any], Any] | None = None,
         compensated: bool = False,
         strategy: str = "auto",
     ) -> Plan:
         """Compile one kind of scan once, for many calls. The options are those of `gpuscan.scan`.
+
+        The plan keeps its own copy of `initial`, `segments`, `keys` and `groups`. Labels are sorted once, so calls of
+        the plan sort nothing. A plan with labels that are not in order cannot be recorded.
 
         Args:
             shape: the shape of the arrays to scan.
@@ -121,10 +125,11 @@ class Device(OpenedDevice):
             "before": before,
             "after": after,
         }
+        check_one_cut(segments=segments, keys=keys, groups=groups)
         dtype = dtype_from(dtype)
         if as_flag("compensated", compensated):
             _, op, options = as_pairs(np.broadcast_to(np.zeros((), dtype), shape), op, options)
-        return Plan(self, shape, dtype, op, strategy, options)
+        return Plan(self, shape, dtype, op, strategy, options, groups)
 
     # ----- Arrays
 

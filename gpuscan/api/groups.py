@@ -15,7 +15,6 @@ from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.group_results import label_range, reduce_groups
 from gpuscan.engine.groups import scan_groups, sort_labels
-from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.groups import checked_count, in_order, numbered, with_indices
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads
@@ -34,18 +33,16 @@ def execute_groups(
 
     Args:
         problem: the scan, without heads.
-        labels: the labels, checked.
+        labels: the labels, checked, or sorted on the device.
         home: the device to run on, or a team; its first device runs the scan. None for NumPy.
         strategy: as in `gpuscan.scan`.
         outputs: the arrays of `out`, checked; new ones without.
     """
     if problem.empty:
         return execute(problem, home, strategy, outputs)
-    if not isinstance(labels, OnDevice):
+    if isinstance(labels, np.ndarray):
         labels = numbered(labels)
-        if in_order(labels, problem.axis):
-            # Elements of one label are neighbours already.
-            heads = Heads(problem.shape, problem.axis, problem.reverse, keys=labels)
+        if (heads := heads_of_groups(problem, labels)) is not None:
             return execute(replace(problem, heads=heads), home, strategy, outputs)
     problem = with_indices(problem)
     home = one_of(home)
@@ -61,6 +58,13 @@ def execute_groups(
     for target, result in zip(outputs or (), results, strict=outputs is not None):
         target[...] = result
     return outputs or results
+
+
+def heads_of_groups(problem: Problem, labels: np.ndarray[Any, Any]) -> Heads | None:
+    """Return the heads of groups if the elements of each are neighbours already; None if labels have to be sorted."""
+    if not in_order(labels, problem.axis):
+        return None
+    return Heads(problem.shape, problem.axis, problem.reverse, keys=labels)
 
 
 def counted(problem: Problem, labels: Any, num_groups: Any, home: OpenedDevice | None) -> tuple[Any, int]:

@@ -207,13 +207,13 @@ def gradients(
     where = home if is_on_device(problem) else "numpy"
     if summed:
         part = np.real if real else None
-        grad_a = _of_broadcast(grad_a, gates.shape, gates.dtype, where, part)
+        grad_a = gradient_of_broadcast(grad_a, gates.shape, gates.dtype, where, part)
     if start is None:
         return grad_a, grad_b, None
     # The gradient of the first state passes through the first gate.
     if a.shape[axis]:
         at = (slice(None),) * axis + (-1 if reverse else 0,)
-        first = _of_broadcast((a[at], grad_b[at]), np.shape(initial), a.dtype, where, _product)
+        first = gradient_of_broadcast((a[at], grad_b[at]), np.shape(initial), a.dtype, where, _product)
     else:
         first = np.zeros(np.shape(initial), a.dtype)
         first = home.asarray(first) if home is not None and is_on_device(problem) else first
@@ -254,7 +254,7 @@ def _product(value: Any) -> Any:
     return value[0] * value[1]
 
 
-def _of_broadcast(
+def gradient_of_broadcast(
     x: Any, shape: tuple[int, ...], dtype: np.dtype[Any], where: Any, part: Callable[[Any], Any] | None
 ) -> Any:
     """Return the gradient of an array of this shape that was broadcast: the sum of the gradients of its copies.

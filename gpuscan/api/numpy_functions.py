@@ -10,13 +10,15 @@ import numpy as np
 
 from gpuscan.api.array import Array, answer_protocols, new_array
 from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
+from gpuscan.api.map import is_number
 from gpuscan.api.map import map as map_arrays
+from gpuscan.api.outputs import check_place
 from gpuscan.api.sort import argsort, sort
 from gpuscan.api.ufuncs import apply_ufunc, not_on_device
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.errors import OperatorError
 from gpuscan.operators.traced_array import name_of_function
-from gpuscan.problem.arguments import resolve_axis
+from gpuscan.problem.arguments import as_array, resolve_axis
 
 # A function that computes on the device what a function of NumPy computes. It takes the same arguments.
 Form = Callable[..., Any]
@@ -183,11 +185,93 @@ _form_of(np.transpose)(lambda a, axes=None: a.transpose(axes))
 _form_of(np.swapaxes)(lambda a, axis1, axis2: a.swapaxes(axis1, axis2))
 _form_of(np.reshape)(lambda a, /, shape: a.reshape(shape))
 _form_of(np.copy)(lambda a: a.copy())
+_form_of(np.round, np.around)(lambda a, decimals=0, out=None: map_arrays(lambda v: np.round(v, decimals), a, out=out))
+
+
+@_form_of(np.squeeze)
+def _squeeze(a: Any, axis: Any = None) -> Array:
+    array = _array("np.squeeze", a)
+    axes = range(array.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    chosen = {resolve_axis(each, array.shape) for each in axes}
+    if axis is not None and any(array.shape[each] != 1 for each in chosen):
+        raise ValueError(f"axis={axis} of an array of shape {array.shape} was to be removed; pass axes of length 1")
+    return array[tuple(0 if i in chosen and n == 1 else slice(None) for i, n in enumerate(array.shape))]
+
+
+@_form_of(np.moveaxis)
+def _moveaxis(a: Any, source: Any, destination: Any) -> Array:
+    array = _array("np.moveaxis", a)
+    # The lengths of this empty array are the numbers of its axes.
+    numbered = np.empty(tuple(range(array.ndim)))
+    return array.transpose(np.moveaxis(numbered, source, destination).shape)
 
 
 @_form_of(np.empty_like)
 def _empty_like(prototype: Any, dtype: Any = None) -> Array:
     return new_array(prototype.device, None, prototype.shape, prototype.dtype if dtype is None else dtype)
+
+
+@_form_of(np.full_like)
+def _full_like(a: Any, fill_value: Any, dtype: Any = None) -> Array:
+    made: Array = _empty_like(_array("np.full_like", a), dtype)
+    made[...] = fill_value
+    return made
+
+
+_form_of(np.zeros_like)(lambda a, dtype=None: _full_like(a, 0, dtype))
+_form_of(np.ones_like)(lambda a, dtype=None: _full_like(a, 1, dtype))
+
+
+@_form_of(np.concatenate)
+def _concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any = None) -> Array:
+    parts = [each if isinstance(each, Array) else as_array(each) for each in arrays]
+    if axis is None:
+        parts, axis = [each.reshape(-1) for each in parts], 0
+    first = next(each for each in (*parts, out) if isinstance(each, Array))
+    axis = resolve_axis(axis, parts[0].shape)
+    if len({(*each.shape[:axis], *each.shape[axis + 1 :], each.ndim) for each in parts}) > 1:
+        shown = ", ".join(str(each.shape) for each in parts)
+        raise ValueError(
+            f"arrays of the shapes {shown} were to be joined along axis {axis}, but only their lengths along that axis "
+            "may differ. Pass arrays that agree along the other axes"
+        )
+    length = sum(each.shape[axis] for each in parts)
+    shape = (*first.shape[:axis], length, *first.shape[axis + 1 :])
+    kind = np.result_type(*(each.dtype for each in parts)) if dtype is None else dtype
+    made: Array = new_array(first.device, None, shape, kind) if out is None else out
+    check_place(made, shape, made.dtype, first.device)
+    end = 0
+    for each in parts:
+        start, end = end, end + each.shape[axis]
+        made[(slice(None),) * axis + (slice(start, end),)] = each
+    return made
+
+
+@_form_of(np.stack)
+def _stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None) -> Array:
+    parts = [each if isinstance(each, Array) else as_array(each) for each in arrays]
+    place = resolve_axis(axis, (1, *parts[0].shape))
+    at = (slice(None),) * place + (None,)
+    joined: Array = _concatenate([each[at] for each in parts], place, out, dtype=dtype)
+    return joined
+
+
+@_form_of(np.copyto)
+def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    target = _array("np.copyto to an array", dst)
+    if not (is_number(src) and not isinstance(src, np.generic)):
+        kind = src.dtype if isinstance(src, Array) else as_array(src).dtype
+        if not np.can_cast(kind, target.dtype, casting):
+            raise TypeError(
+                f"values of dtype {kind} were to be copied to an array of dtype {target.dtype}, which "
+                f'casting={casting!r} does not allow. Pass casting="unsafe", or convert them with .astype'
+            )
+    if where is True:
+        target[...] = src
+        return
+    value = new_array(target.device, None, np.shape(src), target.dtype)
+    value[...] = src
+    map_arrays(lambda mask, new, old: np.where(mask, new, old), where, value, target, out=target)
 
 
 @_form_of(np.size)

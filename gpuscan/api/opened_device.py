@@ -65,6 +65,7 @@ class OpenedDevice:
 
         Raises:
             ProgressTimeoutError: a scan of arrays on the device timed out since the last check.
+            ValueError: offsets on the device, which were passed as `segments` since then, are wrong.
             DeviceLostError: the GPU went away.
         """
         self._context.synchronize()

@@ -93,11 +93,18 @@ def _check_kind(array: Any, home: OpenedDevice | Team | None) -> None:
                 f"out of type {type(array).__name__} was passed, but the input is on {home!r}; pass a gpuscan.Array on "
                 "that device"
             )
+        if not array.is_contiguous:
+            _check_overlap(array)
         return
     if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"out of type {type(array).__name__} was passed for a NumPy result; pass a NumPy array")
     if not array.flags.writeable:
         raise ValueError("a read-only out was passed; pass an array that can be written")
+    _check_overlap(array)
+
+
+def _check_overlap(array: Any) -> None:
+    """Raise ValueError if elements of the array share memory."""
     if array.size > 1 and _overlaps_itself(array):
         raise ValueError(
             f"out has elements that share memory (strides {array.strides}), so results would overwrite each other; "
@@ -105,9 +112,9 @@ def _check_kind(array: Any, home: OpenedDevice | Team | None) -> None:
         )
 
 
-def _overlaps_itself(array: np.ndarray[Any, Any]) -> bool:
+def _overlaps_itself(array: Any) -> bool:
     """Return True if two elements share bytes, for the strides that NumPy makes: sorted, each spans those below it."""
-    reach = array.itemsize
+    reach = array.dtype.itemsize
     for stride, length in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
         if stride < reach:
             return True

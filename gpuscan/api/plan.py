@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
 from gpuscan.api.array import Array
+from gpuscan.api.groups import execute_groups, heads_of_groups
 from gpuscan.api.known_calls import described_call
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
@@ -18,6 +20,7 @@ from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.device.foreign_buffers import check_encoder, recording
 from gpuscan.device.guards import guarded
 from gpuscan.engine.element_copy import duplicate
+from gpuscan.engine.groups import SortedLabels, in_label_order, sort_labels
 from gpuscan.engine.preparation import check_elements, seed_words
 from gpuscan.engine.record import Buffers, record
 from gpuscan.engine.segment_heads import segment_heads
@@ -28,11 +31,15 @@ from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.arguments import as_array, native, structure_and_leaves
+from gpuscan.problem.groups import checked_labels, numbered, with_indices
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many
 from gpuscan.problem.problem import make_problem
 
 if TYPE_CHECKING:
     import wgpu
+
+# The options of a plan that stay on the device if they are there.
+_CUTS = ("segments", "keys")
 
 
 class Plan:
@@ -52,6 +59,7 @@ class Plan:
         op: Any,
         strategy: str,
         options: dict[str, Any],
+        groups: Any = None,
     ) -> None:
         self.device = device
         self.shape = shape
@@ -60,33 +68,55 @@ class Plan:
         self._asked = strategy
         context = device._context
         stand_in = np.broadcast_to(np.zeros((), dtype), shape)
-        keys = options.get("keys")
-        if isinstance(keys, Array) and keys.device is not device:
-            raise ValueError(
-                f"keys on {keys.device!r} were passed to a plan on {device!r}, but a scan runs where its arrays are; "
-                "bring them there with device.asarray(keys.numpy())"
-            )
-        kept = {name: copied(option, on_device=name == "keys") for name, option in options.items()}
+        for name, cut in (*((name, options.get(name)) for name in _CUTS), ("groups", groups)):
+            if isinstance(cut, Array) and cut.device is not device:
+                raise ValueError(
+                    f"{name} on {cut.device!r} were passed to a plan on {device!r}, but a scan runs where its arrays "
+                    f"are; bring them there with device.asarray({name}.numpy())"
+                )
+        kept = {name: copied(option, on_device=name in _CUTS) for name, option in options.items()}
         self._problem = make_problem(stand_in, op, **kept).kept()
         check_elements(context, self._problem)
+        # Labels that are not in order, sorted.
+        self._labels: SortedLabels | None = None
+        if groups is not None:
+            self._cut_by(groups)
         if not self._problem.source.storage_bytes:
             raise GpuscanError(
                 f"a plan for {dtype} of shape {shape} was asked for, but its elements have no numbers, so there is "
                 "nothing to scan; gpuscan.scan returns such an array as it is"
             )
         limit = context.capabilities.limits[STORAGE_LIMIT]
-        if binds_too_many(self._problem, limit):
+        if self._labels is None and binds_too_many(self._problem, limit):
             raise GpuscanError(
                 f"a plan from {len(self._problem.source.fields)} arrays to {len(self._problem.destination.fields)} was "
                 f"asked for, but {context.capabilities.summary} binds {limit} buffers at most. Use trailing axes of "
                 "the element for fields of one dtype, or gpuscan.scan, which packs them"
             )
-        self._spec = scan_spec(self._problem, context.capabilities, captures=True)
-        self._known = described_call(self._problem, self._problem.shape)
+        scanned = self._problem
+        if self._labels is not None:
+            scanned = in_label_order(with_indices(scanned), self._labels)
+        self._spec = scan_spec(scanned, context.capabilities, captures=True)
+        self._known = None if self._labels is not None else described_call(self._problem, self._problem.shape)
         with guarded(context):
             self._make()
             for stage in self._plan.stages:
                 context.pipeline(stage.kernel)
+
+    def _cut_by(self, groups: Any) -> None:
+        """Keep the labels, or the heads of groups if the elements of each are neighbours already."""
+        problem = self._problem
+        labels = checked_labels(groups, problem.shape, problem.axis)
+        if problem.empty:
+            return
+        heads = None
+        if isinstance(labels, np.ndarray):
+            labels = numbered(labels)
+            heads = heads_of_groups(problem, labels.copy())
+        if heads is None:
+            self._labels = sort_labels(self.device._executor, problem, labels)
+        else:
+            self._problem = replace(problem, heads=heads).kept()
 
     def _make(self) -> None:
         """Plan by what is known about the device now."""
@@ -160,7 +190,10 @@ class Plan:
         _, leaves = structure_and_leaves(array)
         problem = self._problem.with_leaves(tuple(native(leaf) for leaf in leaves))
         outputs = check_out(problem, out, self.device if is_on_device(problem) else None)
-        results = execute(problem, self.device, self._asked, outputs)
+        if self._labels is None:
+            results = execute(problem, self.device, self._asked, outputs)
+        else:
+            results = execute_groups(problem, self._labels, self.device, self._asked, outputs)
         self._keep_up()
         return in_form_of(problem, array, results) if out is None else out
 
@@ -193,7 +226,8 @@ class Plan:
                 Dawn reports only when the encoder is finished.
             TypeError: a place or the encoder has the wrong type, or an array has another dtype than the plan's.
             StrategyError: the strategy that was asked for cannot scan in place.
-            GpuscanError: the array is larger than the device can bind, or its columns share words.
+            GpuscanError: the array is larger than the device can bind, or its columns share words; or the plan has
+                groups, and their labels are not in order.
 
         Example:
             >>> import numpy as np
@@ -209,6 +243,12 @@ class Plan:
         """
         context, problem = self.device._context, self._problem
         check_encoder(context.wgpu_device, encoder)
+        if self._labels is not None:
+            raise GpuscanError(
+                f"a plan for {self.dtype} of shape {self.shape} with groups was to be recorded, but its labels are not "
+                "in order, so elements are moved before and after the scan. Call the plan, or sort the elements by "
+                "label and record a plan with keys"
+            )
         if problem.inner != self._spec.inner:
             raise GpuscanError(
                 f"a plan for {self.dtype} of shape {self.shape} along axis {problem.axis} was to be recorded, but "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,19 +13,18 @@ from gpuscan.api.groups import counted, execute_reduction, one_of
 from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.known_calls import known_call, learn
 from gpuscan.api.outputs import check_out, is_on_device
-from gpuscan.api.reduced_axes import ReducedAxes, joined, reduced_axes
-from gpuscan.api.sharded_array import reduce_sharded, sharded_leaves
+from gpuscan.api.reduced_axes import joined, reduced_axes
+from gpuscan.api.reductions import grouped_reduction, reduction, segmented_reduction
+from gpuscan.api.sharded_array import sharded_leaves
+from gpuscan.api.sharded_calls import reduce_sharded
 from gpuscan.api.team import Team
 from gpuscan.device.device_array import uploaded
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.named_operators import resolve
-from gpuscan.operators.operator import Operator
-from gpuscan.problem.arguments import as_array, as_flag, check_one_cut
-from gpuscan.problem.cache import cached_problem
-from gpuscan.problem.groups import checked_labels
-from gpuscan.problem.problem import Problem, make_problem
+from gpuscan.problem.arguments import as_flag, check_one_cut
+from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import assembled
 from gpuscan.reference import scan as reference
 
@@ -67,7 +65,8 @@ def reduce(
         keepdims: True to keep the reduced axes, with length 1.
         out: the array to write the result to, of the result's shape and dtype; for a bundle, a bundle of arrays.
         segments: the offsets where segments begin along the axis, as in `gpuscan.scan`. The axis of the result is as
-            long as there are segments.
+            long as there are segments. With offsets in a `gpuscan.Array`, the error for an empty segment comes as that
+            for wrong offsets does.
         groups: labels in any order, as in `gpuscan.scan`, of 0 or more. Each label is a place in the result; the axis
             of the result is `num_groups` long.
         num_groups: the number of groups (default: the largest label + 1).
@@ -123,14 +122,9 @@ def reduce(
             f"num_groups={num_groups!r} was passed without groups=; pass the labels as groups=, or neither"
         )
     if sharded_leaves(x):
-        more: dict[str, Any] = {
-            "keepdims": keepdims,
-            "out": out,
-            "segments": segments,
-            "groups": groups,
-            "device": device,
-        }
-        return reduce_sharded(x, op, axis=axis, initial=initial, dtype=dtype, before=before, after=after, **more)
+        refused = {"keepdims": keepdims, "out": out, "groups": groups, "device": device}
+        options = {"initial": initial, "dtype": dtype, "before": before, "after": after, "segments": segments}
+        return reduce_sharded(x, op, axis, options, refused=refused)
     operator = resolve(op)
     keepdims = as_flag("keepdims", keepdims)
     axes = reduced_axes(x, operator, axis, before)
@@ -195,68 +189,3 @@ def _on_device(home: Device, results: list[Any], outputs: list[Any] | None) -> l
     for output, result in zip(outputs or (), results, strict=outputs is not None):
         write_elements(uploaded(home._context, result.reshape(output.shape)), output)
     return [home.asarray(result) for result in results]
-
-
-def reduction(x: Any, operator: Operator, **options: Any) -> Problem:
-    """Return a reduction along one axis as a problem. Its seeds are the results if the axis has length 0.
-
-    Raises:
-        ValueError: the axis has length 0, and there is neither `initial` nor an identity.
-    """
-    problem = cached_problem(x, operator, exclusive=False, reverse=False, **options)
-    if problem.row_length == 0 and problem.seeds is None:
-        seeds = identities(problem)
-        if seeds is None:
-            raise ValueError(
-                f"a reduction of no elements was asked for (shape {problem.shape}, axis {problem.axis}), but "
-                f"{operator.described} has no identity. Pass initial=..., or give the operator an identity"
-            )
-        problem = replace(problem, seeds=seeds)
-    reduced = problem.with_leaves(problem.leaves)
-    vars(reduced)["keep_last_only"] = True
-    return reduced
-
-
-def grouped_reduction(
-    x: Any, operator: Operator, axes: ReducedAxes, groups: Any, **options: Any
-) -> tuple[Problem, Any]:
-    """Return a reduction of groups as a scan with a `fill`, the result of empty groups, and the checked labels.
-
-    Raises:
-        ValueError, TypeError: as `checked_labels` does.
-    """
-    problem = make_problem(x, operator, axis=axes.axis, **options)
-    given = groups if isinstance(groups, Array) else as_array(groups)
-    labels = checked_labels(axes.joined(given) if given.shape == axes.shape else given, problem.shape, problem.axis)
-    seeds = problem.seeds or identities(problem)
-    fill = None if seeds is None else tuple(reference.stored_seeds(problem, seeds))
-    return replace(problem, fill=fill), labels
-
-
-def segmented_reduction(x: Any, operator: Operator, **options: Any) -> Problem:
-    """Return a reduction of the segments of rows as a problem.
-
-    Raises:
-        ValueError: a segment is empty, and there is neither `initial` nor an identity.
-    """
-    problem = make_problem(x, operator, **options)
-    heads = problem.heads
-    assert heads is not None
-    seeds = problem.seeds or identities(problem)
-    fill = None if seeds is None else tuple(reference.stored_seeds(problem, seeds))
-    if fill is None and not heads.all_full:
-        empty = int(np.argmax(heads.offsets[:-1] == heads.offsets[1:]))
-        raise ValueError(
-            f"a reduction of segments was asked for, but segment {empty} is empty and {operator.described} has no "
-            "identity. Pass initial=..., or give the operator an identity"
-        )
-    return replace(problem, keep_last_only=True, fill=fill)
-
-
-def identities(problem: Problem) -> tuple[Any, ...] | None:
-    """Return the operator's identity for each row: (rows, *element shape) for each field; None if it has none."""
-    identity = problem.operator.identity_for(problem.element)
-    if identity is None:
-        return None
-    shapes = [(problem.rows, *field.shape) for field in problem.element.fields]
-    return tuple(np.broadcast_to(value, shape) for value, shape in zip(identity, shapes, strict=True))

@@ -10,8 +10,16 @@ from gpuscan.api.groups import execute_groups
 from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.known_calls import known_call, learn
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
-from gpuscan.api.sharded_array import scan_sharded, sharded_leaves
-from gpuscan.api.totals import last_results, last_results_are_totals, reduced
+from gpuscan.api.sharded_array import sharded_leaves
+from gpuscan.api.sharded_calls import scan_sharded
+from gpuscan.api.totals import (
+    completed,
+    completes_last_results,
+    last_elements,
+    last_results,
+    last_results_are_totals,
+    reduced,
+)
 from gpuscan.planning.strategies import check_strategy
 from gpuscan.problem.arguments import as_flag, check_one_cut
 from gpuscan.problem.cache import cached_problem
@@ -48,6 +56,7 @@ def scan(
         x: the input: anything `np.asarray` takes, of any memory order, or a `gpuscan.Array`; or a bundle, which is a
             tuple, named tuple, list, dict or structured array of arrays, nested as you like. An element of a bundle is
             one value of each of its arrays. Arrays with more axes than others give vectors or matrices to the element.
+            Or a `gpuscan.ShardedArray`, or a bundle of them.
         op: the operator: a name (``"add"``, ``"maximum"``, …), a NumPy ufunc, a `gpuscan.Operator`, or a Python
             function of (left, right). It must be associative; it need not be commutative.
         axis: the axis to scan along. A 1-D array needs none.
@@ -57,7 +66,9 @@ def scan(
             it as well.
         segments: the offsets along the axis where the scan restarts, as in CSR's ``indptr``: the first is 0, the last
             is the axis's length, and none is smaller than the one before. Every row is cut alike, and each segment
-            begins with `initial`.
+            begins with `initial`. Offsets in a `gpuscan.Array` are checked on its device. If they are wrong, calls that
+            wait for the device raise; after others the next read or `Device.synchronize` does. Then `out` may have been
+            written, and nothing else of yours is changed.
         keys: the scan restarts where a key differs from the one before it along the axis. There is a key for each
             element, in the shape of `x`, or one for each place along the axis, ``(n,)``, for all rows alike.
         groups: labels of integers or bools in any order: each element is combined with the earlier elements of its own
@@ -73,8 +84,11 @@ def scan(
         compensated: for sums of float32, True to carry the rounding errors along and to round each result once; see
             docs/numerics.md.
         return_total: True to return ``(result, total)``, where the total is what `gpuscan.reduce` gives along the axis,
-            from the end if the scan is reversed. It is the last result of each row. An exclusive scan has no such
-            result, and `segments`, `keys` and `groups` do not cut the total, so these take a second pass over `x`.
+            from the end if the scan is reversed. It is the last result of each row, and of an exclusive scan that
+            combined with the row's last element, so that the last bits of floats may differ. `segments`, `keys` and
+            `groups` do not cut the total: these take a second pass over `x`. So do exclusive scans of float16 and
+            bfloat16, those with `after` or a `before` of two parameters, and on a device those of operators in WGSL
+            and of elements of several numbers.
         device: a `gpuscan.Device`, a part of an adapter's summary, its number in `gpuscan.devices()`, or ``"numpy"``
             (default: the best adapter). A list of devices shares the work of NumPy arrays: the bits of exact types are
             those of one device, and floats have the same bits for the same list. If a device fails, the error names it.
@@ -143,15 +157,9 @@ def scan(
         "after": after,
     }
     if sharded_leaves(x):
-        # These options are off unless they are passed.
-        more = {
-            "out": out,
-            "compensated": compensated,
-            "device": device,
-            "groups": groups,
-            "return_total": return_total,
-        }
-        return scan_sharded(x, op, strategy=strategy, **options, **more)
+        more: dict[str, Any] = {"compensated": compensated, "return_total": return_total}
+        refused = {"device": device, "groups": groups}
+        return scan_sharded(x, op, options, out=out, strategy=strategy, refused=refused, **more)
     given = x
     check_one_cut(segments=segments, keys=keys, groups=groups)
     if compensated is not False and as_flag("compensated", compensated):
@@ -162,10 +170,14 @@ def scan(
     home = team_or_home((*problem.arrays, labels), device)
     outputs = check_out(problem, out, home if is_on_device(problem) else None)
     in_results = labels is None and last_results_are_totals(problem)
-    total = None
-    if return_total is not False and (return_total := as_flag("return_total", return_total)) and not in_results:
+    return_total = as_flag("return_total", return_total)
+    total = ends = None
+    if return_total and not in_results:
         # Before the results are written, perhaps over the input.
-        total = reduced(problem, x, op, options, home)
+        if labels is None and completes_last_results(problem):
+            ends = last_elements(problem)
+        else:
+            total = reduced(problem, x, op, options, home)
     if labels is None:
         results = execute(problem, home, strategy, outputs)
     else:
@@ -175,4 +187,6 @@ def scan(
         learn(call, problem, problem.shape)
     if not return_total:
         return result
+    if ends is not None:
+        return result, completed(problem, given, ends, results)
     return result, last_results(problem, given, results) if in_results else total

@@ -18,8 +18,11 @@ from gpuscan.engine.streams import scan_stream
 from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.strategies import check_strategy
 from gpuscan.problem.arguments import as_flag
+from gpuscan.problem.chunk_cuts import ChunkCuts, chunk_cuts
 from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.problem import Problem, make_problem, unrounded
+from gpuscan.problem.problem_parts import cut
+from gpuscan.problem.segments import Heads
 from gpuscan.reference import scan as reference
 
 Leaves = list[np.ndarray[Any, Any]]
@@ -31,6 +34,8 @@ def scan_chunks(
     *,
     exclusive: bool = False,
     initial: Any = None,
+    segments: Any = None,
+    keys: Iterable[Any] | None = None,
     dtype: Any = None,
     before: Callable[[Any], Any] | None = None,
     after: Callable[[Any], Any] | None = None,
@@ -44,15 +49,20 @@ def scan_chunks(
     elements for a piece, or when the chunks end, so that a chunk's result may come after later chunks were taken.
     Chunks are copied as they come, so all of them may be read into one array.
 
-    With ``device="numpy"``, floats combined by Python functions and by ``"matmul"`` are combined in an order that
-    depends on the chunks, so their last bits may differ from those of one scan.
+    With ``device="numpy"``, floats combined by Python functions, by ``"matmul"`` or in segments are combined in an
+    order that depends on the chunks, so their last bits may differ from those of one scan.
 
     Args:
         chunks: an iterable of 1-D arrays of any lengths, or of bundles of them, all with the same dtypes. One array is
             not an iterable of chunks: pass ``[x]``.
         op: as in `scan`, and so are all that follow.
         exclusive: True to leave each element out of its own result.
-        initial: the left operand of the first combination of the first chunk.
+        initial: the left operand of the first combination of the first chunk, and of each segment.
+        segments: the offsets where the scan restarts, counted over all chunks from the first element of the first one:
+            the first is 0, the last is the number of elements of all chunks, and none is smaller than the one before.
+        keys: an iterable with an array of keys for each chunk, one key for each element. The scan restarts where a key
+            differs from the one before it, which may be the last key of an earlier chunk: a run goes on from chunk to
+            chunk. A chunk and its keys are taken one after the other, so ``itertools.tee`` takes a file of both apart.
         dtype: the dtype of the computation and of the results.
         before: a function that maps each input element as it is loaded.
         after: a function that maps each combined element as it is stored.
@@ -64,9 +74,11 @@ def scan_chunks(
         For each chunk a NumPy array of its length, or the bundle of them, in order.
 
     Raises:
-        ValueError: a chunk is not 1-D.
-        TypeError: a chunk has another dtype than the first one. This, and what the iterable itself raises, comes after
-            the results of the chunks before it.
+        ValueError: a chunk is not 1-D; both `segments` and `keys` are passed; the offsets do not begin with 0,
+            decrease, or do not end where the chunks do; or there is not one key for each element of each chunk.
+        TypeError: a chunk has another dtype than the first one; the offsets are not integers; or `keys` is one array,
+            or its arrays are of several kinds. Errors of a chunk, of its keys or of its place among the segments, and
+            what the iterables themselves raise, come after the results of the chunks before it.
         GpuscanError: as `scan` does.
 
     Carrying the last result from block to block is the standard way to scan data in pieces (Blelloch 1990).
@@ -77,6 +89,11 @@ def scan_chunks(
         >>> chunks = (np.full(n, n, np.uint32) for n in (1, 2, 3))
         >>> [part.tolist() for part in gs.scan_chunks(chunks)]
         [[1], [3, 5], [8, 11, 14]]
+        >>> chunks, keys = np.split(np.ones(6, np.uint32), [2, 4]), np.split(np.array([7, 7, 7, 8, 8, 8]), [2, 4])
+        >>> [part.tolist() for part in gs.scan_chunks(chunks, keys=keys)]
+        [[1, 2], [3, 1], [2, 3]]
+        >>> [part.tolist() for part in gs.scan_chunks(chunks, segments=[0, 1, 6])]
+        [[1, 1], [2, 3], [4, 5]]
     """
     options: dict[str, Any] = {
         "axis": 0,
@@ -94,17 +111,25 @@ def scan_chunks(
             f"an array of shape {chunks.shape} was passed as chunks, but chunks must be an iterable of arrays. Pass "
             "[x] for one chunk, np.array_split(x, n) for n of them, or use gpuscan.scan"
         )
-    problems = _problems(chunks, op, options, as_flag("compensated", compensated))
+    cuts = chunk_cuts(segments, keys)
+    problems = chunk_problems(chunks, op, options, as_flag("compensated", compensated), cuts)
     return _scanned(problems, team_or_home((), device), strategy)
 
 
-def _problems(
-    chunks: Iterable[Any], op: Any, options: dict[str, Any], compensated: bool
+def chunk_problems(
+    chunks: Iterable[Any], op: Any, options: dict[str, Any], compensated: bool, cuts: ChunkCuts | None
 ) -> Iterator[tuple[Any, Problem]]:
-    """Yield each chunk with its problem."""
-    for chunk in chunks:
+    """Yield each chunk with its problem. Heads are marks, since a chunk may begin within a segment."""
+    number = 0
+    for number, chunk in enumerate(chunks, 1):
         x, operator, asked = as_pairs(chunk, op, options) if compensated else (chunk, op, options)
-        yield chunk, _problem_of(x, operator, asked)
+        problem = _problem_of(x, operator, asked)
+        if cuts is not None:
+            marks = cuts.marks(number, problem.size)
+            problem = replace(problem, heads=Heads(problem.shape, 0, reverse=False, marks=marks))
+        yield chunk, problem
+    if cuts is not None:
+        cuts.finish(number)
 
 
 def _problem_of(chunk: Any, op: Any, options: dict[str, Any]) -> Problem:
@@ -169,15 +194,35 @@ def _scan_on_cpu(first: tuple[Any, Problem], others: Iterator[tuple[Any, Problem
         number += 1
         x, problem = following
         check_alike(number, problem, opening)
-        if seeds is not None:
-            problem = replace(problem, initial=True, seeds=seeds)
-        plain = unrounded(replace(problem, after=None, destination=problem.element))
-        rows = [row[0] for row in reference.accumulate(plain)]
-        if problem.size:
-            # Before the caller can write to the chunk, or to its results.
-            seeds = as_seeds(after_last(plain, [row[-1] for row in rows]))
+        stretches: list[Leaves] = []
+        for stretch in _stretches(problem, seeds):
+            plain = unrounded(replace(stretch, after=None, destination=problem.element))
+            stretches.append([row[0] for row in reference.accumulate(plain)])
+            if stretch.size:
+                # Before the caller can write to the chunk, or to its results.
+                seeds = as_seeds(after_last(plain, [row[-1] for row in stretches[-1]]))
+        rows = (
+            stretches[0] if len(stretches) == 1 else [np.concatenate(parts) for parts in zip(*stretches, strict=True)]
+        )
         yield in_form_of(problem, x, stored(problem, rows))
         following = next(others, None)
+
+
+def _stretches(problem: Problem, carry: tuple[np.ndarray[Any, Any], ...] | None) -> list[Problem]:
+    """Return the stretches of a chunk: what goes on from the chunk before, and what is cut from it by a head.
+
+    Args:
+        problem: the chunk.
+        carry: the seeds that stand for all elements before; None if there are none.
+    """
+    if carry is None:
+        return [problem]
+    if problem.heads is None:
+        return [replace(problem, initial=True, seeds=carry)]
+    marks = problem.heads.marks
+    first = int(marks.argmax()) if marks.any() else problem.size
+    going_on = replace(cut(problem, 0, 0, first), initial=True, seeds=carry, heads=None)
+    return [going_on, cut(problem, 0, first, problem.size)]
 
 
 def check_alike(number: int, problem: Problem, first: Problem) -> None:
@@ -216,6 +261,7 @@ def after_last(problem: Problem, carry: list[Any]) -> list[Any]:
         exclusive=False,
         initial=True,
         seeds=as_seeds(carry),
+        heads=None,
     )
     return [row[0, -1] for row in reference.accumulate(again)]
 

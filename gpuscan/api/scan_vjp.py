@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.api.array import Array, new_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
-from gpuscan.api.linear_recurrence import summed_to
+from gpuscan.api.linear_recurrence import gradient_of_broadcast, summed_to
 from gpuscan.api.outputs import execute, in_form_of, is_on_device
 from gpuscan.elements import Field
 from gpuscan.engine.device_arrays import scan_device
@@ -50,7 +51,8 @@ def scan_vjp(
     gradient to the left operand, and so to the first of several equal extrema in a scan; `np.where` gives it to the
     value that it takes. Comparisons, rounding and conversions to integers have the derivative 0, `np.abs` has it at 0.
     The gradient of a complex number ``a + bi`` is ``dL/da + i dL/db`` of a real L, as in PyTorch; JAX's is its
-    conjugate.
+    conjugate. The gradient is made of arrays, so it has no gradient itself; `gpuscan.torch.associative_scan` and
+    `gpuscan.jax.associative_scan` have derivatives of derivatives.
 
     Args:
         x: the input of the scan: an array, a `gpuscan.Array`, or a bundle, of floats or complex numbers.
@@ -61,8 +63,8 @@ def scan_vjp(
 
     Returns:
         The gradient with respect to `x`, in the form of `x`. With `initial`, ``(grad_x, grad_initial)``: the second has
-        the form and the shape of `initial`, is made of NumPy arrays, and is summed over the rows and segments to which
-        one value was broadcast. float16 and bfloat16 are computed in float32 and rounded when they are stored.
+        the form and the shape of `initial`, is on the device if `x` is, and is summed over the rows and segments to
+        which one value was broadcast. float16 and bfloat16 are computed in float32 and rounded when they are stored.
 
     Raises:
         OperatorError: the operator has no derivative: it is WGSL, reads the bits of numbers, or combines integers or
@@ -116,7 +118,7 @@ def gradients(
     )
     states, grads = _alike("y", y, forward), _alike("grad_y", grad_y, forward)
     leaves = [*forward.leaves, *states, *grads]
-    home = home_of(leaves, device)
+    home = home_of([*leaves, *forward.arrays], device)
     if any(isinstance(leaf, OnDevice) for leaf in leaves):
         assert home is not None
         leaves = [leaf if isinstance(leaf, OnDevice) else home.asarray(leaf) for leaf in leaves]
@@ -318,16 +320,21 @@ class _Backward:
             axis=forward.axis,
             keep_last_only=True,
         )
+        totals: Arrays
         if problem.empty:
             totals = [np.zeros((forward.rows, *field.shape), field.scalar.dtype) for field in fields]
         elif self.home is None:
             totals = reference.reduce_rows(problem)
         elif is_on_device(problem):
-            totals = [each.read() for each in scan_device(self.home._executor, problem)]
+            totals = [Array.of(self.home, each) for each in scan_device(self.home._executor, problem)]
         else:
             totals = scan_host(self.home._executor, problem)
-        gradients = []
+        gradients: Arrays = []
         for total, value, field in zip(totals, fields_of(initial, forward.element, "initial"), fields, strict=True):
-            whole = total.reshape((*others, *field.shape))
-            gradients.append(summed_to(whole, np.shape(value)).astype(field.scalar.dtype, copy=False))
+            whole, shape, dtype = total.reshape((*others, *field.shape)), np.shape(value), field.scalar.dtype
+            if self.home is not None and is_on_device(problem):
+                whole = whole if isinstance(whole, Array) else new_array(self.home, whole)
+                gradients.append(gradient_of_broadcast(whole, shape, dtype, self.home, None))
+            else:
+                gradients.append(summed_to(whole, shape).astype(dtype, copy=False))
         return forward.element.structure.nested(gradients)

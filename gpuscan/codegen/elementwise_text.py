@@ -50,9 +50,9 @@ class ElementwiseText:
         """The function if it reads captured constants; see shaders/shared/captured.wgsl."""
         return (("apply", self.code),) if self.code.captured_count else ()
 
-    @property
-    def captured_binding(self) -> int:
-        """The binding of the captured constants: after the call, the sources and the destinations."""
+    def binding_of(self, name: str) -> int:
+        """Return the binding of the captured constants: after the call, the sources and the destinations."""
+        assert name == "captured"
         return 1 + len(self.bound) + len(self.code.result.fields)
 
     @property

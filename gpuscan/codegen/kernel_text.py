@@ -67,6 +67,11 @@ class KernelText:
         stored = [f"float_to_{names[f.scalar.name]}" for f in self.spec.destination.fields if f.scalar.name in names]
         return tuple(dict.fromkeys(loaded + stored))
 
+    @property
+    def viewed(self) -> list[FieldAccess]:
+        """The arrays that are views, each once."""
+        return list({each.name: each for each in (*self.sources, *self.destinations) if each.view}.values())
+
     # ----- Items in workgroup memory: bools are stored as words, see Kernel.has_bools
 
     @property

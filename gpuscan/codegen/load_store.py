@@ -28,6 +28,7 @@ class FieldAccess:
         width: the 32-bit words of one access.
         accesses: the accesses that cover a chunk.
         unaligned: True if chunks begin and end within words.
+        exchanged: True if the lanes of a subgroup exchange chunks, so that each access takes neighbours.
     """
 
     array: BoundArray
@@ -37,11 +38,30 @@ class FieldAccess:
     width: int
     accesses: int
     unaligned: bool
+    exchanged: bool
 
     @property
     def name(self) -> str:
         """The array's name in the shader."""
         return self.array.name
+
+    @property
+    def view(self) -> str:
+        """How the array's words are found in its buffer: see `gpuscan.planning.kernel_parts.Placement.views`."""
+        return self.array.view
+
+    @property
+    def per_word(self) -> int:
+        """The numbers that the parameters of a view count in a word: its parts if numbers are packed."""
+        return self.field.scalar.per_word if self.field.scalar.packed else 1
+
+    def loaded(self, place: str) -> str:
+        """Return the expression of the vector at a place."""
+        return f"load_{self.name}({place})" if self.view else f"{self.name}[{place}]"
+
+    def stored(self, place: str) -> str:
+        """Return the reference to the vector at a place."""
+        return f"{self.name}[place_in_{self.name}({place})]" if self.view else f"{self.name}[{place}]"
 
     @property
     def vector(self) -> str:
@@ -88,6 +108,8 @@ class FieldAccess:
 
     def word_at(self, place: str) -> str:
         """Return the expression of the array's word at a place."""
+        if self.view:
+            return f"load_{self.name}({place})"
         if self.width == 1:
             return f"{self.name}[{place}]"
         return f"{self.name}[({place}) / {self.width}u][({place}) % {self.width}u]"
@@ -118,12 +140,14 @@ def moved_accesses(kernel: Kernel, access: FieldAccess) -> int:
 
 
 def _access(kernel: Kernel, array: BoundArray, field: Field, offset: int) -> FieldAccess:
+    width = 1 if array.view else kernel.field_width(field)
     return FieldAccess(
         array=array,
         field=field,
         native_int64=kernel.target.native_int64,
         offset=offset,
-        width=kernel.field_width(field),
-        accesses=kernel.chunk_accesses(field),
+        width=width,
+        accesses=kernel.chunk_accesses(field, width),
         unaligned=kernel.is_unaligned(field),
+        exchanged=kernel.exchanges_chunks and (width == 1 or not kernel.access.views),
     )

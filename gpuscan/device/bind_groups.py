@@ -26,6 +26,11 @@ class Binding(NamedTuple):
     offset: int = 0
     size: int | None = None
 
+    def overlaps(self, other: Binding) -> bool:
+        """Return True if both are of one buffer and share bytes. A part without a size ends with its buffer."""
+        ends = [part.buffer.size if part.size is None else part.offset + part.size for part in (self, other)]
+        return self.buffer is other.buffer and self.offset < ends[1] and other.offset < ends[0]
+
     def resource(self) -> dict[str, object]:
         """Return the part as WebGPU's `GPUBufferBinding`."""
         entry: dict[str, object] = {"buffer": self.buffer, "offset": self.offset}

@@ -23,14 +23,14 @@ from gpuscan.device.guards import guarded, lost_while_compiling
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.profiles import Profiles
 from gpuscan.device.queue import open_queue
-from gpuscan.device.reports import RunLog
+from gpuscan.device.reports import MAX_PENDING_RUNS, RunLog
 from gpuscan.device.requirements import checked_limits, limits_within, wanted_features, wanted_limits
 from gpuscan.device.tile_state import TileState
 from gpuscan.device.webgpu_log import libraries_quiet
 from gpuscan.errors import AdapterNotFoundError, StrategyError
 from gpuscan.operators.user_wgsl import user_error
 from gpuscan.planning.heuristics import heuristics_for
-from gpuscan.planning.strategies import check_strategy, choose_strategy, unsafe_reason
+from gpuscan.planning.strategies import check_strategy, choose_sort_strategy, choose_strategy, unsafe_reason
 from gpuscan.planning.workgroup_memory import check_room
 from gpuscan.templates import render
 
@@ -58,6 +58,11 @@ Pipeline = tuple["wgpu.GPUComputePipeline", "wgpu.GPUBindGroupLayout"]
 def strategy_key(strategy: str) -> tuple[str, str | None]:
     """Return all of a call's request for a strategy, as a part of a cache key: ``"auto"`` follows the environment."""
     return strategy, os.environ.get(STRATEGY_VARIABLE) if strategy == "auto" else None
+
+
+def strategy_asked_for(strategy: str) -> str:
+    """Return what a call asks for: ``"auto"`` means ``$GPUSCAN_STRATEGY`` where it is set."""
+    return (os.environ.get(STRATEGY_VARIABLE, "").strip() if strategy == "auto" else "") or strategy
 
 
 def _opened(adapter: wgpu.GPUAdapter, limits: Mapping[str, int]) -> wgpu.GPUDevice:
@@ -149,10 +154,8 @@ class DeviceContext:
         Raises:
             StrategyError: there is no such strategy, or it is unsafe on this adapter.
         """
-        source = "as asked"
-        if asked == "auto":
-            asked = os.environ.get(STRATEGY_VARIABLE, "").strip() or "auto"
-            source = f"from {STRATEGY_VARIABLE}"
+        source = f"from {STRATEGY_VARIABLE}" if asked == "auto" else "as asked"
+        asked = strategy_asked_for(asked)
         if asked == "auto":
             choice = choose_strategy(self.capabilities, tiles)
             return choice.strategy, choice.reason
@@ -164,6 +167,17 @@ class DeviceContext:
                 'Leave strategy="auto", or open the device with unsafe=True'
             )
         return asked, source
+
+    def sort_strategy(self, asked: str = "auto") -> str:
+        """Return the strategy for a sort that asks for `asked`. Look-ahead means look-back, which rests on less.
+
+        Raises:
+            StrategyError: as `strategy` does.
+        """
+        if strategy_asked_for(asked) == "auto":
+            return choose_sort_strategy(self.capabilities)
+        chosen, _ = self.strategy(asked)
+        return "lookback" if chosen == "lookahead" else chosen
 
     def distrust(self, strategy: str) -> None:
         """Stop ``"auto"`` from choosing a strategy that timed out here, in this process and in later ones."""
@@ -206,8 +220,8 @@ class DeviceContext:
             for array in kernel.bindings
         ]
         entries.append({"binding": 0, "visibility": visible, "buffer": {"type": "uniform", "has_dynamic_offset": True}})
-        if kernel.spec.captured_functions:
-            entries.append({"binding": kernel.captured_binding, "visibility": visible, "buffer": {"type": "uniform"}})
+        for binding, _ in kernel.uniforms:
+            entries.append({"binding": binding, "visibility": visible, "buffer": {"type": "uniform"}})
         text = render_kernel(kernel)
         device = self.wgpu_device
         layout = device.create_bind_group_layout(entries=entries)
@@ -304,7 +318,7 @@ class DeviceContext:
     def has_unread_reports(self) -> bool:
         """True if there are runs with reports that were not read yet."""
         runs = self.runs
-        return bool(runs.pending or runs.recorded or runs.report_may_be_overwritten)
+        return bool(runs.pending or runs.recorded or runs.verdicts or runs.report_may_be_overwritten)
 
     def check(self) -> None:
         """Read all unread reports.
@@ -315,9 +329,15 @@ class DeviceContext:
             ProgressTimeoutError: a run timed out.
             OperatorError: a loop in a run's operator did not end.
             GpuscanError: a recorded run's subgroups had another size than its plan's.
+            ValueError: an argument of a call, which was checked on the device, is wrong.
         """
         if self.has_unread_reports:
             self.read_and_check()
+
+    def check_if_many(self) -> None:
+        """Read the unread reports if there are many, so that their number stays bounded; raise what `check` raises."""
+        if len(self.runs.pending) + len(self.runs.verdicts) > MAX_PENDING_RUNS:
+            self.check()
 
     def read_and_check(self, *stretches: tuple[wgpu.GPUBuffer, int, int]) -> list[Bytes]:
         """Return copies of short stretches of buffers, and read the unread reports in the same wait.
@@ -326,7 +346,7 @@ class DeviceContext:
             stretches: buffer, first byte (a multiple of 4) and number of bytes.
 
         Raises:
-            ProgressTimeoutError, OperatorError, GpuscanError: as `check` does.
+            ProgressTimeoutError, OperatorError, GpuscanError, ValueError: as `check` does.
         """
         with guarded(self), self.lock:
             failures, timed_out, content = self.runs.read(self, stretches)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
@@ -37,7 +37,6 @@ class DeviceArray(OnDevice):
         owner: the allocation that the buffer belongs to, or None for a buffer that a caller made.
     """
 
-    shape: tuple[int, ...]
     nbytes: int
     # None for an array in C order.
     _strides: tuple[int, ...] | None = None
@@ -53,11 +52,33 @@ class DeviceArray(OnDevice):
     ) -> None:
         self.context = context
         self.buffer = buffer
-        self.shape = shape
-        self.dtype = np.dtype(dtype)
+        self._shape = shape
+        self._dtype: np.dtype[Any] = np.dtype(dtype)
         self.offset = offset
-        self.nbytes = prod(shape) * self.dtype.itemsize
+        self.nbytes = prod(shape) * self._dtype.itemsize
         self.owner = owner
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length along each axis."""
+        return self._shape
+
+    @shape.setter
+    def shape(self, shape: object) -> Never:
+        raise AttributeError(
+            f"the shape of an array on a device was to be set to {shape}, but it is fixed. Use array.reshape(shape)"
+        )
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the numbers."""
+        return self._dtype
+
+    @dtype.setter
+    def dtype(self, dtype: object) -> Never:
+        raise AttributeError(
+            f"the dtype of an array on a device was to be set to {dtype}, but it is fixed. Use array.astype(dtype)"
+        )
 
     @property
     def ndim(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from gpuscan.planning.kernel_parts import LOOP_LIMIT_WORD, STATE_HEADER_WORDS, S
 if TYPE_CHECKING:
     import wgpu
 
+    from gpuscan.device.device_array import DeviceArray
     from gpuscan.device.guards import OpenDevice
     from gpuscan.planning.plan import ScanPlan
 
@@ -30,6 +31,8 @@ _log = logging.getLogger("gpuscan")
 REPORT_BYTES = 4 * STATE_HEADER_WORDS
 # How many kernels a device remembers as verified or mismatched before it starts over.
 _MAX_KERNELS = 1024
+# How many runs may go unread before their reports are looked at.
+MAX_PENDING_RUNS = 256
 # How many recorded runs have their reports looked at. A caller may submit them at any time, or never.
 MAX_RECORDED_RUNS = 256
 # How many tile-state buffers those reports may keep alive.
@@ -62,19 +65,63 @@ class Run(NamedTuple):
     state: wgpu.GPUBuffer
     epoch: int
 
+    @property
+    def strategy(self) -> str:
+        """How tiles learned their prefixes."""
+        return self.plan.strategy
+
+    def timed_out(self, report: Sequence[int]) -> bool:
+        """Return True if a tile waited longer than its bound."""
+        return self.plan.posts and report[STATUS_WORD] == self.epoch
+
     def outcome(self, report: Sequence[int]) -> Outcome:
         """Return how the run ended. If several things went wrong, return the one that explains the others."""
         if self.exceeded_loop_limit(report):
             return Outcome.LOOP_LIMIT
         if report[SUBGROUP_SIZE_WORD] == self.epoch:
             return Outcome.WRONG_SUBGROUP_SIZE
-        if self.plan.posts and report[STATUS_WORD] == self.epoch:
+        if self.timed_out(report):
             return Outcome.TIMEOUT
         return Outcome.DONE
 
     def exceeded_loop_limit(self, report: Sequence[int]) -> bool:
         """Return True if a loop of the operator's WGSL exceeded its iteration limit."""
         return self.plan.loops and report[LOOP_LIMIT_WORD] == self.epoch
+
+
+class SortRun(NamedTuple):
+    """A sort in which tiles waited for each other, and the place of its report, as in `Run`.
+
+    Attributes:
+        strategy: how tiles learned where their elements belong.
+        state: the buffer that begins with the report.
+        epoch: the number of the sort.
+    """
+
+    strategy: str
+    state: wgpu.GPUBuffer
+    epoch: int
+
+    def timed_out(self, report: Sequence[int]) -> bool:
+        """Return True if a tile waited longer than its bound."""
+        return report[STATUS_WORD] == self.epoch
+
+
+class Verdict(NamedTuple):
+    """What a kernel has found out about an argument of a call, unread.
+
+    Attributes:
+        array: the 32-bit words that the kernel wrote.
+        error: returns the error that the words tell of; None if the argument is right.
+    """
+
+    array: DeviceArray
+    error: Callable[[list[int]], Exception | None]
+
+    @property
+    def stretch(self) -> tuple[wgpu.GPUBuffer, int, int]:
+        """The buffer of the words, their first byte, and the number of their bytes."""
+        return self.array.buffer, self.array.offset, self.array.nbytes
 
 
 def loop_limit_error(plan: ScanPlan) -> OperatorError:
@@ -101,14 +148,16 @@ class RunLog:
     Attributes:
         pending: runs that were submitted without waiting for them.
         recorded: runs that callers recorded into their own encoders, newest last.
+        verdicts: what kernels have found out about arguments.
         report_may_be_overwritten: True after a timeout that may have hidden an earlier one.
         verified_kernels: kernels that have run with subgroups of the planned size.
         mismatched_kernels: kernels that have run with subgroups of another size.
     """
 
     def __init__(self) -> None:
-        self.pending: list[Run] = []
+        self.pending: list[Run | SortRun] = []
         self.recorded: list[Run] = []
+        self.verdicts: list[Verdict] = []
         self.report_may_be_overwritten = False
         self.verified_kernels: set[Kernel] = set()
         self.mismatched_kernels: set[Kernel] = set()
@@ -130,7 +179,7 @@ class RunLog:
             # The report may have overwritten an unread one, which would hide that the earlier run timed out, too.
             runs = (*self.pending, *self.recorded)
             self.report_may_be_overwritten = self.report_may_be_overwritten or any(
-                each.plan.posts and each.plan.strategy != "fallback" for each in runs
+                isinstance(each, Run) and each.plan.posts and each.strategy != "fallback" for each in runs
             )
             return
         if outcome is Outcome.LOOP_LIMIT or not plan.tile.subgroup_size:
@@ -155,7 +204,7 @@ class RunLog:
 
     def read(
         self, device: OpenDevice, more: Sequence[tuple[wgpu.GPUBuffer, int, int]] = ()
-    ) -> tuple[list[GpuscanError], list[str], list[Bytes]]:
+    ) -> tuple[list[Exception], list[str], list[Bytes]]:
         """Read the unread reports, and in the same wait some more bytes.
 
         A timeout may have left wrong values in other arrays, so it comes before errors that concern one run alone.
@@ -167,39 +216,52 @@ class RunLog:
         Returns:
             The errors, timeouts first; the strategies that timed out; and the further bytes.
         """
-        runs = [*self.pending, *self.recorded]
+        runs: list[Run | SortRun] = [*self.pending, *self.recorded]
         states = {id(each.state): each.state for each in runs}
+        verdicts = self.verdicts
+        more = [*(verdict.stretch for verdict in verdicts), *more]
         wanted = [*((state, 0, REPORT_BYTES) for state in states.values()), *more]
         content = read_together(device.queue, device.pool, wanted) if wanted else []
+        self.verdicts = []
         found = content[: len(states)]
         reports = {key: words.view(np.uint32).tolist() for key, words in zip(states, found, strict=True)}
-        timeouts: list[GpuscanError] = []
-        others: list[GpuscanError] = []
+        timeouts: list[Exception] = []
+        others: list[Exception] = []
         failed: list[str] = []
         for each in runs:
             report = reports[id(each.state)]
             if each.epoch not in (report[STATUS_WORD], report[SUBGROUP_SIZE_WORD], report[LOOP_LIMIT_WORD]):
                 continue
+            if isinstance(each, SortRun):
+                if each.timed_out(report):
+                    failed.append(each.strategy)
+                    timeouts.append(timeout_error(device, f"sort by strategy {each.strategy!r}", len(runs), "gave up"))
+                continue
             self.recorded[:] = [other for other in self.recorded if other is not each]
             if report[SUBGROUP_SIZE_WORD] == each.epoch:
                 self.note(each.plan, Outcome.WRONG_SUBGROUP_SIZE)
                 others.append(_wrong_subgroup_size_error(device, each.plan))
-            elif each.plan.posts and report[STATUS_WORD] == each.epoch:
-                failed.append(each.plan.strategy)
-                timeouts.append(timeout_error(device, f"by strategy {each.plan.strategy!r} ", len(runs), "gave up"))
+            elif each.timed_out(report):
+                failed.append(each.strategy)
+                timeouts.append(timeout_error(device, f"scan by strategy {each.strategy!r}", len(runs), "gave up"))
             if each.exceeded_loop_limit(report):
                 others.append(loop_limit_error(each.plan))
         self.pending.clear()
         overwritten, self.report_may_be_overwritten = self.report_may_be_overwritten, False
         if overwritten:
-            timeouts.insert(0, timeout_error(device, "", len(runs), "may have given up"))
-        return timeouts + others, failed, content[len(states) :]
+            timeouts.insert(0, timeout_error(device, "scan", len(runs), "may have given up"))
+        rest = content[len(states) :]
+        for verdict, words in zip(verdicts, rest[: len(verdicts)], strict=True):
+            error = verdict.error(words.view(np.uint32).tolist())
+            if error is not None:
+                others.append(error)
+        return timeouts + others, failed, rest[len(verdicts) :]
 
 
-def timeout_error(device: OpenDevice, strategy: str, runs: int, how: str) -> ProgressTimeoutError:
+def timeout_error(device: OpenDevice, what: str, runs: int, how: str) -> ProgressTimeoutError:
     """Return the error for one of several runs that timed out without anybody waiting for it."""
     return ProgressTimeoutError(
-        f"a scan {strategy}on {device.capabilities.summary}, one of the last {runs}, {how} waiting for an earlier "
+        f"a {what} on {device.capabilities.summary}, one of the last {runs}, {how} waiting for an earlier "
         "tile's post, so arrays computed since the last read or synchronize may be wrong. Compute them again: "
         '"auto" now leaves the strategy out'
     )

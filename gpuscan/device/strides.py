@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Sequence
 from math import gcd, prod
+from reprlib import repr as shortened
 from typing import Any
 
 Axes = tuple[int, ...]
@@ -114,8 +115,8 @@ def _full_index(index: Any, ndim: int) -> list[Any]:
     for part in parts:
         if not (part is None or part is Ellipsis or isinstance(part, slice) or _is_integer(part)):
             raise TypeError(
-                f"index {part!r} was asked for, but views are a[start:stop] and a[i], with steps, ... and None. Pick "
-                "by a mask with gpuscan.compact(a, mask), or index a copy on the CPU: a.numpy()[...]"
+                f"index {shortened(part)} was asked for, but views are a[start:stop] and a[i], with steps, ... and "
+                "None. Pick by a mask with gpuscan.compact(a, mask), or index a copy on the CPU: a.numpy()[...]"
             )
     gaps = [place for place, part in enumerate(parts) if part is Ellipsis]
     if len(gaps) > 1:

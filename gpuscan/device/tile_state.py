@@ -86,7 +86,8 @@ class TileState:
 
     Runs on one queue follow each other, so all runs of a device share one buffer. The epoch of a run tells its posts
     from those of earlier runs, so nothing is cleared between runs. Plain totals are in a second buffer, since their
-    words could look like posts.
+    words could look like posts. The posts of sorts are in a third one, since they take single words of 32 bits, and
+    half of a 64-bit post could look like such a word.
 
     Parameters are in uniform buffers, and a dynamic offset selects those of a dispatch. When a kind of run comes again,
     its parameters are written for many runs ahead, with reserved epochs. No parameters are ever overwritten, because
@@ -98,6 +99,7 @@ class TileState:
         self._device = wgpu_device
         self._posts: wgpu.GPUBuffer | None = None
         self._totals: wgpu.GPUBuffer | None = None
+        self._counts: wgpu.GPUBuffer | None = None
         # The last epoch that is in use or reserved.
         self._epoch = 0
         # The parameters by the kind of run; None for a kind that came once.
@@ -113,7 +115,8 @@ class TileState:
         """The bytes that the state holds on the device."""
         # This takes no lock, since a signal handler may ask while its thread holds it.
         written = [each.params.buffer for each in (self._once, *list(self._ahead.values())) if each is not None]
-        return sum(buffer.size for buffer in (self._posts, self._totals, *written) if buffer is not None)
+        states = (self._posts, self._totals, self._counts)
+        return sum(buffer.size for buffer in (*states, *written) if buffer is not None)
 
     def begin(self, plan: ScanPlan, place: tuple[int, int, int]) -> Begun:
         """Return the buffers and the epoch for one run of the plan; `place` as in `parameters`.
@@ -140,6 +143,16 @@ class TileState:
                 ahead.used += 1
             return Begun(self._buffer(plan), epoch, params, number * self._stride)
 
+    def begin_sort(self, nbytes: int, steps: int) -> tuple[wgpu.GPUBuffer, int]:
+        """Return the buffer of posts for a sort, which has at least `nbytes`, and the epoch of the first of its steps.
+
+        The epochs of the other steps follow it.
+        """
+        with self._lock:
+            first = self._set_aside(steps)
+            self._counts = self._grown(self._counts, nbytes)
+            return self._counts, first
+
     def release(self) -> None:
         """Drop the buffers. Recorded runs keep theirs until they are done."""
         with self._lock:
@@ -149,7 +162,7 @@ class TileState:
 
     def _start_over(self) -> None:
         # New buffers are all zeros, so epochs may begin at 1 again.
-        self._posts = self._totals = self._once = None
+        self._posts = self._totals = self._counts = self._once = None
         self._epoch = 0
         self._ahead.clear()
 
@@ -193,13 +206,16 @@ class TileState:
 
     def _buffer(self, plan: ScanPlan) -> wgpu.GPUBuffer:
         """Return the buffer of posts or of totals, at least as large as the plan needs it."""
-        buffer = self._posts if plan.posts else self._totals
-        if buffer is None or buffer.size < plan.state_bytes:
-            usage = webgpu().BufferUsage.STORAGE | webgpu().BufferUsage.COPY_SRC
-            size = max(plan.state_bytes, min(2 * buffer.size if buffer else 1 << 16, self._most))
-            buffer = self._device.create_buffer(size=-(-size // 16) * 16, usage=usage)
-            if plan.posts:
-                self._posts = buffer
-            else:
-                self._totals = buffer
-        return buffer
+        if plan.posts:
+            self._posts = self._grown(self._posts, plan.state_bytes)
+            return self._posts
+        self._totals = self._grown(self._totals, plan.state_bytes)
+        return self._totals
+
+    def _grown(self, buffer: wgpu.GPUBuffer | None, nbytes: int) -> wgpu.GPUBuffer:
+        """Return the buffer, or a larger one if it has fewer than `nbytes`."""
+        if buffer is not None and buffer.size >= nbytes:
+            return buffer
+        usage = webgpu().BufferUsage.STORAGE | webgpu().BufferUsage.COPY_SRC
+        size = max(nbytes, min(2 * buffer.size if buffer else 1 << 16, self._most))
+        return self._device.create_buffer(size=-(-size // 16) * 16, usage=usage)

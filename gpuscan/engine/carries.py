@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.device.device_array import DeviceArray
 from gpuscan.elements import compute_dtype
 from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.element_copy import contiguous, stretch_of
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.problem.problem import Problem, unrounded
+from gpuscan.problem.problem_parts import cut, in_memory
 
 # The carry of each row: for each field an array (rows, *element shape). None if there are no elements before.
 Carry = tuple[np.ndarray[Any, Any], ...] | None
@@ -101,3 +104,22 @@ def reduced(executor: Executor, problem: Problem, start: Carry) -> tuple[np.ndar
     values = tuple(each.read() for each in found)
     executor.context.check()
     return values
+
+
+def ends_with_carry(problem: Problem) -> bool:
+    """Return True if `last_carry` finds the carry in the results: they are in full precision, and no segment ends."""
+    return problem.heads is None and unrounded(problem) is problem
+
+
+def last_carry(
+    executor: Executor, problem: Problem, results: Sequence[DeviceArray]
+) -> tuple[np.ndarray[Any, Any], ...]:
+    """Return the combination of all elements of each row, given the results of their scan."""
+    low, high = in_memory(problem, problem.row_length - 1, problem.row_length)
+    ends = [contiguous(stretch_of(result, problem.axis, low, high)).read() for result in results]
+    executor.context.check()
+    fields = problem.element.fields
+    last = tuple(end.reshape(problem.rows, *f.shape) for end, f in zip(ends, fields, strict=True))
+    if not problem.exclusive:
+        return last
+    return reduced(executor, cut(problem, problem.axis, low, high), last)

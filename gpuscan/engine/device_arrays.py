@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 from gpuscan.device.context import DeviceContext, strategy_key
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
+from gpuscan.engine.array_places import ArrayPlace, place_of_array
 from gpuscan.engine.element_copy import (
     StridedView,
     contiguous,
@@ -82,13 +85,32 @@ def scan_device(
         leaves = [leaf if isinstance(leaf, DeviceArray) else uploaded(context, leaf) for leaf in problem.leaves]
         for array in (*leaves, *results):
             array.check("STORAGE")
-        leaves = [contiguous(leaf) for leaf in leaves]
-        rooms = [each if each.is_contiguous else empty(context, each.shape, each.dtype) for each in results]
-        _scan(executor, problem, strategy, leaves, rooms, count, key, options)
-        for room, result in zip(rooms, results, strict=True):
-            if room is not result:
-                write_elements(room, result)
+        limit = context.capabilities.limits[STORAGE_LIMIT]
+        if binds_too_many(problem, limit):
+            with _in_c_order(leaves, results) as (arrays, rooms):
+                whole = packed(problem, _packed_arrays(problem, arrays), limit, context.capabilities.summary)
+                _unpack(problem, scan_device(executor, whole, strategy, count=count, **options), rooms)
+            return results
+        kind = None if options or problem.kind is None else (problem.kind, problem.keep_last_only, "on device")
+        layout = executor.layout(kind, strategy, lambda: _layout(context, problem))
+        if layout.parts:
+            _scan_whole(executor, problem, strategy, layout, leaves, results, count, key, options)
+            return results
+        with _in_c_order(leaves, results) as (arrays, rooms):
+            _scan_in_parts(executor, problem, strategy, layout, arrays, rooms, count, options)
     return results
+
+
+@contextmanager
+def _in_c_order(
+    leaves: Sequence[DeviceArray], results: Sequence[DeviceArray]
+) -> Iterator[tuple[list[DeviceArray], list[DeviceArray]]]:
+    """Give arrays in C order: copies of views, and memory for results that are copied to views at the end."""
+    rooms = [each if each.is_contiguous else empty(each.context, each.shape, each.dtype) for each in results]
+    yield [contiguous(leaf) for leaf in leaves], rooms
+    for room, result in zip(rooms, results, strict=True):
+        if room is not result:
+            write_elements(room, result)
 
 
 def run_key(problem: Problem, strategy: str, arrays: Iterable[Any]) -> tuple[Any, ...] | None:
@@ -105,67 +127,154 @@ def run_key(problem: Problem, strategy: str, arrays: Iterable[Any]) -> tuple[Any
         return None
     key: list[Any] = [problem.kind, problem.keep_last_only, *strategy_key(strategy)]
     for array in arrays:
-        if not isinstance(array, DeviceArray) or array.owner is None or not array.is_contiguous:
+        if not isinstance(array, DeviceArray) or array.owner is None:
             return None
-        key += (id(array.buffer), array.offset)
+        key += (id(array.buffer), array.offset, None if array.is_contiguous else array.strides)
     return tuple(key)
 
 
-def _scan(
+# ----- Arrays that a shader binds as a whole
+
+
+def _scan_whole(
     executor: Executor,
     problem: Problem,
     strategy: str,
-    leaves: list[DeviceArray],
-    results: list[DeviceArray],
+    layout: Layout,
+    leaves: Sequence[DeviceArray],
+    results: Sequence[DeviceArray],
     count: DeviceArray | None,
     key: tuple[Any, ...] | None,
     options: dict[str, Any],
 ) -> None:
-    context = executor.context
-    limit = context.capabilities.limits[STORAGE_LIMIT]
-    if binds_too_many(problem, limit):
-        whole = packed(problem, _packed_arrays(problem, leaves), limit, context.capabilities.summary)
-        _unpack(problem, scan_device(executor, whole, strategy, count=count, **options), results)
-        return
-    kind = None if options or problem.kind is None else (problem.kind, problem.keep_last_only, "on device")
-    layout = executor.layout(kind, strategy, lambda: _layout(context, problem))
-    spec, one_part = layout.spec, bool(layout.parts)
-    parts = layout.parts or (_parts(context, spec) if problem.inner == spec.inner else None)
-    if parts is None:
-        _scan_rows_together(executor, problem, strategy, leaves, results, options)
-        return
-    in_place = _in_place(problem, spec, leaves, results) and one_part
+    """Scan arrays in one part. Views are read and written where they are, if the kernel can find their elements."""
+    context, spec = executor.context, layout.spec
+    fields = problem.source.fields
+    read = [None if leaf.is_bindable else place_of_array(leaf, f) for leaf, f in zip(leaves, fields, strict=True)]
+    written = _places_of_results(problem, results)
+    in_place = _in_place(problem, spec, leaves, results, written)
     if in_place and strategy == "fallback":
-        raise StrategyError(
-            'strategy "fallback" was asked for with out= the input, but it may read a late tile again after the tile '
-            'was overwritten. Pass another out, or strategy="auto"'
-        )
+        if not any(written):
+            raise StrategyError(
+                'strategy "fallback" was asked for with out= the input, but it may read a late tile again after the '
+                'tile was overwritten. Pass another out, or strategy="auto"'
+            )
+        in_place = False
     if in_place and strategy == "auto":
         # A single pass that fails leaves a part of the input overwritten, so it could not be done again.
         strategy = "three_dispatch"
-    if not in_place:
+    found, rooms = list(leaves), list(results)
+    if in_place:
+        read = written
+    else:
         taken = {id(result.buffer) for result in results}
-        if any(id(leaf.buffer) in taken for leaf in leaves):
-            # The copies are of this call's elements, so no later call can run over the same buffers.
-            key = None
-            leaves = [duplicate(leaf) if id(leaf.buffer) in taken else leaf for leaf in leaves]
-    inner = spec.inner
-    sources = [DeviceSource(leaf, f, inner) for leaf, f in zip(leaves, problem.source.fields, strict=True)]
-    sinks = device_sinks(context, problem, spec, results)
+        for i, (leaf, place) in enumerate(zip(leaves, read, strict=True)):
+            if id(leaf.buffer) in taken or not (place or leaf.is_contiguous):
+                found[i], read[i] = duplicate(leaf), None
+        rooms = [
+            each if place or each.is_contiguous else empty(context, each.shape, each.dtype)
+            for each, place in zip(results, written, strict=True)
+        ]
+    # Copies are of this call's elements, so no later call can run over the same buffers.
+    copies = any(a is not b for a, b in zip((*found, *rooms), (*leaves, *results), strict=True))
+    sources = [DeviceSource(leaf, f, spec.inner, place) for leaf, f, place in zip(found, fields, read, strict=True)]
+    views = tuple(place.kind if place else "" for place in (*read, *written))
+    placement = Placement(in_place=in_place, views=views if any(views) else ())
     job = Job(
         spec,
         strategy,
         sources,
-        sinks,
-        seeds=seed_words(problem, spec, context if one_part else None),
-        inner=inner,
-        heads=_heads_of(executor, problem, inner > 1, one_part),
+        device_sinks(context, problem, spec, rooms, written),
+        seeds=seed_words(problem, spec, context),
+        inner=spec.inner,
+        heads=_heads_of(executor, problem, spec.inner > 1, True),
         count=count,
-        placement=Placement(in_place=in_place),
+        placement=placement,
         options=options,
-        plans=None if options or in_place else layout.plans,
+        plans=None if options or placement != Placement() else layout.plans,
         kind=problem.kind,
-        key=None if in_place or not one_part else key,
+        key=None if in_place or copies else key,
+    )
+    for _ in executor.run(job, layout.parts):
+        pass
+    for room, result in zip(rooms, results, strict=True):
+        if room is not result:
+            write_elements(room, result)
+
+
+def _places_of_results(problem: Problem, results: Sequence[DeviceArray]) -> list[ArrayPlace | None]:
+    """Return the places of the results that kernels write where they are, although they do not own whole vectors.
+
+    Packed numbers share their words with what is around the array, and two bindings that kernels write to may not
+    overlap, so these results are copied to their places.
+    """
+    places: list[ArrayPlace | None] = [None] * len(results)
+    if problem.keep_last_only or problem.compacts:
+        return places
+    for i, (result, f) in enumerate(zip(results, problem.destination.fields, strict=True)):
+        if not (result.is_writable_in_vectors or f.scalar.packed):
+            places[i] = place_of_array(result, f)
+    bound = [
+        place.binding if place else result.binding() if result.is_contiguous else None
+        for place, result in zip(places, results, strict=True)
+    ]
+    if any(a and b and a.overlaps(b) for a, b in combinations(bound, 2)):
+        return [None] * len(results)
+    return places
+
+
+def _in_place(
+    problem: Problem,
+    spec: ScanSpec,
+    leaves: Sequence[DeviceArray],
+    results: Sequence[DeviceArray],
+    written: Sequence[ArrayPlace | None],
+) -> bool:
+    """Return True if every result replaces its own input, in whole words."""
+    if problem.keep_last_only or problem.compacts or problem.source.fields != problem.destination.fields:
+        return False
+    same = all(
+        a.buffer is b.buffer and a.offset == b.offset and a.strides == b.strides
+        for a, b in zip(leaves, results, strict=True)
+    )
+    pairs = zip(results, written, strict=True)
+    return same and not shares_words(spec, spec.length) and all(a.is_writable_in_vectors or place for a, place in pairs)
+
+
+# ----- Arrays that exceed a binding
+
+
+def _scan_in_parts(
+    executor: Executor,
+    problem: Problem,
+    strategy: str,
+    layout: Layout,
+    leaves: list[DeviceArray],
+    results: list[DeviceArray],
+    count: DeviceArray | None,
+    options: dict[str, Any],
+) -> None:
+    """Scan arrays in C order part by part."""
+    context, spec = executor.context, layout.spec
+    parts = _parts(context, spec) if problem.inner == spec.inner else None
+    if parts is None:
+        _scan_rows_together(executor, problem, strategy, leaves, results, options)
+        return
+    taken = {id(result.buffer) for result in results}
+    leaves = [duplicate(leaf) if id(leaf.buffer) in taken else leaf for leaf in leaves]
+    inner = spec.inner
+    job = Job(
+        spec,
+        strategy,
+        [DeviceSource(leaf, f, inner) for leaf, f in zip(leaves, problem.source.fields, strict=True)],
+        device_sinks(context, problem, spec, results),
+        seeds=seed_words(problem, spec, None),
+        inner=inner,
+        heads=_heads_of(executor, problem, inner > 1, False),
+        count=count,
+        options=options,
+        plans=None if options else layout.plans,
+        kind=problem.kind,
     )
     for _ in executor.run(job, parts):
         pass
@@ -217,14 +326,6 @@ def _parts(context: DeviceContext, spec: ScanSpec) -> Iterable[Part] | None:
         whole = unit // math.gcd(unit, spec.row_length)
         return slabs(spec, 1, tile, together // whole * whole or together, 1)
     return pieces(spec, device_piece_length(spec, unit, capabilities))
-
-
-def _in_place(problem: Problem, spec: ScanSpec, leaves: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> bool:
-    """Return True if every result replaces its own input, in whole words."""
-    if problem.keep_last_only or problem.compacts or problem.source.fields != problem.destination.fields:
-        return False
-    same = all(a.buffer is b.buffer and a.offset == b.offset for a, b in zip(leaves, results, strict=True))
-    return same and not shares_words(spec, spec.length) and all(each.is_writable_in_vectors for each in results)
 
 
 # ----- Arrays that are transposed first

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeVar
@@ -152,8 +152,13 @@ class DeviceTeam:
             Exception: the first error of a call. No thread runs on after it.
         """
         parts = shares(length, self.speeds)
+
+        def named(device: int, low: int, high: int) -> T:
+            with naming(self.executors[device], device):
+                return call(device, low, high)
+
         with ThreadPoolExecutor(len(parts), thread_name_prefix="gpuscan-team") as threads:
-            calls = [threads.submit(call, part.device, part.start, part.stop) for part in parts]
+            calls = [threads.submit(named, part.device, part.start, part.stop) for part in parts]
             raise_first(calls)
         return [each.result() for each in calls]
 
@@ -165,10 +170,7 @@ class DeviceTeam:
             if problem.reverse:
                 low, high = problem.row_length - each.stop, problem.row_length - each.start
             views = results if problem.keep_last_only else [result[low:high] for result in results]
-            ends = None
-            if problem.heads is not None:
-                heads = np.flatnonzero(problem.heads.flags(each.start, high - low))
-                ends = (int(heads[0]), int(heads[-1])) if len(heads) else None
+            ends = first_and_last_head(problem, each.start, high - low)
             yield Stripe(each.device, cut(problem, 0, low, high), views, each.last, ends)
 
     # ----- Chunks
@@ -196,7 +198,9 @@ class DeviceTeam:
                 for each in stripes(max(1, problem.size), max(1, length), devices):
                     views = [result[each.start : each.stop] for result in results]
                     ended.append(results if each.last else None)
-                    yield Stripe(each.device, cut(problem, 0, each.start, min(each.stop, problem.size)), views, False)
+                    stop = min(each.stop, problem.size)
+                    ends = first_and_last_head(problem, each.start, stop - each.start)
+                    yield Stripe(each.device, cut(problem, 0, each.start, stop), views, False, ends)
 
         with closing(self.run(pieces(), strategy)) as landing:
             for _ in landing:
@@ -241,6 +245,14 @@ class DeviceTeam:
                 pool.shutdown(wait=True, cancel_futures=True)
 
 
+def first_and_last_head(problem: Problem, start: int, count: int) -> tuple[int, int] | None:
+    """Return the first and the last of `count` places from `start` on where a segment begins; None if none does."""
+    if problem.heads is None:
+        return None
+    heads = np.flatnonzero(problem.heads.flags(start, count))
+    return (int(heads[0]), int(heads[-1])) if len(heads) else None
+
+
 def landed(under_way: deque[tuple[Stripe, Future[None]]]) -> Stripe:
     """Wait for the first stripe.
 
@@ -259,12 +271,22 @@ def raise_first(jobs: Sequence[Future[Any]]) -> None:
         raise error
 
 
+@contextmanager
+def naming(executor: Executor, device: int) -> Iterator[None]:
+    """Note in errors on which device of a list they happened, since equal cards may have equal names."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"This was on device {device} of the list, {executor.context.capabilities.summary}.")
+        raise
+
+
 def scan_stripe(executor: Executor, stripe: Stripe, strategy: str, before: Future[Carry], after: Future[Carry]) -> None:
     """Scan a stripe on its device, between the carry that comes in and the one that goes out."""
     try:
-        _scan_stripe(executor, stripe, strategy, before, after)
-    except BaseException as error:
-        error.add_note(f"This was on device {stripe.device} of the list, {executor.context.capabilities.summary}.")
+        with naming(executor, stripe.device):
+            _scan_stripe(executor, stripe, strategy, before, after)
+    except BaseException:
         with suppress(InvalidStateError):
             after.set_exception(GivenUpError())
         raise

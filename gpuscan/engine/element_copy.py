@@ -15,7 +15,7 @@ import numpy as np
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
-from gpuscan.device.strides import joined, reach
+from gpuscan.device.strides import is_c_order, joined, reach
 from gpuscan.device.transfer import padded
 from gpuscan.engine.record import record_stage
 from gpuscan.errors import GpuscanError
@@ -104,6 +104,16 @@ def copied(view: StridedView, shape: tuple[int, ...], dtype: Any) -> DeviceArray
 def elements_of(array: DeviceArray) -> StridedView:
     """Return the numbers of an array, at its own strides."""
     return StridedView(array, 0, array.shape, array.strides, array.dtype.itemsize)
+
+
+def stretch_of(array: DeviceArray, axis: int, low: int, high: int) -> DeviceArray:
+    """Return the view of an array between two places of an axis."""
+    shape = (*array.shape[:axis], high - low, *array.shape[axis + 1 :])
+    strides = array.strides
+    offset = array.offset + low * strides[axis]
+    view = DeviceArray(array.context, array.buffer, shape, array.dtype, offset, array.owner)
+    view._strides = None if is_c_order(shape, strides, array.dtype.itemsize) else strides
+    return view
 
 
 def duplicate(array: DeviceArray) -> DeviceArray:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.device.bind_groups import Binding
-from gpuscan.device.context import DeviceContext, strategy_key
+from gpuscan.device.context import DeviceContext, strategy_asked_for, strategy_key
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
 from gpuscan.engine.drains import Drains
@@ -30,7 +30,7 @@ from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning.heuristics import TRANSFERS
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import ScanSpec
-from gpuscan.planning.strategies import PUBLISHED_PROGRESS
+from gpuscan.planning.strategies import trusts_waits
 
 if TYPE_CHECKING:
     from gpuscan.planning.partition import Part
@@ -40,8 +40,6 @@ _log = logging.getLogger("gpuscan")
 _MAX_PLANS = 512
 # How many runs over the same buffers are kept ready; the oldest goes first.
 _MAX_PREPARED_RUNS = 64
-# How many runs may go unread before their reports are looked at.
-_MAX_PENDING_RUNS = 256
 
 
 class Executor:
@@ -143,8 +141,7 @@ class Executor:
         if prepared is None or not prepared.is_valid:
             return False
         prepared.submit()
-        if len(context.runs.pending) > _MAX_PENDING_RUNS:
-            context.check()
+        context.check_if_many()
         return True
 
     def _keep_run(self, key: tuple[Any, ...], prepared: PreparedRun) -> None:
@@ -162,7 +159,7 @@ class Executor:
         taken: list[PartBuffers] = []
         shared = SharedBuffers(context, job, self.held)
         drains = Drains()
-        clean = False
+        clean = waits = False
 
         def landed(most: int) -> Iterator[Part]:
             """Yield the parts that are done, until at most `most` are being drained."""
@@ -179,6 +176,7 @@ class Executor:
                 yield from landed(TRANSFERS.parts_draining)
                 buffers = None
                 if self._waits_for(job, shared, part):
+                    waits = True
                     if not idle:
                         taken.append(self._buffers(job, part))
                         idle.append(taken[-1])
@@ -194,8 +192,10 @@ class Executor:
             drains.close()
             for buffers in taken:
                 buffers.close(clean=clean)
-        if len(context.runs.pending) > _MAX_PENDING_RUNS:
+        if waits and context.runs.verdicts:
             context.check()
+        else:
+            context.check_if_many()
 
     def _waits_for(self, job: Job, shared: SharedBuffers, part: Part) -> bool:
         """Return True if the part's run is waited for: to read results, or a report that may tell of a failure."""
@@ -276,6 +276,7 @@ class Executor:
                 None if job.heads is None else job.heads.binding(part, buffers, kept),
                 None if job.count is None else job.count.binding(),
                 shared.captured,
+                shared.views,
             )
             encoder = context.queue.encoder()
             if buffers is not None:
@@ -361,13 +362,13 @@ class Executor:
             self.handle_timeout(run.plan.strategy, job.strategy)
 
     def handle_timeout(self, failed: str, asked: str) -> None:
-        """Let ``"auto"`` leave a strategy out from now on; raise if the caller asked for it by name.
+        """Let ``"auto"`` leave a strategy out from now on; raise if the caller or the environment named it.
 
         Raises:
-            ProgressTimeoutError: the caller did.
+            ProgressTimeoutError: one of them did.
         """
         self.context.distrust(failed)
-        if asked != "auto":
+        if strategy_asked_for(asked) != "auto":
             raise ProgressTimeoutError(
                 f"strategy {failed!r} was asked for, but on {self.context.capabilities.summary} a tile waited longer "
                 'than its bound for an earlier tile. Use strategy="auto", which now leaves it out, or '
@@ -392,6 +393,4 @@ class Executor:
 
     def may_time_out(self, plan: ScanPlan) -> bool:
         """Return True if a tile of the plan may wait longer than its bound."""
-        capabilities = self.context.capabilities
-        published = capabilities.adapter_type in PUBLISHED_PROGRESS.get(capabilities.vendor, frozenset())
-        return plan.posts and (not published or capabilities.adapter_type == "CPU")
+        return plan.posts and not trusts_waits(self.context.capabilities)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import gcd, prod
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from gpuscan.engine.groups import SortedLabels, grouped
 from gpuscan.engine.record import record_stage
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.groups import check_full
-from gpuscan.problem.segments import Heads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,8 +75,7 @@ def reduce_groups(
     with guarded(context), context.lock:
         found = grouped(executor, problem, labels)
         inside = found.problem
-        heads = Heads(inside.shape, inside.axis, inside.reverse, keys=found.labels)
-        scanned = scan_device(executor, replace(inside, heads=heads))
+        scanned = scan_device(executor, inside)
         ends = _ends_of(found.labels, problem.row_length, groups)
         if problem.fill is None:
             check_full(problem, ends.read().reshape(-1, groups))

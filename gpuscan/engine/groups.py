@@ -40,7 +40,7 @@ class Grouped:
     """A problem with the elements of each row in the order of their labels.
 
     Attributes:
-        problem: the problem, with rows one after the other and without heads.
+        problem: the problem, with rows one after the other and cut by the sorted labels.
         labels: the sorted labels: (row_length,) for all rows alike, or (rows, row_length).
         order: the reordering of the elements of all rows.
     """
@@ -74,8 +74,7 @@ def scan_groups(
     with guarded(context), context.lock:
         found = grouped(executor, problem, labels)
         inside = found.problem
-        heads = Heads(inside.shape, inside.axis, inside.reverse, keys=found.labels)
-        scanned = scan_device(executor, replace(inside, heads=heads), strategy)
+        scanned = scan_device(executor, inside, strategy)
         results = []
         for array, f in zip(scanned, problem.destination.fields, strict=True):
             back = found.order.undo(array.viewed((problem.size, *f.shape)))
@@ -114,9 +113,15 @@ def grouped(executor: Executor, problem: Problem, labels: Any) -> Grouped:
             array = copied(transposed(array, length, inner, f.storage_bytes), array.shape, array.dtype)
         moved = order.apply(array.viewed((problem.size, *f.shape)))
         leaves.append(moved.viewed((problem.rows, length, *f.shape) if problem.rows > 1 else (length, *f.shape)))
-    shape = (problem.rows, length) if problem.rows > 1 else (length,)
-    inside = replace(problem, leaves=tuple(leaves), shape=shape, axis=len(shape) - 1)  # type: ignore[arg-type]
+    inside = in_label_order(problem, found).with_leaves(tuple(leaves))
     return Grouped(inside, found.labels, order)
+
+
+def in_label_order(problem: Problem, labels: SortedLabels) -> Problem:
+    """Return the scan of elements in the order of their labels: rows are one after the other, and cut by the labels."""
+    shape = (problem.rows, problem.row_length) if problem.rows > 1 else (problem.row_length,)
+    heads = Heads(shape, len(shape) - 1, problem.reverse, keys=labels.labels)
+    return replace(problem, shape=shape, axis=len(shape) - 1, heads=heads)
 
 
 def _on_device(executor: Executor, array: Any) -> DeviceArray:

@@ -34,7 +34,6 @@ from gpuscan.planning.partition import (
 )
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.planning.tile_shapes import TileShape
-from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, packed, unpacked
 from gpuscan.problem.problem import Problem
 
@@ -303,7 +302,7 @@ class _Scan:
         heads = self._problem.heads
         if heads is None:
             return None
-        if isinstance(heads.keys, OnDevice):
+        if heads.on_device:
             return MarkedHeads(self._executor.context, heads, spec.inner > 1)
         return UploadedHeads(heads, spec.inner > 1)
 

@@ -11,6 +11,7 @@ import numpy as np
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.reports import Run
+from gpuscan.engine.array_places import places_binding
 from gpuscan.engine.held_arrays import HeldArrays
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostSink, HostSource
@@ -95,6 +96,7 @@ class SharedBuffers:
         self._carries: list[DeviceArray] = []
         self._seeds: DeviceArray | None = None
         self._captured: Binding | None = None
+        self._views: Binding | None = None
         self.has_host_arrays = not all(
             isinstance(each, (DeviceSource, DeviceSink)) for each in (*job.sources, *job.sinks)
         )
@@ -130,6 +132,14 @@ class SharedBuffers:
         if self._captured is None and self._job.spec.captured_functions:
             self._captured = self._context.uniform(self._job.spec.captured_bytes)
         return self._captured
+
+    @property
+    def views(self) -> Binding | None:
+        """What the kernel knows of the arrays that are views."""
+        job = self._job
+        if self._views is None and job.placement is not None and job.placement.views:
+            self._views = places_binding(self._context, [each.place for each in (*job.sources, *job.sinks)])  # type: ignore[union-attr]
+        return self._views
 
     @property
     def held(self) -> tuple[DeviceArray | None, ...]:

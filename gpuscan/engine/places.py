@@ -22,6 +22,7 @@ from gpuscan.engine.strided_rows import StridedRows
 
 if TYPE_CHECKING:
     from gpuscan.elements import Field
+    from gpuscan.engine.array_places import ArrayPlace
     from gpuscan.planning.partition import Part
 
 
@@ -151,13 +152,16 @@ class DeviceSource:
         array: the array.
         field: the field of its elements.
         inner: rows side by side in memory.
+        place: the array's place if it is a view that the kernel reads where it is; there is one part then.
     """
 
-    def __init__(self, array: DeviceArray, field: Field, inner: int) -> None:
-        self.array, self._field, self._inner = array, field, inner
+    def __init__(self, array: DeviceArray, field: Field, inner: int, place: ArrayPlace | None = None) -> None:
+        self.array, self.place, self._field, self._inner = array, place, field, inner
 
     def binding(self, part: Part) -> tuple[Binding, object]:
         """Return what the shader binds, and what has to stay alive until the run is submitted."""
+        if self.place is not None:
+            return self.place.binding, self.array
         if part.length == part.spec.length and not part.is_slab and self.array.is_bindable:
             return self.array.binding(), self.array
         view = part_of(self.array, part, self._field, self._inner)
@@ -178,13 +182,18 @@ class DeviceSink:
         field: the field of its elements.
         inner: rows side by side in memory.
         per_row: True if the array has one result for each row.
+        place: the array's place if it is a view that the kernel writes where it is; there is one part then.
     """
 
-    def __init__(self, array: DeviceArray, field: Field, inner: int, *, per_row: bool = False) -> None:
-        self.array, self._field, self._inner, self._per_row = array, field, inner, per_row
+    def __init__(
+        self, array: DeviceArray, field: Field, inner: int, *, per_row: bool = False, place: ArrayPlace | None = None
+    ) -> None:
+        self.array, self.place, self._field, self._inner, self._per_row = array, place, field, inner, per_row
 
     def binding(self, part: Part) -> tuple[Binding, DeviceArray | None]:
         """Return what the shader binds, and the temporary array that `finish` copies from, if there is one."""
+        if self.place is not None:
+            return self.place.binding, None
         # Some kernels clear their results first, which takes this usage. Without it, a kernel copies the results.
         direct = self.array.can_be("COPY_DST")
         if direct and part.length == part.spec.length and not part.is_slab and self.array.is_writable_in_vectors:

@@ -64,6 +64,7 @@ class Buffers:
         heads: one bit for each element that begins a segment.
         count: the buffer for the number of elements that a mask picks, or for the list of runs.
         captured: the uniform buffer of the constants that the user's functions captured.
+        views: the uniform buffer of what finds the words of arrays that are views.
     """
 
     sources: Sequence[Binding]
@@ -74,6 +75,7 @@ class Buffers:
     heads: Binding | None = None
     count: Binding | None = None
     captured: Binding | None = None
+    views: Binding | None = None
 
     def bound(self, role: str, index: int) -> Binding:
         """Return the binding for a kernel's slot."""

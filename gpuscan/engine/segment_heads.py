@@ -11,18 +11,23 @@ Kernels read the bits in one of three orders:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from gpuscan.device.bind_groups import Binding
+from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty, is_number, uploaded
+from gpuscan.device.reports import Verdict
 from gpuscan.device.transfer import padded
 from gpuscan.elements import element_of, scalar_of
 from gpuscan.engine.element_copy import contiguous, copied, duplicate, transposed
 from gpuscan.engine.places import part_of
 from gpuscan.engine.record import Origin, record_stage
+from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.arguments import OnDevice
+from gpuscan.problem.segments import offsets_error
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -92,8 +97,7 @@ class MarkedHeads:
     """
 
     def __init__(self, context: DeviceContext, heads: Heads, in_columns: bool, bits: DeviceArray | None = None) -> None:
-        if isinstance(heads.keys, DeviceArray):
-            heads = replace(heads, keys=contiguous(heads.keys))
+        heads = _contiguous(heads)
         self._context, self._heads, self._in_columns, self.bits = context, heads, in_columns, bits
 
     def upload_bytes(self, part: Part) -> int:
@@ -140,8 +144,7 @@ def segment_heads(context: DeviceContext, heads: Heads, *, in_columns: bool = Fa
         heads: the heads.
         in_columns: True if the array is scanned down its columns, in place.
     """
-    if isinstance(heads.keys, DeviceArray):
-        heads = replace(heads, keys=contiguous(heads.keys))
+    heads = _contiguous(heads)
     if heads.cuts_rows_alike:
         row = _row_heads(context, heads)
         return row if in_columns or heads.rows == 1 else _repeated(context, heads, row)
@@ -156,31 +159,77 @@ def segment_heads(context: DeviceContext, heads: Heads, *, in_columns: bool = Fa
     return _marked_keys(context, heads, keys, in_columns)
 
 
+def _contiguous(heads: Heads) -> Heads:
+    """Return the heads with keys and offsets on the device in C order."""
+    for array in (heads.keys, heads.offsets):
+        if isinstance(array, DeviceArray):
+            array.check("STORAGE")
+    keys, offsets = (
+        contiguous(array) if isinstance(array, DeviceArray) else array for array in (heads.keys, heads.offsets)
+    )
+    return heads if keys is heads.keys and offsets is heads.offsets else replace(heads, keys=keys, offsets=offsets)
+
+
 def _row_heads(context: DeviceContext, heads: Heads) -> DeviceArray:
     """Return the heads of one row, in the order of the scan."""
     words = -(-heads.row_length // 32)
-    by_keys = heads.offsets is None
-    given = heads.keys if by_keys else heads.offsets.astype(np.uint32)
-    if not isinstance(given, OnDevice) and (
-        (by_keys and not is_number(given.dtype)) or max(given.nbytes, 4 * words) > context.binding_limit
-    ):
+    if heads.marks is not None:
         return uploaded(context, heads.row_words)
-    source = given if isinstance(given, DeviceArray) else uploaded(context, given)
-    return _marked_keys(context, heads, source, False) if by_keys else _marked_segments(context, heads, source)
+    by_keys = heads.offsets is None
+    given = heads.keys if by_keys else heads.offsets
+    if isinstance(given, DeviceArray):
+        if by_keys:
+            return _marked_keys(context, heads, given, False)
+        return _marked_segments(context, heads, given, checks=True)
+    item = given.dtype.itemsize if by_keys else 4
+    if (by_keys and not is_number(given.dtype)) or max(given.size * item, 4 * words) > context.binding_limit:
+        return uploaded(context, heads.row_words)
+    if by_keys:
+        return _marked_keys(context, heads, uploaded(context, given), False)
+    return _marked_segments(context, heads, uploaded(context, given.astype(np.uint32, copy=False)), checks=False)
 
 
-def _marked_segments(context: DeviceContext, heads: Heads, offsets: DeviceArray) -> DeviceArray:
-    marks = empty(context, -(-heads.row_length // 32), np.uint32)
+def _marked_segments(context: DeviceContext, heads: Heads, offsets: DeviceArray, *, checks: bool) -> DeviceArray:
+    """Return the heads that offsets define, of one row for all.
+
+    Args:
+        context: the device.
+        heads: the heads.
+        offsets: the offsets. Those that exceed a binding are read piece by piece.
+        checks: True to check the offsets as well. The verdict is read with the reports.
+
+    Raises:
+        DeviceMemoryError: the bits of a row exceed a binding.
+    """
+    words = -(-heads.row_length // 32)
+    if 4 * words > context.binding_limit:
+        raise DeviceMemoryError(
+            f"segments on a device were passed for {heads.row_length} elements, but the bits that say where they begin "
+            f"take {4 * words} bytes, and {context.capabilities.summary} binds at most {context.binding_limit}. Pass "
+            "segments.numpy()"
+        )
+    offsets = offsets if offsets.is_bindable else duplicate(offsets)
+    marks = empty(context, words, np.uint32)
+    verdict = empty(context, 3, np.uint32) if checks else None
     count = offsets.shape[0] - 1
-    row = context.uniform(np.array([heads.row_length, count, heads.reverse, 0], np.uint32).tobytes())
-    bound = [row, offsets.binding(), marks.binding()]
-    workgroups = max(1, -(-count // WORKGROUP_SIZE))
+    most = context.binding_limit // offsets.dtype.itemsize // _PIECE_UNIT * _PIECE_UNIT - _PIECE_UNIT
+    values = {"workgroup_size": WORKGROUP_SIZE, "scalar": scalar_of(offsets.dtype), "checked": checks}
     with context.lock:
         encoder = context.queue.encoder()
-        encoder.clear_buffer(marks.buffer, 0, padded(marks.nbytes))
-        values = {"workgroup_size": WORKGROUP_SIZE}
-        record_stage(context, encoder, "arrays/mark_segments.wgsl", bound, workgroups, heads.row_length, **values)
+        for array in (marks, verdict):
+            if array is not None:
+                encoder.clear_buffer(array.buffer, 0, padded(array.nbytes))
+        for start in range(0, count, most):
+            own = min(most, count - start)
+            read, place = _stretch(context, offsets, start, own + 1)
+            numbers = [heads.row_length, own, heads.reverse, place, start, count, 0, 0]
+            bound = [context.uniform(np.array(numbers, np.uint32).tobytes()), read, marks.binding()]
+            bound += [] if verdict is None else [verdict.binding()]
+            workgroups = -(-own // WORKGROUP_SIZE)
+            record_stage(context, encoder, "arrays/mark_segments.wgsl", bound, workgroups, heads.row_length, **values)
         context.queue.submit(encoder)
+        if verdict is not None:
+            context.runs.verdicts.append(Verdict(verdict, partial(offsets_error, heads.row_length, count)))
     return marks
 
 
@@ -203,7 +252,10 @@ def _marked_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_col
     most = size if size <= limit else limit // _PIECE_UNIT * _PIECE_UNIT
     on_cpu = context.capabilities.adapter_type == "CPU"
     each = _KEYS_PER_INVOCATION_ON_CPU if on_cpu else _KEYS_PER_INVOCATION
-    values = {"workgroup_size": WORKGROUP_SIZE, "keys": each, "scalar": scalar_of(keys.dtype), "in_columns": in_columns}
+    scalar = scalar_of(keys.dtype)
+    values = {"workgroup_size": WORKGROUP_SIZE, "keys": each, "scalar": scalar, "in_columns": in_columns}
+    # Pieces that go forwards begin at multiples of `_PIECE_UNIT`.
+    values["vectors"] = scalar.bits == 32 and not in_columns and not heads.reverse
     with context.lock:
         encoder = context.queue.encoder()
         for start in range(0, size, most):
@@ -228,12 +280,13 @@ def _marked_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_col
 def _stretch(context: DeviceContext, array: DeviceArray, first: int, count: int) -> tuple[Binding, int]:
     """Return the binding of a stretch of an array, and the place of its first element in the binding.
 
-    The binding ends where the array does. The place of an element before the array's first one is negative.
+    The binding ends where the array does, in whole vectors. The place of an element before the array's first one is
+    negative.
     """
     item = array.dtype.itemsize
     low = min(max(first, 0), array.size - 1) // _PIECE_UNIT * _PIECE_UNIT
     high = min(max(first + count, low + 1), array.size)
-    return Binding(array.buffer, array.offset + low * item, padded((high - low) * item)), first - low
+    return Binding(array.buffer, array.offset + low * item, padded((high - low) * item, ALIGNMENT)), first - low
 
 
 def _repeated(context: DeviceContext, heads: Heads, row: DeviceArray) -> DeviceArray:

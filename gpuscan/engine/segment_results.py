@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpuscan.device.bind_groups import Binding
     from gpuscan.device.context import DeviceContext
     from gpuscan.elements import Field
+    from gpuscan.engine.array_places import ArrayPlace
     from gpuscan.planning.partition import Part
     from gpuscan.planning.spec import ScanSpec
     from gpuscan.problem.problem import Problem
@@ -34,14 +35,19 @@ _WORKGROUP_SIZE = 256
 
 
 def device_sinks(
-    context: DeviceContext, problem: Problem, spec: ScanSpec, results: Sequence[DeviceArray]
+    context: DeviceContext,
+    problem: Problem,
+    spec: ScanSpec,
+    results: Sequence[DeviceArray],
+    places: Sequence[ArrayPlace | None] = (),
 ) -> list[DeviceSink]:
     """Return the sinks that write a scan's results to arrays on the device, of the problem's `results_shape`."""
     fields = problem.destination.fields
+    places = places or [None] * len(results)
     if not spec.reduces_segments:
         return [
-            DeviceSink(result, f, spec.inner, per_row=problem.keep_last_only)
-            for result, f in zip(results, fields, strict=True)
+            DeviceSink(result, f, spec.inner, per_row=problem.keep_last_only, place=place)
+            for result, f, place in zip(results, fields, places, strict=True)
         ]
     assert problem.heads is not None
     segments = Segments(context, problem.heads, problem.heads.rows // spec.inner, spec.inner)
@@ -75,6 +81,9 @@ class Segments:
     @cached_property
     def ranks(self) -> DeviceArray:
         """For each segment, how many of the segments up to and with it have elements."""
+        if self.heads.ranks_on_device is not None:
+            ranks: DeviceArray = self.heads.ranks_on_device
+            return ranks
         return uploaded(self.context, self.heads.ranks)
 
 

@@ -4,79 +4,254 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
-from gpuscan.device.device_array import DeviceArray
-from gpuscan.engine.carries import Carry, combined, joined, reduced, seeds_of, started
+from gpuscan.device.device_array import DeviceArray, empty
+from gpuscan.engine.carries import (
+    Carry,
+    combined,
+    ends_with_carry,
+    joined,
+    last_carry,
+    reduced,
+    seeds_of,
+    started,
+)
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.device_team import GivenUpError, raise_first
+from gpuscan.engine.device_team import GivenUpError, naming, raise_first
+from gpuscan.engine.element_copy import stretch_of, write_elements
 from gpuscan.engine.executor import Executor
+from gpuscan.engine.head_ends import HeadEnds, head_ends
+from gpuscan.planning.team_heuristics import TEAMS
 from gpuscan.problem.problem import Problem
+from gpuscan.problem.problem_parts import cut, in_memory
 
 T = TypeVar("T")
+Arrays = list[np.ndarray[Any, Any]]
 
 
-def scan_shards(executors: Sequence[Executor], problems: Sequence[Problem], strategy: str) -> list[list[DeviceArray]]:
+@dataclass(frozen=True)
+class Shard:
+    """The part of a call that belongs to one shard.
+
+    Attributes:
+        executor: of the shard's device.
+        device: the number of the device. Several shards may be on one.
+        problem: the scan or reduction of the shard, with the seeds of the whole one. Its heads are those between the
+            shard's own places; without segments it has none.
+        continues: True if the shard's first element, in the order of the scan, belongs to the segment of the element
+            before, which is in another shard.
+        out: the arrays on the device to write; None for new ones.
+    """
+
+    executor: Executor
+    device: int
+    problem: Problem
+    continues: bool = False
+    out: Sequence[DeviceArray] | None = None
+
+    def part(self, begin: int, end: int) -> Problem:
+        """Return the scan between two places of the axis, counted in the order of the scan, without heads."""
+        low, high = in_memory(self.problem, begin, end)
+        return cut(replace(self.problem, heads=None), self.problem.axis, low, high)
+
+
+# ----- Shards that follow each other along the scan
+
+
+def scan_shards(shards: Sequence[Shard], strategy: str) -> list[list[DeviceArray]]:
     """Return the scan of shards that follow each other along the scan's axis: for each, an array for each field.
 
-    Every device but the last one reduces its shard; each takes the carry of the shard before and scans.
+    Every device reduces its shard, takes the carry of the shard before, and scans. The last shard needs no reduction.
+    Neither does the first one if its device has a later shard to scan: then its last result is the carry, see
+    `gpuscan.planning.partition.ordered_stretches`.
 
     Args:
-        executors: of the shards' devices.
-        problems: the scan of each shard, in the order of the array, all with the seeds of the whole scan.
+        shards: the shards, in the order of the scan.
         strategy: as in `gpuscan.scan`.
 
     Raises:
         GpuscanError: of any device. No thread of this call runs on after it.
     """
-    carries: list[Future[Carry]] = [Future() for _ in problems]
-    order = list(range(len(problems)))
-    if problems[0].reverse:
-        order.reverse()
+    first = shards[0]
+    ahead = first.device in [shard.device for shard in shards[1:]] and ends_with_carry(first.problem)
+    middle = middle_of(first, shards[1]) if ahead else 0
+    if middle:
+        results = scan_out(first)
+        halves = [half(first, results, *edges) for edges in ((0, middle), (middle, first.problem.row_length))]
+        _, _, *others = scan_shards([*halves, *shards[1:]], strategy)
+        return [results, *others]
+    carries: list[Future[Carry]] = [Future() for _ in range(len(shards) + 1)]
     carries[0].set_result(None)
 
-    def scan(turn: int) -> list[DeviceArray]:
-        executor, problem = executors[order[turn]], problems[order[turn]]
+    def scan(number: int) -> list[DeviceArray]:
+        shard = shards[number]
         try:
-            if turn + 1 < len(order):
-                # The first shard's reduction begins with the seeds, so its total is the carry of the second one.
-                total = reduced(executor, problem, None if turn else seeds_of(problem))
-                carry = carries[turn].result()
-                carries[turn + 1].set_result(joined(executor, problem, carry, total))
-            return scan_device(executor, started(problem, carries[turn].result()), strategy)
+            if number == 0 and ahead:
+                results = scan_device(shard.executor, shard.problem, strategy, out=shard.out)
+                carries[1].set_result(last_carry(shard.executor, shard.problem, results))
+                return results
+            ends = head_ends(shard.executor, shard.problem)
+            if number + 1 < len(shards):
+                carries[number + 1].set_result(carry_after(shard, ends, carries[number]))
+            return scan_between(shard, ends, carries[number], strategy)
         except BaseException:
-            if turn + 1 < len(order) and not carries[turn + 1].done():
-                carries[turn + 1].set_exception(GivenUpError())
+            # This device scans none of its later shards.
+            for place in range(number, len(shards)):
+                if shards[place].device == shard.device and not carries[place + 1].done():
+                    carries[place + 1].set_exception(GivenUpError())
             raise
 
-    found = _on_all(len(order), scan)
-    return [found[order.index(number)] for number in range(len(order))]
+    return on_devices(shards, scan)
 
 
-def reduce_shards(executors: Sequence[Executor], problems: Sequence[Problem]) -> list[np.ndarray[Any, Any]]:
+def middle_of(first: Shard, second: Shard) -> int:
+    """Return where to cut the first shard of a scan, so that the other devices wait for half of it only; 0 for nowhere.
+
+    The first shard of a reversed scan is as long as the second one. While the first device scans the first half and
+    reduces the other one, the second device does not have to wait for twice as long as its own reduction takes.
+    """
+    problem = first.problem
+    if not problem.reverse or problem.axis or 2 * problem.row_length <= second.problem.row_length:
+        return 0
+    return problem.row_length // 2 // TEAMS.whole_places * TEAMS.whole_places
+
+
+def scan_out(shard: Shard) -> list[DeviceArray]:
+    """Return the arrays that a shard's results are written to."""
+    problem, context = shard.problem, shard.executor.context
+    if shard.out is not None:
+        return list(shard.out)
+    return [empty(context, (*problem.shape, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
+
+
+def half(shard: Shard, results: Sequence[DeviceArray], begin: int, end: int) -> Shard:
+    """Return a part of a shard without segments as a shard, which writes to its part of the results."""
+    low, high = in_memory(shard.problem, begin, end)
+    out = [stretch_of(result, shard.problem.axis, low, high) for result in results]
+    return replace(shard, problem=shard.part(begin, end), continues=begin > 0, out=out)
+
+
+def carry_after(shard: Shard, ends: HeadEnds, before: Future[Carry]) -> Carry:
+    """Return the combination of the elements from the last head up to the end of a shard."""
+    executor, problem = shard.executor, shard.problem
+    if ends.last or not shard.continues:
+        # These elements do not depend on the shards before.
+        return reduced(executor, shard.part(ends.last, problem.row_length), seeds_of(problem))
+    total = reduced(executor, problem, None)
+    return joined(executor, problem, before.result(), total)
+
+
+def scan_between(shard: Shard, ends: HeadEnds, before: Future[Carry], strategy: str) -> list[DeviceArray]:
+    """Return the scan of a shard, in which a segment of the shard before may go on."""
+    executor, problem = shard.executor, shard.problem
+    if not shard.continues:
+        return scan_device(executor, problem, strategy, out=shard.out)
+    carry = before.result()
+    if ends.second == problem.row_length:
+        return scan_device(executor, started(problem, carry), strategy, out=shard.out)
+    # The shard as a whole begins where shaders can bind it. Its first elements are then written over.
+    begun = scan_device(executor, started(shard.part(0, ends.second), carry), strategy)
+    results = scan_device(executor, problem, strategy, out=shard.out)
+    low, high = in_memory(problem, 0, ends.second)
+    for part, result in zip(begun, results, strict=True):
+        write_elements(part, stretch_of(result, problem.axis, low, high))
+    return results
+
+
+def reduce_shards(shards: Sequence[Shard]) -> Arrays:
     """Return the reduction along the shards' axis: an array (rows, *element shape) for each field.
 
     Args:
-        executors: of the shards' devices.
-        problems: the reduction of each shard, in order, all with the seeds of the whole one.
+        shards: the shards, in the order of the reduction.
 
     Raises:
         GpuscanError: as `scan_shards`.
     """
-    totals = _on_all(len(problems), lambda number: reduced(executors[number], problems[number], None))
-    return combined(executors[0], problems[0], [*filter(None, [seeds_of(problems[0])]), *totals], whole=True)
+    first = shards[0]
+    totals = on_devices(shards, lambda number: reduced(shards[number].executor, shards[number].problem, None))
+    return combined(first.executor, first.problem, [*filter(None, [seeds_of(first.problem)]), *totals], whole=True)
 
 
-def scan_apart(executors: Sequence[Executor], problems: Sequence[Problem], strategy: str) -> list[list[DeviceArray]]:
+def reduce_segments(shards: Sequence[Shard], results: Arrays, places: Sequence[np.ndarray[Any, Any]]) -> None:
+    """Reduce the segments of rows that are divided between shards, and write the results of those with elements.
+
+    Each device reduces its own segments. If a segment is cut by the end of a shard, the CPU combines its parts.
+
+    Args:
+        shards: the shards, in order, with the heads of the segments that have elements.
+        results: for each field an array of the results, (*lead, segments, *tail, *element shape).
+        places: for each shard, the numbers of its segments.
+
+    Raises:
+        GpuscanError: as `scan_shards`.
+    """
+    axis = shards[0].problem.axis
+
+    def reduce(number: int) -> tuple[Arrays, Carry, Carry]:
+        """Return the results of a shard's segments, and the parts of its first and its last one that are cut."""
+        shard, problem = shards[number], shards[number].problem
+        executor, length = shard.executor, problem.row_length
+        ends = head_ends(executor, problem)
+        goes_on = number + 1 < len(shards) and shards[number + 1].continues
+        begin = end = None
+        if shard.continues:
+            begin = reduced(executor, shard.part(0, ends.second), None)
+        if goes_on and (ends.last or not shard.continues):
+            end = reduced(executor, shard.part(ends.last, length), seeds_of(problem))
+        whole = [result.read() for result in scan_device(executor, problem)]
+        executor.context.check()
+        return whole, begin, end
+
+    found = on_devices(shards, reduce)
+    parts: list[Any] = []
+    for number, (whole, begin, end) in enumerate(found):
+        for result, values in zip(results, whole, strict=True):
+            np.moveaxis(result, axis, 0)[places[number]] = np.moveaxis(values, axis, 0)
+        if begin is not None:
+            parts.append(begin)
+        if parts and (end is not None or number + 1 == len(shards) or not shards[number + 1].continues):
+            # The segment that an earlier shard has begun ends here.
+            _write_combined(shards[number], parts, results, int(places[number][0]))
+            parts = []
+        if end is not None:
+            parts = [end]
+
+
+def _write_combined(shard: Shard, parts: Sequence[Any], results: Arrays, place: int) -> None:
+    problem = shard.problem
+    alone = replace(problem, heads=None, fill=None)
+    for result, values in zip(results, combined(shard.executor, alone, parts, whole=True), strict=True):
+        segments = np.moveaxis(result, problem.axis, 0)
+        segments[place] = values.reshape(segments.shape[1:])
+
+
+# ----- Shards that do not depend on each other
+
+
+def scan_apart(shards: Sequence[Shard], strategy: str) -> list[list[DeviceArray]]:
     """Return the scans, or reductions, of shards that do not depend on each other."""
-    return _on_all(len(problems), lambda number: scan_device(executors[number], problems[number], strategy))
+    return on_devices(shards, lambda n: scan_device(shards[n].executor, shards[n].problem, strategy, out=shards[n].out))
 
 
-def _on_all(count: int, call: Callable[[int], T]) -> list[T]:
-    """Return the results of a call for each number, made by a thread for each."""
-    with ThreadPoolExecutor(count, thread_name_prefix="gpuscan-shard") as threads:
-        jobs = [threads.submit(call, number) for number in range(count)]
-        raise_first(jobs)
-    return [job.result() for job in jobs]
+def on_devices(shards: Sequence[Shard], call: Callable[[int], T]) -> list[T]:
+    """Return the results of a call for the number of each shard, made by a thread for each device.
+
+    Raises:
+        Exception: the first error of a call. No thread runs on after it.
+    """
+    devices = list(dict.fromkeys(shard.device for shard in shards))
+    found: dict[int, T] = {}
+
+    def work(device: int) -> None:
+        for number, shard in enumerate(shards):
+            if shard.device == device:
+                with naming(shard.executor, device):
+                    found[number] = call(number)
+
+    with ThreadPoolExecutor(len(devices), thread_name_prefix="gpuscan-shard") as threads:
+        raise_first([threads.submit(work, device) for device in devices])
+    return [found[number] for number in range(len(shards))]

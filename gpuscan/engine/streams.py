@@ -11,28 +11,32 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.device.bind_groups import Binding
 from gpuscan.device.guards import guarded_steps
 from gpuscan.device.native_queue import Bytes
-from gpuscan.device.transfer import bytes_of, copy
+from gpuscan.device.transfer import bytes_of, copy, padded
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job
+from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.preparation import check_elements, seed_words, tile_on
 from gpuscan.planning.partition import Part, host_piece_length, piece, piece_unit
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, packed, unpacked
 from gpuscan.problem.problem import Problem
+from gpuscan.problem.segments import Flags, as_words
 
 Leaves = list[np.ndarray[Any, Any]]
 
 
 @dataclass
 class Chunk:
-    """One of the caller's arrays, and the results that are already computed."""
+    """One of the caller's arrays, the marks of its heads, and the results that are already computed."""
 
     leaves: Leaves
     results: Leaves
     length: int
+    marks: Flags | None = None
     done: int = 0
 
 
@@ -64,7 +68,8 @@ class ChunkQueue:
                 return False
             fields = problem.destination.fields
             results = [np.empty((problem.size, *f.shape), f.scalar.dtype) for f in fields]
-            chunk = Chunk([np.array(leaf, order="C") for leaf in problem.leaves], results, problem.size)
+            marks = None if problem.heads is None else problem.heads.marks
+            chunk = Chunk([np.array(leaf, order="C") for leaf in problem.leaves], results, problem.size, marks)
             self._unfinished.append(chunk)
             self._untaken.append((chunk, 0))
             self._waiting += chunk.length
@@ -144,6 +149,28 @@ class ChunkField:
             at += target.nbytes
 
 
+class ChunkHeads:
+    """The bits of heads of the queue's chunks.
+
+    Args:
+        queue: the chunks, which have marks.
+    """
+
+    def __init__(self, queue: ChunkQueue) -> None:
+        self._queue = queue
+
+    def upload_bytes(self, part: Part) -> int:
+        """Return the bytes of the part's bits."""
+        return padded(-(-part.length // 8))
+
+    def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
+        """Upload the part's bits."""
+        del kept
+        assert buffers is not None
+        marks = [chunk.marks[begin:end] for chunk, begin, end in self._queue.stretches(part) if chunk.marks is not None]
+        return buffers.write_heads(as_words(np.concatenate(marks)))
+
+
 def scan_stream(
     executor: Executor,
     opening: Problem,
@@ -158,7 +185,7 @@ def scan_stream(
 
     Args:
         executor: the executor of the device.
-        opening: the first chunk.
+        opening: the first chunk. Its heads, and those of the others, are marks.
         others: the chunks after it, with the same element type.
         strategy: as in `gpuscan.scan`.
         piece_bytes: the bytes of a piece (default: chosen for the adapter).
@@ -186,7 +213,8 @@ def scan_stream(
     length = host_piece_length(spec, unit, context.capabilities, piece_bytes)
     fields = opening.source.fields, opening.destination.fields
     sources, sinks = ([ChunkField(queue, i, f.storage_bytes) for i, f in enumerate(side)] for side in fields)
-    job = Job(spec, strategy, sources, sinks, seeds=seed_words(opening, spec, context))
+    heads = None if opening.heads is None else ChunkHeads(queue)
+    job = Job(spec, strategy, sources, sinks, seeds=seed_words(opening, spec, context), heads=heads)
     # The stream is closed also where the caller stops reading.
     with closing(executor.run(job, queue.parts(spec, length))) as landed:
         for part in guarded_steps(context, landed):

@@ -14,6 +14,7 @@ import numpy as np
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import empty
 from gpuscan.device.reports import Outcome, read_report
+from gpuscan.engine.array_places import PLACE
 from gpuscan.engine.record import Buffers, record
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def verified(context: DeviceContext, plan: ScanPlan) -> bool:
     destinations = sources if kernel.access.in_place else arrays(kernel.spec.destination.fields)
     words = 4 * kernel.item_words
     captured = context.uniform(kernel.spec.captured_bytes) if kernel.spec.captured_functions else None
+    views = context.uniform(bytes(PLACE.size * len(kernel.access.views))) if kernel.access.views else None
     buffers = Buffers(
         sources,
         destinations,
@@ -65,6 +67,7 @@ def verified(context: DeviceContext, plan: ScanPlan) -> bool:
         carry_out=room(words),
         heads=room(elements),
         captured=captured,
+        views=views,
     )
     encoder = context.queue.encoder()
     run = record(context, single, encoder, buffers)

@@ -12,7 +12,7 @@ import numpy as np
 from gpuscan.api.row_scan import RowScan
 from gpuscan.jax.traced_function import row_function
 from gpuscan.operators.operator import name_of
-from gpuscan.operators.row_functions import row_operator
+from gpuscan.operators.row_functions import check_combined, row_operator
 from gpuscan.problem.arguments import as_flag
 
 
@@ -42,7 +42,8 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         UnsupportedDtypeError: no element on a GPU has the dtype.
 
     The scan is that of Blelloch 1990. If `fn` has an operation that gpuscan cannot differentiate, JAX computes the
-    gradient.
+    gradient; it computes derivatives of gradients always. Forward mode (`jax.jvp`, `jax.jacfwd`) is not supported: JAX
+    raises a TypeError that names `custom_vjp`. Use `jax.jacrev`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -187,12 +188,4 @@ def _check_results(fn: Callable[[Any, Any], Any], tree: Any, leaves: Sequence[An
     results, found = jax.tree.flatten(value)
     if found != tree:
         raise TypeError(f"fn returned the pytree {found} for elems of {tree}; return a pytree like its arguments")
-    for result, leaf in zip(results, alike, strict=True):
-        if result.dtype != leaf.dtype:
-            raise TypeError(
-                f"fn returned {result.dtype} for elements of {leaf.dtype}; convert the result with .astype(x.dtype)"
-            )
-        if result.shape != leaf.shape:
-            raise ValueError(
-                f"fn returned an array of shape {result.shape} for elements of shape {leaf.shape}; return that shape"
-            )
+    check_combined("fn", results, alike, "an array", ".astype(x.dtype)")

@@ -41,6 +41,13 @@ class RowOperator:
     shapes: tuple[tuple[int, ...], ...]
     element: Element
 
+    def fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
+        """Return True if leaves of these shapes, of as many axes as those that it was made for, have such elements."""
+        own = [shape[self.lead :] for shape in shapes]
+        return all(
+            (1,) * (len(kept) - len(shape)) + shape == kept for kept, shape in zip(self.shapes, own, strict=True)
+        )
+
 
 def row_operator(
     name: str,
@@ -84,6 +91,32 @@ def row_operator(
         f"axis {axis} one by one, or an element has more than {MAX_NUMBERS} numbers ({first}). Write a function that "
         "treats all entries along the axis alike, with the axes of an element last"
     ) from (reasons[0] if reasons else None)
+
+
+def check_combined(name: str, results: Sequence[Any], elements: Sequence[Any], kind: str, conversion: str) -> None:
+    """Raise an error unless a function of elements returns arrays like its arguments.
+
+    Args:
+        name: the function's parameter, for messages.
+        results: the leaves that the function returned. They have the pytree of its arguments.
+        elements: the leaves of an argument.
+        kind: what the framework calls its arrays.
+        conversion: how to convert the result to the dtype of an array x.
+
+    Raises:
+        TypeError: a result has another dtype.
+        ValueError: a result has another shape.
+    """
+    for result, element in zip(results, elements, strict=True):
+        if result.dtype != element.dtype:
+            raise TypeError(
+                f"{name} returned {result.dtype} for elements of {element.dtype}; convert the result with {conversion}"
+            )
+        if result.shape != element.shape:
+            raise ValueError(
+                f"{name} returned {kind} of shape {tuple(result.shape)} for elements of shape "
+                f"{tuple(element.shape)}; return that shape"
+            )
 
 
 class _MixedRowsError(Exception):

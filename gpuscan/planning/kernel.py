@@ -20,7 +20,7 @@ MOVED = 4
 RUNS_AT = 64
 
 # The bindings after those of the arrays, in the order of their numbers.
-_AFTER_ARRAYS = ("seeds", "carries", "carry_out", "heads", "captured", "count")
+_AFTER_ARRAYS = ("seeds", "carries", "carry_out", "heads", "captured", "count", "views")
 
 
 @dataclass(frozen=True)
@@ -298,8 +298,9 @@ class Kernel(HashedOnce):
     def sources(self) -> tuple[BoundArray, ...]:
         """The arrays that are loaded."""
         access = "read_write" if self.access.shared or self.access.in_place else "read"
+        views = self.access.views or [""] * len(self.spec.source.fields)
         return tuple(
-            BoundArray(f"source{i}", 2 + i, access, self.field_width(field))
+            BoundArray(f"source{i}", 2 + i, access, 1 if views[i] else self.field_width(field), view=views[i], number=i)
             for i, field in enumerate(self.spec.source.fields)
         )
 
@@ -310,22 +311,25 @@ class Kernel(HashedOnce):
             return ()
         if self.access.in_place:
             return self.sources
-        start = 2 + len(self.spec.source.fields)
         alone = self.spec.keep_last_only or self.spec.compacts  # results are stored one by one
-        return tuple(
-            BoundArray(f"destination{i}", start + i, "read_write", atomic=True)
-            if self.shares_words(field)
-            else BoundArray(f"destination{i}", start + i, "read_write", 1 if alone else self.field_width(field))
-            for i, field in enumerate(self.spec.destination.fields)
-        )
+        found = []
+        for i, field in enumerate(self.spec.destination.fields):
+            number, atomic = len(self.spec.source.fields) + i, self.shares_words(field)
+            view = self.access.views[number] if self.access.views else ""
+            width = 1 if alone or atomic or view else self.field_width(field)
+            found.append(BoundArray(f"destination{i}", 2 + number, "read_write", width, atomic, view, number))
+        return tuple(found)
 
     def binding_of(self, name: str) -> int:
         """Return the number of a binding after those of the arrays."""
         return 2 + len(self.spec.source.fields) + len(self.spec.destination.fields) + _AFTER_ARRAYS.index(name)
 
-    @property
-    def captured_binding(self) -> int:
-        return self.binding_of("captured")
+    @cached_property
+    def uniforms(self) -> tuple[tuple[int, str], ...]:
+        """The number and the role of each uniform buffer but the parameters."""
+        views = self.stage in ("scan", "reduce") and any(array.view for array in self.arrays)
+        used = {"captured": self.spec.captured_functions, "views": views}
+        return tuple((self.binding_of(role), role) for role in used if used[role])
 
     @cached_property
     def arrays(self) -> tuple[BoundArray, ...]:
@@ -357,7 +361,7 @@ class Kernel(HashedOnce):
         places = {array: ("destination", i) for i, array in enumerate(self.destinations)}
         places |= {array: ("source", i) for i, array in enumerate(self.sources)}
         slots = tuple((array.binding, *places.get(array, (array.name, 0))) for array in self.bindings)
-        return (*slots, (self.captured_binding, "captured", 0)) if self.spec.captured_functions else slots
+        return (*slots, *((binding, role, 0) for binding, role in self.uniforms))
 
     @cached_property
     def cleared(self) -> tuple[int, ...]:
@@ -372,14 +376,15 @@ class Kernel(HashedOnce):
         moved = self.spec.compacts and field is not mask
         return gcd(self.access.width, (MOVED if moved else self.tile.chunk) * field.storage_bytes // 4)
 
-    def chunk_accesses(self, field: Field) -> int:
-        """Return the number of accesses that a chunk of the field takes."""
-        return self.tile.chunk * field.storage_bytes // 4 // self.field_width(field) + self.is_unaligned(field)
+    def chunk_accesses(self, field: Field, width: int | None = None) -> int:
+        """Return the number of accesses that a chunk of the field takes, each of `width` words."""
+        width = width or self.field_width(field)
+        return self.tile.chunk * field.storage_bytes // 4 // width + self.is_unaligned(field)
 
     @property
     def exchange_vectors(self) -> int:
         """The vectors of workgroup memory through which one step's chunks go: see shaders/scan/chunk_exchange.wgsl."""
-        accesses = self.chunk_accesses(self.spec.source.fields[0])
+        accesses = self.chunk_accesses(self.spec.source.fields[0], 1 if self.access.views else None)
         vectors = self.tile.workgroup_size * accesses
         return vectors + (vectors // 8 if accesses % 2 == 0 else 0)
 

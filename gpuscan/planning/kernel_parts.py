@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # The 32-bit words at the start of the tile state: ticket, timeout, subgroup size, loop limit, folding, frontier.
-# See shaders/scan/tile_state.wgsl.
+# See shaders/shared/tile_state.wgsl.
 STATE_HEADER_WORDS = 6
 
 # The word that holds the epoch of a run in which a tile timed out.
@@ -27,12 +27,16 @@ class Placement:
         exact: the bytes after the destination's end belong to someone else and are not written.
         shared: a source and a destination are in one buffer.
         in_place: each destination is its source.
+        views: for each source and then for each destination, how the shader finds the array's words in its buffer:
+            ``""`` for an array that is bound where it begins, ``"offset"`` for one that begins elsewhere, ``"rows"``
+            for one with rows that are also apart. Empty if all are ``""``. The numbers are parameters of a run.
     """
 
     width: int = 4
     exact: bool = False
     shared: bool = False
     in_place: bool = False
+    views: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Access:
         exact: no byte past the end is written. Otherwise stores may fill the last 16 bytes.
         shared: a source and a destination are in one buffer, so sources are bound as destinations are.
         in_place: each destination is its source, bound once.
+        views: as in `Placement`.
         several_rows: there are several rows, one after the other in memory.
         whole_chunks: each of several rows is whole chunks, so that a row begins and ends with a chunk.
         unaligned_sizes: the sizes of elements, in bytes, with which a single reversed row ends within a 32-bit word.
@@ -58,6 +63,7 @@ class Access:
     exact: bool = False
     shared: bool = False
     in_place: bool = False
+    views: tuple[str, ...] = ()
     several_rows: bool = False
     whole_chunks: bool = False
     unaligned_sizes: tuple[int, ...] = ()
@@ -129,6 +135,8 @@ class BoundArray:
         access: ``"read"`` or ``"read_write"``.
         width: the 32-bit words of one access.
         atomic: its words are atomics.
+        view: as in `Placement.views`.
+        number: the array's number among all sources and destinations.
     """
 
     name: str
@@ -136,3 +144,5 @@ class BoundArray:
     access: str
     width: int = 1
     atomic: bool = False
+    view: str = ""
+    number: int = 0

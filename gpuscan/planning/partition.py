@@ -265,6 +265,45 @@ def shares(length: int, speeds: Sequence[int]) -> list[Stretch]:
     ]
 
 
+def stretches(length: int, places: int, place_bytes: int, speeds: Sequence[int]) -> list[Stretch]:
+    """Cut an axis into the stretches of an array that stays on several devices.
+
+    If other axes have enough places for all devices, the array may be meant for scans along them, so each device gets
+    one stretch in proportion to its speed. Short arrays are cut in the same way. In others, the axis is the scan's.
+
+    Args:
+        length: the length of the axis.
+        places: the number of places along all other axes.
+        place_bytes: the bytes of the elements at one place of the axis.
+        speeds: the relative speed of each device.
+    """
+    many = places >= TEAMS.min_rows_each * sum(speeds)
+    if len(speeds) == 1 or many or length * place_bytes < TEAMS.min_ordered_bytes:
+        return shares(length, speeds)
+    return ordered_stretches(length, speeds)
+
+
+def ordered_stretches(length: int, speeds: Sequence[int]) -> list[Stretch]:
+    """Cut the axis of a scan of an array on devices, so that all devices are busy and end together.
+
+    The first device gets the first stretch and the last one, and every other device gets one between them. The first
+    device scans its first stretch at once, which reads and writes each element: 2 units of time for each. Meanwhile the
+    others reduce their stretches, which reads each element: 1 unit. Then all carries are known. The others scan their
+    stretches, and the first device scans the last one, which needs no reduction. With the speeds v[0], v[1], …, the
+    times of both steps are equal for stretches of v[0], 2 v[1], 2 v[2], …, 2 v[0] parts:
+
+    - first step: ``2 v[0] / v[0] == 2 v[j] / v[j]``
+    - second step: ``2 · 2 v[0] / v[0] == 2 · 2 v[j] / v[j]``
+
+    So P equal devices take 6 units for ``2 P + 1`` parts, for which one device takes ``2 (2 P + 1)``: they are
+    (2 P + 1) / 3 times as fast. If each device reduced and scanned one stretch, they would be 2 P / 3 times as fast.
+    """
+    first, *others = speeds
+    devices = [*range(len(speeds)), 0]
+    cuts = shares(length, [first, *(2 * speed for speed in others), 2 * first])
+    return [replace(cut, device=devices[cut.device]) for cut in cuts]
+
+
 def turns(speeds: Sequence[int]) -> Iterator[int]:
     """Yield the device that takes the next stripe, for ever: each one as often as its speed, spread evenly."""
     order = sorted((number / speed, device) for device, speed in enumerate(speeds) for number in range(speed))

@@ -213,11 +213,15 @@ def access_of(
     several = not spec.as_one_row and not isinstance(tile, ColumnTile)
     whole_chunks = tile.per_row or (several and spec.row_length % tile.chunk == 0)
     single_elements = several and spec.reverse and not whole_chunks
+    fields = (*spec.source.fields, *spec.destination.fields)
+    # Views are accessed word by word. Wide elements are then exchanged word by word, those of other arrays too.
+    words = placement.views and any(field.storage_bytes > 4 * ACCESS_WORDS for field in fields)
     return Access(
-        width=1 if single_elements else min(placement.width, access_width(spec, length)),
+        width=1 if single_elements or words else min(placement.width, access_width(spec, length)),
         exact=placement.exact,
         shared=placement.shared,
         in_place=placement.in_place,
+        views=placement.views,
         several_rows=spec.stacked_rows,
         whole_chunks=whole_chunks,
         unaligned_sizes=unaligned_sizes(spec, length),

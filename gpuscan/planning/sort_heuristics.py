@@ -24,6 +24,10 @@ class SortHeuristics:
     row_capacity: int
     min_row_workgroups: int
     keys_compared: int
+    strategy_order: tuple[str, ...]
+    block: int
+    stretch: int
+    min_single_pass_tiles: int
 
 
 GPU = SortHeuristics(
@@ -55,6 +59,21 @@ GPU = SortHeuristics(
     min_row_workgroups=512,
     # Keys that an invocation compares with the first one of their row. Not tuned.
     keys_compared=16,
+    # The order in which "auto" tries how tiles learn where their elements belong; the first that is safe on the adapter
+    # is taken. With ("lookback", "fallback", "three_dispatch") in its place, keys move in a single pass for each digit.
+    # That pass is not measured on any GPU. It reads each key once and not twice, which is worth 2.1 of the 11.6 ms that
+    # an H200 takes for 2^28 uint32. But a tile of 4,096 elements then posts 1.3 KiB and reads about 20 KiB of others'
+    # posts, while it holds its registers; how long it waits there is not known.
+    strategy_order=("three_dispatch", "lookback", "fallback"),
+    # Tiles that a look covers, and for which a sum is posted, in a single pass. With fewer, a tile that looks far back
+    # reads more words; with more, it needs more registers. Not tuned.
+    block=8,
+    # Tiles of a workgroup that counts the values of all digits, at most. With fewer, more workgroups add to the same
+    # counts. Not tuned.
+    stretch=32,
+    # Tiles of a row, at least, that take a single pass: the counts of all digits of a row take as much memory as this
+    # many of its tiles. Not tuned.
+    min_single_pass_tiles=8,
 )
 
 CPU = replace(
@@ -69,6 +88,8 @@ CPU = replace(
     row_workgroup=64,
     min_row_workgroups=16,
     keys_compared=64,
+    # llvmpipe ends a loop after 65,535 iterations; with 4 tiles there are 8,192.
+    stretch=4,
 )
 
 

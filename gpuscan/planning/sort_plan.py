@@ -2,17 +2,75 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuscan.elements import Scalar
 from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.sort_heuristics import sort_heuristics_for
+from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS, InjectedFaults, Target, WaitPolicy
+from gpuscan.planning.plan import target_of, wait_bounds
+from gpuscan.planning.sort_heuristics import SortHeuristics, sort_heuristics_for
 
 # The halves of workgroup memory in a sort of rows: each round merges from one half to the other.
 _HALVES = 2
 # The fewest lanes that the compilers for a vendor's GPUs choose for a subgroup, and those for GPUs of other vendors.
 _FEWEST_LANES = {"NVIDIA": 32, "AMD": 32, "Apple": 32, "Intel": 8}
 _FEWEST_LANES_ANYWHERE = 4
+# A tile's count of a digit is posted in 16 bits.
+_MOST_COUNTED = 0xFFFF
+# The words of workgroup memory that a single pass needs besides those of each digit: the ticket, the outcome, and
+# the lock of a hostile scheduler.
+_SINGLE_PASS_WORDS = 8
+# The words of workgroup memory for the counters of all digits, at most: half of what every adapter has.
+_COUNTER_WORDS = 2048
+
+
+@dataclass(frozen=True)
+class DigitKernel:
+    """Describe how tiles learn, in a single pass for each digit, where their elements belong.
+
+    Attributes that `gpuscan.planning.kernel.Kernel` has too mean the same here: the templates under shaders/shared/
+    read both.
+
+    Attributes:
+        strategy: ``"lookback"`` or ``"fallback"``.
+        block: tiles that a look covers, and for which a sum is posted.
+        subgroups: True if the shader uses subgroup operations.
+        target: what the device's shaders may use and rely on.
+        wait_policy: how a tile waits.
+        test_build: faults that a test injects.
+    """
+
+    strategy: str
+    block: int
+    subgroups: bool
+    target: Target
+    wait_policy: WaitPolicy
+    test_build: InjectedFaults
+
+    @property
+    def tiles_by_number(self) -> bool:
+        """True if the number of a tile is that of its workgroup."""
+        return self.target.starts_in_order and self.scheduler not in ("serial", "bursts")
+
+    @property
+    def scheduler(self) -> str:
+        """The hostile scheduler of a test build, or ``""``."""
+        return self.test_build.scheduler
+
+    @property
+    def withheld_period(self) -> int:
+        """The period of the tiles that post nothing in a test build, or 0."""
+        return self.test_build.withheld_period
+
+    @property
+    def long_posts(self) -> bool:
+        """False: each word of a post has 32 bits."""
+        return False
+
+    @property
+    def header_words(self) -> int:
+        """The 32-bit words before the posts."""
+        return STATE_HEADER_WORDS
 
 
 @dataclass(frozen=True)
@@ -28,6 +86,10 @@ class TileSort:
         tile_size: elements of a tile.
         tiles_per_row: tiles of a row; a tile has elements of one row only.
         tiles: tiles of all rows.
+        kernel: how tiles learn where their elements belong in a single pass; None in three dispatches.
+        spin_rounds: the bound of a wait in a single pass, in rounds of the kernel's spins.
+        stretch: tiles of a workgroup that counts the values of all digits before single passes.
+        copies: copies of the counters of such a workgroup.
     """
 
     radix_bits: int
@@ -38,6 +100,15 @@ class TileSort:
     tile_size: int
     tiles_per_row: int
     tiles: int
+    kernel: DigitKernel | None = None
+    spin_rounds: int = 0
+    stretch: int = 1
+    copies: int = 1
+
+    @property
+    def strategy(self) -> str:
+        """How tiles learn where their elements belong."""
+        return "three_dispatch" if self.kernel is None else self.kernel.strategy
 
     @property
     def items(self) -> int:
@@ -48,6 +119,19 @@ class TileSort:
     def counts(self) -> int:
         """The number of counts: one for each value of a digit and each tile."""
         return self.tiles << self.radix_bits
+
+    @property
+    def bases(self) -> int:
+        """The number of places where the elements of a row with a value of a digit begin."""
+        return self.tiles // self.tiles_per_row * self.digits << self.radix_bits
+
+    @property
+    def state_bytes(self) -> int:
+        """The size in bytes of the tile state of a single pass: a word for each count, and two for each block's sum."""
+        assert self.kernel is not None
+        # A tile of the first block looks at that block's sum, which may not be there.
+        blocks = self.tiles // self.tiles_per_row * (self.tiles_per_row // self.kernel.block) + 1
+        return 4 * (STATE_HEADER_WORDS + ((self.tiles + 2 * blocks) << self.radix_bits))
 
 
 @dataclass(frozen=True)
@@ -86,8 +170,10 @@ def plan_sort(
     capabilities: Capabilities,
     *,
     with_places: bool = False,
+    strategy: str = "three_dispatch",
     subgroups: bool | None = None,
     tile_size: int | None = None,
+    test_build: InjectedFaults | None = None,
 ) -> TileSort | RowSort:
     """Return how rows are sorted.
 
@@ -97,8 +183,11 @@ def plan_sort(
         row_length: the keys in a row, 1 or more.
         capabilities: the device's.
         with_places: True if each key takes its index along.
+        strategy: how tiles learn where their elements belong: ``"three_dispatch"``, ``"lookback"`` or ``"fallback"``.
+            Rows of few tiles take three dispatches, and so does what does not fit a binding.
         subgroups: True to rank tiles by subgroups (default: on GPUs that have subgroups).
-        tile_size: the elements of a tile, to sort by tiles whatever the length.
+        tile_size: the elements of a tile, to sort by tiles, and by the strategy, whatever the length.
+        test_build: faults that a test injects.
     """
     h = sort_heuristics_for(capabilities.adapter_type)
     memory = capabilities.limits["max-compute-workgroup-storage-size"]
@@ -115,8 +204,10 @@ def plan_sort(
     workgroup = min(wanted_size if subgroups else h.serial_workgroup, most)
     if subgroups:
         # The counters, with a word for each invocation, share their memory with the tile's keys. There are three more
-        # words for each digit, and one that counts subgroups.
+        # words for each digit, and one that counts subgroups. A single pass has two more for each digit, and a few.
         words = memory // 4 - 1 - (3 << radix_bits)
+        if strategy != "three_dispatch":
+            words -= _SINGLE_PASS_WORDS + (2 << radix_bits)
         groups = max(1, workgroup // fewest_lanes(capabilities))
         while groups > 1 and (groups << radix_bits) + workgroup > words:
             workgroup, groups = workgroup // 2, groups // 2
@@ -130,7 +221,29 @@ def plan_sort(
         wanted = -(-rows * row_length // h.min_tiles)
         fitting = fitting // workgroup * workgroup or fitting
         tile_size = min(fitting, workgroup * most_each, max(least, -(-wanted // workgroup) * workgroup))
+        if -(-row_length // tile_size) < h.min_single_pass_tiles:
+            strategy = "three_dispatch"
     tiles_per_row = -(-row_length // tile_size)
     bits = 1 if scalar.kind == "bool" else scalar.bits
     digits = -(-bits // radix_bits)
-    return TileSort(radix_bits, digits, workgroup, groups, subgroups, tile_size, tiles_per_row, rows * tiles_per_row)
+    plan = TileSort(radix_bits, digits, workgroup, groups, subgroups, tile_size, tiles_per_row, rows * tiles_per_row)
+    return _in_single_passes(plan, strategy, capabilities, h, test_build or InjectedFaults())
+
+
+def _in_single_passes(
+    plan: TileSort, strategy: str, capabilities: Capabilities, h: SortHeuristics, test_build: InjectedFaults
+) -> TileSort:
+    """Return the plan with a single pass for each digit, or as it is if it takes three dispatches."""
+    if strategy == "three_dispatch" or plan.tile_size > _MOST_COUNTED:
+        return plan
+    rounds, policy = wait_bounds(strategy, capabilities)
+    kernel = DigitKernel(strategy, h.block, plan.subgroups, target_of(capabilities), policy, test_build)
+    single = replace(
+        plan,
+        kernel=kernel,
+        spin_rounds=rounds,
+        stretch=max(1, min(h.stretch, plan.tiles // h.min_tiles)),
+        copies=max(1, min(plan.groups, _COUNTER_WORDS // (plan.digits << plan.radix_bits))),
+    )
+    largest = max(single.state_bytes, 4 * (4 + single.bases), 32 * plan.digits + 4 * single.bases)
+    return single if largest <= capabilities.limits["max-storage-buffer-binding-size"] else plan

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gpuscan.errors import StrategyError
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.heuristics import heuristics_for
+from gpuscan.planning.sort_heuristics import sort_heuristics_for
 
 STRATEGIES = ("lookahead", "lookback", "fallback", "three_dispatch")
 
@@ -49,8 +50,8 @@ class Choice:
 
 def choose_strategy(capabilities: Capabilities, tiles: int | None = None) -> Choice:
     """Return what ``"auto"`` takes on this adapter for this number of tiles (default: for a large array)."""
-    choice = _first_safe(capabilities)
     heuristics = heuristics_for(capabilities.adapter_type)
+    choice = _first_safe(capabilities, heuristics.strategy_order)
     if (
         choice.strategy == "lookahead"
         and tiles in heuristics.lookback_tiles
@@ -60,9 +61,14 @@ def choose_strategy(capabilities: Capabilities, tiles: int | None = None) -> Cho
     return choice
 
 
-def _first_safe(capabilities: Capabilities) -> Choice:
+def choose_sort_strategy(capabilities: Capabilities) -> str:
+    """Return what sorts take on this adapter: the first safe strategy of their own order."""
+    return _first_safe(capabilities, sort_heuristics_for(capabilities.adapter_type).strategy_order).strategy
+
+
+def _first_safe(capabilities: Capabilities, order: tuple[str, ...]) -> Choice:
     passed_over: list[str] = []
-    for strategy in heuristics_for(capabilities.adapter_type).strategy_order:
+    for strategy in order:
         objection = _objection(strategy, capabilities)
         if objection is None:
             return Choice(strategy, "; ".join([*passed_over, _merit(strategy)]))
@@ -87,12 +93,20 @@ def starts_in_order(capabilities: Capabilities) -> bool:
     return capabilities.starts_in_order and capabilities.vendor in PUBLISHED_ORDER
 
 
+def trusts_waits(capabilities: Capabilities) -> bool:
+    """Return True if waits are known to end in time on the vendor's GPUs, so that no call waits for reports of them."""
+    return _progress_is_published(capabilities) and capabilities.adapter_type != "CPU"
+
+
+def _progress_is_published(capabilities: Capabilities) -> bool:
+    return capabilities.adapter_type in PUBLISHED_PROGRESS.get(capabilities.vendor, frozenset())
+
+
 def _objection(strategy: str, capabilities: Capabilities) -> str | None:
     """Return why "auto" does not take a strategy: it is unsafe, nothing is published about it, or it timed out here."""
     if (unsafe := unsafe_reason(strategy, capabilities)) is not None:
         return unsafe
-    published = capabilities.adapter_type in PUBLISHED_PROGRESS.get(capabilities.vendor, frozenset())
-    if strategy in _NEEDS_PROGRESS and not published:
+    if strategy in _NEEDS_PROGRESS and not _progress_is_published(capabilities):
         return f"nothing published promises that workgroups on this {capabilities.vendor} adapter make progress"
     if strategy in capabilities.distrusted:
         return "it ran out of time on this adapter before"

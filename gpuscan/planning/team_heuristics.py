@@ -16,6 +16,7 @@ class TeamHeuristics:
     min_rows_each: int
     speed_sample_bytes: int
     max_speed_ratio: int
+    min_ordered_bytes: int
 
 
 TEAMS = TeamHeuristics(
@@ -33,4 +34,7 @@ TEAMS = TeamHeuristics(
     speed_sample_bytes=16 << 20,
     # How many times as much as the slowest device a device gets, at most.
     max_speed_ratio=16,
+    # The fewest bytes of an array on several devices in which the first device gets a second stretch. In shorter ones
+    # the launch of one more scan costs more than the division saves. Not tuned.
+    min_ordered_bytes=64 << 20,
 )

@@ -75,9 +75,10 @@ def _check_bytes(element: Element, needed: int, capabilities: Capabilities) -> N
 def exchanges_chunks(kernel: Kernel, room: int) -> bool:
     """Return True if chunks should go through workgroup memory between storage and invocations.
 
-    They should if an element takes several accesses to storage and `room` bytes hold the chunks of one step. If each
-    invocation reads its own wide elements, lanes do not access neighbours: an H100 then has 0.35 (36 bytes) to 0.7
-    (64 bytes) of its memory's speed, and all of it through workgroup memory.
+    They should if an element takes several accesses to storage, or a chunk does because an array is a view, which is
+    accessed word by word, and if `room` bytes hold the chunks of one step. If each invocation reads its own wide
+    elements, lanes do not access neighbours: an H100 then has 0.35 (36 bytes) to 0.7 (64 bytes) of its memory's speed,
+    and all of it through workgroup memory.
 
     Args:
         kernel: the shader, without the exchange.
@@ -93,6 +94,10 @@ def exchanges_chunks(kernel: Kernel, room: int) -> bool:
     source, destination = spec.source.fields[0], spec.destination.fields[0]
     if source.storage_bytes != destination.storage_bytes or source.storage_bytes % 4:
         return False
-    access_bytes = 4 * kernel.field_width(source)
+    if kernel.access.views:
+        access_bytes, several = 4, tile.chunk * source.storage_bytes > 4
+    else:
+        access_bytes = 4 * kernel.field_width(source)
+        several = source.storage_bytes > access_bytes
     needed = kernel.exchange_vectors * access_bytes + workgroup_bytes(kernel) + OTHER_ITEMS * 4 * kernel.item_words
-    return source.storage_bytes > access_bytes and needed <= room
+    return several and needed <= room

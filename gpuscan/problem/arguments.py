@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
@@ -256,6 +257,6 @@ def fields_of(value: Any, element: Element, what: str) -> list[Any]:
         return element.structure.flatten(value)
     except (TypeError, ValueError, KeyError, IndexError):
         raise ValueError(
-            f"{what} {value!r} was passed for elements of {len(element.fields)} fields, but it does not nest as they "
-            "do; pass one value for each field, nested as the input is"
+            f"{what} {shortened(value)} was passed for elements of {len(element.fields)} fields, but it does not nest "
+            "as they do; pass one value for each field, nested as the input is"
         ) from None

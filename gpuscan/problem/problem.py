@@ -150,8 +150,8 @@ class Problem:
 
     @property
     def arrays(self) -> tuple[Any, ...]:
-        """All arrays that the scan reads, and that may be on a device: the input's, and keys."""
-        return self.leaves if self.heads is None else (*self.leaves, self.heads.keys)
+        """All arrays that the scan reads, and that may be on a device: the input's, and keys or offsets."""
+        return self.leaves if self.heads is None else (*self.leaves, self.heads.keys, self.heads.offsets)
 
     @property
     def as_one_row(self) -> bool:

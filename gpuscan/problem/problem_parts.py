@@ -49,7 +49,8 @@ def cut_heads(heads: Heads | None, axis: int, low: int, high: int) -> Heads | No
             keys = keys[(slice(None),) * axis + (slice(low, high),)]
         elif axis == heads.axis:
             keys = keys[low:high]
-    return replace(heads, shape=shape, offsets=offsets, keys=keys)
+    marks = heads.marks if heads.marks is None else heads.marks[low:high]
+    return replace(heads, shape=shape, offsets=offsets, keys=keys, marks=marks)
 
 
 def parts_from_axis(problem: Problem, results: Arrays) -> Iterator[tuple[Problem, Arrays]]:

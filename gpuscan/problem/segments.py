@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -13,18 +14,25 @@ from gpuscan.problem.arguments import OnDevice, as_array, check_one_cut
 
 Flags = np.ndarray[Any, Any]
 
+# Offsets that are compared and copied at a time: they stay in a CPU's caches.
+_CHECKED_TOGETHER = 1 << 16
+
 
 @dataclass(frozen=True)
 class Heads:
-    """The heads of the segments of an array's rows. The first element of each row is always a head.
+    """The heads of the segments of an array's rows. The first element of a row is a head, except among `marks`.
 
     Attributes:
         shape: the array's shape, without the axes that belong to the element.
         axis: the axis along which rows are cut.
         reverse: True if the scan starts at the rows' ends. Then the last element of a segment is its head.
-        offsets: the first place of each segment along the axis, then the axis's length; None with keys.
+        offsets: the first place of each segment along the axis, then the axis's length; None with keys. Those on a
+            device are checked there, when they are turned into bits.
         keys: a key for each element (*shape), or for each place along the axis (row_length,). A segment is a run of
             equal keys. None with offsets.
+        marks: a bool for each element of the only row, in the order of the scan: True if it is a head. These rows are
+            parts of longer ones, so that the first element need not be a head. None with offsets or keys.
+        ranks_on_device: `ranks`, for a reduction of segments by offsets on a device.
     """
 
     shape: tuple[int, ...]
@@ -32,6 +40,8 @@ class Heads:
     reverse: bool
     offsets: Any = None
     keys: Any = None
+    marks: Any = None
+    ranks_on_device: Any = None
 
     @cached_property
     def row_length(self) -> int:
@@ -68,9 +78,16 @@ class Heads:
         """For each segment by offsets, how many of the segments up to and with it have elements."""
         return np.cumsum(self.offsets[:-1] < self.offsets[1:], dtype=np.uint32)
 
+    @property
+    def on_device(self) -> bool:
+        """True if the offsets or the keys are on a device."""
+        return isinstance(self.offsets, OnDevice) or isinstance(self.keys, OnDevice)
+
     @cached_property
     def all_full(self) -> bool:
-        """True if every segment has elements, as those by keys do."""
+        """True if every segment has elements, as those by keys do. It is not known of offsets on a device."""
+        if isinstance(self.offsets, OnDevice):
+            return False
         return self.offsets is None or not self.segments or int(self.ranks[-1]) == self.segments
 
     @cached_property
@@ -106,6 +123,9 @@ class Heads:
 
     def _in_row(self, start: int, count: int, row: int = 0) -> Flags:
         """Return the flags of a part of one row."""
+        if self.marks is not None:
+            own: Flags = self.marks[start : start + count]
+            return own
         flags = np.zeros(count, bool)
         if not count:
             return flags
@@ -192,6 +212,9 @@ def heads_of(segments: Any, keys: Any, shape: tuple[int, ...], axis: int, revers
         TypeError: the offsets are not integers.
     """
     check_one_cut(segments=segments, keys=keys)
+    if isinstance(segments, OnDevice):
+        _check_shape(segments, f"{shape[axis]} elements", f", the first 0 and the last {shape[axis]}")
+        return Heads(shape, axis, reverse, offsets=segments)
     if segments is not None:
         return Heads(shape, axis, reverse, offsets=checked_offsets(segments, shape[axis]))
     if keys is None:
@@ -207,28 +230,106 @@ def heads_of(segments: Any, keys: Any, shape: tuple[int, ...], axis: int, revers
 
 
 def checked_offsets(segments: Any, length: int) -> np.ndarray[Any, Any]:
-    """Return the offsets as 64-bit integers, once they are checked.
+    """Return the offsets as integers of 32 bits, or of 64 where a row is longer, once they are checked.
 
     Raises:
         ValueError, TypeError: as `heads_of`.
     """
     given = as_array(segments)
-    if given.ndim != 1 or not len(given):
-        raise ValueError(
-            f"segments of shape {given.shape} were passed for {length} elements; pass a 1-D array of offsets, the "
-            f"first 0 and the last {length}"
-        )
-    if given.dtype.kind not in "iu":
-        raise TypeError(f"segments of dtype {given.dtype} were passed; offsets are integers")
-    if not (given[:-1] <= given[1:]).all():
-        at = int(np.argmin(given[:-1] <= given[1:]))
-        raise ValueError(
-            f"segments fall from {given[at]} at index {at} to {given[at + 1]} at index {at + 1}; offsets never fall "
-            "(equal ones are empty segments)"
-        )
+    _check_shape(given, f"{length} elements", f", the first 0 and the last {length}")
+    wanted = np.dtype(np.uint32 if length < 2**32 else np.int64)
+    same = given.dtype.isnative and given.dtype.itemsize == wanted.itemsize
+    found = given.view(wanted) if same else np.empty(given.shape, wanted)
+    _check_order(given, None if same else found)
     if given[0] != 0 or given[-1] != length:
         raise ValueError(
             f"segments from {given[0]} to {given[-1]} were passed for {length} elements; the first offset must be 0 "
             f"and the last {length}"
         )
-    return given.astype(np.int64, copy=False)
+    return found
+
+
+def ascending_offsets(segments: Any, elements: str) -> np.ndarray[Any, Any]:
+    """Return the offsets as an array of integers, once it is checked that they never fall.
+
+    Args:
+        segments: what the caller passed.
+        elements: what is cut, for messages.
+
+    Raises:
+        ValueError, TypeError: as `heads_of`.
+    """
+    given = as_array(segments)
+    _check_shape(given, elements)
+    _check_order(given)
+    return given
+
+
+def _check_order(offsets: np.ndarray[Any, Any], into: np.ndarray[Any, Any] | None = None) -> None:
+    """Raise ValueError if offsets fall; in the same pass over them, copy them to `into`."""
+    for start in range(0, len(offsets), _CHECKED_TOGETHER):
+        stretch = offsets[start : start + _CHECKED_TOGETHER + 1]
+        falls = stretch[1:] < stretch[:-1]
+        if falls.any():
+            at = start + int(falls.argmax())
+            raise ValueError(
+                f"segments fall from {offsets[at]} at index {at} to {offsets[at + 1]} at index {at + 1}; offsets never "
+                "fall (equal ones are empty segments)"
+            )
+        if into is not None:
+            np.copyto(into[start : start + _CHECKED_TOGETHER], stretch[:_CHECKED_TOGETHER], casting="unsafe")
+
+
+def _check_shape(offsets: Any, elements: str, ends: str = "") -> None:
+    """Raise an error unless the offsets are a row of integers."""
+    if len(offsets.shape) != 1 or not offsets.shape[0]:
+        raise ValueError(
+            f"segments of shape {offsets.shape} were passed for {elements}; pass a 1-D array of offsets{ends}"
+        )
+    if offsets.dtype.kind not in "iu":
+        raise TypeError(
+            f"segments of dtype {offsets.dtype} were passed; offsets are integers, so convert them, for example with "
+            ".astype(np.int64)"
+        )
+
+
+def empty_segment_error(segments: int, described: str, words: Sequence[int]) -> ValueError | None:
+    """Return the error for a reduction in which a segment is empty and has no result; None if none is empty.
+
+    Args:
+        segments: the number of segments.
+        described: the operator, which has no identity.
+        words: the number of segments that have elements.
+    """
+    (full,) = words
+    if full == segments:
+        return None
+    return ValueError(
+        f"a reduction of {segments} segments was asked for, but {segments - full} of them are empty and {described} "
+        "has no identity. Pass initial=..., or give the operator an identity"
+    )
+
+
+def offsets_error(length: int, segments: int, words: Sequence[int]) -> ValueError | None:
+    """Return the error for offsets that a device has checked; None if they are right.
+
+    Args:
+        length: the number of elements that are cut.
+        segments: the number of segments.
+        words: the verdict of shaders/arrays/mark_segments.wgsl: 2^32 - 1 minus the first segment that is wrong, or 0;
+            then the first and the last offset.
+    """
+    fall, first, last = words
+    if fall:
+        at = 2**32 - 1 - fall + 1
+        return ValueError(
+            f"segments on a device were passed for {length} elements, but they fall, or exceed {length}, at index {at} "
+            f"of {segments}; offsets never fall (equal ones are empty segments), and the last is {length}. "
+            f"segments[{at - 1}:{at + 1}].numpy() shows the place"
+        )
+    if first != 0 or last != length:
+        return ValueError(
+            f"segments from {first} to {last} were passed for {length} elements; the first offset must be 0 and the "
+            f"last {length}"
+        )
+    return None

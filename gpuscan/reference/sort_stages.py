@@ -96,6 +96,25 @@ def count_digits(order: Array, digit: int, radix_bits: int, tile_size: int) -> A
     return counts
 
 
+def histogram(order: Array, digits: int, radix_bits: int) -> Array:
+    """Return how many keys of each row have each value of each digit: (rows, digits, digit values)."""
+    counts = [count_digits(order, digit, radix_bits, order.shape[1]) for digit in range(digits)]
+    return np.stack([each[..., 0] for each in counts], axis=1)
+
+
+def scan_histograms(counts: Array, row_length: int) -> Array:
+    """Return where the keys with each value of a digit begin in all rows: (rows, digits, digit values)."""
+    begins = np.arange(len(counts))[:, np.newaxis, np.newaxis] * row_length
+    bases: Array = (np.cumsum(counts, axis=-1) - counts + begins).astype(np.uint32)
+    return bases
+
+
+def look_back(counts: Array) -> Array:
+    """Return the counts of the tiles before each tile of a row: (rows, digit values, tiles of a row)."""
+    before: Array = (np.cumsum(counts, axis=-1) - counts).astype(np.uint32)
+    return before
+
+
 def scatter_digits(order: Array, digit: int, radix_bits: int, offsets: Array, tile_size: int) -> Array:
     """Return the place in all rows of each key, given where the first key of each tile with each digit belongs."""
     values = _digits(order, digit, radix_bits)

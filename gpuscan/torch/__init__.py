@@ -11,6 +11,7 @@ with suppress(ImportError):
 
 from gpuscan.torch.associative_scan import associative_scan
 from gpuscan.torch.linear_recurrence import linear_recurrence
+from gpuscan.torch.scan import scan
 from gpuscan.torch.selective_scan import selective_scan
 
-__all__ = ["associative_scan", "linear_recurrence", "selective_scan"]
+__all__ = ["associative_scan", "linear_recurrence", "scan", "selective_scan"]

@@ -1,28 +1,30 @@
-"""`associative_scan` and `scan` of tensors, with gradients."""
+"""`associative_scan` of tensors with an operator written with torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch  # noqa: TID253 (only users of torch import this package)
 from torch.utils import _pytree as pytree  # noqa: TID253
 
 from gpuscan.api.row_scan import RowScan
-from gpuscan.errors import OperatorError
-from gpuscan.operators.operator import name_of
-from gpuscan.operators.row_functions import row_operator
+from gpuscan.operators.row_functions import check_combined
 from gpuscan.problem.arguments import as_flag
-from gpuscan.torch.tensors import array_of, check_tensors, checked_dim, tensor_of
-from gpuscan.torch.traced_function import row_function
+from gpuscan.torch.function_keys import function_key
+from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, run
+from gpuscan.torch.tensors import check_tensors, checked_dim
+from gpuscan.torch.traced_function import traced_operator
 
 
-@torch.compiler.disable
 def associative_scan(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool = False) -> Any:
     """Return the running combination of the elements along an axis, differentiable, with torch's signature.
 
-    ``y[0] = x[0]`` and ``y[i] = combine_fn(y[i-1], x[i])``. The function is traced once and becomes a kernel of one
-    scan on gpuscan's default device; so does its gradient.
+    ``y[0] = x[0]`` and ``y[i] = combine_fn(y[i-1], x[i])``. The function is traced and becomes a kernel of one scan on
+    gpuscan's default device; so does its gradient. Derivatives of derivatives are computed by PyTorch, and so are
+    gradients of operators that have none in gpuscan. Forward-mode derivatives are a scan of twice as many tensors.
+    `torch.func.vmap` scans a batch at once.
 
     Args:
         combine_fn: an associative function of two pytrees like `xs`, written with torch. It gets elements without the
@@ -38,10 +40,11 @@ def associative_scan(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, r
     Raises:
         TypeError: a leaf is not a tensor, the dtypes differ, or the function returns another pytree or dtype.
         ValueError: the axis is out of range, the lengths along it or the devices differ.
-        OperatorError: the function cannot become a kernel, or mixes elements along the axis; or, where gradients are
-            asked for, it has none.
+        OperatorError: the function cannot become a kernel, or mixes elements along the axis.
 
-    The scan is that of Blelloch 1990. `torch.compile` runs it outside of its graphs.
+    The scan is that of Blelloch 1990. `torch.compile` calls it as one operation if the function reads nothing but its
+    arguments and other functions; else it leaves the graph for the call. A function is traced once for each form of
+    element, but at each call if it reads other objects than functions and numbers, such as tensors.
 
     Example:
         >>> import torch
@@ -64,45 +67,151 @@ def associative_scan(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, r
             f"dim={dim} was passed for tensors of shapes {shapes}; pass tensors of one length along one axis"
         )
     axis = axes.pop()
+    reverse = as_flag("reverse", reverse)
     _check_results(combine_fn, tree, leaves, axis)
     if not leaves[0].shape[axis]:
         return xs
-    dtypes = [leaf.dtype for leaf in leaves]
-    found = row_operator(
-        name_of(combine_fn),
-        lambda shapes: row_function(combine_fn, tree, shapes, dtypes, axis),
-        [tuple(leaf.shape) for leaf in leaves],
-        [array_of(torch.empty(0, dtype=dtype)).dtype for dtype in dtypes],
-        axis,
-    )
-    rows = RowScan(found, axis, as_flag("reverse", reverse), tuple(leaf.ndim for leaf in leaves))
-    if torch.is_grad_enabled() and any(leaf.requires_grad for leaf in leaves) and not rows.has_gradient:
-        raise OperatorError(
-            f"a gradient of {name_of(combine_fn)} was asked for, but its elements are too large for one, or it has an "
-            "operation without a derivative. Pass xs without requires_grad, or use torch.associative_scan"
-        )
-    results = _Scan.apply(rows, *leaves)
+    ranks = tuple(leaf.ndim for leaf in leaves)
+    if torch.compiler.is_compiling():
+        # This call is traced, and a function that closes over what is traced cannot be read here.
+        code = getattr(combine_fn, "__code__", None)
+        closes = code is not None and len(code.co_freevars) > 0
+        places = pytree.tree_unflatten(list(range(len(leaves))), tree)
+        handle = -1 if closes else _handle(combine_fn, places, axis, reverse, ranks)
+        if handle < 0:
+            return _outside_of_graphs(combine_fn, xs, dim, reverse)
+        results = torch.ops.gpuscan.scan(leaves, handle)
+    else:
+        results = run(_Scan(combine_fn, tree, axis, reverse, ranks, function_key(combine_fn)), leaves)
     return pytree.tree_unflatten(list(results), tree)
 
 
-class _Scan(torch.autograd.Function):
-    """A scan of tensors and its gradient."""
+@torch.compiler.disable
+def _outside_of_graphs(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool) -> Any:
+    return associative_scan(combine_fn, xs, dim, reverse)
 
-    @staticmethod
-    def forward(ctx: Any, rows: RowScan, *leaves: Any) -> Any:
-        results = rows.scanned([array_of(leaf) for leaf in leaves])
-        tensors = tuple(tensor_of(result, leaf) for result, leaf in zip(results, leaves, strict=True))
-        ctx.rows, ctx.count = rows, len(leaves)
-        ctx.save_for_backward(*leaves, *tensors)
+
+@torch.compiler.assume_constant_result
+def _handle(combine_fn: Any, places: Any, axis: int, reverse: bool, ranks: tuple[int, ...]) -> int:
+    """Return the number of a scan for compiled functions; -1 if these would not notice that the function changes."""
+    key = function_key(combine_fn, numbers=False)
+    tree = pytree.tree_structure(places)
+    return -1 if key is None else handle_of(_Scan(combine_fn, tree, axis, reverse, ranks, key))
+
+
+@dataclass(frozen=True)
+class _Scan(TensorScan):
+    """A scan with a function of pytrees of tensors.
+
+    Attributes:
+        function: the function.
+        tree: the structure of its arguments.
+        axis: the scanned axis, 0 or more.
+        reverse: True to scan from the end.
+        ranks: the number of axes of each tensor.
+        key: equal for functions that compute the same; None if that is not known.
+        lead: how many axes of batches stand before those axes.
+    """
+
+    function: Callable[[Any, Any], Any] = field(compare=False)
+    tree: Any
+    axis: int
+    reverse: bool
+    ranks: tuple[int, ...]
+    key: Hashable
+    lead: int = 0
+
+    def __hash__(self) -> int:
+        return hash((self.key, repr(self.tree), self.axis, self.reverse, self.ranks, self.lead))
+
+    @property
+    def result_count(self) -> int:  # type: ignore[override]
+        return len(self.ranks)
+
+    @property
+    def real_count(self) -> int:  # type: ignore[override]
+        return len(self.ranks)
+
+    # ----- By gpuscan
+
+    def scanned(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        return self._rows(arrays).scanned(arrays)
+
+    def gradients(self, arrays: Sequence[Any], results: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any] | None:
+        rows = self._rows(arrays)
+        return rows.gradients(arrays, results, grads) if rows.has_gradient else None
+
+    def _rows(self, arrays: Sequence[Any]) -> RowScan:
+        shapes = [array.shape[self.lead :] for array in arrays]
+        dtypes = [array.dtype for array in arrays]
+        operator = traced_operator(self.function, self.key, self.tree, shapes, dtypes, self.axis)
+        return RowScan(operator, self.axis, self.reverse, self.ranks)
+
+    def mapped(self, tensors: Sequence[Any], batched: Sequence[bool], size: int) -> tuple[TensorScan, Sequence[Any]]:
+        pairs = zip(tensors, batched, strict=True)
+        return replace(self, lead=self.lead + 1), [x if has else x.expand(size, *x.shape) for x, has in pairs]
+
+    # ----- By PyTorch
+
+    def differentiable_gradients(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
+        found: Sequence[Any] = torch.func.vjp(self._by_torch, *tensors)[1](tuple(grads))
+        return found
+
+    def tangents(self, tensors: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
+        """Return the second half of a scan of the tensors and their derivatives."""
+        count = len(tensors)
+        rates = [torch.zeros_like(x) if rate is None else rate for x, rate in zip(tensors, tangents, strict=True)]
+
+        def dual(left: Sequence[Any], right: Sequence[Any]) -> Any:
+            values, rates = [*left[:count], *right[:count]], [*left[count:], *right[count:]]
+            return [*self._combined(*values), *forward_derivative(self._combined, values, rates)]
+
+        found = associative_scan(dual, [*tensors, *rates], self.lead + self.axis, self.reverse)
+        return list(found[count:])
+
+    def _combined(self, *leaves: Any) -> tuple[Any, ...]:
+        """Return the combination of left and right leaves, which have the axes of batches in front."""
+
+        def flat(*leaves: Any) -> tuple[Any, ...]:
+            count = len(leaves) // 2
+            left, right = (pytree.tree_unflatten(list(part), self.tree) for part in (leaves[:count], leaves[count:]))
+            return tuple(pytree.tree_leaves(self.function(left, right)))
+
+        for _ in range(self.lead):
+            flat = torch.func.vmap(flat)
+        return flat(*leaves)
+
+    def _by_torch(self, *tensors: Any) -> tuple[Any, ...]:
+        """Return the results by operations of PyTorch, in as many steps as the length has binary digits."""
+        axis = self.lead + self.axis
+        combine = torch.func.vmap(self._combined, axis, axis)
+        flipped = [x.flip(axis) for x in tensors] if self.reverse else list(tensors)
+        results = _scanned_by(combine, flipped, axis)
+        return tuple(y.flip(axis) for y in results) if self.reverse else tuple(results)
+
+
+def _scanned_by(combine: Callable[..., Any], tensors: list[Any], axis: int) -> list[Any]:
+    """Return the scan of tensors: of pairs by recursion, and of what is between them (Blelloch 1990)."""
+    length = tensors[0].shape[axis]
+    if length < 2:
         return tensors
+    half = length // 2
+    even, odd = ([_every_second(x, axis, start) for x in tensors] for start in (0, 1))
+    pairs = _scanned_by(combine, list(combine(*(x.narrow(axis, 0, half) for x in even), *odd)), axis)
+    if length == 2:
+        return [torch.cat(each, axis) for each in zip(even, pairs, strict=True)]
+    count = length - half - 1
+    others = combine(*(x.narrow(axis, 0, count) for x in pairs), *(x.narrow(axis, 1, count) for x in even))
+    results = []
+    for first, rest, pair in zip(even, others, pairs, strict=True):
+        between = torch.cat([first.narrow(axis, 0, 1), rest], axis)
+        joined = torch.stack([between.narrow(axis, 0, half), pair], axis + 1).flatten(axis, axis + 1)
+        results.append(torch.cat([joined, between.narrow(axis, half, length - 2 * half)], axis))
+    return results
 
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grads: Any) -> Any:
-        leaves, results = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-        arrays = [[array_of(each) for each in part] for part in (leaves, results, grads)]
-        found = ctx.rows.gradients(*arrays)
-        return None, *(tensor_of(grad, leaf) for grad, leaf in zip(found, leaves, strict=True))
+
+def _every_second(x: Any, axis: int, start: int) -> Any:
+    return x[(*[slice(None)] * axis, slice(start, None, 2))]
 
 
 def _check_results(function: Callable[[Any, Any], Any], tree: Any, leaves: Sequence[Any], axis: int) -> None:
@@ -120,16 +229,7 @@ def _check_results(function: Callable[[Any, Any], Any], tree: Any, leaves: Seque
     results, found = pytree.tree_flatten(value)
     if found != tree:
         raise TypeError(f"combine_fn returned {found} for elements of {tree}; return a pytree like its arguments")
-    for result, leaf in zip(results, alike, strict=True):
-        if result.dtype != leaf.dtype:
-            raise TypeError(
-                f"combine_fn returned {result.dtype} for elements of {leaf.dtype}; convert the result with .to(x.dtype)"
-            )
-        if result.shape != leaf.shape:
-            raise ValueError(
-                f"combine_fn returned a tensor of shape {tuple(result.shape)} for elements of shape "
-                f"{tuple(leaf.shape)}; return that shape"
-            )
+    check_combined("combine_fn", results, alike, "a tensor", ".to(x.dtype)")
 
 
 def _without(leaf: Any, axis: int) -> tuple[int, ...]:

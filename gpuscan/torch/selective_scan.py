@@ -1,20 +1,19 @@
-"""Mamba's selective scan, from linear recurrences."""
+"""Mamba's selective scan as one operation. Its states stay on gpuscan's device."""
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import lcm
 from typing import Any
 
 import torch  # noqa: TID253 (only users of torch import this package)
 from torch.nn.functional import silu, softplus  # noqa: TID253
-from torch.utils.checkpoint import checkpoint  # noqa: TID253
 
+from gpuscan.api.selective_scan import STATES, TIME, SelectiveScan
 from gpuscan.torch.linear_recurrence import linear_recurrence
+from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, run
 from gpuscan.torch.tensors import check_tensors
-
-# The most states that are computed at a time, since states take N times the memory of the input. More channels are
-# computed in several turns, and once more for the gradient.
-MAX_STATES = 1 << 26
 
 
 def selective_scan(
@@ -33,7 +32,10 @@ def selective_scan(
 
     With ``dt = softplus(delta + delta_bias)`` or its parts, for each batch, channel and state:
     ``h[t] = exp(dt[t] A) h[t-1] + dt[t] B[t] u[t]`` and ``y[t] = sum over states of C[t] h[t]``, plus ``D u[t]``, times
-    ``silu(z[t])``. The states are computed in float32 (float64 for float64), by `linear_recurrence`.
+    ``silu(z[t])``. The states are computed in float32 (float64 for float64), by `gpuscan.linear_recurrence`. They take
+    N times the memory of the input, so they stay on gpuscan's default device, part by part, and the backward pass
+    computes them again. `torch.compile` calls that as one operation; `torch.func.vmap` computes a batch at once.
+    Forward-mode derivatives and those of gradients keep all states in PyTorch's memory.
 
     Args:
         u: the input, of shape (batch, dim, length).
@@ -67,8 +69,8 @@ def selective_scan(
         tensor([0.5000, 0.8033, 0.9872])
     """
     check_tensors({"u": u, "delta": delta, "z": z})
-    tensors = {"u": u, "A": A, "B": B, "C": C, "D": D, "delta_bias": delta_bias}
-    check_tensors(tensors, same_dtype=False)
+    named = {"u": u, "A": A, "B": B, "C": C, "D": D, "delta_bias": delta_bias}
+    check_tensors(named, same_dtype=False)
     _check_shapes(u, A, {"delta": delta, "z": z}, {"B": B, "C": C}, {"D": D, "delta_bias": delta_bias})
     wide = torch.promote_types(u.dtype, torch.float32)
     step = delta.to(wide)
@@ -79,33 +81,74 @@ def selective_scan(
     x, decays = u.to(wide), A.to(torch.promote_types(A.dtype, wide))
     weights = [_by_time(each, decays) for each in (B, C)]
     batch, dim, length = u.shape
-    channels = max(1, MAX_STATES // max(1, prod((batch, A.shape[1], length))))
-    outputs, states = [], []
-    for start in range(0, dim, channels):
-        part = slice(start, min(start + channels, dim))
-        own = [_of_channels(each, part, dim) for each in weights]
-        arguments = (x[:, part], step[:, part], decays[part], *own)
-        again = channels < dim and torch.is_grad_enabled()
-        y, last = checkpoint(_channels, *arguments, use_reentrant=False) if again else _channels(*arguments)
-        outputs.append(y)
-        states.append(last)
-    y = torch.cat(outputs, 1) if len(outputs) > 1 else outputs[0]
+    groups = lcm(*(each.shape[1] for each in weights))
+    # Batch, groups of channels that share B and C, channels of a group, states, time.
+    channels = (batch, groups, dim // groups, 1, length)
+    tensors = [
+        x.reshape(channels),
+        step.reshape(channels),
+        decays.reshape(1, groups, dim // groups, -1, 1),
+        *(_of_groups(each, groups)[:, :, None] for each in weights),
+    ]
+    if torch.compiler.is_compiling():
+        y, last = torch.ops.gpuscan.scan(tensors, _handle())
+    else:
+        y, last = run(_SelectiveScan(), tensors)
+    y, last = y.reshape(u.shape), last.reshape(batch, dim, -1)
     if D is not None:
         y = y + x * D.to(wide)[:, None]
     if z is not None:
         y = y * silu(z.to(wide))
     y = y.to(u.dtype)
-    return (y, torch.cat(states, 1)) if return_last_state else y
+    return (y, last) if return_last_state else y
 
 
-def _channels(x: Any, step: Any, decays: Any, b: Any, c: Any) -> tuple[Any, Any]:
-    """Return the outputs and the last states of some channels: (batch, dim, length) and (batch, dim, N)."""
-    gates = torch.exp(step[:, :, None, :] * decays[None, :, :, None])
-    inputs = (step * x)[:, :, None, :] * b
-    h = linear_recurrence(gates, inputs.to(gates.dtype))
-    y = (h * c).sum(2)
+@torch.compiler.assume_constant_result
+def _handle() -> int:
+    return handle_of(_SelectiveScan())
+
+
+@dataclass(frozen=True)
+class _SelectiveScan(TensorScan):
+    """The outputs and the last states, from the tensors that `gpuscan.api.selective_scan.SelectiveScan` describes.
+
+    Attributes:
+        lead: how many axes of batches of `torch.func.vmap` stand before the others.
+    """
+
+    lead: int = 0
+    result_count = 2
+    real_count = 5
+
+    def like_results(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        u, decays = tensors[0], tensors[2]
+        return u, decays.new_empty((*u.shape[:STATES], decays.shape[STATES], 1))
+
+    def scanned(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        return SelectiveScan(*arrays).outputs()
+
+    def gradients(self, arrays: Sequence[Any], results: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
+        return SelectiveScan(*arrays).gradients(*grads)
+
+    def differentiable_gradients(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
+        found: Sequence[Any] = torch.func.vjp(_by_recurrence, *tensors)[1](tuple(grads))
+        return found
+
+    def tangents(self, tensors: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
+        return forward_derivative(_by_recurrence, tensors, tangents)
+
+    def mapped(self, tensors: Sequence[Any], batched: Sequence[bool], size: int) -> tuple[TensorScan, Sequence[Any]]:
+        pairs = zip(tensors, batched, strict=True)
+        return replace(self, lead=self.lead + 1), [x if has else x.expand(size, *x.shape) for x, has in pairs]
+
+
+def _by_recurrence(u: Any, dt: Any, decays: Any, b: Any, c: Any) -> tuple[Any, Any]:
+    """Return the results by operations that have derivatives of all orders."""
+    gates, inputs = torch.broadcast_tensors(torch.exp(dt * decays), (dt * u * b).to(decays.dtype))
+    h = linear_recurrence(gates, inputs, axis=TIME)
+    y = (h * c).sum(STATES, keepdim=True)
     # Of conjugate pairs of states, one is computed.
-    return (2 * y.real if y.is_complex() else y), h[..., -1]
+    return (2 * y.real if y.is_complex() else y), h[..., -1:]
 
 
 def _by_time(weights: Any, decays: Any) -> Any:
@@ -119,15 +162,10 @@ def _by_time(weights: Any, decays: Any) -> Any:
     return weights if weights.ndim == 4 else weights[:, None]
 
 
-def _of_channels(weights: Any, part: slice, dim: int) -> Any:
-    """Return the weights of some channels; each group of channels shares its own."""
-    groups = weights.shape[1]
-    if groups == 1:
-        return weights
-    if groups == dim:
-        return weights[:, part]
-    index = torch.arange(part.start, part.stop, device=weights.device) // (dim // groups)
-    return weights.index_select(1, index)
+def _of_groups(weights: Any, groups: int) -> Any:
+    """Return weights with one group or `groups`."""
+    own = weights.shape[1]
+    return weights if own in (1, groups) else weights.repeat_interleave(groups // own, 1)
 
 
 def _check_shapes(

@@ -27,6 +27,13 @@ def array_of(tensor: Any) -> np.ndarray[Any, Any]:
     return array
 
 
+def torch_dtype(dtype: np.dtype[Any]) -> Any:
+    """Return torch's dtype of a NumPy dtype."""
+    if dtype.name == "bfloat16":
+        return torch.bfloat16
+    return torch.from_numpy(np.empty(0, dtype)).dtype
+
+
 def tensor_of(array: Any, like: Any) -> Any:
     """Return the array's memory as a tensor of the dtype of `like`, on its device."""
     # np.ascontiguousarray would give a number an axis.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -14,9 +17,54 @@ from torch.utils import _pytree as pytree  # noqa: TID253
 from gpuscan.errors import OperatorError
 from gpuscan.operators.components import Numbers, apply, constants_of
 from gpuscan.operators.operator import name_of
-from gpuscan.operators.row_functions import RowFunction
+from gpuscan.operators.row_functions import RowFunction, RowOperator, row_operator
 from gpuscan.torch.aten import ELEMENTWISE, FULL, NAMES, OTHERS, to_dtype
-from gpuscan.torch.tensors import array_of
+from gpuscan.torch.tensors import array_of, torch_dtype
+
+# How many kinds of functions are kept; the least recently used goes first.
+MAX_FUNCTIONS = 256
+_known: OrderedDict[Hashable, list[RowOperator]] = OrderedDict()
+_lock = Lock()
+
+
+def traced_operator(
+    function: Callable[..., Any],
+    key: Hashable | None,
+    tree: Any,
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: Sequence[np.dtype[Any]],
+    axis: int,
+) -> RowOperator:
+    """Return the operator that a function of pytrees of tensors is, from an earlier call if there was one.
+
+    Args:
+        function: the user's function.
+        key: equal for functions that compute the same; None if that is not known.
+        tree: the structure of its arguments.
+        shapes, dtypes: those of the leaves, with the scanned axis.
+        axis: that axis.
+
+    Raises:
+        OperatorError: the function cannot become a kernel, or mixes elements along the axis.
+    """
+    kind = None if key is None else (key, repr(tree), tuple(map(len, shapes)), tuple(dtypes), axis)
+    with _lock:
+        for found in _known.get(kind, []):
+            if found.fits(shapes):
+                _known.move_to_end(kind)
+                return found
+    of_torch = [torch_dtype(dtype) for dtype in dtypes]
+
+    def make(shapes: list[tuple[int, ...]]) -> RowFunction:
+        return row_function(function, tree, shapes, of_torch, axis)
+
+    found = row_operator(name_of(function), make, shapes, dtypes, axis)
+    if kind is not None:
+        with _lock:
+            _known.setdefault(kind, []).append(found)
+            if len(_known) > MAX_FUNCTIONS:
+                _known.popitem(last=False)
+    return found
 
 
 def row_function(
@@ -42,11 +90,16 @@ def row_function(
         left, right = (pytree.tree_unflatten(list(part), tree) for part in (leaves[:count], leaves[count:]))
         return pytree.tree_leaves(function(left, right))
 
-    whole = torch.func.vmap(flat, dim, dim)
-    with torch.no_grad():
-        graph = make_fx(whole, decomposition_table=core_aten_decompositions())(
-            *tensors, *(tensor.clone() for tensor in tensors)
-        )
+    def traced() -> Any:
+        whole = torch.func.vmap(flat, dim, dim)
+        with torch.no_grad():
+            return make_fx(whole, decomposition_table=core_aten_decompositions())(
+                *tensors, *(tensor.clone() for tensor in tensors)
+            )
+
+    # Whether PyTorch is differentiating, mapping or compiling at the moment belongs to the thread.
+    with ThreadPoolExecutor(1) as aside:
+        graph = aside.submit(traced).result()
     constants = {}
     for node in graph.graph.nodes:
         if node.op == "get_attr":

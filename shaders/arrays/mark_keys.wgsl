@@ -5,7 +5,8 @@
     out: heads: one bit for each element. Those of rows are in the order of the scan, which begins at the end of the last row
          if it is reversed; those of columns are in the order of memory.
     Values: workgroup_size; keys: how many an invocation compares; scalar: the kind of key; in_columns: True if neighbours
-        in memory are of different rows. -#}
+        in memory are of different rows; vectors: True if keys are words that are loaded four at a time, from a multiple of
+        four on, for a scan that is not reversed. -#}
 struct Piece {
     length: u32,  // elements of this piece
     words: u32,  // of heads
@@ -23,7 +24,7 @@ const SHARES = 32u / KEYS;  // invocations to a word
 {% set key_words = 1 if scalar.packed else scalar.words %}
 
 @group(0) @binding(0) var<uniform> piece: Piece;
-@group(0) @binding(1) var<storage, read> keys: array<u32>;
+@group(0) @binding(1) var<storage, read> keys: array<{{ "vec4<u32>" if vectors else "u32" }}>;
 @group(0) @binding(2) var<storage, read> others: array<u32>;
 @group(0) @binding(3) var<storage, read_write> heads: array<u32>;
 
@@ -36,9 +37,11 @@ alias Key = array<u32, {{ key_words }}>;
     return Key({% for word in range(key_words) %}{{ array }}[place * {{ key_words }}u + {{ word }}u]{{ ", " if not loop.last }}{% endfor %});
 {% endif %}
 {% endmacro %}
+{% if not vectors %}
 fn key_at(place: u32) -> Key {
 {{ key_at("keys") -}}
 }
+{% endif %}
 
 fn other_at(place: u32) -> Key {
 {{ key_at("others") -}}
@@ -98,6 +101,23 @@ fn main(
         row = select(row, 0u, row == piece.row_length);
         column = select(column, 0u, column == piece.inner);
     }
+{% elif vectors %}
+    let start = min(first, piece.length - 1u);
+    let last = (piece.first + piece.length - 1u) / 4u;
+    var before = other_at(piece.other + start);
+{% for vector in range(keys // 4) %}
+    let keys{{ vector }} = keys[min((piece.first + first) / 4u + {{ vector }}u, last)];
+{% for lane in range(4) %}
+    share |= select(0u, {{ "0x%xu" % (1 * 2 ** (4 * vector + lane)) }}, differ(Key(keys{{ vector }}[{{ lane }}]), {{ "Key(keys%d[%d])" % (vector, lane - 1) if lane else "before" }}));
+{% endfor %}
+    before = Key(keys{{ vector }}.w);
+{% endfor %}
+    let at = (piece.offset + first) % piece.row_length;  // in the row, in the order of the scan
+    for (var head = select(piece.row_length - at, 0u, at == 0u); head < KEYS; head += piece.row_length) {
+        share |= 1u << head;
+    }
+    let count = piece.length - min(first, piece.length);
+    share &= select((1u << (count & 31u)) - 1u, 0xffffffffu, count >= KEYS);
 {% else %}
     let end = piece.length - 1u;
     let start = min(first, end);

@@ -36,7 +36,7 @@ fn move_tile(invocation: u32, tile: u32, before: u32, kept: u32) {
         let index{{ part }} = tile * TILE_SIZE + offset{{ part }};
 {% for source, accesses in text.moved_sources %}
 {% for i in range(accesses) %}
-        let t{{ part }}{{ source.name }}_{{ i }} = {{ source.name }}[index{{ part }} / MOVED * {{ accesses }}u + {{ i }}u];
+        let t{{ part }}{{ source.name }}_{{ i }} = {{ source.loaded("index%d / MOVED * %du + %du" % (part, accesses, i)) }};
 {% endfor %}
 {% endfor %}
 {% for place in range(text.moved) %}

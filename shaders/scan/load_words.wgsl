@@ -18,7 +18,7 @@ fn load(index: u32) -> Loaded {
 {{ find_places() -}}
 {# The index of the first vector that this invocation loads. #}
     let at = {{ first_access(source, "first") }};
-    return Loaded({% for i in range(source.accesses) %}{{ source.name }}[{{ nth_access("at", i) }}]{{ ", " if not loop.last }}{% endfor %});
+    return Loaded({% for i in range(source.accesses) %}{{ source.loaded(nth_access(source, "at", i)) }}{{ ", " if not loop.last }}{% endfor %});
 }
 
 {% if kernel.keeps_storage_form %}
@@ -36,9 +36,11 @@ fn load_chunk(index: u32) -> Chunk {
 {% endif %}
 {% endif %}
 
-{% if kernel.exchanges_chunks %}
+{% if source.exchanged %}
 fn chunk_of(index: u32, shared_out: Loaded, invocation: u32) -> Chunk {
     let loaded = from_storage(invocation, shared_out);
+{% elif kernel.exchanges_chunks %}
+fn chunk_of(index: u32, loaded: Loaded, invocation: u32) -> Chunk {
 {% else %}
 fn chunk_of(index: u32, loaded: Loaded) -> Chunk {
 {% endif %}

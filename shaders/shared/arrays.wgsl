@@ -9,6 +9,10 @@
 @group(0) @binding({{ kernel.binding_of("seeds") }}) var<storage, read> seeds: array<u32>;  // an element's words for each row
 {% endif %}
 
+{% if text.viewed %}
+{% include "shared/views.wgsl" %}
+
+{% endif %}
 {% if text.float_conversions %}
 {% set conversions, packs_halves = text.float_conversions, kernel.target.packs_halves %}
 {% include "shared/small_floats.wgsl" %}

@@ -7,5 +7,5 @@ struct Captured {
     {{ name }}: array<vec4<f32>, {{ (code.captured_count + 3) // 4 }}>,
 {% endfor %}
 }
-@group(0) @binding({{ kernel.captured_binding }}) var<uniform> captured: Captured;
+@group(0) @binding({{ kernel.binding_of("captured") }}) var<uniform> captured: Captured;
 {% endif %}

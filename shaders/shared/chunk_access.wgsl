@@ -32,7 +32,7 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {#- The index of an invocation's first access: that of its chunk, or where the lanes of a subgroup exchange chunks, that
     of the lane among its subgroup's vectors. -#}
 {% macro first_access(access, first) -%}
-{%- if kernel.exchanges_chunks -%}
+{%- if access.exchanged -%}
 ({{ vector_index(access, first) }}) - {{ "(SUBGROUP_SIZE - 1u - lane)" if kernel.reads_backwards else "lane" }} * {{ access.accesses }}u + lane
 {%- else -%}
 {{ vector_index(access, first) }}
@@ -40,8 +40,8 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {%- endmacro %}
 
 {#- The index of access `i`, given that of the first. -#}
-{% macro nth_access(first, i) -%}
-{{ first }} + {{ i }}u{{ " * SUBGROUP_SIZE" if kernel.exchanges_chunks }}
+{% macro nth_access(access, first, i) -%}
+{{ first }} + {{ i }}u{{ " * SUBGROUP_SIZE" if access.exchanged }}
 {%- endmacro %}
 
 {#- The bits of a word before the first element of an unaligned chunk; never 0. -#}
@@ -60,7 +60,7 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {% else %}
     let {{ access.name }}_at = {{ vector_index(access, first) }};
 {% for i in range(access.accesses) %}
-    let {{ access.name }}_{{ i }} = {{ access.name }}[{{ access.name }}_at + {{ i }}u];
+    let {{ access.name }}_{{ i }} = {{ access.loaded(access.name ~ "_at + " ~ i ~ "u") }};
 {% endfor %}
 {% endif %}
 {% if access.unaligned %}
@@ -111,8 +111,8 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
     let {{ stored }}_end = {{ vector_count(access) }};
 {% if access.unaligned %}
 {{ store_unaligned(access, stored, words) -}}
-{% elif kernel.exchanges_chunks %}
-    let {{ stored }} = to_storage(invocation, Loaded({% for vector in words | batch(access.width) %}{{ as_vector(access, vector) }}{{ ", " if not loop.last }}{% endfor %}));
+{% elif access.exchanged %}
+    let {{ stored }} = to_storage(invocation, {{ "Loaded" if text.sources[0].exchanged else "Exchanged" }}({% for vector in words | batch(access.width) %}{{ as_vector(access, vector) }}{{ ", " if not loop.last }}{% endfor %}));
 {% for i in range(access.accesses) %}
 {{ store_vector(access, stored, i, stored ~ "[" ~ i ~ "]") -}}
 {% endfor %}
@@ -131,7 +131,7 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {#- Store vector `i` of a chunk, unless it is past the end. Where the bytes after the array belong to someone else, the
     last word keeps those. -#}
 {% macro store_vector(access, stored, i, vector) %}
-{% set at = nth_access(stored ~ "_at", i) %}
+{% set at = nth_access(access, stored ~ "_at", i) %}
 {% if kernel.access.exact and access.field.storage_bytes % 4 %}
 {% set tail = "((params.length * " ~ access.field.storage_bytes ~ "u) & 3u)" %}
 {% set mask = "((1u << (8u * " ~ tail ~ ")) - 1u)" %}
@@ -142,7 +142,7 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
     }
 {% else %}
     if ({{ at }} < {{ stored }}_end) {
-        {{ access.name }}[{{ at }}] = {{ vector }};
+        {{ access.stored(at) }} = {{ vector }};
     }
 {% endif %}
 {% endmacro %}
@@ -180,7 +180,7 @@ bitcast<u32>(bitcast<i32>({{ words }}) >> {{ access.index_shift }}u)
 {% else %}
 {% set start = "%s * %du + %du" % (at, access.field.words, loop.index0 * words | length) %}
 {% for word in words %}
-    {{ access.name }}[{{ start }} + {{ loop.index0 }}u] = {{ word }};
+    {{ access.stored(start ~ " + " ~ loop.index0 ~ "u") }} = {{ word }};
 {% endfor %}
 {% endif %}
 {% endfor %}

@@ -10,7 +10,7 @@ diagnostic(off, subgroup_uniformity);
 {% endif %}
 {% include "sort/tile_counters.wgsl" %}
 
-@group(0) @binding(0) var<uniform> call: Call;
+@group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> steps: array<Step, DIGITS>;
 @group(0) @binding(2) var<storage, read> input: array<Key>;
 @group(0) @binding(3) var<storage, read> keys: array<Key>;
@@ -30,7 +30,7 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
 ) {
     let index = workgroup.x + workgroup.y * grid.x;
-    if (index >= call.tiles) {
+    if (index >= params.tiles) {
         return;
     }
     let tile = tile_at(index);
@@ -39,7 +39,7 @@ fn main(
         atomicStore(&counters[i], 0u);
     }
     workgroupBarrier();
-    let step = steps[call.step];
+    let step = steps[params.step];
     let own = invocation * GROUPS / WORKGROUP_SIZE * RADIX;
     // Several loads are under way at a time.
     for (var at = tile.begin + invocation; at < tile.end; at += {{ loads }}u * WORKGROUP_SIZE) {
@@ -53,13 +53,13 @@ fn main(
     }
     workgroupBarrier();
 {% else %}
-    _ = count_digits(tile, steps[call.step], invocation);
+    _ = count_digits(tile, steps[params.step], invocation);
 {% endif %}
     for (var digit = invocation; digit < RADIX; digit += WORKGROUP_SIZE) {
         var count = 0u;
         for (var group = 0u; group < GROUPS; group++) {
             count += {{ "atomicLoad(&counters[group * RADIX + digit])" if subgroups else "counters[digit * GROUPS + group]" }};
         }
-        counts[(tile.row * RADIX + digit) * call.tiles_per_row + tile.number] = count;
+        counts[(tile.row * RADIX + digit) * params.tiles_per_row + tile.number] = count;
     }
 }

@@ -58,12 +58,7 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    let index = workgroup.x + workgroup.y * grid.x;
-    if (index >= call.tiles) {
-        return;
-    }
-    let tile = tile_at(index);
-    let step = steps[call.step];
+{% include "sort/take_tile.wgsl" %}
     for (var i = invocation; i < GROUPS * RADIX; i += WORKGROUP_SIZE) {
         atomicStore(&room[i], 0u);
     }
@@ -75,9 +70,12 @@ fn main(
     let members = subgroupBallot(true);
     let member = count_bits(members & below);
     let lanes = count_bits(members);
-    let ticket = atomicAdd(&registered, select(0u, 1u, member == 0u));
-    let group = subgroupShuffle(ticket, lowest_lane(members));
-    let stretch = (call.tile_size * lanes + WORKGROUP_SIZE - 1u) / WORKGROUP_SIZE;
+    let number = atomicAdd(&registered, select(0u, 1u, member == 0u));
+    let group = subgroupShuffle(number, lowest_lane(members));
+{% if scheduler == "random" %}
+    idle(LOADS, index, group, LONGEST_DELAY);
+{% endif %}
+    let stretch = (params.tile_size * lanes + WORKGROUP_SIZE - 1u) / WORKGROUP_SIZE;
     let begin = tile.begin + group * stretch;
     let end = min(begin + stretch, tile.end);
 {% for i in range(items) %}
@@ -88,6 +86,9 @@ fn main(
     let digit{{ i }} = digit_of(key{{ i }}, step.mask);
     let rank{{ i }} = rank_of(digit{{ i }}, at{{ i }} < end, group, below, invocation);
 {% endfor %}
+{% if scheduler == "random" %}
+    idle(POSTS, index, 0u, LONGEST_POST_DELAY);
+{% endif %}
     workgroupBarrier();
     // Turn each counter into the number of elements with its digit in earlier groups.
     for (var digit = invocation; digit < RADIX; digit += WORKGROUP_SIZE) {
@@ -98,6 +99,9 @@ fn main(
             count += own;
         }
         sums[digit] = count;
+{% if kernel %}
+        post_count(index, digit, count);
+{% endif %}
     }
     workgroupBarrier();
 {% for round in range(radix_bits) %}
@@ -109,15 +113,34 @@ fn main(
     workgroupBarrier();
 {% endfor %}
 {% set total = "RADIX" if radix_bits % 2 else "0u" %}
-    for (var digit = invocation; digit < RADIX; digit += WORKGROUP_SIZE) {
+{% if kernel %}
+    if (!learn_before(invocation, tile, step)) {
+        return;
+    }
+{% endif %}
+    var digit = invocation;
+    for (; digit < RADIX; digit += WORKGROUP_SIZE) {
         let first = select(0u, sums[{{ total }} + max(digit, 1u) - 1u], digit > 0u);
-        moves[digit] = offsets[(tile.row * RADIX + digit) * call.tiles_per_row + tile.number] - first;
+{% if kernel %}
+        post_sum(index, tile, digit, before[digit] + sums[{{ total }} + digit] - first);
+        moves[digit] = base_of(tile.row, digit) + before[digit] - first;
+{% else %}
+        moves[digit] = offsets[(tile.row * RADIX + digit) * params.tiles_per_row + tile.number] - first;
+{% endif %}
         for (var earlier = 0u; earlier < GROUPS; earlier++) {
             let counter = earlier * RADIX + digit;
             atomicStore(&room[counter], atomicLoad(&room[counter]) + first);
         }
     }
+{% if kernel and kernel.target.driver_ends_loops %}
+    if (digit < RADIX) {  // the driver ended the loop
+        report_timeout();
+    }
+{% endif %}
     workgroupBarrier();
+{% if scheduler == "random" %}
+    idle(STORES, index, group, LONGEST_DELAY);
+{% endif %}
 {% for i in range(items) %}
     let place{{ i }} = atomicLoad(&room[group * RADIX + digit{{ i }}]) + rank{{ i }};
 {% endfor %}
@@ -152,7 +175,7 @@ fn main(
     workgroupBarrier();
 {% for i in range(items) %}
     if (at{{ i }} < end) {
-        atomicStore(&room[place{{ i }}], load_place(step, at{{ i }}, tile.row * call.row_length));
+        atomicStore(&room[place{{ i }}], load_place(step, at{{ i }}, tile.row * params.row_length));
     }
 {% endfor %}
     workgroupBarrier();
@@ -161,5 +184,8 @@ fn main(
         store_place(step, atomicLoad(&room[from{{ i }}]), to{{ i }});
     }
 {% endfor %}
+{% endif %}
+{% if scheduler == "serial" %}
+    leave();
 {% endif %}
 }

@@ -1,24 +1,29 @@
-{#- Move each element of a tile to the place that its digit gives: the last of the three dispatches of a step of a radix sort.
-    Elements with equal digits keep their order. With subgroups, lanes with equal digits find each other by ballots
+{#- Move each element of a tile to the place that its digit gives: the last of the three dispatches of a step of a radix sort,
+    or its single pass, in which the tile learns by look-back where its elements belong (sort/look_back.wgsl). Elements with equal digits keep their order. With subgroups, lanes with equal digits find each other by ballots
     (Ashkiani et al., "GPU Multisplit", 2016), and the tile is put in order in workgroup memory first, so that neighbouring
     lanes store to neighbouring places.
-    in:  input, keys, temporary: the keys in one of them; steps; offsets: where the first element of each tile with each
-         digit belongs, in rows of (digit values, tiles of a row); words: a word for each key, if payload is "words"
+    in:  input, keys, temporary: the keys in one of them; words: a word for each key, if payload is "words"
+         in three dispatches: steps; offsets: where the first element of each tile with each digit belongs, in rows of
+         (digit values, tiles of a row)
+         in a single pass: plan: the steps, and where the elements with each digit begin; state: the tile state
     out: keys or temporary; with a payload, the keys' indices or words in places or temporary_places
     Values: those of sort/tile_counters.wgsl; enable_subgroups; items: with subgroups, the most elements of an invocation;
-        with_keys: True to store the keys in the last step; payload: "none", "index" or "words". -#}
+        kernel: how tiles learn where their elements belong in a single pass, or None; with_keys: True to store the keys in the last step; payload: "none", "index" or "words". -#}
 {% if enable_subgroups %}
 enable subgroups;
 diagnostic(off, subgroup_uniformity);
 {% endif %}
+{% set scheduler = kernel.scheduler if kernel else "" %}
 {% include "sort/tile_counters.wgsl" %}
 
-@group(0) @binding(0) var<uniform> call: Call;
-@group(0) @binding(1) var<storage, read> steps: array<Step, DIGITS>;
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> {{ "plan: Plan" if kernel else "steps: array<Step, DIGITS>" }};
 @group(0) @binding(2) var<storage, read> input: array<Key>;
 @group(0) @binding(3) var<storage, read_write> keys: array<Key>;
 @group(0) @binding(4) var<storage, read_write> temporary: array<Key>;
+{% if not kernel %}
 @group(0) @binding(5) var<storage, read> offsets: array<u32>;
+{% endif %}
 {% if payload != "none" %}
 @group(0) @binding(6) var<storage, read_write> places: array<u32>;
 @group(0) @binding(7) var<storage, read_write> temporary_places: array<u32>;
@@ -60,6 +65,14 @@ fn store_place(step: Step, place: u32, position: u32) {
     }
 }
 {% endif %}
+{% if kernel %}
+{% include "sort/look_back.wgsl" %}
+
+// Return where the elements of a row with a digit begin.
+fn base_of(row: u32, digit: u32) -> u32 {
+    return plan.bases[(row * DIGITS + params.step) * RADIX + digit];
+}
+{% endif %}
 {% if subgroups %}
 {% include "sort/scatter_by_subgroups.wgsl" %}
 {% else %}
@@ -69,33 +82,67 @@ fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) grid: vec3<u32>,
 ) {
-    let index = workgroup.x + workgroup.y * grid.x;
-    if (index >= call.tiles) {
+{% include "sort/take_tile.wgsl" %}
+{% if scheduler == "random" %}
+    idle(LOADS, index, invocation, LONGEST_DELAY);
+{% endif %}
+    let share = count_digits(tile, step, invocation);
+{% if kernel %}
+{% if scheduler == "random" %}
+    idle(POSTS, index, 0u, LONGEST_POST_DELAY);
+{% endif %}
+    for (var digit = invocation; digit < RADIX; digit += WORKGROUP_SIZE) {
+        var count = 0u;
+        for (var group = 0u; group < GROUPS; group++) {
+            count += counters[digit * GROUPS + group];
+        }
+        post_count(index, digit, count);
+    }
+    if (!learn_before(invocation, tile, step)) {
         return;
     }
-    let tile = tile_at(index);
-    let step = steps[call.step];
-    let share = count_digits(tile, step, invocation);
+{% endif %}
     // Turn each counter into the place for the group's first element with the digit.
-    for (var digit = invocation; digit < RADIX; digit += WORKGROUP_SIZE) {
-        var place = offsets[(tile.row * RADIX + digit) * call.tiles_per_row + tile.number];
+    var digit = invocation;
+    for (; digit < RADIX; digit += WORKGROUP_SIZE) {
+{% if kernel %}
+        let base = base_of(tile.row, digit);
+        var place = base + before[digit];
+{% else %}
+        var place = offsets[(tile.row * RADIX + digit) * params.tiles_per_row + tile.number];
+{% endif %}
         for (var group = 0u; group < GROUPS; group++) {
             let counter = digit * GROUPS + group;
             let count = counters[counter];
             counters[counter] = place;
             place += count;
         }
+{% if kernel %}
+        post_sum(index, tile, digit, place - base);
+{% endif %}
     }
     workgroupBarrier();
-    for (var at = share.begin; at < share.end; at++) {
+{% if scheduler == "random" %}
+    idle(STORES, index, invocation, LONGEST_DELAY);
+{% endif %}
+    var at = share.begin;
+    for (; at < share.end; at++) {
         let key = load_key(step.source, at);
         let counter = digit_of(key, step.mask) * GROUPS + invocation;
         let position = counters[counter];
         counters[counter] = position + 1u;
         store_key(step, key, position);
 {% if payload != "none" %}
-        store_place(step, load_place(step, at, tile.row * call.row_length), position);
+        store_place(step, load_place(step, at, tile.row * params.row_length), position);
 {% endif %}
     }
+{% if kernel and kernel.target.driver_ends_loops %}
+    if ((digit < RADIX) | (at < share.end)) {  // the driver ended a loop
+        report_timeout();
+    }
+{% endif %}
+{% if scheduler == "serial" %}
+    leave();
+{% endif %}
 }
 {% endif %}

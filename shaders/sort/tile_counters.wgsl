@@ -2,7 +2,7 @@
     after the other: subgroups, or single invocations, which count the digits of their stretch here.
     in:  input, keys, temporary: the arrays that steps read
     Values: scalar; descending; digits; radix_bits; workgroup_size; groups; subgroups. -#}
-{% include "sort/call.wgsl" %}
+{% include "sort/params.wgsl" %}
 {% include "sort/keys.wgsl" %}
 
 const GROUPS = {{ groups }}u;  // that have counters
@@ -27,10 +27,10 @@ struct Tile {
 }
 
 fn tile_at(index: u32) -> Tile {
-    let row = index / call.tiles_per_row;
-    let number = index % call.tiles_per_row;
-    let begin = row * call.row_length + number * call.tile_size;
-    return Tile(row, number, begin, min(begin + call.tile_size, (row + 1u) * call.row_length));
+    let row = index / params.tiles_per_row;
+    let number = index % params.tiles_per_row;
+    let begin = row * params.row_length + number * params.tile_size;
+    return Tile(row, number, begin, min(begin + params.tile_size, (row + 1u) * params.row_length));
 }
 
 fn load_key(source: u32, at: u32) -> Key {
@@ -44,7 +44,7 @@ fn load_key(source: u32, at: u32) -> Key {
 }
 
 fn digit_of(key: Key, mask: u32) -> u32 {
-    let bit = call.step * RADIX_BITS;
+    let bit = params.step * RADIX_BITS;
 {% if scalar.bits == 64 %}
     let order = order_of(key);
     return (select(order.x, order.y, bit >= 32u) >> (bit % 32u)) & mask;
@@ -60,7 +60,7 @@ fn count_digits(tile: Tile, step: Step, invocation: u32) -> Share {
         counters[i] = 0u;
     }
     workgroupBarrier();
-    let stretch = (call.tile_size + GROUPS - 1u) / GROUPS;
+    let stretch = (params.tile_size + GROUPS - 1u) / GROUPS;
     let begin = min(tile.begin + invocation * stretch, tile.end);
     let end = min(begin + stretch, tile.end);
     for (var at = begin; at < end; at++) {

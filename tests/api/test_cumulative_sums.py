@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import wgpu
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuscan as gs
-from tests.oracle import assert_same
+from tests.oracle import assert_same, shared
 from tests.strategies import arrays
 
 PROMOTED = {
@@ -34,7 +34,7 @@ def on(adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
     return gs.default_device()
 
 
-@settings(max_examples=40)
+@shared(40)
 @given(data=st.data(), dtype=st.sampled_from([*PROMOTED]), include=st.booleans())
 def test_any_array(device: gs.Device, data: st.DataObject, dtype: str, include: bool) -> None:
     x = data.draw(arrays(dtype))

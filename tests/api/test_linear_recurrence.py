@@ -8,13 +8,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 import wgpu
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuscan as gs
 from tests.harness.scans import gradients_of
 from tests.laws import dtype_of
-from tests.oracle import assert_same, some
+from tests.oracle import assert_same, shared, some
 
 Array = np.ndarray[Any, Any]
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
@@ -120,7 +120,7 @@ def test_every_layout(device: gs.Device, dtype: str, begin: bool, reverse: bool,
                 assert results[2] is None
 
 
-@settings(max_examples=25)
+@shared(25)
 @given(
     shape=st.sampled_from([(5,), (1, 1), (4, 129), (129, 4), (1, 31, 8), (6, 64), (2, 2, 2, 2, 2)]),
     axis=st.integers(0, 4),

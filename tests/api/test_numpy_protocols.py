@@ -65,6 +65,9 @@ GROUPS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
     "order and shape": [
         lambda a, b, c: (np.sort(a), np.sort(c, axis=None), np.sort(c.T, axis=0, kind="stable")),
         lambda a, b, c: (np.flip(a, 0), np.flip(a), np.transpose(a), np.swapaxes(c, 0, 1), np.ravel(c.T)),
+        lambda a, b, c: (np.concatenate([c, c[::-2]]), np.concatenate([b, a], axis=None), np.stack([a, a + 1], axis=1)),
+        lambda a, b, c: (np.squeeze(c[:1]), np.squeeze(c[:, :1], 1), np.moveaxis(c, 0, -1), np.round(a / 4, 1)),
+        lambda a, b, c: (np.zeros_like(a), np.ones_like(b), np.full_like(c, 7)),
         lambda a, b, c: (np.expand_dims(b, 0), np.broadcast_to(b, (2, 7)), np.reshape(a, (7, 6)), np.copy(c[::2])),
     ],
 }
@@ -118,6 +121,19 @@ def test_results_in_place(device: gs.Device) -> None:
     assert_equal(total, wanted.sum(axis=1))
 
 
+def test_masks_choose_what_is_written(device: gs.Device) -> None:
+    a, c, wanted = device.asarray(A), device.asarray(C), C.copy()
+    a[a > 20] = 20
+    assert_equal(a, np.minimum(A, 20))
+    np.copyto(c, c[::-1], where=c > 4)
+    np.copyto(wanted, C[::-1], where=C > 4)
+    assert_equal(c, wanted)
+    with pytest.raises(TypeError, match="casting='same_kind'"):
+        np.copyto(c, A)
+    with pytest.raises(ValueError, match="only their lengths along that axis may differ"):
+        np.concatenate([c, c[:, :2]])
+
+
 def test_argsort_gives_indices_on_the_device(device: gs.Device) -> None:
     c = device.asarray(C)
     for axis in (-1, 0, None):
@@ -136,6 +152,7 @@ def test_numbers_and_truth(device: gs.Device) -> None:
     assert not np.array_equal(a, b)
     assert np.allclose(a, A + np.float32(1e-6))
     assert (np.shape(a), np.ndim(a), np.size(a, 1)) == ((6, 7), 2, 7)
+    assert f"{b[3]:.2f} {b[3]:d}" == f"{B[3]:.2f} {B[3]:d}"
     assert np.empty_like(a, dtype=np.int8).dtype == np.int8
     for call, error, match in (
         (lambda: bool(a), ValueError, "truth of an array"),
@@ -166,7 +183,8 @@ def test_what_is_not_supported_names_the_way_out(device: gs.Device) -> None:
         lambda: c / 2,
         lambda: operator.iadd(c, 1.5),
         lambda: np.linalg.norm(a),
-        lambda: np.concatenate([a, a]),
+        lambda: np.fft.fft(a),
+        lambda: np.copyto(np.zeros((6, 7)), a),
         lambda: np.add.outer(a, a),
         # NumPy never frees the arguments of a reduction that its protocol refuses, so it is not asked by name.
         lambda: a.__array_ufunc__(np.subtract, "accumulate", a),

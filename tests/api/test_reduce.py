@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 import wgpu
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuscan as gs
 from gpuscan.operators.named_operators import BUILTINS
 from tests.harness.devices import small_binding
 from tests.laws import dtype_of
-from tests.oracle import AFFINE, LATER, MATRICES, assert_same, one_by_one, several, some, words
+from tests.oracle import AFFINE, LATER, MATRICES, assert_same, one_by_one, several, shared, some, words
 from tests.strategies import arrays, numbers
 
 
-@settings(max_examples=40)
+@shared(40)
 @given(data=st.data(), dtype=st.sampled_from(["uint8", "int16", "int32", "uint64", "float32"]))
 def test_any_array(device: gs.Device, data: st.DataObject, dtype: str) -> None:
     """Reduce any shape, memory order and axis, all elements as well; from NumPy and from the device."""
@@ -167,7 +167,7 @@ def test_numpy_reduces_with_every_operator(name: str) -> None:
 # ----- Several axes, maps, `keepdims` and `out`
 
 
-@settings(max_examples=40)
+@shared(40)
 @given(data=st.data())
 def test_several_axes(device: gs.Device, data: st.DataObject) -> None:
     """Reduce any set of axes, in whatever order it is named, into an array of the caller's too."""

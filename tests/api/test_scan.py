@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuscan as gs
@@ -23,6 +23,8 @@ from tests.oracle import (
     assert_scans,
     boundaries,
     one_by_one,
+    shared,
+    shared_strategies,
     small_tiles,
     some,
     strategies_in_turn,
@@ -111,11 +113,11 @@ def test_operators_without_identity(device: gs.Device, number: int, name: str) -
 
 def test_many_short_rows_and_few_long_ones(device: gs.Device) -> None:
     """Scan rows with heads anywhere in chunks and tiles, also rows of one element."""
-    for shape in some(device, [(3000, 1), (1000, 7), (333, 31), (33, 257), (3, 5000), (1, 9000)]):
+    for turn, shape in some(device, enumerate([(3000, 1), (1000, 7), (333, 31), (33, 257), (3, 5000), (1, 9000)])):
         x = words(np.random.default_rng(5), 2, shape)
         problem = make_problem(x, AFFINE, axis=1)
         wanted = one_by_one(AFFINE.function, x, axis=1)
-        for strategy in strategies_on(device):
+        for strategy in shared_strategies(device, turn):
             got = scan_with(device, problem, strategy, tile=small_tiles(device)[0])
             for result, field in zip(got, wanted, strict=True):
                 assert_same(result, field, (strategy, shape))
@@ -123,10 +125,10 @@ def test_many_short_rows_and_few_long_ones(device: gs.Device) -> None:
 
 def test_few_columns(device: gs.Device) -> None:
     """Scan with workgroups of a few invocations, and chains of tiles down one or two columns."""
-    for shape in some(device, [(1, 2), (2, 2), (40, 3), (257, 3), (3000, 2), (3, 50, 4)]):
+    for turn, shape in some(device, enumerate([(1, 2), (2, 2), (40, 3), (257, 3), (3000, 2), (3, 50, 4)])):
         x = np.random.default_rng(7).integers(0, 2**32, shape, dtype=np.uint32)
         wanted = ufunc_scan("add", x, axis=len(shape) - 2)
-        for strategy in strategies_on(device):
+        for strategy in shared_strategies(device, turn):
             assert_same(gs.scan(x, axis=-2, device=device, strategy=strategy), wanted, (shape, strategy))
 
 
@@ -135,18 +137,18 @@ def test_large_arrays_in_the_planned_shape(device: gs.Device, log: int) -> None:
     length = 2**log + 13
     x = np.random.default_rng(6).integers(0, 2**32, length, dtype=np.uint32)
     wanted = ufunc_scan("add", x)
-    for strategy in strategies_on(device):
+    for strategy in shared_strategies(device, log):
         assert_same(gs.scan(x, device=device, strategy=strategy), wanted, strategy)
 
 
-@settings(max_examples=50)
+@shared(50)
 @given(asked=scans(), data=st.data())
 def test_any_array_and_any_options(device: gs.Device, asked: Any, data: st.DataObject) -> None:
     """Scan shapes of 1 to 5 axes in any memory order, by every strategy, through the public function."""
     assert_scans(*asked, device, data.draw(st.sampled_from(["auto", *strategies_on(device)])))
 
 
-@settings(max_examples=30)
+@shared(30)
 @given(shape=shapes(), reverse=st.booleans(), seed=st.integers(0, 2**32 - 1))
 def test_reverse_is_flip_of_scan_of_flip(device: gs.Device, shape: tuple[int, ...], reverse: bool, seed: int) -> None:
     x = numbers(np.random.default_rng(seed), "uint32", shape)

@@ -442,6 +442,7 @@ def test_adapters_give_what_numpy_gives(device: gs.Device, name: str, monkeypatc
     from_numpy, from_device = gs.scan_vjp(x, y, weight, op, **options), gs.scan_vjp(*on_device, op, **options)
     if "initial" in options:
         first = like(given, [leaf.astype(narrow) for leaf in leaves(wanted[1])])
+        assert all(isinstance(leaf, gs.Array) for leaf in leaves(from_device[1]))
         close(from_numpy[1], first, 1e-5)
         close(from_device[1], first, 1e-5)
         wanted, from_numpy, from_device = wanted[0], from_numpy[0], from_device[0]

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import wgpu
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuscan as gs
@@ -20,6 +20,7 @@ from tests.oracle import (
     MATRICES,
     assert_same,
     one_by_one,
+    shared,
     small_tiles,
     strategies_in_turn,
     strategies_on,
@@ -78,7 +79,7 @@ def test_operators_without_identity(device: gs.Device, exclusive: bool) -> None:
             assert_same(result, field, op)
 
 
-@settings(max_examples=25)
+@shared(25)
 @given(data=st.data(), dtype=st.sampled_from(["uint8", "int16", "int32", "uint64"]))
 def test_any_segments(device: gs.Device, data: st.DataObject, dtype: str) -> None:
     """Cut by offsets and by keys, from NumPy and device arrays."""

@@ -16,7 +16,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.engine import device_speeds
 from gpuscan.engine.device_speeds import relative_speeds
-from gpuscan.planning.partition import shares, stripes, turns
+from gpuscan.planning.partition import ordered_stretches, shares, stretches, stripes, turns
 from tests.harness.devices import device_as_if, mark_lost, pool_of
 from tests.harness.teams import cut_finely, set_speeds
 from tests.oracle import assert_same
@@ -153,6 +153,21 @@ def test_turns_and_shares_follow_the_speeds() -> None:
     ]
     assert [(s.start, s.stop) for s in shares(10, [3, 1, 1])] == [(0, 6), (6, 8), (8, 10)]
     assert [s.device for s in shares(1, [1, 1])] == [1]
+
+
+def test_arrays_on_devices_are_cut_by_the_roles_of_devices() -> None:
+    """Give the first device two stretches of a long row; all devices then need equal time for each step."""
+    found = stretches(100 << 20, 1, 4, [1, 1])
+    assert [(s.device, (s.stop - s.start) >> 20) for s in found] == [(0, 20), (1, 40), (0, 40)]
+    speeds = [4, 1, 2]
+    parts = ordered_stretches(3300, speeds)
+    times = [(s.stop - s.start) / speeds[s.device] for s in parts]
+    assert [s.device for s in parts] == [0, 1, 2, 0]
+    assert np.allclose([2 * times[0], *times[1:]], times[1], rtol=0.01)
+    assert [s.last for s in parts] == [False] * 3 + [True]
+    # One device, short arrays, and arrays with other long axes have one stretch on each device.
+    for length, places, speeds in ((100 << 20, 1, [1]), (1000, 1, [1, 1]), (1 << 20, 100, [1, 1])):
+        assert [s.device for s in stretches(length, places, 4 * places, speeds)] == list(range(len(speeds)))
 
 
 def test_unequal_devices_are_measured_once(device: gs.Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from functools import cache
 from typing import Any
 
@@ -12,6 +13,7 @@ import wgpu
 
 import gpuscan as gs
 from tests.harness.devices import mark_lost
+from tests.harness.teams import cut_in_order
 from tests.oracle import assert_same
 
 RNG = np.random.default_rng(29)
@@ -51,6 +53,69 @@ def test_scans_and_reductions(three: list[gs.Device], sharded: int, axis: int) -
         assert_same(np.asarray(found), gs.reduce(X, axis=axis, device="numpy", **options))
 
 
+def last_odd(left: Any, right: Any) -> Any:
+    """Return the last odd number: this does not commute."""
+    return np.where(right % 2 == 1, right, left)
+
+
+@pytest.mark.parametrize(("sharded", "reverse"), [(0, False), (0, True), (1, True)])
+def test_segments_and_keys(
+    three: list[gs.Device], sharded: int, reverse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut the rows anywhere, in the middle of shards and between them; the totals are not cut."""
+    if not sharded:
+        cut_in_order(monkeypatch)
+    x = gs.ShardedArray.from_numpy(X, three[:2], axis=sharded)
+    keys = np.repeat(np.array([3, 1, 2], np.int16), [4, 31, 5])
+    own = RNG.integers(0, 2, X.shape).astype(np.int16) if sharded else keys
+    offsets = ([0, 3, 3, 38, 40], [0, 5, 8, 24, 40], [0, 40])
+    cuts: list[Any] = [*({"segments": each} for each in offsets), {"keys": keys}]
+    cuts.append({"keys": gs.ShardedArray.from_numpy(own, three[:2], axis=sharded)})
+    options: dict[str, Any] = {"reverse": True, "exclusive": True, "initial": X[5]} if reverse else {}
+    for cut in cuts:
+        found = gs.scan(x, last_odd, axis=0, return_total=True, **options, **cut)
+        wanted = {"keys": own} if isinstance(cut.get("keys"), gs.ShardedArray) else cut
+        whole = gs.scan(X, last_odd, axis=0, return_total=True, device="numpy", **options, **wanted)
+        for part, result in zip(found, whole, strict=True):
+            assert_same(np.asarray(part), result)
+    for cut in cuts[:3] if sharded == reverse else ():
+        options = {"axis": 0, "initial": X[7], "after": lambda v: v * 2}
+        reduced = gs.reduce(x, last_odd, **cut, **options)
+        assert isinstance(reduced, gs.ShardedArray) == bool(sharded)
+        assert_same(np.asarray(reduced), gs.reduce(X, last_odd, device="numpy", **cut, **options))
+
+
+def results_in_place(three: list[gs.Device]) -> None:
+    """Write to arrays that are divided alike, and over the input."""
+    x = gs.ShardedArray.from_numpy(X, three[:2])
+    out = gs.ShardedArray.from_numpy(np.full_like(X, 77), three[:2])
+    offsets = [0, 3, 38, 40]
+    assert gs.scan(x, axis=0, out=out, segments=offsets) is out
+    assert_same(out.numpy(), gs.scan(X, axis=0, segments=offsets, device="numpy"))
+    found, total = gs.scan(x, axis=0, out=x, segments=offsets, reverse=True, return_total=True)
+    assert found is x
+    assert_same(x.numpy(), gs.scan(X, axis=0, segments=offsets, reverse=True, device="numpy"))
+    assert_same(total, X.sum(0, dtype=np.int32))
+
+
+def totals_and_types(three: list[gs.Device]) -> None:
+    """Return totals as numbers and arrays, sums of float32 that are rounded once, and lists for lists."""
+    flat = X.ravel()[:60]
+    for reverse in (False, True):
+        found, total = gs.scan(gs.ShardedArray.from_numpy(flat, three), reverse=reverse, return_total=True)
+        assert_same(found.numpy(), gs.scan(flat, reverse=reverse, device="numpy"))
+        assert_same(total, flat.sum(dtype=np.int32))
+    floats = RNG.random(60).astype(np.float32)
+    sums = gs.scan(gs.ShardedArray.from_numpy(floats, three), compensated=True)
+    assert_same(sums.numpy(), np.cumsum(floats, dtype=np.float64).astype(np.float32))
+    for places in ([True, True, False, False] * 15, [False] * 60):
+        keys = np.where(places, np.float32(np.nan), np.float32(1))
+        cut = gs.scan(
+            gs.ShardedArray.from_numpy(flat, three), keys=gs.ShardedArray.from_numpy(keys, three), reverse=True
+        )
+        assert_same(cut.numpy(), gs.scan(flat, keys=keys, reverse=True, device="numpy"))
+
+
 def operators_that_do_not_commute(three: list[gs.Device]) -> None:
     matrices = RNG.integers(-2, 3, (30, 2, 2)).astype(np.int32)
     sharded = gs.ShardedArray.from_numpy(matrices, three)
@@ -84,9 +149,20 @@ def what_is_refused(three: list[gs.Device]) -> None:
     across = gs.ShardedArray.from_numpy(X, three, axis=1)
     vectors = gs.operator(lambda l, r: l + r, element_axes=1)
     for call, error, message in (
-        (lambda: gs.scan(x, axis=0, segments=[0, 40]), TypeError, "segments= was passed with a gpuscan.ShardedArray"),
+        (lambda: gs.scan(x, axis=0, groups=[0] * 40), TypeError, "groups= was passed with a gpuscan.ShardedArray"),
+        (lambda: gs.scan(x, axis=0, segments=[0, 3]), ValueError, "segments from 0 to 3"),
+        (lambda: gs.scan(x, axis=0, keys=X), ValueError, r"Pass keys of shape \(40,\)"),
+        (lambda: gs.scan(x, axis=0, keys=x), ValueError, r"Pass keys of shape \(40,\)"),
+        (lambda: gs.scan(x, axis=0, keys=other), ValueError, "divided in another way"),
+        (lambda: gs.scan(x, axis=0, keys=three[0].asarray(X)), TypeError, "Pass NumPy keys, or a gpuscan.ShardedArray"),
+        (lambda: gs.scan(x, axis=0, out=X), TypeError, "out of type ndarray was passed"),
+        (lambda: gs.scan(x, axis=0, out=other), ValueError, "with the same parts"),
+        (lambda: gs.scan(x, axis=0, dtype=np.int64, out=x), TypeError, "out of dtype int32 was passed"),
+        (lambda: gs.reduce(x, segments=[0, 40]), ValueError, "pass one axis"),
+        (lambda: gs.reduce(x, lambda l, r: l, axis=0, segments=[0, 40, 40]), ValueError, "segment 1 is empty"),
+        (lambda: gs.reduce(x, axis=0, keepdims=True), TypeError, "keepdims= was passed"),
         (lambda: gs.scan(x, axis=0, device=three), TypeError, "device= was passed"),
-        (lambda: gs.scan((x, X), affine, axis=0), TypeError, "its arrays must be together"),
+        (lambda: gs.scan([x, X], affine, axis=0), TypeError, "its arrays must be together"),
         (lambda: gs.scan((x, other), affine, axis=0), ValueError, "sharded in different ways"),
         (lambda: gs.scan(across, vectors), ValueError, "that axis belongs to the element"),
         (lambda: gs.scan(x, axis=0, before=lambda v, i: v), TypeError, "do not know where they begin"),
@@ -103,24 +179,56 @@ def lost(three: list[gs.Device]) -> None:
     mark_lost(three[0], True)
     try:
         for call in (lambda: gs.scan(x, axis=0), lambda: gs.reduce(x, axis=0)):
-            with pytest.raises(gs.DeviceLostError):
+            with pytest.raises(gs.DeviceLostError) as caught:
                 call()
+            assert "device 0 of the list" in caught.value.__notes__[0]
+            assert not [each for each in threading.enumerate() if each.name.startswith("gpuscan-shard")]
     finally:
         mark_lost(three[0], False)
     assert_same(gs.scan(x, axis=0).numpy(), np.cumsum(X, axis=0, dtype=np.int32))
 
 
 def dicts(three: list[gs.Device]) -> None:
-    """Return bundles as plain dicts, like those that were passed."""
-    x = {"a": gs.ShardedArray.from_numpy(X, three)}
+    """Return bundles as plain dicts and lists, like those that were passed."""
+    x = gs.ShardedArray.from_numpy(X, three)
 
     def add(left: Any, right: Any) -> Any:
         return {"a": left["a"] + right["a"]}
 
-    for call in (lambda axis: gs.scan(x, add, axis=axis), lambda axis: gs.reduce(x, add, axis=axis)):
-        assert [type(call(axis)) for axis in (0, 1)] == [dict, dict]
+    def add_lists(left: Any, right: Any) -> Any:
+        return [left[0] + right[0]]
+
+    for bundle, op in (({"a": x}, add), ([x], add_lists)):
+        for call in (gs.scan, gs.reduce):
+            assert [type(call(bundle, op, axis=axis)) for axis in (0, 1)] == [type(bundle)] * 2
 
 
-@pytest.mark.parametrize("case", [operators_that_do_not_commute, dicts, short_arrays, what_is_refused, lost])
-def test_what_else_there_is(three: list[gs.Device], case: Any) -> None:
-    case(three)
+def two_stretches(three: list[gs.Device], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the first device two stretches, which it scans without reducing them where it can."""
+    cut_in_order(monkeypatch)
+    flat = X.ravel()[:70]
+    x = gs.ShardedArray.from_numpy(flat, three)
+    assert [shard.shape[0] for shard in x.shards] == [10, 20, 20, 20]
+    assert [shard.device for shard in x.shards] == [*three, three[0]]
+    assert x.devices == tuple(three)
+    for options in ({}, {"exclusive": True, "initial": 3}, {"after": lambda v: -v}, {"reverse": True}):
+        assert_same(gs.scan(x, **options).numpy(), gs.scan(flat, device="numpy", **options))
+    gs.scan(x, out=x, reverse=True)
+    assert_same(x.numpy(), gs.scan(flat, device="numpy", reverse=True))
+
+
+CASES = [
+    operators_that_do_not_commute,
+    dicts,
+    short_arrays,
+    what_is_refused,
+    lost,
+    results_in_place,
+    totals_and_types,
+    two_stretches,
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_else_there_is(three: list[gs.Device], case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    case(three, monkeypatch) if case is two_stretches else case(three)

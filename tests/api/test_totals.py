@@ -43,6 +43,33 @@ def test_float_bits_are_those_of_the_reduction(device: gs.Device) -> None:
             assert_same(total, result.take(-1, options["axis"]))
 
 
+def test_exclusive_scans_read_their_input_once(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Complete the last results by the last elements, of narrow numbers, converted ones, and matrices."""
+    rng = np.random.default_rng(2)
+    x = rng.integers(-128, 128, (2, 33)).astype(np.int8)
+    matrices = rng.integers(0, 99, (7, 2, 2), dtype=np.int32)
+    cases: list[tuple[Any, Any, dict[str, Any]]] = [
+        (x, "multiply", {"axis": 1, "initial": 3}),
+        (x, "maximum", {"axis": 0, "reverse": True}),
+        (x, "add", {"axis": 1, "dtype": np.int64, "reverse": True}),
+        (x, "add", {"axis": 1, "before": lambda v: v.astype(np.float32) * 2}),
+        (matrices, "matmul", {"axis": 0}),
+    ]
+    for given, op, options in cases:
+        turned = np.flip(given, options["axis"]) if options.get("reverse") else given
+        wanted = gs.reduce(turned, op, device="numpy", **{k: v for k, v in options.items() if k != "reverse"})
+        homes = [(given, "numpy"), (given, device)]
+        with monkeypatch.context() as patch:
+            patch.setattr("gpuscan.api.scan.reduced", None)
+            if given is x:
+                homes.append((device.asarray(given), device))
+            for home, where in homes:
+                _, total = gs.scan(home, op, exclusive=True, return_total=True, device=where, **options)
+                assert_same(total, wanted, (op, options))
+    zero = np.array([-0.0], np.float32)
+    assert np.signbit(gs.scan(zero, exclusive=True, return_total=True, device=device)[1])
+
+
 def test_of_cuts_numbers_and_no_elements(device: gs.Device) -> None:
     x = np.arange(1, 7, dtype=np.int32)
     for home in (device, "numpy"):

@@ -85,8 +85,54 @@ def test_shapes(device: gs.Device) -> None:
         assert "(2, 6, 2)" in shown
         assert "int16" in shown
         assert device.capabilities.adapter_type in shown
-    with pytest.raises(TypeError, match=r"only gpuscan.s functions write.*out=a\[...\]"):
-        a[0] = 1
+    for name, value in (("shape", (8, 6)), ("dtype", np.uint16)):
+        with pytest.raises(AttributeError, match="it is fixed"):
+            setattr(a, name, value)
+    assert_same(a, x)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32", "int64", "float64"])
+def test_assignments(device: gs.Device, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    """Compare assignments of numbers, arrays and views, overlapping ones too, with NumPy's."""
+    x = numbers(dtype, (5, 7, 6))
+    a = device.asarray(x)
+    row = np.arange(6, dtype=np.int16)
+    reads = count_reads(monkeypatch)
+    for index in INDICES:
+        a[index] = x[index] = 3
+    a[1] = x[1] = row
+    a[2:, ::2] = x[2:, ::2] = row.reshape(1, 1, 1, 6)
+    a[...], x[...] = a[::-1], x[::-1].copy()
+    a[1:], x[1:] = a[:-1], x[:-1].copy()
+    a[:, 0], x[:, 0] = device.asarray(row) + 1, row + 1
+    a[0, 0], x[0, 0] = a[1, 1], x[1, 1]
+    if dtype != "float64":  # Only some adapters compute in it.
+        a[::-2, 1:] += 2
+        x[::-2, 1:] += 2
+    assert reads == []
+    assert_same(a, x)
+
+
+def test_assignments_that_do_not_fit(device: gs.Device) -> None:
+    """Assert that each raises its own error and changes nothing."""
+    x = numbers("int16", (4, 6))
+    a = device.asarray(x)
+    wrong: tuple[tuple[Any, Any, type[Exception], str], ...] = (
+        (0, np.ones(5), ValueError, r"shape \(5,\) were assigned to elements of shape \(6,\)"),
+        (0, 2**15, OverflowError, "out of bounds for int16"),
+        (9, 1, IndexError, "pass one from -4 to 3"),
+        ([0, 1], 1, TypeError, "views are"),
+        (a > 3, np.ones(2), TypeError, "takes one number"),
+        (np.ones(4, bool), 1, IndexError, "one bool for each element"),
+    )
+    for index, value, error, match in wrong:
+        with pytest.raises(error, match=match):
+            a[index] = value
+    with pytest.raises(ValueError, match="elements that share memory"):
+        gs.scan(a[0], out=np.broadcast_to(a[0, :1], (6,)))
+    with pytest.raises(TypeError) as raised:
+        a[x > 3]
+    assert len(str(raised.value)) < 300
     assert_same(a, x)
 
 

@@ -1,4 +1,4 @@
-"""Templates are compiled to Python code once, and kept beside them as Python keeps its own."""
+"""Templates are compiled to Python code once, and kept in `__pycache__` next to them."""
 
 from __future__ import annotations
 

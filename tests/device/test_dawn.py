@@ -121,8 +121,8 @@ def test_tint_refuses_a_barrier_that_not_all_reach(dawn: gs.Device) -> None:
 
 
 def test_the_quick_suite_passes(dawn: gs.Device) -> None:
-    """Run the quick suite, without the cases that differ from another one only in the strategy "auto"."""
-    cases = suite(quick=True)
+    """Run the quick suite, without sorts and without cases that differ from another one only in the strategy "auto"."""
+    cases = [case for case in suite(quick=True) if "sort" not in case.operator]  # `test_sorts` has them
     named = {case for case in cases if case.strategy in strategies_on(dawn)}
     twins = {replace(case, strategy="auto") for case in named}
     outcomes = [check(dawn, case) for case in cases if case not in twins]

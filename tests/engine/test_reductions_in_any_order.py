@@ -14,7 +14,7 @@ from gpuscan.operators.code import combine_code
 from gpuscan.operators.named_operators import BUILTINS
 from tests.harness.scans import make_problem, scan_with
 from tests.laws import dtype_of
-from tests.oracle import Array, assert_same, boundaries, small_tiles, some, strategies_on
+from tests.oracle import Array, assert_same, boundaries, one_of, shared_strategies, small_tiles, some
 
 INTEGERS = ("int8", "uint16", "int32", "uint64", "int64")
 FLOATS = ("float16", "bfloat16", "float32")
@@ -74,8 +74,8 @@ def test_which_operators_are() -> None:
 def test_every_operator_and_dtype(device: gs.Device, name: str) -> None:
     """Reduce one row of some tiles, rows with tiles of their own, and rows that share tiles."""
     ufunc: np.ufunc = getattr(np, name)
-    for dtype in some(device, DTYPES[name]):
-        for shape in ((5_003,), (3, 1024), (7, 33)):
+    for turn, dtype in some(device, enumerate(DTYPES[name])):
+        for shape in one_of(device, ((5_003,), (3, 1024), (7, 33)), turn + len(name)):
             x = drawn(dtype, shape)
             wanted = ufunc.reduce(x, axis=-1, dtype=x.dtype)
             assert_same(gs.reduce(x, name, axis=-1, device=device), wanted, (dtype, shape))
@@ -88,9 +88,9 @@ def test_sizes_around_tiles(device: gs.Device, op: str) -> None:
     if op == "maximum":
         x = -(abs(x >> 1) | 1)  # zeros past the end would be the greatest
     ufunc: np.ufunc = getattr(np, op)
-    for tile in small_tiles(device):
+    for turn, tile in enumerate(small_tiles(device)):
         lengths = [n for n in boundaries(tile) if n <= x.size]
-        for strategy in strategies_on(device):
+        for strategy in shared_strategies(device, turn):
             for length in some(device, lengths):
                 got = last(device, x[:length], op, strategy, tile=tile)
                 assert_same(got[0], ufunc.reduce(x[:length], dtype=x.dtype), (tile, strategy, length))
@@ -100,8 +100,8 @@ def test_options(device: gs.Device) -> None:
     """Reduce in pieces, with an initial value, with a fold by one workgroup, and reversed rows."""
     x = drawn("int32", 30_001)
     total = np.add.reduce(x, dtype=x.dtype)
-    for tile in small_tiles(device):
-        for strategy in strategies_on(device):
+    for turn, tile in enumerate(small_tiles(device)):
+        for strategy in shared_strategies(device, turn):
             for given in ({"piece_bytes": 1 << 14}, {"one_workgroup_folds": True}, {"reverse": True}):
                 assert_same(last(device, x, "add", strategy, tile=tile, **given)[0], total, (strategy, given))
             assert_same(last(device, x, "add", strategy, tile=tile, initial=np.int32(77))[0], total + np.int32(77))
@@ -135,7 +135,7 @@ def test_special_floats_at_every_place(device: gs.Device, name: str) -> None:
 def test_other_operators_keep_their_order(device: gs.Device) -> None:
     """Assert that a sum of floats is the last element of the scan, bit for bit."""
     x = np.random.default_rng(3).normal(size=20_001).astype(np.float32)
-    for tile in small_tiles(device):
-        for strategy in strategies_on(device):
+    for turn, tile in enumerate(small_tiles(device)):
+        for strategy in shared_strategies(device, turn):
             scanned = scan_with(device, make_problem(x), strategy, tile=tile)[0]
             assert_same(last(device, x, "add", strategy, tile=tile)[0], scanned[-1], (tile, strategy))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuscan as gs
@@ -21,6 +21,8 @@ from tests.oracle import (
     assert_same,
     one_by_one,
     several,
+    shared,
+    shared_strategies,
     some,
     strategies_in_turn,
     strategies_on,
@@ -75,10 +77,10 @@ def test_float_bits(device: gs.Device) -> None:
     """Assert that float sums have the bits of the twin under every strategy."""
     rng = np.random.default_rng(1)
     for tile in row_tiles(device):
-        for length in some(device, lengths(tile)):
+        for turn, length in some(device, enumerate(lengths(tile))):
             problem = make_problem(rng.standard_normal((4, length)).astype(np.float32), axis=1)
             (wanted,) = twin_of(problem, tile)
-            for strategy in strategies_on(device):
+            for strategy in shared_strategies(device, turn):
                 (got,) = scan_with(device, problem, strategy, tile=tile)
                 assert_same(got, wanted, (tile, length, strategy))
 
@@ -130,7 +132,7 @@ def test_in_place(device: gs.Device) -> None:
     assert_same(array.numpy(), np.cumsum(x, axis=1, dtype=np.uint32))
 
 
-@settings(max_examples=20)
+@shared(20)
 @given(st.data())
 def test_any_row(device: gs.Device, data: st.DataObject) -> None:
     """Reduce and scan rows of about the smallest length that gets tiles of its own."""

@@ -42,7 +42,7 @@ def tile_values(device: gs.Device, keys: np.ndarray[Any, Any], by_subgroups: boo
 def tile_call(rows: int, length: int, tile: int, step: int) -> list[int]:
     """Return the parameters of a stage that sorts tiles."""
     per_row = -(-length // tile)
-    return [rows * length, length, tile, per_row, rows * per_row, step, rows * per_row, 1]
+    return [rows * length, length, tile, per_row, rows * per_row, step, rows * per_row, 1, 1, 1]
 
 
 def test_steps(device: gs.Device) -> None:
@@ -95,6 +95,7 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
                 order=[1, 2, "out", "out", 3, "out", "out"],
                 with_keys=True,
                 payload="index",
+                kernel=None,
                 items=-(-tile // values["workgroup_size"]),
                 **values,
             )

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuscan as gs
 from tests.harness.builds import count_reads, is_transposed_on, transpose_any_size, uploaded_in_order
 from tests.harness.devices import device_as_if
-from tests.oracle import AFFINE, assert_same, one_by_one, some, strategies_in_turn, ufunc_scan
+from tests.oracle import AFFINE, assert_same, one_by_one, shared, some, strategies_in_turn, ufunc_scan
 
 DTYPES = ["uint8", "int16", "bool", "float16"]
 
@@ -38,7 +38,7 @@ def test_every_strategy(device: gs.Device, monkeypatch: pytest.MonkeyPatch, numb
             assert_same(got.numpy(), ufunc_scan(op, x, axis=axis), (shape, strategy))
 
 
-@settings(max_examples=25)
+@shared(25)
 @given(
     shape=st.lists(st.integers(1, 9), min_size=2, max_size=4),
     axis=st.integers(0, 2),

@@ -13,7 +13,7 @@ from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.builds import shorten_waits
 from tests.harness.devices import auto_strategy, device_as_if
 from tests.harness.scans import make_problem, plan_with, scan_with, traits_of
-from tests.oracle import AFFINE, assert_same, small_tiles, strategies_on, tile_in_turn, ufunc_scan, words
+from tests.oracle import AFFINE, assert_same, safe_strategies, small_tiles, tile_in_turn, ufunc_scan, words
 
 PERIODS = [2, 7, 64]
 # In these strategies a tile can do nothing but wait.
@@ -99,7 +99,7 @@ def test_auto_goes_on_by_another_path(own_device: gs.Device) -> None:
         assert auto_strategy(device) in ("fallback", "three_dispatch")
     else:
         assert device.capabilities.distrusted == ()
-        assert chosen in strategies_on(device)
+        assert chosen in safe_strategies(device)
 
 
 # Capabilities of the device that ``"auto"`` trusts most. Few polls a second keep its waits short.

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +95,11 @@ def handler_of(browser: Browser) -> type[http.server.SimpleHTTPRequestHandler]:
             self.end_headers()
 
         def answer(self, kind: str, content: bytes) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", kind)
-            self.end_headers()
-            self.wfile.write(content)
+            with suppress(ConnectionError):  # the browser has been closed
+                self.send_response(200)
+                self.send_header("Content-Type", kind)
+                self.end_headers()
+                self.wfile.write(content)
 
         def translate_path(self, path: str) -> str:
             number, _, rest = path.removeprefix("/").partition("/")

@@ -12,8 +12,10 @@ import numpy as np
 import gpuscan as gs
 from gpuscan.api import plan as plan_module
 from gpuscan.api.linear_recurrence import gradients
-from gpuscan.api.reduce import segmented_reduction
+from gpuscan.api.reductions import segmented_reduction
+from gpuscan.api.scan_chunks import chunk_problems
 from gpuscan.elements import min_chunk
+from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.engine.record import Origin
 from gpuscan.engine.segment_heads import segment_heads
@@ -24,6 +26,7 @@ from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
+from gpuscan.problem.chunk_cuts import chunk_cuts
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem import make_problem as problem_of
 from gpuscan.problem.segments import heads_of
@@ -91,9 +94,19 @@ def scan_with(
     return scan_host(device._executor, problem, strategy, piece_bytes=piece_bytes, outputs=out, **options)
 
 
-def scan_chunks_with(device: gs.Device, chunks: Iterable[Array], *, piece_bytes: int) -> Iterator[Array]:
+def scan_on_device_with(
+    device: gs.Device, problem: Problem, strategy: str = "auto", *, tile: Tile | None = None, out: list[gs.Array]
+) -> None:
+    """Scan arrays on a device into other ones there; arguments as in `scan_with`."""
+    scan_device(device._executor, problem, strategy, out=out, **({} if tile is None else {"tile": tile}))
+
+
+def scan_chunks_with(
+    device: gs.Device, chunks: Iterable[Array], *, piece_bytes: int, segments: Any = None, keys: Any = None
+) -> Iterator[Array]:
     """Return the running sums of chunks, scanned in pieces of a given size."""
-    problems = (make_problem(chunk) for chunk in chunks)
+    pairs = chunk_problems(chunks, "add", {"axis": 0}, compensated=False, cuts=chunk_cuts(segments, keys))
+    problems = (problem for _, problem in pairs)
     stream = scan_stream(device._executor, next(problems), problems, "auto", piece_bytes)
     with closing(stream):
         yield from (result for (result,) in stream)

@@ -20,7 +20,7 @@ def run_stage(
     name: str,
     call: Sequence[int],
     inputs: Sequence[Array],
-    sizes: Sequence[int],
+    sizes: Sequence[int | Array],
     workgroups: int,
     *,
     order: Sequence[Any] = (),
@@ -33,7 +33,7 @@ def run_stage(
         name: the stage's template in the folder sort.
         call: the words of its parameters.
         inputs: the arrays that it reads.
-        sizes: the words of each output, which holds junk before, or zeros if it is shorter than 4.
+        sizes: the words of each output, which holds junk before, or zeros if it is shorter than 4; or its content.
         workgroups: the number of workgroups.
         order: the bindings behind the parameters: the number of an input from 1 on, or ``"out"`` for the next output.
             By default the inputs come first.
@@ -41,7 +41,10 @@ def run_stage(
     """
     context = device._context
     arrays = [uploaded(context, np.ascontiguousarray(each)) for each in inputs]
-    outputs = [uploaded(context, np.full(size, 0xA5A5A5A5 if size > 3 else 0, np.uint32)) for size in sizes]
+    outputs = [
+        uploaded(context, np.full(size, 0xA5A5A5A5 if size > 3 else 0, np.uint32) if isinstance(size, int) else size)
+        for size in sizes
+    ]
     following = iter(outputs)
     bound = [arrays[n - 1] if n != "out" else next(following) for n in order] if order else [*arrays, *outputs]
     parameters = context.uniform(np.array([*call, *[0] * (-len(call) % 4)], np.uint32).tobytes())

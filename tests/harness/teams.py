@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuscan.engine import device_team
+from gpuscan.engine import device_team, shards
 from gpuscan.planning import partition
 from gpuscan.planning.team_heuristics import TEAMS
 
@@ -21,3 +21,10 @@ def cut_finely(monkeypatch: pytest.MonkeyPatch) -> None:
 def set_speeds(monkeypatch: pytest.MonkeyPatch, *speeds: int) -> None:
     """Let devices have these relative speeds."""
     monkeypatch.setattr("gpuscan.api.team.relative_speeds", lambda executors: list(speeds))
+
+
+def cut_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let arrays of any size on several devices be divided as large ones are: the first device gets two stretches."""
+    ordered = replace(TEAMS, min_ordered_bytes=0, min_rows_each=100, whole_places=4)
+    monkeypatch.setattr(partition, "TEAMS", ordered)
+    monkeypatch.setattr(shards, "TEAMS", ordered)

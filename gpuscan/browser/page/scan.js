@@ -37,6 +37,9 @@ async function fetched(base, name) {
 export class Scan {
   /** A GPUDevice with the features and limits that exported scans can use, as far as the GPU has them. */
   static async device(options = {}) {
+    if (globalThis.isSecureContext === false) {
+      throw new Error("browsers give WebGPU only to pages from https or localhost; open the page from there");
+    }
     if (!globalThis.navigator?.gpu) throw new Error("this browser has no WebGPU; use a current Chrome, Edge, Safari or Firefox");
     const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance", ...options });
     if (!adapter) throw new Error("this browser has WebGPU, but no GPU for it; look at chrome://gpu or about:support");

@@ -1,6 +1,6 @@
 {#- The parameters of the stages that sort tiles, and the steps of the sort: one for each digit, from the lowest.
     Values: digits: the number of digits of a key. -#}
-struct Call {
+struct Params {
     length: u32,  // of all rows together
     row_length: u32,
     tile_size: u32,
@@ -9,6 +9,8 @@ struct Call {
     step: u32,  // the digit of this dispatch
     grid_x: u32,  // of a step that is not skipped
     grid_y: u32,
+    epoch: u32,  // of the sort; with the step added, the tag of this step's posts, 1 to 65535
+    spin_rounds: u32,  // polls of a late post, in rounds
 }
 
 // A step reads one of the arrays and writes another: 0 is the input, 1 the result, 2 the temporary array.
@@ -27,3 +29,9 @@ const RADIX_BITS = {{ radix_bits }}u;
 const RADIX = 1u << RADIX_BITS;
 const DIGITS = {{ digits }}u;
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
+
+// What sorts in a single pass for each digit know beforehand.
+struct Plan {
+    steps: array<Step, DIGITS>,
+    bases: array<u32>,  // where the elements with each value of a digit begin: (rows, digits, digit values)
+}

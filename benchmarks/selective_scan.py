@@ -1,0 +1,90 @@
+"""Time of mamba's selective scan and its gradient, beside mamba's reference in PyTorch on the same machine.
+
+Run:  python benchmarks/selective_scan.py [--shape 8x2048x4096] [--states 16] [--torch-device cuda]
+
+The shape is (batch, channels, length). Tensors are on the CPU for gpuscan, so its time includes their way to the GPU
+and back. The reference, `selective_scan_ref` of mamba's repository written again, makes one step after the other and
+keeps all states. With --reference-steps N it makes N steps only, and its time is multiplied.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import gpuscan as gs
+import gpuscan.torch
+
+
+def selective_scan_ref(u: Any, delta: Any, decays: Any, inward: Any, outward: Any) -> Any:
+    """Return the outputs, one step after the other."""
+    delta = torch.nn.functional.softplus(delta)
+    gates = torch.exp(torch.einsum("bdl,dn->bdln", delta, decays))
+    inputs = torch.einsum("bdl,bnl,bdl->bdln", delta, inward, u)
+    h = torch.zeros_like(gates[:, :, 0])
+    outputs = []
+    for t in range(u.shape[2]):
+        h = gates[:, :, t] * h + inputs[:, :, t]
+        outputs.append(torch.einsum("bdn,bn->bd", h, outward[:, :, t]))
+    return torch.stack(outputs, 2)
+
+
+def ours(*tensors: Any) -> Any:
+    return gpuscan.torch.selective_scan(*tensors, delta_softplus=True)
+
+
+def seconds(function: Callable[..., Any], tensors: list[Any], repeats: int) -> tuple[float, float]:
+    """Return the least time of a forward and of a backward pass."""
+
+    def now() -> float:
+        if tensors[0].is_cuda:
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+    times = []
+    for _ in range(repeats + 1):
+        start = now()
+        y = function(*tensors)
+        middle = now()
+        torch.autograd.grad(y.sum(), tensors)
+        times.append((middle - start, now() - middle))
+    forward, backward = zip(*times[1:], strict=True)
+    return min(forward), min(backward)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", default="8x2048x4096")
+    parser.add_argument("--states", type=int, default=16)
+    parser.add_argument("--torch-device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--reference-steps", type=int)
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    batch, channels, length = map(int, arguments.shape.split("x"))
+    torch.manual_seed(0)
+
+    def inputs(length: int, device: str) -> list[Any]:
+        shapes = (batch, channels, length), (batch, channels, length), (batch, arguments.states, length)
+        u, delta, inward = (torch.randn(shape) for shape in shapes)
+        decays, outward = -torch.rand(channels, arguments.states), torch.randn(shapes[2])
+        return [each.to(device).requires_grad_() for each in (u, delta, decays, inward, outward)]
+
+    small = inputs(min(length, 64), "cpu")
+    torch.testing.assert_close(ours(*small), selective_scan_ref(*small), rtol=1e-3, atol=1e-3)
+    print(gs.default_device())
+    shown = "forward {:8.1f} ms, backward {:8.1f} ms"
+    forward, backward = seconds(ours, inputs(length, "cpu"), arguments.repeats)
+    print("gpuscan, tensors on the CPU:", shown.format(forward * 1e3, backward * 1e3), flush=True)
+    steps = arguments.reference_steps or length
+    device = arguments.torch_device
+    times = seconds(selective_scan_ref, inputs(steps, device), arguments.repeats)
+    forward, backward = (each * length / steps for each in times)
+    print(f"reference, torch on {device}:", shown.format(forward * 1e3, backward * 1e3))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Find arrays in their buffers, so that kernels read and write views where they are, without a copy."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpuscan.device.bind_groups import Binding
+from gpuscan.device.strides import joined
+from gpuscan.device.transfer import padded
+from gpuscan.planning.view_heuristics import VIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuscan.device.context import DeviceContext
+    from gpuscan.device.device_array import DeviceArray
+    from gpuscan.elements import Field
+
+# The parameters of a view: the first unit, the units of a row, those between rows, 0. See shaders/shared/views.wgsl.
+PLACE = struct.Struct("<4I")
+
+
+@dataclass(frozen=True)
+class ArrayPlace:
+    """The place of an array in its buffer, as a kernel finds it.
+
+    Units are 32-bit words, or for packed numbers, those numbers.
+
+    Attributes:
+        kind: as in `gpuscan.planning.kernel_parts.Placement.views`; not ``""``.
+        binding: the part of the buffer that the shader binds. It begins where a shader can bind it, before the array.
+        first: units from there to the array's first number.
+        row: units of a row.
+        gap: units from the end of a row to the begin of the next one; below zero for rows in reverse.
+    """
+
+    kind: str
+    binding: Binding
+    first: int
+    row: int
+    gap: int
+
+
+def place_of_array(array: DeviceArray, field: Field) -> ArrayPlace | None:
+    """Return the place of an array that no shader binds as it is; None if a copy of it is better, or needed.
+
+    Kernels take rows that are apart, or elements, if a row is at least a part of the distance between rows. They read
+    the array twice under three_dispatch, with all that is between its rows, where a copy reads that once.
+    """
+    scalar = field.scalar
+    unit = scalar.dtype.itemsize if scalar.packed else 4
+    if array.offset % unit or not array.nbytes:
+        return None
+    axes = [] if array.is_contiguous else joined(array.shape, array.strides)
+    if axes and axes[-1][1] != array.dtype.itemsize:
+        axes.append((1, array.dtype.itemsize))
+    if len(axes) > 2:
+        return None
+    row = axes[-1][0] * array.dtype.itemsize if axes else array.nbytes
+    pitch = axes[0][1] if len(axes) == 2 else row
+    context = array.context
+    low, high = array.extent
+    base = low // context.offset_alignment * context.offset_alignment
+    size = padded(high - base)
+    if (
+        pitch % unit
+        or abs(pitch) > VIEWS.max_pitch * row
+        or size > context.binding_limit
+        or base + size > array.buffer.size
+    ):
+        return None
+    return ArrayPlace(
+        "offset" if len(axes) < 2 else "rows",
+        Binding(array.buffer, base, size),
+        (array.offset - base) // unit,
+        row // unit,
+        (pitch - row) // unit,
+    )
+
+
+def places_binding(context: DeviceContext, places: Sequence[ArrayPlace | None]) -> Binding | None:
+    """Return a uniform buffer of what a kernel knows of its sources and destinations; None if none is a view."""
+    if not any(places):
+        return None
+    words = [PLACE.pack(each.first, each.row, each.gap % 2**32, 0) if each else bytes(PLACE.size) for each in places]
+    return context.uniform(b"".join(words))

@@ -1,0 +1,196 @@
+"""Sort long rows on a device, by a radix sort over tiles: in a single pass for each digit, or in three dispatches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.device.bind_groups import Binding
+from gpuscan.device.device_array import DeviceArray, empty
+from gpuscan.device.reports import SortRun
+from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.record import max_workgroups, record_stage
+from gpuscan.planning.plan import grid_of
+from gpuscan.planning.sort_heuristics import sort_heuristics_for
+from gpuscan.problem.cache import cached_problem
+
+if TYPE_CHECKING:
+    from gpuscan.device.context import DeviceContext
+    from gpuscan.elements import Scalar
+    from gpuscan.engine.executor import Executor
+    from gpuscan.planning.sort_plan import TileSort
+
+# Bytes of one step in the buffer of steps.
+_STEP_BYTES = 32
+# Invocations in a workgroup of sort/differences.wgsl.
+_WORKGROUP_SIZE = 256
+# Words before the counts that sort/histogram.wgsl leaves.
+_DIFFERENCES = 4
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Rows of keys that shaders can bind, and what their sort returns.
+
+    Attributes:
+        array: the keys, one row after the other.
+        scalar: the kind of key.
+        length: the keys in a row.
+        descending: True to put the greatest key first.
+        with_keys: True to return the keys in order.
+        payload: what moves along with a key: ``"none"``, its ``"index"`` in the row, or one of the ``"words"``.
+        words: a word for each key.
+    """
+
+    array: DeviceArray
+    scalar: Scalar
+    length: int
+    descending: bool
+    with_keys: bool
+    payload: str
+    words: DeviceArray | None
+
+    @property
+    def size(self) -> int:
+        """The keys of all rows."""
+        return self.array.nbytes // (4 * self.scalar.words)
+
+    def result(self, context: DeviceContext) -> DeviceArray:
+        """Return a new array for the keys, in words."""
+        return empty(context, (self.size * self.scalar.words,), np.uint32)
+
+    def places(self, context: DeviceContext) -> DeviceArray | None:
+        """Return a new array for what moves along with the keys, if anything does."""
+        return None if self.payload == "none" else empty(context, (self.size,), np.uint32)
+
+
+def sort_tiles(
+    executor: Executor, keys: Keys, plan: TileSort
+) -> tuple[tuple[DeviceArray | None, DeviceArray | None], SortRun | None]:
+    """Submit a sort by tiles.
+
+    Returns:
+        The keys and the places, in words; and the run, if a wait may time out in it.
+    """
+    sort = _TileSort(executor, keys, plan)
+    run = sort.in_three_dispatches() if plan.kernel is None else sort.in_single_passes()
+    return (sort.keys if keys.with_keys else None, sort.places), run
+
+
+class _TileSort:
+    """One sort by tiles, and its arrays."""
+
+    def __init__(self, executor: Executor, given: Keys, plan: TileSort) -> None:
+        self._executor, self._given, self._plan = executor, given, plan
+        self._context = context = executor.context
+        self.keys, self.places = given.result(context), given.places(context)
+        # Arrays that nothing refers to go back to the pool, so the sort keeps those that it binds.
+        self._temporary = given.result(context), given.places(context)
+        self._arrays = [array.binding() for array in (given.array, self.keys, self._temporary[0])]
+        moved = (self.places, self._temporary[1], given.words)
+        self._moved = [array.binding() for array in moved if array is not None]
+        self._keys_shape = {"scalar": given.scalar, "descending": given.descending}
+        self._digits = {"digits": plan.digits, "radix_bits": plan.radix_bits}
+        enabled = plan.subgroups and context.capabilities.enable_subgroups
+        self._tile_shape = (
+            self._keys_shape
+            | self._digits
+            | {
+                "workgroup_size": plan.workgroup,
+                "groups": plan.groups,
+                "subgroups": plan.subgroups,
+                "enable_subgroups": enabled,
+            }
+        )
+        self._scatter = self._tile_shape | {
+            "with_keys": given.with_keys,
+            "payload": given.payload,
+            "items": plan.items,
+            "kernel": plan.kernel,
+        }
+
+    def in_three_dispatches(self) -> SortRun | None:
+        """Submit three dispatches for each digit: count, scan the counts, and scatter."""
+        context, plan = self._context, self._plan
+        counts, offsets = (empty(context, (plan.counts,), np.uint32) for _ in range(2))
+        steps = self._steps_from_differences()
+        scan = cached_problem(counts, "add", axis=0, exclusive=True, reverse=False)
+        for number in range(plan.digits):
+            grid = (steps.buffer, number * _STEP_BYTES)
+            bound = [self._params(number), steps, *self._arrays]
+            self._submit(("count_digits", [*bound, counts.binding()], grid, self._tile_shape))
+            scan_device(self._executor, scan, out=[offsets])
+            self._submit(("scatter_digits", [*bound, offsets.binding(), *self._moved], grid, self._scatter))
+        return None
+
+    def in_single_passes(self) -> SortRun:
+        """Submit one pass that counts the values of all digits, and then a single pass for each digit."""
+        context, plan = self._context, self._plan
+        assert plan.kernel is not None
+        state, epoch = context.tile_state.begin_sort(plan.state_bytes, plan.digits)
+        state_binding = Binding(state, 0, -(-plan.state_bytes // 16) * 16)
+        steps = self._steps_from_histogram()
+        for number in range(plan.digits):
+            bound = [self._params(number, epoch), steps, *self._arrays, state_binding, *self._moved]
+            self._submit(("scatter_digits", bound, (steps.buffer, number * _STEP_BYTES), self._scatter))
+        return SortRun(plan.strategy, state, epoch)
+
+    def _steps_from_differences(self) -> Binding:
+        """Submit the stages that choose the steps; return the buffer of the steps."""
+        context, usage, plan, size = self._context, self._context.usage, self._plan, self._given.size
+        # A buffer of its own, because no dispatch may write one part of a buffer and read another. With a single digit
+        # the stage that finds the differences is skipped, and these values ask for one step.
+        known = np.array([0, 0, plan.digits == 1, 0], np.uint32).tobytes()
+        found = Binding(context.wgpu_device.create_buffer_with_data(data=known, usage=usage.STORAGE))
+        steps = self._new_steps(0)
+        params, keys = self._params(0), sort_heuristics_for(context.capabilities.adapter_type).keys_compared
+        shape = self._keys_shape | {"workgroup_size": _WORKGROUP_SIZE, "keys_per_invocation": keys}
+        bound = [params, self._arrays[0], found]
+        compare = ("differences", bound, -(-size // (_WORKGROUP_SIZE * keys)), shape)
+        self._submit(*([compare] if plan.digits > 1 else []), self._planning(params, found, steps))
+        return steps
+
+    def _steps_from_histogram(self) -> Binding:
+        """Submit the stages that count all digits' values and choose the steps; return the buffer of the plan."""
+        context, plan = self._context, self._plan
+        found = empty(context, (_DIFFERENCES + plan.bases,), np.uint32)
+        encoder = context.queue.encoder()
+        encoder.clear_buffer(found.buffer, 0, found.buffer.size)
+        context.queue.submit(encoder)
+        steps, params, counts = self._new_steps(plan.bases), self._params(0), found.binding()
+        rows = plan.tiles // plan.tiles_per_row
+        shape = self._digits | {"workgroup_size": plan.workgroup}
+        counting = self._keys_shape | shape | {"stretch": plan.stretch, "copies": plan.copies}
+        self._submit(
+            ("histogram", [params, self._arrays[0], counts], rows * -(-plan.tiles_per_row // plan.stretch), counting),
+            self._planning(params, counts, steps),
+            ("scan_histograms", [params, counts, steps], rows * plan.digits, shape),
+        )
+        return steps
+
+    def _planning(self, params: Binding, found: Binding, steps: Binding) -> tuple[Any, ...]:
+        return "plan_steps", [params, found, steps], 1, self._digits | {"workgroup_size": self._plan.workgroup}
+
+    def _new_steps(self, bases: int) -> Binding:
+        """Return a buffer for the steps, and for the places where elements with each value of a digit begin."""
+        usage = self._context.usage
+        size = self._plan.digits * _STEP_BYTES + 4 * bases
+        return Binding(self._context.wgpu_device.create_buffer(size=size, usage=usage.STORAGE | usage.INDIRECT))
+
+    def _submit(self, *stages: tuple[Any, ...]) -> None:
+        """Submit stages, each as (template, bindings, workgroups, variables of the template)."""
+        context = self._context
+        encoder = context.queue.encoder()
+        for name, bound, workgroups, values in stages:
+            elements = 1 if name == "plan_steps" else self._given.size
+            record_stage(context, encoder, f"sort/{name}.wgsl", bound, workgroups, elements, **values)
+        context.queue.submit(encoder)
+
+    def _params(self, step: int, epoch: int = 0) -> Binding:
+        plan, given = self._plan, self._given
+        x, y, _ = grid_of(plan.tiles, max_workgroups(self._context))
+        numbers = [given.size, given.length, plan.tile_size, plan.tiles_per_row, plan.tiles, step, x, y]
+        numbers += [epoch, plan.spin_rounds, 0, 0]
+        return self._context.uniform(np.array(numbers, np.uint32).tobytes())

@@ -1,0 +1,276 @@
+"""Scans of tensors as operations that PyTorch differentiates, maps and compiles as a whole."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from itertools import count
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch  # noqa: TID253 (only users of torch import this package)
+from torch import Tensor  # noqa: TID253
+
+from gpuscan.torch.tensors import array_of, tensor_of
+
+Array = np.ndarray[Any, Any]
+Tensors = Sequence[Any]
+
+
+class TensorScan(ABC):
+    """A scan without its tensors. It must be equal to, and have the hash of, another one that computes the same.
+
+    Attributes:
+        result_count: how many results there are.
+        real_count: how many of the first tensors have gradients.
+    """
+
+    result_count: int
+    real_count: int
+
+    def like_results(self, tensors: Tensors) -> Tensors:
+        """Return tensors with the shapes, dtypes and device of the results: without more, the first tensors."""
+        return tensors[: self.result_count]
+
+    @abstractmethod
+    def scanned(self, arrays: Sequence[Array]) -> Sequence[Array]:
+        """Return the results."""
+
+    @abstractmethod
+    def gradients(
+        self, arrays: Sequence[Array], results: Sequence[Array], grads: Sequence[Array]
+    ) -> Sequence[Array] | None:
+        """Return the gradients of the first `real_count` arrays; None if they cannot be had by a scan."""
+
+    @abstractmethod
+    def differentiable_gradients(self, tensors: Tensors, grads: Tensors) -> Tensors:
+        """Return the gradients of the first `real_count` tensors, computed by operations that have gradients.
+
+        Raises:
+            OperatorError: this scan has none.
+        """
+
+    @abstractmethod
+    def tangents(self, tensors: Tensors, tangents: Tensors) -> Tensors:
+        """Return the forward-mode derivatives of the results.
+
+        Args:
+            tensors: the tensors.
+            tangents: the derivatives of the first `real_count` of them; None for one that has none.
+
+        Raises:
+            OperatorError: this scan has none.
+        """
+
+    @abstractmethod
+    def mapped(self, tensors: Tensors, batched: Sequence[bool], size: int) -> tuple[TensorScan, Tensors]:
+        """Return the scan of all examples of a batch at once, and its tensors.
+
+        Args:
+            tensors: the tensors, with the axis of the batch in front where they have one.
+            batched: which of them have it.
+            size: the length of the batch.
+        """
+
+
+def run(scan: TensorScan, tensors: Tensors) -> list[Any]:
+    """Return the results of a scan, with derivatives, outside of compiled functions."""
+    return list(_Scan.apply(scan, *tensors))
+
+
+def forward_derivative(function: Callable[..., tuple[Any, ...]], values: Tensors, tangents: Tensors) -> tuple[Any, ...]:
+    """Return the forward-mode derivatives of a function's results, from its gradient's gradient.
+
+    PyTorch does not nest its own forward mode.
+
+    Args:
+        function: the function.
+        values: its arguments.
+        tangents: the derivatives of these; None for one that has none.
+    """
+    rates = [torch.zeros_like(x) if rate is None else rate for x, rate in zip(values, tangents, strict=True)]
+    results, pullback = torch.func.vjp(function, *values)
+    _, pushforward = torch.func.vjp(lambda *weights: pullback(weights), *map(torch.zeros_like, results))
+    found: tuple[Any, ...] = pushforward(tuple(rates))
+    return found
+
+
+def _computed(scan: TensorScan, tensors: Tensors) -> list[Any]:
+    results = scan.scanned([array_of(each) for each in tensors])
+    return [tensor_of(result, like) for result, like in zip(results, scan.like_results(tensors), strict=True)]
+
+
+def _computed_gradients(scan: TensorScan, tensors: Tensors, results: Tensors, grads: Tensors) -> list[Any] | None:
+    arrays = [[array_of(each) for each in part] for part in (tensors, results, grads)]
+    found = scan.gradients(*arrays)
+    return None if found is None else [tensor_of(grad, like) for grad, like in zip(found, tensors, strict=False)]
+
+
+# ----- Outside of compiled functions
+
+
+class _Scan(torch.autograd.Function):
+    """The results of a scan."""
+
+    @staticmethod
+    def forward(scan: TensorScan, *tensors: Any) -> Any:
+        return tuple(_computed(scan, tensors))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.scan, *tensors = inputs
+        ctx.save_for_backward(*tensors, *output)
+        ctx.save_for_forward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        scan: TensorScan = ctx.scan
+        tensors = ctx.saved_tensors[: -scan.result_count]
+        found = _Gradients.apply(scan, *ctx.saved_tensors, *grads)
+        return None, *found, *[None] * (len(tensors) - scan.real_count)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+        tensors = ctx.saved_tensors[: len(tangents)]
+        return tuple(ctx.scan.tangents(tensors, tangents[: ctx.scan.real_count]))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, scan: TensorScan, *tensors: Any) -> Any:
+        mapped, moved = _mapped(scan, tensors, in_dims[1:], info.batch_size)
+        results = _Scan.apply(mapped, *moved)
+        return results, (0,) * len(results)
+
+
+class _Gradients(torch.autograd.Function):
+    """The gradients of a scan, from its tensors, its results, and the gradients of these."""
+
+    @staticmethod
+    def forward(scan: TensorScan, *given: Any) -> Any:
+        found = _computed_gradients(scan, *_parts(scan, given))
+        if found is None:
+            tensors, _, grads = _parts(scan, given)
+            found = list(scan.differentiable_gradients([each.detach() for each in tensors], grads))
+        return tuple(found)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.scan, *given = inputs
+        ctx.save_for_backward(*given)
+        ctx.save_for_forward(*given)
+
+    @staticmethod
+    def backward(ctx: Any, *weights: Any) -> Any:
+        # The results count as a function of the tensors, so they have no gradient of their own.
+        scan: TensorScan = ctx.scan
+        tensors, results, grads = _parts(scan, ctx.saved_tensors)
+        real, others = tensors[: scan.real_count], tensors[scan.real_count :]
+
+        def gradients(*given: Any) -> Any:
+            return tuple(scan.differentiable_gradients([*given[: len(real)], *others], given[len(real) :]))
+
+        found = torch.func.vjp(gradients, *real, *grads)[1](tuple(weights))
+        return None, *found[: len(real)], *[None] * (len(others) + len(results)), *found[len(real) :]
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+        scan: TensorScan = ctx.scan
+        tensors, _, grads = _parts(scan, ctx.saved_tensors)
+        of_tensors, _, of_grads = _parts(scan, tangents)
+        real, others = tensors[: scan.real_count], tensors[scan.real_count :]
+
+        def gradients(*given: Any) -> Any:
+            return tuple(scan.differentiable_gradients([*given[: len(real)], *others], given[len(real) :]))
+
+        return forward_derivative(gradients, [*real, *grads], [*of_tensors[: len(real)], *of_grads])
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, scan: TensorScan, *given: Any) -> Any:
+        split = len(given) - 2 * scan.result_count
+        mapped, tensors = _mapped(scan, given[:split], in_dims[1 : 1 + split], info.batch_size)
+        others = [
+            each.expand(info.batch_size, *each.shape) if dim is None else each.movedim(dim, 0)
+            for each, dim in zip(given[split:], in_dims[1 + split :], strict=True)
+        ]
+        found = _Gradients.apply(mapped, *tensors, *others)
+        return found, (0,) * len(found)
+
+
+def _parts(scan: TensorScan, given: Tensors) -> tuple[Tensors, Tensors, Tensors]:
+    """Return the tensors of a scan, its results, and their gradients."""
+    ends = len(given) - 2 * scan.result_count, len(given) - scan.result_count
+    return given[: ends[0]], given[ends[0] : ends[1]], given[ends[1] :]
+
+
+def _mapped(scan: TensorScan, tensors: Tensors, in_dims: Sequence[Any], size: int) -> tuple[TensorScan, Tensors]:
+    moved = [each if dim is None else each.movedim(dim, 0) for each, dim in zip(tensors, in_dims, strict=True)]
+    return scan.mapped(moved, [dim is not None for dim in in_dims], size)
+
+
+# ----- Within compiled functions. PyTorch's operations take numbers and tensors, so a number stands for a scan.
+
+_kept: dict[int, TensorScan] = {}
+_handles: dict[TensorScan, int] = {}
+_numbers = count()
+_lock = Lock()
+
+
+def handle_of(scan: TensorScan) -> int:
+    """Return the number of a scan for the operations below."""
+    with _lock:
+        if scan not in _handles:
+            _handles[scan] = next(_numbers)
+            _kept[_handles[scan]] = scan
+        return _handles[scan]
+
+
+@torch.library.custom_op("gpuscan::scan", mutates_args=())
+def _scan(tensors: list[Tensor], handle: int) -> list[Tensor]:
+    return _computed(_kept[handle], tensors)
+
+
+@torch.library.custom_op("gpuscan::scan_vjp", mutates_args=())
+def _scan_vjp(tensors: list[Tensor], results: list[Tensor], grads: list[Tensor], handle: int) -> list[Tensor]:
+    scan = _kept[handle]
+    found = _computed_gradients(scan, tensors, results, grads)
+    if found is None:
+        # Operations of PyTorch are not differentiated within one.
+        found = list(scan.differentiable_gradients(tensors, grads))
+    return found
+
+
+@_scan.register_fake
+def _(tensors: list[Tensor], handle: int) -> list[Tensor]:
+    return [_like(each) for each in _kept[handle].like_results(tensors)]
+
+
+@_scan_vjp.register_fake
+def _(tensors: list[Tensor], results: list[Tensor], grads: list[Tensor], handle: int) -> list[Tensor]:
+    return [_like(each) for each in tensors[: _kept[handle].real_count]]
+
+
+def _like(tensor: Any) -> Any:
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+    tensors, ctx.handle = inputs
+    ctx.count = len(tensors)
+    ctx.save_for_backward(*tensors, *output)
+
+
+def _backward(ctx: Any, grads: Any) -> Any:
+    tensors, results = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+    grads = [torch.zeros_like(y) if grad is None else grad for grad, y in zip(grads, results, strict=True)]
+    found = torch.ops.gpuscan.scan_vjp(list(tensors), list(results), grads, ctx.handle)
+    return [*found, *[None] * (ctx.count - len(found))], None
+
+
+_scan.register_autograd(_backward, setup_context=_keep)
+
+
+@_scan.register_vmap
+def _(info: Any, in_dims: Any, tensors: list[Tensor], handle: int) -> Any:
+    scan, moved = _mapped(_kept[handle], tensors, in_dims[0], info.batch_size)
+    results = torch.ops.gpuscan.scan(list(moved), handle_of(scan))
+    return results, [0] * len(results)

@@ -1,0 +1,334 @@
+"""`scan` of tensors with gpuscan's operators."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch  # noqa: TID253 (only users of torch import this package)
+from torch.utils import _pytree as pytree  # noqa: TID253
+
+from gpuscan.api.row_scan import device_for
+from gpuscan.api.scan import scan as scan_arrays
+from gpuscan.api.scan_vjp import gradients
+from gpuscan.errors import OperatorError
+from gpuscan.operators.named_operators import resolve
+from gpuscan.operators.operator import Operator
+from gpuscan.problem.arguments import as_flag, check_one_cut
+from gpuscan.torch.function_keys import function_key
+from gpuscan.torch.operations import TensorScan, handle_of, run
+from gpuscan.torch.tensors import check_tensors
+
+# Functions of torch that have the names of operators.
+TORCH_FUNCTIONS: dict[Any, str] = {
+    torch.add: "add",
+    torch.mul: "multiply",
+    torch.multiply: "multiply",
+    torch.minimum: "minimum",
+    torch.maximum: "maximum",
+    torch.fmin: "fmin",
+    torch.fmax: "fmax",
+    torch.logaddexp: "logaddexp",
+    torch.logaddexp2: "logaddexp2",
+    torch.hypot: "hypot",
+    torch.gcd: "gcd",
+    torch.bitwise_and: "bitwise_and",
+    torch.bitwise_or: "bitwise_or",
+    torch.bitwise_xor: "bitwise_xor",
+    torch.logical_and: "logical_and",
+    torch.logical_or: "logical_or",
+    torch.logical_xor: "logical_xor",
+    torch.matmul: "matmul",
+}
+
+
+def scan(
+    x: Any,
+    op: Any = "add",
+    *,
+    axis: int | None = None,
+    exclusive: bool = False,
+    reverse: bool = False,
+    initial: Any = None,
+    segments: Any = None,
+    keys: Any = None,
+) -> Any:
+    """Return the running combination of tensors' elements along an axis, differentiable, as `gpuscan.scan` does.
+
+    ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])``. The gradient is that of `gpuscan.scan_vjp`. Both are one scan on
+    gpuscan's default device; float64 runs there if the device has 64-bit floats, else on NumPy. `torch.func.vmap` scans
+    a batch at once. Sums have derivatives of all orders and in forward mode. Other operators have first derivatives;
+    `gpuscan.torch.associative_scan`, with a function written with torch, has others.
+
+    Args:
+        x: the input: a tensor, or a bundle, which is a tuple, list or dict of tensors, nested as you like.
+        op: the operator: a name (``"add"``, ``"maximum"``, …), the function of torch or NumPy of such a name, a
+            `gpuscan.Operator`, or a Python function of (left, right), written with NumPy. It must be associative.
+        axis: the axis to scan along. A tensor of one axis needs none.
+        exclusive: True to leave ``x[i]`` out of ``y[i]``, so that ``y[0]`` is `initial` or the operator's identity.
+        reverse: True to scan from the end.
+        initial: the left operand of the first combination, broadcast over the other axes: a number or tensor, or a
+            bundle like `x`. Tensors get gradients.
+        segments: the offsets along the axis where the scan restarts: the first is 0, the last is the axis's length.
+        keys: the scan restarts where a key differs from the one before it along the axis. There is a key for each
+            element, in the shape of `x`, or one for each place along the axis.
+
+    Returns:
+        A tensor or bundle like `x`. Tensors that are not on the CPU are copied to the host and back; a warning says so
+        once.
+
+    Raises:
+        ValueError: the axis, `initial`, `segments`, `keys` or the shapes of a bundle do not fit, the devices differ, or
+            both `segments` and `keys` are passed.
+        TypeError: an argument is not a tensor, or the operator does not take the dtype.
+        OperatorError: the operator cannot be turned into a shader, or a derivative is asked for that it does not have.
+        UnsupportedDtypeError: the adapter cannot hold the dtype.
+
+    The scan is that of Blelloch 1990. `torch.compile` calls it as one operation, except with a Python function that
+    reads more than its arguments and other functions: it leaves the graph for that call.
+
+    Example:
+        >>> import torch
+        >>> import gpuscan.torch
+        >>> x = torch.tensor([2.0, 3.0, 0.0, 5.0], requires_grad=True)
+        >>> y = gpuscan.torch.scan(x, "multiply")
+        >>> y.sum().backward()
+        >>> y.tolist(), x.grad.tolist()
+        ([2.0, 6.0, 0.0, 0.0], [4.0, 2.0, 36.0, 0.0])
+        >>> gpuscan.torch.scan(torch.ones(5), segments=[0, 2, 5], initial=10.0)
+        tensor([11., 12., 11., 12., 13.])
+    """
+    leaves, tree = pytree.tree_flatten(x)
+    if not leaves:
+        raise ValueError("x without tensors was passed; pass a tensor, or a tuple or dict of tensors")
+    check_one_cut(segments=segments, keys=keys)
+    single = len(leaves) == 1 and tree.is_leaf()
+    names = ["x"] if single else [f"leaf {i} of x" for i in range(len(leaves))]
+    tensors = dict(zip(names, leaves, strict=True))
+    check_tensors(tensors, same_dtype=False)
+    starts = _starts(initial, leaves, tree)
+    cuts = [torch.as_tensor(cut).detach() for cut in (segments, keys) if cut is not None]
+    ranks = tuple(leaf.ndim for leaf in leaves)
+    cut = "segments" if segments is not None else "keys" if keys is not None else None
+    options = as_flag("exclusive", exclusive), as_flag("reverse", reverse), initial is not None, cut
+    op = TORCH_FUNCTIONS.get(op, op) if callable(op) else op
+    places = pytree.tree_unflatten(list(range(len(leaves))), tree)
+    if torch.compiler.is_compiling():
+        # This call is traced, and a function that closes over what is traced cannot be read here.
+        code = getattr(op, "__code__", None)
+        closes = code is not None and len(code.co_freevars) > 0
+        handle = -1 if closes else _handle(op, places, ranks, axis, *options)
+        if handle < 0:
+            return _outside_of_graphs(x, op, axis, exclusive, reverse, initial, segments, keys)
+        results = torch.ops.gpuscan.scan([*leaves, *starts, *cuts], handle)
+    else:
+        results = run(_scan_of(op, None, places, ranks, axis, *options), [*leaves, *starts, *cuts])
+    return pytree.tree_unflatten(list(results), tree)
+
+
+@torch.compiler.disable
+def _outside_of_graphs(
+    x: Any, op: Any, axis: Any, exclusive: bool, reverse: bool, initial: Any, segments: Any, keys: Any
+) -> Any:
+    return scan(x, op, axis=axis, exclusive=exclusive, reverse=reverse, initial=initial, segments=segments, keys=keys)
+
+
+@torch.compiler.assume_constant_result
+def _handle(op: Any, *options: Any) -> int:
+    """Return the number of a scan for compiled functions; -1 if these would not notice that the operator changes."""
+    key = op if isinstance(op, (str, Operator)) else function_key(op, numbers=False)
+    return -1 if key is None else handle_of(_scan_of(op, key, *options))
+
+
+def _starts(initial: Any, leaves: Sequence[Any], tree: Any) -> list[Any]:
+    """Return the tensors of `initial`, in the dtypes of the leaves.
+
+    Raises:
+        ValueError: it does not nest as x does, or the leaves' type does not hold a number.
+        TypeError: it has another dtype.
+    """
+    if initial is None:
+        return []
+    try:
+        values = tree.flatten_up_to(initial)
+    except ValueError:
+        raise ValueError(
+            f"initial={initial!r} was passed for x of {len(leaves)} tensors, but it does not nest as x does; pass one "
+            "value for each tensor, nested as x is"
+        ) from None
+    found = []
+    for value, leaf in zip(values, leaves, strict=True):
+        given = torch.as_tensor(value)
+        tensor = isinstance(value, torch.Tensor)
+        if given.dtype != leaf.dtype and (tensor or _generality(given.dtype) > _generality(leaf.dtype)):
+            raise TypeError(
+                f"initial of dtype {given.dtype} was passed for a tensor of dtype {leaf.dtype}, but both must agree. "
+                f"Pass a value of {leaf.dtype}"
+            )
+        found.append(given if tensor else torch.as_tensor(value, dtype=leaf.dtype, device=leaf.device))
+        check_tensors({"x": leaf, "initial": found[-1]})
+    return found
+
+
+def _generality(dtype: Any) -> int:
+    """Return a number that is larger for a kind of numbers that holds others."""
+    return 3 if dtype.is_complex else 2 if dtype.is_floating_point else int(dtype != torch.bool)
+
+
+def _scan_of(
+    op: Any,
+    key: Any,
+    places: Any,
+    ranks: tuple[int, ...],
+    axis: Any,
+    exclusive: bool,
+    reverse: bool,
+    seeded: bool,
+    cut: str | None,
+) -> _Scan:
+    """Return a scan without its tensors.
+
+    Args:
+        op: the operator.
+        key: equal for operators that compute the same; None for one that is not kept.
+        places: a bundle of numbers, nested as x.
+        ranks: the number of axes of each tensor of x.
+        axis: the axis as the caller passed it.
+        exclusive, reverse: as in `scan`.
+        seeded: True if there are values of `initial`.
+        cut: what restarts the scan: ``"segments"``, ``"keys"``, or None.
+    """
+    rank = min(ranks) - resolve(op).element_axes
+    if axis is None and rank == 1:
+        axis = 0
+    if isinstance(axis, int) and -rank <= axis < 0:
+        axis += rank
+    return _Scan(op, key, pytree.tree_structure(places), len(ranks), axis, exclusive, reverse, seeded, cut)
+
+
+@dataclass(frozen=True)
+class _Scan(TensorScan):
+    """A scan with an operator of gpuscan.
+
+    The tensors are those of x, those of `initial`, and the offsets or keys, as far as they were passed.
+
+    Attributes:
+        op: the operator.
+        key: equal for operators that compute the same.
+        tree: the structure of the bundle.
+        result_count: how many tensors x has.
+        axis: the scanned axis; 0 or more if it is valid.
+        exclusive, reverse: as in `scan`.
+        seeded: True if there are values of `initial`.
+        cut: what restarts the scan: ``"segments"``, ``"keys"``, or None.
+    """
+
+    op: Any = field(compare=False)
+    key: Hashable
+    tree: Any
+    result_count: int
+    axis: Any
+    exclusive: bool
+    reverse: bool
+    seeded: bool
+    cut: str | None
+
+    def __hash__(self) -> int:
+        options = self.result_count, self.axis, self.exclusive, self.reverse, self.seeded, self.cut
+        return hash((self.key, repr(self.tree), options))
+
+    @property
+    def real_count(self) -> int:  # type: ignore[override]
+        return self.result_count * (2 if self.seeded else 1)
+
+    def scanned(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        x = arrays[: self.result_count]
+        try:
+            results = scan_arrays(self._bundle(x), self.op, device=device_for(x), **self._options(arrays))
+        except OperatorError as error:
+            if isinstance(error.__cause__, TypeError) and "must be Tensor" in str(error.__cause__):
+                raise OperatorError(
+                    f"{resolve(self.op).described} was passed to gpuscan.torch.scan, but it calls functions of torch. "
+                    "Write it with NumPy, or use gpuscan.torch.associative_scan"
+                ) from error
+            raise
+        return list(pytree.tree_leaves(results))
+
+    def gradients(self, arrays: Sequence[Any], results: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
+        x = arrays[: self.result_count]
+        bundles = self._bundle(x), self._bundle(results), self._bundle(grads)
+        found = gradients(*bundles, self.op, device=device_for(x), **self._options(arrays))
+        return list(pytree.tree_leaves(found))
+
+    def _options(self, arrays: Sequence[Any]) -> dict[str, Any]:
+        options = {"axis": self.axis, "exclusive": self.exclusive, "reverse": self.reverse}
+        if self.seeded:
+            options["initial"] = self._bundle(arrays[self.result_count : self.real_count])
+        return options if self.cut is None else options | {self.cut: arrays[-1]}
+
+    def _bundle(self, values: Sequence[Any]) -> Any:
+        return pytree.tree_unflatten(list(values), self.tree)
+
+    # ----- Other derivatives
+
+    def differentiable_gradients(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
+        """Return the gradients of a sum, which is a sum in the other direction."""
+        self._check_linear("a derivative of its gradient")
+        (grad,) = grads
+        back = replace(self, reverse=not self.reverse, seeded=False)
+        found = run(back, [grad, *self._cuts(tensors)])
+        if self.seeded:
+            found.append(grad.sum(self.axis).sum_to_size(tensors[1].shape))
+        return found
+
+    def tangents(self, tensors: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
+        """Return the sum of the derivatives."""
+        self._check_linear("a forward-mode derivative")
+        pairs = zip(tensors, tangents, strict=False)
+        rates = [torch.zeros_like(x) if rate is None else rate for x, rate in pairs]
+        return run(self, [*rates, *self._cuts(tensors)])
+
+    def _cuts(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        return tensors[self.real_count :]
+
+    def _check_linear(self, wanted: str) -> None:
+        operator = resolve(self.op)
+        if operator is not resolve("add"):
+            raise OperatorError(
+                f"{wanted} was asked for of a scan with {operator.described}, but gpuscan.torch.scan has it for sums "
+                "only. Use gpuscan.torch.associative_scan with a function written with torch"
+            )
+
+    # ----- Batches
+
+    def mapped(self, tensors: Sequence[Any], batched: Sequence[bool], size: int) -> tuple[TensorScan, Sequence[Any]]:
+        if self.axis is None:
+            raise ValueError("no axis was passed for tensors of several axes; pass axis=")
+        x = [_spread(each, has, size) for each, has in zip(tensors, batched, strict=True)][: self.result_count]
+        starts = tensors[self.result_count : self.real_count]
+        has_batch = batched[self.result_count : self.real_count]
+        aligned = [
+            # A value is broadcast to all axes but the scanned one.
+            _spread(start[(slice(None),) * has + (None,) * (like.ndim - 2 - start.ndim + has)], has, size)
+            for start, has, like in zip(starts, has_batch, x, strict=False)
+        ]
+        cuts = self._cuts(tensors)
+        if cuts and self.cut == "segments" and batched[-1]:
+            raise ValueError(
+                "segments of a batch were passed to gpuscan.torch.scan in torch.func.vmap, but all examples must be "
+                "cut alike. Pass the offsets from outside, or keys="
+            )
+        if cuts and self.cut == "keys" and (batched[-1] or cuts[0].ndim > 1):
+            rank = min(each.ndim for each in x) - resolve(self.op).element_axes
+            keys = _spread(cuts[0], batched[-1], size)
+            if keys.ndim == 2 < rank:
+                keys = keys[(slice(None), *[None] * self.axis, slice(None), *[None] * (rank - 2 - self.axis))]
+                keys = keys.expand(*(x[0].shape[:rank]))
+            cuts = [keys]
+        return replace(self, axis=self.axis + 1), [*x, *aligned, *cuts]
+
+
+def _spread(tensor: Any, batched: bool, size: int) -> Any:
+    """Return the tensor with the axis of the batch in front."""
+    return tensor if batched else tensor.expand(size, *tensor.shape)

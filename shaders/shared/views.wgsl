@@ -1,0 +1,43 @@
+{#- Arrays that a shader accesses where they are in their buffers: slices that begin at no place where a buffer can be bound,
+    and rows that are apart. Each access is of one 32-bit word, counted as if the array were contiguous.
+    in: views, the parameters of the run. Units are words, or for packed numbers, those numbers. -#}
+// ----- Views
+// For each source and destination: its first unit in the binding; the units of a row; the units from the end of a row to
+// the begin of the next one, which may be below zero, since arithmetic wraps.
+@group(0) @binding({{ kernel.binding_of("views") }}) var<uniform> views: array<vec4<u32>, {{ kernel.access.views | length }}>;
+
+{% macro define(access) %}
+{% set unit = "views[%du]" % access.array.number %}
+// Return the unit of the buffer that holds unit `at` of the array.
+fn place_in_{{ access.name }}(at: u32) -> u32 {
+{% if access.view == "rows" %}
+    return {{ unit }}.x + at + at / {{ unit }}.y * {{ unit }}.z;
+{% else %}
+    return {{ unit }}.x + at;
+{% endif %}
+}
+
+// Return word `at` of the array.
+fn load_{{ access.name }}(at: u32) -> u32 {
+{% if access.per_word == 1 %}
+    return {{ access.name }}[place_in_{{ access.name }}(at)];
+{% elif access.view == "rows" %}
+{% set bits = 32 // access.per_word %}
+    var word = 0u;
+{% for part in range(access.per_word) %}
+    let place{{ part }} = place_in_{{ access.name }}(at * {{ access.per_word }}u + {{ part }}u);
+    word |= extractBits({{ access.name }}[place{{ part }} / {{ access.per_word }}u], place{{ part }} % {{ access.per_word }}u * {{ bits }}u, {{ bits }}u) << {{ part * bits }}u;
+{% endfor %}
+    return word;
+{% else %}
+    let first = {{ unit }}.x / {{ access.per_word }}u + at;
+    let shift = {{ unit }}.x % {{ access.per_word }}u * {{ 32 // access.per_word }}u;
+    // A shift by 32 bits is none in WGSL.
+    let high = select({{ access.name }}[first + 1u] << (32u - shift), 0u, shift == 0u);
+    return ({{ access.name }}[first] >> shift) | high;
+{% endif %}
+}
+{% endmacro %}
+{% for access in text.viewed %}
+{{ define(access) }}
+{%- endfor %}

@@ -1,0 +1,78 @@
+{#- Count, in one pass over the keys, the values of all digits in each row (Adinets & Merrill, "Onesweep", 2022). Find the bits
+    in which keys differ, and whether rows are in order, as sort/differences.wgsl does.
+    in:  input: the keys
+    out: differences, as in sort/differences.wgsl; counts: (rows, digits, digit values)
+    Values: scalar; descending; digits; radix_bits; workgroup_size; stretch: the tiles of a workgroup; copies: of the counters. -#}
+{% include "sort/params.wgsl" %}
+{% include "sort/keys.wgsl" %}
+
+const STRETCH = {{ stretch }}u;  // tiles of a workgroup
+const COPIES = {{ copies }}u;  // of the counters, so that fewer invocations share one
+
+struct Found {
+    differences: array<atomic<u32>, 4>,
+    counts: array<atomic<u32>>,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> input: array<Key>;
+@group(0) @binding(2) var<storage, read_write> found: Found;
+
+var<workgroup> counters: array<atomic<u32>, {{ copies * digits * 2 ** radix_bits }}>;
+var<workgroup> differences: array<atomic<u32>, 3>;
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+) {
+    let index = workgroup.x + workgroup.y * grid.x;
+    let stretches = (params.tiles_per_row + STRETCH - 1u) / STRETCH;
+    let row = index / stretches;
+    if (row >= params.tiles / params.tiles_per_row) {
+        return;
+    }
+    for (var i = invocation; i < COPIES * DIGITS * RADIX; i += WORKGROUP_SIZE) {
+        atomicStore(&counters[i], 0u);  // some drivers do not clear workgroup memory (lavapipe)
+    }
+    if (invocation == 0u) {
+        atomicStore(&differences[0], 0u);
+        atomicStore(&differences[1], 0u);
+        atomicStore(&differences[2], 0u);
+    }
+    workgroupBarrier();
+    let row_begin = row * params.row_length;
+    let begin = index % stretches * STRETCH * params.tile_size;
+    let end = min(begin + STRETCH * params.tile_size, params.row_length);
+    let copy = invocation % COPIES * (DIGITS * RADIX);
+    let first = order_of(input[row_begin]);
+    var bits = Key();
+    var falls = false;
+    for (var place = begin + invocation; place < end; place += WORKGROUP_SIZE) {
+        let order = order_of(input[row_begin + place]);
+        bits |= order ^ first;
+        falls = falls || precedes(order, order_of(input[row_begin + max(place, 1u) - 1u]));
+{% for digit in range(digits) %}
+{% set bit = digit * radix_bits %}
+        atomicAdd(&counters[copy + {{ digit * 2 ** radix_bits }}u + ((order{{ (".y" if bit >= 32 else ".x") if scalar.bits == 64 }} >> {{ bit % 32 }}u) & (RADIX - 1u))], 1u);
+{% endfor %}
+    }
+    atomicOr(&differences[2], u32(falls));
+{% for word in range(2 if scalar.bits == 64 else 1) %}
+    atomicOr(&differences[{{ word }}], bits{{ "[%d]" % word if scalar.bits == 64 }});
+{% endfor %}
+    workgroupBarrier();
+    if (invocation < 3u) {
+        atomicOr(&found.differences[invocation], atomicLoad(&differences[invocation]));
+    }
+    for (var i = invocation; i < DIGITS * RADIX; i += WORKGROUP_SIZE) {
+        var count = 0u;
+        for (var number = 0u; number < COPIES; number++) {
+            count += atomicLoad(&counters[number * (DIGITS * RADIX) + i]);
+        }
+        if (count > 0u) {
+            atomicAdd(&found.counts[row * (DIGITS * RADIX) + i], count);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+"""Offsets on a device cut like NumPy's, are checked there, and tell with the result if they are wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from gpuscan.api.array import Array as DeviceArray
+from gpuscan.problem.segments import checked_offsets
+from tests.oracle import Array, assert_same
+
+DTYPES = ["int8", "uint16", "int32", "uint32", "int64"]
+LENGTH = 3_000
+
+
+@pytest.fixture
+def no_copies_of_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no call read an array of the caller's back."""
+
+    def refuse(self: object, *_: object, **__: object) -> None:
+        raise AssertionError("an array was read from the device")
+
+    monkeypatch.setattr(DeviceArray, "__array__", refuse)
+
+
+def offsets_of(dtype: str) -> Array:
+    """Return offsets of segments, some of them empty."""
+    inner = np.sort(np.random.default_rng(1).integers(0, 101, 12))
+    return np.concatenate([[0], inner, [100]]).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.usefixtures("no_copies_of_arrays")
+def test_offsets_of_every_dtype(device: gs.Device, dtype: str) -> None:
+    """Scan and reduce arrays here and there by offsets that stay where they are."""
+    offsets = offsets_of(dtype)
+    x, there = np.random.default_rng(0).integers(0, 2**32, (2, 100), dtype=np.uint32), device.asarray(offsets)
+    wanted = gs.scan(x, axis=1, segments=offsets, reverse=True, device="numpy")
+    assert_same(gs.scan(device.asarray(x), axis=1, segments=there, reverse=True).numpy(), wanted)
+    assert_same(gs.scan(x, axis=1, segments=there, reverse=True), wanted)
+    sums = gs.reduce(x[0], segments=offsets, device="numpy")
+    assert_same(gs.reduce(device.asarray(x[0]), segments=there).numpy(), sums)
+    assert_same(gs.reduce(x[0], segments=there), sums)
+
+
+def test_offsets_in_views(device: gs.Device) -> None:
+    """Assert that offsets may be views that no shader can bind, and that plans keep a copy."""
+    offsets = offsets_of("int32")
+    x = device.asarray(np.arange(100, dtype=np.uint32))
+    wanted = gs.scan(x.numpy(), segments=offsets, device="numpy")
+    padded = device.asarray(np.concatenate([[7], offsets]).astype(np.int32))
+    twice = device.asarray(np.repeat(offsets, 2))
+    for there in (padded[1:], twice[::2]):
+        assert_same(gs.scan(x, segments=there).numpy(), wanted)
+    plan = device.plan(100, np.uint32, segments=padded[1:])
+    gs.scan(padded, out=padded)
+    assert_same(plan(x).numpy(), wanted)
+    assert_same(plan(x.numpy()), wanted)
+
+
+WRONG: list[tuple[list[int], str]] = [
+    ([0, 9, 5, LENGTH], "they fall, or exceed 3000, at index 2 of 3"),
+    ([0, 5, LENGTH + 1], "they fall, or exceed 3000, at index 2 of 2"),
+    ([0, -3, LENGTH], "they fall, or exceed 3000, at index 1 of 2"),
+    ([0, 2**32 + 5, LENGTH], "they fall, or exceed 3000, at index 1 of 2"),
+    ([1, 7, LENGTH], "segments from 1 to 3000 were passed"),
+    ([0, 7, LENGTH - 1], "segments from 0 to 2999 were passed"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), WRONG)
+def test_wrong_offsets(device: gs.Device, wrong: list[int], message: str) -> None:
+    """Assert that wrong offsets raise with the result, once, and change nothing but `out`."""
+    x = np.ones(LENGTH, np.uint32)
+    there, segments = device.asarray(x), device.asarray(np.array(wrong))
+    with pytest.raises(ValueError, match="segments"):
+        checked_offsets(np.array(wrong), LENGTH)
+    for call in (gs.scan, gs.reduce):
+        for array in (x, there):
+            with pytest.raises(ValueError, match=message):
+                np.asarray(call(array, segments=segments))
+
+    def scan_and_wait() -> None:
+        gs.scan(there, segments=segments, out=device.empty(LENGTH, np.uint32))
+        device.synchronize()
+
+    with pytest.raises(ValueError, match=message):
+        scan_and_wait()
+    device.synchronize()
+    assert_same(there.numpy(), x)
+    assert_same(segments.numpy(), np.array(wrong))
+
+
+def test_offsets_that_cannot_be_right(device: gs.Device) -> None:
+    """Assert that what shape, dtype and device tell raises at once."""
+    x = device.asarray(np.ones(4, np.uint32))
+    with pytest.raises(TypeError, match="segments of dtype float32"):
+        gs.scan(x, segments=device.asarray(np.array([0, 4], np.float32)))
+    with pytest.raises(ValueError, match=r"segments of shape \(1, 2\)"):
+        gs.scan(x, segments=device.asarray(np.array([[0, 4]])))
+    with pytest.raises(ValueError, match="together with NumPy"):
+        gs.scan(x.numpy(), segments=device.asarray(np.array([0, 4])), device="numpy")
+
+
+def test_an_empty_segment_without_a_result(device: gs.Device) -> None:
+    first = gs.operator(lambda l, r: l)
+    x, segments = device.asarray(np.arange(4, dtype=np.int32)), device.asarray(np.array([0, 2, 2, 4]))
+    with pytest.raises(ValueError, match="of 3 segments was asked for, but 1 of them"):
+        gs.reduce(x, first, segments=segments).numpy()
+    assert_same(gs.reduce(x, first, segments=segments, initial=9).numpy(), np.array([9, 9, 9], np.int32))

@@ -1,0 +1,328 @@
+"""Scans of tensors under PyTorch's derivatives, `vmap` and compiler; needs the extra ``torch``."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra torch, some hundred megabytes, is not installed")
+
+import gpuscan as gs  # noqa: E402 (it needs torch)
+import gpuscan.torch  # noqa: E402
+
+# PyTorch's forward mode uses it.
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+
+GENERATOR = torch.Generator().manual_seed(0)
+GATES, INPUTS = (torch.rand(4, 6, 3, generator=GENERATOR) for _ in range(2))
+KEYS = torch.tensor([[0, 0, 1, 1, 1, 2], [0, 1, 1, 1, 2, 2], [0] * 6, [0, 1, 2, 3, 4, 5]])
+
+
+def some(*shape: int, low: float = 0.1) -> Any:
+    return torch.rand(shape, generator=GENERATOR, dtype=torch.float64).add(low).requires_grad_()
+
+
+def affine(l: Any, r: Any) -> Any:
+    return l[0] * r[0], r[0] * l[1] + r[1]
+
+
+def states(a: Any, b: Any, dim: int = 0, reverse: bool = False) -> Any:
+    return gpuscan.torch.associative_scan(affine, (a, b), dim, reverse)[1]
+
+
+def assert_close(found: Any, wanted: Any) -> None:
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5 * float(1 + other.abs().max()))
+
+
+# ----- Operators written with torch
+
+
+def softmax(l: Any, r: Any) -> Any:
+    top = torch.maximum(l[0], r[0])
+    return top, l[1] * torch.exp(l[0] - top) + r[1] * torch.exp(r[0] - top)
+
+
+def moments(l: Any, r: Any) -> Any:
+    count, step = l[0] + r[0], r[1] - l[1]
+    return count, l[1] + step * r[0] / count, l[2] + r[2] + step**2 * l[0] * r[0] / count
+
+
+def quaternions(l: Any, r: Any) -> Any:
+    (a, b, c, d), (e, f, g, h) = l.unbind(-1), r.unbind(-1)
+    return torch.stack(
+        [a * e - b * f - c * g - d * h, a * f + b * e + c * h - d * g, a * g - b * h + c * e + d * f,
+         a * h + b * g - c * f + d * e], -1
+    )  # fmt: skip
+
+
+OPERATORS: dict[str, tuple[Any, int, tuple[int, ...]]] = {
+    # An operator, the number of tensors, and the shape of each.
+    "sum": (torch.add, 1, (5, 2)),
+    "product": (torch.mul, 1, (5, 2)),
+    "maximum": (torch.maximum, 1, (5, 2)),
+    "minimum": (torch.minimum, 1, (5, 2)),
+    "logaddexp": (torch.logaddexp, 1, (5, 2)),
+    "hypot": (torch.hypot, 1, (5, 2)),
+    "union": (lambda l, r: l + r - l * r, 1, (5, 2)),
+    "parallel": (lambda l, r: l * r / (l + r), 1, (5, 2)),
+    "squares": (lambda l, r: torch.sqrt(l**2 + r * r), 1, (5, 2)),
+    "velocities": (lambda l, r: (l + r) / (1 + l * r), 1, (5, 2)),
+    "last large one": (lambda l, r: torch.where(r > 0.5, r, l), 1, (5, 2)),
+    "affine": (affine, 2, (5, 2)),
+    "affine in logarithms": (lambda l, r: (l[0] + r[0], torch.logaddexp(r[0] + l[1], r[1])), 2, (5, 2)),
+    "affine of maxima": (lambda l, r: (l[0] + r[0], torch.maximum(r[0] + l[1], r[1])), 2, (5, 2)),
+    "softmax": (softmax, 2, (5, 2)),
+    "moments": (moments, 3, (5, 2)),
+    "rotations": (lambda l, r: (l[0] * r[0] - l[1] * r[1], l[0] * r[1] + l[1] * r[0]), 2, (5, 2)),
+    "decays": (lambda l, r: (l[0] + r[0], l[1] * torch.exp(-r[0]) + r[1]), 2, (5, 2)),
+    "matrices": (torch.matmul, 1, (5, 2, 2)),
+    "quaternions": (quaternions, 1, (5, 4)),
+    "vectors": (lambda l, r: (l[0] @ r[0], torch.einsum("...i,...ij->...j", l[1], r[0]) + r[1]), 2, (5, 2, 2)),
+    "large matrices": (torch.matmul, 1, (5, 5, 5)),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_gradcheck(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare with finite differences. The kernels of such gradients are tested with `gpuscan.scan_vjp`."""
+    monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+    fn, count, shape = OPERATORS[name]
+    leaves = [some(*shape) for _ in range(count)]
+    if name == "vectors":
+        leaves[1] = some(5, 2)
+
+    def call(*leaves: Any) -> Any:
+        return gpuscan.torch.associative_scan(fn, leaves if count > 1 else leaves[0], 0)
+
+    assert torch.autograd.gradcheck(call, leaves, fast_mode=True)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_more_derivatives(reverse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+    a, b = some(5, 2), some(5, 2)
+    call = partial(states, reverse=reverse)
+    assert torch.autograd.gradcheck(call, (a, b), check_forward_ad=True, fast_mode=True)
+    assert torch.autograd.gradgradcheck(call, (a, b), fast_mode=True)
+
+    def loss(scan: Any, a: Any) -> Any:
+        return scan(a).square().sum()
+
+    hessians = [
+        torch.func.hessian(partial(loss, scan))(a.detach()[:, 0])
+        for scan in (lambda a: gpuscan.torch.associative_scan(torch.mul, a, 0), lambda a: torch.cumprod(a, 0))
+    ]
+    torch.testing.assert_close(*hessians)
+
+
+def test_vmap() -> None:
+    wanted = states(GATES, INPUTS, 1)
+    assert_close([torch.func.vmap(states)(GATES, INPUTS)], [wanted])
+    shared = torch.func.vmap(lambda b: states(GATES[0], b), in_dims=2, out_dims=2)(INPUTS[0, ..., None].expand(6, 3, 2))
+    assert_close([shared[..., 1]], [wanted[0]])
+    gradient = torch.func.grad(lambda a, b: states(a, b).square().sum())
+    each = torch.stack([gradient(a, b) for a, b in zip(GATES, INPUTS, strict=True)])
+    assert_close([torch.func.vmap(gradient)(GATES, INPUTS)], [each])
+
+
+def test_a_function_is_traced_again_only_if_what_it_reads_may_change() -> None:
+    factor = 2.0
+    weight = torch.tensor(2.0)
+
+    def scaled(l: Any, r: Any) -> Any:
+        return factor * l + r
+
+    def weighted(l: Any, r: Any) -> Any:
+        return l * weight + r
+
+    for fn in (scaled, weighted):
+        assert gpuscan.torch.associative_scan(fn, torch.ones(3), 0).tolist() == [1, 3, 7]
+    factor = 3.0
+    weight.fill_(3)
+    for fn in (scaled, weighted):
+        assert gpuscan.torch.associative_scan(fn, torch.ones(3), 0).tolist() == [1, 4, 13]
+
+
+# ----- Compiled functions
+
+
+def gradients_of(function: Any, *tensors: Any) -> Any:
+    return torch.autograd.grad(function(*tensors), tensors)
+
+
+def test_compiled_functions_call_scans_as_one_operation() -> None:
+    a, b = (each[0].clone().requires_grad_() for each in (GATES, INPUTS))
+
+    def call(a: Any, b: Any) -> Any:
+        found = gpuscan.torch.associative_scan(
+            lambda l, r: {"gate": l["gate"] * r["gate"], "state": r["gate"] * l["state"] + r["state"]},
+            {"gate": torch.sigmoid(a), "state": b * 2},
+            0,
+        )["state"]
+        cut = gpuscan.torch.scan(found, torch.mul, axis=0, keys=KEYS[0], initial=b[0])
+        return cut.tanh().sum() + gpuscan.torch.scan((a, b), COMPOSITION, axis=1, segments=[0, 1, 3])[1].sum()
+
+    compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
+    assert_close(gradients_of(compiled, a, b), gradients_of(call, a, b))
+    mapped = torch.compile(torch.func.vmap(states), backend="aot_eager", fullgraph=True)
+    assert_close([mapped(GATES, INPUTS)], [states(GATES, INPUTS, 1)])
+
+
+@gs.operator(identity=(1, 0))
+def COMPOSITION(l: Any, r: Any) -> Any:  # noqa: N802 (a constant)
+    return l[0] * r[0], r[0] * l[1] + r[1]
+
+
+def test_compiled_functions_leave_the_graph_for_functions_that_close_over_values() -> None:
+    def call(x: Any, factor: Any) -> Any:
+        return gpuscan.torch.associative_scan(lambda l, r: l * factor + r, x, 0) + gpuscan.torch.scan(
+            x, lambda l, r: l * 1.5 + r
+        )
+
+    compiled = torch.compile(call, backend="aot_eager")
+    for factor in (2.0, 3.0, torch.tensor(4.0)):
+        torch.testing.assert_close(compiled(torch.ones(3), factor), call(torch.ones(3), factor))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # torch's own
+def test_the_operations_are_well_formed() -> None:
+    """Run PyTorch's own checks of an operation: its schema, its shapes, its derivative, under compilation."""
+    handles = []
+
+    def call(a: Any, b: Any) -> Any:
+        return states(a, b), gpuscan.torch.scan(a, axis=0, initial=b[0])
+
+    def kept(graph: Any, _: Any) -> Any:
+        handles.extend(node.args[1] for node in graph.graph.nodes if node.target is torch.ops.gpuscan.scan)
+        return graph.forward
+
+    a, b = (each[0].clone().requires_grad_() for each in (GATES, INPUTS))
+    torch.compile(call, backend=kept, fullgraph=True)(a, b)
+    start = b[0].detach().requires_grad_()
+    for handle, tensors, count in zip(handles, ([a, b], [a, start]), (2, 1), strict=True):
+        torch.library.opcheck(torch.ops.gpuscan.scan, (tensors, handle))
+        given = [each.detach() for each in tensors]
+        results = torch.ops.gpuscan.scan(given, handle)
+        assert len(results) == count
+        torch.library.opcheck(torch.ops.gpuscan.scan_vjp, (given, results, results, handle))
+
+
+# ----- Scans with gpuscan's operators
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "exclusive": {"exclusive": True},
+    "reverse": {"reverse": True},
+    "segments": {"segments": [0, 2, 5], "exclusive": True},
+    "keys": {"keys": torch.tensor([1, 1, 2, 2, 3]), "reverse": True},
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_scan_and_its_derivatives(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, start = some(5, 3), some(3)
+    for op, axis in (("multiply", 0), ("add", -2)):
+        call = partial(gpuscan.torch.scan, op=op, axis=axis, **OPTIONS[option])
+        keys = OPTIONS[option].get("keys")
+        options = OPTIONS[option] | ({} if keys is None else {"keys": keys.numpy()})
+        wanted = gs.scan(x.detach().numpy(), op, axis=axis, initial=start.detach().numpy(), **options, device="numpy")
+        np.testing.assert_allclose(call(x, initial=start).detach().numpy(), wanted, rtol=1e-12)
+        monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+        assert torch.autograd.gradcheck(lambda x, start, call=call: call(x, initial=start), (x, start), fast_mode=True)
+        if op == "add":
+            assert torch.autograd.gradcheck(lambda x: call(x), (x,), check_forward_ad=True, fast_mode=True)  # noqa: B023
+            assert torch.autograd.gradgradcheck(lambda x, start: call(x, initial=start), (x, start), fast_mode=True)  # noqa: B023
+
+
+def test_bundles_types_and_functions_of_torch() -> None:
+    x = GATES[0, :, 0]
+    largest, place = gpuscan.torch.scan(
+        (x, torch.arange(6)), lambda l, r: (np.maximum(l[0], r[0]), np.where(r[0] > l[0], r[1], l[1]))
+    )
+    wanted = torch.cummax(x, 0)
+    assert torch.equal(largest, wanted.values)
+    assert torch.equal(place, wanted.indices)
+    assert torch.equal(gpuscan.torch.scan(x, torch.maximum), wanted.values)
+    nested = gpuscan.torch.scan(
+        {"b": GATES, "a": [INPUTS]},
+        lambda l, r: {"b": l["b"] * r["b"], "a": [r["b"] * l["a"][0] + r["a"][0]]},
+        axis=1,
+        initial={"b": 1, "a": [0.0]},
+    )
+    assert_close([nested["a"][0]], [states(GATES, INPUTS, 1)])
+    matrices = GATES[..., :2].reshape(12, 2, 2)
+    assert_close(
+        [gpuscan.torch.scan(matrices, torch.matmul, axis=-1)],
+        [gpuscan.torch.associative_scan(torch.matmul, matrices, 0)],
+    )
+    assert gpuscan.torch.scan(x.bfloat16()).dtype == torch.bfloat16
+
+
+def test_vmap_of_scans() -> None:
+    def product(x: Any, start: Any) -> Any:
+        return gpuscan.torch.scan(x, "multiply", axis=0, initial=start)
+
+    starts = INPUTS[:, 0]
+    wanted = torch.stack([product(x, start) for x, start in zip(GATES, starts, strict=True)])
+    assert_close([torch.func.vmap(product)(GATES, starts)], [wanted])
+    assert_close([torch.func.vmap(product)(GATES, starts[:, 0])[1]], [product(GATES[1], starts[1, 0])])
+    gradient = torch.func.grad(lambda x, start: product(x, start).square().sum(), argnums=(0, 1))
+    found = torch.func.vmap(gradient, in_dims=(0, None))(GATES, starts[0])
+    assert_close([each[2] for each in found], gradient(GATES[2], starts[0]))
+    cut = torch.func.vmap(lambda x, keys: gpuscan.torch.scan(x, axis=0, keys=keys))(GATES, KEYS)
+    assert_close([cut[1]], [gpuscan.torch.scan(GATES[1], axis=0, keys=KEYS[1])])
+    with pytest.raises(ValueError, match="all examples must be cut alike"):
+        torch.func.vmap(lambda x, cuts: gpuscan.torch.scan(x, axis=0, segments=cuts))(GATES, KEYS)
+
+
+def test_errors_of_scan() -> None:
+    scan, x = gpuscan.torch.scan, GATES[0]
+    with pytest.raises(ValueError, match="without axis="):
+        scan(x)
+    with pytest.raises(TypeError, match=r"x of type list was passed|leaf 0 of x of type int"):
+        scan([1, 2])
+    with pytest.raises(ValueError, match="x without tensors"):
+        scan(())
+    with pytest.raises(ValueError, match="segments= and keys= were both passed"):
+        scan(x, axis=0, segments=[0, 6], keys=KEYS[0])
+    with pytest.raises(TypeError, match=r"initial of dtype torch\.complex64 was passed for a tensor of dtype"):
+        scan(x, axis=0, initial=1j)
+    with pytest.raises(ValueError, match="does not nest as x does"):
+        scan((x, x), COMPOSITION, axis=0, initial=1)
+    with pytest.raises(gs.OperatorError, match="it calls functions of torch"):
+        scan(x, lambda l, r: torch.exp(l) + r, axis=0)
+    with pytest.raises(gs.OperatorError, match=r"a forward-mode derivative was asked for of a scan with .*'multiply'"):
+        torch.func.jvp(lambda x: scan(x, "multiply", axis=0), (x,), (x,))
+    given = x.clone().requires_grad_()
+    (grad,) = torch.autograd.grad(scan(given, "multiply", axis=0).sum(), given, create_graph=True)
+    with pytest.raises(gs.OperatorError, match="a derivative of its gradient was asked for"):
+        grad.sum().backward()
+
+
+# ----- The selective scan
+
+
+def test_derivatives_and_batches_of_selective_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+
+    def call(u: Any, delta: Any, decays: Any, inward: Any, outward: Any) -> Any:
+        return gpuscan.torch.selective_scan(u, delta, -decays, inward, outward, return_last_state=True)
+
+    exact = [some(2, 4, 5), some(2, 4, 5), some(4, 2), some(2, 2, 5), some(2, 2, 2, 5)]
+    assert torch.autograd.gradcheck(call, exact, check_forward_ad=True, fast_mode=True)
+    assert torch.autograd.gradgradcheck(call, exact, fast_mode=True)
+    given = [each.detach().float() for each in exact]
+    batch = [torch.stack([each, 1.5 * each]) for each in given]
+    mapped = torch.func.vmap(call)(*batch)
+    assert_close([each[1] for each in mapped], call(*(each[1] for each in batch)))
+    leaves = [each.requires_grad_() for each in given]
+
+    def loss(*leaves: Any) -> Any:
+        return call(*leaves)[0].tanh().sum()
+
+    compiled = torch.compile(loss, backend="aot_eager", fullgraph=True)
+    assert_close(gradients_of(compiled, *leaves), gradients_of(loss, *leaves))
