@@ -37,7 +37,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _compiled_templates() -> jinja2.BytecodeCache | None:
-    """Return the cache of templates as Python code, in `__pycache__` next to them; None where Python writes no such files.
+    """Return the cache of compiled templates, a folder next to them; None where Python keeps no compiled code.
 
     To compile the templates of a first scan takes as long as NumPy's import. Jinja2 compares a template with the hash
     of the text that its code was made from.
