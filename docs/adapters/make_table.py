@@ -26,12 +26,12 @@ gpuscan probe --report my-gpu.json
 Then open an issue with the form "My GPU", and attach the file. It describes the GPU and its driver. It contains no user
 name, no computer name and no path.
 
-| GPU | driver | subgroup size | look-back test | look-ahead test | algorithm | conformance | speed |
+| GPU | backend, driver, WebGPU | subgroup size | look-back test | look-ahead test | algorithm | conformance | speed |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 
 FOOT = """
-The columns:
+A link leads to the file of the measurement, which also has the date and the version of gpuscan. The columns:
 
 - **subgroup size**: the number of invocations that run in lockstep, if the GPU lets shaders use that.
 - **look-back test**: in how many test runs every workgroup that had started kept running while others waited for it.
@@ -66,10 +66,9 @@ def row(name: str, report: dict[str, Any]) -> str:
     later = f"{litmus['later_ones_start']} of {litmus['runs']}"
     if litmus["later_ones_start"] < litmus["runs"]:
         later += f" ({seen} of {litmus['workgroups']} workgroups)"
-    software = f"{probe['implementation']} and gpuscan {report['gpuscan']} ({report['date']})"
     cells = [
-        f"[{probe['name']}]({name}), {probe['backend']}",
-        f"{probe['driver'] or 'unknown'}, with {software}",
+        f"[{probe['name']}]({name})",
+        f"{probe['backend']}, {probe['driver'] or 'unknown driver'}, {probe['implementation']}",
         lanes,
         f"{litmus['started_keep_running']} of {litmus['runs']}",
         later,

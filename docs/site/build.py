@@ -110,7 +110,7 @@ def stage(source: Path, gallery: bool) -> None:
             shutil.copy(CHECKOUT / name, target)
             continue
         text = with_site_links((CHECKOUT / name).read_text(encoding="utf-8"), name, files, gallery)
-        target.write_text(text + contents_of(place, files, gallery), encoding="utf-8")
+        target.write_text(text + contents_of(place, text, files, gallery), encoding="utf-8")
     if gallery:
         thumbnail(source / "_static" / "thumbnail.png")
     (source / "api.md").write_text(api_page(), encoding="utf-8")
@@ -144,13 +144,15 @@ def with_site_links(text: str, name: str, files: dict[str, str], gallery: bool) 
         if place is None:
             return f"`{target}`" if words.strip("[]`") == target else f"{words.strip('[]')} (`{target}`)"
         relative = os.path.relpath(place, here).replace(os.sep, "/")
+        if words.strip("[]`").endswith(".md"):
+            words = "[]"  # Sphinx fills in the title of the page
         return f"{words}({relative}{'#' + anchor if anchor else ''})"
 
     return LINK.sub(on_site, text)
 
 
-def contents_of(place: str, files: dict[str, str], gallery: bool) -> str:
-    """Return the tables of contents that a page ends with, if it has pages below it."""
+def contents_of(place: str, text: str, files: dict[str, str], gallery: bool) -> str:
+    """Return the tables of contents that a page with this text ends with, if it has pages below it."""
     if place == "index.md":
         contents = {
             caption: [page for page in pages if gallery or page != "gallery/index"]
@@ -164,7 +166,9 @@ def contents_of(place: str, files: dict[str, str], gallery: bool) -> str:
     for folder in FOLDERS:
         if place == f"{folder}/README.md":
             below = sorted(each for each in files.values() if each.startswith(f"{folder}/") and each.endswith(".md"))
-            return "\n" + toctree([PurePosixPath(each).stem for each in below if each != place])
+            names = [PurePosixPath(each).name for each in below if each != place]
+            names.sort(key=lambda name: text.find(f"({name})") % (len(text) + 1))  # in the page's order, others last
+            return "\n" + toctree([name.removesuffix(".md") for name in names])
     return ""
 
 
@@ -228,7 +232,7 @@ def api_page() -> str:
         for name in sorted(names):
             lines += [f".. {directives[kind]}:: gpuscan.{name}"]
             if kind == "Classes":
-                lines += [f"   :members: {', '.join(public_members(getattr(gpuscan, name)))}", "   :inherited-members:"]
+                lines += [f"   :members: {', '.join(public_members(getattr(gpuscan, name)))}"]
             lines += [""]
         lines += ["```"]
     lines += ["", "## What functions return", "", "```{eval-rst}"]

@@ -209,8 +209,8 @@ class Plan:
             ValueError: a place is too small, not aligned, on another device, without the usage, or overlaps another;
                 an array's buffer is mapped or was destroyed (a plain buffer is checked only when the commands are
                 submitted); a bundle has other fields than the plan's; the plan cannot take its length from the GPU;
-                `dst` is `src`, and reversed rows share words; or the encoder is finished or has an open pass, which
-                Dawn reports only when the encoder is finished.
+                `dst` is `src`, and reversed rows share words; or the encoder is finished or has an open pass. Dawn
+                and wgpu 0.31 report an open pass only when the encoder is finished.
             TypeError: a place or the encoder has the wrong type, or an array has another dtype than the plan's.
             StrategyError: the strategy that was asked for cannot scan in place.
             GpuscanError: the array is larger than the device can bind, or its columns share words; or the plan has

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,18 +14,23 @@ from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.linear_recurrence import gradient_of_broadcast, summed_to
 from gpuscan.api.outputs import execute, in_form_of, is_on_device
-from gpuscan.elements import Field
+from gpuscan.elements import Element, Field
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
-from gpuscan.operators.adjoint import LAST, Adjoint, adjoint, bundle_of, cached_adjoint, sum_of, with_flag
+from gpuscan.operators.adjoint import LAST, Adjoint, Slot, adjoint, bundle_of, cached_adjoint, sum_of, with_flag
 from gpuscan.operators.operator import Operator
+from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.arguments import OnDevice, fields_of, native, structure_and_leaves
+from gpuscan.problem.indexed_maps import with_index
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.problem.segments import heads_of
 from gpuscan.reference import scan as reference
 
 Arrays = list[Any]
+
+# The array that tells the first elements of rows and segments.
+FLAG = Slot("begun")
 
 
 def scan_vjp(
@@ -158,6 +164,20 @@ def _alike(name: str, value: Any, forward: Problem) -> Arrays:
     return found
 
 
+@lru_cache(maxsize=256)
+def _flagged_by_index(derived: Adjoint) -> tuple[Element, Map]:
+    """Return the element and the map of `derived.before` without its flag, which the element's index tells instead."""
+    place = derived.slots.index(FLAG)
+    fields = derived.before.source.fields
+    source = bundle_of([*fields[:place], *fields[place + 1 :]])
+
+    def before(pair: Any) -> Any:
+        values, index = pair
+        return derived.before((*values[:place], index != 0, *values[place:]))
+
+    return source, traced(before, with_index(source, 1), "before")
+
+
 class _Backward:
     """The backward pass of one scan, on one device or on NumPy."""
 
@@ -172,7 +192,7 @@ class _Backward:
             bundles: the arrays of ``"x"``, ``"y"`` and ``"grad"``.
             initial: as in `scan_vjp`.
         """
-        forward, derived = self.forward, self.derived
+        forward, derived, slots = self.forward, self.derived, self.derived.slots
         problem = Problem(
             operator=derived.operator,
             leaves=(),
@@ -186,17 +206,21 @@ class _Backward:
             after=derived.after,
             heads=self.heads,
         )
-        wanted = {slot.bundle for slot in derived.slots}
         reads = self._reads_neighbours(problem, bundles)
+        if reads and FLAG in slots and forward.seeds is None and not forward.reverse:
+            source, before = _flagged_by_index(derived)
+            slots = tuple(slot for slot in slots if slot != FLAG)
+            problem = replace(problem, source=source, before=before, indexed=True)
+        wanted = {slot.bundle for slot in slots}
         ends = reads and "previous" in wanted and "begun" not in wanted and forward.seeds is None
         bundles = bundles | ({"previous": bundles["y"]} if ends else self._before(bundles["y"], wanted))
-        problem = replace(problem, leaves=tuple(bundles[slot.bundle][slot.field] for slot in derived.slots))
-        ahead = [slot.ahead for slot in derived.slots]
+        problem = replace(problem, leaves=tuple(bundles[slot.bundle][slot.field] for slot in slots))
+        ahead = [slot.ahead for slot in slots]
         if reads:
             # In the order of this scan, the element ahead comes before an element, and the previous one after it.
-            offsets = tuple(-1 if slot.ahead else int(ends and slot.bundle == "previous") for slot in derived.slots)
+            offsets = tuple(-1 if slot.ahead else int(ends and slot.bundle == "previous") for slot in slots)
             start = [tuple(value.ravel()) for value in derived.start]
-            row_ends = tuple(start[slot.field] if slot.bundle == "previous" else () for slot in derived.slots)
+            row_ends = tuple(start[slot.field] if slot.bundle == "previous" else () for slot in slots)
             problem = replace(problem, field_offsets=offsets if any(offsets) else (), row_ends=row_ends if ends else ())
         elif any(ahead):
             problem = self._with_neighbours(problem, ahead)

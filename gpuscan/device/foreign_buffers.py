@@ -115,7 +115,8 @@ def recording(wgpu_device: wgpu.GPUDevice) -> Iterator[None]:
     The state of an encoder cannot be asked for. It shows only in WebGPU's errors.
 
     Raises:
-        ValueError: the encoder is finished or has an open pass. Dawn reports an open pass when the encoder is finished.
+        ValueError: the encoder is finished or has an open pass. Dawn and wgpu 0.31 report an open pass when the encoder
+            is finished.
     """
     try:
         yield

@@ -1,30 +1,31 @@
-"""Reduce groups of elements on a device: scan them in the order of their labels, and pick the last result of each."""
+"""Reduce groups of elements on a device: as segments, in the order of their labels."""
 
 from __future__ import annotations
 
-from math import gcd, prod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
 from gpuscan.elements import scalar_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import StridedView, copied, duplicate, transposed, written
 from gpuscan.engine.groups import SortedLabels, grouped
 from gpuscan.engine.record import record_stage
+from gpuscan.engine.segment_results import spread_segments
 from gpuscan.errors import DeviceMemoryError
+from gpuscan.problem.cache import cached_problem
 from gpuscan.problem.groups import check_full
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpuscan.elements import Field
     from gpuscan.engine.executor import Executor
     from gpuscan.problem.problem import Problem
 
-# Invocations in a workgroup of the shaders here: the most that every WebGPU adapter has.
+# Invocations in a workgroup of arrays/mark_groups.wgsl: the most that every WebGPU adapter has.
 _WORKGROUP_SIZE = 256
 
 
@@ -75,62 +76,41 @@ def reduce_groups(
     with guarded(context), context.lock:
         found = grouped(executor, problem, labels)
         inside = found.problem
-        scanned = scan_device(executor, inside)
-        ends = _ends_of(found.labels, problem.row_length, groups)
+        marks = _marks_of(found.labels, problem.row_length, groups)
         if problem.fill is None:
-            check_full(problem, ends.read().reshape(-1, groups))
+            check_full(problem, marks.read().reshape(-1, groups))
+        # One result for each group that has elements, of all rows one after the other.
+        most = problem.rows * min(groups, problem.row_length)
+        full = [empty(context, (most, *f.shape), f.scalar.dtype) for f in fields]
+        scan_device(executor, replace(inside, keep_last_only=True), out=full)
+        (ranks,) = scan_device(executor, cached_problem(marks, "add", axis=0, exclusive=False, reverse=False))
         results = []
         lead = list(problem.shape)
         lead[problem.axis] = groups
-        for number, (array, f) in enumerate(zip(scanned, fields, strict=True)):
-            fill = None if problem.fill is None else problem.fill[number]
-            picked = _picked(problem, array, ends, fill, f, groups)
+        for number, (array, f) in enumerate(zip(full, fields, strict=True)):
+            result = empty(context, (problem.rows, groups, *f.shape), f.scalar.dtype)
+            if result.nbytes:
+                fill = None if problem.fill is None else problem.fill[number]
+                shape = problem.rows, groups, f.storage_bytes
+                spread_segments(array, ranks, fill, result, shape, ranks_of_all_rows=marks.size > groups)
             if problem.inner > 1:
-                view = transposed(picked, problem.inner, groups, f.storage_bytes)
-                picked = copied(view, picked.shape, picked.dtype)
-            results.append(picked.viewed((*lead, *f.shape)))
+                view = transposed(result, problem.inner, groups, f.storage_bytes)
+                result = copied(view, result.shape, result.dtype)
+            results.append(result.viewed((*lead, *f.shape)))
         return results if out is None else written(results, out)
 
 
-def _ends_of(labels: DeviceArray, length: int, groups: int) -> DeviceArray:
-    """Return 1 more than the place of each group's last element, or 0: (rows of the labels, groups)."""
+def _marks_of(labels: DeviceArray, length: int, groups: int) -> DeviceArray:
+    """Return 1 for each group that has elements, and 0 for each other one: (rows of the labels, groups)."""
     context = labels.context
-    ends = empty(context, (labels.size // length * groups,), np.uint32)
+    marks = empty(context, (labels.size // length * groups,), np.uint32)
     source = labels if labels.is_bindable else duplicate(labels)
     call = context.uniform(np.array([labels.size, length, groups, 0], np.uint32).tobytes())
     encoder = context.queue.encoder()
-    encoder.clear_buffer(ends.buffer, 0, ends.buffer.size)
-    bound = [call, source.binding(), ends.binding()]
+    encoder.clear_buffer(marks.buffer, 0, marks.buffer.size)
+    bound = [call, source.binding(), marks.binding()]
     values = {"workgroup_size": _WORKGROUP_SIZE, "scalar": scalar_of(labels.dtype)}
     workgroups = -(-labels.size // _WORKGROUP_SIZE)
-    record_stage(context, encoder, "arrays/group_ends.wgsl", bound, workgroups, labels.size, **values)
+    record_stage(context, encoder, "arrays/mark_groups.wgsl", bound, workgroups, labels.size, **values)
     context.queue.submit(encoder)
-    return ends
-
-
-def _picked(
-    problem: Problem,
-    scanned: DeviceArray,
-    ends: DeviceArray,
-    fill: np.ndarray[Any, Any] | None,
-    field: Field,
-    groups: int,
-) -> DeviceArray:
-    """Return the last result of each group: (rows, groups, *element shape)."""
-    context = scanned.context
-    result = empty(context, (problem.rows, groups, *field.shape), field.scalar.dtype)
-    if not result.nbytes:
-        return result
-    unit = gcd(4, field.storage_bytes)
-    units = prod(result.shape[:2]) * field.storage_bytes // unit
-    words = -(-units * unit // 4)
-    numbers = [words, units, field.storage_bytes // unit, groups, problem.row_length, ends.size, 0, 0]
-    filling = uploaded(context, np.zeros(1, np.uint32) if fill is None else fill)
-    bound = [context.uniform(np.array(numbers, np.uint32).tobytes())]
-    bound += [array.binding() for array in (scanned, ends, filling, result)]
-    encoder = context.queue.encoder()
-    values = {"workgroup_size": _WORKGROUP_SIZE, "unit": unit}
-    workgroups = -(-words // _WORKGROUP_SIZE)
-    record_stage(context, encoder, "arrays/pick_results.wgsl", bound, workgroups, result.size, **values)
-    context.queue.submit(encoder)
-    return result
+    return marks

@@ -154,26 +154,54 @@ class SegmentSink(DeviceSink):
         return StridedView(self.array, first, shape, (segments.count * step, step, size), size)
 
     def _spread(self, part: Part, room: DeviceArray, result: DeviceArray, outer: int, columns: int) -> None:
-        segments, size, context = self._segments, self._field.storage_bytes, self.array.context
-        unit = gcd(4, size)
-        units = outer * segments.count * columns * size // unit
-        words = -(-units * unit // 4)
-        numbers = [words, units, segments.count, outer, columns * size // unit, 0, 0, 0]
-        fill = np.zeros(1, np.uint32) if self._fill is None else self._fill
-        if self._fill is not None and part.is_slab:
+        segments, fill = self._segments, self._fill
+        if fill is not None and part.is_slab:
             fill = fill.reshape(segments.outer, segments.inner, *self._field.shape)[part.outer, part.columns]
-        bound = [
-            context.uniform(np.array(numbers, np.uint32).tobytes()),
-            room.binding(),
-            segments.ranks.binding(),
-            uploaded(context, fill).binding(),
-            result.binding(),
-        ]
-        values = {"workgroup_size": _WORKGROUP_SIZE, "unit": unit, "in_columns": segments.inner > 1}
-        encoder = context.queue.encoder()
-        workgroups = -(-words // _WORKGROUP_SIZE)
-        record_stage(context, encoder, "arrays/spread_segments.wgsl", bound, workgroups, prod(result.shape), **values)
-        context.queue.submit(encoder)
+        shape = outer, segments.count, columns * self._field.storage_bytes
+        spread_segments(room, segments.ranks, fill, result, shape, in_columns=segments.inner > 1)
+
+
+def spread_segments(
+    source: DeviceArray,
+    ranks: DeviceArray,
+    fill: np.ndarray[tuple[int, ...], np.dtype] | None,
+    result: DeviceArray,
+    shape: tuple[int, int, int],
+    *,
+    in_columns: bool = False,
+    ranks_of_all_rows: bool = False,
+) -> None:
+    """Submit the move of the results of segments with elements to their places, and the fill of the others.
+
+    Args:
+        source: the results of the segments with elements, one after the other; of columns, (segments, columns).
+        ranks: for each segment, how many of the segments up to and with it have elements.
+        fill: the result of an empty segment of each row; None if there is no empty one.
+        result: the array that takes a result for each segment.
+        shape: the rows, or arrays of columns; the segments in each; and the bytes of neighbouring results of one.
+        in_columns: True for columns.
+        ranks_of_all_rows: True if `ranks` has a rank in all rows together for each segment of each row.
+    """
+    context, (outer, segments, nbytes) = source.context, shape
+    unit = gcd(4, nbytes)
+    units = outer * segments * nbytes // unit
+    words = -(-units * unit // 4)
+    filling = uploaded(context, np.zeros(1, np.uint32) if fill is None else fill)
+    call = context.uniform(np.array([words, units, segments, outer, nbytes // unit, 0, 0, 0], np.uint32).tobytes())
+    bound = [call, *(array.binding() for array in (source, ranks, filling, result))]
+    values = {"unit": unit, "in_columns": in_columns, "ranks_of_all_rows": ranks_of_all_rows}
+    encoder = context.queue.encoder()
+    record_stage(
+        context,
+        encoder,
+        "arrays/spread_segments.wgsl",
+        bound,
+        -(-words // _WORKGROUP_SIZE),
+        prod(result.shape),
+        workgroup_size=_WORKGROUP_SIZE,
+        **values,
+    )
+    context.queue.submit(encoder)
 
 
 def check_binding(context: DeviceContext, nbytes: int, segments: int) -> None:

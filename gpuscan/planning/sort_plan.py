@@ -17,8 +17,8 @@ _FEWEST_LANES = {"NVIDIA": 32, "AMD": 32, "Apple": 32, "Intel": 8}
 _FEWEST_LANES_ANYWHERE = 4
 # A tile's count of a digit is posted in 16 bits.
 _MOST_COUNTED = 0xFFFF
-# The words of workgroup memory that a single pass needs besides those of each digit: the ticket, the outcome, and
-# the lock of a hostile scheduler.
+# The words of workgroup memory that a single pass needs once, not for each digit: the ticket, the outcome, and the lock
+# of a hostile scheduler.
 _SINGLE_PASS_WORDS = 8
 # The words of workgroup memory for the counters of all digits, at most: half of what every adapter has.
 _COUNTER_WORDS = 2048

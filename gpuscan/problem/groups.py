@@ -114,15 +114,15 @@ def checked_count(num_groups: Any, least: int, largest: int) -> int:
     return count
 
 
-def check_full(problem: Problem, ends: np.ndarray[Any, Any]) -> None:
+def check_full(problem: Problem, marks: np.ndarray[Any, Any]) -> None:
     """Raise ValueError if a group of any row is empty.
 
     Args:
         problem: the reduction, which has no result for an empty group.
-        ends: (rows, groups): 0 for each empty group.
+        marks: (rows, groups): 0 for each empty group.
     """
-    if not ends.all():
-        group = int(np.argwhere(ends == 0)[0, 1])
+    if not marks.all():
+        group = int(np.argwhere(marks == 0)[0, 1])
         raise ValueError(
             f"a reduction of groups was asked for, but group {group} is empty and {problem.operator.described} has no "
             "identity. Pass initial=..., or give the operator an identity"

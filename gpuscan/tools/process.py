@@ -97,7 +97,8 @@ def _fail(message: str, code: int) -> int:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"gpuscan: warning: {' '.join(str(message).split())}", err=True)
+    words = in_command_words(" ".join(str(message).split()), numpy=True)
+    click.echo(f"gpuscan: warning: {words}", err=True)
 
 
 def _discard_stdout() -> None:

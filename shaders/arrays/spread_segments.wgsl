@@ -2,9 +2,11 @@
     elements, one after the other. Each invocation assembles one word of the result from the units of 1, 2 or 4 bytes that
     results consist of.
     in:  source: the results of full segments, of rows (rows, full segments), of columns (full segments, outer, inner);
-         ranks: for each segment, how many of those up to and with it are full; fill: for each row, that of an empty segment
+         ranks: for each segment, how many of those up to and with it are full, in each row or in all rows together;
+         fill: for each row, the result of an empty segment
     out: result: (outer, segments, inner); of rows, inner is 1
-    Values: workgroup_size; unit: bytes, 1, 2 or 4, that divide a result; in_columns. -#}
+    Values: workgroup_size; unit: bytes, 1, 2 or 4, that divide a result; in_columns; ranks_of_all_rows: True if each row has its own
+        full segments, with ranks in all rows together. -#}
 struct Call {
     words: u32,  // of the result
     units: u32,  // of the result
@@ -36,13 +38,16 @@ fn unit_at(place: u32) -> u32 {
     let at = place % call.run;
     let segment = place / call.run % call.segments;
     let outer = place / call.run / call.segments;
-    let rank = ranks[segment];
-    let before = select(0u, ranks[max(segment, 1u) - 1u], segment > 0u);
+    let number = {{ "outer * call.segments + segment" if ranks_of_all_rows else "segment" }};
+    let rank = ranks[number];
+    let before = select(0u, ranks[max(number, 1u) - 1u], number > 0u);
     if (rank == before) {
         return unit_of_fill(outer * call.run + at);
     }
 {% if in_columns %}
     return unit_of_source((before * call.outer + outer) * call.run + at);
+{% elif ranks_of_all_rows %}
+    return unit_of_source(before * call.run + at);
 {% else %}
     return unit_of_source((outer * ranks[call.segments - 1u] + before) * call.run + at);
 {% endif %}

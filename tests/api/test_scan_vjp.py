@@ -477,6 +477,26 @@ def test_kernels_read_the_neighbours_of_every_layout(
     close(gs.scan_vjp(*on_device, COMPOSED, **options), wanted, 1e-5 if dtype is np.float32 else 2e-3)
 
 
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [((2, 1303), {"axis": 1}), ((2, 301, 6), {"axis": 1}), ((301, 6), {"axis": 0, "reverse": True})],
+)
+def test_kernels_know_the_first_elements(
+    device: gs.Device, shape: tuple[int, ...], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compare gradients of maxima, where first elements are their own results even if they are the identity."""
+    x = np.round(np.random.default_rng(0).normal(size=shape), 1).astype(np.float32).cumsum(options["axis"]) / 4
+    edge = tuple((-1 if options.get("reverse") else 0) if i == options["axis"] else slice(0, 2) for i in range(x.ndim))
+    x[edge] = -np.inf
+    x.flat[x.size // 2] = np.nan
+    y = on_numpy(x, "maximum", **options)
+    weight = weights(y)
+    monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+    wanted = gs.scan_vjp(x, y, weight, "maximum", **options)
+    assert np.any(wanted[edge])
+    close(gs.scan_vjp(*map(device.asarray, (x, y, weight)), "maximum", **options), wanted, 1e-5)
+
+
 # ----- What is refused
 
 INTEGERS = np.arange(4, dtype=np.int32)

@@ -1,6 +1,6 @@
-{#- Find the last element of each group in rows that are sorted by their labels.
+{#- Find the groups that have elements in rows that are sorted by their labels.
     in:  labels: sorted in each row, from 0 up to the number of groups
-    out: ends, cleared before: for each row and group, 1 more than the place of its last element; 0 for an empty group
+    out: marks, cleared before: for each row and group, 1 if it has elements
     Values: workgroup_size; scalar: the kind of label. -#}
 struct Call {
     length: u32,  // of all rows together
@@ -12,7 +12,7 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
 
 @group(0) @binding(0) var<uniform> call: Call;
 @group(0) @binding(1) var<storage, read> labels: array<u32>;
-@group(0) @binding(2) var<storage, read_write> ends: array<u32>;
+@group(0) @binding(2) var<storage, read_write> marks: array<u32>;
 
 // Return a label. Those of 64 bits fit their lower word.
 fn label_at(place: u32) -> u32 {
@@ -37,6 +37,6 @@ fn main(
     let place = i % call.row_length;
     let label = label_at(i);
     if (place + 1u == call.row_length || label_at(i + 1u) != label) {
-        ends[i / call.row_length * call.groups + label] = place + 1u;
+        marks[i / call.row_length * call.groups + label] = 1u;
     }
 }
