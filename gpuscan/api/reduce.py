@@ -133,7 +133,7 @@ def reduce(
     if labels is None:
         results = _results(problem, home, outputs)
     else:
-        results = execute_reduction(problem, labels, count, one_of(home), outputs)
+        results = execute_reduction(problem, labels, count, home, outputs)
     if out is not None:
         return out
     fields = problem.destination.fields
