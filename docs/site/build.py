@@ -190,7 +190,7 @@ def stage_examples(folder: Path) -> None:
         text = program.read_text(encoding="utf-8")
         docstring = ast.get_docstring(ast.parse(text), clean=False)
         assert docstring is not None, f"{program} has no docstring"
-        title = program.stem.replace("_", " ").capitalize()
+        title = program.stem.replace("_", " ").capitalize().replace("markov", "Markov")
         titled = f"{title}\n{'=' * len(title)}\n\n{docstring}"
         (folder / program.name).write_text(text.replace(docstring, titled, 1), encoding="utf-8")
 
