@@ -17,6 +17,8 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.device.backends import BACKEND_VARIABLE, _load, error_type, webgpu
+from gpuscan.elements import scalar_of
+from gpuscan.planning.sort_plan import TileSort, plan_sort
 from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.templates import render
@@ -100,6 +102,27 @@ def test_tint_takes_every_form_of_every_stage(dawn: gs.Device, shape: TileShape,
 @pytest.mark.parametrize("form", [{"rows": 3, "initial": True}, {"reverse": True}], ids=lambda form: "-".join(form))
 def test_tint_takes_every_element(dawn: gs.Device, x: Any, op: Any, form: dict[str, Any]) -> None:
     compile_shaders(dawn, x, op, TileShape(64, 4, 2, 4), form)
+
+
+@pytest.mark.parametrize("strategy", ["lookback", "fallback"])
+@pytest.mark.parametrize("dtype", [np.float32, np.uint64], ids=lambda dtype: np.dtype(dtype).name)
+def test_tint_takes_sorts_in_single_passes(dawn: gs.Device, dtype: Any, strategy: str) -> None:
+    """Assert that the compiler takes the shaders that software adapters and GPUs run."""
+    for kind, by_subgroups in (("CPU", False), ("DiscreteGPU", False), ("DiscreteGPU", True)):
+        capabilities = replace(dawn.capabilities, adapter_type=kind)
+        plan = plan_sort(scalar_of(np.dtype(dtype)), 1, 10**7, capabilities, strategy=strategy, subgroups=by_subgroups)
+        assert isinstance(plan, TileSort)
+        assert plan.strategy == strategy
+        values: dict[str, Any] = {"scalar": scalar_of(np.dtype(dtype)), "descending": False, "digits": plan.digits}
+        values |= {"radix_bits": plan.radix_bits, "workgroup_size": plan.workgroup}
+        tiles = {"groups": plan.groups, "subgroups": by_subgroups, "enable_subgroups": by_subgroups}
+        tiles |= {"items": plan.items, "kernel": plan.kernel, "with_keys": True, "payload": "words"}
+        for stage, more in (
+            ("histogram", {"stretch": plan.stretch, "copies": plan.copies}),
+            ("scan_histograms", {}),
+            ("scatter_digits", tiles),
+        ):
+            dawn.wgpu_device.create_shader_module(code=render(f"sort/{stage}.wgsl", **values, **more))
 
 
 @pytest.mark.parametrize("stage", ["chain", "halves", "later", "order", "spin", "subgroups"])

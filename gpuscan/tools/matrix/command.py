@@ -19,7 +19,7 @@ from gpuscan.tools.option_types import STDOUT
 from gpuscan.tools.output_file import write_text
 
 # 91 cases took 86 seconds on lavapipe with two busy cores.
-QUICK_HELP = "Run about 90 of the 1,200 cases: one to three minutes on a software adapter."
+QUICK_HELP = "Run about 110 of the 1,400 cases: one to three minutes on a software adapter."
 
 
 def show_matrix(

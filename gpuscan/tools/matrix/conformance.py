@@ -21,7 +21,7 @@ from gpuscan import Device
 from gpuscan.errors import StrategyError, UnsupportedDtypeError
 from gpuscan.operators.operator import Operator, operator, wgsl_operator
 from gpuscan.planning.strategies import STRATEGIES
-from gpuscan.tools.matrix.sorts import SORTED_ELEMENTS, SORTED_LAYOUTS, SORTS
+from gpuscan.tools.matrix.sorts import SORTED_BY_STRATEGIES, SORTED_ELEMENTS, SORTED_LAYOUTS, SORTS
 
 Array = np.ndarray[Any, Any]
 Fields = tuple[Array, ...]  # the arrays of a bundle, or the one array
@@ -93,7 +93,7 @@ def _call_of(case: Case) -> tuple[Callable[[Device], Any], Fields]:
         tested, axis = SORTS[case.operator], LAYOUTS[case.layout].axis
         rng = np.random.default_rng(case.size)
         (x,) = _drawn(rng, case.element, case.operator, LAYOUTS[case.layout], case.size)
-        return lambda device: tested.call(x, axis, device), (tested.expected(x, axis),)
+        return lambda device: tested.call(x, axis, device, case.strategy), (tested.expected(x, axis),)
     x, options, expected = _inputs_of(case.element, case.operator, case.layout, case.size)
     op = OPERATORS[case.operator].op
     return lambda device: gpuscan.scan(x, op, device=device, strategy=case.strategy, **options), expected
@@ -381,6 +381,8 @@ def suite(quick: bool = False) -> list[Case]:
     for name, elements in SORTED_ELEMENTS.items():
         layouts = SORTED_LAYOUTS[:1] if quick else SORTED_LAYOUTS
         cases.update(dict.fromkeys(Case("auto", e, name, layout, LENGTH) for e in elements for layout in layouts))
+    for size in [] if quick else [LENGTH, *LARGE_SIZES]:
+        add(others, *SORTED_BY_STRATEGIES, size)
     for turn, layout in enumerate(LAYOUTS):
         add(_some(others, turn, quick), "uint32", "add", layout, LENGTH)
     for element in ["uint32"] if quick else ["uint32", PAIR]:

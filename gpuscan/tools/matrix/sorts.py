@@ -10,6 +10,8 @@ import numpy as np
 
 import gpuscan
 from gpuscan import Device
+from gpuscan.device.device_array import uploaded
+from gpuscan.engine.sorting import sort_device
 
 Array = np.ndarray[Any, Any]
 
@@ -19,12 +21,22 @@ class TestedSort:
     """A function of the suite that sorts.
 
     Attributes:
-        call: gets an array, the axis and the device.
+        call: gets an array, the axis, the device and the strategy. Public functions of sorts take ``"auto"`` alone.
         expected: gets the same array and axis, and returns the same result by NumPy.
     """
 
-    call: Callable[[Array, int, Device], Any]
+    call: Callable[[Array, int, Device, str], Any]
     expected: Callable[[Array, int], Any]
+
+
+def _sorted(x: Array, axis: int, device: Device, strategy: str) -> Any:
+    if strategy == "auto":
+        return gpuscan.sort(x, axis=axis, device=device)
+    found = sort_device(device._executor, uploaded(device._context, x), axis, strategy=strategy).keys
+    assert found is not None
+    keys = found.read()
+    device._context.check()
+    return keys
 
 
 def _descending_order(x: Array, axis: int) -> Array:
@@ -42,14 +54,14 @@ def _sums_of_groups(x: Array, axis: int) -> Array:
 
 SORTS: Mapping[str, TestedSort] = {
     "sort": TestedSort(
-        lambda x, axis, device: gpuscan.sort(x, axis=axis, device=device),
+        _sorted,
         lambda x, axis: np.sort(x, axis=axis, kind="stable"),
     ),
     "argsort, descending": TestedSort(
-        lambda x, axis, device: gpuscan.argsort(x, axis=axis, descending=True, device=device), _descending_order
+        lambda x, axis, device, _: gpuscan.argsort(x, axis=axis, descending=True, device=device), _descending_order
     ),
     "add, by groups": TestedSort(
-        lambda x, axis, device: gpuscan.scan(x, axis=axis, groups=x & 1, device=device), _sums_of_groups
+        lambda x, axis, device, _: gpuscan.scan(x, axis=axis, groups=x & 1, device=device), _sums_of_groups
     ),
 }
 # The elements that each function is tried with.
@@ -60,3 +72,5 @@ SORTED_ELEMENTS: Mapping[str, tuple[str, ...]] = {
 }
 # The layouts: those in which arrays have no options.
 SORTED_LAYOUTS = ("inclusive", "long rows", "short rows", "columns")
+# What is sorted under every strategy: one row of several tiles.
+SORTED_BY_STRATEGIES = ("uint32", "sort", "inclusive")
