@@ -1,4 +1,4 @@
-"""Time of mamba's selective scan and its gradient, beside mamba's reference in PyTorch on the same machine.
+"""Time of mamba's selective scan and its gradient, compared with mamba's reference in PyTorch on the same machine.
 
 Run:  python benchmarks/selective_scan.py [--shape 8x2048x4096] [--states 16] [--torch-device cuda]
 

@@ -281,6 +281,9 @@ def test_errors_of_associative_scan() -> None:
     weight = torch.ones(3, requires_grad=True)
     with pytest.raises(gpuscan.OperatorError, match="closes over a tensor that requires a gradient"):
         scan(lambda l, r: l * weight + r, ROWS, 0)
+    assert scan(lambda l, r: l * weight.detach() + r, ROWS[:3], 0).shape == (3, 3)
+    with pytest.raises(gpuscan.OperatorError, match=r"closes over a tensor that torch\.func maps or differentiates"):
+        torch.func.grad(lambda w: scan(lambda l, r: l * w + r, ROWS, 0).sum())(torch.ones(3))
 
 
 # ----- The selective scan, against mamba's formula

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -145,6 +146,16 @@ def test_a_function_is_traced_again_only_if_what_it_reads_may_change() -> None:
     weight.fill_(3)
     for fn in (scaled, weighted):
         assert gpuscan.torch.associative_scan(fn, torch.ones(3), 0).tolist() == [1, 4, 13]
+
+
+def test_threads_trace_functions_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+
+    def last(factor: float) -> float:
+        return float(gpuscan.torch.associative_scan(lambda l, r: l * factor + r, torch.ones(3), 0)[-1])
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(last, (2.0, 3.0, 4.0, 5.0))) == [7, 13, 21, 31]
 
 
 # ----- Compiled functions

@@ -13,6 +13,7 @@ from gpuscan.api.reduced_axes import ReducedAxes
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.reports import Verdict
 from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.element_copy import duplicate
 from gpuscan.operators.operator import Operator
 from gpuscan.problem.arguments import as_array
 from gpuscan.problem.cache import cached_problem
@@ -80,7 +81,7 @@ def of_segments(problem: Problem) -> Problem:
     if isinstance(heads.offsets, Array):
         ranks = ranks_of(heads.offsets)
         if fill is None and heads.segments:
-            last = ranks.viewed((1,), offset=ranks.nbytes - 4)
+            last = duplicate(ranks.viewed((1,), offset=ranks.nbytes - 4))
             verdict = Verdict(last, partial(empty_segment_error, heads.segments, problem.operator.described))
             last.context.runs.verdicts.append(verdict)
         problem = replace(problem, heads=replace(heads, ranks_on_device=ranks))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -18,6 +18,10 @@ from gpuscan.api.reduce import reduce
 from gpuscan.api.row_scan import device_for
 
 Array = np.ndarray[Any, Any]
+# A part of the axes of batches and channels.
+Part = tuple[slice, ...]
+# A function that waits for an array.
+Pending = Callable[[], Array]
 
 # The last axes of all arrays. Those before are batches and channels.
 STATES, TIME = -2, -1
@@ -62,11 +66,16 @@ class SelectiveScan:
         """Return y, in the shape of `u`, and the states after the last step, with a time axis of length 1."""
         y = np.empty(self.u.shape, self.u.dtype)
         last = np.empty((*self.shape[:TIME], 1), self.A.dtype)
-        for part in self._parts():
+
+        def computed(part: Part) -> Iterator[Pending]:
             run = _Run([_within(array, part) for array in self.arrays])
             h = run.states()[1]
-            y[part] = run.summed(run.output, (h, run.arrays[4]), y[part].shape)
-            last[part] = np.asarray(h[..., -1:])
+            yield run.summed(run.output, (h, run.arrays[4]), y[part].shape)
+            yield run.pending(h[..., -1:])
+
+        for part, (outputs, states) in _in_flight(computed, self._parts()):
+            y[part] = outputs().reshape(y[part].shape)
+            last[part] = states()
         return y, last
 
     def gradients(self, grad_y: Array, grad_last: Array) -> tuple[Array, ...]:
@@ -79,14 +88,18 @@ class SelectiveScan:
             grad_last: the gradient with respect to the states after the last step.
         """
         totals = tuple(np.zeros(array.shape, array.dtype) for array in self.arrays)
-        for part in self._parts():
+
+        def computed(part: Part) -> Iterator[Pending]:
             run = _Run([_within(array, part) for array in self.arrays])
-            for total, found in zip(totals, run.gradients(grad_y[part], grad_last[part]), strict=True):
+            return run.gradients(grad_y[part], grad_last[part])
+
+        for part, found in _in_flight(computed, self._parts()):
+            for total, values in zip(totals, found, strict=True):
                 place = _within(total, part)
-                place += found
+                place += values().reshape(place.shape)
         return totals
 
-    def _parts(self) -> Iterator[tuple[slice, ...]]:
+    def _parts(self) -> Iterator[Part]:
         """Yield parts of the axes of batches and channels that have at most `MAX_STATES` states together."""
         sizes = list(self.shape[:STATES])
         for axis in range(len(sizes)):
@@ -98,7 +111,21 @@ class SelectiveScan:
             yield tuple(slice(at, at + size) for at, size in zip(first, sizes, strict=True))
 
 
-def _within(array: Array, part: Sequence[slice]) -> Array:
+def _in_flight(
+    computed: Callable[[Part], Iterator[Pending]], parts: Iterable[Part]
+) -> Iterator[tuple[Part, list[Pending]]]:
+    """Yield each part with its results, after the next one has been submitted. A device computes one meanwhile."""
+    earlier = None
+    for part in parts:
+        submitted = part, list(computed(part))
+        if earlier is not None:
+            yield earlier
+        earlier = submitted
+    if earlier is not None:
+        yield earlier
+
+
+def _within(array: Array, part: Part) -> Array:
     """Return the part of an array; all of it along axes of length 1."""
     return array[tuple(each if length > 1 else slice(None) for each, length in zip(part, array.shape, strict=False))]
 
@@ -131,15 +158,21 @@ class _Run:
     def output(self) -> Callable[..., Any]:
         return _twice_real_product if self._is_complex else _product
 
-    def summed(self, function: Callable[..., Any], arrays: Sequence[Any], shape: tuple[int, ...]) -> Array:
-        """Return the sums of a function of every state over the axes along which the shape has length 1."""
+    def pending(self, array: Any) -> Pending:
+        """Begin to read an array, and return a function that waits for it."""
+        if self._device is None:
+            return lambda: np.asarray(array)
+        found: Pending = array.read_async().result
+        return found
+
+    def summed(self, function: Callable[..., Any], arrays: Sequence[Any], shape: tuple[int, ...]) -> Pending:
+        """Begin to sum a function of every state over the axes along which the shape has length 1."""
         values = self._map(function, *arrays)
         axes = tuple(axis for axis, length in enumerate(shape) if length == 1 < values.shape[axis])
-        total = reduce(values, axis=axes, device=self._where) if axes else values
-        return np.asarray(total).reshape(shape)
+        return self.pending(reduce(values, axis=axes, device=self._where) if axes else values)
 
-    def gradients(self, grad_y: Array, grad_last: Array) -> Iterator[Array]:
-        """Yield the gradients with respect to the arrays, in their shapes."""
+    def gradients(self, grad_y: Array, grad_last: Array) -> Iterator[Pending]:
+        """Begin to compute the gradients with respect to the arrays, one after the other."""
         u, dt, decays, inward, outward = self.arrays
         is_last = np.zeros(self._shapes[0][TIME], grad_y.dtype)
         is_last[-1:] = 1

@@ -1,24 +1,30 @@
-"""Bundles of any arrays: map, fill and flatten them."""
+"""Bundles of dask arrays: number their arrays, and fill in others in their places."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from gpuscan.problem.results import over_arrays
 
 
-def mapped(nest: Any, function: Callable[[Any], Any]) -> Any:
-    """Return a bundle of the same kind with the results of a function of its leaves."""
-    if isinstance(nest, dict):
-        return {key: mapped(part, function) for key, part in nest.items()}
-    if isinstance(nest, tuple):
-        parts = [mapped(part, function) for part in nest]
-        return type(nest)(*parts) if hasattr(nest, "_fields") else tuple(parts)
-    return function(nest)
+@dataclass(frozen=True)
+class Place:
+    """The place of an array in a bundle. It has an axis, as arrays have, so that a list of places is a bundle, too.
+
+    Attributes:
+        number: how many arrays of the bundle come before, depth first.
+    """
+
+    ndim: ClassVar[int] = 1
+
+    number: int
 
 
 def filled(nest: Any, leaves: Sequence[Any]) -> Any:
-    """Return the bundle with these leaves in place of their numbers."""
-    return mapped(nest, lambda place: leaves[place])
+    """Return the bundle with these leaves in their places."""
+    return over_arrays(lambda place: leaves[place.number], nest)
 
 
 def flattened(nest: Any, value: Any) -> Iterator[Any]:
@@ -32,7 +38,7 @@ def flattened(nest: Any, value: Any) -> Iterator[Any]:
             raise ValueError
         for key, part in nest.items():
             yield from flattened(part, value[key])
-    elif isinstance(nest, tuple):
+    elif isinstance(nest, (tuple, list)):
         for part, inside in zip(nest, value, strict=True):
             yield from flattened(part, inside)
     else:

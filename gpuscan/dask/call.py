@@ -11,14 +11,14 @@ import dask.array as da
 import numpy as np
 from dask.base import is_dask_collection
 
-from gpuscan.dask.bundles import filled, flattened, mapped
+from gpuscan.dask.bundles import Place, filled, flattened
 from gpuscan.dask.tasks import Work
 from gpuscan.device.adapters import NUMPY
 from gpuscan.operators.named_operators import resolve
 from gpuscan.problem.arguments import resolve_axis, structure_and_leaves
 from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.problem import make_problem
-from gpuscan.problem.results import own_axes
+from gpuscan.problem.results import over_arrays, own_axes
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Call:
 
     Attributes:
         arrays: the dask arrays, depth first, with equal chunks along the axes that they share.
-        nest: the bundle as the user nests it, with the place in `arrays` of each.
+        nest: the bundle as the user nests it, with a `Place` for each array.
         dtypes: the dtype of each result.
         ndim: the number of axes that the arrays share.
         axis: the axis to scan along, 0 or more.
@@ -75,11 +75,12 @@ def call_of(x: Any, op: Any, axis: int | None, dtype: Any, *, exclusive: bool = 
     operator = resolve(op)
     arrays: list[Any] = []
 
-    def numbered(leaf: Any) -> int:
+    def numbered(leaf: Any) -> Place:
         arrays.append(da.asarray(leaf))
-        return len(arrays) - 1
+        return Place(len(arrays) - 1)
 
-    nest = mapped(x, numbered)
+    nest = over_arrays(numbered, x)
+    check_known(arrays)
     # The shapes and the axis are checked on arrays of the same shapes that take no memory.
     shapes = [tuple(1 if np.isnan(n) else int(n) for n in array.shape) for array in arrays]
     like = [np.broadcast_to(np.zeros((), a.dtype), shape) for a, shape in zip(arrays, shapes, strict=True)]
@@ -100,6 +101,24 @@ def call_of(x: Any, op: Any, axis: int | None, dtype: Any, *, exclusive: bool = 
     return call
 
 
+def check_known(arrays: Sequence[Any]) -> None:
+    """Raise ValueError if an axis has a known length in one array of a bundle, and an unknown one in another."""
+    for axis in range(min(array.ndim for array in arrays) if arrays else 0):
+        known = {bool(np.isnan(array.shape[axis])) for array in arrays}
+        if len(known) > 1:
+            raise ValueError(
+                f"a bundle of arrays was passed in which some have chunks of unknown lengths along axis {axis}, and "
+                "others have not, so their shapes cannot be compared. Call compute_chunk_sizes() on the arrays"
+            )
+
+
+def is_shared(value: Any, array: Any, ndim: int) -> bool:
+    """Return True if all rows share an initial value, which has at most as many axes as an element of the array."""
+    if is_dask_collection(value) or isinstance(value, np.ndarray) or not array.dtype.names:
+        return not is_dask_collection(value) and np.ndim(value) <= array.ndim - ndim
+    return True  # one record, such as a tuple
+
+
 def with_initial(call: Call, initial: Any) -> tuple[Call, tuple[Any, ...]]:
     """Return the call with the initial value that all rows share, or dask arrays of one for each row.
 
@@ -113,16 +132,17 @@ def with_initial(call: Call, initial: Any) -> tuple[Call, tuple[Any, ...]]:
         check(exclusive=work.exclusive)
         return call, ()
     try:
-        values = [v if is_dask_collection(v) else np.asarray(v) for v in flattened(call.nest, initial)]
+        values = list(flattened(call.nest, initial))
     except (TypeError, ValueError, KeyError, IndexError):
         raise ValueError(
             f"initial {initial!r} was passed, but it does not nest as the arrays do; pass one value for each array, "
             "nested as the input is"
         ) from None
-    elements = [a.shape[call.ndim :] for a in call.arrays]
-    if all(isinstance(v, np.ndarray) and v.ndim <= len(e) for v, e in zip(values, elements, strict=True)):
+    if all(is_shared(value, array, call.ndim) for value, array in zip(values, call.arrays, strict=True)):
         check(initial=initial)
         return replace(call, work=replace(work, initial=initial)), ()
+    values = [value if is_dask_collection(value) else np.asarray(value) for value in values]
+    elements = [a.shape[call.ndim :] for a in call.arrays]
     check(initial=filled(call.nest, [np.zeros(e, v.dtype) for v, e in zip(values, elements, strict=True)]))
     rows, chunks = call.without_axis(call.arrays[0].shape[: call.ndim]), call.without_axis(call.chunks)
     if any(np.isnan(n) for n in rows):

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuscan.dask.call import call_of, with_initial
 from gpuscan.dask.graphs import reduce_axis, scan_by_totals, scan_sequentially
-from gpuscan.problem.arguments import as_flag
+from gpuscan.problem.arguments import as_flag, resolve_axis
 
 METHODS = ("totals", "sequential")
 
@@ -30,7 +30,7 @@ def scan(
 
     Args:
         x: a dask array of shape (…, n, …), or what `dask.array.asarray` takes; or a bundle of them, which is a tuple,
-            named tuple or dict of arrays of one shape. Chunks may have unknown lengths.
+            named tuple, list or dict of arrays of one shape. Chunks may have unknown lengths.
         op: as in `gpuscan.scan`: any associative operator. It is sent to the workers by cloudpickle.
         axis: the axis to scan along. A 1-D array needs none.
         exclusive: as in `gpuscan.scan`.
@@ -40,7 +40,7 @@ def scan(
         method: ``"totals"`` reduces all blocks in parallel, scans the totals of each row of blocks in one task, and
             then scans all blocks in parallel. It computes `x` twice, so that no block has to wait in memory. If that is
             slow, or if `x` has other values the second time, pass ``x.persist()``. ``"sequential"`` computes each block
-            once, and scans it when the block before it is done.
+            once, and scans it when the block before it is done. Blocks may wait for that in memory.
 
     Returns:
         A dask array with the chunks of `x`, or a bundle of them. Axes that belong to the element, as those of matrices,
@@ -67,8 +67,8 @@ def scan(
     return scan_sequentially(call, seeds) if method == "sequential" else scan_by_totals(call, seeds)
 
 
-def reduce(x: Any, op: Any = "add", *, axis: int | None = None) -> Any:
-    """Return the combination of all elements of a dask array, or of those along an axis, as a lazy dask array.
+def reduce(x: Any, op: Any = "add", *, axis: int | tuple[int, ...] | None = None) -> Any:
+    """Return the combination of all elements of a dask array, or of those along some axes, as a lazy dask array.
 
     ``op(…op(x[0], x[1])…, x[n-1])``. Each block is reduced by the default device of its worker, and the totals of each
     row of blocks are reduced in one task. Elements are combined in their order, so `op` need not commute.
@@ -76,10 +76,10 @@ def reduce(x: Any, op: Any = "add", *, axis: int | None = None) -> Any:
     Args:
         x: as in `scan`.
         op: as in `gpuscan.scan`.
-        axis: the axis to reduce (default: all elements, in C order).
+        axis: the axis to reduce, or a tuple of axes (default: all of them). Elements are combined in C order.
 
     Returns:
-        A dask array of the shape of `x` without the axis (default: of shape ``()``), or a bundle of them.
+        A dask array of the shape of `x` without the axes (default: of shape ``()``), or a bundle of them.
 
     Raises:
         ValueError: the axis or the shapes of a bundle do not fit; or, when it is computed, an axis has length 0 and the
@@ -92,10 +92,13 @@ def reduce(x: Any, op: Any = "add", *, axis: int | None = None) -> Any:
         >>> gpuscan.dask.reduce(da.asarray([[3, 1], [4, 1], [5, 9]], chunks=2), axis=0).compute()
         array([12, 11])
     """
-    if axis is not None:
+    if axis is not None and not isinstance(axis, tuple):
         return reduce_axis(call_of(x, op, axis, None))
-    call = call_of(x, op, 0, None)
-    for last in reversed(range(call.ndim)):
+    shape = (1,) * call_of(x, op, 0, None).ndim
+    axes = range(len(shape)) if axis is None else [resolve_axis(each, shape) for each in axis]
+    if not axes or len(set(axes)) < len(axes):
+        raise ValueError(f"axis={axis!r} was passed; pass at least one axis, and each axis once")
+    for last in sorted(axes, reverse=True):
         # Along the last axis first: this combines the elements in C order.
         x = reduce_axis(call_of(x, op, last, None))
     return x

@@ -20,7 +20,7 @@ class Work:
     """What the tasks of one call do, and all that they have to know.
 
     Attributes:
-        nest: the bundle as the user nests it, with the place of each array.
+        nest: the bundle as the user nests it, with a `Place` for each array.
         op, axis, exclusive, reverse, dtype: as in `scan`.
         ndim: the number of axes that the arrays share.
         initial: the initial value that all rows share, or None.

@@ -17,6 +17,7 @@ from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import contiguous, copy_elements, duplicate, view_of
+from gpuscan.engine.entry_indices import all_indices
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.record import record_stage
 from gpuscan.errors import GpuscanError
@@ -172,8 +173,7 @@ def _rooms_of(
         return _scattered(executor, leaves, mask, count, rooms)
     if isinstance(mask, Map):
         mask = _evaluated(executor, leaves, mask)
-    indices = uploaded(context, np.arange(length, dtype=np.uint32))
-    (picked,) = _scattered(executor, [indices], mask, count, None)
+    (picked,) = _scattered(executor, [all_indices(context, length)], mask, count, None)
     targets = [None] * len(leaves) if rooms is None else rooms
     return [gathered(context, leaf, picked, count, room) for leaf, room in zip(leaves, targets, strict=True)]
 

@@ -26,9 +26,8 @@ from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.engine.preparation import check_elements
-from gpuscan.planning.partition import shares, stripe_length, stripes, turns
+from gpuscan.planning.partition import Stretch, segment_shares, shares, stripe_length, stripes, turns
 from gpuscan.planning.team_heuristics import TEAMS
-from gpuscan.problem.groups import with_indices
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import cut, in_memory, parts_from_axis
 
@@ -83,12 +82,12 @@ class DeviceTeam:
             check_elements(executor.context, problem)
         if self._is_for_one(problem):
             return scan_host(self.executors[0], problem, strategy, outputs=outputs)
-        # A stripe does not know where along the axis it begins.
-        problem = with_indices(problem)
         lead, fields = problem.results_shape, problem.destination.fields
         results = outputs or [np.empty((*lead, *f.shape), f.scalar.dtype) for f in fields]
         if (axis := self._axis_between_rows(problem)) is not None:
             self._scan_shares(problem, strategy, results, axis)
+        elif problem.keep_last_only and problem.heads is not None:
+            self._reduce_segments(problem, strategy, results)
         else:
             for part, places in parts_from_axis(problem, results):
                 for _ in self.run(self._stripes(part, places), strategy):
@@ -97,7 +96,7 @@ class DeviceTeam:
 
     def _is_for_one(self, problem: Problem) -> bool:
         """Return True if one device computes the scan: it is short, or its elements use their neighbours or indices."""
-        if problem.compacts or (problem.keep_last_only and problem.heads is not None) or self._is_short(problem):
+        if problem.compacts or problem.lists_runs or self._is_short(problem):
             return True
         if self._axis_between_rows(problem) is not None:
             return False
@@ -105,6 +104,10 @@ class DeviceTeam:
             # A stripe knows neither its neighbours nor the index of its first element.
             return True
         return stripe_length(problem.row_length, self._place_bytes(problem), self.speeds) >= problem.row_length
+
+    def axis_of_shares(self, problem: Problem) -> int | None:
+        """Return the axis along which devices take rows of their own; None if the array is short or has few rows."""
+        return None if self._is_short(problem) else self._axis_between_rows(problem)
 
     def _is_short(self, problem: Problem) -> bool:
         return problem.row_length * self._place_bytes(problem) < 2 * TEAMS.min_stripe_bytes
@@ -136,7 +139,7 @@ class DeviceTeam:
         def call(device: int, low: int, high: int) -> None:
             share = cut(problem, axis, low, high)
             index = (*before, slice(low, high))
-            if not problem.keep_last_only:
+            if not problem.keep_last_only or problem.heads is not None:
                 scan_host(self.executors[device], share, strategy, outputs=[result[index] for result in results])
                 return
             for result, found in zip(results, scan_host(self.executors[device], share, strategy), strict=True):
@@ -145,13 +148,36 @@ class DeviceTeam:
 
         self.share(problem.shape[axis], call)
 
+    def _reduce_segments(self, problem: Problem, strategy: str, results: Arrays) -> None:
+        """Let each device reduce some of the segments, of all rows."""
+        heads, axis = problem.heads, problem.axis
+        assert heads is not None
+        offsets = heads.offsets
+
+        def call(device: int, first: int, last: int) -> None:
+            outputs = [result[(*(slice(None),) * axis, slice(first, last))] for result in results]
+            low, high = int(offsets[first]), int(offsets[last])
+            if low == high:
+                others = [n for i, n in enumerate(problem.shape) if i != axis]
+                for output, fill in zip(outputs, problem.fill or (), strict=True):
+                    output[...] = np.expand_dims(fill.reshape((*others, *fill.shape[1:])), axis)
+                return
+            part = cut(problem, axis, low, high)
+            own = replace(heads, shape=part.shape, offsets=offsets[first : last + 1] - low)
+            scan_host(self.executors[device], replace(part, heads=own), strategy, outputs=outputs)
+
+        self._on_devices(segment_shares(offsets, self.speeds), call)
+
     def share(self, length: int, call: Callable[[int, int, int], T]) -> list[T]:
         """Return the results of a call for each device's share of an axis: (device, low, high).
 
         Raises:
             Exception: the first error of a call. No thread runs on after it.
         """
-        parts = shares(length, self.speeds)
+        return self._on_devices(shares(length, self.speeds), call)
+
+    def _on_devices(self, parts: Sequence[Stretch], call: Callable[[int, int, int], T]) -> list[T]:
+        """Return the results of a call for the stretch of each device, made by a thread for each."""
 
         def named(device: int, low: int, high: int) -> T:
             with naming(self.executors[device], device):

@@ -11,6 +11,7 @@ from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.engine.compaction import entry_bytes, gathered
 from gpuscan.engine.element_copy import duplicate
+from gpuscan.engine.entry_indices import indices_of_rows
 from gpuscan.engine.record import record_stage
 from gpuscan.errors import DeviceMemoryError
 
@@ -45,16 +46,7 @@ class Permutation:
         """
         if rows == 1:
             return cls(context, places)
-        size = rows * length
-        call = context.uniform(np.array([size, length, places.size, 0], np.uint32).tobytes())
-        with guarded(context), context.lock:
-            indices = empty(context, (size,), np.uint32)
-            bound = [call, places.binding(), indices.binding()]
-            encoder = context.queue.encoder()
-            workgroups, values = -(-size // _WORKGROUP_SIZE), {"workgroup_size": _WORKGROUP_SIZE}
-            record_stage(context, encoder, "arrays/row_indices.wgsl", bound, workgroups, size, **values)
-            context.queue.submit(encoder)
-        return cls(context, indices)
+        return cls(context, indices_of_rows(context, places, rows, length))
 
     def apply(self, leaf: DeviceArray) -> DeviceArray:
         """Return the entries of an array (n, …) in the new order.

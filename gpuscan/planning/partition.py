@@ -14,7 +14,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gpuscan.errors import GpuscanError, smaller
 from gpuscan.planning.heuristics import CPU, heuristics_for
@@ -261,6 +263,31 @@ def shares(length: int, speeds: Sequence[int]) -> list[Stretch]:
     return [
         Stretch(device, start, stop, stop == length)
         for device, (start, stop) in enumerate(pairwise(edges))
+        if start < stop
+    ]
+
+
+def segment_shares(offsets: np.ndarray[Any, Any], speeds: Sequence[int]) -> list[Stretch]:
+    """Cut the segments of a row into one stretch of segments for each device, in proportion to their speeds.
+
+    The elements are cut between the two segments that are nearest to the share of each device. So a segment that is
+    longer than a share goes to one device as a whole.
+
+    Args:
+        offsets: the first place of each segment, then the length of the row.
+        speeds: the relative speed of each device.
+    """
+    segments, length = len(offsets) - 1, int(offsets[-1])
+    cuts = [0]
+    for part in range(1, len(speeds)):
+        wanted = length * sum(speeds[:part]) // sum(speeds)
+        after = int(np.searchsorted(offsets, wanted))
+        before = max(after - 1, 0)
+        nearest = before if wanted - offsets[before] < offsets[after] - wanted else after
+        cuts.append(max(cuts[-1], nearest))
+    return [
+        Stretch(device, start, stop, stop == segments)
+        for device, (start, stop) in enumerate(pairwise([*cuts, segments]))
         if start < stop
     ]
 

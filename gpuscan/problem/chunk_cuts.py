@@ -59,7 +59,8 @@ class _CutsByOffsets:
                 "must be the number of elements of all chunks"
             )
         self._start = stop
-        first, last = np.searchsorted(self._offsets, (start, stop))
+        # Ends of another dtype would have NumPy convert all offsets.
+        first, last = np.searchsorted(self._offsets, np.array((start, stop), self._offsets.dtype))
         flags = np.zeros(count, bool)
         flags[self._offsets[first:last] - start] = True
         return flags

@@ -130,7 +130,9 @@ class Heads:
         if not count:
             return flags
         if self.offsets is not None:
-            first, last = np.searchsorted(self.places, (start, start + count))
+            # Ends of another dtype would have NumPy convert all places.
+            ends = np.array((start, start + count), self.places.dtype)
+            first, last = np.searchsorted(self.places, ends)
             flags[self.places[first:last] - start] = True
             return flags
         keys = self._key_rows(row, row + 1)[0]

@@ -31,8 +31,9 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     of SciPy's loop in float32. New coefficients compile no new kernels.
 
     Args:
-        b: the coefficients of the numerator, a 1-D sequence.
-        a: the coefficients of the denominator, a 1-D sequence; ``a[0]`` is not 0.
+        b: the coefficients of the numerator, a 1-D sequence. Complex ones take two filters: one with their real parts
+            and one with their imaginary parts.
+        a: the coefficients of the denominator, a 1-D sequence of real numbers; ``a[0]`` is not 0.
         x: the signal: a NumPy array, anything `np.asarray` takes, or a `gpuscan.Array`.
         axis: the axis that t counts along.
         zi: the states before the first sample, in SciPy's form (transposed direct form II): the shape of `x`, but
@@ -40,12 +41,12 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 
     Returns:
         `y`, an array like `x`; with `zi`, the pair ``(y, zf)``, where `zf` is the state after the last sample. A signal
-        of float32 or complex64 stays that, integers become float64, and 16-bit floats float32. float64 runs on the
-        device if it has 64-bit floats, else on NumPy.
+        of float32 or complex64 stays that, integers become float64, and 16-bit floats float32. If `b` or `zi` is
+        complex, the result is complex. float64 runs on the device if it has 64-bit floats, else on NumPy.
 
     Raises:
         ValueError: ``a[0]`` is 0, the coefficients are not 1-D, or the axis or the shape of `zi` does not fit.
-        TypeError: coefficients are complex, or the signal is not one of numbers.
+        TypeError: `a` is complex, or the signal is not one of numbers.
         UnsupportedDtypeError: a `gpuscan.Array` has a dtype that its adapter does not combine.
 
     A section is a recurrence of affine maps of two states (Blelloch 1990, section 1.4), in the coupled form of Gold &
@@ -57,6 +58,8 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
         >>> signal.lfilter([0.5], [1, -0.5], np.ones(4, np.float32))
         array([0.5   , 0.75  , 0.875 , 0.9375], dtype=float32)
     """
+    if np.iscomplexobj(b):
+        return _sum_of_parts(np.asarray(b), a, x, axis, zi)
     b, a = _coefficients("b", b), _coefficients("a", a)
     if a[0] == 0:
         raise ValueError(
@@ -65,7 +68,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
         )
     order = max(len(a), len(b)) - 1
     b, a = b / a[0], a / a[0]
-    signal = signal_of(x, axis)
+    signal = signal_of(x, axis, zi)
     start = None if zi is None else states_of(zi, signal, order)
     if not signal.size:
         return signal.answer(signal.samples, start)
@@ -128,7 +131,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
             "sos with a0 (sos[:, 3]) other than 1 was passed, but sections must be normalized. Divide each by its a0"
         )
     sections = [(row[:3], row[3:]) for row in table]
-    signal = signal_of(x, axis)
+    signal = signal_of(x, axis, zi)
     start = None if zi is None else states_of(zi, signal, 2, len(sections))
     if not signal.size:
         return signal.answer(signal.samples, start)
@@ -137,6 +140,16 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     y, ends = _through(signal, sections, start.reshape(-1, *start.shape[2:]), size=2)
     assert ends is not None
     return signal.answer(y, ends.reshape(len(sections), 2, *ends.shape[1:]))
+
+
+def _sum_of_parts(b: Any, a: Any, x: Any, axis: int, zi: Any) -> Any:
+    """Return what `lfilter` does for a complex numerator. The states before the first sample go through one part."""
+    if zi is None:
+        real, imag = (lfilter(part, a, x, axis) for part in (b.real, b.imag))
+        return real + 1j * imag
+    nothing = np.zeros(zi.shape if isinstance(zi, Array) else np.shape(zi))
+    (real, ends), (imag, more) = lfilter(b.real, a, x, axis, zi), lfilter(b.imag, a, x, axis, nothing)
+    return real + 1j * imag, ends + 1j * more
 
 
 def _coefficients(name: str, given: Any) -> Floats:
@@ -149,8 +162,8 @@ def _coefficients(name: str, given: Any) -> Floats:
 def _real(name: str, array: Any) -> Floats:
     if array.dtype.kind not in "biuf":
         raise TypeError(
-            f"{name} of dtype {array.dtype} was passed, but filters have real coefficients. Filter with the real and "
-            "the imaginary part of the coefficients, and add the results"
+            f"{name} of dtype {array.dtype} was passed, but it has to be real. Pass {name}.real if the imaginary parts "
+            "are 0; filters with complex poles of their own are those of scipy.signal"
             if array.dtype.kind == "c"
             else f"{name} of dtype {array.dtype} was passed; pass real numbers"
         )

@@ -91,8 +91,8 @@ class Signal:
         return samples, ends if self.given is None else self.given.asarray(ends)
 
 
-def signal_of(x: Any, axis: Any) -> Signal:
-    """Return the caller's signal as real samples.
+def signal_of(x: Any, axis: Any, zi: Any = None) -> Signal:
+    """Return the caller's signal as real samples; as a complex signal if the states `zi` are complex.
 
     Raises:
         TypeError: the samples are not numbers.
@@ -106,6 +106,9 @@ def signal_of(x: Any, axis: Any) -> Signal:
             x = x.astype(x.dtype.newbyteorder("="))
     shape = x.shape
     axis = resolve_axis(axis, shape)
+    if np.iscomplexobj(zi) and x.dtype.kind != "c":
+        narrow = x.dtype == np.float32 or x.dtype.name in WIDER
+        x = x.astype(np.complex64 if narrow else np.complex128)
     is_complex = x.dtype.kind == "c"
     if is_complex:
         if x.dtype.itemsize > 16:
@@ -134,10 +137,6 @@ def states_of(zi: Any, signal: Signal, order: int, sections: int | None = None) 
     given = zi.numpy() if isinstance(zi, Array) else as_array(zi)
     if signal.is_complex:
         given = np.ascontiguousarray(given, np.complex128)[..., None].view(np.float64)
-    elif given.dtype.kind == "c":
-        raise TypeError(
-            "complex zi was passed for a real signal; pass a complex signal, such as x.astype(np.complex64)"
-        )
     lead = () if sections is None else (sections,)
     wanted = list(signal.samples.shape)
     wanted[signal.axis] = order

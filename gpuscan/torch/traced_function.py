@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
+from contextlib import nullcontext
+from threading import Lock, current_thread
 from typing import Any
 
 import numpy as np
 import torch  # noqa: TID253 (only users of torch import this package)
+from torch._C._functorch import is_functorch_wrapped_tensor  # noqa: TID253
 from torch._decomp import core_aten_decompositions  # noqa: TID253
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: TID253
 from torch.utils import _pytree as pytree  # noqa: TID253
@@ -25,6 +27,9 @@ from gpuscan.torch.tensors import array_of, torch_dtype
 MAX_FUNCTIONS = 256
 _known: OrderedDict[Hashable, list[RowOperator]] = OrderedDict()
 _lock = Lock()
+_tracing = Lock()
+# How the names of threads begin that trace a function.
+_THREAD = "gpuscan traces"
 
 
 def traced_operator(
@@ -97,14 +102,17 @@ def row_function(
                 *tensors, *(tensor.clone() for tensor in tensors)
             )
 
-    # Whether PyTorch is differentiating, mapping or compiling at the moment belongs to the thread.
-    with ThreadPoolExecutor(1) as aside:
+    _check_closure(function)
+    # Whether PyTorch is differentiating, mapping or compiling at the moment belongs to the thread. It traces in one
+    # thread at a time.
+    within = current_thread().name.startswith(_THREAD)
+    with nullcontext() if within else _tracing, ThreadPoolExecutor(1, _THREAD) as aside:
         graph = aside.submit(traced).result()
     constants = {}
     for node in graph.graph.nodes:
         if node.op == "get_attr":
             tensor = getattr(graph, node.target)
-            if tensor.requires_grad:
+            if tensor.requires_grad and not all(_detaches(user) for user in node.users):
                 raise OperatorError(
                     f"{name_of(function)} closes over a tensor that requires a gradient, which would not get one. Pass "
                     "it as one more leaf of xs, expanded along the axis, or detach it"
@@ -115,6 +123,26 @@ def row_function(
         return _run(graph.graph, dict(constants), [*left, *right], name_of(function))
 
     return interpreted
+
+
+def _check_closure(function: Callable[..., Any]) -> None:
+    """Raise OperatorError if a function closes over a tensor of one of PyTorch's transformations."""
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # nothing has been assigned yet
+            continue
+        if isinstance(value, torch.Tensor) and is_functorch_wrapped_tensor(value):
+            raise OperatorError(
+                f"{name_of(function)} closes over a tensor that torch.func maps or differentiates, which a scan does "
+                "not see. Pass it as one more leaf of xs, expanded along the axis"
+            )
+
+
+def _detaches(node: Any) -> bool:
+    """Return True if a node stands for ``tensor.detach()``, which is traced as an alias."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.name in ("aten::detach", "aten::alias")
 
 
 def _filled(shape: tuple[int, ...], dtype: Any) -> Any:

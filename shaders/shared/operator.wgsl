@@ -15,13 +15,8 @@
 {% if kernel.segmented %}
 // Combine two items with head flags (Blelloch 1990, segmented scans): a head in `b` cuts `a` off.
 fn join(a: Item, b: Item) -> Item {
-{% if spec.reduces_segments %}
-    let heads = a.head + b.head;
+    let heads = a.head {{ "+" if spec.reduces_segments else "|" }} b.head;
     return pick(b.head != 0u, Item(b.value, heads), Item(combine(a.value, b.value), heads));
-{% else %}
-    let joined = Item(combine(a.value, b.value), a.head | b.head);
-    return pick(b.head != 0u, b, joined);
-{% endif %}
 }
 {% else %}
 fn join(a: Item, b: Item) -> Item {

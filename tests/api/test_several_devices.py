@@ -16,7 +16,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.engine import device_speeds
 from gpuscan.engine.device_speeds import relative_speeds
-from gpuscan.planning.partition import ordered_stretches, shares, stretches, stripes, turns
+from gpuscan.planning.partition import ordered_stretches, segment_shares, shares, stretches, stripes, turns
 from tests.harness.devices import device_as_if, mark_lost, pool_of
 from tests.harness.teams import cut_finely, set_speeds
 from tests.oracle import assert_same
@@ -85,9 +85,16 @@ def other_axes(pair: list[gs.Device], tmp_path: Path) -> None:
     check(X.reshape(100, 50), "add", pair, axis=1, segments=[0, 10, 50])
     check(X.reshape(2500, 2), "add", pair, axis=0, initial=rows)
     check(X.reshape(2, 2500), "add", pair, axis=1, initial=rows, keys=np.arange(2500) // 7)
-    # The index along a divided axis is that of the whole array.
+    # The index along the axis is that of the whole array, also where rows are divided.
     indexed: dict[str, Any] = {"before": lambda v, i: v + i.astype(np.int32)}
     check(X, "add", pair, **indexed)
+    check(X.reshape(100, 50), "add", pair, axis=1, **indexed)
+    # Groups of rows, with labels for all rows alike and for each of them; a few rows are one device's.
+    some = X.reshape(100, 50).astype(np.int32)
+    for labels in (RNG.integers(0, 5, 50), RNG.integers(0, 5, (100, 50))):
+        check(some, "add", pair, axis=1, groups=labels)
+        wanted = gs.reduce(some, axis=1, groups=labels, num_groups=6, device="numpy")
+        assert_same(gs.reduce(some, axis=1, groups=labels, num_groups=6, device=pair), wanted)
     # Keys that cut every row in its own way.
     check(X.reshape(2500, 2), "add", pair, axis=0, keys=RNG.integers(0, 2, (2500, 2)))
     check(X.reshape(50, 100), "add", pair, axis=0, keys=RNG.integers(0, 2, (50, 100)))
@@ -102,6 +109,15 @@ def other_calls(pair: list[gs.Device], tmp_path: Path) -> None:
     assert_same(gs.compact(table, table[:, 0] > 2, device=pair), table[table[:, 0] > 2])
     assert_same(gs.compact(X, lambda v: v > 2, device=pair), X[X > 2])
     assert_same(gs.cumulative_sum(X, dtype=np.int32, device=pair), np.cumsum(X, dtype=np.int32))
+    for x, axis, offsets in (
+        (X, 0, OFFSETS),
+        (X[:4999], 0, [0, 0, 4999, 4999]),
+        (table, 0, [0, 5, 1300, 1300, 2500]),
+        (X.reshape(100, 50), 1, [0, 7, 7, 50]),
+    ):
+        rows = np.arange(x.size // x.shape[axis], dtype=np.int32)
+        options = {"axis": axis, "segments": offsets, "initial": rows if x.ndim > 1 else 1}
+        assert_same(gs.reduce(x, device=pair, **options), gs.reduce(x, device="numpy", **options))
     gates = RNG.integers(-1, 2, X.shape).astype(np.int32)
     assert_same(gs.linear_recurrence(gates, X, device=pair), gs.linear_recurrence(gates, X, device="numpy"))
     np.save(tmp_path / "x.npy", X)
@@ -165,6 +181,12 @@ def test_arrays_on_devices_are_cut_by_the_roles_of_devices() -> None:
     assert [s.device for s in parts] == [0, 1, 2, 0]
     assert np.allclose([2 * times[0], *times[1:]], times[1], rtol=0.01)
     assert [s.last for s in parts] == [False] * 3 + [True]
+    cuts = [segment_shares(np.array(o), [1, 1]) for o in ([0, 0, 6, 6, 7, 9, 12, 12], [0, 12], [0, 0, 11])]
+    assert [[(s.device, s.start, s.stop) for s in each] for each in cuts] == [
+        [(0, 0, 2), (1, 2, 7)],
+        [(0, 0, 1)],
+        [(0, 0, 1), (1, 1, 2)],
+    ]
     # One device, short arrays, and arrays with other long axes have one stretch on each device.
     for length, places, speeds in ((100 << 20, 1, [1]), (1000, 1, [1, 1]), (1 << 20, 100, [1, 1])):
         assert [s.device for s in stretches(length, places, 4 * places, speeds)] == list(range(len(speeds)))

@@ -57,7 +57,7 @@ def test_every_number_comes_through(device: gs.Device, number: int, name: str) -
             gs.scan(x, NEWEST, device=device)
         return
     strategies = strategies_in_turn(device, number)
-    for reverse, strategy in zip((False, True), strategies, strict=True):
+    for reverse, strategy in ((False, strategies[0]), (True, strategies[-1])):
         (got,) = scan_with(device, make_problem(x, NEWEST, reverse=reverse), strategy, tile=small_tiles(device)[-1])
         assert_same_bits(got, x, scalar)
 

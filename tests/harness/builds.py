@@ -13,9 +13,10 @@ import wgpu
 import gpuscan as gs
 from gpuscan.api import plan as plan_module
 from gpuscan.codegen.kernel_text import render_kernel
-from gpuscan.device import capability_probe, context, transfer
+from gpuscan.device import capability_probe, context, native_queue, transfer
 from gpuscan.device.device_array import DeviceArray
-from gpuscan.engine import executor, host_arrays, part_buffers
+from gpuscan.device.queue import PublicMapping
+from gpuscan.engine import element_copy, executor, host_arrays, part_buffers
 from gpuscan.planning import heuristics
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import InjectedFaults
@@ -150,6 +151,50 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(DeviceArray, "read", counted)
     monkeypatch.setattr(context.DeviceContext, "read_and_check", counted_with_reports)
     return reads
+
+
+def count_copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that grows by the bytes of each copy of elements on a device, by a kernel or by the driver."""
+    copies: list[int] = []
+    copy, scatter = element_copy.copy_elements, element_copy._scatter
+
+    def counted(view: element_copy.StridedView, result: DeviceArray, **options: Any) -> None:
+        copies.append(view.nbytes)
+        copy(view, result, **options)
+
+    def counted_scatter(source: element_copy.StridedView, target: element_copy.StridedView) -> None:
+        copies.append(source.nbytes)
+        scatter(source, target)
+
+    monkeypatch.setattr(element_copy, "copy_elements", counted)
+    monkeypatch.setattr(element_copy, "_scatter", counted_scatter)
+    return copies
+
+
+def count_transfers(monkeypatch: pytest.MonkeyPatch, device: gs.Device) -> list[int]:
+    """Return a list that grows by the bytes of each transfer between the CPU and the device, but for parameters."""
+    moved: list[int] = []
+    queue, gpu = device._context.queue, type(device.wgpu_device)
+    mapping: Any = native_queue.NativeMapping if isinstance(queue, native_queue.NativeQueue) else PublicMapping
+    write, view, made = queue.write, mapping.view, gpu.create_buffer_with_data
+
+    def counted_write(buffer: wgpu.GPUBuffer, offset: int, data: Array) -> None:
+        moved.append(data.nbytes)
+        write(buffer, offset, data)
+
+    def counted_view(self: Any, size: int, offset: int = 0) -> Any:
+        moved.append(size)
+        return view(self, size, offset)
+
+    def counted_buffer(self: wgpu.GPUDevice, *, data: Any, usage: int, **options: Any) -> Any:
+        if not usage & wgpu.BufferUsage.UNIFORM:
+            moved.append(memoryview(data).nbytes)
+        return made(self, data=data, usage=usage, **options)
+
+    monkeypatch.setattr(queue, "write", counted_write)
+    monkeypatch.setattr(mapping, "view", counted_view)
+    monkeypatch.setattr(gpu, "create_buffer_with_data", counted_buffer)
+    return moved
 
 
 def small_transfers(monkeypatch: pytest.MonkeyPatch, piece: int, single_write: int | None = None) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import wgpu
 from rich.console import Console
 
 from gpuscan import cli
@@ -20,11 +21,12 @@ from gpuscan.planning.tuned_tiles import runs_on
 from gpuscan.tools.bench import several_devices, wall_calls
 from gpuscan.tools.bench.buffers import gather, place, release
 from gpuscan.tools.bench.cases import ScanCase
-from gpuscan.tools.bench.contender import measure
+from gpuscan.tools.bench.contender import Unsupported, measure
 from gpuscan.tools.bench.copies import CopySubject, copy_contender
 from gpuscan.tools.bench.copy_kernel import STEPS, WORKGROUP_SIZE, copy_recording
 from gpuscan.tools.bench.inputs import make_inputs
 from gpuscan.tools.bench.peers.subjects import need
+from gpuscan.tools.bench.results import OURS
 from gpuscan.tools.bench.scans import ScanSubject, scan_contenders
 from gpuscan.tools.bench.session import Request, run_request
 from gpuscan.tools.bench.tile_search import candidates, search, tuned_from
@@ -82,11 +84,23 @@ def test_a_wrong_result_is_told(device: Device, timer: GpuTimer) -> None:
     assert measure(one, inputs).right
 
 
-def test_too_large_for_a_binding_is_a_row(device: Device, timer: GpuTimer) -> None:
+def test_too_large_for_a_buffer_is_a_row(device: Device, timer: GpuTimer) -> None:
     """Refuse the copy before anything is allocated."""
-    limit = device.capabilities.limits["max-storage-buffer-binding-size"]
-    with pytest.raises(Exception, match="do not fit a binding"):
+    limit = device.capabilities.limits["max-buffer-size"]
+    with pytest.raises(Unsupported, match="do not fit a buffer"):
         CopySubject(device, timer, limit + 16)
+
+
+def test_arrays_that_exceed_a_binding(adapter: wgpu.GPUAdapter) -> None:
+    """Measure scans and the copy in parts, each of what a binding holds."""
+    limit = 1 << 20
+    small = Device(adapter, required_limits={"max-storage-buffer-binding-size": limit})
+    timer = GpuTimer(small, warm_seconds=0.0, repeats=3)
+    inputs = make_inputs(replace(SUMS, length=limit // 4 * 2 + 1001))
+    for one in (copy_contender(small, timer), *scan_contenders(small, timer, ["three_dispatch"], [SMALL])):
+        found = measure(one, inputs)
+        assert found.right, found
+        assert ("in parts" in found.note) == (one.library == OURS)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +268,7 @@ def test_calls_are_timed(device: Device, monkeypatch: pytest.MonkeyPatch) -> Non
     assert {each.library for each in found} == {"gpuscan", "numpy", "cupy"}
     assert all(0 < each.least <= each.seconds < 10 for each in found if each.library != "cupy")
     shown = io.StringIO()
-    Console(file=shown, width=100).print(wall_calls.calls_table(found))
+    Console(file=shown, width=80).print(*wall_calls.calls_table(found))
     assert "no_such_module is not installed" in shown.getvalue()
     assert [row["elements"] for row in (each.row() for each in found)] == [1000] * len(found)
 

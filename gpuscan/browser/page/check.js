@@ -68,7 +68,16 @@ function sampleOf(plan, input, expected, size) {
   };
 }
 
-const elementOf = (plan) => plan.fields.map(({ type, numbers }) => (numbers > 1 ? `${numbers} ${type}` : type)).join(", ");
+function elementOf(plan) {
+  const types = plan.fields.map(({ type, numbers }) => (numbers > 1 ? `${numbers} ${type}` : type));
+  return types.length > 1 ? `(${types.join(", ")})` : types[0];
+}
+
+/** The row of the matrix for a size. Where tiles end depends on the GPU, so these sizes share a row. */
+function sizeOf(plan, size) {
+  const { sizes } = plan.check;
+  return size === sizes.at(-1) || size <= 33 ? size.toLocaleString("en-US") : "edges of tiles";
+}
 
 function layoutOf(plan) {
   if (plan.compact) return `by a ${plan.compact}`;
@@ -120,7 +129,7 @@ export async function checkInto(column, scan, base) {
     }
     if (failure) column.failures.push(`${scan.strategy}, ${plan.operator} of ${elementOf(plan)}, ${size} elements: ${failure}`);
     failed += failure ? 1 : 0;
-    const rows = [scan.strategy, elementOf(plan), plan.operator, layoutOf(plan), size.toLocaleString("en-US")];
+    const rows = [scan.strategy, elementOf(plan), plan.operator, layoutOf(plan), sizeOf(plan, size)];
     Object.values(column.cells).forEach((kind, i) => {
       const cell = (kind[rows[i]] ??= { passed: 0, run: 0, refused: 0 });
       cell.run += 1;

@@ -37,9 +37,9 @@ class CopySubject:
         self._device = device
         self._timer = timer
         self._vectors = max(1, -(-nbytes // VECTOR_BYTES))
-        limit = device.capabilities.limits["max-storage-buffer-binding-size"]
+        limit = device.capabilities.limits["max-buffer-size"]
         if self._vectors * VECTOR_BYTES > limit:
-            raise Unsupported(f"{nbytes} bytes do not fit a binding of {limit}")
+            raise Unsupported(f"{nbytes} bytes do not fit a buffer of {limit}")
         self._words = np.random.default_rng(0).integers(0, 2**32, 4 * self._vectors, dtype=np.uint32)
         self._buffers = [place(device, self._words), place(device, None, self._words.nbytes)]
 

@@ -25,7 +25,7 @@ VECTOR_BYTES = 16
 
 
 def copy_recording(device: Device, source: wgpu.GPUBuffer, destination: wgpu.GPUBuffer, vectors: int) -> Any:
-    """Return a function that records the copy of a number of vectors into an encoder."""
+    """Return a function that records the copy of a number of vectors into an encoder: a dispatch for each binding."""
     limits = device.capabilities.limits
     workgroup = min(WORKGROUP_SIZE, limits["max-compute-invocations-per-workgroup"])
     code = render("arrays/copy.wgsl", workgroup_size=workgroup, lanes=LANES, steps=STEPS)
@@ -33,21 +33,29 @@ def copy_recording(device: Device, source: wgpu.GPUBuffer, destination: wgpu.GPU
     pipeline = gpu.create_compute_pipeline(
         layout="auto", compute={"module": gpu.create_shader_module(code=code), "entry_point": "main"}
     )
-    size = vectors * VECTOR_BYTES
-    group = gpu.create_bind_group(
-        layout=pipeline.get_bind_group_layout(0),
-        entries=[
-            {"binding": i, "resource": {"buffer": buffer, "offset": 0, "size": size}}
-            for i, buffer in enumerate((source, destination))
-        ],
-    )
-    grid = grid_of(-(-vectors // (workgroup * STEPS)), limits["max-compute-workgroups-per-dimension"])
+    alignment = limits["min-storage-buffer-offset-alignment"]
+    most = limits["max-storage-buffer-binding-size"] // alignment * alignment
+
+    def part(start: int) -> tuple[wgpu.GPUBindGroup, tuple[int, int, int]]:
+        size = min(most, vectors * VECTOR_BYTES - start)
+        group = gpu.create_bind_group(
+            layout=pipeline.get_bind_group_layout(0),
+            entries=[
+                {"binding": i, "resource": {"buffer": buffer, "offset": start, "size": size}}
+                for i, buffer in enumerate((source, destination))
+            ],
+        )
+        workgroups = -(-size // (VECTOR_BYTES * workgroup * STEPS))
+        return group, grid_of(workgroups, limits["max-compute-workgroups-per-dimension"])
+
+    parts = [part(start) for start in range(0, vectors * VECTOR_BYTES, most)]
 
     def recording(encoder: wgpu.GPUCommandEncoder, writes: dict[str, Any] | None) -> None:
         compute = encoder.begin_compute_pass(timestamp_writes=writes)
         compute.set_pipeline(pipeline)
-        compute.set_bind_group(0, group)
-        compute.dispatch_workgroups(*grid)
+        for group, grid in parts:
+            compute.set_bind_group(0, group)
+            compute.dispatch_workgroups(*grid)
         compute.end()
 
     return recording

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan import Device
+from gpuscan import Array, Device
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.reports import Outcome, Run, read_report
 from gpuscan.elements import min_chunk
+from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.preparation import check_elements, tile_on
 from gpuscan.engine.record import Buffers, record
 from gpuscan.errors import ProgressTimeoutError
@@ -24,6 +25,7 @@ from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 from gpuscan.planning.tiles import tile_shape
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.tools.bench.buffers import gather, place, release
+from gpuscan.tools.bench.calls import call_seconds
 from gpuscan.tools.bench.cases import ScanCase
 from gpuscan.tools.bench.contender import Contender, Unsupported
 from gpuscan.tools.bench.inputs import Inputs
@@ -41,9 +43,26 @@ def scan_contenders(
 
     def contender(strategy: str, tile: TileShape | None) -> Contender:
         name = strategy if tile is None else f"{strategy} {tile_text(tile)}"
-        return Contender(OURS, name, lambda inputs: ScanSubject(device, timer, inputs, strategy, tile))
+        return Contender(OURS, name, lambda inputs: subject_of(device, timer, inputs, strategy, tile))
 
     return [contender(strategy, tile) for strategy in strategies for tile in tiles]
+
+
+def subject_of(
+    device: Device, timer: GpuTimer, inputs: Inputs, strategy: str, tile: TileShape | None
+) -> ScanSubject | ScanInParts:
+    """Return the case's scan: of arrays that a shader binds as a whole, or of larger ones in parts.
+
+    Raises:
+        Unsupported: an array does not fit a buffer.
+    """
+    limits = device.capabilities.limits
+    largest = max(array.nbytes for array in inputs.arrays)
+    if largest > limits["max-buffer-size"]:
+        raise Unsupported(f"{largest} bytes do not fit a buffer of {limits['max-buffer-size']}")
+    if largest > limits["max-storage-buffer-binding-size"]:
+        return ScanInParts(device, timer, inputs, strategy, tile)
+    return ScanSubject(device, timer, inputs, strategy, tile)
 
 
 class ScanSubject:
@@ -59,10 +78,6 @@ class ScanSubject:
         self.note = tile_text(self.plan.tile) if tile is None else ""
         if strategy == "auto":
             self.note = f"{self.plan.strategy} {self.note}".strip()
-        limit = device.capabilities.limits["max-storage-buffer-binding-size"]
-        largest = max(array.nbytes for array in inputs.arrays)
-        if largest > limit:
-            raise Unsupported(f"{largest} bytes do not fit a binding of {limit}")
         self._sources: list[wgpu.GPUBuffer] = []
         self._destinations: list[wgpu.GPUBuffer] = []
         try:
@@ -95,6 +110,41 @@ class ScanSubject:
 
     def close(self) -> None:
         release([*self._sources, *self._destinations])
+
+
+class ScanInParts:
+    """A scan of arrays that exceed a binding, as calls from Python run it. The device's profile times its parts."""
+
+    def __init__(
+        self, device: Device, timer: GpuTimer, inputs: Inputs, strategy: str, tile: TileShape | None = None
+    ) -> None:
+        assert isinstance(inputs.case, ScanCase)
+        self.clock = timer.clock
+        self.note = f"{tile_text(tile or tile_on(device._context, spec_of(device, inputs)))} in parts"
+        self._device, self._strategy, self._warm_seconds = device, strategy, timer.warm_seconds
+        self._options: dict[str, Any] = {} if tile is None else {"tile": tile}
+        problem = problem_of(inputs.case, inputs.arrays)
+        self._problem: Problem | None = problem.with_leaves(tuple(device.asarray(leaf) for leaf in problem.leaves))
+        self._results: list[Array] = [device.empty(leaf.shape, leaf.dtype) for leaf in problem.leaves]
+
+    def _run(self) -> None:
+        assert self._problem is not None
+        scan_device(self._device._executor, self._problem, self._strategy, out=self._results, **self._options)
+
+    def seconds(self) -> float:
+        return call_seconds(self._device, self._run, self._warm_seconds)
+
+    def error(self, inputs: Inputs) -> float:
+        case = inputs.case
+        assert isinstance(case, ScanCase)
+        buffers = [result.buffer for result in self._results]
+        return inputs.error(
+            [gather(self._device, buffer, inputs.indices, case.dtype, case.element_shape) for buffer in buffers]
+        )
+
+    def close(self) -> None:
+        self._results.clear()
+        self._problem = None
 
 
 class RecordedScan:

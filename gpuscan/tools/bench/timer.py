@@ -48,6 +48,7 @@ class GpuTimer:
     """Times what a `Recording` puts into one compute pass.
 
     Attributes:
+        warm_seconds: the least seconds of work before a measurement.
         clock: ``"timestamps"``, or ``"wall clock"`` if the device has none that work. The wall clock measures a
             submission of several passes and divides the time by their number, so short work seems longer than it is.
     """
@@ -55,7 +56,7 @@ class GpuTimer:
     def __init__(self, device: Device, warm_seconds: float = WARM_SECONDS, repeats: int = REPEATS) -> None:
         self.device = device
         self.clock = TICKS if device.capabilities.timestamps else WALL
-        self._warm_seconds = warm_seconds
+        self.warm_seconds = warm_seconds
         self._repeats = repeats
         self._gpu = device.wgpu_device
         usage = webgpu().BufferUsage
@@ -72,7 +73,7 @@ class GpuTimer:
     def seconds(self, recording: Recording) -> float:
         """Return the median time of one run."""
         self._batch(recording, 1)  # compiles
-        warm = self._warm_seconds
+        warm = self.warm_seconds
         if self._heat is not None:
             warm = max(warm, min(time.perf_counter() - self._active, MAX_WARM_SECONDS))
         repeats = repeats_for(max(self._batch(recording, 1)), self._repeats)

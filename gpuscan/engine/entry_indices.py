@@ -1,0 +1,43 @@
+"""Make the indices of entries on a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.guards import guarded
+from gpuscan.engine.record import record_stage
+
+if TYPE_CHECKING:
+    from gpuscan.device.context import DeviceContext
+
+# Invocations in a workgroup of the shader: the most that every WebGPU adapter has.
+_WORKGROUP_SIZE = 256
+
+
+def indices_of_rows(context: DeviceContext, places: DeviceArray, rows: int, length: int) -> DeviceArray:
+    """Return the indices of entries of rows that are one after the other, by their places within the rows.
+
+    Args:
+        context: the device.
+        places: (length,) for all rows alike, or (rows, length), as uint32.
+        rows: the number of rows.
+        length: the entries in a row.
+    """
+    size = rows * length
+    call = context.uniform(np.array([size, length, places.size, 0], np.uint32).tobytes())
+    with guarded(context), context.lock:
+        indices = empty(context, (size,), np.uint32)
+        bound = [call, places.binding(), indices.binding()]
+        encoder = context.queue.encoder()
+        workgroups, values = -(-size // _WORKGROUP_SIZE), {"workgroup_size": _WORKGROUP_SIZE}
+        record_stage(context, encoder, "arrays/row_indices.wgsl", bound, workgroups, size, **values)
+        context.queue.submit(encoder)
+    return indices
+
+
+def all_indices(context: DeviceContext, length: int) -> DeviceArray:
+    """Return the numbers from 0 to `length` - 1: the indices of rows of one entry, which is at place 0."""
+    return indices_of_rows(context, uploaded(context, np.zeros(1, np.uint32)), length, 1)

@@ -1,0 +1,125 @@
+"""No public function copies the elements of an array on a device through the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+import gpuscan.signal
+from tests.harness.builds import count_transfers
+
+# Elements of the arrays, and the most bytes that may move between a device and the CPU in a call: a report, a count,
+# offsets of a few segments, and an initial value.
+LENGTH, MAX_BYTES = 2048, 64
+
+# What takes no array on a device: what makes devices and operators, and `scan_chunks`, which gives NumPy arrays.
+OTHERS = {
+    "check_associative",
+    "default_device",
+    "devices",
+    "export",
+    "operator",
+    "progress_bar",
+    "scan_chunks",
+    "wgsl_operator",
+}
+
+
+def affine(l: Any, r: Any) -> Any:
+    return l[0] * r[0], r[0] * l[1] + r[1]
+
+
+# The functions of `gpuscan` by their names, then NumPy's and the methods of arrays. `x` has arrays of int32 (i), of
+# float32 (f), of two axes (rows), of bools (mask), of labels, and one to write (out).
+CALLS: dict[str, tuple[Callable[[Any], Any], ...]] = {
+    "scan": (
+        lambda x: gs.scan(x.i, out=x.out),
+        lambda x: gs.scan(x.i, initial=3, return_total=True),
+        lambda x: gs.scan(x.rows.T, axis=1),
+        lambda x: gs.scan(x.i[::-3]),
+        lambda x: gs.scan(x.i, segments=[0, 5, 5, LENGTH]),
+        lambda x: gs.scan(x.i, keys=x.labels),
+        lambda x: gs.scan(x.i, groups=x.labels),
+        lambda x: gs.scan(x.f, compensated=True),
+        lambda x: gs.scan((x.f, x.f[::-1]), affine),
+    ),
+    "reduce": (
+        lambda x: gs.reduce(x.i),
+        lambda x: gs.reduce(x.rows[:, 3:], axis=(0, 1), keepdims=True),
+        lambda x: gs.reduce(x.rows, "maximum", axis=0, out=x.out[:256]),
+        lambda x: gs.reduce(x.i, segments=[0, 5, 5, LENGTH]),
+        lambda x: gs.reduce(x.i, groups=x.labels),
+    ),
+    "reduce_by_key": (lambda x: gs.reduce_by_key(x.labels, x.i),),
+    "cumulative_sum": (lambda x: gs.cumulative_sum(x.i, include_initial=True),),
+    "cumulative_prod": (lambda x: gs.cumulative_prod(x.rows, axis=1),),
+    "linear_recurrence": (
+        lambda x: gs.linear_recurrence(x.f, x.f),
+        lambda x: gs.linear_recurrence(0.5, x.f, initial=1.0, reverse=True),
+    ),
+    "linear_recurrence_vjp": (lambda x: gs.linear_recurrence_vjp(x.f, x.f, x.f),),
+    "scan_vjp": (lambda x: gs.scan_vjp(x.f, x.f, x.f, "multiply"),),
+    "compact": (
+        lambda x: gs.compact(x.i, x.mask),
+        lambda x: gs.compact(x.i, lambda v: v > 4, out=x.out),
+        lambda x: gs.compact(x.i[:-2].reshape(-1, 3), x.mask[:682]),
+    ),
+    "map": (lambda x: gs.map(lambda a, b: a - b, x.i, x.out, out=x.out),),
+    "sort": (lambda x: gs.sort(x.i), lambda x: gs.sort(x.rows, axis=0)),
+    "argsort": (lambda x: gs.argsort(x.f, descending=True),),
+    "sort_by_key": (lambda x: gs.sort_by_key(x.i, (x.f, x.i)),),
+    "NumPy": (
+        lambda x: np.where(x.mask, x.i * 2 + 1, 0),
+        lambda x: np.maximum.accumulate(x.rows, axis=1),
+        lambda x: np.add.reduceat(x.i, [0, 5, 9]),
+        lambda x: np.cumsum(x.i),
+        lambda x: np.sum(x.rows, axis=0),
+        lambda x: np.concatenate([x.i, x.i[::-1]]),
+        lambda x: np.sort(x.rows, axis=1),
+        lambda x: np.array_equal(x.i, x.i),
+        lambda x: np.round(np.clip(x.f, 0, 1)),
+    ),
+    "Array": (
+        lambda x: x.i.astype(np.float32),
+        lambda x: x.rows.T.copy(),
+        lambda x: x.rows.T.flatten(),
+        lambda x: x.rows.T.reshape(4, -1),
+        lambda x: x.out.__setitem__(np.s_[3:], x.i[:-3]),
+        lambda x: x.out.__setitem__(x.mask, 5),
+    ),
+    "Plan": (lambda x: x.plan(x.i[1:]), lambda x: x.plan(x.i[1:], out=x.out[:-1])),
+    "signal": (
+        lambda x: gpuscan.signal.lfilter([1.0], [1.0, -0.5], x.f),
+        lambda x: gpuscan.signal.ewm_mean(x.f, alpha=0.5),
+    ),
+}
+
+
+def test_every_function_is_called() -> None:
+    functions = {name for name in gs.__all__ if callable(getattr(gs, name)) and not isinstance(getattr(gs, name), type)}
+    assert functions - OTHERS == set(CALLS) - {"NumPy", "Array", "Plan", "signal"}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_elements_stay_on_the_device(device: gs.Device, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    numbers = np.random.default_rng(0).integers(0, 9, LENGTH).astype(np.int32)
+    i = device.asarray(numbers)
+    arrays = SimpleNamespace(
+        i=i,
+        f=device.asarray(numbers.astype(np.float32)),
+        rows=i.reshape(8, -1),
+        mask=device.asarray(numbers > 4),
+        labels=device.asarray(numbers % 5),
+        out=device.empty(LENGTH, np.int32),
+        plan=device.plan(LENGTH - 1, np.int32),
+    )
+    for number, call in enumerate(CALLS[name]):
+        with monkeypatch.context() as patched:
+            moved = count_transfers(patched, device)
+            call(arrays)
+            assert sum(moved) <= MAX_BYTES, (name, number, moved)
