@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import ast
 import html.parser
+import importlib.util
 import inspect
 import os
 import re
@@ -137,7 +138,7 @@ def with_site_links(text: str, name: str, files: dict[str, str], gallery: bool) 
         path, _, anchor = link.partition("#")
         target = os.path.normpath(PurePosixPath(name).parent / path).replace(os.sep, "/")
         place = files.get(target) or files.get(f"{target}/README.md")
-        if target.startswith("examples/") and gallery:
+        if gallery and re.fullmatch(r"examples/.+\.py", target) and not missing_packages(CHECKOUT / target):
             place = f"gallery/{PurePosixPath(target).stem}.rst"
         elif target == "examples" and gallery:
             place = "gallery/index.rst"
@@ -183,12 +184,26 @@ def stage_examples(folder: Path) -> None:
     head = "Gallery\n=======\n\nShort programs that check their own results. Each was run when this site was built.\n"
     (folder / "GALLERY_HEADER.rst").write_text(head, encoding="utf-8")
     for program in sorted((CHECKOUT / "examples").glob("*.py")):
+        if missing := missing_packages(program):
+            print(f"examples/{program.name} is left out, since {', '.join(missing)} is not installed", file=sys.stderr)
+            continue
         text = program.read_text(encoding="utf-8")
         docstring = ast.get_docstring(ast.parse(text), clean=False)
         assert docstring is not None, f"{program} has no docstring"
         title = program.stem.replace("_", " ").capitalize()
         titled = f"{title}\n{'=' * len(title)}\n\n{docstring}"
         (folder / program.name).write_text(text.replace(docstring, titled, 1), encoding="utf-8")
+
+
+def missing_packages(program: Path) -> list[str]:
+    """Return the packages that a program imports and this machine does not have."""
+    names = set()
+    for each in ast.walk(ast.parse(program.read_text(encoding="utf-8"))):
+        if isinstance(each, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in each.names}
+        elif isinstance(each, ast.ImportFrom) and each.module and not each.level:
+            names.add(each.module.partition(".")[0])
+    return sorted(name for name in names if importlib.util.find_spec(name) is None)
 
 
 def thumbnail(path: Path) -> None:

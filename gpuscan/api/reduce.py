@@ -146,7 +146,7 @@ def reduce(
     if labels is None:
         results = _results(problem, home, outputs)
     else:
-        results = execute_reduction(problem, labels, count, one_of(home), outputs)
+        results = execute_reduction(problem, labels, count, home, outputs)
     if call is not None:
         learn(call, problem, shape)
     if out is not None:
