@@ -39,6 +39,9 @@ class ShardedArray:
         5
     """
 
+    # What other functions than `scan` and `reduce` refuse it by, instead of copying it to NumPy.
+    is_sharded = True
+
     def __init__(self, shards: tuple[Array, ...], axis: int) -> None:
         self.shards, self.axis = shards, axis
         length = sum(shard.shape[axis] for shard in shards)
