@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,12 +27,39 @@ def _environment() -> jinja2.Environment:
 
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(shader_folder()),
+        bytecode_cache=_compiled_templates(),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         autoescape=False,
     )
+
+
+def _compiled_templates() -> jinja2.BytecodeCache | None:
+    """Return the cache of compiled templates, a folder next to them; None where Python keeps no compiled code.
+
+    To compile the templates of a first scan takes as long as NumPy's import. Jinja2 compares a template with the hash
+    of the text that its code was made from.
+    """
+    import jinja2
+
+    class Compiled(jinja2.FileSystemBytecodeCache):
+        # A full disk, or a folder that is not there, only costs time.
+        def load_bytecode(self, bucket: Any) -> None:
+            with suppress(OSError):
+                super().load_bytecode(bucket)
+
+        def dump_bytecode(self, bucket: Any) -> None:
+            with suppress(OSError):
+                super().dump_bytecode(bucket)
+
+    if sys.dont_write_bytecode or sys.pycache_prefix:
+        return None
+    folder = shader_folder() / "__pycache__"
+    with suppress(OSError):
+        folder.mkdir(exist_ok=True)
+    return Compiled(str(folder), f"%s.{sys.implementation.cache_tag}.jinja2")
 
 
 def render(template: str, **variables: Any) -> str:

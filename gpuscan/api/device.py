@@ -70,7 +70,7 @@ class Device(OpenedDevice):
         if not isinstance(adapter, Device) and adapter_number(adapter) is not None:
             adapter = _numbered_device(adapter)
         chosen = adapter._context.adapter if isinstance(adapter, Device) else adapter
-        super().__init__(chosen, unsafe=unsafe, required_limits=required_limits)
+        super().__init__(chosen, unsafe=as_flag("unsafe", unsafe), required_limits=required_limits)
 
     # ----- Plans
 
@@ -279,6 +279,10 @@ def resolve_device(device: Device | str | int | None) -> Device | None:
     if device is not None:
         if adapter_number(device) is not None:
             return _numbered_device(device)
+        if isinstance(device, (list, tuple)):
+            raise TypeError(
+                f"device={device!r} was passed, which is a list, to a function that runs on one. Pass one of them"
+            )
         raise TypeError(
             f"device={device!r} was passed, which is neither a gpuscan.Device nor a string nor a number; pass one of "
             'gpuscan.devices(), its number there, a part of an adapter\'s name, or "numpy"'

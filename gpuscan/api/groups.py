@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,16 +14,18 @@ from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.team import Team
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.engine.element_copy import write_elements
+from gpuscan.engine.executor import Executor
 from gpuscan.engine.group_results import label_range, reduce_groups
 from gpuscan.engine.groups import scan_groups, sort_labels
 from gpuscan.problem.groups import checked_count, in_order, numbered, with_indices
 from gpuscan.problem.problem import Problem
+from gpuscan.problem.problem_parts import cut
 from gpuscan.problem.segments import Heads
 from gpuscan.reference import groups as reference
 
 
 def one_of(home: OpenedDevice | Team | None) -> OpenedDevice | None:
-    """Return the device that combines groups. Of a team it is the first: elements of one label may be anywhere."""
+    """Return the device that combines the groups of a row. Of a team it is the first: a group may be anywhere."""
     return home.devices[0] if isinstance(home, Team) else home
 
 
@@ -34,7 +37,7 @@ def execute_groups(
     Args:
         problem: the scan, without heads.
         labels: the labels, checked, or sorted on the device.
-        home: the device to run on, or a team; its first device runs the scan. None for NumPy.
+        home: the device to run on, or a team, which shares the rows if there are enough; None for NumPy.
         strategy: as in `gpuscan.scan`.
         outputs: the arrays of `out`, checked; new ones without.
     """
@@ -45,16 +48,21 @@ def execute_groups(
         if (heads := heads_of_groups(problem, labels)) is not None:
             return execute(replace(problem, heads=heads), home, strategy, outputs)
     problem = with_indices(problem)
-    home = one_of(home)
-    if home is None:
+    axis = home.team.axis_of_shares(problem) if isinstance(home, Team) else None
+    one = one_of(home)
+    if isinstance(home, Team) and axis is not None:
+        results: list[Any] = _shared(
+            home, problem, labels, axis, lambda executor, part, own: scan_groups(executor, part, own, strategy)
+        )
+    elif one is None:
         rows = reference.accumulate_groups(problem, labels)
-        results: list[Any] = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
+        results = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
     elif is_on_device(problem):
-        found = scan_groups(home._executor, problem, labels, strategy, out=outputs)
-        return outputs or [Array.of(home, array) for array in found]
+        found = scan_groups(one._executor, problem, labels, strategy, out=outputs)
+        return outputs or [Array.of(one, array) for array in found]
     else:
-        results = [array.read() for array in scan_groups(home._executor, problem, labels, strategy)]
-        home._context.check()
+        results = [array.read() for array in scan_groups(one._executor, problem, labels, strategy)]
+        one._context.check()
     for target, result in zip(outputs or (), results, strict=outputs is not None):
         target[...] = result
     return outputs or results
@@ -65,6 +73,34 @@ def heads_of_groups(problem: Problem, labels: np.ndarray[Any, Any]) -> Heads | N
     if not in_order(labels, problem.axis):
         return None
     return Heads(problem.shape, problem.axis, problem.reverse, keys=labels)
+
+
+def _shared(
+    team: Team,
+    problem: Problem,
+    labels: np.ndarray[Any, Any],
+    axis: int,
+    call: Callable[[Executor, Problem, Any], list[DeviceArray]],
+) -> list[Any]:
+    """Let each device of a team combine the groups of some rows, and return all results.
+
+    Args:
+        team: the devices.
+        problem: the scan or reduction.
+        labels: the labels of each element, or of each place along the problem's axis.
+        axis: the axis along which rows are divided.
+        call: combines the groups of a problem with its labels on a device.
+    """
+    before = (slice(None),) * axis
+
+    def share(low: int, high: int, device: OpenedDevice) -> list[Any]:
+        own = labels[(*before, slice(low, high))] if labels.shape == problem.shape else labels
+        found = [array.read() for array in call(device._executor, cut(problem, axis, low, high), own)]
+        device._context.check()
+        return found
+
+    parts = team.share(problem.shape[axis], share)
+    return [np.concatenate(each, axis) for each in zip(*parts, strict=True)]
 
 
 def counted(problem: Problem, labels: Any, num_groups: Any, home: OpenedDevice | None) -> tuple[Any, int]:
@@ -85,7 +121,7 @@ def counted(problem: Problem, labels: Any, num_groups: Any, home: OpenedDevice |
 
 
 def execute_reduction(
-    problem: Problem, labels: Any, groups: int, home: OpenedDevice | None, outputs: list[Any] | None
+    problem: Problem, labels: Any, groups: int, home: OpenedDevice | Team | None, outputs: list[Any] | None
 ) -> list[Any]:
     """Return the combination of the elements of each label: the axis becomes as long as there are groups.
 
@@ -93,7 +129,7 @@ def execute_reduction(
         problem: the scan of the elements, without heads. Its `fill` is for groups without elements.
         labels: the labels, from 0 up to the number of groups, as `counted` returns them.
         groups: the number of groups.
-        home: the device to run on; None for NumPy.
+        home: the device to run on, or a team, which shares the rows if there are enough; None for NumPy.
         outputs: the arrays of `out`, checked; new ones without.
 
     Raises:
@@ -101,6 +137,15 @@ def execute_reduction(
     """
     problem = with_indices(problem)
     on_device = is_on_device(problem)
+    axis = home.team.axis_of_shares(problem) if isinstance(home, Team) and not problem.empty and groups else None
+    if isinstance(home, Team) and axis is not None:
+        found = _shared(
+            home, problem, labels, axis, lambda executor, part, own: reduce_groups(executor, part, own, groups)
+        )
+        for target, result in zip(outputs or (), found, strict=outputs is not None):
+            target[...] = result
+        return outputs or found
+    home = one_of(home)
     if home is None or problem.empty or not groups:
         # Without elements, labels on a device are not read.
         given = labels if isinstance(labels, np.ndarray) else np.zeros(problem.shape, np.uint8)

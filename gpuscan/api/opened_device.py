@@ -52,7 +52,12 @@ class OpenedDevice:
     # ----- Waiting
 
     def flush(self) -> None:
-        """Submit pending work. Every call already submits, so this only checks that the device is alive."""
+        """Submit pending work.
+
+        Up to 16 short scans of arrays on the device are held back, to be submitted together. They are submitted before
+        anything else of this device, such as a read, `synchronize`, or your own commands to `wgpu_device`. So call this
+        only to let the GPU begin while your program does something else.
+        """
         self._context.flush()
 
     def synchronize(self) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.groups import execute_groups, heads_of_groups
+from gpuscan.api.known_calls import described_call
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.places import arrays_in, length_of, placement_of, places_of
@@ -96,6 +97,7 @@ class Plan:
         if self._labels is not None:
             scanned = in_label_order(with_indices(scanned), self._labels)
         self._spec = scan_spec(scanned, context.capabilities, captures=True)
+        self._known = None if self._labels is not None else described_call(self._problem, self._problem.shape)
         with guarded(context):
             self._make()
             for stage in self._plan.stages:
@@ -159,6 +161,17 @@ class Plan:
         Raises:
             ValueError, TypeError: the array or `out` has another shape or dtype, or is on another device.
         """
+        if (
+            self._known is not None
+            and type(array) is Array
+            and array.shape == self.shape
+            and array.dtype == self.dtype
+            and array.device is self.device
+        ):
+            again = self._known.again(array, out, self._asked)
+            if again is not None:
+                self._keep_up()
+                return again
         if not isinstance(array, Array):
             array = as_array(array)
         if array.shape != self.shape:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gpuscan.api.array import Array
 from gpuscan.api.groups import execute_groups
 from gpuscan.api.home import Devices, team_or_home
+from gpuscan.api.known_calls import known_call, learn
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.sharded_array import sharded_leaves
 from gpuscan.api.sharded_calls import scan_sharded
@@ -130,6 +132,19 @@ def scan(
         (array([[ 3,  4,  8],
                [ 1,  6, 15]], dtype=int32), array([ 8, 15], dtype=int32))
     """
+    call = None
+    if (
+        type(x) is Array
+        and initial is segments is keys is groups is before is after is None
+        and device is None
+        and compensated is return_total is False
+    ):
+        # 1.0 and True are equal to 1, but they are no axes.
+        kinds = (type(axis), type(exclusive), type(reverse))
+        call = ("scan", op, x.dtype, x.shape, axis, exclusive, reverse, kinds, dtype, strategy)
+        known = known_call(call)
+        if known is not None and (again := known.again(x, out, strategy)) is not None:
+            return again
     options = {
         "axis": axis,
         "exclusive": exclusive,
@@ -168,6 +183,8 @@ def scan(
     else:
         results = execute_groups(problem, labels, home, strategy, outputs)
     result = in_form_of(problem, given, results) if out is None else out
+    if call is not None:
+        learn(call, problem, problem.shape)
     if not return_total:
         return result
     if ends is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, team_or_home
 from gpuscan.api.outputs import in_form_of
@@ -106,7 +107,9 @@ def scan_chunks(
     }
     resolve(op)
     check_strategy(strategy)
-    if isinstance(chunks, np.ndarray) and chunks.ndim < 2:
+    if not isinstance(chunks, Iterable):
+        raise TypeError(f"chunks={chunks!r} was passed, but chunks must be an iterable of arrays. Pass a list of them")
+    if isinstance(chunks, (np.ndarray, Array)) and chunks.ndim < 2:
         raise TypeError(
             f"an array of shape {chunks.shape} was passed as chunks, but chunks must be an iterable of arrays. Pass "
             "[x] for one chunk, np.array_split(x, n) for n of them, or use gpuscan.scan"

@@ -11,6 +11,7 @@ import gpuscan
 from gpuscan.api.array import Array
 from gpuscan.api.home import listed_devices
 from gpuscan.engine.device_speeds import relative_speeds
+from gpuscan.engine.device_team import naming
 from gpuscan.planning.partition import stretches
 from gpuscan.problem.arguments import as_array, resolve_axis
 from gpuscan.problem.results import over_arrays, parts_of
@@ -80,7 +81,11 @@ class ShardedArray:
         parts = stretches(length, places, places * array.itemsize, speeds)
         cuts = [(part.device, slice(part.start, part.stop)) for part in parts] or [(0, slice(None))]
         before = (slice(None),) * axis
-        return cls(tuple(found[device].asarray(array[(*before, cut)]) for device, cut in cuts), axis)
+        shards = []
+        for device, cut in cuts:
+            with naming(found[device]._executor, device):
+                shards.append(found[device].asarray(array[(*before, cut)]))
+        return cls(tuple(shards), axis)
 
     def scan(self, op: Any = "add", **options: Any) -> Any:
         """Return ``gpuscan.scan(self, op, **options)``."""

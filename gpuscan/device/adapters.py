@@ -137,7 +137,7 @@ def choose_adapter(wanted: str | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapt
         )
     asked = "" if wanted is None else repr(wanted)
     if wanted is None and (name := os.environ.get(ADAPTER_VARIABLE, "").strip()):
-        if name == NUMPY:
+        if name.casefold() == NUMPY:
             raise AdapterNotFoundError(
                 f"a GPU adapter was asked for, while {ADAPTER_VARIABLE}=numpy asks for no GPU; unset the variable, or "
                 "name an adapter"

@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -83,15 +83,23 @@ class BufferPool:
         wgpu_device: the device that owns the buffers.
         max_free_bytes: the bytes of free buffers that are kept. Above it, the least recently used are destroyed.
         keeps_as_used: True to keep as many free bytes as are in use, if that is more than `max_free_bytes`.
+        flush: submits the runs that the device's queue holds, which may use a free buffer. It is called before buffers
+            are destroyed.
     """
 
     def __init__(
-        self, wgpu_device: wgpu.GPUDevice, max_free_bytes: int = GPU.max_free_bytes, *, keeps_as_used: bool = False
+        self,
+        wgpu_device: wgpu.GPUDevice,
+        max_free_bytes: int = GPU.max_free_bytes,
+        *,
+        keeps_as_used: bool = False,
+        flush: Callable[[], object] = lambda: None,
     ) -> None:
         self._device = wgpu_device
         self._process = os.getpid()
         self._max_free_bytes = max_free_bytes
         self._keeps_as_used = keeps_as_used
+        self._flush = flush
         self._lock = threading.RLock()
         # The free buffers by id, the least recently used first.
         self._free: OrderedDict[int, wgpu.GPUBuffer] = OrderedDict()
@@ -233,6 +241,7 @@ class BufferPool:
         return buffer
 
     def _destroy(self, key: int) -> None:
+        self._flush()
         buffer = self._free.pop(key)
         alike = self._by_class[(buffer.usage, buffer.size)]
         alike.remove(key)

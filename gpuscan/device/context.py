@@ -120,7 +120,8 @@ class DeviceContext:
         self.bind_groups = BindGroups(self.wgpu_device)
         kind = self.capabilities.adapter_type
         max_free_bytes = heuristics_for(kind).max_free_bytes
-        self.pool = BufferPool(self.wgpu_device, max_free_bytes, keeps_as_used=kind == "DiscreteGPU")
+        large = kind == "DiscreteGPU"
+        self.pool = BufferPool(self.wgpu_device, max_free_bytes, keeps_as_used=large, flush=self.queue.flush)
         self.profiles = Profiles(self)
         self.runs = RunLog()
         self.on_cleanup: list[Callable[[], None]] = []
@@ -299,7 +300,7 @@ class DeviceContext:
     # ----- Waiting
 
     def flush(self) -> None:
-        """Submit an empty command buffer, which shows that the device is alive."""
+        """Submit the held runs, and an empty command buffer, which shows that the device is alive."""
         with guarded(self):
             # On a lost device wgpu-native ends the process in `submit`, but finishing an encoder raises an error.
             self.queue.submit(self.queue.encoder())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.device.backends import package_of
+from gpuscan.device.held_runs import Held, HoldingQueue
 from gpuscan.device.interrupts import interrupts_held
 
 if TYPE_CHECKING:
@@ -249,11 +250,11 @@ class NativeMapping:
         self._library.lib.wgpuBufferUnmap(self._buffer._internal)
 
 
-class NativeQueue:
+class NativeQueue(HoldingQueue):
     """The queue of a device, by the C library."""
 
     def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
-        self._device = wgpu_device
+        super().__init__(wgpu_device)
         self._library = _get_library()
         self._last: Any = self._library.ffi.NULL
 
@@ -261,49 +262,44 @@ class NativeQueue:
         """Return a new command encoder."""
         return NativeEncoder(self._library, self._device)
 
-    def submit(self, encoder: NativeEncoder) -> None:
-        """Finish the encoder and submit its commands; an interrupt is raised once they are submitted."""
+    def run(self, stages: Sequence[tuple[Any, Any, tuple[int, int, int]]], offset: int, nbytes: int) -> None:
+        """Submit the stages as one compute pass, at once or with what is submitted next."""
+        _check_alive(self._device)
+        super().run(stages, offset, nbytes)
+
+    def _record(self, encoder: NativeEncoder, runs: Sequence[Held]) -> None:
+        """Record the runs in one compute pass."""
         library = self._library
-        commands = library.checked.wgpuCommandEncoderFinish(encoder.handle, library.ffi.NULL)
-        array = library.ffi.new("WGPUCommandBuffer[1]", [commands])
+        lib = library.lib
+        handle = lib.wgpuCommandEncoderBeginComputePass(encoder.handle, library.ffi.NULL)
+        offsets = library.ffi.new("uint32_t *")
+        for stages, offset in runs:
+            offsets[0] = offset
+            for pipeline, group, (x, y, z) in stages:
+                lib.wgpuComputePassEncoderSetPipeline(handle, pipeline._internal)
+                lib.wgpuComputePassEncoderSetBindGroup(handle, 0, group._internal, 1, offsets)
+                lib.wgpuComputePassEncoderDispatchWorkgroups(handle, x, y, z)
+        lib.wgpuComputePassEncoderEnd(handle)
+        lib.wgpuComputePassEncoderRelease(handle)
+
+    def _finished(self, encoder: NativeEncoder) -> Any:
+        """Return the encoder's commands."""
+        return self._library.checked.wgpuCommandEncoderFinish(encoder.handle, self._library.ffi.NULL)
+
+    def _send(self, commands: Any) -> None:
+        """Submit the commands."""
+        library = self._library
         try:
-            with interrupts_held():
-                _check_alive(self._device)
-                index = library.checked.wgpuQueueSubmitForIndex(self._device.queue._internal, 1, array)
-                self._last = library.ffi.new("WGPUSubmissionIndex *", index)
+            _check_alive(self._device)
+            array = library.ffi.new("WGPUCommandBuffer[1]", [commands])
+            index = library.checked.wgpuQueueSubmitForIndex(self._device.queue._internal, 1, array)
+            self._last = library.ffi.new("WGPUSubmissionIndex *", index)
         finally:
             library.lib.wgpuCommandBufferRelease(commands)
 
-    def run(
-        self,
-        stages: Sequence[tuple[Any, Any, tuple[int, int, int]]],
-        offset: int,
-        copy: tuple[wgpu.GPUBuffer, wgpu.GPUBuffer, int] | None = None,
-    ) -> None:
-        """Submit one compute pass, and perhaps a copy after it.
-
-        Args:
-            stages: pipeline, bind group and grid of each dispatch.
-            offset: the dynamic offset of every bind group.
-            copy: source, destination and number of the first bytes of a buffer that are copied to another one.
-        """
-        library = self._library
-        lib, null = library.lib, library.ffi.NULL
-        encoder = NativeEncoder(library, self._device)
-        handle = lib.wgpuCommandEncoderBeginComputePass(encoder.handle, null)
-        offsets = library.ffi.new("uint32_t *", offset)
-        for pipeline, group, (x, y, z) in stages:
-            lib.wgpuComputePassEncoderSetPipeline(handle, pipeline._internal)
-            lib.wgpuComputePassEncoderSetBindGroup(handle, 0, group._internal, 1, offsets)
-            lib.wgpuComputePassEncoderDispatchWorkgroups(handle, x, y, z)
-        lib.wgpuComputePassEncoderEnd(handle)
-        lib.wgpuComputePassEncoderRelease(handle)
-        if copy is not None:
-            encoder.copy_buffer_to_buffer(copy[0], 0, copy[1], 0, copy[2])
-        self.submit(encoder)
-
     def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
         """Write whole words of contiguous bytes to a buffer."""
+        self.flush()
         library = self._library
         content = library.ffi.from_buffer(data)
         queue = self._device.queue._internal
@@ -311,10 +307,12 @@ class NativeQueue:
 
     def map(self, buffer: wgpu.GPUBuffer, size: int | None = None, *, write: bool = False) -> NativeMapping:
         """Ask for a buffer to be mapped once everything submitted so far is done."""
+        self.flush()
         length = buffer.size if size is None else size
         return NativeMapping(self._library, self._device, self._last, buffer, length, write)
 
     def wait_idle(self) -> None:
         """Wait until everything submitted so far is done."""
+        self.flush()
         with interrupts_held():
             self._library.checked.wgpuDevicePoll(self._device._internal, 1, self._library.ffi.NULL)

@@ -7,12 +7,12 @@ public objects of the WebGPU package. Both have the same methods.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpuscan.device.backends import webgpu
-from gpuscan.device.interrupts import interrupts_held
+from gpuscan.device.held_runs import Held, HoldingQueue
 from gpuscan.device.native_queue import Bytes, NativeMapping, NativeQueue, is_available
 
 if TYPE_CHECKING:
@@ -58,46 +58,43 @@ class PublicMapping:
         self._buffer.unmap()
 
 
-class PublicQueue:
+class PublicQueue(HoldingQueue):
     """The queue of a device, by the public objects of the WebGPU package."""
-
-    def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
-        self._device = wgpu_device
 
     def encoder(self) -> wgpu.GPUCommandEncoder:
         """Return a new command encoder."""
         return self._device.create_command_encoder()
 
-    def submit(self, encoder: wgpu.GPUCommandEncoder) -> None:
-        """Finish the encoder and submit its commands; an interrupt is raised once they are submitted."""
-        commands = encoder.finish()
-        with interrupts_held():
-            self._device.queue.submit([commands])
-
-    def run(
-        self,
-        stages: Sequence[tuple[Any, Any, tuple[int, int, int]]],
-        offset: int,
-        copy: tuple[wgpu.GPUBuffer, wgpu.GPUBuffer, int] | None = None,
-    ) -> None:
-        """Submit one compute pass, and perhaps a copy after it; as `NativeQueue.run`."""
-        encoder = self.encoder()
+    def _record(self, encoder: wgpu.GPUCommandEncoder, runs: Sequence[Held]) -> None:
+        """Record the runs in one compute pass."""
         compute = encoder.begin_compute_pass()
-        for pipeline, group, grid in stages:
-            compute.set_pipeline(pipeline)
-            compute.set_bind_group(0, group, [offset])
-            compute.dispatch_workgroups(*grid)
+        for stages, offset in runs:
+            for pipeline, group, grid in stages:
+                compute.set_pipeline(pipeline)
+                compute.set_bind_group(0, group, [offset])
+                compute.dispatch_workgroups(*grid)
         compute.end()
-        if copy is not None:
-            encoder.copy_buffer_to_buffer(copy[0], 0, copy[1], 0, copy[2])
-        self.submit(encoder)
+
+    def _finished(self, encoder: wgpu.GPUCommandEncoder) -> wgpu.GPUCommandBuffer:
+        """Return the encoder's commands."""
+        return encoder.finish()
+
+    def _send(self, commands: wgpu.GPUCommandBuffer) -> None:
+        """Submit the commands."""
+        self._submitting = True
+        try:
+            self._device.queue.submit([commands])
+        finally:
+            self._submitting = False
 
     def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
         """Write whole words of contiguous bytes to a buffer."""
+        # This submits the held runs first; see `HoldingQueue`.
         self._device.queue.write_buffer(buffer, offset, data)
 
     def map(self, buffer: wgpu.GPUBuffer, size: int | None = None, *, write: bool = False) -> PublicMapping:
         """Ask for a buffer to be mapped once everything submitted so far is done."""
+        self.flush()
         return PublicMapping(buffer, size, write)
 
     def wait_idle(self) -> None:

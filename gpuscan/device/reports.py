@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gpuscan.device.backends import webgpu
 from gpuscan.device.native_queue import Bytes
-from gpuscan.device.transfer import padded, read_together
+from gpuscan.device.transfer import read_together
 from gpuscan.errors import GpuscanError, OperatorError, ProgressTimeoutError
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import LOOP_LIMIT_WORD, STATE_HEADER_WORDS, STATUS_WORD, SUBGROUP_SIZE_WORD
@@ -162,11 +161,6 @@ class RunLog:
         self.report_may_be_overwritten = False
         self.verified_kernels: set[Kernel] = set()
         self.mismatched_kernels: set[Kernel] = set()
-        # True if the last check was for one run, so that the next one probably is, too.
-        self._one_at_a_time = False
-        # The buffer for the copy of a report, and the run with the submission that made the copy.
-        self._copy: wgpu.GPUBuffer | None = None
-        self._copied: Run | None = None
 
     # ----- What is known of kernels
 
@@ -199,35 +193,6 @@ class RunLog:
 
     # ----- Unread reports
 
-    def report_copy(self, device: OpenDevice, run: Run) -> tuple[wgpu.GPUBuffer, wgpu.GPUBuffer, int] | None:
-        """Return a copy of the run's report for its own submission to make, so that a check needs to submit nothing.
-
-        A submission takes about 36 us on an H200. Where several runs come before a check, their copies would be wasted.
-
-        Returns:
-            Source, destination and number of bytes; None if the report is to be copied when it is read.
-        """
-        if not self._one_at_a_time:
-            return None
-        size = padded(REPORT_BYTES, 8)
-        if self._copy is None:
-            usage = webgpu().BufferUsage.MAP_READ | webgpu().BufferUsage.COPY_DST
-            self._copy = device.wgpu_device.create_buffer(size=size, usage=usage)
-        self._copied = run
-        return run.state, self._copy, size
-
-    def _read_copy(self, device: OpenDevice) -> Bytes:
-        """Return the report that was copied by the run's own submission."""
-        # If this is interrupted, the buffer stays mapped, and another one is made.
-        copy, self._copy, self._copied = self._copy, None, None
-        assert copy is not None
-        mapping = device.queue.map(copy)
-        mapping.sync_wait()
-        words = mapping.view(REPORT_BYTES).copy()
-        mapping.unmap()
-        self._copy = copy
-        return words
-
     def add_recorded(self, run: Run) -> None:
         """Look at a recorded run's report from now on; older runs are forgotten, so that the log stays small."""
         grown = bool(self.recorded) and self.recorded[-1].state is not run.state
@@ -256,11 +221,7 @@ class RunLog:
         verdicts = self.verdicts
         more = [*(verdict.stretch for verdict in verdicts), *more]
         wanted = [*((state, 0, REPORT_BYTES) for state in states.values()), *more]
-        if len(runs) == 1 and self._copied is runs[0] and not more:
-            content = [self._read_copy(device)]
-        else:
-            content = read_together(device.queue, device.pool, wanted) if wanted else []
-        self._one_at_a_time = len(runs) == 1 and not more
+        content = read_together(device.queue, device.pool, wanted) if wanted else []
         self.verdicts = []
         found = content[: len(states)]
         reports = {key: words.view(np.uint32).tolist() for key, words in zip(states, found, strict=True)}

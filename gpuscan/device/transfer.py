@@ -200,7 +200,7 @@ def download(queue: Queue, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int
 def read_together(
     queue: Queue, pool: BufferPool, stretches: Sequence[tuple[wgpu.GPUBuffer, int, int]]
 ) -> list[np.ndarray[Any, np.dtype[np.uint8]]]:
-    """Return copies of some short stretches of buffers, read by one submission and one wait.
+    """Return copies of some short stretches of buffers, read by one submission, with the held runs, and one wait.
 
     Args:
         queue: of the buffers' device.
@@ -213,10 +213,11 @@ def read_together(
     for _, _, nbytes in stretches:
         places.append(places[-1] + padded(nbytes, 8))
     with staging_ring(pool, usage, places[-1], 1) as (staging,):
-        encoder = queue.encoder()
-        for (buffer, start, nbytes), place in zip(stretches, places, strict=False):
-            encoder.copy_buffer_to_buffer(buffer, start, staging, place, padded(nbytes))
-        queue.submit(encoder)
+        copies = [
+            (buffer, start, staging, place, padded(nbytes))
+            for (buffer, start, nbytes), place in zip(stretches, places, strict=False)
+        ]
+        queue.flush(copies)
         mapping = queue.map(staging, places[-1])
         mapping.sync_wait()
         content = [mapping.view(nbytes, at).copy() for (_, _, nbytes), at in zip(stretches, places, strict=False)]

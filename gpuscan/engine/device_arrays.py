@@ -78,7 +78,7 @@ def scan_device(
     results = list(out) if out is not None else [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]
     if problem.empty:
         return results
-    key = None if options or count is not None else _key_of(problem, strategy, results)
+    key = None if options or count is not None else run_key(problem, strategy, (*problem.leaves, *results))
     with guarded(context), context.lock:
         if key is not None and executor.run_again(key):
             return results
@@ -113,15 +113,20 @@ def _in_c_order(
             write_elements(room, result)
 
 
-def _key_of(problem: Problem, strategy: str, results: Sequence[DeviceArray]) -> tuple[Any, ...] | None:
+def run_key(problem: Problem, strategy: str, arrays: Iterable[Any]) -> tuple[Any, ...] | None:
     """Return what tells a scan from others of its kind: its buffers. None if it may change, or a caller owns one.
 
     Buffers of the pool live as long as the run that is kept, so their ids are theirs alone.
+
+    Args:
+        problem: the scan, with or without its arrays.
+        strategy: as in `gpuscan.scan`.
+        arrays: the input's arrays and the results.
     """
     if problem.kind is None:
         return None
     key: list[Any] = [problem.kind, problem.keep_last_only, *strategy_key(strategy)]
-    for array in (*problem.leaves, *results):
+    for array in arrays:
         if not isinstance(array, DeviceArray) or array.owner is None:
             return None
         key += (id(array.buffer), array.offset, None if array.is_contiguous else array.strides)

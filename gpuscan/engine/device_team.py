@@ -105,6 +105,10 @@ class DeviceTeam:
             return True
         return stripe_length(problem.row_length, self._place_bytes(problem), self.speeds) >= problem.row_length
 
+    def axis_of_shares(self, problem: Problem) -> int | None:
+        """Return the axis along which devices take rows of their own; None if the array is short or has few rows."""
+        return None if self._is_short(problem) else self._axis_between_rows(problem)
+
     def _is_short(self, problem: Problem) -> bool:
         return problem.row_length * self._place_bytes(problem) < 2 * TEAMS.min_stripe_bytes
 

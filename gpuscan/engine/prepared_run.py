@@ -32,6 +32,7 @@ class PreparedRun:
         self._context, self._plan, self._buffers, self._held = context, plan, buffers, held
         self._capabilities = context.capabilities
         self._place = (plan.row_length, 0, 0)
+        self._bytes = sum(part.size or 0 for part in buffers.sources)
         # The tile state and the parameters that the bind groups were made for.
         self._state: Any = None
         self._params: Any = None
@@ -51,12 +52,9 @@ class PreparedRun:
         state, epoch, params, offset = context.tile_state.begin(plan, self._place)
         if state is not self._state or params.buffer is not self._params:
             self._bind(state, params)
-        if not plan.posts:
-            context.queue.run(self._stages, offset)
-            return
-        run = Run(plan, state, epoch)
-        context.queue.run(self._stages, offset, context.runs.report_copy(context, run))
-        context.runs.pending.append(run)
+        context.queue.run(self._stages, offset, self._bytes)
+        if plan.posts:
+            context.runs.pending.append(Run(plan, state, epoch))
 
     def _bind(self, state: Any, params: Binding) -> None:
         context = self._context

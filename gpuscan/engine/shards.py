@@ -80,7 +80,8 @@ def scan_shards(shards: Sequence[Shard], strategy: str) -> list[list[DeviceArray
     ahead = first.device in [shard.device for shard in shards[1:]] and ends_with_carry(first.problem)
     middle = middle_of(first, shards[1]) if ahead else 0
     if middle:
-        results = scan_out(first)
+        with naming(first.executor, first.device):
+            results = scan_out(first)
         halves = [half(first, results, *edges) for edges in ((0, middle), (middle, first.problem.row_length))]
         _, _, *others = scan_shards([*halves, *shards[1:]], strategy)
         return [results, *others]

@@ -122,10 +122,12 @@ class Operator:
             return 'pass dtype=np.int32 (or another number) to count in; "logical_or" and "logical_and" stay bool'
         if self.kinds == {"bool"}:
             return 'it combines bool; pass dtype=bool, or "bitwise_and" and its like for integers'
+        if kind == "complex":
+            ordered = self.kinds > {"float"}
+            why = "complex numbers have no order" if ordered else "it does not combine complex numbers"
+            return f'{why}; "add" and "multiply" combine them, or scan their parts, x.real and x.imag'
         if self.kinds == {"float"}:
             return "it combines floats; pass dtype=np.float32"
-        if kind == "complex":
-            return 'complex numbers have no order; of complex64 there are "add" and "multiply"'
         return f"it combines {', '.join(sorted(self.kinds))} numbers; pass an integer dtype such as dtype=np.int32"
 
 
@@ -155,8 +157,8 @@ def operator(
 
     An operator is traced once for each type of element, and values that the function closes over are fixed then. To
     have them read at each call, pass the function itself to `gpuscan.scan`, or make a new operator. Float32 values that
-    differ from those of an earlier call compile no new shader. With
-    ``device="numpy"`` the function itself runs, and reads them each time.
+    differ from those of an earlier call compile no new shader. With ``device="numpy"`` the function itself runs, and
+    reads them each time.
 
     Integers follow NumPy: they wrap, ``//`` and ``%`` round down and give zero for a divisor of zero, and a shift by
     the width or more shifts every bit out. ``/`` of integers is float64 in NumPy: write ``.astype(np.float32)`` first.

@@ -64,10 +64,10 @@ BUILTIN = {
     "u64": _INTEGER,
     "f32": {
         **_FLOAT,
-        **{name: name for name in ("exp", "exp2", "log", "log2", "sin", "cos", "tan")},
+        **{name: name for name in ("sin", "cos", "tan")},
         "arcsin": "asin",
         "arccos": "acos",
-        "arctan": "atan",
+        "log1p": "f32_checked_log1p",
     },
     "f64": _FLOAT,
 }

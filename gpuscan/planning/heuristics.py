@@ -123,6 +123,8 @@ class Transfers:
     parts_in_flight: int
     parts_draining: int
     max_drains: int
+    held_runs: int
+    held_bytes: int
 
 
 GPU = Heuristics(
@@ -370,17 +372,14 @@ CPU = replace(
 )
 
 TRANSFERS = Transfers(
-    # Threads that copy at the same time, at most. H100: one thread does not fill the bus, and more than eight do not
-    # help. The numbers were not recorded.
+    # Threads that copy at the same time, at most. H100: one does not fill the bus, more than eight do not help.
     max_copy_threads=8,
-    # Bytes that are worth a thread. The experiment was not recorded.
+    # Bytes that are worth a thread, and bytes of a staging buffer. The experiments were not recorded.
     min_copy_share_bytes=2 << 20,
-    # Bytes of a staging buffer. The experiment was not recorded.
     staging_bytes=32 << 20,
     # Staging buffers in a ring: one is filled, one is on the bus, one waits.
     staging_depth=3,
-    # Up to this many bytes, the queue's own staging is the faster way to upload. Measured on an H100 and on lavapipe;
-    # the numbers were not recorded.
+    # Up to this many bytes, the queue's own staging uploads faster: on an H100 and lavapipe, numbers not recorded.
     single_write_bytes=1 << 20,
     # Parts in flight: one is filled, one is on the GPU, one is read back.
     parts_in_flight=3,
@@ -388,6 +387,9 @@ TRANSFERS = Transfers(
     parts_draining=1,
     # Calls that write their results at the same time. Each of them copies with `max_copy_threads`. Not tuned.
     max_drains=4,
+    # Runs held back at most, and their bytes. lavapipe: ten calls of a plan and a wait take 250 us, 660 without.
+    held_runs=16,
+    held_bytes=64 << 20,
 )
 
 

@@ -21,17 +21,24 @@ def in_memory(problem: Problem, begin: int, end: int) -> tuple[int, int]:
 
 
 def cut(problem: Problem, axis: int, low: int, high: int) -> Problem:
-    """Return the scan of the elements between two places of an axis, with the seeds of its rows."""
+    """Return the scan of the elements between two places of an axis, with the seeds and the fill of its rows."""
     index = (slice(None),) * axis + (slice(low, high),)
     shape = (*problem.shape[:axis], high - low, *problem.shape[axis + 1 :])
-    seeds = problem.seeds
-    if seeds is not None and axis != problem.axis:
-        others = [n for i, n in enumerate(problem.shape) if i != problem.axis]
-        place = axis - (axis > problem.axis)
-        rows = (slice(None),) * place + (slice(low, high),)
-        seeds = tuple(seed.reshape(*others, *seed.shape[1:])[rows].reshape(-1, *seed.shape[1:]) for seed in seeds)
+    seeds, fill = (_cut_rows(problem, values, axis, low, high) for values in (problem.seeds, problem.fill))
     leaves = tuple(leaf[index] for leaf in problem.leaves)
-    return replace(problem, leaves=leaves, shape=shape, seeds=seeds, heads=cut_heads(problem.heads, axis, low, high))
+    heads = cut_heads(problem.heads, axis, low, high)
+    return replace(problem, leaves=leaves, shape=shape, seeds=seeds, fill=fill, heads=heads)
+
+
+def _cut_rows(
+    problem: Problem, values: tuple[Any, ...] | None, axis: int, low: int, high: int
+) -> tuple[Any, ...] | None:
+    """Return the values of the rows between two places of an axis, given one of each field for every row."""
+    if values is None or axis == problem.axis:
+        return values
+    others = [n for i, n in enumerate(problem.shape) if i != problem.axis]
+    rows = (slice(None),) * (axis - (axis > problem.axis)) + (slice(low, high),)
+    return tuple(value.reshape(*others, *value.shape[1:])[rows].reshape(-1, *value.shape[1:]) for value in values)
 
 
 def cut_heads(heads: Heads | None, axis: int, low: int, high: int) -> Heads | None:

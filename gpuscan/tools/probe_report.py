@@ -65,7 +65,8 @@ def _default() -> tuple[Device | None, str]:
 
 
 def _chosen_by_variable() -> str:
-    return os.environ.get(ADAPTER_VARIABLE, "").strip()
+    """Return what $GPUSCAN_ADAPTER asks for, in lower case."""
+    return os.environ.get(ADAPTER_VARIABLE, "").strip().casefold()
 
 
 def _print_panels(found: Sequence[Device], default: Device | None) -> None:

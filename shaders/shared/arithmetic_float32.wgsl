@@ -1,5 +1,24 @@
 {#- Functions of float32 that WGSL lacks or leaves undefined for part of their arguments, complex64, and 16-bit floats.
     Comes in: helpers. -#}
+{#- Some CPU adapters give numbers for NaN: SwiftShader in exp, exp2, log and log2, llvmpipe in atan. -#}
+{% for name, builtin in (("exp", "exp"), ("exp2", "exp2"), ("arctan", "atan")) %}
+{% if "f32_" + name in helpers %}
+
+fn f32_{{ name }}(x: f32) -> f32 {
+    return select({{ builtin }}(x), x, f32_isnan(x));
+}
+{% endif %}
+{% endfor %}
+{% for name in ("log", "log2") %}
+{% if "f32_" + name in helpers %}
+
+// WGSL leaves the result open where x is negative, and SwiftShader may give a number for zero.
+fn f32_{{ name }}(x: f32) -> f32 {
+    let known = select(f32_from_bits(0xff800000u), {{ name }}(x), f32_to_bool(x));
+    return select(known, f32_from_bits(0x7fc00000u), x < 0.0f || f32_isnan(x));
+}
+{% endif %}
+{% endfor %}
 {% if "f32_log1p" in helpers %}
 
 // log(1 + x); for small x by the series of 2 atanh(x / (2 + x)).
@@ -13,6 +32,14 @@ fn f32_log1p(x: f32) -> f32 {
     return select(log(1.0f + x), 2.0f * s * series, abs(x) < 0.5f);
 }
 {% endif %}
+{% if "f32_checked_log1p" in helpers %}
+
+// What f32_log1p does not check, since functions that use it know that x is above -1 and not NaN.
+fn f32_checked_log1p(x: f32) -> f32 {
+    let known = select(f32_log1p(x), f32_from_bits(0xff800000u), x == -1.0f);
+    return select(known, f32_from_bits(0x7fc00000u), x < -1.0f || f32_isnan(x));
+}
+{% endif %}
 {% if "f32_expm1" in helpers %}
 
 // exp(x) - 1; for small x by its series.
@@ -21,13 +48,13 @@ fn f32_expm1(x: f32) -> f32 {
 {% for k in range(8, 1, -1) %}
     series = 1.0f + series * x * {{ 1 / k }}f;
 {% endfor %}
-    return select(exp(x) - 1.0f, series * x, abs(x) < 0.5f);
+    return select(f32_exp(x) - 1.0f, series * x, abs(x) < 0.5f);
 }
 {% endif %}
 {% if "f32_log10" in helpers %}
 
 fn f32_log10(x: f32) -> f32 {
-    return log2(x) * 0.30103f;
+    return f32_log2(x) * 0.30103f;
 }
 {% endif %}
 {% if "f32_sinh" in helpers %}
@@ -35,14 +62,14 @@ fn f32_log10(x: f32) -> f32 {
 fn f32_sinh(x: f32) -> f32 {
     let size = abs(x);
     let less_one = f32_expm1(min(size, 10.0f));
-    let root = exp(0.5f * size);  // exp(size) itself may overflow
+    let root = f32_exp(0.5f * size);  // exp(size) itself may overflow
     return f32_copysign(select(0.5f * root * root, 0.5f * (less_one + less_one / (less_one + 1.0f)), size < 10.0f), x);
 }
 {% endif %}
 {% if "f32_cosh" in helpers %}
 
 fn f32_cosh(x: f32) -> f32 {
-    let root = exp(0.5f * abs(x));  // exp(|x|) itself may overflow
+    let root = f32_exp(0.5f * abs(x));  // exp(|x|) itself may overflow
     return 0.5f * root * root + 0.5f / (root * root);
 }
 {% endif %}
@@ -196,14 +223,14 @@ fn c64_divide(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
 {% if "c64_exp" in helpers %}
 
 fn c64_exp(z: vec2<f32>) -> vec2<f32> {
-    let size = exp(z.x);
+    let size = f32_exp(z.x);
     return vec2<f32>(size * cos(z.y), select(z.y, size * sin(z.y), f32_to_bool(z.y)));
 }
 {% endif %}
 {% if "c64_log" in helpers %}
 
 fn c64_log(z: vec2<f32>) -> vec2<f32> {
-    return vec2<f32>(log(f32_hypot(z.x, z.y)), f32_arctan2(z.y, z.x));
+    return vec2<f32>(f32_log(f32_hypot(z.x, z.y)), f32_arctan2(z.y, z.x));
 }
 {% endif %}
 {% if "c64_sqrt" in helpers %}

@@ -67,3 +67,21 @@ def test_arrays_larger_than_memory() -> None:
             gs.scan(huge, device=device)
     with pytest.raises(gs.DeviceMemoryError, match="asked for"):
         gs.default_device().empty(1 << 46, np.float32)
+
+
+@pytest.mark.usefixtures("listed_adapters")
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: gs.scan_chunks(5), "chunks=5 was passed.*iterable of arrays"),  # type: ignore[arg-type]
+        (lambda: gs.scan_chunks(gs.default_device().asarray(X)), r"shape \(5,\) was passed as chunks"),
+        (lambda: gs.sort(X, device=[0]), "a list, to a function that runs on one"),
+        (lambda: gs.Device(0, unsafe="yes"), "unsafe='yes' was passed"),  # type: ignore[arg-type]
+        (lambda: gs.scan(X.astype(np.complex64), "logaddexp"), r"does not combine complex numbers.*x\.real"),
+        (lambda: gs.scan(X.astype(np.complex64), "bitwise_or"), r"does not combine complex numbers.*x\.real"),
+    ],
+)
+def test_values_of_the_wrong_kind(call: Any, message: str) -> None:
+    """Say at the call, and in its words, what was passed."""
+    with pytest.raises(TypeError, match=message):
+        call()

@@ -89,6 +89,12 @@ def other_axes(pair: list[gs.Device], tmp_path: Path) -> None:
     indexed: dict[str, Any] = {"before": lambda v, i: v + i.astype(np.int32)}
     check(X, "add", pair, **indexed)
     check(X.reshape(100, 50), "add", pair, axis=1, **indexed)
+    # Groups of rows, with labels for all rows alike and for each of them; a few rows are one device's.
+    some = X.reshape(100, 50).astype(np.int32)
+    for labels in (RNG.integers(0, 5, 50), RNG.integers(0, 5, (100, 50))):
+        check(some, "add", pair, axis=1, groups=labels)
+        wanted = gs.reduce(some, axis=1, groups=labels, num_groups=6, device="numpy")
+        assert_same(gs.reduce(some, axis=1, groups=labels, num_groups=6, device=pair), wanted)
     # Keys that cut every row in its own way.
     check(X.reshape(2500, 2), "add", pair, axis=0, keys=RNG.integers(0, 2, (2500, 2)))
     check(X.reshape(50, 100), "add", pair, axis=0, keys=RNG.integers(0, 2, (50, 100)))
@@ -107,9 +113,10 @@ def other_calls(pair: list[gs.Device], tmp_path: Path) -> None:
         (X, 0, OFFSETS),
         (X[:4999], 0, [0, 0, 4999, 4999]),
         (table, 0, [0, 5, 1300, 1300, 2500]),
-        (X.reshape(100, 50), 1, [0, 7, 50]),
+        (X.reshape(100, 50), 1, [0, 7, 7, 50]),
     ):
-        options = {"axis": axis, "segments": offsets, "initial": 1}
+        rows = np.arange(x.size // x.shape[axis], dtype=np.int32)
+        options = {"axis": axis, "segments": offsets, "initial": rows if x.ndim > 1 else 1}
         assert_same(gs.reduce(x, device=pair, **options), gs.reduce(x, device="numpy", **options))
     gates = RNG.integers(-1, 2, X.shape).astype(np.int32)
     assert_same(gs.linear_recurrence(gates, X, device=pair), gs.linear_recurrence(gates, X, device="numpy"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from functools import cache
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from tests.harness.devices import mark_lost
+from tests.harness.devices import mark_lost, pool_of
 from tests.harness.teams import cut_in_order
 from tests.oracle import assert_same
 
@@ -174,18 +175,44 @@ def what_is_refused(three: list[gs.Device]) -> None:
             call()
 
 
-def lost(three: list[gs.Device]) -> None:
-    x = gs.ShardedArray.from_numpy(X, three)
-    mark_lost(three[0], True)
-    try:
-        for call in (lambda: gs.scan(x, axis=0), lambda: gs.reduce(x, axis=0)):
-            with pytest.raises(gs.DeviceLostError) as caught:
+def failures(three: list[gs.Device], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name a device that is lost or out of memory, now or in the middle, and leave no thread behind."""
+    cut_in_order(monkeypatch)
+    flat = X.ravel()[:70]
+    x = gs.ShardedArray.from_numpy(flat, three)
+    calls = (
+        lambda: gs.scan(x),
+        lambda: gs.scan(x, reverse=True),
+        lambda: gs.scan(x, segments=[0, 5, 70]),
+        lambda: gs.reduce(x, axis=0, segments=[0, 5, 70]),
+        lambda: gs.ShardedArray.from_numpy(flat, three),
+    )
+
+    def check(number: int, error: type[Exception], calls: Any) -> None:
+        for call in calls:
+            with pytest.raises(error) as caught:
                 call()
-            assert "device 0 of the list" in caught.value.__notes__[0]
+            assert f"device {number} of the list" in caught.value.__notes__[0]
             assert not [each for each in threading.enumerate() if each.name.startswith("gpuscan-shard")]
-    finally:
-        mark_lost(three[0], False)
-    assert_same(gs.scan(x, axis=0).numpy(), np.cumsum(X, axis=0, dtype=np.int32))
+
+    for number in (0, 1):
+        mark_lost(three[number], True)
+        try:
+            check(number, gs.DeviceLostError, calls)
+        finally:
+            mark_lost(three[number], False)
+        pool, lent = pool_of(three[number]), count()
+        lend = pool.lend
+
+        def lend_once(*args: Any, lend: Any = lend, lent: Any = lent, **options: Any) -> Any:
+            if next(lent) % 2:
+                raise wgpu.GPUOutOfMemoryError("no room")
+            return lend(*args, **options)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(pool, "lend", lend_once)
+            check(number, gs.DeviceMemoryError, calls[:2])
+    assert_same(gs.scan(x).numpy(), np.cumsum(flat, dtype=np.int32))
 
 
 def dicts(three: list[gs.Device]) -> None:
@@ -222,7 +249,7 @@ CASES = [
     dicts,
     short_arrays,
     what_is_refused,
-    lost,
+    failures,
     results_in_place,
     totals_and_types,
     two_stretches,
@@ -231,4 +258,4 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_else_there_is(three: list[gs.Device], case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    case(three, monkeypatch) if case is two_stretches else case(three)
+    case(three, monkeypatch) if case in (two_stretches, failures) else case(three)

@@ -39,8 +39,7 @@ def affine(l: Any, r: Any) -> Any:
 CALLS: dict[str, tuple[Callable[[Any], Any], ...]] = {
     "scan": (
         lambda x: gs.scan(x.i, out=x.out),
-        lambda x: gs.scan(x.i, exclusive=True, initial=3, return_total=True),
-        lambda x: gs.scan(x.rows, axis=0, reverse=True),
+        lambda x: gs.scan(x.i, initial=3, return_total=True),
         lambda x: gs.scan(x.rows.T, axis=1),
         lambda x: gs.scan(x.i[::-3]),
         lambda x: gs.scan(x.i, segments=[0, 5, 5, LENGTH]),
@@ -48,7 +47,6 @@ CALLS: dict[str, tuple[Callable[[Any], Any], ...]] = {
         lambda x: gs.scan(x.i, groups=x.labels),
         lambda x: gs.scan(x.f, compensated=True),
         lambda x: gs.scan((x.f, x.f[::-1]), affine),
-        lambda x: gs.scan(tuple(x.i for _ in range(20)), lambda l, r: tuple(a + b for a, b in zip(l, r, strict=True))),
     ),
     "reduce": (
         lambda x: gs.reduce(x.i),

@@ -146,7 +146,7 @@ def test_the_variable_is_named_where_it_is_wrong(listed, monkeypatch):
 def test_the_variable_that_asks_for_no_gpu(listed, monkeypatch, found):
     """Assert that a call for an adapter gets an error about the variable, not about drivers."""
     listed(*found)
-    monkeypatch.setenv(adapters.ADAPTER_VARIABLE, "numpy")
+    monkeypatch.setenv(adapters.ADAPTER_VARIABLE, "NumPy")
     with pytest.raises(
         AdapterNotFoundError, match="GPUSCAN_ADAPTER=numpy asks for no GPU; unset the variable"
     ) as error:

@@ -16,7 +16,7 @@ from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device import capability_probe, context, native_queue, transfer
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.queue import PublicMapping
-from gpuscan.engine import executor, host_arrays, part_buffers
+from gpuscan.engine import element_copy, executor, host_arrays, part_buffers
 from gpuscan.planning import heuristics
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import InjectedFaults
@@ -151,6 +151,24 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(DeviceArray, "read", counted)
     monkeypatch.setattr(context.DeviceContext, "read_and_check", counted_with_reports)
     return reads
+
+
+def count_copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that grows by the bytes of each copy of elements on a device, by a kernel or by the driver."""
+    copies: list[int] = []
+    copy, scatter = element_copy.copy_elements, element_copy._scatter
+
+    def counted(view: element_copy.StridedView, result: DeviceArray, **options: Any) -> None:
+        copies.append(view.nbytes)
+        copy(view, result, **options)
+
+    def counted_scatter(source: element_copy.StridedView, target: element_copy.StridedView) -> None:
+        copies.append(source.nbytes)
+        scatter(source, target)
+
+    monkeypatch.setattr(element_copy, "copy_elements", counted)
+    monkeypatch.setattr(element_copy, "_scatter", counted_scatter)
+    return copies
 
 
 def count_transfers(monkeypatch: pytest.MonkeyPatch, device: gs.Device) -> list[int]:

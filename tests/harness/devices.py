@@ -14,7 +14,7 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.api import device as device_module
-from gpuscan.device import adapters, bind_groups, queue, reports, tile_cache
+from gpuscan.device import adapters, bind_groups, held_runs, queue, reports, tile_cache
 from gpuscan.device.adapters import find_adapters
 from gpuscan.device.buffer_pool import BufferPool
 from gpuscan.device.profiles import Profiles
@@ -204,3 +204,8 @@ def store_tuned_tiles(device: gs.Device, tiles: dict[tuple[int, int], TileShape]
 def tuned_tiles_of(device: gs.Device) -> dict[tuple[int, int], TileShape]:
     """Return the tuned tiles that the device has loaded."""
     return dict(device._context.tuned)
+
+
+def hold_runs(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
+    """Change how many runs, and of how many bytes, queues hold back."""
+    monkeypatch.setattr(held_runs, "TRANSFERS", replace(held_runs.TRANSFERS, **limits))

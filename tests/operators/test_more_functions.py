@@ -72,6 +72,20 @@ def test_inverse_hyperbolic_functions(adapter: wgpu.GPUAdapter) -> None:
             np.testing.assert_allclose(results[name], expected, rtol=1e-5, err_msg=name)
 
 
+def test_undefined_values_of_functions(adapter: wgpu.GPUAdapter) -> None:
+    """Assert that NaN and numbers outside the domain give NaN, and infinities what NumPy gives."""
+    edges = np.array([np.nan, np.inf, -np.inf, -1.0, -2.0, 0.0, 1.0], np.float32)
+    names = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "sinh", "cosh", "tanh", "arctan", "cbrt")
+
+    def functions(x: Any) -> dict[str, Any]:
+        return {name: getattr(np, name)(x[0]) for name in names}
+
+    results = evaluated(adapter, functions, (edges,))
+    with np.errstate(all="ignore"):
+        for name, expected in functions((edges,)).items():
+            np.testing.assert_allclose(results[name], expected, rtol=1e-4, err_msg=name)
+
+
 # ----- Complex numbers
 
 

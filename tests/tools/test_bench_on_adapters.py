@@ -268,7 +268,7 @@ def test_calls_are_timed(device: Device, monkeypatch: pytest.MonkeyPatch) -> Non
     assert {each.library for each in found} == {"gpuscan", "numpy", "cupy"}
     assert all(0 < each.least <= each.seconds < 10 for each in found if each.library != "cupy")
     shown = io.StringIO()
-    Console(file=shown, width=100).print(wall_calls.calls_table(found))
+    Console(file=shown, width=80).print(*wall_calls.calls_table(found))
     assert "no_such_module is not installed" in shown.getvalue()
     assert [row["elements"] for row in (each.row() for each in found)] == [1000] * len(found)
 

@@ -71,7 +71,7 @@ def measure_and_report(device: Device, request: Request, json_path: Path | None,
         write_text(json_path, json.dumps(found, indent=1) + "\n")
     if json_path != STDOUT:
         click.echo(f"{device.capabilities.summary}, {device.capabilities.driver}")
-        table_console().print(*tables(measurements), *([calls_table(calls)] if calls else []), sep="\n")
+        table_console().print(*tables(measurements), *(calls_table(calls) if calls else []), sep="\n")
     if plot is not None:
         try:
             with replaced_file(plot) as partial:

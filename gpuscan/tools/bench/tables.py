@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -17,18 +17,34 @@ if TYPE_CHECKING:
 
 def tables(measurements: Sequence[Measurement]) -> list[RenderableType]:
     """Return a table for each operator and dtype, with a section for each size, and the reasons for missing times."""
+    from rich.text import Text
+
     by_series: dict[str, list[Measurement]] = {}
     for measurement in measurements:
         by_series.setdefault(measurement.case.series, []).append(measurement)
     shown: list[RenderableType] = []
     for series, rows in by_series.items():
-        shown.append(_timed(series, [m for m in rows if m.seconds is not None], measurements))
+        timed = [m for m in rows if m.seconds is not None]
+        shared = _shared_notes(timed)
+        shown.append(_timed(series, timed, measurements, shared))
+        shown += [Text(f"{library}: {note}", "dim") for library, note in shared.items()]
         if untimed := [m for m in rows if m.seconds is None]:
             shown.append(_untimed(untimed, len({m.case for m in rows})))
     return shown
 
 
-def _timed(series: str, rows: Sequence[Measurement], measurements: Sequence[Measurement]) -> RenderableType:
+def _shared_notes(rows: Sequence[Measurement]) -> dict[str, str]:
+    """Return the note of each library that has one and the same on all its rows, such as a version and a clock."""
+    found: dict[str, set[str]] = {}
+    for m in rows:
+        if m.library not in (OURS, COPY):
+            found.setdefault(m.library, set()).add(notes(m))
+    return {library: each for library, (each, *others) in found.items() if each and not others}
+
+
+def _timed(
+    series: str, rows: Sequence[Measurement], measurements: Sequence[Measurement], shared: Mapping[str, str]
+) -> RenderableType:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -44,7 +60,8 @@ def _timed(series: str, rows: Sequence[Measurement], measurements: Sequence[Meas
         section = sorted(group, key=lambda m: (m.library != COPY, m.seconds))  # the copy heads its section
         for place, m in enumerate(section):
             style = {OURS: "bold", COPY: "cyan"}.get(m.library, "")
-            cells = [case.size if place == 0 else "", who(m), *numbers(measurements, m), verdict(m), notes(m)]
+            note = "" if m.library in shared else notes(m)
+            cells = [case.size if place == 0 else "", who(m), *numbers(measurements, m), verdict(m), note]
             table.add_row(*(Text(cell) for cell in cells), style=style, end_section=place == len(section) - 1)
     return table
 

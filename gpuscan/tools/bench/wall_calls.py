@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,25 +77,37 @@ def time_calls(
     return found
 
 
-def calls_table(times: Sequence[CallTime]) -> RenderableType:
-    """Return the table of the times, with a section for each size."""
+def calls_table(times: Sequence[CallTime]) -> list[RenderableType]:
+    """Return the table of the times, with a section for each size, and the reasons for missing times."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(
-        title="Calls from Python, wall-clock time", title_justify="left", header_style="bold", box=box.SIMPLE_HEAD
-    )
+    title = "Calls from Python, wall-clock time"
+    table = Table(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("elements", no_wrap=True)
     table.add_column("call", overflow="fold")
     table.add_column("µs", justify="right", no_wrap=True)
     table.add_column("least", justify="right", no_wrap=True)
-    for place, each in enumerate(times):
-        first = place == 0 or times[place - 1].size != each.size
-        last = place + 1 == len(times) or times[place + 1].size != each.size
-        cells = ["", each.note] if each.seconds is None or each.least is None else _microseconds(each)
-        called = f"{each.library} {each.call}".strip()
-        table.add_row(f"{each.size:,}" if first else "", called, *cells, end_section=last)
-    return table
+    missing = Table.grid(padding=(0, 2))
+    for (library, note), sizes in _untimed(times).items():
+        missing.add_row(Text(f"no time for {library} at {', '.join(sizes)}"), Text(note, "dim"))
+    for size, group in groupby([each for each in times if each.seconds is not None], key=lambda each: each.size):
+        section = list(group)
+        for place, each in enumerate(section):
+            first, last = place == 0, place + 1 == len(section)
+            called = f"{each.library} {each.call}".strip()
+            table.add_row(f"{size:,}" if first else "", called, *_microseconds(each), end_section=last)
+    return [table, missing]
+
+
+def _untimed(times: Sequence[CallTime]) -> dict[tuple[str, str], list[str]]:
+    """Return the sizes at which a library could not be called, by the library and the reason."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for each in times:
+        if each.seconds is None:
+            found.setdefault((each.library, each.note), []).append(f"{each.size:,}")
+    return found
 
 
 def _microseconds(each: CallTime) -> list[str]:

@@ -1,0 +1,89 @@
+"""Answer calls that came before: on the same arrays of a device, a scan or reduction is only submitted again.
+
+What such a call has to check was checked the first time. A kind of call is known by its arguments without the arrays,
+and `gpuscan.engine.prepared_run` keeps the runs by their buffers.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api.array import Array
+from gpuscan.device.guards import guarded
+from gpuscan.engine.device_arrays import run_key
+from gpuscan.problem.problem import Problem
+
+# How many kinds of calls are known; the oldest goes first.
+_MAX_CALLS = 512
+
+_known: dict[tuple[Any, ...], KnownCall] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class KnownCall:
+    """A kind of call on one array that gives one array.
+
+    Attributes:
+        problem: the problem, without arrays.
+        shape, dtype, nbytes: those of the result.
+    """
+
+    problem: Problem
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    nbytes: int
+
+    def again(self, x: Array, out: Any, strategy: str) -> Array | None:
+        """Submit the run of an earlier call over these arrays; None if there was none, or it is not valid any more.
+
+        Args:
+            x: the input, of the shape and dtype of the earlier call's.
+            out: where to write; None for a new array.
+            strategy: as in `gpuscan.scan`.
+        """
+        device = x.device
+        if out is not None and (
+            type(out) is not Array or out.device is not device or out.shape != self.shape or out.dtype != self.dtype
+        ):
+            return None
+        context = device._context
+        with guarded(context), context.lock:
+            result = out
+            if result is None:
+                owner = context.allocate(self.nbytes)
+                result = Array(device, owner.buffer, self.shape, self.dtype, 0, owner)
+            key = run_key(self.problem, strategy, (x, result))
+            return result if key is not None and device._executor.run_again(key) else None
+
+
+def known_call(key: tuple[Any, ...]) -> KnownCall | None:
+    """Return what is known of a call; None as well if its arguments cannot be hashed."""
+    try:
+        return _known.get(key)
+    except TypeError:
+        return None
+
+
+def learn(key: tuple[Any, ...], problem: Problem, shape: tuple[int, ...]) -> None:
+    """Keep a kind of call that gave a result of this shape, without the axes of the element."""
+    call = described_call(problem, shape)
+    if call is not None:
+        with _lock:
+            _known[key] = call
+            if len(_known) > _MAX_CALLS:
+                del _known[next(iter(_known))]
+
+
+def described_call(problem: Problem, shape: tuple[int, ...]) -> KnownCall | None:
+    """Return the kind of call that a problem is; None if its runs are not kept, or if it has several arrays."""
+    source, fields = problem.source, problem.destination.fields
+    if problem.kind is None or problem.empty or len(source.fields) != 1 or problem.destination.structure.kind != "leaf":
+        return None
+    shape, dtype = (*shape, *fields[0].shape), fields[0].scalar.dtype
+    return KnownCall(problem.with_leaves(()), shape, dtype, prod(shape) * dtype.itemsize)

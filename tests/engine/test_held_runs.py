@@ -1,0 +1,180 @@
+"""Short runs over known buffers are held back, and submitted together or with the read that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from tests.engine.test_withheld import TRUSTED
+from tests.harness.builds import shorten_waits, withhold_posts
+from tests.harness.devices import device_as_if, hold_runs, pool_of, queue_of
+from tests.oracle import assert_same, small_tiles
+
+X = np.random.default_rng(0).integers(0, 2**32, 6_000, dtype=np.uint32)
+SUM = np.cumsum(X, dtype=np.uint32)
+
+
+@pytest.fixture
+def submissions(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets an entry for each submission of the device."""
+    made: list[str] = []
+    queue = queue_of(own_device)
+    send = queue._send
+
+    def counted(commands: Any) -> None:
+        made.append("submit")
+        send(commands)
+
+    monkeypatch.setattr(queue, "_send", counted)
+    return made
+
+
+def steps(made: list[str], call: Callable[[], object], count: int = 4) -> list[int]:
+    """Return how many submissions each of several calls makes."""
+    numbers = []
+    for _ in range(count):
+        made.clear()
+        call()
+        numbers.append(len(made))
+    return numbers
+
+
+def test_runs_and_the_wait_for_them_are_one_submission(own_device: gs.Device, submissions: list[str]) -> None:
+    device = device_as_if(own_device, unsafe=True, **TRUSTED)
+    source, result = device.asarray(X), device.empty(X.shape, X.dtype)
+    plan = device.plan(X.shape, X.dtype, strategy="fallback")
+
+    def scans(count: int) -> None:
+        for _ in range(count):
+            gs.scan(source, out=result, strategy="fallback")
+        device.synchronize()
+
+    assert steps(submissions, lambda: scans(1))[-2:] == [1, 1]
+    assert_same(result.numpy(), SUM)
+    assert steps(submissions, lambda: scans(10))[-2:] == [1, 1]
+    assert steps(submissions, lambda: scans(20), 1) == [2]
+    assert steps(submissions, lambda: ([plan(source, out=result) for _ in range(10)], device.synchronize()))[-1] == 1
+    here = own_device.asarray(X)
+    assert steps(submissions, lambda: gs.reduce(here).numpy())[-1] == 1
+    assert int(gs.reduce(here).numpy()) == SUM[-1]
+    made = gs.scan(source, strategy="fallback")
+    assert_same(made.numpy(), SUM)
+
+
+def test_large_runs_are_not_held(
+    own_device: gs.Device, submissions: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold_runs(monkeypatch, held_bytes=X.nbytes)
+    device = device_as_if(own_device, unsafe=True, **TRUSTED)
+    source, result = device.asarray(X), device.empty(X.shape, X.dtype)
+    assert steps(submissions, lambda: gs.scan(source, out=result, strategy="fallback"), 6)[2:] in (
+        [0, 1, 0, 1],
+        [1, 0, 1, 0],
+    )
+    hold_runs(monkeypatch, held_bytes=X.nbytes - 1)
+    assert steps(submissions, lambda: gs.scan(source, out=result, strategy="fallback"))[1:] == [1, 1, 1]
+
+
+def test_a_held_report_tells_of_a_timeout(
+    own_device: gs.Device, submissions: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten_waits(monkeypatch)
+    withhold_posts(monkeypatch, tile=small_tiles(own_device)[0])
+    device = device_as_if(own_device, unsafe=True, **TRUSTED)
+    source = device.asarray(np.ones(5000, np.uint32))
+    result = device.empty((5000,), np.uint32)
+
+    def scan_and_wait() -> None:
+        gs.scan(source, out=result, strategy="lookback")
+        with pytest.raises(gs.ProgressTimeoutError):
+            device.synchronize()
+
+    assert steps(submissions, scan_and_wait, count=5)[-1] == 1
+
+
+def test_nothing_overtakes_a_held_run(device: gs.Device) -> None:
+    """Assert that uploads, kernels, reads and a caller's own commands come after the scans before them."""
+    source, result = device.asarray(X), device.empty(X.shape, X.dtype)
+
+    def held() -> gs.Array:
+        device.wgpu_device.queue.write_buffer(result.buffer, 0, np.zeros_like(X))
+        gs.scan(source, out=result)
+        return result
+
+    for _ in range(2):
+        held()
+    assert_same(held().numpy(), SUM)
+    assert_same(held()[::-3].numpy(), SUM[::-3])
+    assert_same(held().copy().numpy(), SUM)
+    assert_same(held().read_async().result(), SUM)
+    assert_same(gs.scan(held()).numpy(), np.cumsum(SUM, dtype=np.uint32))
+    gpu = device.wgpu_device
+    assert_same(np.frombuffer(gpu.queue.read_buffer(held().buffer, 0, X.nbytes), np.uint32), SUM)
+    encoder = gpu.create_command_encoder()
+    copy = device.empty(X.shape, X.dtype)
+    encoder.copy_buffer_to_buffer(result.buffer, 0, copy.buffer, 0, X.nbytes)
+    held()
+    gpu.queue.submit([encoder.finish()])
+    assert_same(copy.numpy(), SUM)
+    held()
+    gpu.queue.write_buffer(result.buffer, 0, X)
+    assert_same(result.numpy(), X)
+
+
+def test_arrays_and_buffers_that_go_before_the_run_is_submitted(own_device: gs.Device) -> None:
+    device, pool = own_device, pool_of(own_device)
+    source, result = device.asarray(X), device.empty(X.shape, X.dtype)
+    for _ in range(2):
+        gs.scan(source, out=result)
+        device.synchronize()
+    gs.scan(source, out=result)
+    del source
+    # The upload takes the same buffer from the pool, and the clean-up destroys it.
+    other = device.asarray(np.zeros_like(X))
+    assert_same(result.numpy(), SUM)
+    for _ in range(2):
+        gs.scan(other, out=result)
+        device.synchronize()
+    gs.scan(other, out=result)
+    del other
+    pool.cleanup()
+    assert not result.numpy().any()
+
+
+def test_copies_that_fail_lose_no_run(own_device: gs.Device) -> None:
+    device, queue = own_device, queue_of(own_device)
+    source, result = device.asarray(X), device.empty(X.shape, X.dtype)
+    for _ in range(2):
+        gs.scan(source, out=result)
+        device.synchronize()
+    gs.scan(result, out=source)
+    gs.scan(source, out=result)
+    with pytest.raises(Exception, match="same buffer"):
+        queue.flush([(source.buffer, 0, source.buffer, 0, 1 << 40)])
+    assert_same(source.numpy(), np.cumsum(SUM, dtype=np.uint32))
+
+
+def test_calls_that_look_alike_are_told_apart(device: gs.Device) -> None:
+    """Assert that a call over known buffers still checks what Python takes for equal: 1, 1.0 and True."""
+    x = np.random.default_rng(1).integers(0, 2**32, (3, 50), dtype=np.uint32)
+    source, result = device.asarray(x), device.empty(x.shape, x.dtype)
+    for _ in range(3):
+        assert_same(gs.scan(source, axis=1, out=result).numpy(), np.cumsum(x, axis=1, dtype=np.uint32))
+        assert_same(gs.reduce(source, axis=1).numpy(), np.sum(x, axis=1, dtype=np.uint32))
+        assert gs.reduce(source, axis=1, keepdims=True).shape == (3, 1)
+    for axis in (True, 1.0):
+        for function in (gs.scan, gs.reduce):
+            with pytest.raises(TypeError):
+                function(source, axis=axis)
+    assert_same(gs.scan(source, axis=0, out=result).numpy(), np.cumsum(x, axis=0, dtype=np.uint32))
+    assert_same(gs.scan(source, axis=1, reverse=1, out=result).numpy()[:, ::-1], np.cumsum(x[:, ::-1], 1, np.uint32))
+    with pytest.raises(TypeError):
+        gs.scan(source, axis=1, out=device.empty(x.shape, np.uint64))
+    with pytest.raises(ValueError, match="shape"):
+        gs.scan(source, axis=1, out=device.empty((50, 3), np.uint32))
+    with pytest.raises((TypeError, ValueError)):
+        gs.scan(source, axis=1, strategy=[])
