@@ -165,7 +165,8 @@ def _map_host(
     axis = shape.index(max(shape)) if shape else 0
     total = sum(array.nbytes for array in (*leaves, *results))
     length = shape[axis] if shape else 1
-    step = max(1, min(length, length * _PIECE_BYTES // max(1, total)))
+    piece_bytes = min(_PIECE_BYTES, home._context.pool.largest)
+    step = max(1, min(length, length * piece_bytes // max(1, total)))
     for start in range(0, length, step):
         piece = slice(start, start + step)
         sources = [home.asarray(_part(leaf, shape, axis, piece)) for leaf in leaves]

@@ -16,6 +16,7 @@ from gpuscan.api.device import Device, resolve_device
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
 from gpuscan.api.row_scan import device_for
+from gpuscan.operators.operator import operator
 
 Array = np.ndarray[Any, Any]
 # A part of the axes of batches and channels.
@@ -67,11 +68,10 @@ class SelectiveScan:
         y = np.empty(self.u.shape, self.u.dtype)
         last = np.empty((*self.shape[:TIME], 1), self.A.dtype)
 
-        def computed(part: Part) -> Iterator[Pending]:
+        def computed(part: Part) -> list[Pending]:
             run = _Run([_within(array, part) for array in self.arrays])
             h = run.states()[1]
-            yield run.summed(run.output, (h, run.arrays[4]), y[part].shape)
-            yield run.pending(h[..., -1:])
+            return [*run.summed([run.outputs(h)], [y[part].shape]), run.pending(h[..., -1:])]
 
         for part, (outputs, states) in _in_flight(computed, self._parts()):
             y[part] = outputs().reshape(y[part].shape)
@@ -89,7 +89,7 @@ class SelectiveScan:
         """
         totals = tuple(np.zeros(array.shape, array.dtype) for array in self.arrays)
 
-        def computed(part: Part) -> Iterator[Pending]:
+        def computed(part: Part) -> list[Pending]:
             run = _Run([_within(array, part) for array in self.arrays])
             return run.gradients(grad_y[part], grad_last[part])
 
@@ -112,12 +112,12 @@ class SelectiveScan:
 
 
 def _in_flight(
-    computed: Callable[[Part], Iterator[Pending]], parts: Iterable[Part]
+    computed: Callable[[Part], list[Pending]], parts: Iterable[Part]
 ) -> Iterator[tuple[Part, list[Pending]]]:
     """Yield each part with its results, after the next one has been submitted. A device computes one meanwhile."""
     earlier = None
     for part in parts:
-        submitted = part, list(computed(part))
+        submitted = part, computed(part)
         if earlier is not None:
             yield earlier
         earlier = submitted
@@ -151,12 +151,12 @@ class _Run:
     def states(self) -> tuple[Any, Any]:
         """Return the gates and the states."""
         u, dt, decays, inward, _ = self.arrays
-        gates, inputs = self._map(_steps, u, dt, decays, inward)
+        gates, inputs = self._map(_steps_complex if self._is_complex else _steps, u, dt, decays, inward)
         return gates, recurrence.linear_recurrence(gates, inputs, axis=TIME, device=self._where)
 
-    @property
-    def output(self) -> Callable[..., Any]:
-        return _twice_real_product if self._is_complex else _product
+    def outputs(self, h: Any) -> Any:
+        """Return what y is the sum of."""
+        return self._map(_twice_real_product if self._is_complex else _product, h, self.arrays[4])
 
     def pending(self, array: Any) -> Pending:
         """Begin to read an array, and return a function that waits for it."""
@@ -165,14 +165,21 @@ class _Run:
         found: Pending = array.read_async().result
         return found
 
-    def summed(self, function: Callable[..., Any], arrays: Sequence[Any], shape: tuple[int, ...]) -> Pending:
-        """Begin to sum a function of every state over the axes along which the shape has length 1."""
-        values = self._map(function, *arrays)
-        axes = tuple(axis for axis, length in enumerate(shape) if length == 1 < values.shape[axis])
-        return self.pending(reduce(values, axis=axes, device=self._where) if axes else values)
+    def summed(self, values: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[Pending]:
+        """Begin to sum arrays over the axes along which their shapes have length 1."""
+        axes = [
+            tuple(axis for axis, length in enumerate(shape) if length == 1 < value.shape[axis])
+            for value, shape in zip(values, shapes, strict=True)
+        ]
+        if axes[0] and axes == [axes[0]] * 2:
+            totals = reduce(tuple(values), _SUMS, axis=axes[0], device=self._where)
+        else:
+            pairs = zip(values, axes, strict=True)
+            totals = [reduce(value, axis=each, device=self._where) if each else value for value, each in pairs]
+        return [self.pending(total) for total in totals]
 
-    def gradients(self, grad_y: Array, grad_last: Array) -> Iterator[Pending]:
-        """Begin to compute the gradients with respect to the arrays, one after the other."""
+    def gradients(self, grad_y: Array, grad_last: Array) -> list[Pending]:
+        """Begin to compute the gradients with respect to the arrays."""
         u, dt, decays, inward, outward = self.arrays
         is_last = np.zeros(self._shapes[0][TIME], grad_y.dtype)
         is_last[-1:] = 1
@@ -183,14 +190,18 @@ class _Run:
         of_gates, of_inputs, _ = recurrence.gradients(
             *conjugates, of_states, axis=TIME, initial=None, reverse=False, device=self._where
         )
-        # The gradient with respect to dt A.
-        rates = self._map(_times_conjugate, of_gates, gates)
-        by_u, by_dt = (_by_u_complex, _by_dt_complex) if self._is_complex else (_by_u, _by_dt)
-        yield self.summed(by_u, (of_inputs, inward, dt), self._shapes[0])
-        yield self.summed(by_dt, (of_inputs, inward, u, rates, decays), self._shapes[1])
-        yield self.summed(_product, (rates, dt), self._shapes[2])
-        yield self.summed(_by_inward, (of_inputs, u, dt), self._shapes[3])
-        yield self.summed(_by_outward_complex if self._is_complex else _product, (weights, h), self._shapes[4])
+        rates, by_decay = self._map(_rates, of_gates, gates, dt)
+        to_steps, to_weights = (
+            (_to_steps_complex, _to_weights_complex) if self._is_complex else (_to_steps, _to_weights)
+        )
+        by_u_and_dt = self._map(to_steps, of_inputs, inward, u, dt, rates, decays)
+        by_weights = self._map(to_weights, of_inputs, u, dt, weights, h)
+        shapes = self._shapes
+        return [
+            *self.summed(by_u_and_dt, shapes[:2]),
+            *self.summed([by_decay], shapes[2:3]),
+            *self.summed(by_weights, shapes[3:]),
+        ]
 
 
 # ----- Functions of one state, which become kernels
@@ -201,12 +212,33 @@ def _steps(u: Any, dt: Any, decay: Any, inward: Any) -> Any:
     return np.exp(dt * decay), dt * u * inward
 
 
+def _steps_complex(u: Any, dt: Any, decay: Any, inward: Any) -> Any:
+    """Return the gate and the input of a step.
+
+    Errors of gates grow with the steps, and WGSL's sine and cosine may be off by 2^-11. These are within some units in
+    the last place: Cephes' polynomials for float32, after the quarters of a turn have been taken off in three parts.
+    """
+    angle = dt * np.imag(decay)
+    quarters = np.rint(angle * np.float32(2 / np.pi))
+    rest = angle - quarters * np.float32(1.5703125)
+    rest = rest - quarters * np.float32(4.837512969970703125e-4)
+    rest = rest - quarters * np.float32(7.54978995489188216e-8)
+    square = rest * rest
+    sine = np.float32(-1.9515295891e-4) * square + np.float32(8.3321608736e-3)
+    sine = (sine * square - np.float32(1.6666654611e-1)) * square * rest + rest
+    cosine = np.float32(2.443315711809948e-5) * square - np.float32(1.388731625493765e-3)
+    cosine = (cosine * square + np.float32(4.166664568298827e-2)) * square * square - np.float32(0.5) * square + 1
+    turn = quarters - 4 * np.floor(quarters * np.float32(0.25))
+    odd = (turn == 1) | (turn == 3)
+    imag, real = np.where(odd, cosine, sine), np.where(odd, sine, cosine)
+    imag = np.where(turn >= 2, -imag, imag)
+    real = np.where((turn == 1) | (turn == 2), -real, real)
+    size = np.exp(dt * np.real(decay))
+    return size * real + 1j * (size * imag), dt * u * inward
+
+
 def _product(one: Any, other: Any) -> Any:
     return one * other
-
-
-def _times_conjugate(one: Any, other: Any) -> Any:
-    return one * np.conj(other)
 
 
 def _twice_real_product(one: Any, other: Any) -> Any:
@@ -221,25 +253,31 @@ def _to_states_complex(outward: Any, grad_y: Any, grad_last: Any, is_last: Any) 
     return np.conj(outward) * (2 * grad_y) + grad_last * is_last
 
 
-def _by_u(grad: Any, inward: Any, dt: Any) -> Any:
-    return grad * inward * dt
+def _rates(of_gate: Any, gate: Any, dt: Any) -> Any:
+    """Return the gradient with respect to dt A, and that part of it that is the decay's."""
+    rate = of_gate * np.conj(gate)
+    return rate, rate * dt
 
 
-def _by_u_complex(grad: Any, inward: Any, dt: Any) -> Any:
-    return np.real(grad * np.conj(inward)) * dt
+def _to_steps(grad: Any, inward: Any, u: Any, dt: Any, rate: Any, decay: Any) -> Any:
+    """Return what the gradients with respect to u and dt are sums of."""
+    return grad * inward * dt, grad * inward * u + rate * decay
 
 
-def _by_dt(grad: Any, inward: Any, u: Any, rate: Any, decay: Any) -> Any:
-    return grad * inward * u + rate * decay
+def _to_steps_complex(grad: Any, inward: Any, u: Any, dt: Any, rate: Any, decay: Any) -> Any:
+    of_product = np.real(grad * np.conj(inward))
+    return of_product * dt, of_product * u + np.real(rate * np.conj(decay))
 
 
-def _by_dt_complex(grad: Any, inward: Any, u: Any, rate: Any, decay: Any) -> Any:
-    return np.real(grad * np.conj(inward)) * u + np.real(rate * np.conj(decay))
+def _to_weights(grad: Any, u: Any, dt: Any, grad_y: Any, h: Any) -> Any:
+    """Return what the gradients with respect to B and C are sums of."""
+    return grad * (u * dt), grad_y * h
 
 
-def _by_inward(grad: Any, u: Any, dt: Any) -> Any:
-    return grad * (u * dt)
+def _to_weights_complex(grad: Any, u: Any, dt: Any, grad_y: Any, h: Any) -> Any:
+    return grad * (u * dt), np.conj(h) * (2 * grad_y)
 
 
-def _by_outward_complex(grad_y: Any, h: Any) -> Any:
-    return np.conj(h) * (2 * grad_y)
+@operator(identity=(0, 0), name="sums")
+def _SUMS(left: Any, right: Any) -> Any:  # noqa: N802 (a constant)
+    return left[0] + right[0], left[1] + right[1]

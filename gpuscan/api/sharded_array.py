@@ -39,6 +39,9 @@ class ShardedArray:
         5
     """
 
+    # What other functions than `scan` and `reduce` refuse it by, instead of copying it to NumPy.
+    is_sharded = True
+
     def __init__(self, shards: tuple[Array, ...], axis: int) -> None:
         self.shards, self.axis = shards, axis
         length = sum(shard.shape[axis] for shard in shards)
@@ -53,9 +56,9 @@ class ShardedArray:
     def from_numpy(cls, x: Any, devices: Any, axis: int = 0) -> ShardedArray:
         """Copy an array to several devices, each stretch of an axis to one of them, in proportion to their speed.
 
-        If only this axis is long, it will be the scan's. The first device then gets the first stretch and the last one,
-        so that all devices end together; see docs/scaling.md. Short arrays, and arrays in which other axes are long,
-        are divided into one stretch for each device.
+        An axis of 2^24 places or more will be the scan's. The first device then gets the first stretch and the last
+        one, so that all devices end together; see docs/scaling.md. Shorter axes are divided into one stretch for each
+        device. Arrays of equal length on the same devices are divided alike.
 
         Args:
             x: anything `np.asarray` takes, with at least one axis.
@@ -76,9 +79,7 @@ class ShardedArray:
         array = as_array(x)
         found = listed_devices(devices if isinstance(devices, (list, tuple)) else [devices])
         axis = resolve_axis(axis, array.shape)
-        length, speeds = array.shape[axis], relative_speeds([device._executor for device in found])
-        places = array.size // length if length else 0
-        parts = stretches(length, places, places * array.itemsize, speeds)
+        parts = stretches(array.shape[axis], relative_speeds([device._executor for device in found]))
         cuts = [(part.device, slice(part.start, part.stop)) for part in parts] or [(0, slice(None))]
         before = (slice(None),) * axis
         shards = []

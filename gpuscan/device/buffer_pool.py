@@ -96,6 +96,7 @@ class BufferPool:
         flush: Callable[[], object] = lambda: None,
     ) -> None:
         self._device = wgpu_device
+        self.largest: int = wgpu_device.limits["max-buffer-size"] // ALIGNMENT * ALIGNMENT
         self._process = os.getpid()
         self._max_free_bytes = max_free_bytes
         self._keeps_as_used = keeps_as_used
@@ -119,17 +120,19 @@ class BufferPool:
         Raises:
             DeviceMemoryError: the device has no room, even after all free buffers were destroyed.
         """
-        most = self._device.limits["max-buffer-size"] // ALIGNMENT * ALIGNMENT
-        if nbytes > most:
+        if nbytes > self.largest:
             raise DeviceMemoryError(
-                f"a buffer of {nbytes} bytes was asked for; the device's largest has {most}. Scan the array in chunks "
-                "with gpuscan.scan_chunks, or as a NumPy array, which gpuscan.scan takes piece by piece; or pass "
-                'device="numpy", or open the device with a larger limit "max-buffer-size"'
+                f"a buffer of {nbytes} bytes was asked for; the device's largest has {self.largest}. Scan the array in "
+                "chunks with gpuscan.scan_chunks, or as a NumPy array, which gpuscan.scan takes piece by piece; or "
+                'pass device="numpy", or open the device with a larger limit "max-buffer-size"'
             )
-        size = min(size_class(nbytes), most)
         with self._lock:
             self._collect()
-            return self._take((usage, size))
+            return self._take((usage, self.size_of(nbytes)))
+
+    def size_of(self, nbytes: int) -> int:
+        """Return the size of the buffer that serves a request for `nbytes`, at most that of the largest buffer."""
+        return min(size_class(nbytes), self.largest)
 
     def give(self, buffer: wgpu.GPUBuffer) -> None:
         """Give back a buffer from `take`."""
@@ -137,7 +140,7 @@ class BufferPool:
             self._give(buffer, (buffer.usage, buffer.size))
 
     def take_all(self, classes: Sequence[tuple[int, int]]) -> list[wgpu.GPUBuffer]:
-        """Return a buffer for each pair of usage and `size_class`, as `take` does; all of them or none."""
+        """Return a buffer for each pair of usage and `size_of`, as `take` does; all of them or none."""
         buffers: list[wgpu.GPUBuffer] = []
         with self._lock:
             self._collect()

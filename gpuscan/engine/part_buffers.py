@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.device.bind_groups import Binding
-from gpuscan.device.buffer_pool import ALIGNMENT, size_class
+from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.reports import REPORT_BYTES
 from gpuscan.device.transfer import padded, upload
@@ -42,26 +42,28 @@ class PartBuffers:
         self._inputs = [padded(size, ALIGNMENT) for size in inputs]
         self._outputs = [padded(size, ALIGNMENT) for size in outputs]
         self._reports = reports
-        self._small = max((*self._inputs, *self._outputs), default=0) <= TRANSFERS.single_write_bytes
+        report_bytes, size_of = REPORT_BYTES if reports else 0, context.pool.size_of
+        read_back = padded(report_bytes, ALIGNMENT) + sum(self._outputs)
+        largest = max((*self._inputs, *self._outputs), default=0)
+        self._small = largest <= TRANSFERS.single_write_bytes and read_back <= context.pool.largest
         self._mapped = not self._small and context.capabilities.mappable_storage
         storage = flags.STORAGE | flags.COPY_DST | flags.COPY_SRC
         read = flags.MAP_READ | flags.COPY_DST
         source_usage = flags.STORAGE | flags.MAP_WRITE if self._mapped else storage
         result_usage = flags.STORAGE | flags.COPY_DST | flags.MAP_READ if self._mapped else storage
-        report_bytes = REPORT_BYTES if reports else 0
-        kinds = [(source_usage, size_class(size)) for size in self._inputs]
-        kinds += [(result_usage, size_class(size)) for size in self._outputs]
+        kinds = [(source_usage, size_of(size)) for size in self._inputs]
+        kinds += [(result_usage, size_of(size)) for size in self._outputs]
         if heads_bytes:
-            kinds.append((storage, size_class(heads_bytes)))
+            kinds.append((storage, size_of(heads_bytes)))
         if self._small:
             if reports or outputs:
-                kinds.append((read, size_class(padded(report_bytes, ALIGNMENT) + sum(self._outputs))))
+                kinds.append((read, size_of(read_back)))
         else:
             if reports:
-                kinds.append((read, size_class(REPORT_BYTES)))
+                kinds.append((read, size_of(REPORT_BYTES)))
             if not self._mapped:
-                kinds += [(flags.MAP_WRITE | flags.COPY_SRC, size_class(size)) for size in self._inputs]
-                kinds += [(read, size_class(size)) for size in self._outputs]
+                kinds += [(flags.MAP_WRITE | flags.COPY_SRC, size_of(size)) for size in self._inputs]
+                kinds += [(read, size_of(size)) for size in self._outputs]
         self._kinds = kinds
         self._buffers = context.pool.take_all(kinds)
         rest = iter(self._buffers)

@@ -292,20 +292,17 @@ def segment_shares(offsets: np.ndarray[Any, Any], speeds: Sequence[int]) -> list
     ]
 
 
-def stretches(length: int, places: int, place_bytes: int, speeds: Sequence[int]) -> list[Stretch]:
+def stretches(length: int, speeds: Sequence[int]) -> list[Stretch]:
     """Cut an axis into the stretches of an array that stays on several devices.
 
-    If other axes have enough places for all devices, the array may be meant for scans along them, so each device gets
-    one stretch in proportion to its speed. Short arrays are cut in the same way. In others, the axis is the scan's.
+    A very long axis will be the scan's. Others are cut into one stretch for each device, in proportion to its speed.
+    Only the length decides, so that all arrays of a bundle are divided alike.
 
     Args:
         length: the length of the axis.
-        places: the number of places along all other axes.
-        place_bytes: the bytes of the elements at one place of the axis.
         speeds: the relative speed of each device.
     """
-    many = places >= TEAMS.min_rows_each * sum(speeds)
-    if len(speeds) == 1 or many or length * place_bytes < TEAMS.min_ordered_bytes:
+    if len(speeds) == 1 or length < TEAMS.min_ordered_length:
         return shares(length, speeds)
     return ordered_stretches(length, speeds)
 

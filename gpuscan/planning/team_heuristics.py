@@ -16,7 +16,7 @@ class TeamHeuristics:
     min_rows_each: int
     speed_sample_bytes: int
     max_speed_ratio: int
-    min_ordered_bytes: int
+    min_ordered_length: int
 
 
 TEAMS = TeamHeuristics(
@@ -34,7 +34,7 @@ TEAMS = TeamHeuristics(
     speed_sample_bytes=16 << 20,
     # How many times as much as the slowest device a device gets, at most.
     max_speed_ratio=16,
-    # The fewest bytes of an array on several devices in which the first device gets a second stretch. In shorter ones
-    # the launch of one more scan costs more than the division saves. Not tuned.
-    min_ordered_bytes=64 << 20,
+    # The least length of the divided axis of an array on several devices for which the first device gets a second
+    # stretch: 64 MiB of float32. In shorter ones, the launch of one more scan costs more than it saves. Not tuned.
+    min_ordered_length=1 << 24,
 )

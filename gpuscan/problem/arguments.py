@@ -99,8 +99,13 @@ def as_array(x: Any) -> Leaf:
     """Return what `np.asarray` makes of a value, unless that would lose something.
 
     Raises:
-        TypeError: the value is a masked array, and its mask would be lost.
+        TypeError: the value is a masked array, and its mask would be lost; or it stays on several devices.
     """
+    if getattr(type(x), "is_sharded", False):
+        raise TypeError(
+            "a ShardedArray was passed, but only gpuscan.scan and gpuscan.reduce take one, as the array to scan or "
+            "reduce. Pass x.numpy(), a copy in NumPy"
+        )
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(
             "a masked array was passed, but gpuscan has no masks. Pass x.filled(value) with a value that does not "

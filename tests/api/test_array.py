@@ -257,6 +257,16 @@ def test_larger_than_a_binding(device: gs.Device, adapter: wgpu.GPUAdapter) -> N
     np.testing.assert_allclose(flat.numpy(), gs.scan(x.reshape(-1), device=device), rtol=1e-3, atol=1e-2)
 
 
+def test_bindings_as_large_as_the_largest_buffer(adapter: wgpu.GPUAdapter) -> None:
+    """Assert that no buffer of a part is larger than the device allows, however sizes are rounded."""
+    limit = small_binding(adapter)
+    limits = dict.fromkeys(("max-storage-buffer-binding-size", "max-buffer-size"), limit)
+    small = gs.Device(adapter, required_limits=limits)
+    x = np.random.default_rng(4).integers(-50, 50, limit // 3, np.int32)
+    assert_same(gs.scan(x, device=small), np.add.accumulate(x, dtype=np.int32))
+    assert_same(gs.map(lambda a, b: a * b, x, x[:1], device=small), x * x[:1])
+
+
 def test_errors(device: gs.Device) -> None:
     a = device.asarray(np.ones(10, np.float32))
     with pytest.raises(ValueError, match="runs where its arrays are"):

@@ -10,7 +10,7 @@ import pytest
 import gpuscan as gs
 from tests.oracle import Array, assert_same
 
-SHAPES = [((5, 301), 1), ((2, 150, 4), 1)]
+SHAPES = [((700,), 0), ((5, 301), 1), ((2, 150, 4), 1)]
 
 
 def cuts_of(rng: np.random.Generator, shape: tuple[int, ...], axis: int) -> list[dict[str, Array]]:

@@ -50,9 +50,7 @@ def test_exclusive_scans_read_their_input_once(device: gs.Device, monkeypatch: p
     matrices = rng.integers(0, 99, (7, 2, 2), dtype=np.int32)
     cases: list[tuple[Any, Any, dict[str, Any]]] = [
         (x, "multiply", {"axis": 1, "initial": 3}),
-        (x, "maximum", {"axis": 0, "reverse": True}),
         (x, "add", {"axis": 1, "dtype": np.int64, "reverse": True}),
-        (x, "add", {"axis": 1, "before": lambda v: v.astype(np.float32) * 2}),
         (matrices, "matmul", {"axis": 0}),
     ]
     for given, op, options in cases:
@@ -61,7 +59,7 @@ def test_exclusive_scans_read_their_input_once(device: gs.Device, monkeypatch: p
         homes = [(given, "numpy"), (given, device)]
         with monkeypatch.context() as patch:
             patch.setattr("gpuscan.api.scan.reduced", None)
-            if given is x:
+            if op != "matmul":
                 homes.append((device.asarray(given), device))
             for home, where in homes:
                 _, total = gs.scan(home, op, exclusive=True, return_total=True, device=where, **options)

@@ -54,7 +54,11 @@ def test_on_devices(device: gs.Device, options: dict[str, Any]) -> None:
 
 
 def test_on_several_devices() -> None:
-    check(gs.devices()[:2], OPTIONS[1])
+    rng = np.random.default_rng(9)
+    x, places = rng.integers(0, 2**32, 2_500, dtype=np.uint32), [0, 3, 1_800]
+    cuts = cuts_of(rng, len(x))[1]
+    chunks = gs.scan_chunks(np.split(x, places), device=gs.devices()[:2], **in_chunks(places, cuts))
+    assert_same(np.concatenate(list(chunks)), gs.scan(x, device="numpy", **cuts))  # type: ignore[arg-type]
 
 
 def test_in_many_pieces(device: gs.Device) -> None:

@@ -19,7 +19,7 @@ from gpuscan.reference import sort_stages as twins
 from tests.api.test_sort import assert_sorted, keys_of, order_of
 from tests.engine.test_sorting import RADIX_BITS, tile_call, tile_values, ways
 from tests.harness.builds import shorten_waits
-from tests.harness.devices import device_as_if, forget_distrust
+from tests.harness.devices import device_as_if
 from tests.harness.sorts import run_stage, sort_in_tiles
 
 RADIX = 1 << RADIX_BITS
@@ -174,33 +174,35 @@ def test_hostile_schedulers(device: gs.Device, scheduler: str) -> None:
         assert time.perf_counter() - begin < SECONDS
 
 
-def test_waits_that_time_out(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Assert that waits end, and that the outcome is that of scans: an error by name, another strategy by "auto"."""
+@pytest.mark.parametrize("asked", ["by name", "by auto", "where waits are trusted"])
+def test_waits_that_time_out(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
+    """Assert that waits end, and that the outcome is that of scans."""
     device = own_device
     keys = keys_of(np.float32, (20 * TILE,))
     options: dict[str, Any] = {"subgroups": False, "test_build": InjectedFaults(withheld_period=2)}
     begin = time.perf_counter()
-    with pytest.raises(gs.ProgressTimeoutError, match="'lookback' was asked for"):
-        assert_sorts(device, keys, strategy="lookback", **options)
-    assert time.perf_counter() - begin < SECONDS
-    assert device.capabilities.distrusted == ("lookback",)
-    with monkeypatch.context() as patched:
-        patched.setenv("GPUSCAN_STRATEGY", "lookahead")  # sorts take look-back in its place
+    if asked == "by name":
+        with pytest.raises(gs.ProgressTimeoutError, match="'lookback' was asked for"):
+            assert_sorts(device, keys, strategy="lookback", **options)
+        assert device.capabilities.distrusted == ("lookback",)
+        monkeypatch.setenv("GPUSCAN_STRATEGY", "lookahead")  # sorts take look-back in its place
         with pytest.raises(gs.ProgressTimeoutError, match="'lookback' was asked for"):
             assert_sorts(device, keys, **options)
-    forget_distrust(device)
-    prefer(monkeypatch, "lookback", "fallback", "three_dispatch")
-    able = device_as_if(device, vendor="Mesa", progress_earlier=True)
-    assert_sorts(able, keys, **options)
-    assert able.capabilities.distrusted == ("lookback",)
-    assert choose_sort_strategy(able.capabilities) == "fallback"
-    # A device that is trusted does not wait, and raises when the sort is read.
-    shorten_waits(monkeypatch)
-    trusted = device_as_if(device, **TRUSTED)
-    sort_in_tiles(trusted, keys, False, tile_size=TILE, **options)
-    with pytest.raises(gs.ProgressTimeoutError, match="a sort by strategy 'lookback'"):
-        trusted.synchronize()
-    assert trusted.capabilities.distrusted == ("lookback",)
+    elif asked == "by auto":
+        prefer(monkeypatch, "lookback", "fallback", "three_dispatch")
+        able = device_as_if(device, vendor="Mesa", progress_earlier=True)
+        assert_sorts(able, keys, **options)
+        assert able.capabilities.distrusted == ("lookback",)
+        assert choose_sort_strategy(able.capabilities) == "fallback"
+    else:
+        shorten_waits(monkeypatch)
+        prefer(monkeypatch, "lookback", "three_dispatch")
+        trusted = device_as_if(device, **TRUSTED)
+        sort_in_tiles(trusted, keys, False, tile_size=TILE, **options)
+        with pytest.raises(gs.ProgressTimeoutError, match="a sort by strategy 'lookback'"):
+            trusted.synchronize()
+        assert trusted.capabilities.distrusted == ("lookback",)
+    assert time.perf_counter() - begin < SECONDS
 
 
 # ----- Strategies

@@ -25,6 +25,6 @@ def set_speeds(monkeypatch: pytest.MonkeyPatch, *speeds: int) -> None:
 
 def cut_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let arrays of any size on several devices be divided as large ones are: the first device gets two stretches."""
-    ordered = replace(TEAMS, min_ordered_bytes=0, min_rows_each=100, whole_places=4)
+    ordered = replace(TEAMS, min_ordered_length=0, whole_places=4)
     monkeypatch.setattr(partition, "TEAMS", ordered)
     monkeypatch.setattr(shards, "TEAMS", ordered)

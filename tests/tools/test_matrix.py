@@ -198,9 +198,12 @@ def test_the_tables_show_every_cell(column: matrix.Column) -> None:
     assert "| **all** | **2/3 (1 refused)** | **5/5** |" in text
     assert "- 1: fallback, add of uint32" in text
     output = io.StringIO()
-    Console(width=200, file=output).print(tables.table([column, other]))
+    Console(width=80, file=output).print(*tables.table([column, other]), sep="\n")
     shown = output.getvalue()
-    assert all(word in shown for word in ("GeForce", "Other", "0/1", "5/5", "refused"))
+    assert all(word in shown for word in ("1. GeForce", "2. Other", "0/1", "5/5", "refused"))
+    (total,) = (line for line in shown.splitlines() if line.startswith(" all"))
+    assert total.split() == ["all", "2/3", "-1", "5/5"]
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_sizes_stand_in_order(column: matrix.Column) -> None:

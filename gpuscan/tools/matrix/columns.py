@@ -37,6 +37,11 @@ class Cell:
             return "refused" if self.refused else "–"
         return f"{self.passed}/{self.run}" + (f" ({self.refused} refused)" if self.refused else "")
 
+    @property
+    def in_short(self) -> str:
+        """The cell for a terminal, where columns are narrow."""
+        return f"{self.passed}/{self.run}" + (f" -{self.refused}" if self.refused else "") if self.run else str(self)
+
     def plus(self, outcome: Outcome) -> Cell:
         refused = outcome.verdict == "refused"
         return Cell(self.passed + (outcome.verdict == "passed"), self.run + (not refused), self.refused + refused)

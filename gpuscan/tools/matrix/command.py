@@ -42,7 +42,7 @@ def show_matrix(
         if path is not None:
             write_text(path, text(columns))
     if STDOUT not in (json_path, markdown_path):
-        table_console().print(table(columns))
+        table_console().print(*table(columns), sep="\n")
         for column in columns:
             for failure in column.failures:
                 click.echo(f"failed on {column.adapter}, {column.implementation}: {failure}")

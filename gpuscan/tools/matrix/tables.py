@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpuscan.tools.matrix.columns import Cell, Column
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import RenderableType
 
 
 def rows(columns: Sequence[Column]) -> list[tuple[str, str, list[Cell]]]:
@@ -29,33 +29,37 @@ def rows(columns: Sequence[Column]) -> list[tuple[str, str, list[Cell]]]:
     ]
 
 
-def _heads(columns: Sequence[Column]) -> list[list[str]]:
-    return [
-        [column.adapter, column.driver, column.implementation, column.version, f"{column.suite}, {column.date}"]
-        for column in columns
-    ]
+def _about(number: int, column: Column) -> str:
+    """Return the line that says what a column's number stands for."""
+    return (
+        f"{number}. {column.adapter}: {column.driver}; {column.implementation}; {column.version}; "
+        f"{column.suite} suite, {column.date}"
+    )
 
 
-def table(columns: Sequence[Column]) -> Table:
-    """Return the matrix for a terminal. A cell in which a case failed is red."""
+def table(columns: Sequence[Column]) -> list[RenderableType]:
+    """Return the matrix for a terminal, after a line about each column. A cell in which a case failed is red."""
+    from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(row_styles=["", "dim"], header_style="bold")
+    made = Table(row_styles=["", "dim"], header_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     made.add_column("feature", no_wrap=True)
-    for head in _heads(columns):
-        made.add_column(Text("\n".join(head)), justify="right", overflow="fold")
+    for number in range(1, len(columns) + 1):
+        made.add_column(str(number), justify="right", overflow="fold")
     kind_before = ""
     for kind, feature, cells in rows(columns):
         if kind != kind_before:
             made.add_section()
             made.add_row(Text(kind, "bold italic"))
             kind_before = kind
-        shown = [Text(str(cell), "bold red" if cell.passed < cell.run else "") for cell in cells]
+        shown = [Text(cell.in_short, "bold red" if cell.passed < cell.run else "") for cell in cells]
         made.add_row(Text(f"  {feature}"), *shown)
     made.add_section()
-    made.add_row("all", *(Text(str(column.total), "bold red" if column.failed else "bold green") for column in columns))
-    return made
+    totals = [Text(column.total.in_short, "bold red" if column.failed else "bold green") for column in columns]
+    made.add_row("all", *totals)
+    key = Text("A cell is the cases that passed of those that ran, and after a minus those that gpuscan refuses there.")
+    return [*(Text(_about(number, column)) for number, column in enumerate(columns, 1)), key, made]
 
 
 def markdown(columns: Sequence[Column]) -> str:
@@ -69,11 +73,7 @@ def markdown(columns: Sequence[Column]) -> str:
         "strategy unsafe on this adapter, or the adapter lacks the type. *–* means that the suite has no such case.",
         "",
     ]
-    for number, column in enumerate(columns, 1):
-        lines.append(
-            f"{number}. {column.adapter}: {column.driver}; {column.implementation}; {column.version}; "
-            f"{column.suite} suite, {column.date}"
-        )
+    lines += [_about(number, column) for number, column in enumerate(columns, 1)]
     numbers = [str(number) for number in range(1, len(columns) + 1)]
     lines += ["", f"| | {' | '.join(numbers)} |", f"| --- |{' ---: |' * len(columns)}"]
     kind_before = ""
