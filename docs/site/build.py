@@ -185,7 +185,7 @@ def stage_examples(folder: Path) -> None:
     (folder / "GALLERY_HEADER.rst").write_text(head, encoding="utf-8")
     for program in sorted((CHECKOUT / "examples").glob("*.py")):
         if missing := missing_packages(program):
-            print(f"examples/{program.name} is left out, since {', '.join(missing)} is not installed", file=sys.stderr)
+            print(f"skipped examples/{program.name}: {', '.join(missing)} is not installed", file=sys.stderr)
             continue
         text = program.read_text(encoding="utf-8")
         docstring = ast.get_docstring(ast.parse(text), clean=False)
