@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from typing import Any
 
@@ -119,6 +120,8 @@ WRONG_LATER: list[tuple[dict[str, Any], type[Exception], str, int]] = [
 
 def test_cuts_that_do_not_fit(device: gs.Device) -> None:
     """Assert that wrong arguments raise at once, and wrong chunks after the results of all chunks before them."""
+    gc.collect()  # arrays of earlier tests
+    before = device.memory_usage().bytes_in_use
     for cuts, kind, message in WRONG_AT_ONCE:
         with pytest.raises(kind, match=message):
             gs.scan_chunks([FOUR, FOUR], device=device, **cuts)
@@ -128,4 +131,4 @@ def test_cuts_that_do_not_fit(device: gs.Device) -> None:
             assert len(list(itertools.islice(scanned, results))) == results
             with pytest.raises(kind, match=message):
                 next(scanned)
-    assert device.memory_usage().bytes_in_use == 0
+    assert device.memory_usage().bytes_in_use <= before
