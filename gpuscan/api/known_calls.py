@@ -7,6 +7,7 @@ and `gpuscan.engine.prepared_run` keeps the runs by their buffers.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -62,20 +63,36 @@ class KnownCall:
             return result if key is not None and device._executor.run_again(key) else None
 
 
-def known_call(key: tuple[Any, ...]) -> KnownCall | None:
-    """Return what is known of a call; None as well if its arguments cannot be hashed."""
-    try:
-        return _known.get(key)
-    except TypeError:
+def call_of(name: str, x: Any, op: Any, *settings: Any) -> tuple[Any, ...] | None:
+    """Return what tells a call from others of another kind; None if the input is not one array on a device.
+
+    Args:
+        name: the function's.
+        x: the input.
+        op: the operator, as it was passed.
+        settings: the other arguments but `out`. No array and no function of elements may be among them.
+    """
+    if type(x) is not Array:
         return None
+    # 1.0 and True are equal to 1, but they are no axes.
+    return (name, op, x.dtype, x.shape, *settings, *map(type, settings))
 
 
-def learn(key: tuple[Any, ...], problem: Problem, shape: tuple[int, ...]) -> None:
+def repeated(call: tuple[Any, ...], x: Array, out: Any, strategy: str = "auto") -> Array | None:
+    """Submit the run of an earlier call of this kind over the same arrays; None as `KnownCall.again` says."""
+    try:
+        known = _known.get(call)
+    except TypeError:  # an argument cannot be hashed
+        return None
+    return None if known is None else known.again(x, out, strategy)
+
+
+def learn(call: tuple[Any, ...], problem: Problem, shape: tuple[int, ...]) -> None:
     """Keep a kind of call that gave a result of this shape, without the axes of the element."""
-    call = described_call(problem, shape)
-    if call is not None:
-        with _lock:
-            _known[key] = call
+    found = described_call(problem, shape)
+    if found is not None:
+        with _lock, suppress(TypeError):  # an argument cannot be hashed
+            _known[call] = found
             if len(_known) > _MAX_CALLS:
                 del _known[next(iter(_known))]
 

@@ -11,7 +11,7 @@ from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.groups import counted, execute_reduction, one_of
 from gpuscan.api.home import Devices, team_or_home
-from gpuscan.api.known_calls import known_call, learn
+from gpuscan.api.known_calls import call_of, learn, repeated
 from gpuscan.api.outputs import check_out, is_on_device
 from gpuscan.api.reduced_axes import joined, reduced_axes
 from gpuscan.api.reductions import grouped_reduction, reduction, segmented_reduction
@@ -104,18 +104,11 @@ def reduce(
         array([[ 1,  0,  7],
                [ 5,  0, 10]], dtype=int32)
     """
-    call = None
-    if (
-        type(x) is Array
-        and initial is before is after is segments is groups is num_groups is None
-        and device is None
-        and type(axis) is not tuple
-    ):
-        # 1.0 and True are equal to 1, but they are no axes.
-        call = ("reduce", op, x.dtype, x.shape, axis, type(axis), keepdims, type(keepdims), dtype)
-        known = known_call(call)
-        if known is not None and (again := known.again(x, out, "auto")) is not None:
-            return again
+    plain = device is initial is segments is groups is before is after is None and num_groups is None
+    call = call_of("reduce", x, op, axis, keepdims, dtype) if plain and type(axis) is not tuple else None
+    if call is not None and (again := repeated(call, x, out)) is not None:
+        return again
+    options = {"initial": initial, "dtype": dtype, "before": before, "after": after}
     check_one_cut(segments=segments, groups=groups)
     if groups is None and num_groups is not None:
         raise ValueError(
@@ -123,12 +116,10 @@ def reduce(
         )
     if sharded_leaves(x):
         refused = {"keepdims": keepdims, "out": out, "groups": groups, "device": device}
-        options = {"initial": initial, "dtype": dtype, "before": before, "after": after, "segments": segments}
-        return reduce_sharded(x, op, axis, options, refused=refused)
+        return reduce_sharded(x, op, axis, options | {"segments": segments}, refused=refused)
     operator = resolve(op)
     keepdims = as_flag("keepdims", keepdims)
     axes = reduced_axes(x, operator, axis, before)
-    options = {"initial": initial, "dtype": dtype, "before": before, "after": after}
     labels, count = None, 0
     if groups is not None:
         problem, labels = grouped_reduction(joined(x, axes), operator, axes, groups, **options)

@@ -5,21 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpuscan.api.array import Array
 from gpuscan.api.groups import execute_groups
 from gpuscan.api.home import Devices, team_or_home
-from gpuscan.api.known_calls import known_call, learn
+from gpuscan.api.known_calls import call_of, learn, repeated
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.sharded_array import sharded_leaves
 from gpuscan.api.sharded_calls import scan_sharded
-from gpuscan.api.totals import (
-    completed,
-    completes_last_results,
-    last_elements,
-    last_results,
-    last_results_are_totals,
-    reduced,
-)
+from gpuscan.api.totals import total_of
 from gpuscan.planning.strategies import check_strategy
 from gpuscan.problem.arguments import as_flag, check_one_cut
 from gpuscan.problem.cache import cached_problem
@@ -132,36 +124,19 @@ def scan(
         (array([[ 3,  4,  8],
                [ 1,  6, 15]], dtype=int32), array([ 8, 15], dtype=int32))
     """
-    call = None
-    if (
-        type(x) is Array
-        and initial is segments is keys is groups is before is after is None
-        and device is None
-        and compensated is return_total is False
-    ):
-        # 1.0 and True are equal to 1, but they are no axes.
-        kinds = (type(axis), type(exclusive), type(reverse))
-        call = ("scan", op, x.dtype, x.shape, axis, exclusive, reverse, kinds, dtype, strategy)
-        known = known_call(call)
-        if known is not None and (again := known.again(x, out, strategy)) is not None:
-            return again
-    options = {
-        "axis": axis,
-        "exclusive": exclusive,
-        "reverse": reverse,
-        "initial": initial,
-        "segments": segments,
-        "keys": keys,
-        "dtype": dtype,
-        "before": before,
-        "after": after,
-    }
+    plain = device is initial is segments is keys is groups is before is after is None
+    plain = plain and compensated is return_total is False
+    call = call_of("scan", x, op, axis, exclusive, reverse, dtype, strategy) if plain else None
+    if call is not None and (again := repeated(call, x, out, strategy)) is not None:
+        return again
+    options = {"axis": axis, "exclusive": exclusive, "reverse": reverse, "initial": initial, "segments": segments}
+    options |= {"keys": keys, "dtype": dtype, "before": before, "after": after}
     if sharded_leaves(x):
-        more: dict[str, Any] = {"compensated": compensated, "return_total": return_total}
         refused = {"device": device, "groups": groups}
+        more = {"compensated": compensated, "return_total": return_total}
         return scan_sharded(x, op, options, out=out, strategy=strategy, refused=refused, **more)
-    given = x
     check_one_cut(segments=segments, keys=keys, groups=groups)
+    given = x
     if compensated is not False and as_flag("compensated", compensated):
         x, op, options = as_pairs(x, op, options)
     problem = cached_problem(x, op, **options)
@@ -169,24 +144,14 @@ def scan(
     labels = None if groups is None else checked_labels(groups, problem.shape, problem.axis)
     home = team_or_home((*problem.arrays, labels), device)
     outputs = check_out(problem, out, home if is_on_device(problem) else None)
-    in_results = labels is None and last_results_are_totals(problem)
-    return_total = as_flag("return_total", return_total)
-    total = ends = None
-    if return_total and not in_results:
-        # Before the results are written, perhaps over the input.
-        if labels is None and completes_last_results(problem):
-            ends = last_elements(problem)
-        else:
-            total = reduced(problem, x, op, options, home)
+    total = None
+    if as_flag("return_total", return_total):
+        total = total_of(problem, given, x, op, options, home, grouped=labels is not None)
     if labels is None:
         results = execute(problem, home, strategy, outputs)
     else:
         results = execute_groups(problem, labels, home, strategy, outputs)
-    result = in_form_of(problem, given, results) if out is None else out
     if call is not None:
         learn(call, problem, problem.shape)
-    if not return_total:
-        return result
-    if ends is not None:
-        return result, completed(problem, given, ends, results)
-    return result, last_results(problem, given, results) if in_results else total
+    result = in_form_of(problem, given, results) if out is None else out
+    return result if total is None else (result, total(results))

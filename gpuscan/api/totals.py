@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,29 @@ from gpuscan.reference import scan as reference
 
 # The options of a scan that its reduction has as well.
 _SHARED = ("initial", "dtype", "before", "after")
+
+
+def total_of(
+    problem: Problem, given: Any, x: Any, op: Any, options: dict[str, Any], home: Device | Team | None, *, grouped: bool
+) -> Callable[[Sequence[Any]], Any]:
+    """Return a function that gives the total of a scan from its results.
+
+    What it needs of the input is read now, because the results may be written over the input.
+
+    Args:
+        problem: the scan.
+        given: what the caller passed, whose form the total has.
+        x: the input of the scan, with the operator and the options that `problem` was made of.
+        op, options: those.
+        home: where the scan runs, as `team_or_home` returns it.
+        grouped: True if labels cut the scan.
+    """
+    if not grouped and last_results_are_totals(problem):
+        return partial(last_results, problem, given)
+    if not grouped and completes_last_results(problem):
+        return partial(completed, problem, given, last_elements(problem))
+    total = reduced(problem, x, op, options, home)
+    return lambda results: total
 
 
 def last_results_are_totals(problem: Problem) -> bool:
