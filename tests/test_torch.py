@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ torch = pytest.importorskip("torch", reason="the extra torch, some hundred megab
 from torch.utils import _pytree as pytree  # noqa: E402 (it needs torch)
 
 import gpuscan.torch  # noqa: E402
+from gpuscan.planning.array_heuristics import ARRAYS  # noqa: E402
 
 
 def loop(a: Any, b: Any, axis: int, initial: Any, reverse: bool) -> Any:
@@ -319,7 +321,7 @@ def selective(u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any, z: Any, bias: 
 def test_selective_scan(monkeypatch: pytest.MonkeyPatch, form: str, options: str) -> None:
     if options == "all":
         # Few channels at a time.
-        monkeypatch.setattr("gpuscan.api.selective_scan.MAX_STATES", 100)
+        monkeypatch.setattr("gpuscan.api.selective_scan.ARRAYS", replace(ARRAYS, max_states=100))
     generator = torch.Generator().manual_seed(3)
     batch, dim, states, length = 2, 4, 3, 17
 

@@ -17,6 +17,7 @@ from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
 from gpuscan.api.row_scan import device_for
 from gpuscan.operators.operator import operator
+from gpuscan.planning.array_heuristics import ARRAYS
 
 Array = np.ndarray[Any, Any]
 # A part of the axes of batches and channels.
@@ -26,8 +27,6 @@ Pending = Callable[[], Array]
 
 # The last axes of all arrays. Those before are batches and channels.
 STATES, TIME = -2, -1
-# The most states that are computed at a time. A device holds up to eight arrays of this size. Not tuned.
-MAX_STATES = 1 << 25
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,12 +99,12 @@ class SelectiveScan:
         return totals
 
     def _parts(self) -> Iterator[Part]:
-        """Yield parts of the axes of batches and channels that have at most `MAX_STATES` states together."""
+        """Yield parts of the axes of batches and channels that have at most `ARRAYS.max_states` states together."""
         sizes = list(self.shape[:STATES])
         for axis in range(len(sizes)):
             # The first axes are cut first.
             rest = prod(sizes[axis + 1 :]) * prod(self.shape[STATES:])
-            sizes[axis] = max(1, min(sizes[axis], MAX_STATES // max(1, rest)))
+            sizes[axis] = max(1, min(sizes[axis], ARRAYS.max_states // max(1, rest)))
         starts = (range(0, length, size) for length, size in zip(self.shape, sizes, strict=False))
         for first in product(*starts):
             yield tuple(slice(at, at + size) for at, size in zip(first, sizes, strict=True))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.strides import joined
 from gpuscan.device.transfer import padded
-from gpuscan.planning.view_heuristics import VIEWS
+from gpuscan.planning.array_heuristics import ARRAYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,7 @@ def place_of_array(array: DeviceArray, field: Field) -> ArrayPlace | None:
     size = padded(high - base)
     if (
         pitch % unit
-        or abs(pitch) > VIEWS.max_pitch * row
+        or abs(pitch) > ARRAYS.max_pitch * row
         or size > context.binding_limit
         or base + size > array.buffer.size
     ):
