@@ -1,4 +1,4 @@
-"""GPU time of sorts of arrays on the device, beside NumPy, and PyTorch and CuPy (whose sorts are CUB's) with CUDA.
+"""GPU time of sorts of arrays on the device, beside NumPy. With CUDA, also beside PyTorch and CuPy, which use CUB.
 
 Run:  python benchmarks/sorts.py [--logs 20 24 28] [--device SUBSTRING] [--stages]
 """

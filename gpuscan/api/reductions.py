@@ -54,8 +54,7 @@ def grouped_reduction(
     problem = make_problem(x, operator, axis=axes.axis, **options)
     given = groups if isinstance(groups, Array) else as_array(groups)
     labels = checked_labels(axes.joined(given) if given.shape == axes.shape else given, problem.shape, problem.axis)
-    seeds = problem.seeds or identities(problem)
-    fill = None if seeds is None else tuple(reference.stored_seeds(problem, seeds))
+    fill = _fill_of(problem)
     return replace(problem, fill=fill), labels
 
 
@@ -76,8 +75,7 @@ def of_segments(problem: Problem) -> Problem:
     """
     heads = problem.heads
     assert heads is not None
-    seeds = problem.seeds or identities(problem)
-    fill = None if seeds is None else tuple(reference.stored_seeds(problem, seeds))
+    fill = _fill_of(problem)
     if isinstance(heads.offsets, Array):
         ranks = ranks_of(heads.offsets)
         if fill is None and heads.segments:
@@ -92,6 +90,12 @@ def of_segments(problem: Problem) -> Problem:
             "no identity. Pass initial=..., or give the operator an identity"
         )
     return replace(problem, keep_last_only=True, fill=fill)
+
+
+def _fill_of(problem: Problem) -> tuple[Any, ...] | None:
+    """Return the result of a group or segment without elements; None if it has none."""
+    seeds = problem.seeds or identities(problem)
+    return None if seeds is None else tuple(reference.stored_seeds(problem, seeds))
 
 
 def ranks_of(offsets: Array) -> DeviceArray:

@@ -36,9 +36,8 @@ def total_of(
 
     Args:
         problem: the scan.
-        given: what the caller passed, whose form the total has.
-        x: the input of the scan, with the operator and the options that `problem` was made of.
-        op, options: those.
+        given: what the caller passed. The total is returned in the same form.
+        x, op, options: the input, the operator and the options that `problem` was made of.
         home: where the scan runs, as `team_or_home` returns it.
         grouped: True if labels cut the scan.
     """

@@ -7,6 +7,7 @@ else that is submitted to the device, also by a caller's own program, so no one 
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ Copy = tuple[Any, int, Any, int, int]
 _METHODS = ("submit", "write_buffer", "on_submitted_work_done_async", "on_submitted_work_done_sync")
 
 
-class HoldingQueue:
+class HoldingQueue(ABC):
     """Base of the queues of a device: a list of runs to submit, in order, before anything else."""
 
     def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
@@ -40,21 +41,21 @@ class HoldingQueue:
             if hasattr(wgpu_device.queue, name):
                 setattr(wgpu_device.queue, name, self._flushing(getattr(wgpu_device.queue, name)))
 
+    @abstractmethod
     def encoder(self) -> Any:
         """Return a new command encoder."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _record(self, encoder: Any, runs: Sequence[Held]) -> None:
         """Record the runs in one compute pass."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _finished(self, encoder: Any) -> Any:
         """Return the encoder's commands."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _send(self, commands: Any) -> None:
         """Submit the commands. Ctrl-C is held back meanwhile."""
-        raise NotImplementedError
 
     def run(self, stages: Sequence[tuple[Any, Any, tuple[int, int, int]]], offset: int, nbytes: int) -> None:
         """Submit the stages as one compute pass, at once or with what is submitted next.

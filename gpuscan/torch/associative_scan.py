@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree  # noqa: TID253
 from gpuscan.api.row_scan import RowScan
 from gpuscan.operators.row_functions import check_combined
 from gpuscan.problem.arguments import as_flag
-from gpuscan.torch.function_keys import function_key
+from gpuscan.torch.function_keys import function_key, has_closure
 from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, run
 from gpuscan.torch.tensors import check_tensors, checked_dim
 from gpuscan.torch.traced_function import traced_operator
@@ -74,10 +74,8 @@ def associative_scan(combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, r
     ranks = tuple(leaf.ndim for leaf in leaves)
     if torch.compiler.is_compiling():
         # This call is traced, and a function that closes over what is traced cannot be read here.
-        code = getattr(combine_fn, "__code__", None)
-        closes = code is not None and len(code.co_freevars) > 0
         places = pytree.tree_unflatten(list(range(len(leaves))), tree)
-        handle = -1 if closes else _handle(combine_fn, places, axis, reverse, ranks)
+        handle = -1 if has_closure(combine_fn) else _handle(combine_fn, places, axis, reverse, ranks)
         if handle < 0:
             return _outside_of_graphs(combine_fn, xs, dim, reverse)
         results = torch.ops.gpuscan.scan(leaves, handle)

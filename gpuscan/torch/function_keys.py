@@ -35,6 +35,12 @@ def function_key(function: Any, *, numbers: bool = True) -> Hashable | None:
         return None
 
 
+def has_closure(function: Any) -> bool:
+    """Return True for a function that closes over variables."""
+    code = getattr(function, "__code__", None)
+    return code is not None and len(code.co_freevars) > 0
+
+
 def _key(value: Any, numbers: bool, within: list[Any]) -> Hashable:
     """Return the key of a function or of a value that it reads.
 

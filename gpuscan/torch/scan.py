@@ -16,7 +16,7 @@ from gpuscan.errors import OperatorError
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator
 from gpuscan.problem.arguments import as_flag, check_one_cut
-from gpuscan.torch.function_keys import function_key
+from gpuscan.torch.function_keys import function_key, has_closure
 from gpuscan.torch.operations import TensorScan, handle_of, run
 from gpuscan.torch.tensors import check_tensors
 
@@ -116,9 +116,7 @@ def scan(
     places = pytree.tree_unflatten(list(range(len(leaves))), tree)
     if torch.compiler.is_compiling():
         # This call is traced, and a function that closes over what is traced cannot be read here.
-        code = getattr(op, "__code__", None)
-        closes = code is not None and len(code.co_freevars) > 0
-        handle = -1 if closes else _handle(op, places, ranks, axis, *options)
+        handle = -1 if has_closure(op) else _handle(op, places, ranks, axis, *options)
         if handle < 0:
             return _outside_of_graphs(x, op, axis, exclusive, reverse, initial, segments, keys)
         results = torch.ops.gpuscan.scan([*leaves, *starts, *cuts], handle)
