@@ -116,8 +116,8 @@ def scan(
     op = TORCH_FUNCTIONS.get(op, op) if callable(op) else op
     places = pytree.tree_unflatten(list(range(len(leaves))), tree)
     if torch.compiler.is_compiling():
-        # This call is traced, and a function that closes over what is traced cannot be read here. PyTorch 2.11 passes no
-        # operators to `_handle`, but knows their addresses.
+        # This call is traced, and a function that closes over what is traced cannot be read here. PyTorch 2.11 passes
+        # no operators to `_handle`, but knows their addresses.
         given = id(op) if isinstance(op, Operator) else op
         handle = -1 if has_closure(op) else _handle(given, places, ranks, axis, *options)
         if handle < 0:
