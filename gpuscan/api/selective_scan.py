@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api import linear_recurrence as recurrence
-from gpuscan.api.array import Array as DeviceArray
 from gpuscan.api.device import Device, resolve_device
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
 from gpuscan.api.row_scan import device_for
+from gpuscan.device.transfer import begun
 from gpuscan.engine.selective_scan import selective_scan
 from gpuscan.operators.operator import operator
 from gpuscan.planning.array_heuristics import ARRAYS
@@ -99,14 +99,15 @@ class SelectiveScan:
 
         def computed(part: Part) -> list[Pending]:
             found = selective_scan(*(device.asarray(_within(array, part)) for array in arrays))
-            return [DeviceArray.of(device, array).read_async().result for array in found]
+            # The part of an array whose first axes are cut first is contiguous, so results are read straight to it.
+            pairs = zip(found, outputs, strict=True)
+            return [begun(device._readers, partial(array.read, into[part])).result for array, into in pairs]
 
         # The weights of a group may be more numbers than its input.
         inner = length * -(-max(states, shape[2]) // shape[2])
-        parts = _parts(shape[:3], inner, ARRAYS.selective_piece_bytes // 4)
-        for part, found in _in_flight(computed, parts):
-            for into, values in zip(outputs, found, strict=True):
-                into[part] = values()
+        for _, found in _in_flight(computed, _parts(shape[:3], inner, ARRAYS.selective_piece_bytes // 4)):
+            for wait in found:
+                wait()
         return y, last
 
     def _by_channels(self) -> list[Array]:

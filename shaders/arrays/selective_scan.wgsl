@@ -33,6 +33,7 @@ struct Call {
 const CHANNELS = {{ channels }}u;
 const TIMES = {{ times }}u;
 const STATES = {{ states }}u;
+const LOG2_E = 1.4426950408889634;
 // Rows of a tile are one number apart, so that invocations do not read from one bank of memory.
 const PITCH = TIMES + 1u;
 
@@ -67,13 +68,33 @@ fn is_state(state: u32) -> bool {
 }
 {% for name in varying %}
 
-fn {{ name }}_at(begin: u32, state: u32, time: u32, end: u32) -> f32 {
-    if (time >= end || !is_state(state)) {
-        return 0.0;
-    }
-    return {{ name }}[begin + state * call.length + time];
+// Return four weights at one time. Those of states that do not exist are 0.
+fn {{ name }}_of(begin: u32, quad: u32, time: u32) -> vec4<f32> {
+    let rest = call.state_count - call.first_state;
+    let state = vec4(4u * quad) + vec4(0u, 1u, 2u, 3u);
+    let place = vec4(begin + time) + min(state, vec4(rest - 1u)) * call.length;
+    let found = vec4({{ name }}[place.x], {{ name }}[place.y], {{ name }}[place.z], {{ name }}[place.w]);
+    return select(vec4<f32>(), found, state < vec4(rest));
 }
 {% endfor %}
+{% set quads = (times * states // 4 + channels - 1) // channels %}
+{#- Load a tile that begins at `start` into registers. Neighbouring invocations load neighbouring times. Loads beyond the
+    end give some value, which is not used. -#}
+{% macro load(start) %}
+{% for i in range(times) %}
+    {
+        let place = lane + {{ i * channels }}u;
+        let at = (first_row + min(place / TIMES, present - 1u)) * call.length + min({{ start }} + place % TIMES, end - 1u);
+        next_u{{ i }} = source_u[at];
+        next_dt{{ i }} = source_dt[at];
+    }
+{% endfor %}
+{% for name in varying %}
+{% for i in range(quads) %}
+    next_{{ name }}{{ i }} = {{ name }}_of({{ name }}_begin, (lane + {{ i * channels }}u) / TIMES, min({{ start }} + (lane + {{ i * channels }}u) % TIMES, end - 1u));
+{% endfor %}
+{% endfor %}
+{% endmacro %}
 
 @compute @workgroup_size({{ channels }})
 fn main(
@@ -119,7 +140,7 @@ fn main(
 {% for i in range(4) %}
 {% set state = 4 * quad + i %}
     if (is_state({{ state }}u)) {
-        decay{{ quad }}[{{ i }}] = decays[decays_begin + {{ state }}u];
+        decay{{ quad }}[{{ i }}] = LOG2_E * decays[decays_begin + {{ state }}u];
 {% for name in fixed %}
         {{ name }}{{ quad }}[{{ i }}] = {{ name }}[{{ name }}_begin + {{ state }}u];
 {% endfor %}
@@ -133,33 +154,33 @@ fn main(
     var total = 0.0;
 {% endif %}
 
-    for (var start = begin; start < end; start += TIMES) {
-        // ----- Load a tile: neighbouring invocations load neighbouring times
-        for (var i = lane; i < CHANNELS * TIMES; i += CHANNELS) {
-            let time = start + i % TIMES;
-            let at = i / TIMES;
-            var numbers = vec2<f32>();
-            if (at < present && time < end) {
-                let from_here = (first_row + at) * call.length + time;
-                numbers = vec2(source_u[from_here], source_dt[from_here]);
-            }
-            tile_u[at * PITCH + i % TIMES] = numbers.x;
-            tile_dt[at * PITCH + i % TIMES] = numbers.y;
-        }
-{% if varying %}
-        for (var i = lane; i < TIMES * STATES / 4u; i += CHANNELS) {
-            let time = i % TIMES;
-            let quad = i / TIMES;
+{% for i in range(times) %}
+    var next_u{{ i }}: f32;
+    var next_dt{{ i }}: f32;
+{% endfor %}
 {% for name in varying %}
-            tile_{{ name }}[time * (STATES / 4u) + quad] = vec4(
-{% for j in range(4) %}
-                {{ name }}_at({{ name }}_begin, 4u * quad + {{ j }}u, start + time, end),
+{% for i in range(quads) %}
+    var next_{{ name }}{{ i }}: vec4<f32>;
 {% endfor %}
-            );
+{% endfor %}
+{{ load("begin") -}}
+
+    for (var start = begin; start < end; start += TIMES) {
+        // ----- Share the tile, and load the next one meanwhile
+{% for i in range(times) %}
+        tile_u[(lane + {{ i * channels }}u) / TIMES * PITCH + (lane + {{ i * channels }}u) % TIMES] = next_u{{ i }};
+        tile_dt[(lane + {{ i * channels }}u) / TIMES * PITCH + (lane + {{ i * channels }}u) % TIMES] = next_dt{{ i }};
+{% endfor %}
+{% for i in range(quads if varying else 0) %}
+        if (lane + {{ i * channels }}u < TIMES * STATES / 4u) {
+            let place = (lane + {{ i * channels }}u) % TIMES * (STATES / 4u) + (lane + {{ i * channels }}u) / TIMES;
+{% for name in varying %}
+            tile_{{ name }}[place] = next_{{ name }}{{ i }};
 {% endfor %}
         }
-{% endif %}
+{% endfor %}
         workgroupBarrier();
+{{ load("start + TIMES") -}}
 
         // ----- Step by step
         for (var time = 0u; time < min(TIMES, end - start); time++) {
@@ -171,7 +192,7 @@ fn main(
             var sum = 0.0;
 {% endif %}
 {% for quad in range(states // 4) %}
-            h{{ quad }} = exp(dt * decay{{ quad }}) * h{{ quad }} + input * {{ "tile_inward[time * (STATES / 4u) + %du]" % quad if inward_varies else "inward%d" % quad }};
+            h{{ quad }} = exp2(dt * decay{{ quad }}) * h{{ quad }} + input * {{ "tile_inward[time * (STATES / 4u) + %du]" % quad if inward_varies else "inward%d" % quad }};
 {% if not totals %}
             sum += dot({{ "tile_outward[time * (STATES / 4u) + %du]" % quad if outward_varies else "outward%d" % quad }}, h{{ quad }});
 {% endif %}
@@ -183,14 +204,17 @@ fn main(
         workgroupBarrier();
 {% if not totals %}
 
-        for (var i = lane; i < CHANNELS * TIMES; i += CHANNELS) {
-            let time = start + i % TIMES;
-            let at = i / TIMES;
+{% for i in range(times) %}
+        {
+            let place = lane + {{ i * channels }}u;
+            let at = place / TIMES;
+            let time = start + place % TIMES;
             if (at < present && time < end) {
                 let to_here = (first_row + at) * call.length + time;
-                y[to_here] = {{ "y[to_here] + " if adds }}tile_u[at * PITCH + i % TIMES];
+                y[to_here] = {{ "y[to_here] + " if adds }}tile_u[at * PITCH + place % TIMES];
             }
         }
+{% endfor %}
         workgroupBarrier();
 {% endif %}
     }
