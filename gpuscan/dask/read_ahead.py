@@ -13,7 +13,7 @@ Graph = dict[Any, Any]
 
 
 class CarryTask(Task):  # type: ignore[misc]
-    """A task that is never fused with the ones that wait for it: they would get the block that it belongs to as well."""
+    """A task that is never fused with those that wait for it: they would get the whole block that it belongs to."""
 
     __slots__ = ()
 

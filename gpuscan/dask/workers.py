@@ -7,9 +7,6 @@ import re
 import sys
 from typing import Any
 
-from dask import config
-from dask.system import CPU_COUNT
-
 from gpuscan.device.adapters import ADAPTER_VARIABLE, NUMPY, best_adapters
 
 
@@ -45,6 +42,9 @@ def use_one_device_each(client: Any) -> None:
 
 def threads() -> int:
     """Return the number of threads that compute dask's graphs: those of the current cluster, or of this machine."""
+    from dask import config
+    from dask.system import CPU_COUNT
+
     distributed = sys.modules.get("distributed")
     if distributed is not None and config.get("scheduler", None) in (None, "distributed", "dask.distributed"):
         try:
