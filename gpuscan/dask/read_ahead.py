@@ -29,7 +29,7 @@ def waiting_graph(
 
     Args:
         name: what the new keys are made from.
-        arrays: the arrays, whose own graphs stay as they are.
+        arrays: the arrays. Their own graphs do not change.
         blocks: the keys of each block of the scan, in its order.
         carries: the key of the carry that each of the last blocks waits for. The blocks before do not wait.
     """
