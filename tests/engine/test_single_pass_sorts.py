@@ -117,6 +117,7 @@ def test_one_pass(device: gs.Device) -> None:
             payload="index",
             kernel=kernel,
             items=-(-TILE // values["workgroup_size"]),
+            turns=2,
             **values,
         )
         assert state[:2].tolist() == [0, 0]  # the ticket is at zero again, and nothing timed out
