@@ -106,15 +106,14 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
             np.testing.assert_array_equal(places[expected], columns)
 
 
-def test_tiles_of_gpus(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Assert that sorts are right in the tiles that GPUs have, which are stored in turns, with and without indices."""
-    if not device.capabilities.subgroup_sizes:
-        return  # such GPUs sort in the tiles that the other tests take
-    monkeypatch.setattr(sort_heuristics, "CPU", replace(sort_heuristics.GPU, min_tiles=1))
-    keys = keys_of(np.float32, (2, 9001))
-    array = device.asarray(keys)
-    assert_sorted(gs.sort(array, axis=1), keys)
-    np.testing.assert_array_equal(np.asarray(gs.argsort(array, axis=1)), order_of(keys))
+def test_turns(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that sorts are right in the workgroups that GPUs have, whose tiles are stored in unequal turns."""
+    workgroup = {"workgroup_with_places": 256, "items_with_places": 7, "turns_with_places": 4, "min_tiles": 1}
+    monkeypatch.setattr(sort_heuristics, "CPU", replace(sort_heuristics.GPU, **workgroup))
+    keys = keys_of(np.float32, (2, 4001))
+    found, places = sort_in_tiles(device, keys, False)
+    assert_sorted(found, keys)
+    np.testing.assert_array_equal(places, order_of(keys))
 
 
 def test_merge_rows(device: gs.Device) -> None:
