@@ -1,0 +1,164 @@
+{#- The main function of stages that combine stretches, by subgroups: each workgroup walks along one stretch, with the
+    carries of all labels in its memory. In a step, each lane takes one element. Lanes whose elements have the same label
+    are peers: they find each other by votes on the bits of the label, and scan their elements by links from each peer to
+    the one before, which are twice as long each round (Hillis & Steele, "Data parallel algorithms", 1986).
+    A workgroup has one subgroup, or several if the compiler chooses a smaller size; these take turns. -#}
+{% set starts = kernel.stores_results and spec.exclusive %}
+{% include "groups/labels.wgsl" %}
+{% from "groups/labels.wgsl" import load_elements, store_result with context %}
+{% include "scan/item_exchange.wgsl" %}
+{% include "groups/lanes.wgsl" %}
+
+const CAPACITY = {{ kernel.capacity }}u;  // labels
+const NO_PEER = 0x100u;  // a link to itself has this bit
+
+// The carry of each label, and if it is there. The last place takes values that are not read.
+var<workgroup> carries: array<{{ text.shared_item }}, {{ kernel.capacity + 1 }}>;
+var<workgroup> is_known: array<u32, {{ kernel.capacity + 1 }}>;
+{% if kernel.turns > 1 %}
+var<workgroup> registered: atomic<u32>;  // the number of subgroups
+{% endif %}
+
+// Return the highest of these lanes, or `none` if there are none.
+fn highest_lane(lanes: vec4<u32>, none: u32) -> u32 {
+    var lane = select(none, firstLeadingBit(lanes.x), lanes.x != 0u);
+    lane = select(lane, 32u + firstLeadingBit(lanes.y), lanes.y != 0u);
+    lane = select(lane, 64u + firstLeadingBit(lanes.z), lanes.z != 0u);
+    return select(lane, 96u + firstLeadingBit(lanes.w), lanes.w != 0u);
+}
+
+{% if kernel.turns > 1 %}
+fn lowest_lane(lanes: vec4<u32>) -> u32 {
+    var lane = 96u + firstTrailingBit(lanes.w);
+    lane = select(lane, 64u + firstTrailingBit(lanes.z), lanes.z != 0u);
+    lane = select(lane, 32u + firstTrailingBit(lanes.y), lanes.y != 0u);
+    return select(lane, firstTrailingBit(lanes.x), lanes.x != 0u);
+}
+{% endif %}
+
+// Combine an element with the earlier ones of its label, and return what is stored for it.
+fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, below: vec4<u32>, turn: u32) -> Item {
+    var peers = subgroupBallot(is_there);
+{% for bit in range(kernel.label_bits) %}
+    let votes{{ bit }} = subgroupBallot((label & {{ 2 ** bit }}u) != 0u);
+    peers &= select(~votes{{ bit }}, votes{{ bit }}, (label & {{ 2 ** bit }}u) != 0u);
+{% endfor %}
+    let earlier = highest_lane(peers & below, NO_PEER | lane);
+    let is_last = is_there && highest_lane(peers, lane) == lane;
+    var item = own;
+    var link = earlier;
+    for (var reach = 1u; reach < WORKGROUP_SIZE; reach *= 2u) {
+        let is_linked = link < NO_PEER;
+        if (!subgroupAny(is_linked)) {
+            break;
+        }
+        let other = link & (NO_PEER - 1u);
+        item = pick(is_linked, join(item_at(item, other), item), item);
+        link = subgroupShuffle(link, other);
+    }
+    let slot = select(CAPACITY, label, is_last);
+{% if starts %}
+    var start = own;
+{% endif %}
+{% for turn in range(kernel.turns) %}
+{% if kernel.turns > 1 %}
+    if (turn == {{ turn }}u) {
+{% endif %}
+{% filter indent(4 if kernel.turns > 1 else 0, first=true) %}
+    let carry{{ turn }} = {{ text.from_shared("carries[label]") }};
+    let known{{ turn }} = is_known[label] != 0u;
+    item = pick(known{{ turn }}, join(carry{{ turn }}, item), item);
+{% if starts %}
+    let seed{{ turn }} = seed(row);
+    start = pick(known{{ turn }}, carry{{ turn }}, seed{{ turn }});
+{% endif %}
+{% endfilter %}
+{% if kernel.turns > 1 %}
+    }
+{% endif %}
+{% if kernel.stores_results %}
+    workgroupBarrier();  // all have read the carries
+{% endif %}
+{% if kernel.turns > 1 %}
+    if (turn == {{ turn }}u) {
+{% endif %}
+{% filter indent(4 if kernel.turns > 1 else 0, first=true) %}
+    carries[slot] = {{ text.to_shared("item") }};
+    is_known[slot] = 1u;
+{% endfilter %}
+{% if kernel.turns > 1 %}
+    }
+{% endif %}
+    workgroupBarrier();
+{% endfor %}
+{% if starts %}
+    return pick(earlier < NO_PEER, item_at(item, earlier & (NO_PEER - 1u)), start);
+{% else %}
+    return item;
+{% endif %}
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    let stretch = workgroup.x + workgroup.y * grid.x;
+    if (stretch >= params.total) {
+        return;
+    }
+    for (var label = invocation; label < params.groups; label += WORKGROUP_SIZE) {
+{% if kernel.stores_results %}
+        let carry = read_carry(stretch * params.groups + label);
+        carries[label] = {{ text.to_shared("carry") }};
+        is_known[label] = table[stretch * params.groups + label];
+{% else %}
+        is_known[label] = 0u;
+{% endif %}
+    }
+    let below = lanes_below(lane);
+    let members = subgroupBallot(true);
+    let member = count_bits(members & below);
+{% if kernel.turns > 1 %}
+    // Subgroups number themselves, so it does not matter which invocations they consist of. All have as many lanes.
+    atomicStore(&registered, 0u);
+    workgroupBarrier();
+    let joined = atomicAdd(&registered, select(0u, 1u, member == 0u));
+    let turn = subgroupShuffle(joined, lowest_lane(members));
+    let own_place = turn * count_bits(members) + member;
+{% else %}
+    let turn = 0u;
+    let own_place = member;
+{% endif %}
+    workgroupBarrier();
+    let row = stretch / params.stretches;
+    let begin = stretch % params.stretches * params.stretch;
+    let end = min(begin + params.stretch, params.row_length);
+    for (var first = begin; first < end; first += STEPS * WORKGROUP_SIZE) {
+{% for i in range(kernel.tile.chunk) %}
+        let next{{ i }} = first + {{ i }}u * WORKGROUP_SIZE + own_place;
+        let number{{ i }} = min(next{{ i }}, end - 1u);
+{% endfor %}
+{{ load_elements() | indent(4) -}}
+{% for i in range(kernel.tile.chunk) %}
+        let result{{ i }} = combine_step(row, label{{ i }}, e{{ i }}, next{{ i }} < end, lane, below, turn);
+{% endfor %}
+{% if kernel.stores_results %}
+{% for i in range(kernel.tile.chunk) %}
+        if (next{{ i }} < end) {
+{{ store_result("at%d" % i, "result%d" % i) | indent(8) -}}
+        }
+{% endfor %}
+{% endif %}
+    }
+{% if not kernel.stores_results %}
+    for (var label = invocation; label < params.groups; label += WORKGROUP_SIZE) {
+        table[stretch * params.groups + label] = 0u;
+        if (is_known[label] != 0u) {
+            write_carry(stretch * params.groups + label, {{ text.from_shared("carries[label]") }});
+        }
+    }
+{% endif %}
+}
