@@ -101,13 +101,12 @@ def few_labels(executor: Executor, problem: Problem, labels: Any, *, exact: bool
 
 def _largest_of(executor: Executor, labels: DeviceArray) -> int:
     """Return the largest label, taken for an unsigned number. It is read from the device."""
-    if labels.dtype == np.bool_:
-        return 1
     dtype = f"u{labels.dtype.itemsize}"
     unsigned = DeviceArray(labels.context, labels.buffer, (labels.size,), dtype, labels.offset, labels.owner)
     problem = cached_problem(unsigned, "maximum", axis=0, exclusive=False, reverse=False)
     (result,) = scan_device(executor, replace(problem, keep_last_only=True))
-    return int(result.read()[0])
+    largest = int(result.read()[0])
+    return min(1, largest) if labels.dtype == np.bool_ else largest
 
 
 def _by_rows(problem: Problem, labels: DeviceArray) -> DeviceArray:
