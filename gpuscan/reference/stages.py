@@ -206,7 +206,8 @@ class TileSums:
 def scan_tile(join: Joiner, shape: TileShape, loaded: Items) -> TileSums:
     """Return the scans inside every tile. Without subgroups, every invocation is a subgroup of its own."""
     width = max(1, shape.subgroup_size)
-    axes = (-1, shape.workgroup_size // width, shape.steps, width, shape.chunk)
+    bands = shape.workgroup_size // width * shape.bands
+    axes = (-1, bands, shape.band_steps, width, shape.chunk)
     shared = tuple(
         array.reshape(*axes, *array.shape[1:]).transpose(4, 3, 2, 1, 0, *range(5, 4 + array.ndim))
         for array in padded(loaded, shape.tile_size)
