@@ -11,7 +11,7 @@ from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.elements import scalar_of, words_of
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import contiguous, copied, transposed, written
+from gpuscan.engine.element_copy import copied, duplicate, transposed, written
 from gpuscan.engine.preparation import check_elements, seed_words
 from gpuscan.engine.record import max_workgroups
 from gpuscan.planning.group_heuristics import group_heuristics_for
@@ -86,8 +86,7 @@ def few_labels(executor: Executor, problem: Problem, labels: Any, *, exact: bool
                 return None
             narrow = uploaded(context, labels.astype(np.min_scalar_type(largest)))
             return FewLabels(_by_rows(problem, narrow), largest + 1)
-        labels.check("STORAGE")
-        found = contiguous(labels)
+        found = _bindable(labels)
         if found.dtype.itemsize == 1 and not exact:
             return FewLabels(_by_rows(problem, found), 2 if found.dtype == np.bool_ else 256)
         h = group_heuristics_for(context.capabilities.adapter_type)
@@ -150,6 +149,9 @@ def scan_by_table(
     context, inner, length = executor.context, problem.inner, problem.row_length
     fields = problem.destination.fields
     leaves = _leaves(executor, problem)
+    if inner == 1 and out is not None and _can_be_written(out, (*leaves, groups.labels)):
+        run_stages(context, groups, leaves, out)
+        return list(out)
     results = [empty(context, (problem.size, *f.shape), f.scalar.dtype) for f in fields]
     run_stages(context, groups, leaves, results)
     if inner > 1:
@@ -188,15 +190,25 @@ def reduce_by_table(
     return results if out is None else written(results, out)
 
 
+def _can_be_written(out: Sequence[DeviceArray], read: Sequence[DeviceArray]) -> bool:
+    """Return True if shaders can write straight to these arrays while they read the others."""
+    buffers = {id(array.buffer) for array in (*out, *read)}
+    return len(buffers) == len({id(array.buffer) for array in read}) + len(out) and all(
+        array.is_writable_in_vectors and array.can_be("STORAGE") and array.can_be("COPY_DST") for array in out
+    )
+
+
+def _bindable(array: DeviceArray) -> DeviceArray:
+    """Return the array itself if shaders can bind it where it is, else a copy."""
+    array.check("STORAGE")
+    return array if array.is_bindable else duplicate(array)
+
+
 def _leaves(executor: Executor, problem: Problem) -> list[DeviceArray]:
     """Return the arrays on the device, with the elements of a row one after the other."""
     leaves = []
     for leaf, f in zip(problem.leaves, problem.source.fields, strict=True):
-        if isinstance(leaf, DeviceArray):
-            leaf.check("STORAGE")
-            array = contiguous(leaf)
-        else:
-            array = uploaded(executor.context, np.asarray(leaf))
+        array = _bindable(leaf) if isinstance(leaf, DeviceArray) else uploaded(executor.context, np.asarray(leaf))
         if problem.inner > 1:
             view = transposed(array, problem.row_length, problem.inner, f.storage_bytes)
             array = copied(view, array.shape, array.dtype)
