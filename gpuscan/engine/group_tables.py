@@ -67,7 +67,7 @@ class TabledGroups:
 
 
 def few_labels(executor: Executor, problem: Problem, labels: Any, *, exact: bool = False) -> FewLabels | None:
-    """Return labels with their number; None if a label is negative, or if nobody knows how many there are.
+    """Return labels with their number; None if one is negative, or if their number is unknown.
 
     The largest of labels on a device is read, which waits for the device, unless their dtype says enough or there are
     so few elements that it would take longer than a sort.

@@ -140,7 +140,7 @@ class GroupTable:
 
     @property
     def results(self) -> int:
-        """The results of a reduction, for each of which there is a word after the planes: 1 if it has elements."""
+        """The results of a reduction. After the planes there is a word for each: 1 if it has elements."""
         return self.rows * self.groups
 
     @property

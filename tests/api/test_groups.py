@@ -221,7 +221,7 @@ def test_few_labels(device: gs.Device) -> None:
         np.testing.assert_array_equal(found.numpy(), exclusive)
     for few in (labels - 4, labels * 100_000):
         np.testing.assert_array_equal(gs.scan(array, groups=device.asarray(few)).numpy(), expected)
-    # A bundle with a field of bytes, whose words neighbours share.
+    # A bundle with a field of bytes: neighbours share a word.
     small = x.astype(np.int8)
     sums, most = gs.scan(
         (array, device.asarray(small)),
