@@ -104,8 +104,8 @@ def scan(
 
     The single-pass strategies follow Merrill & Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back"
     (2016), and Smith, Levien & Owens, "Decoupled Fallback" (SPAA 2025). Segments are cut by a head flag for each
-    element (Blelloch 1990). Groups of few labels are combined part by part of a row, with a table of carries. Others are
-    sorted by their labels, as `gpuscan.sort` sorts, and scanned as segments.
+    element (Blelloch 1990). Groups of few labels are combined part by part of a row, with a table of carries. Others
+    are sorted by their labels, as `gpuscan.sort` sorts, and scanned as segments.
 
     Example:
         >>> import numpy as np
