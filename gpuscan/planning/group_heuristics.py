@@ -25,8 +25,8 @@ class GroupHeuristics:
 GPU = GroupHeuristics(
     # True if the lanes of a subgroup combine a stretch together. Otherwise each invocation has a stretch of its own.
     subgroups=True,
-    # Stretches that all rows together are cut into, about: a workgroup of one subgroup for each. H200, 2^26 int32, 1,000
-    # labels: 2.4 ms, by a sort 8.0 ms; with 2,048 stretches 2.5 ms, with 8,192 and 16,384 3.0 and 3.9 ms.
+    # Stretches that all rows together are cut into, about: a workgroup of one subgroup for each. H200, 2^26 int32 with
+    # 1,000 labels: 2.4 ms, by a sort 8.0 ms; with 2,048 stretches 2.5 ms, with 8,192 and 16,384 3.0 and 3.9 ms.
     stretches=3500,
     # Elements of a stretch, at least and at most. Not tuned.
     min_stretch=2048,

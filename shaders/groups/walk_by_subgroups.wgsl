@@ -60,7 +60,7 @@ fn lowest_lane(lanes: vec4<u32>) -> u32 {
 }
 {% endif %}
 
-// Return the lanes whose elements have the same label.
+// Return the lanes with elements of the same label.
 fn peers_of(label: u32, is_there: bool) -> vec4<u32> {
     var peers = subgroupBallot(is_there);
 {% for bit in range(kernel.label_bits) %}
