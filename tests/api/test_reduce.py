@@ -266,7 +266,7 @@ def test_what_out_is_refused_or_kept(device: gs.Device) -> None:
 def test_stages_that_scans_and_reductions_share_are_compiled_once(
     device: gs.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Assert that a kernel whose text is that of another one is not compiled."""
+    """Assert that kernels of the same text are compiled once."""
     texts, gpu = [], type(device.wgpu_device)
     make = gpu.create_shader_module
     monkeypatch.setattr(gpu, "create_shader_module", lambda *args, **kw: texts.append(kw["code"]) or make(*args, **kw))
