@@ -91,8 +91,23 @@ fn load_row(place: Place, row: u32) -> Chunk {
 {% endif %}
 }
 {% if kernel.destinations %}
+{% if spec.neighbour_field %}
 
-fn store_row(place: Place, row: u32, chunk: Chunk) {
+// The neighbour field of the row after, which goes to `after` with the results.
+alias Following = array<{{ text.type_of(spec.neighbour_field) }}, {{ kernel.tile.chunk }}>;
+
+fn load_following(place: Place, row: u32) -> Following {
+    let after_index = element_index(place, row + 1u);
+{% for column in range(kernel.tile.chunk) %}
+    let last{{ column }} = row + 1u == params.row_length;
+    let tail{{ column }} = {{ "tail(place.outer * params.inner + place.column + " ~ column ~ "u)" if spec.has_tail_values else text.type_of(spec.neighbour_field) ~ "()" }};
+{% endfor %}
+{{ load_next("after_index") -}}
+    return Following({% for column in range(kernel.tile.chunk) %}next{{ column }}{{ ", " if not loop.last }}{% endfor %});
+}
+{% endif %}
+
+fn store_row(place: Place, row: u32, chunk: Chunk{{ ", following: Following" if spec.neighbour_field }}) {
     if (row >= params.row_length || place.column >= params.inner) {
         return;
     }
@@ -109,12 +124,9 @@ fn store_row(place: Place, row: u32, chunk: Chunk) {
 {% endif %}
     let index = element_index(place, row);
 {% if spec.neighbour_field %}
-    let after_index = element_index(place, row + 1u);
 {% for column in range(kernel.tile.chunk) %}
-    let last{{ column }} = row + 1u == params.row_length;
-    let tail{{ column }} = {{ "tail(place.outer * params.inner + place.column + " ~ column ~ "u)" if spec.has_tail_values else text.type_of(spec.neighbour_field) ~ "()" }};
+    let next{{ column }} = following[{{ column }}];
 {% endfor %}
-{{ load_next("after_index") -}}
 {% endif %}
 {% if spec.exclusive and spec.has_segment_bits %}
     let marks = heads_of(index, row);
