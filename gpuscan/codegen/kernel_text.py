@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
+from gpuscan.codegen.key_access import key_access
 from gpuscan.codegen.load_store import (
     FieldAccess,
     destination_accesses,
@@ -42,6 +43,7 @@ class KernelText:
         self.native_int64 = kernel.target.native_int64
         self.sources = source_accesses(kernel)
         self.destinations = destination_accesses(kernel)
+        self.keys = key_access(kernel)
 
     # ----- Types and names
 

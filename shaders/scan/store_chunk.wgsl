@@ -1,6 +1,6 @@
 {#- Store the results of a chunk. An exclusive scan stores the initial value where a row begins. -#}
 {% from "shared/chunk_access.wgsl" import load_next, store_results, store_single with context %}
-{% from "scan/chunk_places.wgsl" import rows_within, find_heads, head_at, end_at, find_places, find_ends with context %}
+{% from "scan/chunk_places.wgsl" import rows_within, find_heads, head_after, head_at, end_at, find_places, find_ends with context %}
 {% set needs_heads = spec.exclusive or spec.reduces_segments or (rows_within and (spec.neighbour_field or spec.keep_last_only or kernel.single_elements)) %}
 {% if kernel.exchanges_chunks %}
 fn store_chunk(index: u32, chunk: Chunk, invocation: u32) {
@@ -37,7 +37,7 @@ fn store_chunk(index: u32, chunk: Chunk) {
 {# A segment ends where the next one begins, and with the array, but not with a piece that another piece follows. #}
 {% for position in range(kernel.tile.chunk) %}
     let next{{ position }} = index + {{ position + 1 }}u;
-    let ends{{ position }} = {{ "next%d == params.length || " % position if not spec.carry_out }}{{ head_at(position + 1) if not loop.last else "extractBits(heads[next%d >> 5u], next%d & 31u, 1u) == 1u" % (position, position) }};
+    let ends{{ position }} = {{ "next%d == params.length || " % position if not spec.carry_out }}{{ head_at(position + 1) if not loop.last else head_after("next%d" % position) }};
     if (next{{ position }} <= params.length && ends{{ position }}) {
         store_result(chunk[{{ position }}].head - 1u, r{{ position }});
     }
