@@ -74,6 +74,24 @@ class KernelText:
         """The arrays that are views, each once."""
         return list({each.name: each for each in (*self.sources, *self.destinations) if each.view}.values())
 
+    # ----- Head flags
+
+    @property
+    def heads_in_bits(self) -> bool:
+        """True if a chunk keeps its head flags as bits of one word, which takes fewer registers than a word for each."""
+        kernel = self.kernel
+        return kernel.heads_cut_off and not kernel.in_columns and 1 < kernel.tile.chunk <= 32
+
+    @property
+    def chunk_mask(self) -> str:
+        """The word with a bit for each element of a chunk."""
+        return f"0x{2**self.kernel.tile.chunk - 1:x}u"
+
+    @property
+    def votes_on_heads(self) -> bool:
+        """True if the lanes of a subgroup learn of all heads by one vote, in place of a shuffle for each distance."""
+        return self.kernel.heads_cut_off and 0 < self.kernel.tile.subgroup_size <= 32
+
     # ----- Items in workgroup memory: bools are stored as words, see Kernel.has_bools
 
     @property

@@ -5,7 +5,18 @@
     the end are skipped. -#}
 {% include "shared/arrays.wgsl" %}
 // ----- Load and store
+{% if text.heads_in_bits %}
+struct Chunk {
+    values: array<Element, {{ kernel.tile.chunk }}>,
+    heads: u32,  // a bit for each element: 1 if a row begins with it; once the chunk is scanned, with it or before it
+}
+
+fn last_of(chunk: Chunk) -> Item {
+    return Item(chunk.values[CHUNK - 1u], (chunk.heads >> (CHUNK - 1u)) & 1u);
+}
+{% else %}
 alias Chunk = array<Item, {{ kernel.tile.chunk }}>;
+{% endif %}
 
 {% include "scan/rows.wgsl" %}
 

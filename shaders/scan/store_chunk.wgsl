@@ -22,7 +22,7 @@ fn store_chunk(index: u32, chunk: Chunk) {
 {{ load_next("first") -}}
 {% endif %}
 {% for position in range(kernel.tile.chunk) %}
-{% set item = "chunk[%d]" % position ~ (".value" if kernel.segmented else "") %}
+{% set item = "chunk.values[%d]" % position if text.heads_in_bits else "chunk[%d]" % position ~ (".value" if kernel.segmented else "") %}
 {% if spec.exclusive %}
     var e{{ position }} = {{ item }};
     if ({{ head_at(position) }}) {

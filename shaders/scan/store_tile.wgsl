@@ -19,7 +19,9 @@
     store_chunk({{ at }}, {{ chunk }}{{ for_exchange }});
 {% endif %}
 {% endmacro %}
-{% macro shifted(before, chunk) %}Chunk({{ before }}{% for position in range(kernel.tile.chunk - 1) %}, {{ chunk }}[{{ position }}]{% endfor %}){% endmacro %}
+{% macro shifted(before, chunk) %}{% if text.heads_in_bits %}Chunk(array<Element, {{ kernel.tile.chunk }}>({{ before }}.value{% for position in range(kernel.tile.chunk - 1) %}, {{ chunk }}.values[{{ position }}]{% endfor %}), ({{ chunk }}.heads << 1u) | {{ before }}.head){% else %}Chunk({{ before }}{% for position in range(kernel.tile.chunk - 1) %}, {{ chunk }}[{{ position }}]{% endfor %}){% endif %}{% endmacro %}
+{#- Set the first item of a chunk that is stored next. -#}
+{% macro set_first(chunk, item) %}{{ chunk ~ ".values[0] = " ~ item ~ ".value" if text.heads_in_bits else chunk ~ "[0] = " ~ item }};{% endmacro %}
 {% for step in range(kernel.tile.steps) %}
 {% if kernel.keeps_storage_form %}
     let scanned{{ step }} = scan_chunk(chunk_of({{ place(step) }}, again(loaded{{ step }})));
@@ -31,7 +33,7 @@
 {% set led = "true" if step else "known || lane > 0u" %}
 {% if spec.exclusive %}
     var result{{ step }} = join_chunk({{ led }}, before{{ step }}, {{ shifted("before" ~ step, "local" ~ step) }});
-    result{{ step }}[0] = before{{ step }};
+    {{ set_first("result" ~ step, "before" ~ step) }}
 {% else %}
     let result{{ step }} = join_chunk({{ led }}, before{{ step }}, local{{ step }});
 {% endif %}
@@ -42,9 +44,9 @@
     var result{{ step }} = join_chunk(known, lead, shifted{{ step }});
 {% if step == 0 %}
 {% if kernel.subgroups %}
-    result0[0] = pick(lane == 0u, lead, result0[0]);
+    {{ "result0.values[0] = pick(lane == 0u, lead, Item(result0.values[0], 0u)).value" if text.heads_in_bits else "result0[0] = pick(lane == 0u, lead, result0[0])" }};
 {% else %}
-    result0[0] = lead;
+    {{ set_first("result0", "lead") }}
 {% endif %}
 {% endif %}
 {{ store(place(step), "result" ~ step) -}}

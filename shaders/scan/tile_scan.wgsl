@@ -22,6 +22,34 @@ var<workgroup> subgroup_totals: array<{{ text.shared_item }}, {{ kernel.tile.sub
 {{ shared_scan("scan_invocations", kernel.tile.workgroup_size) }}
 {% endif %}
 
+{% if text.heads_in_bits %}
+fn scan_chunk(chunk: Chunk) -> Chunk {
+    let s0 = chunk.values[0];
+{% for position in range(1, kernel.tile.chunk) %}
+    let v{{ position }} = chunk.values[{{ position }}];
+    let joined{{ position }} = combine(s{{ position - 1 }}, v{{ position }});
+    let s{{ position }} = {{ text.pick_element("(chunk.heads & 0x%xu) != 0u" % (2 ** position), "v%d" % position, "joined%d" % position) }};
+{% endfor %}
+    var heads = chunk.heads;
+{% for distance in (1, 2, 4, 8, 16) if distance < kernel.tile.chunk %}
+    heads |= heads << {{ distance }}u;
+{% endfor %}
+    return Chunk(array<Element, {{ kernel.tile.chunk }}>({% for position in range(kernel.tile.chunk) %}s{{ position }}{{ ", " if not loop.last }}{% endfor %}), heads{{ " & " ~ text.chunk_mask if kernel.tile.chunk < 32 }});
+}
+
+// Join `lead` with every item of the chunk, if it is known that there is a lead.
+fn join_chunk(known: bool, lead: Item, chunk: Chunk) -> Chunk {
+{% for position in range(kernel.tile.chunk) %}
+    let v{{ position }} = chunk.values[{{ position }}];
+    let joined{{ position }} = combine(lead.value, v{{ position }});
+{% endfor %}
+    return Chunk(array<Element, {{ kernel.tile.chunk }}>(
+{% for position in range(kernel.tile.chunk) %}
+        {{ text.pick_element("known & ((chunk.heads & 0x%xu) == 0u)" % (2 ** position), "joined%d" % position, "v%d" % position) }},
+{% endfor %}
+    ), chunk.heads | select(0u, {{ text.chunk_mask }}, known & (lead.head != 0u)));
+}
+{% else %}
 fn scan_chunk(chunk: Chunk) -> Chunk {
     let s0 = chunk[0];
 {% for position in range(1, kernel.tile.chunk) %}
@@ -38,6 +66,7 @@ fn join_chunk(known: bool, lead: Item, chunk: Chunk) -> Chunk {
 {% endfor %}
     );
 }
+{% endif %}
 
 {% if kernel.tile.per_row %}
 fn tiles_per_row() -> u32 {
