@@ -224,10 +224,11 @@ def _row_heads(context: DeviceContext, heads: Heads) -> DeviceArray:
         return _marked_segments(context, heads, given, checks=True)
     item = given.dtype.itemsize if by_keys else 4
     if (by_keys and not is_number(given.dtype)) or max(given.size * item, 4 * words) > context.binding_limit:
+        heads.check()
         return uploaded(context, heads.row_words)
     if by_keys:
         return _marked_keys(context, heads, uploaded(context, given), False)
-    return _marked_segments(context, heads, uploaded(context, given.astype(np.uint32, copy=False)), checks=False)
+    return _marked_segments(context, heads, uploaded(context, given, np.uint32), checks=False)
 
 
 def _marked_segments(context: DeviceContext, heads: Heads, offsets: DeviceArray, *, checks: bool) -> DeviceArray:
