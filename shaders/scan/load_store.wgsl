@@ -8,11 +8,14 @@
 {% if text.heads_in_bits %}
 struct Chunk {
     values: array<Element, {{ kernel.tile.chunk }}>,
-    heads: u32,  // a bit for each element: 1 if a row begins with it; once the chunk is scanned, with it or before it
+    heads: u32,  // a bit for each element: 1 if a row begins with it. The first bit is also 1 if one begins in what precedes
+{% if spec.reduces_segments %}
+    before: u32,  // heads before the chunk; one less where only they have set the first bit
+{% endif %}
 }
 
 fn last_of(chunk: Chunk) -> Item {
-    return Item(chunk.values[CHUNK - 1u], (chunk.heads >> (CHUNK - 1u)) & 1u);
+    return Item(chunk.values[CHUNK - 1u], {{ text.head_in_chunk(kernel.tile.chunk - 1) }});
 }
 {% else %}
 alias Chunk = array<Item, {{ kernel.tile.chunk }}>;

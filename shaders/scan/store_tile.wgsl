@@ -19,7 +19,7 @@
     store_chunk({{ at }}, {{ chunk }}{{ for_exchange }});
 {% endif %}
 {% endmacro %}
-{% macro shifted(before, chunk) %}{% if text.heads_in_bits %}Chunk(array<Element, {{ kernel.tile.chunk }}>({{ before }}.value{% for position in range(kernel.tile.chunk - 1) %}, {{ chunk }}.values[{{ position }}]{% endfor %}), ({{ chunk }}.heads << 1u) | {{ before }}.head){% else %}Chunk({{ before }}{% for position in range(kernel.tile.chunk - 1) %}, {{ chunk }}[{{ position }}]{% endfor %}){% endif %}{% endmacro %}
+{% macro shifted(before, chunk) %}{% if text.heads_in_bits %}Chunk(array<Element, {{ kernel.tile.chunk }}>({{ before }}.value{% for position in range(kernel.tile.chunk - 1) %}, {{ chunk }}.values[{{ position }}]{% endfor %}), {{ chunk }}.heads << 1u){% else %}Chunk({{ before }}{% for position in range(kernel.tile.chunk - 1) %}, {{ chunk }}[{{ position }}]{% endfor %}){% endif %}{% endmacro %}
 {#- Set the first item of a chunk that is stored next. -#}
 {% macro set_first(chunk, item) %}{{ chunk ~ ".values[0] = " ~ item ~ ".value" if text.heads_in_bits else chunk ~ "[0] = " ~ item }};{% endmacro %}
 {% for step in range(kernel.tile.steps) %}
@@ -42,9 +42,12 @@
 {% set before = "lead" ~ step if kernel.subgroups else "lead" %}
     let shifted{{ step }} = {{ shifted(before, "chunk" ~ step) }};
     var result{{ step }} = join_chunk(known, lead, shifted{{ step }});
-{% if step == 0 %}
+{% if text.heads_in_bits and kernel.subgroups %}{# the bits of the chunk have none for what precedes it #}
+    let before{{ step }} = pick(known, join(lead, lead{{ step }}), lead{{ step }});
+    {{ set_first("result" ~ step, "before" ~ step if step else "pick(lane == 0u, lead, before0)") }}
+{% elif step == 0 %}
 {% if kernel.subgroups %}
-    {{ "result0.values[0] = pick(lane == 0u, lead, Item(result0.values[0], 0u)).value" if text.heads_in_bits else "result0[0] = pick(lane == 0u, lead, result0[0])" }};
+    result0[0] = pick(lane == 0u, lead, result0[0]);
 {% else %}
     {{ set_first("result0", "lead") }}
 {% endif %}

@@ -6,13 +6,19 @@ fn {{ name }}(lane: u32, own: Item) -> Item {
     let heads = subgroupBallot(own.head != 0u).x & (0xffffffffu >> (31u - lane));  // up to this lane
     let reach = lane - firstLeadingBit(heads | 1u);  // lanes before this one that no head cuts off
     var value = own.value;
+{% if spec.reduces_segments %}
+    var count = own.head;
+{% endif %}
 {% set ns = namespace(distance=1) %}
 {% for _ in range(8) %}{% if ns.distance < size %}
     let joined{{ ns.distance }} = combine(value_up(value, {{ ns.distance }}u), value);
     value = {{ text.pick_element("reach >= %du" % ns.distance, "joined%d" % ns.distance, "value") }};
+{% if spec.reduces_segments %}
+    count += select(0u, subgroupShuffleUp(count, {{ ns.distance }}u), lane >= {{ ns.distance }}u);
+{% endif %}
 {% set ns.distance = ns.distance * 2 %}
 {% endif %}{% endfor %}
-    return Item(value, select(0u, 1u, heads != 0u));
+    return Item(value, {{ "count" if spec.reduces_segments else "select(0u, 1u, heads != 0u)" }});
 }
 {% else %}
     var item = own;

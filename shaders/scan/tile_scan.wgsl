@@ -30,11 +30,7 @@ fn scan_chunk(chunk: Chunk) -> Chunk {
     let joined{{ position }} = combine(s{{ position - 1 }}, v{{ position }});
     let s{{ position }} = {{ text.pick_element("(chunk.heads & 0x%xu) != 0u" % (2 ** position), "v%d" % position, "joined%d" % position) }};
 {% endfor %}
-    var heads = chunk.heads;
-{% for distance in (1, 2, 4, 8, 16) if distance < kernel.tile.chunk %}
-    heads |= heads << {{ distance }}u;
-{% endfor %}
-    return Chunk(array<Element, {{ kernel.tile.chunk }}>({% for position in range(kernel.tile.chunk) %}s{{ position }}{{ ", " if not loop.last }}{% endfor %}), heads{{ " & " ~ text.chunk_mask if kernel.tile.chunk < 32 }});
+    return Chunk(array<Element, {{ kernel.tile.chunk }}>({% for position in range(kernel.tile.chunk) %}s{{ position }}{{ ", " if not loop.last }}{% endfor %}), chunk.heads{{ ", 0u" if spec.reduces_segments }});
 }
 
 // Join `lead` with every item of the chunk, if it is known that there is a lead.
@@ -43,11 +39,12 @@ fn join_chunk(known: bool, lead: Item, chunk: Chunk) -> Chunk {
     let v{{ position }} = chunk.values[{{ position }}];
     let joined{{ position }} = combine(lead.value, v{{ position }});
 {% endfor %}
+    let heads = chunk.heads | select(0u, 1u, known & (lead.head != 0u));
     return Chunk(array<Element, {{ kernel.tile.chunk }}>(
 {% for position in range(kernel.tile.chunk) %}
-        {{ text.pick_element("known & ((chunk.heads & 0x%xu) == 0u)" % (2 ** position), "joined%d" % position, "v%d" % position) }},
+        {{ text.pick_element("known & ((chunk.heads & %s) == 0u)" % text.bits_up_to(position), "joined%d" % position, "v%d" % position) }},
 {% endfor %}
-    ), chunk.heads | select(0u, {{ text.chunk_mask }}, known & (lead.head != 0u)));
+    ), heads{{ ", chunk.before + select(0u, lead.head, known) - (heads - chunk.heads)" if spec.reduces_segments }});
 }
 {% else %}
 fn scan_chunk(chunk: Chunk) -> Chunk {
