@@ -78,9 +78,13 @@ class KernelText:
 
     @property
     def heads_in_bits(self) -> bool:
-        """True if a chunk keeps its head flags as bits of one word, which takes fewer registers than a word for each."""
+        """True if a chunk keeps its head flags as bits of one word, which takes fewer registers than a word for each.
+
+        An H200 takes 179 instead of 236 us for an exclusive scan of 2^26 words in a million segments, but 198 instead
+        of 179 for an inclusive one.
+        """
         kernel = self.kernel
-        return kernel.segmented and not kernel.in_columns and 1 < kernel.tile.chunk <= 32
+        return kernel.segmented and self.spec.exclusive and not kernel.in_columns and 1 < kernel.tile.chunk <= 32
 
     def bits_up_to(self, position: int) -> str:
         """Return the word with a bit for each element of a chunk up to this one."""
@@ -95,7 +99,10 @@ class KernelText:
 
     @property
     def votes_on_heads(self) -> bool:
-        """True if the lanes of a subgroup learn of all heads by one vote, in place of a shuffle for each distance."""
+        """True if the lanes of a subgroup learn of all heads by one vote, in place of a shuffle for each distance.
+
+        An H200 takes 179 instead of 187 us for 2^26 words in a million segments.
+        """
         return self.kernel.segmented and 0 < self.kernel.tile.subgroup_size <= 32
 
     # ----- Items in workgroup memory: bools are stored as words, see Kernel.has_bools
