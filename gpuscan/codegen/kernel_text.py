@@ -92,7 +92,9 @@ class KernelText:
 
     def head_in_chunk(self, position: int) -> str:
         """Return the head flag of the item at this position of a chunk that keeps bits, or its count of heads."""
-        heads = "chunk.heads" if position == self.kernel.tile.chunk - 1 else f"chunk.heads & {self.bits_up_to(position)}"
+        heads = (
+            "chunk.heads" if position == self.kernel.tile.chunk - 1 else f"chunk.heads & {self.bits_up_to(position)}"
+        )
         if self.spec.reduces_segments:
             return f"chunk.before + countOneBits({heads})"
         return f"select(0u, 1u, ({heads}) != 0u)"
