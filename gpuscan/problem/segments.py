@@ -33,8 +33,8 @@ class Heads:
         marks: a bool for each element of the only row, in the order of the scan: True if it is a head. These rows are
             parts of longer ones, so that the first element need not be a head. None with offsets or keys.
         ranks_on_device: `ranks`, for a reduction of segments by offsets on a device.
-        unchecked: True if nobody has looked yet if the offsets fall anywhere, which `check` does. Until then only
-            shaders read them, which skip segments that are wrong.
+        unchecked: True if it is not known if the offsets fall anywhere. Until `check` is called, only shaders may read
+            them, which skip wrong segments.
     """
 
     shape: tuple[int, ...]
@@ -47,7 +47,7 @@ class Heads:
     unchecked: bool = False
 
     def check(self) -> None:
-        """Raise ValueError if the offsets fall and nobody has looked yet."""
+        """Raise ValueError if the offsets fall, unless they were checked before."""
         if self.unchecked:
             _check_order(self.offsets)
 
@@ -275,8 +275,8 @@ def _integers(segments: Any, length: int) -> np.ndarray[Any, Any]:
 def _check_ends(offsets: np.ndarray[Any, Any], length: int) -> None:
     if offsets[0] != 0 or offsets[-1] != length:
         raise ValueError(
-            f"segments from {offsets[0]} to {offsets[-1]} were passed for {length} elements; the first offset must be 0 "
-            f"and the last {length}"
+            f"segments from {offsets[0]} to {offsets[-1]} were passed for {length} elements; the first offset must be "
+            f"0 and the last {length}"
         )
 
 

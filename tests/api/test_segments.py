@@ -202,7 +202,7 @@ def test_offsets_of_numpy_that_fall(device: gs.Device, dtype: str) -> None:
 
 
 def test_many_offsets_of_numpy(device: gs.Device) -> None:
-    """Upload so many offsets that they go through staging buffers, which narrows them."""
+    """Upload offsets through staging buffers, where they become narrower."""
     offsets = np.sort(np.random.default_rng(5).integers(0, 400_001, 300_000))
     offsets[0], offsets[-1] = 0, 400_000
     places = np.arange(400_000)
