@@ -223,6 +223,9 @@ class NativeMapping:
         library, ended = self._library, self._library.ended
         if self._number not in ended:
             with interrupts_held():
+                if self._write:
+                    # A buffer that the GPU does not use can be mapped at once, whatever else was submitted.
+                    library.checked.wgpuDevicePoll(self._device._internal, 0, library.ffi.NULL)
                 while self._number not in ended:
                     library.checked.wgpuDevicePoll(self._device._internal, 1, self._index)
                     if self._number not in ended:

@@ -144,8 +144,8 @@ def test_posts(device: gs.Device, strategy: str, folds: bool) -> None:
             np.testing.assert_array_equal(epochs[at], run.epoch)  # each word has the epoch, or was not posted
             got = payloads[at].copy()
             if problem.rows > 1:
-                # A head flag is set if it is not 0. A total behind a head joins whatever bits the flags of tiles before it
-                # have while these are late.
+                # A head flag is set if it is not 0. A total behind a head joins whatever bits the flags of tiles before
+                # it have while these are late.
                 got[:, -1] = got[:, -1] != 0
             assert_same(got, item_words(problem, items), (tile, note, long))
 
