@@ -212,7 +212,7 @@ class NativeMapping:
         Raises:
             RuntimeError: it cannot be mapped, for example because the device is lost.
         """
-        library, ended = self._library, self._library.ended
+        ended = self._library.ended
         if self._number not in ended:
             with interrupts_held():
                 for _ in self._queue.spins():

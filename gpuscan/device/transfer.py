@@ -197,9 +197,7 @@ def download(queue: Queue, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int
             free.append(staging)
 
 
-def read_together(
-    queue: Queue, pool: BufferPool, stretches: Sequence[tuple[wgpu.GPUBuffer, int, int]]
-) -> list[np.ndarray[Any, np.dtype[np.uint8]]]:
+def read_together(queue: Queue, pool: BufferPool, stretches: Sequence[tuple[wgpu.GPUBuffer, int, int]]) -> list[Bytes]:
     """Return copies of some short stretches of buffers, read by one submission, with the held runs, and one wait.
 
     Args:
@@ -207,6 +205,13 @@ def read_together(
         pool: the pool of the staging buffers.
         stretches: buffer, first byte (a multiple of 4) and bytes of each.
     """
+    return read_later(queue, pool, stretches)()
+
+
+def read_later(
+    queue: Queue, pool: BufferPool, stretches: Sequence[tuple[wgpu.GPUBuffer, int, int]]
+) -> Callable[[], list[Bytes]]:
+    """Submit what `read_together` submits, and return a function that waits; it has to be called, once."""
     # Parts of mapped bytes are viewed from multiples of 8 on.
     places = [0]
     for _, _, nbytes in stretches:
@@ -220,14 +225,22 @@ def read_together(
             ]
         )
         mapping = queue.map(staging, places[-1])
-        mapping.sync_wait()
-        content = mapping.view(places[-1]).copy()
-        mapping.unmap()
     except BaseException:
         pool.discard(staging)
         raise
-    pool.give(staging)
-    return [content[at : at + nbytes] for (_, _, nbytes), at in zip(stretches, places, strict=False)]
+
+    def read() -> list[Bytes]:
+        try:
+            mapping.sync_wait()
+            content = mapping.view(places[-1]).copy()
+            mapping.unmap()
+        except BaseException:
+            pool.discard(staging)
+            raise
+        pool.give(staging)
+        return [content[at : at + nbytes] for (_, _, nbytes), at in zip(stretches, places, strict=False)]
+
+    return read
 
 
 @cache

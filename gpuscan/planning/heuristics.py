@@ -355,6 +355,7 @@ CPU = replace(
     max_free_bytes=64 << 20,
 )
 
+
 def heuristics_for(adapter_type: str) -> Heuristics:
     """Return the table for an adapter of this type, such as ``"DiscreteGPU"`` or ``"CPU"``."""
     if adapter_type == "IntegratedGPU":

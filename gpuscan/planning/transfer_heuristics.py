@@ -1,4 +1,4 @@
-"""Hold the tuning constants for copies by the CPU, submissions and waits, as `planning/heuristics.py` does for scans."""
+"""Hold the tuning constants for copies by the CPU, for submissions and for waits, on every adapter."""
 
 from __future__ import annotations
 

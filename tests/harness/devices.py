@@ -160,7 +160,7 @@ def replace_submit(
 
     opened = queue_of(device)
     if isinstance(opened, queue.NativeQueue):
-        library = opened._library.checked
+        library = opened.library.checked
         for name in ("wgpuQueueSubmitForIndex", "wgpuDevicePoll"):
             monkeypatch.setattr(library, name, replaced(getattr(library, name)))
     else:
