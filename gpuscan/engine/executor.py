@@ -136,15 +136,14 @@ class Executor:
 
     def run_again(self, key: tuple[Any, ...]) -> bool:
         """Submit the run that was kept under the key; return False if there is none, or it is not valid any more."""
-        prepared = self.prepared(key)
-        if prepared is None:
+        if (prepared := self.prepared(key)) is None:
             return False
         prepared.submit()
         self.context.check_if_many()
         return True
 
     def prepared(self, key: tuple[Any, ...]) -> PreparedRun | None:
-        """Return the run that was kept under the key; None if there is none, or it is not valid any more."""
+        """Return the run that was kept under the key; None if there is no valid one."""
         found = self._prepared.get(key)
         return found if found is not None and found.is_valid else None
 
@@ -159,8 +158,7 @@ class Executor:
 
     def run(self, job: Job, parts: Iterable[Part]) -> Generator[Part, None, None]:
         """Scan the parts; yield each, in order, once its results are where they belong."""
-        context = self.context
-        in_flight: deque[Flight] = deque()
+        context, in_flight = self.context, deque[Flight]()
         idle: list[PartBuffers] = []
         taken: list[PartBuffers] = []
         shared = SharedBuffers(context, job, self.held)
