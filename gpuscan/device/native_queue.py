@@ -337,7 +337,8 @@ class NativeQueue(HoldingQueue):
             wait: 1 to wait first until a submission is done.
             index: that submission; NULL for all.
         """
-        return bool(self.library.checked.wgpuDevicePoll(self._device._internal, wait, index))
+        # The library returns a bool of one byte; the package's header calls it a word, with junk above that byte.
+        return bool(self.library.checked.wgpuDevicePoll(self._device._internal, wait, index) & 0xFF)
 
     def spins(self) -> Iterator[bool]:
         """Poll without waiting, again and again for a short time, and yield what `poll` returns.
