@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from gpuscan.device.backends import webgpu
+from gpuscan.device.interrupts import interrupts_held
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.queue import Mapping
 from gpuscan.planning.transfer_heuristics import TRANSFERS
@@ -205,7 +206,8 @@ def read_together(queue: Queue, pool: BufferPool, stretches: Sequence[tuple[wgpu
         pool: the pool of the staging buffers.
         stretches: buffer, first byte (a multiple of 4) and bytes of each.
     """
-    return read_later(queue, pool, stretches)()
+    with interrupts_held():
+        return read_later(queue, pool, stretches)()
 
 
 def read_later(
