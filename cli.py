@@ -280,7 +280,7 @@ def bench(
 @click.option("--seconds", type=click.FloatRange(min=1), default=50.0, show_default=True, help="How long to search.")
 @click.option("--reset", is_flag=True, help="Search nothing; forget the shapes found before.")
 def tune(device: Device | None, seconds: float, reset: bool) -> None:
-    """Search the fastest tile shapes on a GPU and keep them for later scans. Floats may then round differently."""
+    """Search the fastest workgroup sizes on a GPU and keep them for later scans. Results keep their bits."""
     if reset:
         tune_command.forget(gpu_device(device))
     else:

@@ -3,8 +3,8 @@
 Run:  python benchmarks/kernels.py [--dtype uint32] [--op add] [--sizes 16,20,22,25,28] [--strategies lookback,fallback]
           [--tile 256,32,12,4 …] [--device SUBSTRING]
 
-`--tile` is workgroup size, subgroup size, steps and chunk, and may be given more than once. Strategies that the probe
-found unsafe may be given too. ``gpuscan bench`` runs the same code, with other libraries, tables and plots.
+`--tile` is workgroup size, subgroup size, steps, chunk and, if not 1, bands. It may be given more than once. Strategies
+that the probe found unsafe may be given too. ``gpuscan bench`` runs the same code, with other libraries and plots.
 """
 
 from __future__ import annotations
@@ -22,12 +22,18 @@ from gpuscan.tools.bench.tables import verdict
 from gpuscan.tools.bench.timer import GpuTimer
 
 
+def tile_from(text: str) -> TileShape:
+    """Read the shape of a tile from the command line."""
+    numbers = [int(number) for number in text.split(",")]
+    return TileShape(*numbers[:4], bands=(numbers[4:] or [1])[0])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dtype", default="uint32")
     parser.add_argument("--op", default="add")
     parser.add_argument("--sizes", default="16,20,22,25,28", help="powers of two")
-    parser.add_argument("--tile", action="append", default=[], help="W,S,STEPS,CHUNK")
+    parser.add_argument("--tile", action="append", default=[], help="W,S,STEPS,CHUNK[,BANDS]")
     parser.add_argument("--strategies", default="lookback,fallback,three_dispatch")
     parser.add_argument("--device")
     arguments = parser.parse_args()
@@ -39,7 +45,7 @@ def main() -> None:
         dtypes=[np.dtype(arguments.dtype)],
         sizes=[1 << int(exponent) for exponent in arguments.sizes.split(",")],
         strategies=arguments.strategies.split(","),
-        tiles=[TileShape(*map(int, text.split(","))) for text in arguments.tile] or [None],
+        tiles=[tile_from(text) for text in arguments.tile] or [None],
     )
     copied: dict[object, float] = {}
 

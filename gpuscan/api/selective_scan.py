@@ -1,10 +1,10 @@
-"""Mamba's selective scan of NumPy arrays, and its gradient. The states are computed on a device and never leave it."""
+"""Mamba's selective scan of NumPy arrays, and its gradient. The states never leave the device that computes them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -16,8 +16,11 @@ from gpuscan.api.device import Device, resolve_device
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
 from gpuscan.api.row_scan import device_for
+from gpuscan.device.transfer import begun
+from gpuscan.engine.selective_scan import selective_scan
 from gpuscan.operators.operator import operator
 from gpuscan.planning.array_heuristics import ARRAYS
+from gpuscan.reference import stages
 
 Array = np.ndarray[Any, Any]
 # A part of the axes of batches and channels.
@@ -64,18 +67,70 @@ class SelectiveScan:
 
     def outputs(self) -> tuple[Array, Array]:
         """Return y, in the shape of `u`, and the states after the last step, with a time axis of length 1."""
+        device = resolve_device(device_for(self.arrays))
+        if device is None:
+            return stages.selective_scan(*self.arrays)
         y = np.empty(self.u.shape, self.u.dtype)
         last = np.empty((*self.shape[:TIME], 1), self.A.dtype)
+        if self._fits(device):
+            return self._outputs_on(device, y, last)
 
         def computed(part: Part) -> list[Pending]:
             run = _Run([_within(array, part) for array in self.arrays])
             h = run.states()[1]
             return [*run.summed([run.outputs(h)], [y[part].shape]), run.pending(h[..., -1:])]
 
-        for part, (outputs, states) in _in_flight(computed, self._parts()):
+        for part, (outputs, states) in _in_flight(computed, self._state_parts()):
             y[part] = outputs().reshape(y[part].shape)
             last[part] = states()
         return y, last
+
+    def _fits(self, device: Device) -> bool:
+        """Return True if one kernel computes the outputs on this device."""
+        weights = 4 * prod(self.shape[STATES:])
+        return self.A.dtype == np.float32 and prod(self.shape) > 0 and weights <= device._context.binding_limit
+
+    def _outputs_on(self, device: Device, y: Array, last: Array) -> tuple[Array, Array]:
+        """Compute the outputs and the last states by one kernel, into arrays."""
+        arrays = self._by_channels()
+        shape = arrays[0].shape
+        states, length = self.shape[STATES:]
+        outputs = y.reshape(shape), last.reshape(*shape[:3], states, 1)
+
+        def computed(part: Part) -> list[Pending]:
+            found = selective_scan(*(device.asarray(_within(array, part)) for array in arrays))
+            # The part of an array whose first axes are cut first is contiguous, so results are read straight to it.
+            pairs = zip(found, outputs, strict=True)
+            return [begun(device._readers, partial(array.read, into[part])).result for array, into in pairs]
+
+        # The weights of a group may be more numbers than its input.
+        inner = length * -(-max(states, shape[2]) // shape[2])
+        for _, found in _in_flight(computed, _parts(shape[:3], inner, ARRAYS.selective_piece_bytes // 4)):
+            for wait in found:
+                wait()
+        return y, last
+
+    def _by_channels(self) -> list[Array]:
+        """Return the arrays with three axes before the states: batches, groups that share B and C, their channels.
+
+        If none of B and C depends on both time and group, there is one group.
+        """
+        *lead, groups, channels = self.shape[:STATES]
+        weights = self.B, self.C
+        shared = all(each.shape[TIME] == 1 or each.shape[STATES - 2] == 1 for each in weights)
+        first = (prod(lead), 1, groups * channels) if shared else (prod(lead), groups, channels)
+        found = []
+        for array in self.arrays:
+            whole = list(array.shape)
+            if array.shape[TIME] == 1 or array is self.u or array is self.dt:
+                whole[-4:-2] = groups, channels
+            if any(n > 1 for n in array.shape[:-4]):
+                whole[:-4] = lead
+            array = np.broadcast_to(array, whole)
+            batch = first[0] if any(n > 1 for n in whole[:-4]) else 1
+            inner = first[1:] if whole[-4:-2] == [groups, channels] else ((1, 1) if shared else tuple(whole[-4:-2]))
+            found.append(array.reshape(batch, *inner, *array.shape[-2:]))
+        return found
 
     def gradients(self, grad_y: Array, grad_last: Array) -> tuple[Array, ...]:
         """Return the gradients with respect to u, dt, A, B and C. The states are computed again.
@@ -92,22 +147,30 @@ class SelectiveScan:
             run = _Run([_within(array, part) for array in self.arrays])
             return run.gradients(grad_y[part], grad_last[part])
 
-        for part, found in _in_flight(computed, self._parts()):
+        for part, found in _in_flight(computed, self._state_parts()):
             for total, values in zip(totals, found, strict=True):
                 place = _within(total, part)
                 place += values().reshape(place.shape)
         return totals
 
-    def _parts(self) -> Iterator[Part]:
-        """Yield parts of the axes of batches and channels that have at most `ARRAYS.max_states` states together."""
-        sizes = list(self.shape[:STATES])
-        for axis in range(len(sizes)):
-            # The first axes are cut first.
-            rest = prod(sizes[axis + 1 :]) * prod(self.shape[STATES:])
-            sizes[axis] = max(1, min(sizes[axis], ARRAYS.max_states // max(1, rest)))
-        starts = (range(0, length, size) for length, size in zip(self.shape, sizes, strict=False))
-        for first in product(*starts):
-            yield tuple(slice(at, at + size) for at, size in zip(first, sizes, strict=True))
+    def _state_parts(self) -> Iterator[Part]:
+        return _parts(self.shape[:STATES], prod(self.shape[STATES:]), ARRAYS.max_states)
+
+
+def _parts(lengths: Sequence[int], inner: int, limit: int) -> Iterator[Part]:
+    """Yield parts of the axes of batches and channels. The first axes are cut first.
+
+    Args:
+        lengths: the lengths of these axes.
+        inner: the numbers of one channel.
+        limit: the most numbers of a part, which has one channel at least.
+    """
+    sizes = list(lengths)
+    for axis in range(len(sizes)):
+        sizes[axis] = max(1, min(sizes[axis], limit // max(1, prod(sizes[axis + 1 :]) * inner)))
+    starts = (range(0, length, size) for length, size in zip(lengths, sizes, strict=True))
+    for first in product(*starts):
+        yield tuple(slice(at, at + size) for at, size in zip(first, sizes, strict=True))
 
 
 def _in_flight(

@@ -33,7 +33,7 @@ def load(capabilities: Capabilities) -> Tuned:
 def store(capabilities: Capabilities, tuned: Tuned) -> Path | None:
     """Keep the shapes, and return the path of their file, or None if it could not be written."""
     rows = [
-        [words, length, tile.workgroup_size, tile.subgroup_size, tile.steps, tile.chunk]
+        [words, length, tile.workgroup_size, tile.subgroup_size, tile.steps, tile.chunk, tile.bands]
         for (words, length), tile in sorted(tuned.items(), key=lambda entry: entry[0])
     ]
     return disk_cache.write(FOLDER, key_of(capabilities), rows)
@@ -45,10 +45,10 @@ def _entry(row: list[Any], capabilities: Capabilities) -> tuple[tuple[int, int],
     Raises:
         ValueError, TypeError: the row is malformed, or its shape does not run here.
     """
-    words, length, workgroup_size, subgroup_size, steps, chunk = row
+    words, length, workgroup_size, subgroup_size, steps, chunk, bands = row
     if any(type(number) is not int for number in row):
         raise TypeError(f"expected integers, found {row!r}")
-    tile = TileShape(workgroup_size, subgroup_size, steps, chunk)
+    tile = TileShape(workgroup_size, subgroup_size, steps, chunk, bands=bands)
     if words not in TUNED_FIELDS or length < 1 or not runs_on(tile, words, capabilities):
         raise ValueError(f"{row!r} is no shape for {capabilities.summary}")
     return (words, length), tile

@@ -11,6 +11,13 @@ class ArrayHeuristics:
 
     max_pitch: int
     max_states: int
+    selective_channels: int
+    selective_times: int
+    selective_states: int
+    selective_rows: int
+    min_selective_chunk: int
+    max_selective_chunk: int
+    selective_piece_bytes: int
 
 
 ARRAYS = ArrayHeuristics(
@@ -21,4 +28,18 @@ ARRAYS = ArrayHeuristics(
     # The most states of a selective scan that are computed at a time. A device holds up to eight arrays of this size.
     # Not tuned.
     max_states=1 << 25,
+    # The channels and steps of a workgroup of a selective scan, and the states of an invocation. The tiles of inputs
+    # and weights, 12.8 kB, fit into the 16 KiB of workgroup memory that every adapter has.
+    selective_channels=64,
+    selective_times=16,
+    selective_states=32,
+    # The invocations that a selective scan should have on a GPU. If it has fewer rows, the steps are cut into chunks,
+    # which takes a second pass.
+    selective_rows=1 << 14,
+    # The least and the most steps of such a chunk. The most bounds the time that an invocation takes, and its loops.
+    min_selective_chunk=128,
+    max_selective_chunk=1 << 13,
+    # The most bytes of the input of a selective scan that are on a device at a time. While one piece is computed, the
+    # next is uploaded.
+    selective_piece_bytes=64 << 20,
 )

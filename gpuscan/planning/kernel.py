@@ -205,8 +205,8 @@ class Kernel(HashedOnce):
 
     @property
     def totals_fit_subgroup(self) -> bool:
-        """True if one subgroup can scan the totals of all subgroups of the workgroup."""
-        return self.tile.subgroups_per_workgroup <= self.tile.subgroup_size
+        """True if one subgroup can scan the totals of all bands of the workgroup."""
+        return self.tile.bands_per_workgroup <= self.tile.subgroup_size
 
     @property
     def uses_scratch(self) -> bool:

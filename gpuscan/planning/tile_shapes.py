@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # The most tiles that are scanned together, by their aggregates. It is the size of a subgroup on most GPUs. It fixes the
 # order of combination, so it is the same on every adapter.
@@ -11,7 +11,11 @@ BLOCK = 32
 
 @dataclass(frozen=True)
 class TileShape:
-    """Divide neighbouring elements among a workgroup. With the operator, the shape fixes the order of combination.
+    """Divide neighbouring elements among a workgroup.
+
+    With the operator, the size of a tile, its chunks, its bands and its block fix the order of combination. So shapes
+    that differ only in how many bands a subgroup takes, and thus in the size of the workgroup, give the same bits
+    (`same_order`).
 
     Attributes:
         workgroup_size: the invocations in a workgroup.
@@ -22,6 +26,7 @@ class TileShape:
         single_lead: the prefix of a chunk within its tile and the prefix of the tile are joined first, and the result
             is joined with each element, which is thus joined once. Otherwise each element is joined with the former
             while the tile waits, and with the latter at the end.
+        bands: the neighbouring parts of a subgroup's elements. Each takes as many steps, and is scanned by itself.
     """
 
     workgroup_size: int
@@ -30,11 +35,22 @@ class TileShape:
     chunk: int
     per_row: bool = False
     single_lead: bool = False
+    bands: int = 1
 
     @property
     def tile_size(self) -> int:
         """The number of elements in a tile."""
         return self.workgroup_size * self.steps * self.chunk
+
+    @property
+    def band_steps(self) -> int:
+        """The number of steps that a band takes."""
+        return self.steps // self.bands
+
+    @property
+    def bands_per_workgroup(self) -> int:
+        """The number of bands that are scanned together, by their totals."""
+        return self.subgroups_per_workgroup * self.bands
 
     @property
     def block(self) -> int:
@@ -44,6 +60,22 @@ class TileShape:
     @property
     def subgroups_per_workgroup(self) -> int:
         return self.workgroup_size // self.subgroup_size if self.subgroup_size else 1
+
+    def same_order(self) -> list[TileShape]:
+        """Return the shapes that combine elements in the same order as this one, itself among them.
+
+        A workgroup of half the size, say, takes two bands in each subgroup where this one takes one.
+        """
+        if not self.subgroup_size:
+            return [self]
+        shapes = []
+        for bands in range(1, self.bands_per_workgroup + 1):
+            subgroups, rest = divmod(self.bands_per_workgroup, bands)
+            size, steps = subgroups * self.subgroup_size, bands * self.band_steps
+            shape = replace(self, workgroup_size=size, steps=steps, bands=bands)
+            if not rest and shape.block == self.block and shape.bands_per_workgroup <= size:
+                shapes.append(shape)
+        return shapes
 
 
 @dataclass(frozen=True)
@@ -63,7 +95,7 @@ class ColumnTile:
     chunk: int
 
     subgroup_size = 0
-    steps = 1
+    steps = bands = 1
     block = 1
     per_row = False
     single_lead = False
@@ -90,4 +122,8 @@ class ColumnTile:
 
     @property
     def subgroups_per_workgroup(self) -> int:
+        return 1
+
+    @property
+    def bands_per_workgroup(self) -> int:
         return 1

@@ -1,7 +1,7 @@
 """Look up the tile shapes that ``gpuscan tune`` found faster on this adapter than the planner's own.
 
-A tile's shape fixes the order of combination, so floats may differ in their last bits between a tuned device and one
-that is not tuned. On each of them the bits stay the same from run to run and under every strategy.
+Only shapes that combine elements in the same order as the planner's count, so a tuned device gives the same bits as one
+that is not tuned.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def best_tile(spec: ScanSpec, capabilities: Capabilities, tuned: Tuned, subgroup
         tuned: the shapes that were tuned on the adapter.
         subgroups: False to use no subgroup operations.
     """
-    return tuned_tile(tuned, spec, subgroups) or tile_shape(spec, capabilities, subgroups)
+    planned = tile_shape(spec, capabilities, subgroups)
+    found = tuned_tile(tuned, spec, subgroups)
+    return found if found in planned.same_order() else planned
 
 
 def tuned_tile(tuned: Tuned, spec: ScanSpec, subgroups: bool = True) -> TileShape | None:
@@ -80,6 +82,8 @@ def runs_on(tile: TileShape, words: int, capabilities: Capabilities) -> bool:
         and tile.subgroup_size in (0, capabilities.subgroup_size)
         and tile.subgroup_size <= size
         and 1 <= tile.steps <= (MAX_STEPS if tile.subgroup_size else 1)
+        and tile.bands in range(1, tile.steps + 1)
+        and tile.steps % tile.bands == 0
         and 1 <= tile.chunk <= MAX_CHUNK_WORDS // words
         and tile.chunk & (tile.chunk - 1) == 0
     )

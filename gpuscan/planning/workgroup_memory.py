@@ -25,7 +25,7 @@ def scanned_items(kernel: Kernel) -> int:
     if kernel.in_columns:
         return tile.workgroup_size * tile.chunk
     items = tile.workgroup_size if kernel.uses_scratch else 0
-    return items + (tile.subgroups_per_workgroup + 1 if tile.subgroups_per_workgroup > 1 else 0)
+    return items + (tile.bands_per_workgroup + 1 if tile.bands_per_workgroup > 1 else 0)
 
 
 def workgroup_bytes(kernel: Kernel) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from ctypes import cast, py_object
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -115,8 +116,10 @@ def scan(
     op = TORCH_FUNCTIONS.get(op, op) if callable(op) else op
     places = pytree.tree_unflatten(list(range(len(leaves))), tree)
     if torch.compiler.is_compiling():
-        # This call is traced, and a function that closes over what is traced cannot be read here.
-        handle = -1 if has_closure(op) else _handle(op, places, ranks, axis, *options)
+        # This call is traced, and a function that closes over what is traced cannot be read here. PyTorch 2.11 passes
+        # no operators to `_handle`, but knows their addresses.
+        given = id(op) if isinstance(op, Operator) else op
+        handle = -1 if has_closure(op) else _handle(given, places, ranks, axis, *options)
         if handle < 0:
             return _outside_of_graphs(x, op, axis, exclusive, reverse, initial, segments, keys)
         results = torch.ops.gpuscan.scan([*leaves, *starts, *cuts], handle)
@@ -134,7 +137,14 @@ def _outside_of_graphs(
 
 @torch.compiler.assume_constant_result
 def _handle(op: Any, *options: Any) -> int:
-    """Return the number of a scan for compiled functions; -1 if these would not notice that the operator changes."""
+    """Return the number of a scan for compiled functions; -1 if these would not notice that the operator changes.
+
+    Args:
+        op: the operator; the address of an `Operator`, which the caller keeps.
+        options: the other arguments of `_scan_of`, after `key`.
+    """
+    if isinstance(op, int):
+        op = cast(op, py_object).value
     key = op if isinstance(op, (str, Operator)) else function_key(op, numbers=False)
     return -1 if key is None else handle_of(_scan_of(op, key, *options))
 

@@ -32,10 +32,11 @@ def selective_scan(
 
     With ``dt = softplus(delta + delta_bias)`` or its parts, for each batch, channel and state:
     ``h[t] = exp(dt[t] A) h[t-1] + dt[t] B[t] u[t]`` and ``y[t] = sum over states of C[t] h[t]``, plus ``D u[t]``, times
-    ``silu(z[t])``. The states are computed in float32 (float64 for float64), by `gpuscan.linear_recurrence`. They take
-    N times the memory of the input, so they stay on gpuscan's default device, part by part, and the backward pass
-    computes them again. `torch.compile` calls that as one operation; `torch.func.vmap` computes a batch at once.
-    Forward-mode derivatives and those of gradients keep all states in PyTorch's memory.
+    ``silu(z[t])``. The states are computed in float32 (float64 for float64). The outputs of real float32 decays are one
+    kernel with the states in registers. Other states, and those of the backward pass, take N times the memory of the
+    input: they stay on gpuscan's default device, part by part. `torch.compile` calls each pass as one operation;
+    `torch.func.vmap` computes a batch at once. Forward-mode derivatives and those of gradients keep all states in
+    PyTorch's memory.
 
     Args:
         u: the input, of shape (batch, dim, length).

@@ -8,11 +8,16 @@ fn reduce_tile(tile: u32, invocation: u32) -> Item {
     let loaded{{ step }} = {{ "load(" ~ place(step) ~ ", invocation)" if kernel.exchanges_chunks else "load_chunk(" ~ place(step) ~ ")" }};
 {% endfor %}
 {% call(step) scan_steps() %}{{ "chunk_of(" ~ place(step) ~ ", loaded" ~ step ~ ", invocation)" if kernel.exchanges_chunks else "loaded" ~ step }}{% endcall %}
+{% set band_steps = kernel.tile.band_steps %}
 {% for step in range(kernel.tile.steps) %}
     let total{{ step }} = item_at(lanes{{ step }}, SUBGROUP_SIZE - 1u);
-    let carry{{ step }} = {{ "join(carry" ~ (step - 1) ~ ", total" ~ step ~ ")" if step else "total0" }};
+    let carry{{ step }} = {{ "join(carry" ~ (step - 1) ~ ", total" ~ step ~ ")" if step % band_steps else "total" ~ step }};
 {% endfor %}
-    return scan_subgroups(invocation, carry{{ kernel.tile.steps - 1 }}).aggregate;
+{% if kernel.tile.bands > 1 %}
+    return scan_bands(invocation, array<Item, OWN_BANDS>({% for step in range(band_steps - 1, kernel.tile.steps, band_steps) %}carry{{ step }}{{ ", " if not loop.last }}{% endfor %})).aggregate;
+{% else %}
+    return scan_bands(invocation, carry{{ kernel.tile.steps - 1 }}).aggregate;
+{% endif %}
 {% else %}
     _ = scan_invocations(invocation, scan_chunk(load_chunk(first))[CHUNK - 1u]);
     let aggregate = {{ text.from_shared("scratch[WORKGROUP_SIZE - 1u]") }};

@@ -53,13 +53,13 @@ fn reduce_tile(tile: u32, invocation: u32) -> Item {
 {% if kernel.tile.subgroups_per_workgroup == 1 %}
     return sum;
 {% else %}
-    subgroup_totals[select(SUBGROUPS, subgroup, lane == 0u)] = {{ text.to_shared("sum") }};
+    band_totals[select(BANDS, subgroup, lane == 0u)] = {{ text.to_shared("sum") }};
     workgroupBarrier();
     let tile_begin = begin - subgroup * (SUBGROUP_SIZE * STEPS * CHUNK);
-    let subgroups = parts_before_end(end - tile_begin, SUBGROUP_SIZE * STEPS * CHUNK, SUBGROUPS);
-    var aggregate = {{ text.from_shared("subgroup_totals[0]") }};
+    let subgroups = parts_before_end(end - tile_begin, SUBGROUP_SIZE * STEPS * CHUNK, BANDS);
+    var aggregate = {{ text.from_shared("band_totals[0]") }};
     for (var other = 1u; other < subgroups; other++) {
-        aggregate = join(aggregate, {{ text.from_shared("subgroup_totals[other]") }});
+        aggregate = join(aggregate, {{ text.from_shared("band_totals[other]") }});
     }
     return aggregate;
 {% endif %}

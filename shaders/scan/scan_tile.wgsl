@@ -1,39 +1,50 @@
 {#- Step 2 of a tile: scan its chunks in registers, then the totals of lanes, steps and subgroups. The order of combination
     is that of scan/tile_scan.wgsl.
     in:  `loaded0`, …
-    out: `aggregate`, of the tile; `tile_lead`, what precedes the subgroup (or invocation) in the tile, if `led`;
-         `chunk0`, …, scanned within the subgroup, or where they are joined later, `local0`, … and `lead0`, … -#}
+    out: `aggregate`, of the tile; `tile_lead`, what precedes the band (or invocation) in the tile, if `led`; where a
+         subgroup has several bands, `sums.leads` instead;
+         `chunk0`, …, scanned within the band, or where they are joined later, `local0`, … and `lead0`, … -#}
+{% set band_steps = kernel.tile.band_steps %}
     // 2. Scan in registers.
 {% if kernel.subgroups %}
 {% call(step) scan_steps() %}{{ "chunk_of(" ~ place(step) ~ ", loaded" ~ step ~ for_exchange ~ ")" if kernel.loads_words_first else "loaded" ~ step }}{% endcall %}
 {% if kernel.tile.chunk == 1 %}{# an element's own scan is that over the lanes #}
 {% for step in range(kernel.tile.steps) %}
-    let sums{{ step }} = {{ "join(carry" ~ (step - 1) ~ ", lanes" ~ step ~ ")" if step else "lanes0" }};
+{% set follows = step % band_steps > 0 %}
+    let sums{{ step }} = {{ "join(carry" ~ (step - 1) ~ ", lanes" ~ step ~ ")" if follows else "lanes" ~ step }};
     let chunk{{ step }} = Chunk(sums{{ step }});
     let carry{{ step }} = item_at(sums{{ step }}, SUBGROUP_SIZE - 1u);
 {% if spec.exclusive %}
-    let lead{{ step }} = {{ "pick(lane > 0u, item_up(sums" ~ step ~ ", 1u), carry" ~ (step - 1) ~ ")" if step else "item_up(sums0, 1u)" }};
+    let lead{{ step }} = {{ "pick(lane > 0u, item_up(sums" ~ step ~ ", 1u), carry" ~ (step - 1) ~ ")" if follows else "item_up(sums" ~ step ~ ", 1u)" }};
 {% endif %}
 {% endfor %}
 {% else %}
 {% set joins_now = not kernel.keeps_storage_form and not kernel.tile.single_lead %}
-    let lead0 = item_up(lanes0, 1u);
+{% for step in range(kernel.tile.steps) %}
+{% if step % band_steps == 0 %}
+    let lead{{ step }} = item_up(lanes{{ step }}, 1u);
 {% if joins_now %}
-    let chunk0 = join_chunk(lane > 0u, lead0, local0);
+    let chunk{{ step }} = join_chunk(lane > 0u, lead{{ step }}, local{{ step }});
 {% endif %}
-    let carry0 = item_at(lanes0, SUBGROUP_SIZE - 1u);
-{% for step in range(1, kernel.tile.steps) %}
+    let carry{{ step }} = item_at(lanes{{ step }}, SUBGROUP_SIZE - 1u);
+{% else %}
     let lead{{ step }} = pick(lane > 0u, join(carry{{ step - 1 }}, item_up(lanes{{ step }}, 1u)), carry{{ step - 1 }});
 {% if joins_now %}
     let chunk{{ step }} = join_chunk(true, lead{{ step }}, local{{ step }});
 {% endif %}
     let carry{{ step }} = join(carry{{ step - 1 }}, item_at(lanes{{ step }}, SUBGROUP_SIZE - 1u));
+{% endif %}
 {% endfor %}
 {% endif %}
-    let sums = scan_subgroups(invocation, carry{{ kernel.tile.steps - 1 }});
+{% if kernel.tile.bands > 1 %}
+    let sums = scan_bands(invocation, array<Item, OWN_BANDS>({% for step in range(band_steps - 1, kernel.tile.steps, band_steps) %}carry{{ step }}{{ ", " if not loop.last }}{% endfor %}));
+    let aggregate = sums.aggregate;
+{% else %}
+    let sums = scan_bands(invocation, carry{{ kernel.tile.steps - 1 }});
     let aggregate = sums.aggregate;
     let tile_lead = sums.lead;
     let led = subgroup > 0u;
+{% endif %}
 {% else %}
     let chunk0 = scan_chunk(loaded0);
     _ = scan_invocations(invocation, chunk0[CHUNK - 1u]);

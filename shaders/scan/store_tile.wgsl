@@ -1,10 +1,22 @@
 {#- Step 4 of a tile: join what precedes each chunk, and store every element once.
-    in:  `prefix`, `tile_lead`, `led`, and the chunks of step 2 -#}
+    in:  `prefix`, and what step 2 gives -#}
 {% if spec.compacts %}
     move_tile(invocation, tile, pick(prefix.known, prefix.item, 0u), aggregate);
 {% else %}
+{% if kernel.tile.bands > 1 %}
+{% for own in range(kernel.tile.bands) %}
+{% set own_lead = "sums.leads[" ~ own ~ "]" %}
+{% if own %}
+    let band_lead{{ own }} = pick(prefix.known, join(prefix.item, {{ own_lead }}), {{ own_lead }});
+{% else %}
+    let band_lead0 = pick(prefix.known, pick(subgroup > 0u, join(prefix.item, {{ own_lead }}), prefix.item), {{ own_lead }});
+    let known = prefix.known || subgroup > 0u;
+{% endif %}
+{% endfor %}
+{% else %}
     let lead = pick(prefix.known, pick(led, join(prefix.item, tile_lead), prefix.item), tile_lead);
     let known = prefix.known || led;
+{% endif %}
 
     // 4. Store every element once.
 {% if kernel.tile.per_row %}
@@ -21,13 +33,17 @@
 {% endmacro %}
 {% macro shifted(before, chunk) %}Chunk({{ before }}{% for position in range(kernel.tile.chunk - 1) %}, {{ chunk }}[{{ position }}]{% endfor %}){% endmacro %}
 {% for step in range(kernel.tile.steps) %}
+{% set begins = step % kernel.tile.band_steps == 0 %}{# a band #}
+{% set own = step // kernel.tile.band_steps %}
+{% set lead = "band_lead" ~ own if kernel.tile.bands > 1 else "lead" %}
+{% set known = "true" if own else "known" %}
 {% if kernel.keeps_storage_form %}
     let scanned{{ step }} = scan_chunk(chunk_of({{ place(step) }}, again(loaded{{ step }})));
-    let chunk{{ step }} = join_chunk({{ "true" if step else "lane > 0u" }}, lead{{ step }}, scanned{{ step }});
+    let chunk{{ step }} = join_chunk({{ "lane > 0u" if begins else "true" }}, lead{{ step }}, scanned{{ step }});
 {% endif %}
 {% if kernel.tile.single_lead %}{# join the prefixes of the chunk and of the tile first, then each element #}
-    let joined{{ step }} = pick(known, join(lead, lead{{ step }}), lead{{ step }});
-    let before{{ step }} = {{ "joined" ~ step if step else "pick(lane > 0u, joined0, lead)" }};
+    let joined{{ step }} = pick({{ known }}, join({{ lead }}, lead{{ step }}), lead{{ step }});
+    let before{{ step }} = {{ "pick(lane > 0u, joined" ~ step ~ ", " ~ lead ~ ")" if begins else "joined" ~ step }};
 {% set led = "true" if step else "known || lane > 0u" %}
 {% if spec.exclusive %}
     var result{{ step }} = join_chunk({{ led }}, before{{ step }}, {{ shifted("before" ~ step, "local" ~ step) }});
@@ -39,17 +55,17 @@
 {% elif spec.exclusive %}
 {% set before = "lead" ~ step if kernel.subgroups else "lead" %}
     let shifted{{ step }} = {{ shifted(before, "chunk" ~ step) }};
-    var result{{ step }} = join_chunk(known, lead, shifted{{ step }});
-{% if step == 0 %}
+    var result{{ step }} = join_chunk({{ known }}, {{ lead }}, shifted{{ step }});
+{% if begins %}
 {% if kernel.subgroups %}
-    result0[0] = pick(lane == 0u, lead, result0[0]);
+    result{{ step }}[0] = pick(lane == 0u, {{ lead }}, result{{ step }}[0]);
 {% else %}
     result0[0] = lead;
 {% endif %}
 {% endif %}
 {{ store(place(step), "result" ~ step) -}}
 {% else %}
-{{ store(place(step), "join_chunk(known, lead, chunk" ~ step ~ ")") -}}
+{{ store(place(step), "join_chunk(" ~ known ~ ", " ~ lead ~ ", chunk" ~ step ~ ")") -}}
 {% endif %}
 {% endfor %}
 {% endif %}

@@ -1,6 +1,6 @@
 {#- Functions on one invocation's chunk, and the scan over invocations, in the fixed order of combination that every stage
-    shares: left to right in a chunk, a Kogge-Stone tree over lanes, left to right over steps, a Kogge-Stone tree over
-    subgroups. Without subgroups: left to right in a chunk, a Kogge-Stone tree over the workgroup. -#}
+    shares: left to right in a chunk, a Kogge-Stone tree over lanes, left to right over the steps of a band, a Kogge-Stone
+    tree over bands. A subgroup takes one band, or several neighbouring ones. Without subgroups: left to right in a chunk, a Kogge-Stone tree over the workgroup. -#}
 {% from "scan/shared_scan.wgsl" import shared_scan with context %}
 {% from "scan/subgroup_scan.wgsl" import place, scan_steps, subgroup_scan with context %}
 {% include "scan/item_exchange.wgsl" %}
@@ -9,13 +9,17 @@
 {% if not kernel.loops_over_lanes %}
 {{ subgroup_scan("scan_lanes", kernel.tile.subgroup_size) }}
 {% endif %}
-{% if kernel.tile.subgroups_per_workgroup > 1 %}
-const SUBGROUPS = {{ kernel.tile.subgroups_per_workgroup }}u;  // in a workgroup
-var<workgroup> subgroup_totals: array<{{ text.shared_item }}, {{ kernel.tile.subgroups_per_workgroup + 1 }}>;  // the last place takes values that are not read
+{% set bands = kernel.tile.bands_per_workgroup %}
+{% if kernel.tile.bands > 1 %}
+const OWN_BANDS = {{ kernel.tile.bands }}u;  // of a subgroup
+{% endif %}
+{% if bands > 1 %}
+const BANDS = {{ bands }}u;  // in a workgroup
+var<workgroup> band_totals: array<{{ text.shared_item }}, {{ bands + 1 }}>;  // the last place takes values that are not read
 {% if kernel.totals_fit_subgroup %}
-{{ subgroup_scan("scan_totals", kernel.tile.subgroups_per_workgroup, kernel.loops_over_lanes) }}
+{{ subgroup_scan("scan_totals", bands, kernel.loops_over_lanes) }}
 {% else %}
-{{ shared_scan("scan_totals", kernel.tile.subgroups_per_workgroup) }}
+{{ shared_scan("scan_totals", bands) }}
 {% endif %}
 {% endif %}
 {% else %}
@@ -67,33 +71,47 @@ fn first_of(tile: u32, invocation: u32) -> u32 {
 }
 {% if kernel.subgroups %}
 
-// The scan over the subgroups of a workgroup: the prefix of this subgroup (the first has none), and the whole tile.
-struct SubgroupSums {
-    lead: Item,
+{# The items before the bands of this subgroup, each read by `item` with the place instead of AT. #}
+{% macro items_before_bands(item) -%}
+{% if kernel.tile.bands > 1 -%}
+array<Item, OWN_BANDS>({% for own in range(kernel.tile.bands) %}{{ item | replace("AT", "subgroup * OWN_BANDS + " ~ (own - 1) ~ "u" if own else "max(subgroup * OWN_BANDS, 1u) - 1u") }}{{ ", " if not loop.last }}{% endfor %})
+{%- else -%}
+{{ item | replace("AT", "max(subgroup, 1u) - 1u") }}
+{%- endif %}
+{%- endmacro %}
+// The scan over the bands of a workgroup: the prefix of {{ "each band of this subgroup" if kernel.tile.bands > 1 else "this subgroup's band" }} (the first has none), and the whole tile.
+struct BandSums {
+    {{ "leads: array<Item, OWN_BANDS>" if kernel.tile.bands > 1 else "lead: Item" }},
     aggregate: Item,
 }
 
-fn scan_subgroups(invocation: u32, total: Item) -> SubgroupSums {
-{% if kernel.tile.subgroups_per_workgroup == 1 %}
-    return SubgroupSums(total, total);
+fn scan_bands(invocation: u32, {{ "totals: array<Item, OWN_BANDS>" if kernel.tile.bands > 1 else "total: Item" }}) -> BandSums {
+{% if bands == 1 %}
+    return BandSums(total, total);
 {% else %}
     let lane = invocation % SUBGROUP_SIZE;
     let subgroup = invocation / SUBGROUP_SIZE;
-    subgroup_totals[select(SUBGROUPS, subgroup, lane == 0u)] = {{ text.to_shared("total") }};
+{% if kernel.tile.bands > 1 %}
+{% for own in range(kernel.tile.bands) %}
+    band_totals[select(BANDS, subgroup * OWN_BANDS + {{ own }}u, lane == 0u)] = {{ text.to_shared("totals[" ~ own ~ "]") }};
+{% endfor %}
+{% else %}
+    band_totals[select(BANDS, subgroup, lane == 0u)] = {{ text.to_shared("total") }};
+{% endif %}
     workgroupBarrier();
 {% if kernel.totals_fit_subgroup and kernel.loops_over_lanes %}
     if (subgroup == 0u) {  // the others would compute the same, which takes longer than to wait
-        let sums = scan_totals(lane, {{ text.from_shared("subgroup_totals[min(lane, SUBGROUPS - 1u)]") }});
-        subgroup_totals[min(lane, SUBGROUPS)] = {{ text.to_shared("sums") }};
+        let sums = scan_totals(lane, {{ text.from_shared("band_totals[min(lane, BANDS - 1u)]") }});
+        band_totals[min(lane, BANDS)] = {{ text.to_shared("sums") }};
     }
     workgroupBarrier();
-    return SubgroupSums({{ text.from_shared("subgroup_totals[max(subgroup, 1u) - 1u]") }}, {{ text.from_shared("subgroup_totals[SUBGROUPS - 1u]") }});
+    return BandSums({{ items_before_bands(text.from_shared("band_totals[AT]")) }}, {{ text.from_shared("band_totals[BANDS - 1u]") }});
 {% elif kernel.totals_fit_subgroup %}
-    let sums = scan_totals(lane, {{ text.from_shared("subgroup_totals[min(lane, SUBGROUPS - 1u)]") }});
-    return SubgroupSums(item_at(sums, max(subgroup, 1u) - 1u), item_at(sums, SUBGROUPS - 1u));
+    let sums = scan_totals(lane, {{ text.from_shared("band_totals[min(lane, BANDS - 1u)]") }});
+    return BandSums({{ items_before_bands("item_at(sums, AT)") }}, item_at(sums, BANDS - 1u));
 {% else %}
-    _ = scan_totals(invocation, {{ text.from_shared("subgroup_totals[min(invocation, SUBGROUPS - 1u)]") }});
-    let sums = SubgroupSums({{ text.from_shared("scratch[max(subgroup, 1u) - 1u]") }}, {{ text.from_shared("scratch[SUBGROUPS - 1u]") }});
+    _ = scan_totals(invocation, {{ text.from_shared("band_totals[min(invocation, BANDS - 1u)]") }});
+    let sums = BandSums({{ items_before_bands(text.from_shared("scratch[AT]")) }}, {{ text.from_shared("scratch[BANDS - 1u]") }});
     workgroupBarrier();
     return sums;
 {% endif %}

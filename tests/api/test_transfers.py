@@ -13,9 +13,9 @@ import gpuscan as gs
 import gpuscan.signal
 from tests.harness.builds import count_transfers
 
-# Elements of the arrays, and the most bytes that may move between a device and the CPU in a call: a report, a count,
+# Elements of the arrays, and the most bytes that may move between a device and the CPU in a call: reports, a count,
 # offsets of a few segments, and an initial value.
-LENGTH, MAX_BYTES = 2048, 64
+LENGTH, MAX_BYTES = 2048, 128
 
 # What takes no array on a device: what makes devices and operators, and `scan_chunks`, which gives NumPy arrays.
 OTHERS = {

@@ -84,7 +84,7 @@ def test_other_options_and_layouts(device: gs.Device) -> None:
 
 
 def test_places_of_results_of_later_calls(device: gs.Device) -> None:
-    """Make calls of one kind that write to the input, beside it, backwards and to new arrays, also from threads."""
+    """Make calls of one kind that write over the input, backwards, apart, and to new arrays, also from threads."""
     memory = np.random.default_rng(3).integers(0, 2**32, 1001, dtype=np.uint32)
     for _ in range(3):
         for out in (slice(0, 500), slice(0, 1000, 2), slice(500, 0, -1), slice(3, 503), slice(500, 1000)):

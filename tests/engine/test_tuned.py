@@ -1,4 +1,4 @@
-"""Devices that `gpuscan tune` has found tiles for: every way to scan takes them and gives the same bits."""
+"""Devices that `gpuscan tune` has found tiles for: every way to scan takes them and gives the bits of other devices."""
 
 from __future__ import annotations
 
@@ -10,37 +10,47 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.planning.tile_shapes import TileShape
-from tests.harness.devices import store_tuned_tiles, tuned_tiles_of
+from tests.harness.devices import device_as_if, store_tuned_tiles, tuned_tiles_of
 from tests.harness.scans import make_problem, planned_tile, scan_with, tile_of
-from tests.oracle import strategies_on
+from tests.oracle import AFFINE, assert_same, strategies_on, words
 
 LENGTH = 50_001
 
 
+def gpu(device: gs.Device) -> gs.Device:
+    """Return a device that plans as a GPU does: software adapters have one tile for each order of combination."""
+    return device_as_if(device, adapter_type="DiscreteGPU")
+
+
 def shape_for(device: gs.Device) -> TileShape:
-    """Return a tile that the planner would not take."""
-    lanes = 0 if device.capabilities.adapter_type == "CPU" else device.capabilities.subgroup_size
-    return TileShape(128, lanes, 3 if lanes else 1, 4 if lanes else 16)
+    """Return a tile that the planner would not take, in the order of its own; without subgroups in another order."""
+    planned = planned_tile(device, make_problem(np.ones(LENGTH, np.float32)))
+    assert isinstance(planned, TileShape)
+    return planned.same_order()[-1] if planned.subgroup_size else TileShape(128, 0, 1, 16)
 
 
 @pytest.fixture
 def tuned(own_device: gs.Device, adapter: wgpu.GPUAdapter) -> gs.Device:
     """Return a device for which `gpuscan tune` has found a tile for single words."""
-    store_tuned_tiles(own_device, {(1, LENGTH): shape_for(own_device)})
-    return gs.Device(adapter)
+    store_tuned_tiles(own_device, {(1, LENGTH): shape_for(gpu(own_device))})
+    return gpu(gs.Device(adapter))
 
 
 def test_a_device_takes_the_tiles_that_were_stored_for_it(own_device: gs.Device, tuned: gs.Device) -> None:
     assert tuned_tiles_of(own_device) == {}
-    assert tuned_tiles_of(tuned) == {(1, LENGTH): shape_for(tuned)}
-    assert tile_of(tuned.plan(LENGTH, np.uint32, "add")) == shape_for(tuned)
+    shape = shape_for(gpu(own_device))
+    assert tuned_tiles_of(tuned) == {(1, LENGTH): shape}
+    planned = planned_tile(gpu(own_device), make_problem(np.ones(LENGTH, np.uint32)))
+    taken = shape if shape.subgroup_size else planned
+    assert shape != planned
+    assert tile_of(tuned.plan(LENGTH, np.uint32, "add")) == taken
     x = np.arange(LENGTH, dtype=np.uint32)
     np.testing.assert_array_equal(gs.scan(x, device=tuned), np.cumsum(x, dtype=np.uint32))
 
 
-def test_every_way_to_scan_has_the_same_bits(tuned: gs.Device) -> None:
+def test_every_way_to_scan_has_the_bits_of_an_untuned_device(own_device: gs.Device, tuned: gs.Device) -> None:
     x = np.random.default_rng(7).normal(size=LENGTH).astype(np.float32)
-    expected = gs.scan(x, device=tuned)
+    expected = gs.scan(x, device=gpu(own_device))
     np.testing.assert_allclose(expected, np.cumsum(x.astype(np.float64)), rtol=1e-4, atol=1e-3)
     results: dict[str, Any] = {name: gs.scan(x, device=tuned, strategy=name) for name in strategies_on(tuned)}
     results["an array on the device"] = gs.scan(tuned.asarray(x), device=tuned).numpy()
@@ -56,13 +66,36 @@ def test_every_way_to_scan_has_the_same_bits(tuned: gs.Device) -> None:
         np.testing.assert_array_equal(np.asarray(result).view(np.uint32), expected.view(np.uint32), err_msg=name)
 
 
-def test_scans_that_were_not_measured_keep_the_planners_tile(device: gs.Device, tuned: gs.Device) -> None:
+@pytest.mark.parametrize("number", range(4))
+def test_bands_do_not_change_the_bits(device: gs.Device, number: int) -> None:
+    """Assert that half the workgroup, with twice the bands in each subgroup, combines in the same order."""
+    size = device.capabilities.subgroup_size
+    if not size:
+        assert TileShape(32, 0, 1, 4).same_order() == [TileShape(32, 0, 1, 4)]
+        return
+    x = np.random.default_rng(number).normal(size=20_011).astype(np.float32)
+    problem, chunk, single_lead = [
+        (make_problem(x), 4, False),
+        (make_problem(x, exclusive=True, reverse=True), 2, True),
+        (make_problem(words(np.random.default_rng(1), 2, (9_001,)), AFFINE, exclusive=True), 1, False),
+        (make_problem((x * 100).astype(np.int8), "maximum", initial=-7), 4, False),
+    ][number]
+    tile = TileShape(128, size, 2, chunk, single_lead=single_lead)
+    strategy = strategies_on(device)[number % len(strategies_on(device))]
+    expected = scan_with(device, problem, strategy, tile=tile)
+    assert len(tile.same_order()) == 3
+    for shape in tile.same_order()[1:]:
+        assert shape.tile_size == tile.tile_size
+        for got, field in zip(scan_with(device, problem, strategy, tile=shape), expected, strict=True):
+            assert_same(got, field, (shape, strategy))
+
+
+def test_scans_that_were_not_measured_keep_the_planners_tile(own_device: gs.Device, tuned: gs.Device) -> None:
     x = np.ones(LENGTH, np.float32)
-    assert planned_tile(tuned, make_problem(x)) == shape_for(tuned)
     others = (
         make_problem(x, "logaddexp"),
         make_problem(x.reshape(3, -1), axis=1),
         make_problem(x.astype(np.float16)),
     )
     for problem in others:
-        assert planned_tile(tuned, problem) == planned_tile(device, problem)
+        assert planned_tile(tuned, problem) == planned_tile(gpu(own_device), problem)

@@ -13,6 +13,7 @@ import pytest
 from gpuscan.device import tile_cache
 from gpuscan.planning import tuned_tiles as tuning
 from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.planning.tiles import tile_shape
 from tests.fakes import capabilities, spec
 
 LIMITS = {
@@ -21,7 +22,7 @@ LIMITS = {
     "max-compute-workgroup-storage-size": 32768,
 }
 GPU = capabilities(limits=LIMITS)
-SHORT, LONG = TileShape(256, 32, 4, 4), TileShape(512, 32, 12, 4)
+SHORT, LONG = TileShape(256, 32, 8, 4, bands=2), TileShape(512, 32, 12, 4)
 TUNED = {(1, 1 << 18): SHORT, (1, 1 << 26): LONG, (2, 1 << 20): SHORT}
 
 
@@ -65,6 +66,29 @@ def test_only_what_was_measured_is_tuned() -> None:
     assert tuning.tuned_tile(tuning.UNTUNED, spec(row_length=1 << 18)) is None
 
 
+def test_bits_do_not_change() -> None:
+    """Assert that a tile is taken only where it combines elements in the order of the planner's own."""
+    asked = spec("float32", row_length=1 << 26)
+    planned = tile_shape(asked, GPU)
+    for tile in (planned, *planned.same_order()):
+        assert tuning.best_tile(asked, GPU, {(1, 1 << 26): tile}) == tile
+    assert TileShape(512, 32, 4, 4).same_order() == [
+        TileShape(512, 32, 4, 4),
+        TileShape(256, 32, 8, 4, bands=2),
+        TileShape(128, 32, 16, 4, bands=4),
+        TileShape(64, 32, 32, 4, bands=8),
+        TileShape(32, 32, 64, 4, bands=16),
+    ]
+    assert TileShape(256, 32, 8, 4, bands=2).same_order() == TileShape(512, 32, 4, 4).same_order()
+    for other in (
+        TileShape(256, 32, 8, 4),
+        TileShape(512, 32, 8, 4),
+        TileShape(512, 32, 8, 2),
+        TileShape(512, 0, 1, 16),
+    ):
+        assert tuning.best_tile(asked, GPU, {(1, 1 << 26): other}) == planned
+
+
 def test_lanes_need_subgroups() -> None:
     """Assert that tuned tiles do not rely on subgroups if a compiler may give a shader another size."""
     serial = TileShape(64, 0, 1, 64)
@@ -92,7 +116,7 @@ def test_frozen() -> None:
         loaded[1, 5] = SHORT
 
 
-ROW = [1, 1 << 18, 256, 32, 4, 4]
+ROW = [1, 1 << 18, 256, 32, 4, 4, 1]
 
 
 @pytest.mark.parametrize(
@@ -104,14 +128,17 @@ ROW = [1, 1 << 18, 256, 32, 4, 4]
         [*ROW[:2], 16, *ROW[3:]],
         [*ROW[:2], 2048, *ROW[3:]],
         [*ROW[:3], 16, *ROW[4:]],
-        [*ROW[:4], 0, 4],
-        [*ROW[:4], 4, 3],
-        [*ROW[:4], 10_000, 4],
-        [*ROW[:4], 4, 1 << 20],
-        [*ROW[:3], 0, 2, 4],
-        [*ROW[:5], 4.0],
-        [*ROW[:5], True],
-        ROW[:5],
+        [*ROW[:4], 0, 4, 1],
+        [*ROW[:4], 4, 3, 1],
+        [*ROW[:4], 10_000, 4, 1],
+        [*ROW[:4], 4, 1 << 20, 1],
+        [*ROW[:3], 0, 2, 4, 1],
+        [*ROW[:5], 4.0, 1],
+        [*ROW[:5], True, 1],
+        [*ROW[:6], 0],
+        [*ROW[:6], 3],
+        [*ROW[:6], 8],
+        ROW[:6],
         [*ROW, 1],
         None,
         "abcdef",

@@ -14,7 +14,6 @@ import numpy as np
 from gpuscan import Array, Device
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.reports import Outcome, Run, read_report
-from gpuscan.elements import min_chunk
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.preparation import check_elements, tile_on
 from gpuscan.engine.record import Buffers, record
@@ -229,13 +228,8 @@ def default_tile(device: Device, inputs: Inputs) -> TileShape:
     return tile_shape(spec_of(device, inputs), device.capabilities)
 
 
-def smallest_chunk(device: Device, inputs: Inputs) -> int:
-    """Return the least number of elements of a chunk, which fill whole words."""
-    spec = spec_of(device, inputs)
-    return min_chunk(spec.source, spec.destination)
-
-
 def tile_text(tile: TileShape | ColumnTile) -> str:
-    """Return workgroup x steps x chunk, and the subgroup's lanes."""
+    """Return workgroup x steps x chunk, the subgroup's lanes, and the bands of a subgroup if there are several."""
     assert isinstance(tile, TileShape)  # the cases scan along the last axis
-    return f"{tile.workgroup_size}x{tile.steps}x{tile.chunk}/{tile.subgroup_size}"
+    bands = f" {tile.bands} bands" if tile.bands > 1 else ""
+    return f"{tile.workgroup_size}x{tile.steps}x{tile.chunk}/{tile.subgroup_size}{bands}"

@@ -15,7 +15,7 @@ from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.planning.tuned_tiles import Tuned, runs_on
 from gpuscan.tools.bench.cases import ScanCase
 from gpuscan.tools.bench.inputs import make_inputs
-from gpuscan.tools.bench.scans import ScanSubject, default_tile, smallest_chunk
+from gpuscan.tools.bench.scans import ScanSubject, default_tile
 from gpuscan.tools.bench.timer import GpuTimer
 
 # The share of a case's time that goes to trying every shape once. The finalists get the rest.
@@ -36,12 +36,6 @@ CPU_WORDS = tuple(1 << exponent for exponent in (16, 20))
 
 QUICK_WARM_SECONDS, QUICK_REPEATS = 0.02, 5
 FINAL_WARM_SECONDS, FINAL_REPEATS = 0.1, 9
-
-# The shapes to try where lanes combine in subgroups.
-WORKGROUPS, STEPS, CHUNK_WORDS = (128, 256, 512, 1024), (1, 2, 3, 4, 6, 8, 12, 16), (4, 8, 16)
-
-# The shapes to try where an invocation works through its chunk alone.
-SERIAL_WORKGROUPS, SERIAL_CHUNK_WORDS = (32, 64, 128, 256), (8, 16, 32, 64, 128)
 
 # The 32-bit words of elements that an invocation may hold. With more its registers spill.
 MAX_REGISTER_WORDS = 64
@@ -97,31 +91,19 @@ def tuned_from(found: list[Found]) -> Tuned:
     return MappingProxyType({(f.words, f.case.length): f.best for f in found if f.words in changed})
 
 
-def candidates(device: Device, default: TileShape, words: int, least: int) -> list[TileShape]:
+def candidates(device: Device, default: TileShape, words: int) -> list[TileShape]:
     """Return the shapes to try for elements of `words` 32-bit words: the default first, the nearest to it next.
 
-    A chunk has at least `least` elements, which fill whole words.
+    All of them combine elements in the order of the default, so none of them changes a result.
     """
-    capabilities = device.capabilities
-    lanes = default.subgroup_size
-    shapes = {
-        TileShape(workgroup, lanes, steps, max(least, chunk_words // words))
-        for workgroup in (WORKGROUPS if lanes else SERIAL_WORKGROUPS)
-        for steps in (STEPS if lanes else (1,))
-        for chunk_words in (CHUNK_WORDS if lanes else SERIAL_CHUNK_WORDS)
-        if not lanes or steps * chunk_words <= MAX_REGISTER_WORDS
-    }
-    usable = [shape for shape in shapes - {default} if runs_on(shape, words, capabilities)]
-
-    def distance(shape: TileShape) -> float:
-        pairs = zip(_numbers(shape), _numbers(default), strict=True)
-        return sum(abs(math.log2(ours / its)) for ours, its in pairs)
-
-    return [default, *sorted(usable, key=lambda shape: (distance(shape), _numbers(shape)))]
-
-
-def _numbers(shape: TileShape) -> tuple[int, int, int]:
-    return shape.workgroup_size, shape.steps, shape.chunk
+    usable = [
+        shape
+        for shape in default.same_order()
+        if shape != default
+        and shape.steps * shape.chunk * words <= MAX_REGISTER_WORDS
+        and runs_on(shape, words, device.capabilities)
+    ]
+    return [default, *sorted(usable, key=lambda shape: abs(math.log2(shape.steps / default.steps)))]
 
 
 def _search_case(device: Device, case: ScanCase, words: int, seconds: float) -> Found:
@@ -132,7 +114,7 @@ def _search_case(device: Device, case: ScanCase, words: int, seconds: float) -> 
     try:
         subject.seconds()  # raises the GPU's clocks
         times: dict[TileShape, float] = {}
-        for shape in candidates(device, default, words, smallest_chunk(device, inputs)):
+        for shape in candidates(device, default, words):
             if times and time.perf_counter() > begin + SCREENING * seconds:
                 break
             subject.retile(inputs, shape)
