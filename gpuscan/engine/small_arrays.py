@@ -60,7 +60,7 @@ def scan_again(
             run = _prepared(executor, problem, strategy, layout, plan, buffers, sizes).begin()
             ends = zip(buffers[len(problem.leaves) :], results, strict=True)
             wanted = [(run.state, 0, REPORT_BYTES), *((buffer, 0, each.nbytes) for buffer, each in ends)]
-            # No other run comes between, whose report could overwrite this one's.
+            # No other run comes between, since its report could overwrite this one.
             read = read_later(context.queue, context.pool, wanted)
         report, *found = read()
         clean = True
