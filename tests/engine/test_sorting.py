@@ -106,7 +106,7 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
 
 
 def test_turns(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Assert that sorts are right in the workgroups that GPUs have, whose tiles are stored in unequal turns."""
+    """Assert that sorts are right in the workgroups of GPUs, with turns that do not store equally much of a tile."""
     workgroup = {"workgroup_with_places": 256, "items_with_places": 7, "turns_with_places": 4, "min_tiles": 1}
     monkeypatch.setattr(sort_heuristics, "CPU", replace(sort_heuristics.GPU, **workgroup))
     keys = keys_of(np.float32, (2, 4001))
