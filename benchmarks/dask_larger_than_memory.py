@@ -4,8 +4,6 @@ The workers do not spill: a worker that kept more than its limit would be ended,
 largest memory is measured by the kernel.
 
     python benchmarks/dask_larger_than_memory.py [--limit MIB] [--times 4] [--workers 4] [--folder FOLDER]
-
-Blocks wait in memory for their turn in ``--method sequential``, so it ends with an error if the array does not fit.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import pickle
 import resource
 import signal
 import time
+import weakref
 from collections import namedtuple
 from collections.abc import Iterator
 from pathlib import Path
@@ -236,6 +237,23 @@ def memory_peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
+# The blocks of `counted` that this process holds, and the most that it held at once.
+HELD = {"now": 0, "most": 0}
+
+
+def counted(block: Any) -> Any:
+    block = block.copy()
+    HELD["now"] += 1
+    HELD["most"] = max(HELD.values())
+    weakref.finalize(block, lambda: HELD.update(now=HELD["now"] - 1))
+    return block
+
+
+def slow_sum(left: Any, right: Any) -> Any:
+    time.sleep(0.003)
+    return left + right
+
+
 @pytest.mark.filterwarnings("default")
 def test_a_cluster_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scan in two processes more than they hold, on NumPy; then scan on their devices, and kill one in the middle."""
@@ -245,6 +263,11 @@ def test_a_cluster_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         Client(cluster) as client,
     ):
         from_file_to_file(client, tmp_path)
+        x = np.arange(24 << 6, dtype=np.int32)
+        counts = da.from_array(x, chunks=1 << 6).map_blocks(counted, dtype=x.dtype)
+        assert_same(gpuscan.dask.scan(counts, slow_sum, method="sequential").compute(), np.cumsum(x, dtype=x.dtype))
+        # Three blocks may wait, and one is scanned. The rest are scanned, but not yet given up by the worker.
+        assert 2 <= sum(client.run(lambda: HELD["most"]).values()) <= 8
         monkeypatch.delenv("GPUSCAN_ADAPTER")
         gpuscan.dask.use_one_device_each(client)
         chosen = client.run(lambda: os.environ["GPUSCAN_ADAPTER"])

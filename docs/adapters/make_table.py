@@ -86,7 +86,8 @@ def speed(report: dict[str, Any]) -> str:
         return "not measured"
     best = max(ours, key=lambda each: each["length"])
     length = best["length"].bit_length() - 1
-    return f"{best['gigabytes_per_second']:.3g} at 2^{length}, {best['of_copy']:.0%} of a copy"
+    rate = best["gigabytes_per_second"]
+    return f"{rate:{',.0f' if rate >= 1000 else '.3g'}} at 2^{length}, {best['of_copy']:.0%} of a copy"
 
 
 if __name__ == "__main__":

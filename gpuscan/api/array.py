@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from gpuscan.api.array_reductions import Reductions
 from gpuscan.api.array_views import Views
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.device.device_array import DeviceArray, checked_dtype, checked_shape, empty, uploaded
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _SMALL_READ_BYTES = 64 << 10
 
 
-class Array(Views, NDArrayOperatorsMixin):
+class Array(Views, Reductions, NDArrayOperatorsMixin):
     """An array in a device's memory, made by `Device.asarray`, `Device.empty`, a scan, or `Array.from_buffer`.
 
     Attributes:
@@ -291,6 +292,10 @@ class Array(Views, NDArrayOperatorsMixin):
                 "or reduce it: gpuscan.reduce(array)"
             )
         return self.numpy().item()
+
+    def tolist(self) -> Any:
+        """Return the elements as Python numbers, in lists that nest as the axes do."""
+        return self.numpy().tolist()
 
     def __bool__(self) -> bool:
         if self.size != 1:

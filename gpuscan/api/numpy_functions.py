@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,20 @@ _form_of(np.max, np.amax)(_extreme(np.maximum))
 _form_of(np.min, np.amin)(_extreme(np.minimum))
 _form_of(np.any)(_extreme(np.logical_or))
 _form_of(np.all)(_extreme(np.logical_and))
+
+
+@_form_of(np.mean)
+def _mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+    array = _array("np.mean", a)
+    kind = array.dtype if dtype is None else np.dtype(dtype)
+    if kind.kind in "biu":
+        raise not_on_device(f"np.mean of {kind}", "the mean of integers is float64; pass dtype=np.float32")
+    # Halves are summed as float32, as in NumPy.
+    wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
+    total = apply_ufunc(np.add, "reduce", (array,), {"axis": axis, "dtype": wide, "keepdims": keepdims})
+    axes = range(array.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    mean = total / prod(array.shape[each] for each in axes)
+    return mean.astype(kind, copy=False) if out is None else np.positive(mean, out=out)
 
 
 @_form_of(np.sort)

@@ -115,8 +115,9 @@ def reduce(
             f"num_groups={num_groups!r} was passed without groups=; pass the labels as groups=, or neither"
         )
     if sharded_leaves(x):
-        refused = {"keepdims": keepdims, "out": out, "groups": groups, "device": device}
-        return reduce_sharded(x, op, axis, options | {"segments": segments}, refused=refused)
+        refused = {"groups": groups, "device": device}
+        options["segments"] = segments
+        return reduce_sharded(x, op, axis, options, keepdims=keepdims, out=out, refused=refused)
     operator = resolve(op)
     keepdims = as_flag("keepdims", keepdims)
     axes = reduced_axes(x, operator, axis, before)

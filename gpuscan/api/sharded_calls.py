@@ -10,15 +10,15 @@ import numpy as np
 
 import gpuscan
 from gpuscan.api.array import Array
-from gpuscan.api.outputs import check_place, check_separate
-from gpuscan.api.reduced_axes import reduced_axes
+from gpuscan.api.reduced_axes import ReducedAxes, reduced_axes
 from gpuscan.api.reductions import of_segments
-from gpuscan.api.sharded_array import ShardedArray, divided_alike, shard_of, sharded_leaves
+from gpuscan.api.sharded_array import ShardedArray, shard_of, sharded_leaves
+from gpuscan.api.sharded_outputs import checked_out, may_refuse, overlap, with_axes, write_results
 from gpuscan.api.sharded_problems import cut_shards, edges_of, in_order, sharded_problems, shards_of, whole_shape
 from gpuscan.engine.shards import Shard, reduce_segments, reduce_shards, scan_apart, scan_shards
 from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.strategies import check_strategy
-from gpuscan.problem.arguments import as_array, as_flag, check_one_cut, fields_of
+from gpuscan.problem.arguments import as_array, as_flag, check_one_cut
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import cut_heads
 from gpuscan.problem.results import assembled, over_arrays
@@ -60,8 +60,10 @@ def scan_sharded(
     uncut = {name: value for name, value in options.items() if name not in ("segments", "keys")}
     problems = sharded_problems(x, op, first, uncut, pairs)
     shards = cut_shards(problems, first, segments, options["keys"])
-    outputs = _checked_out(problems[0], out, first)
-    if outputs is not None:
+    outputs = checked_out(problems[0], out, first)
+    # An error on one device must not leave the input half overwritten by the others.
+    apart = outputs is not None and may_refuse(strategy) and overlap(sharded_leaves(x), outputs)
+    if outputs is not None and not apart:
         targets = [[each.shards[number] for each in outputs] for number in range(len(shards))]
         shards = [replace(shard, out=target) for shard, target in zip(shards, targets, strict=True)]
     problem = shards[0].problem
@@ -75,19 +77,23 @@ def scan_sharded(
     else:
         found = scan_apart(shards, strategy)
     results = _sharded(found, first, first.axis)
+    if outputs is not None and apart:
+        write_results(tuple(results), tuple(outputs))
     result = problem.destination.structure.nested(results) if out is None else out
     if not with_total:
         return result
     return result, _last_results(problem, results if outputs is None else outputs) if in_results else total
 
 
-def reduce_sharded(x: Any, op: Any, axis: Any, options: dict[str, Any], *, refused: dict[str, Any]) -> Any:
+def reduce_sharded(
+    x: Any, op: Any, axis: Any, options: dict[str, Any], *, keepdims: Any, out: Any, refused: dict[str, Any]
+) -> Any:
     """Return the reduction of a bundle of sharded arrays.
 
     Along the divided axis the result is NumPy's; along another one it is sharded.
 
     Args:
-        x, op, axis: as in `gpuscan.reduce`.
+        x, op, axis, keepdims, out: as in `gpuscan.reduce`.
         options: `initial`, `dtype`, `before`, `after` and `segments` of `gpuscan.reduce`.
         refused: options that sharded arrays do not take.
 
@@ -96,26 +102,39 @@ def reduce_sharded(x: Any, op: Any, axis: Any, options: dict[str, Any], *, refus
         ValueError, GpuscanError: as `gpuscan.reduce`.
     """
     _refuse(refused)
+    keepdims = as_flag("keepdims", keepdims)
+    axes = reduced_axes(shard_of(x, 0), resolve(op), axis)
+    result = _reduction(x, op, axes, options)
+    if keepdims and options["segments"] is None:
+        (first, *_) = sharded_leaves(x)
+        result = over_arrays(lambda part: with_axes(part, axes.axes, first.axis), result)
+    if out is None:
+        return result
+    write_results(result, out)
+    return out
+
+
+def _reduction(x: Any, op: Any, axes: ReducedAxes, options: dict[str, Any]) -> Any:
+    """Return the reduction of a bundle of sharded arrays without the axes."""
     (first, *_) = sharded_leaves(x)
     if 0 in first.shape:
         # Without elements, nothing is gained by computing on the devices.
-        return gpuscan.reduce(over_arrays(ShardedArray.numpy, x), op, axis=axis, **options)
-    axes = reduced_axes(shard_of(x, 0), resolve(op), axis)
-    segments = options.pop("segments")
-    segments = None if segments is None else as_array(segments)
+        return gpuscan.reduce(over_arrays(ShardedArray.numpy, x), op, axis=axes.axes, **options)
+    segments = None if options["segments"] is None else as_array(options["segments"])
     if not axes.axes or (len(axes.axes) > 1 and segments is not None):
         what = "segments= was" if axes.axes else "axis=() was"
         raise ValueError(
-            f"{what} passed with a gpuscan.ShardedArray of shape {first.shape} and axis={axis!r}; pass one axis"
+            f"{what} passed with a gpuscan.ShardedArray of shape {first.shape} and axis={axes.axes}; pass one axis"
             + ("" if axes.axes else " or several, or none for all")
         )
     if len(axes.axes) > 1:
         # The last axis first: this combines the elements in C order.
-        inner = {"initial": None, "after": None, "segments": None}
-        last = reduce_sharded(x, op, axes.axes[-1], options | inner, refused={})
+        inner = {"initial": None, "after": None}
+        last = _reduction(x, op, replace(axes, axes=axes.axes[-1:]), options | inner)
         outer = {"initial": options["initial"], "after": options["after"]}
         return gpuscan.reduce(last, op, axis=axes.axes[:-1], **outer)
-    problems = sharded_problems(x, op, first, options | {"axis": axes.axis})
+    plain = {name: value for name, value in options.items() if name != "segments"}
+    problems = sharded_problems(x, op, first, plain | {"axis": axes.axis})
     if segments is None:
         return _reduced(problems, first)
     shards = cut_shards(problems, first, segments, None)
@@ -136,35 +155,6 @@ def _refuse(options: dict[str, Any]) -> None:
 
 
 # ----- Results
-
-
-def _checked_out(problem: Problem, out: Any, first: ShardedArray) -> list[ShardedArray] | None:
-    """Return the arrays of `out`, depth first; None without.
-
-    Raises:
-        TypeError: one is no sharded array, or has another dtype.
-        ValueError: one has another shape or is divided in another way, or two share memory.
-    """
-    if out is None:
-        return None
-    arrays: list[Any] = fields_of(out, problem.destination, "out")
-    for array, field in zip(arrays, problem.destination.fields, strict=True):
-        if not isinstance(array, ShardedArray):
-            raise TypeError(
-                f"out of type {type(array).__name__} was passed, but the input is a gpuscan.ShardedArray; pass one "
-                "that is divided as the input is"
-            )
-        shape = (*whole_shape(problem, first), *field.shape)
-        if array.shape != shape or not divided_alike(array, first):
-            raise ValueError(
-                f"out={array!r} was passed for a result of shape {shape} that is divided as {first!r} is; pass an out "
-                "of that shape with the same parts"
-            )
-        for shard in array.shards:
-            check_place(shard, shard.shape, field.scalar.dtype, shard.device)
-    for number in range(len(first.shards)):
-        check_separate([array.shards[number] for array in arrays])
-    return arrays
 
 
 def _sharded(found: Sequence[Sequence[Any]], first: ShardedArray, axis: int) -> list[ShardedArray]:

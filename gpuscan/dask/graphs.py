@@ -11,13 +11,14 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask._task_spec import convert_legacy_graph
+from dask._task_spec import List, Task, TaskRef, convert_legacy_graph
 from dask.base import clone_key, tokenize
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 
 from gpuscan.dask.bundles import filled
 from gpuscan.dask.call import Call
+from gpuscan.dask.read_ahead import CarryTask, waiting_graph
 from gpuscan.dask.tasks import result_of, unboxed_leaf
 
 
@@ -72,31 +73,40 @@ def _twin(array: Any) -> Any:
     return da.Array(whole, name, array.chunks, meta=array._meta)
 
 
-def scan_sequentially(call: Call, seeds: Sequence[Any]) -> Any:
-    """Return the scan in which each block takes its prefix from the block before it."""
+def scan_sequentially(call: Call, seeds: Sequence[Any], read_ahead: int) -> Any:
+    """Return the scan in which each block takes its prefix from the block before it.
+
+    Args:
+        call: the call.
+        seeds: an initial value for each row; none if they share one.
+        read_ahead: the number of blocks that may be computed, and wait for their prefixes, at a time.
+    """
     work, axis = call.work, call.axis
-    name = "gpuscan-steps-" + tokenize(call.arrays, seeds, work)
-    steps: dict[Any, Any] = {}
+    name = "gpuscan-steps-" + tokenize(call.arrays, seeds, work, read_ahead)
     counts = [range(len(each)) for each in call.chunks]
-    order = reversed(counts[axis]) if work.reverse else counts[axis]
+    along = reversed(counts[axis]) if work.reverse else counts[axis]
+    rows = product(*call.without_axis(counts))
+    blocks = [(*row[:axis], k, *row[axis:]) for k, row in product(along, rows)]
+    leaves = [[(array.name, *block, *(0,) * (array.ndim - call.ndim)) for array in call.arrays] for block in blocks]
+    carries = [(name + "-carry", *block) for block in blocks]
+    steps, names = waiting_graph(name, call.arrays, leaves, carries[: max(0, len(blocks) - read_ahead)])
     before: dict[tuple[int, ...], Any] = {}
-    for k, row in product(order, product(*call.without_axis(counts))):
-        block = (*row[:axis], k, *row[axis:])
-        carry: Any = before.get(row)
-        if carry is None:
-            carry = [(seed.name, *row, *(0,) * (seed.ndim - len(row))) for seed in seeds]
-        leaves = [(array.name, *block, *(0,) * (array.ndim - call.ndim)) for array in call.arrays]
-        steps[(name, *block)] = (work.step, carry, *leaves)
+    for block, keys, carry in zip(blocks, leaves, carries, strict=True):
+        row = call.without_axis(block)
+        start = [(seed.name, *row, *(0,) * (seed.ndim - len(row))) for seed in seeds]
+        prefix = TaskRef(before[row]) if row in before else List(*map(TaskRef, start))
+        step = (name, *block)
+        steps[step] = Task(step, work.step, prefix, *(TaskRef(names.get(key, key)) for key in keys))
         # A task of its own takes the carry, so that the results need not wait for the next block.
-        before[row] = (name + "-carry", *block)
-        steps[before[row]] = (getitem, (name, *block), 1)
-    graph = HighLevelGraph.from_collections(name, steps, dependencies=[*call.arrays, *seeds])
+        steps[carry] = CarryTask(carry, getitem, TaskRef(step), 1)
+        before[row] = carry
+    graph = HighLevelGraph.from_collections(name, steps, dependencies=seeds)
     found = []
     for place, (array, dtype) in enumerate(zip(call.arrays, call.dtypes, strict=True)):
         own = f"{name}-{place}"
         pick = {
             (own, *block, *(0,) * (array.ndim - call.ndim)): (partial(result_of, place), (name, *block))
-            for block in product(*counts)
+            for block in blocks
         }
         whole = HighLevelGraph({**graph.layers, own: pick}, {**graph.dependencies, own: {name}})
         found.append(da.Array(whole, own, array.chunks, meta=np.empty((0,) * array.ndim, dtype)))

@@ -6,6 +6,7 @@ from typing import Any
 
 from gpuscan.dask.call import call_of, with_initial
 from gpuscan.dask.graphs import reduce_axis, scan_by_totals, scan_sequentially
+from gpuscan.dask.workers import threads
 from gpuscan.problem.arguments import as_flag, resolve_axis
 
 METHODS = ("totals", "sequential")
@@ -40,7 +41,8 @@ def scan(
         method: ``"totals"`` reduces all blocks in parallel, scans the totals of each row of blocks in one task, and
             then scans all blocks in parallel. It computes `x` twice, so that no block has to wait in memory. If that is
             slow, or if `x` has other values the second time, pass ``x.persist()``. ``"sequential"`` computes each block
-            once, and scans it when the block before it is done. Blocks may wait for that in memory.
+            once, and scans it when the block before it is done. At most one block more than the cluster (or, without
+            one, this machine) has threads at the time of the call waits for that in memory.
 
     Returns:
         A dask array with the chunks of `x`, or a bundle of them. Axes that belong to the element, as those of matrices,
@@ -64,7 +66,9 @@ def scan(
         raise ValueError(f"method={method!r} was passed, and there is none of that name; pass one of {METHODS}")
     call = call_of(x, op, axis, dtype, exclusive=as_flag("exclusive", exclusive), reverse=as_flag("reverse", reverse))
     call, seeds = with_initial(call, initial)
-    return scan_sequentially(call, seeds) if method == "sequential" else scan_by_totals(call, seeds)
+    if method == "sequential":
+        return scan_sequentially(call, seeds, read_ahead=1 + threads())
+    return scan_by_totals(call, seeds)
 
 
 def reduce(x: Any, op: Any = "add", *, axis: int | tuple[int, ...] | None = None) -> Any:

@@ -1,9 +1,10 @@
-"""Give each worker of a cluster a GPU of its own."""
+"""The workers of a cluster: how many threads they have, and a GPU for each of them."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import Any
 
 from gpuscan.device.adapters import ADAPTER_VARIABLE, NUMPY, best_adapters
@@ -37,6 +38,22 @@ def use_one_device_each(client: Any) -> None:
             os.environ[ADAPTER_VARIABLE] = adapter_for(worker.name)
 
     client.register_plugin(OneDeviceEach())
+
+
+def threads() -> int:
+    """Return the number of threads that compute dask's graphs: those of the current cluster, or of this machine."""
+    from dask import config
+    from dask.system import CPU_COUNT
+
+    distributed = sys.modules.get("distributed")
+    if distributed is not None and config.get("scheduler", None) in (None, "distributed", "dask.distributed"):
+        try:
+            cluster = distributed.get_client().scheduler_info()
+        except ValueError:  # there is no cluster
+            pass
+        else:
+            return sum(worker["nthreads"] for worker in cluster["workers"].values())
+    return int(config.get("num_workers", None) or CPU_COUNT)
 
 
 def adapter_for(worker: Any) -> str:

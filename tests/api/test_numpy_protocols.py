@@ -56,6 +56,13 @@ GROUPS: dict[str, list[Callable[[Any, Any, Any], Any]]] = {
         lambda a, b, c: (np.any(a > 48, axis=0), np.all(a > 0)),
         lambda a, b, c: np.sum(a.T, axis=0, initial=5),
     ],
+    "methods": [
+        lambda a, b, c: (c.sum(axis=1), b.prod(dtype=np.uint32), a.max(axis=1), a.min(), c.max(0, keepdims=True)),
+        lambda a, b, c: (b.sum(), c.sum((0, 1), keepdims=True), a.T.sum(axis=0, initial=5)),
+        lambda a, b, c: ((a > 48).any(axis=0), (a > 0).all()),
+        lambda a, b, c: (a.mean(), np.mean(a, axis=1, keepdims=True), c.mean((0, -1), dtype=np.float32)),
+        lambda a, b, c: (b.cumsum(), c.cumsum(), a.cumsum(axis=0, dtype=np.float32), b.cumprod()),
+    ],
     "reduceat": [
         lambda a, b, c: np.add.reduceat(c, [0, 2, 5], axis=1),
         lambda a, b, c: np.add.reduceat(b, [2, 4]),
@@ -145,6 +152,7 @@ def test_argsort_gives_indices_on_the_device(device: gs.Device) -> None:
 def test_numbers_and_truth(device: gs.Device) -> None:
     a, b = device.asarray(A), device.asarray(B)
     assert float(np.sum(a)) == A.sum()
+    assert device.asarray(C).tolist() == C.tolist()
     assert (int(b[3]), complex(b[3]), b[3].item()) == (B[3], complex(B[3]), B[3])
     assert bool(b[0] > 0) is True
     assert np.array_equal(a, A)
@@ -181,6 +189,7 @@ def test_what_is_not_supported_names_the_way_out(device: gs.Device) -> None:
         lambda: a + "text",
         lambda: a == None,  # noqa: E711
         lambda: c / 2,
+        lambda: c.mean(),
         lambda: operator.iadd(c, 1.5),
         lambda: np.linalg.norm(a),
         lambda: np.fft.fft(a),

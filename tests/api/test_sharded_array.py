@@ -48,7 +48,7 @@ def test_scans_and_reductions(three: list[gs.Device], sharded: int, axis: int) -
         assert isinstance(found, gs.ShardedArray)
         assert [shard.device for shard in found.shards] == three[:2]
         assert_same(found.numpy(), gs.scan(X, axis=axis, device="numpy", **options))
-    for options in ({}, {"initial": rows, "after": lambda v: v * 2}):
+    for options in ({"keepdims": True}, {"initial": rows, "after": lambda v: v * 2}):
         found = x.reduce(axis=axis, **options)
         assert isinstance(found, gs.ShardedArray) == (axis != sharded)
         assert_same(np.asarray(found), gs.reduce(X, axis=axis, device="numpy", **options))
@@ -97,6 +97,37 @@ def results_in_place(three: list[gs.Device]) -> None:
     assert found is x
     assert_same(x.numpy(), gs.scan(X, axis=0, segments=offsets, reverse=True, device="numpy"))
     assert_same(total, X.sum(0, dtype=np.int32))
+    # One device alone refuses this. It must not be refused after another device has overwritten its shard.
+    x = gs.ShardedArray.from_numpy(X, three)
+    assert gs.scan(x, axis=0, out=x, strategy="fallback") is x
+    assert_same(x.numpy(), np.cumsum(X, axis=0, dtype=np.int32))
+    # Reductions, along the divided axis to NumPy's arrays, and along another one to sharded arrays.
+    x = gs.ShardedArray.from_numpy(X, three)
+    totals = np.empty((1, 7), np.int32)
+    assert gs.reduce(x, axis=0, keepdims=True, out=totals) is totals
+    assert_same(totals, X.sum(0, dtype=np.int32, keepdims=True))
+    totals = np.empty((), np.int32)
+    assert_same(gs.reduce(x, "maximum", out=totals), np.array(X.max()))
+    assert_same(gs.reduce(x, keepdims=True, axis=(0, 1), initial=4), X.sum(keepdims=True, dtype=np.int32) + 4)
+    rows = {key: gs.ShardedArray.from_numpy(np.full((40, 1), 77, np.int32), three) for key in "ba"}
+    pair = {"a": x, "b": gs.ShardedArray.from_numpy(X * 2, three)}
+    added = lambda l, r: {"a": l["a"] + r["a"], "b": l["b"] + r["b"]}  # noqa: E731
+    assert gs.reduce(pair, added, axis=1, keepdims=True, out=rows) is rows
+    assert_same(rows["b"].numpy(), 2 * X.sum(1, dtype=np.int32, keepdims=True))
+    segments = gs.ShardedArray.from_numpy(np.empty((40, 2), np.int32), three)
+    gs.reduce(x, axis=1, segments=[0, 3, 7], keepdims=True, out=segments)
+    assert_same(segments.numpy(), gs.reduce(X, axis=1, segments=[0, 3, 7], device="numpy"))
+    for out, error, message in (
+        (totals, ValueError, "that is divided between devices"),
+        (segments, ValueError, r"a result of shape \(40,\)"),
+        (gs.ShardedArray.from_numpy(np.zeros(40, np.uint32), three), TypeError, "out of dtype uint32 was passed"),
+    ):
+        with pytest.raises(error, match=message):
+            gs.reduce(x, axis=1, out=out)
+    with pytest.raises(ValueError, match="does not nest as they do"):
+        gs.reduce((x, x), affine, axis=1, out=[x])
+    with pytest.raises(ValueError, match="share memory"):
+        gs.reduce((pair["a"], pair["b"]), affine, axis=0, out=(totals := np.empty(7, np.int32), totals))
 
 
 def totals_and_types(three: list[gs.Device]) -> None:
@@ -150,6 +181,7 @@ def what_is_refused(three: list[gs.Device]) -> None:
     across = gs.ShardedArray.from_numpy(X, three, axis=1)
     vectors = gs.operator(lambda l, r: l + r, element_axes=1)
     for call, error, message in (
+        (lambda: gs.reduce(x, axis=0, out=x), TypeError, "pass a NumPy array"),
         (lambda: gs.scan(x, axis=0, groups=[0] * 40), TypeError, "groups= was passed with a gpuscan.ShardedArray"),
         (lambda: gs.scan(x, axis=0, segments=[0, 3]), ValueError, "segments from 0 to 3"),
         (lambda: gs.scan(x, axis=0, keys=X), ValueError, r"Pass keys of shape \(40,\)"),
@@ -161,7 +193,6 @@ def what_is_refused(three: list[gs.Device]) -> None:
         (lambda: gs.scan(x, axis=0, dtype=np.int64, out=x), TypeError, "out of dtype int32 was passed"),
         (lambda: gs.reduce(x, segments=[0, 40]), ValueError, "pass one axis"),
         (lambda: gs.reduce(x, lambda l, r: l, axis=0, segments=[0, 40, 40]), ValueError, "segment 1 is empty"),
-        (lambda: gs.reduce(x, axis=0, keepdims=True), TypeError, "keepdims= was passed"),
         (lambda: gs.scan(x, axis=0, device=three), TypeError, "device= was passed"),
         (lambda: gs.scan([x, X], affine, axis=0), TypeError, "its arrays must be together"),
         (lambda: gs.scan((x, other), affine, axis=0), ValueError, "sharded in different ways"),

@@ -124,8 +124,16 @@ def test_large_arrays_get_large_tiles_on_a_gpu() -> None:
 
 def test_tiles_are_longer_where_all_of_them_run_together() -> None:
     adapter = gpu(progress_later=True)
-    steps = {log: tile_shape(spec(row_length=2**log), adapter).steps for log in (20, 21, 22, 23, 28)}
-    assert steps == {20: 4, 21: 8, 22: 8, 23: 4, 28: 4}
+    shapes = {log: tile_shape(spec(row_length=2**log), adapter) for log in (20, 21, 22, 23, 24, 25, 28)}
+    steps = {log: (shape.workgroup_size, shape.steps) for log, shape in shapes.items()}
+    assert steps == {
+        20: (512, 4),
+        21: (512, 8),
+        22: (512, 8),
+        23: (512, 4),
+        24: (512, 4),
+        **dict.fromkeys((25, 28), (256, 12)),
+    }, "and where there are very many"
     matrices = {log: tile_shape(spec(shapes=[(2, 2)], row_length=2**log), adapter).steps for log in (18, 19, 20, 21)}
     assert matrices == {18: 4, 19: 8, 20: 8, 21: 4}
     pairs = {log: tile_shape(spec(*["float32"] * 2, row_length=2**log), adapter).steps for log in (19, 20, 21, 22)}

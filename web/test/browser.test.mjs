@@ -32,13 +32,13 @@ try {
   const device = await Scan.device();
   found.subgroups = device.features.has("subgroups");
   const numbers = (length) => Array.from({ length }, (_, i) => ((i * 7919) % 201) - 100);
+  found.software = device.adapterInfo.isFallbackAdapter;
   found.differences = [];
   const loops = { add: (a, b) => a + b, minimum: Math.min, maximum: Math.max };
   for (const [operator, combine] of Object.entries(loops)) {
     for (const [type, Numbers] of [["float32", Float32Array], ["int32", Int32Array], ["uint32", Uint32Array]]) {
-      const scan = await Scan.create(device, plan(operator, type));
-      found.strategy = scan.strategy;
-      found.lanes = scan.subgroupSize;
+      const scan = await Scan.create(device, plan(operator, type), operator === "add" ? { strategy: "fallback" } : {});
+      (found.ways ??= {})[operator] = [scan.strategy, scan.subgroupSize];
       for (const length of [0, 1, 1000, 200_003]) {
         const x = new Numbers(numbers(length));
         const result = await scan.run(x);
@@ -95,6 +95,7 @@ try {
     fields: await failing(() => scan.run([new Uint32Array(4), new Uint32Array(4)])),
     whole: await failing(() => scan.run(new Uint8Array(5))),
     segments: await failing(() => scan.run(new Uint32Array(4), { segments: [0, 4] })),
+    strategy: await failing(() => Scan.create(device, plan(), { strategy: "lookback" })),
     missing: await failing(() => Scan.create(device, new URL("/nowhere/", location.href))),
   };
 } catch (error) {
@@ -153,9 +154,11 @@ test("every plan of the package scans as a plain loop does", () => {
   assert.deepEqual(found.differences, []);
 });
 
-test("a single pass runs where there are subgroups, three dispatches elsewhere", () => {
-  assert.equal(found.strategy, found.lanes ? "fallback" : "three_dispatch");
-  if (found.subgroups) assert.ok(found.lanes > 0);
+test("a single pass runs where it is asked for, and where a GPU that is not software has subgroups", () => {
+  assert.equal(found.ways.add[0], "fallback");
+  assert.ok(found.ways.add[1] > 0);
+  assert.equal(found.ways.maximum[0], found.subgroups && !found.software ? "fallback" : "three_dispatch");
+  assert.match(found.errors.strategy, /RangeError.*strategy lookback.*three_dispatch and fallback/);
 });
 
 test("scans are recorded one after the other into one encoder", () => {

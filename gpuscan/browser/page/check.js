@@ -109,6 +109,20 @@ export function columnOf(device, suite, version) {
 /** A file for `gpuscan matrix --merge`, of columns. */
 export const matrixOf = (columns) => ({ format: "gpuscan matrix 1", columns });
 
+/** The scan at `base` by the strategy that pages get, then by each other one that the GPU can run. */
+export async function* scansOf(device, base) {
+  const scan = await Scan.create(device, base);
+  yield scan;
+  for (const strategy of new Set(scan.plan.variants.map((variant) => variant.strategy))) {
+    if (strategy === scan.strategy) continue;
+    try {
+      yield await Scan.create(device, base, { strategy });
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error; // the GPU has not the subgroups for it
+    }
+  }
+}
+
 /** Checks a scan with the samples at `base`, adds what it finds to a column, and returns how many sizes failed. */
 export async function checkInto(column, scan, base) {
   const { plan } = scan;
@@ -142,13 +156,15 @@ export async function checkInto(column, scan, base) {
 /** Runs the check of an export in the elements of its page. If the page's address has ?report, posts the run there. */
 export async function checkPage(base) {
   const columns = [];
-  let error;
+  let [column, error] = [];
   try {
     const device = await Scan.device();
-    const scan = await Scan.create(device, base);
-    document.querySelector("#plan").textContent = described(scan);
-    const column = columnOf(device, "exported page", scan.plan.version);
-    await checkInto(column, scan, base);
+    for await (const scan of scansOf(device, base)) {
+      document.querySelector("#plan").textContent ||= described(scan);
+      column ??= columnOf(device, "exported page", scan.plan.version);
+      await checkInto(column, scan, base);
+      scan.destroy();
+    }
     columns.push(column);
   } catch (thrown) {
     error = String(thrown);

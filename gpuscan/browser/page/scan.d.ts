@@ -15,6 +15,14 @@ export type Numbers =
 /** An element's array, or one for each field of a bundle, in order or by name. */
 export type Elements = Numbers | Numbers[] | Record<string, Numbers>;
 
+/** How tiles learn their prefix. */
+export type Strategy = "three_dispatch" | "fallback" | "lookback" | "lookahead";
+
+export interface CreateOptions {
+  /** Default: "fallback", a single pass, if the GPU has subgroups; "three_dispatch" without them and on software GPUs. */
+  strategy?: Strategy | "auto";
+}
+
 export interface ScanOptions {
   /** Offsets where the scan restarts: ascending, from 0 to the length. For plans that were exported with segments. */
   segments?: ArrayLike<number>;
@@ -57,11 +65,11 @@ export class Scan {
   /** A GPUDevice with the features and limits that exported scans can use, as far as the GPU has them. */
   static device(options?: GPURequestAdapterOptions): Promise<GPUDevice>;
   /** Compiles for a device the plan at `base` (default: the folder of the module). */
-  static create(device: GPUDevice, base?: URL | string): Promise<Scan>;
+  static create(device: GPUDevice, base?: URL | string, options?: CreateOptions): Promise<Scan>;
 
   readonly device: GPUDevice;
   readonly plan: Plan;
-  readonly strategy: "three_dispatch" | "fallback" | "lookback" | "lookahead";
+  readonly strategy: Strategy;
   /** The lanes of a subgroup, or 0 if the plan uses none. */
   readonly subgroupSize: number;
 

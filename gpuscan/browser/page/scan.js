@@ -34,6 +34,12 @@ async function fetched(base, name) {
   return response;
 }
 
+/** True for GPUs that are programs on the CPU: there, tiles that wait for each other are far slower than dispatches. */
+function isSoftware({ adapterInfo }) {
+  if (adapterInfo?.isFallbackAdapter !== undefined) return adapterInfo.isFallbackAdapter;
+  return /swiftshader|llvmpipe|basic render/i.test(`${adapterInfo?.architecture} ${adapterInfo?.description}`);
+}
+
 export class Scan {
   /** A GPUDevice with the features and limits that exported scans can use, as far as the GPU has them. */
   static async device(options = {}) {
@@ -50,8 +56,12 @@ export class Scan {
     });
   }
 
-  /** Compiles for a device the plan in the folder of this file, or at `base`. */
-  static async create(device, base = new URL(".", import.meta.url)) {
+  /**
+   * Compiles for a device the plan in the folder of this file, or at `base`.
+   * By default, a single pass if the GPU has subgroups, and three dispatches without them and on software GPUs.
+   * `strategy` names another one of the plan.
+   */
+  static async create(device, base = new URL(".", import.meta.url), { strategy = "auto" } = {}) {
     const plan = await (await fetched(base, "plan.json")).json();
     if (plan.format !== FORMAT) throw new Error(`the plan has the format ${plan.format}, not ${FORMAT}; export it again`);
     const buffers = device.limits.maxStorageBuffersPerShaderStage;
@@ -59,11 +69,21 @@ export class Scan {
       throw new Error(`the scan binds ${plan.storage_buffers} buffers, and the device ${buffers}; make it by Scan.device()`);
     }
     const scan = new Scan(device, plan, base);
-    const size = device.features.has("subgroups") && plan.subgroup_probe ? await scan.#measuredSubgroupSize() : 0;
-    if (size && plan.variants.some((variant) => variant.subgroup_size === size)) {
+    const sizes = plan.variants.filter((each) => [each.strategy, "auto"].includes(strategy)).map((each) => each.subgroup_size);
+    if (!sizes.length) {
+      const names = [...new Set(plan.variants.map((each) => each.strategy))].join(" and ");
+      throw new RangeError(`the strategy ${strategy} was asked for, and the plan has ${names}; export it with that strategy`);
+    }
+    const single = Math.max(...sizes) > 0 && (strategy !== "auto" || !isSoftware(device));
+    const size = single && device.features.has("subgroups") ? await scan.#measuredSubgroupSize() : 0;
+    if (size && sizes.includes(size)) {
       await scan.#take(size);
       // A compiler may give a shader subgroups of another size than the measurement's.
       if (await scan.#works()) return scan;
+    }
+    if (!sizes.includes(0)) {
+      scan.destroy();
+      throw new RangeError(`the strategy ${strategy} was asked for, and this GPU has not the subgroups for it; leave it out`);
     }
     await scan.#take(0);
     return scan;
