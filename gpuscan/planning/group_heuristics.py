@@ -15,6 +15,9 @@ class GroupHeuristics:
     max_stretch: int
     steps: int
     serial_workgroup: int
+    atomic_workgroup: int
+    atomic_copies: int
+    atomic_words: int
     carry_columns: int
     carry_parts: int
     carry_loads: int
@@ -35,6 +38,11 @@ GPU = GroupHeuristics(
     steps=8,
     # Invocations in a workgroup where each has a stretch of its own. Not tuned.
     serial_workgroup=32,
+    # Invocations in a workgroup that combines the elements of a stretch by atomics; the carries for each label, at
+    # most, so that few invocations add to one at a time; and the words that all of them take. Not tuned.
+    atomic_workgroup=256,
+    atomic_copies=32,
+    atomic_words=4096,
     # Labels side by side, and parts of their stretches one below the other, of a workgroup that scans the table; and
     # the carries that an invocation loads at a time. Not tuned.
     carry_columns=32,

@@ -39,6 +39,7 @@ class GroupKernel(Kernel):
         label: the kind of label.
         label_bits: the bits in which labels may differ.
         capacity: the labels for which there is workgroup memory; 0 if each invocation has a stretch of its own.
+        copies: the carries for each label in workgroup memory, if atomics combine elements; else 0.
         turns: the most subgroups that a workgroup may have. They take turns with the workgroup's stretch.
         parts: the parts of the stretches that a workgroup scans the carries of side by side.
         carry_loads: the carries that an invocation loads at a time.
@@ -47,6 +48,7 @@ class GroupKernel(Kernel):
     label: Scalar = SCALARS["uint32"]
     label_bits: int = 0
     capacity: int = 0
+    copies: int = 0
     turns: int = 1
     parts: int = 1
     carry_loads: int = 1
@@ -67,6 +69,11 @@ class GroupKernel(Kernel):
     def uses_scratch(self) -> bool:
         """False: no item goes through workgroup memory on its way to another invocation."""
         return False
+
+    @property
+    def walk(self) -> str:
+        """How stretches are combined: the template of a main function in shaders/groups/."""
+        return f"walk_by_{'atomics' if self.copies else 'subgroups' if self.subgroups else 'invocations'}"
 
     @property
     def stores_results(self) -> bool:
@@ -152,7 +159,7 @@ class GroupTable:
         """Return the number of workgroups of a stage."""
         if kernel.stage in ("combine_groups", "scan_groups"):
             stretches = self.rows * self.stretches
-            return stretches if kernel.subgroups else -(-stretches // kernel.tile.workgroup_size)
+            return stretches if kernel.capacity else -(-stretches // kernel.tile.workgroup_size)
         return self.rows * -(-self.groups // (kernel.tile.workgroup_size // kernel.parts))
 
 
@@ -181,11 +188,9 @@ def plan_groups(
     if spec.combine.loops or spec.field_offsets or spec.length > _MOST_COUNTED:
         return None
     if subgroups is None:
-        if not h.subgroups and capabilities.subgroup_size and capabilities.adapter_type != "CPU":
-            return None
         subgroups = h.subgroups and capabilities.subgroup_size > 0
-    if not subgroups and stretch is None and capabilities.adapter_type != "CPU":
-        return None
+        if h.subgroups and not subgroups:
+            return None
     words = spec.element.words
     lanes = min(capabilities.subgroup_sizes) if subgroups else 0
     label_bits = (groups - 1).bit_length()
@@ -221,6 +226,13 @@ def plan_groups(
         capacity=capacity,
         turns=max(1, lanes // fewest_lanes(capabilities)) if subgroups else 1,
     )
+    if subgroups and spec.combine.atomic is not None:
+        copies = min(h.atomic_copies, 1 << (max(1, h.atomic_words // (2 * capacity)).bit_length() - 1))
+        shape = TileShape(h.atomic_workgroup, 0, 1, steps)
+        own = replace(combining, tile=shape, label_bits=0, copies=copies, turns=1)
+        combining, walking = own, combining
+    else:
+        walking = combining
     parts = h.carry_parts
     while parts > 1 and 4 * (words + 1) * h.carry_columns * parts > memory:
         parts //= 2
@@ -230,13 +242,14 @@ def plan_groups(
         tile=TileShape(h.carry_columns * parts, 0, 1, 1),
         label_bits=0,
         capacity=0,
+        copies=0,
         turns=1,
         parts=parts,
         carry_loads=h.carry_loads,
     )
     if 4 * (words + 1) * h.carry_columns * parts > memory:
         return None
-    kernels = (combining, carrying) if reduces else (combining, carrying, replace(combining, stage="scan_groups"))
+    kernels = (combining, carrying) if reduces else (combining, carrying, replace(walking, stage="scan_groups"))
     table = GroupTable(groups, spec.rows, spec.row_length, stretch, kernels)
     limits = capabilities.limits
     bound = max(len(kernel.bindings) for kernel in kernels)

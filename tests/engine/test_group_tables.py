@@ -10,7 +10,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.device.device_array import empty, uploaded
-from gpuscan.engine.group_tables import FewLabels, TabledGroups, run_stages, tabled
+from gpuscan.engine.group_tables import FewLabels, TabledGroups, run_stages, scan_by_table, tabled
 from gpuscan.planning.group_plan import GroupTable
 from gpuscan.problem.problem import make_problem
 from gpuscan.reference import group_stages as twins
@@ -72,6 +72,35 @@ def test_stages(device: gs.Device, options: dict[str, Any]) -> None:
         np.testing.assert_array_equal(table[-rows * groups :].reshape(rows, groups), whole.known)
         for got, expected_field, fill in zip(fields, whole.carries, (7, 8), strict=True):
             np.testing.assert_array_equal(got.reshape(rows, groups), np.where(whole.known, expected_field, fill))
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype"), [("add", np.int8), ("minimum", np.int32), ("bitwise_xor", np.uint32)], ids=str
+)
+def test_atomics(device: gs.Device, op: str, dtype: Any) -> None:
+    """Assert that elements that are combined by atomics, in any order, leave the twin's table."""
+    if not device.capabilities.subgroup_size:
+        return
+    rng = np.random.default_rng(2)
+    length, groups = 3 * STRETCH - 11, 37
+    x = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, length, dtype)
+    labels = rng.integers(0, groups, length).astype(np.uint8)
+    problem = make_problem(x, op)
+    few = FewLabels(uploaded(device._context, labels), groups)
+    found = tabled(device._executor, problem, few, subgroups=True, stretch=STRETCH)
+    assert found is not None
+    assert found.table.kernels[0].copies
+    wide = x.astype(np.uint32 if dtype == np.uint32 else np.int32)[None]
+    join = Joiner(problem.operator, make_problem(wide, op, axis=1).element)
+    own = twins.combine_groups(join, (wide,), labels[None].astype(np.int64), groups, STRETCH)
+    part = replace(found, table=replace(found.table, kernels=found.table.kernels[:1]))
+    known, carries = shape_of(found.table, run(device, part, [uploaded(device._context, x)])[0])
+    np.testing.assert_array_equal(known, own.known)
+    np.testing.assert_array_equal(
+        carries[known][:, 0].view(wide.dtype).astype(dtype), own.carries[0][known].astype(dtype)
+    )
+    (result,) = scan_by_table(device._executor, problem, found, None)
+    np.testing.assert_array_equal(result.read(), gs.scan(x, op, groups=labels, device="numpy"))
 
 
 def run(device: gs.Device, groups: TabledGroups, leaves: list[Any]) -> list[Array]:
