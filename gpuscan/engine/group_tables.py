@@ -258,7 +258,7 @@ def run_stages(
     params = context.uniform(np.array(numbers, np.uint32).tobytes())
     pipelines = [context.pipeline(kernel) for kernel in table.kernels]
     encoder = context.queue.encoder()
-    if not table.kernels[0].capacity:
+    if table.starts_empty:
         encoder.clear_buffer(memory.buffer, memory.offset, 4 * table.plane)
     for array, result in zip(table.kernels[-1].destinations, results, strict=True):
         if not array.atomic:

@@ -155,6 +155,11 @@ class GroupTable:
         """The 32-bit words of the table."""
         return self.plane * (self.kernels[0].item_words + 1) + self.results
 
+    @property
+    def starts_empty(self) -> bool:
+        """True if the first stage reads a table that has no carries."""
+        return self.kernels[0].stage == "scan_groups" or not self.kernels[0].capacity
+
     def workgroups(self, kernel: GroupKernel) -> int:
         """Return the number of workgroups of a stage."""
         if kernel.stage in ("combine_groups", "scan_groups"):
@@ -199,7 +204,8 @@ def plan_groups(
     memory = capabilities.limits["max-compute-workgroup-storage-size"]
     if 4 * (words + 1) * (capacity + 1) + 4 > memory:
         return None
-    steps = h.steps
+    steps = h.steps if words <= 2 and not spec.combine.long else max(1, h.steps // 4)
+    steps = max(1, min(steps, spec.row_length // max(1, lanes)))
     if stretch is None:
         unit = max(1, lanes) * steps
         wanted = max(h.min_stretch, min(h.max_stretch, -(-spec.length // h.stretches)))
@@ -249,7 +255,13 @@ def plan_groups(
     )
     if 4 * (words + 1) * h.carry_columns * parts > memory:
         return None
-    kernels = (combining, carrying) if reduces else (combining, carrying, replace(walking, stage="scan_groups"))
+    scanning = replace(walking, stage="scan_groups")
+    if reduces:
+        kernels: tuple[GroupKernel, ...] = (combining, carrying)
+    elif stretch >= spec.row_length and not spec.initial:
+        kernels = (scanning,)  # no stretch has carries
+    else:
+        kernels = (combining, carrying, scanning)
     table = GroupTable(groups, spec.rows, spec.row_length, stretch, kernels)
     limits = capabilities.limits
     bound = max(len(kernel.bindings) for kernel in kernels)

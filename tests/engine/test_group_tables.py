@@ -61,8 +61,15 @@ def test_stages(device: gs.Device, options: dict[str, Any]) -> None:
             known, carries = shape_of(found.table, run(device, part, leaves)[0])
             np.testing.assert_array_equal(known, expected.known)
             np.testing.assert_array_equal(carries[known], np.stack(expected.carries, -1)[known])
-        for got, expected_field in zip(run(device, found, leaves)[1:], results, strict=True):
-            np.testing.assert_array_equal(got.reshape(rows, length), expected_field[:, ::step])
+        alone = tabled(device._executor, problem, few, subgroups=subgroups, stretch=length)
+        assert alone is not None
+        assert problem.initial or [kernel.stage for kernel in alone.table.kernels] == ["scan_groups"]
+        got = [
+            *run(device, found, leaves)[1:],
+            *(field.read() for field in scan_by_table(device._executor, problem, alone, None)),
+        ]
+        for got_field, expected_field in zip(got, (*results, *results), strict=True):
+            np.testing.assert_array_equal(got_field.reshape(rows, length), expected_field[:, ::step])
         if options.get("exclusive"):
             continue
         filled = replace(problem, fill=tuple(np.full(rows, value, np.uint32) for value in (7, 8)))
