@@ -14,6 +14,7 @@ class GroupHeuristics:
     min_stretch: int
     max_stretch: int
     steps: int
+    max_words: int
     serial_workgroup: int
     atomic_workgroup: int
     atomic_copies: int
@@ -36,6 +37,9 @@ GPU = GroupHeuristics(
     max_stretch=1 << 20,
     # Elements that an invocation loads before it combines them, so that several loads are under way. Not tuned.
     steps=8,
+    # Words of an element, at most. A lane has `steps` elements in registers, or a quarter of that if elements have more
+    # than 2 words. Not tuned.
+    max_words=8,
     # Invocations in a workgroup where each has a stretch of its own. Not tuned.
     serial_workgroup=32,
     # Invocations in a workgroup that combines the elements of a stretch by atomics; the carries for each label, at

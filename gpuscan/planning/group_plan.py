@@ -197,11 +197,14 @@ def plan_groups(
         if h.subgroups and not subgroups:
             return None
     words = spec.element.words
+    if words > h.max_words:
+        return None
     lanes = min(capabilities.subgroup_sizes) if subgroups else 0
     label_bits = (groups - 1).bit_length()
     step = max(1, (1 << label_bits) // _CAPACITY_STEPS)
     capacity = -(-groups // step) * step if subgroups else 0
     memory = capabilities.limits["max-compute-workgroup-storage-size"]
+    most_invocations = capabilities.limits["max-compute-invocations-per-workgroup"]
     if 4 * (words + 1) * (capacity + 1) + 4 > memory:
         return None
     steps = h.steps if words <= 2 and not spec.combine.long else max(1, h.steps // 4)
@@ -234,13 +237,14 @@ def plan_groups(
     )
     if subgroups and spec.combine.atomic is not None:
         copies = min(h.atomic_copies, 1 << (max(1, h.atomic_words // (2 * capacity)).bit_length() - 1))
-        shape = TileShape(h.atomic_workgroup, 0, 1, steps)
+        shape = TileShape(min(h.atomic_workgroup, most_invocations), 0, 1, steps)
         own = replace(combining, tile=shape, label_bits=0, copies=copies, turns=1)
         combining, walking = own, combining
     else:
         walking = combining
     parts = h.carry_parts
-    while parts > 1 and 4 * (words + 1) * h.carry_columns * parts > memory:
+    room = min(memory // (4 * (words + 1)), most_invocations)
+    while parts > 1 and h.carry_columns * parts > room:
         parts //= 2
     carrying = replace(
         combining,
@@ -253,7 +257,7 @@ def plan_groups(
         parts=parts,
         carry_loads=h.carry_loads,
     )
-    if 4 * (words + 1) * h.carry_columns * parts > memory:
+    if h.carry_columns * parts > room:
         return None
     scanning = replace(walking, stage="scan_groups")
     if reduces:
