@@ -205,6 +205,7 @@ def plan_groups(
     capacity = -(-groups // step) * step if subgroups else 0
     memory = capabilities.limits["max-compute-workgroup-storage-size"]
     most_invocations = capabilities.limits["max-compute-invocations-per-workgroup"]
+    # A carry for each label and a bit that says if it is there; with atomics, a word in place of the bit.
     if 4 * (words + 1) * (capacity + 1) + 4 > memory:
         return None
     steps = h.steps if words <= 2 and not spec.combine.long else max(1, h.steps // 4)

@@ -110,6 +110,30 @@ def test_atomics(device: gs.Device, op: str, dtype: Any) -> None:
     np.testing.assert_array_equal(result.read(), gs.scan(x, op, groups=labels, device="numpy"))
 
 
+def test_turns(device: gs.Device) -> None:
+    """Assert that stretches are right where a compiler chooses smaller subgroups than there are invocations."""
+    if not device.capabilities.subgroup_size:
+        return
+    lanes = 2 * min(device.capabilities.subgroup_sizes)
+    rng = np.random.default_rng(3)
+    length = 4 * STRETCH - 5
+    x, labels = words(rng, 2, length), rng.integers(0, 5, length).astype(np.int64)
+    problem = make_problem(x, AFFINE, exclusive=True)
+    few = FewLabels(uploaded(device._context, labels), 5)
+    found = tabled(device._executor, problem, few, subgroups=True, stretch=STRETCH)
+    assert found is not None
+    kernels = tuple(
+        replace(each, tile=replace(each.tile, workgroup_size=lanes, subgroup_size=lanes), turns=2)
+        if each.capacity
+        else each
+        for each in found.table.kernels
+    )
+    several = replace(found, table=replace(found.table, kernels=kernels))
+    got = scan_by_table(device._executor, problem, several, None)
+    for one, other in zip(got, gs.scan(x, AFFINE, groups=labels, exclusive=True, device="numpy"), strict=True):
+        np.testing.assert_array_equal(one.read(), other)
+
+
 def run(device: gs.Device, groups: TabledGroups, leaves: list[Any]) -> list[Array]:
     """Return the words of the table, and the results; all memory holds junk before."""
     context, table = device._context, groups.table
