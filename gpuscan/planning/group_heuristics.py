@@ -48,9 +48,10 @@ GPU = GroupHeuristics(
     atomic_copies=32,
     atomic_words=4096,
     # Labels side by side, and parts of their stretches one below the other, of a workgroup that scans the table; and
-    # the carries that an invocation loads at a time. Not tuned.
-    carry_columns=32,
-    carry_parts=8,
+    # the carries that an invocation loads at a time. H200, 2,048 stretches of 1,000 labels, in place of 32 and 8: 0.4 of
+    # the time.
+    carry_columns=8,
+    carry_parts=32,
     carry_loads=4,
     # Words of the table for each word that is read and written otherwise, at most. Each of them is written twice and
     # read three times. Not tuned.
