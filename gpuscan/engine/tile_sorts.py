@@ -108,6 +108,7 @@ class _TileSort:
             "with_keys": given.with_keys,
             "payload": given.payload,
             "items": plan.items,
+            "turns": plan.turns,
             "kernel": plan.kernel,
         }
 
@@ -117,10 +118,11 @@ class _TileSort:
         counts, offsets = (empty(context, (plan.counts,), np.uint32) for _ in range(2))
         steps = self._steps_from_differences()
         scan = cached_problem(counts, "add", axis=0, exclusive=True, reverse=False)
+        counting = self._tile_shape | {"copies": plan.copies}
         for number in range(plan.digits):
             grid = (steps.buffer, number * _STEP_BYTES)
             bound = [self._params(number), steps, *self._arrays]
-            self._submit(("count_digits", [*bound, counts.binding()], grid, self._tile_shape))
+            self._submit(("count_digits", [*bound, counts.binding()], grid, counting))
             scan_device(self._executor, scan, out=[offsets])
             self._submit(("scatter_digits", [*bound, offsets.binding(), *self._moved], grid, self._scatter))
         return None

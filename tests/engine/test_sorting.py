@@ -10,6 +10,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.elements import scalar_of
+from gpuscan.planning import sort_heuristics
 from gpuscan.planning.sort_plan import RowSort, TileSort, plan_sort
 from gpuscan.reference import sort_stages as twins
 from tests.api.test_sort import assert_sorted, keys_of, order_of
@@ -82,7 +83,7 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
         for by_subgroups in ways(device):
             values = tile_values(device, keys, by_subgroups)
             inputs = [steps, keys.view(np.uint32), other, other]
-            (found,) = run_stage(device, "count_digits", call, inputs, [counts.size], call[4], **values)
+            (found,) = run_stage(device, "count_digits", call, inputs, [counts.size], call[4], copies=2, **values)
             np.testing.assert_array_equal(found, counts.reshape(-1))
             sizes = [rows * length] * 4
             moved, _, places, _ = run_stage(
@@ -97,11 +98,22 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
                 payload="index",
                 kernel=None,
                 items=-(-tile // values["workgroup_size"]),
+                turns=1 + digit % 2,
                 **values,
             )
             np.testing.assert_array_equal(moved[expected], keys.view(np.uint32))
             columns = np.broadcast_to(np.arange(length), (rows, length))
             np.testing.assert_array_equal(places[expected], columns)
+
+
+def test_turns(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that sorts are right in the workgroups that GPUs have, whose tiles are stored in unequal turns."""
+    workgroup = {"workgroup_with_places": 256, "items_with_places": 7, "turns_with_places": 4, "min_tiles": 1}
+    monkeypatch.setattr(sort_heuristics, "CPU", replace(sort_heuristics.GPU, **workgroup))
+    keys = keys_of(np.float32, (2, 4001))
+    found, places = sort_in_tiles(device, keys, False)
+    assert_sorted(found, keys)
+    np.testing.assert_array_equal(places, order_of(keys))
 
 
 def test_merge_rows(device: gs.Device) -> None:
