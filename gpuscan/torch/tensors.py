@@ -32,7 +32,8 @@ def numpy_dtype(dtype: Any) -> np.dtype[Any]:
     if dtype == torch.bfloat16:
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return found
     return np.dtype(str(dtype).removeprefix("torch."))
 
 
