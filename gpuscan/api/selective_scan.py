@@ -91,7 +91,7 @@ class SelectiveScan:
 
         def computed(part: Part) -> list[Pending]:
             found = selective_scan(*(device.asarray(_within(array, part)) for array in arrays))
-            # The part of an array whose first axes are cut first is contiguous, so results are read straight to it.
+            # Parts are contiguous, because the first axes are cut first, so results are read straight to their place.
             pairs = zip(found, outputs, strict=True)
             return [begun(device._readers, partial(array.read, into[part])).result for array, into in pairs]
 

@@ -349,9 +349,8 @@ def _extrema() -> dict[tuple[Code, Element], tuple[Code, Code, Code]]:
 def by_order(spec: ScanSpec) -> ScanSpec:
     """Return the same scan over integers in the order of the floats if it is an extremum of float32 down columns.
 
-    An element is mapped once when it is loaded and once when it is stored. In between an extremum is one instruction,
-    where that of floats takes ten, since NaN and signed zeros are told apart by their bits. Of several NaN another one
-    may be the result.
+    An element is mapped once when it is loaded and once when it is stored. In between, an extremum is one instruction.
+    That of floats takes ten, which tell NaN and signed zeros apart. Of several NaN another one may be the result.
     """
     mapped = spec.before is not None or spec.after is not None or spec.compacts or any(spec.field_offsets)
     if mapped or spec.seeded or spec.inner == 1 or not spec.source == spec.element == spec.destination:
