@@ -42,8 +42,8 @@ GPU = GroupHeuristics(
     steps=16,
     # Words of an element, at most. Not tuned.
     max_words=8,
-    # Words of workgroup memory for the carries of a subgroup, at most. The more they take, the fewer workgroups run at a
-    # time: an H200 takes about four times as long for 5,000 labels as for 1,000, and no longer by a sort. Not tuned.
+    # Words of workgroup memory for the carries of a subgroup, at most. The more they take, the fewer workgroups run at
+    # a time: an H200 takes about four times as long for 5,000 labels as for 1,000, and no longer by a sort. Not tuned.
     max_carry_words=6000,
     # Invocations in a workgroup where each has a stretch of its own. Not tuned.
     serial_workgroup=32,
