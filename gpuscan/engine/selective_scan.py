@@ -89,29 +89,30 @@ def selective_gradients(
     state_count, rows = decays.shape[3], batches * groups * channels
     width, times = _gradient_channels(channels), ARRAYS.selective_gradient_times
     series = padded(u.size, _ALIGNED_NUMBERS)
-    with guarded(context), context.lock:
-        inputs = empty(context, 3 * series, u.dtype)
-        ends = empty(context, decays.size + grad_last.size, u.dtype)
+    inputs = empty(context, 3 * series, u.dtype)
+    ends = empty(context, decays.size + grad_last.size, u.dtype)
+    with guarded(context):
         for array, at, into in (
             (u, 0, inputs), (dt, series, inputs), (grad_y, 2 * series, inputs),
             (decays, 0, ends), (grad_last, decays.size, ends),
         ):  # fmt: skip
             upload(context.queue, np.ascontiguousarray(array), into.buffer, 4 * at, context.pool)
-        weights = [uploaded(context, each) for each in (inward, outward)]
-        checkpoints = empty(context, (-(-length // times), state_count, rows), u.dtype)
-        results = empty(context, 2 * series, u.dtype)
-        varies = [each.shape[-1] > 1 for each in (inward, outward)]
-        by_row = (1, batches, groups, channels, state_count, 1)
-        by_time = (-(-channels // width), batches, groups, 1, state_count, length)
-        row_sums = empty(context, (3 - sum(varies), prod(by_row)), u.dtype)
-        strip_sums = empty(context, (sum(varies), prod(by_time)), u.dtype)
-        call = _Call(u.shape, decays.shape, inward.shape, outward.shape, length, series, decays.size)
+    weights = [uploaded(context, each) for each in (inward, outward)]
+    checkpoints = empty(context, (-(-length // times), state_count, rows), u.dtype)
+    results = empty(context, 2 * series, u.dtype)
+    varies = [each.shape[-1] > 1 for each in (inward, outward)]
+    by_row = (1, batches, groups, channels, state_count, 1)
+    by_time = (-(-channels // width), batches, groups, 1, state_count, length)
+    row_sums = empty(context, (3 - sum(varies), prod(by_row)), u.dtype)
+    strip_sums = empty(context, (sum(varies), prod(by_time)), u.dtype)
+    call = _Call(u.shape, decays.shape, inward.shape, outward.shape, length, series, decays.size)
+    parts = [inputs.viewed(u.shape, offset=4 * at) for at in (0, series)]
+    first = [*parts, ends.viewed(decays.shape), weights[0], checkpoints]
+    second = [inputs, ends, *weights, checkpoints, results, row_sums, *([strip_sums] if any(varies) else [])]
+    with guarded(context), context.lock:
         encoder = context.queue.encoder()
-        parts = [inputs.viewed(u.shape, offset=4 * at) for at in (0, series)]
-        first = [*parts, ends.viewed(decays.shape), weights[0], checkpoints]
         call.record(encoder, "scan", first, times=times, purpose="checkpoints", later_chunks=False)
-        bound = [inputs, ends, *weights, checkpoints, results, row_sums, *([strip_sums] if any(varies) else [])]
-        call.record(encoder, "gradient", bound, times=times, channels=width)
+        call.record(encoder, "gradient", second, times=times, channels=width)
         context.queue.submit(encoder)
     found = [results.viewed(u.shape, offset=4 * at) for at in (0, series)]
     places = {True: 0, False: 0}
@@ -181,7 +182,8 @@ class _Call:
             states = -(-min(ARRAYS.selective_states, state_count - first) // 4) * 4
             call = np.array([*numbers, first, *strides, self.series, self.ends, 0, 0, 0], np.uint32).tobytes()
             bound = [context.uniform(call), *(array.binding() for array in arrays)]
-            options = values | {"states": states, "adds": first > 0}
+            adds = first > 0 and values.get("purpose", "outputs") == "outputs"
+            options = values | {"states": states, "adds": adds}
             record_stage(
                 context, encoder, f"arrays/selective_{stage}.wgsl", bound, workgroups, prod(self.shape), **options
             )
