@@ -140,7 +140,7 @@ class SelectiveScan:
         """
         device = resolve_device(device_for(self.arrays))
         if device is None:
-            return stages.selective_gradients(*self.arrays, grad_y, grad_last)
+            return stages.selective_gradient(*self.arrays, grad_y, grad_last)
         sizes = prod(self._channels), self._channels[2], *self.shape[STATES:]
         if self._fits(device) and can_differentiate(device._context, *sizes):
             return self._gradients_on(device, grad_y, grad_last)

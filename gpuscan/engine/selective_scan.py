@@ -155,7 +155,7 @@ class _Call:
         shape: that of the input.
         decays, inward, outward: those of A, B and C.
         chunk: the steps of a chunk.
-        series, ends: where arrays are parts of one; see shaders/arrays/selective_place.wgsl.
+        series, ends: where arrays are parts of one; see shaders/shared/selective_place.wgsl.
     """
 
     shape: tuple[int, ...]
