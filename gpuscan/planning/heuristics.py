@@ -113,22 +113,6 @@ class Heuristics:
     max_free_bytes: int
 
 
-@dataclass(frozen=True)
-class Transfers:
-    """The tuning constants for copies by the CPU, on every adapter. The comments of `TRANSFERS` say what they mean."""
-
-    max_copy_threads: int
-    min_copy_share_bytes: int
-    staging_bytes: int
-    staging_depth: int
-    single_write_bytes: int
-    parts_in_flight: int
-    parts_draining: int
-    max_drains: int
-    held_runs: int
-    held_bytes: int
-
-
 GPU = Heuristics(
     # ----- Strategies
     # The order in which "auto" tries strategies. A scan is bound by memory on a GPU, so the order is that of traffic.
@@ -237,9 +221,9 @@ GPU = Heuristics(
     long_steps=8,
     resident_tiles=(128, 256),
     max_long_tile_bytes=64 << 10,
-    # Single words take this many steps in workgroups of `workgroup` if there are at least so many such tiles. H200, uint32
-    # under look-ahead: 0.949 of a copy at 2^25 and 0.987 at 2^28 in 256 x 12 chunks, 0.907 and 0.942 in 512 x 4; at
-    # 2^24 256 x 10 chunks take 44.7 us and 512 x 4 chunks 44.3.
+    # Single words take this many steps in workgroups of `workgroup` if there are at least so many such tiles. H200,
+    # uint32 under look-ahead: 0.949 of a copy at 2^25 and 0.987 at 2^28 in 256 x 12 chunks, 0.907 and 0.942 in 512 x 4;
+    # at 2^24 256 x 10 chunks take 44.7 us and 512 x 4 chunks 44.3.
     deep_steps=12,
     min_deep_tiles=2048,
     # Words of payload that one invocation keeps between load and store. Measured on an H100, uint32 of 2^25 and 2^28.
@@ -376,27 +360,6 @@ CPU = replace(
     # Not measured.
     min_kernel_copy_bytes=None,
     max_free_bytes=64 << 20,
-)
-
-TRANSFERS = Transfers(
-    # Threads that copy at the same time, at most. H100: one does not fill the bus, more than eight do not help.
-    max_copy_threads=8,
-    # Bytes that are worth a thread, and bytes of a staging buffer. The experiments were not recorded.
-    min_copy_share_bytes=2 << 20,
-    staging_bytes=32 << 20,
-    # Staging buffers in a ring: one is filled, one is on the bus, one waits.
-    staging_depth=3,
-    # Up to this many bytes, the queue's own staging uploads faster: on an H100 and lavapipe, numbers not recorded.
-    single_write_bytes=1 << 20,
-    # Parts in flight: one is filled, one is on the GPU, one is read back.
-    parts_in_flight=3,
-    # Parts of one call that write their results at the same time, on other threads. Not tuned.
-    parts_draining=1,
-    # Calls that write their results at the same time. Each of them copies with `max_copy_threads`. Not tuned.
-    max_drains=4,
-    # Runs held back at most, and their bytes. lavapipe: ten calls of a plan and a wait take 250 us, 660 without.
-    held_runs=16,
-    held_bytes=64 << 20,
 )
 
 

@@ -120,9 +120,10 @@ def lanes_and_steps(
     if spec.compacts or not (spec.item_words > 1 or long or (alike and capabilities.progress_later)):
         sizes = h.mask_steps if spec.compacts else tuple(size for size in h.steps if size <= fit)
         return workgroup, max((size for size in sizes if fits_length(workgroup, size)), default=1)
-    if set(stored) == {4} and spec.item_words == 1 and not long and fit >= h.deep_steps:
-        if spec.length >= h.min_deep_tiles * workgroup * h.deep_steps * chunk:
-            return workgroup, h.deep_steps
+    deep = workgroup * h.deep_steps * chunk
+    single_words = set(stored) == {4} and spec.item_words == 1 and not long
+    if single_words and fit >= h.deep_steps and spec.length >= h.min_deep_tiles * deep:
+        return workgroup, h.deep_steps
     tiles = spec.length / (wide * h.long_steps * chunk)
     short = wide * h.long_steps * lane_bytes <= h.max_long_tile_bytes and not long
     fewest, most = h.resident_tiles

@@ -127,7 +127,11 @@ def test_tiles_are_longer_where_all_of_them_run_together() -> None:
     shapes = {log: tile_shape(spec(row_length=2**log), adapter) for log in (20, 21, 22, 23, 24, 25, 28)}
     steps = {log: (shape.workgroup_size, shape.steps) for log, shape in shapes.items()}
     assert steps == {
-        20: (512, 4), 21: (512, 8), 22: (512, 8), 23: (512, 4), 24: (512, 4),
+        20: (512, 4),
+        21: (512, 8),
+        22: (512, 8),
+        23: (512, 4),
+        24: (512, 4),
         **dict.fromkeys((25, 28), (256, 12)),
     }, "and where there are very many"
     matrices = {log: tile_shape(spec(shapes=[(2, 2)], row_length=2**log), adapter).steps for log in (18, 19, 20, 21)}
