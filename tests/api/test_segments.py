@@ -201,7 +201,7 @@ def test_elements_that_are_joined_once(device: gs.Device, exclusive: bool) -> No
 
 
 def test_counts_of_heads(device: gs.Device) -> None:
-    """Reduce segments in tiles with subgroups, whose items count heads."""
+    """Reduce segments in tiles with subgroups, where items count heads."""
     rng = np.random.default_rng(9)
     x, offsets = rng.integers(0, 99, 2003, dtype=np.uint32), np.r_[0, np.sort(rng.permutation(2002)[:700] + 1), 2003]
     problem = replace(make_problem(x, segments=offsets), keep_last_only=True)
