@@ -41,7 +41,6 @@ class Heuristics:
     fold_hint_blocks: int
     fold_rest: int
     fallback_fold_looks: int
-    column_posts_read: int
 
     # Shape of the code
     wide_words: int
@@ -186,8 +185,6 @@ GPU = Heuristics(
     # Looks that find nothing new for tiles before the workgroup's own, before a fold under fallback helps. H100, 2^25:
     # 16 and 64 looks differ from 32 by less than runs do.
     fallback_fold_looks=32,
-    # Posts that a lane reads at a time where it walks up a column of tiles. The experiment was not recorded.
-    column_posts_read=4,
     # ----- Shape of the code
     # Items of at least this many 32-bit words are wide: their posts are interleaved, and scans through workgroup memory
     # are loops. H100, interleaved posts: 4x4 matrices from 217 to 861 GB/s, single words from 2569 to 2309. lavapipe,
