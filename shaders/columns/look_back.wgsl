@@ -61,11 +61,12 @@ fn await_chunk(at: u32, found: ChunkPost) -> ChunkPost {
     return post;
 }
 
-// Return what the tile above has posted of the prefix by now.
-fn glance_above(tile: u32, lane: u32) -> ChunkPost {
+// Return what the tile above has posted of the prefix by now. Only the first group needs it. The others read one word each
+// and not a row, which costs little, where a branch would keep the load from being under way with others.
+fn glance_above(tile: u32, lane: u32, group: u32) -> ChunkPost {
     let chains = chains_of_columns();
-    let post = read_chunk(post_of(max(tile, chains) - chains, lane, NEXT_PREFIX));
-    return ChunkPost(post.ready && tile >= chains, post.chunk);
+    let post = read_chunk(post_of(max(tile, chains) - chains, select(0u, lane, group == 0u), NEXT_PREFIX));
+    return ChunkPost(post.ready & (tile >= chains), post.chunk);
 }
 
 // Find the prefix of a lane's columns. Return NO_TILE, or the tile that is late. One post is read at a time: what several

@@ -45,7 +45,7 @@ fn main(
 {% endfor %}
 {% endif %}
 {% if kernel.posts %}
-    let early = glance_above(tile, lane);  // with the rows, since the tile above has often posted by then
+    let early = glance_above(tile, lane, group);  // with the rows, since the tile above has often posted by then
 {% endif %}
 
     // 2. Scan down the rows in registers, then over the groups of rows.
