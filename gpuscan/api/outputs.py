@@ -145,7 +145,7 @@ def copy_if_overlapping(leaf: Any, outputs: Sequence[Any]) -> Any:
 
 def separated(problem: Problem, outputs: Sequence[Any]) -> Problem:
     """Return the problem with copies of the arrays that `outputs` would overwrite too early."""
-    problem = replace(problem, leaves=tuple(copy_if_overlapping(leaf, outputs) for leaf in problem.leaves))
+    problem = problem.with_leaves(tuple(copy_if_overlapping(leaf, outputs) for leaf in problem.leaves))
     if problem.heads is not None and isinstance(problem.heads.keys, np.ndarray):
         keys = copy_if_overlapping(problem.heads.keys, outputs)
         problem = replace(problem, heads=replace(problem.heads, keys=keys))

@@ -139,6 +139,9 @@ def scan(
         more = {"compensated": compensated, "return_total": return_total}
         return scan_sharded(x, op, options, out=out, strategy=strategy, refused=refused, **more)
     check_one_cut(segments=segments, keys=keys, groups=groups)
+    if segments is not None and out is None:
+        # The GPU is at work meanwhile, and if the offsets are wrong, nobody gets what it computes.
+        options["checks_later"] = True
     given = x
     if compensated is not False and as_flag("compensated", compensated):
         x, op, options = as_pairs(x, op, options)
@@ -154,6 +157,8 @@ def scan(
         results = execute(problem, home, strategy, outputs)
     else:
         results = execute_groups(problem, labels, home, strategy, outputs)
+    if problem.heads is not None:
+        problem.heads.check()
     if call is not None:
         learn(call, problem, problem.shape)
     result = in_form_of(problem, given, results) if out is None else out

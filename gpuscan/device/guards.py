@@ -31,6 +31,18 @@ _BUFFER_GONE = ("has been destroyed", "while destroyed")
 # The attribute that the package wgpu does not find when it maps a buffer of a device that was destroyed.
 _DESTROYED = "get_token"
 
+# This process. To ask the system for it at each call would cost a short scan time.
+_process = os.getpid()
+
+
+def _note_fork() -> None:
+    global _process
+    _process = os.getpid()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
+
 
 class OpenDevice(Protocol):
     """The parts of a `DeviceContext` that the modules below it rely on."""
@@ -65,7 +77,7 @@ class guarded:  # noqa: N801
 
     def __enter__(self) -> None:
         device = self._device
-        if os.getpid() != device.process:
+        if _process != device.process:
             raise forked_error(f"{device.capabilities.summary} was opened", device.process)
         if device.lost:
             raise lost_error(device)

@@ -23,12 +23,15 @@ class interrupts_held:  # noqa: N801
     __slots__ = ("_handler", "_held")
 
     def __enter__(self) -> None:
-        self._held: list[tuple[Any, ...]] = []
+        self._handler = None
         # Signals reach Python on its main thread only, and only where it has a handler of its own.
-        on_main = threading.current_thread() is threading.main_thread()
-        handler = getsignal(_INTERRUPT) if on_main else None
-        self._handler = handler if callable(handler) else None
-        if self._handler is not None:
+        if threading.get_ident() != threading.main_thread().ident:
+            return
+        handler = getsignal(_INTERRUPT)
+        # Inside another ``with``, that one holds Ctrl-C back. To set a handler takes a system call.
+        if callable(handler) and getattr(handler, "__func__", None) is not interrupts_held._hold:
+            self._held: list[tuple[Any, ...]] = []
+            self._handler = handler
             signal(_INTERRUPT, self._hold)
 
     def _hold(self, *event: Any) -> None:

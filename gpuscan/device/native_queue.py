@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from gpuscan.device.backends import package_of
 from gpuscan.device.held_runs import Held, HoldingQueue
 from gpuscan.device.interrupts import interrupts_held
+from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     import wgpu
@@ -105,15 +106,6 @@ def _get_library() -> _Library:
         return _library
 
 
-def _check_alive(wgpu_device: wgpu.GPUDevice) -> None:
-    """Raise an error if the device was destroyed, where wgpu-native would end the process.
-
-    The package wgpu gives up its polling thread first, so a device without one was destroyed, or is about to be.
-    """
-    if wgpu_device._poller is None:
-        raise RuntimeError("The device is lost: it was destroyed by `GPUDevice.destroy`.")
-
-
 class NativePass:
     """A compute pass that records straight into the C library."""
 
@@ -197,13 +189,13 @@ class NativeEncoder:
 class NativeMapping:
     """A buffer that is being mapped, or is mapped."""
 
-    __slots__ = ("_buffer", "_device", "_index", "_library", "_number", "_write")
+    __slots__ = ("_buffer", "_index", "_library", "_number", "_queue", "_write")
 
-    def __init__(
-        self, library: _Library, wgpu_device: wgpu.GPUDevice, index: Any, buffer: wgpu.GPUBuffer, size: int, write: bool
-    ) -> None:
-        self._library, self._device, self._index, self._write = library, wgpu_device, index, write
-        self._buffer = buffer
+    def __init__(self, queue: NativeQueue, buffer: wgpu.GPUBuffer, size: int, write: bool) -> None:
+        self._queue, self._buffer, self._write = queue, buffer, write
+        # The submission after which the buffer can be mapped.
+        self._index = queue.last
+        self._library = library = queue.library
         self._number = next(library.numbers)
         ffi, lib = library.ffi, library.lib
         info = ffi.new("WGPUBufferMapCallbackInfo *")
@@ -220,11 +212,17 @@ class NativeMapping:
         Raises:
             RuntimeError: it cannot be mapped, for example because the device is lost.
         """
-        library, ended = self._library, self._library.ended
+        ended = self._library.ended
         if self._number not in ended:
             with interrupts_held():
+                if self._write:
+                    # A buffer that the GPU does not use can be mapped at once, whatever else was submitted.
+                    self._queue.poll(0, self._library.ffi.NULL)
+                for _ in self._queue.spins():
+                    if self._number in ended:
+                        break
                 while self._number not in ended:
-                    library.checked.wgpuDevicePoll(self._device._internal, 1, self._index)
+                    self._queue.poll(1, self._index)
                     if self._number not in ended:
                         time.sleep(_POLL_SECONDS)
         error = ended.pop(self._number)
@@ -235,7 +233,7 @@ class NativeMapping:
 
     def view(self, size: int, offset: int = 0) -> Bytes:
         """Return mapped bytes as a view that ends with `unmap`. Offsets are multiples of 8."""
-        _check_alive(self._device)
+        self._queue.check_alive()
         library = self._library
         padded = -(-size // 4) * 4
         range_of = library.lib.wgpuBufferGetMappedRange if self._write else library.lib.wgpuBufferGetConstMappedRange
@@ -255,28 +253,43 @@ class NativeQueue(HoldingQueue):
 
     def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
         super().__init__(wgpu_device)
-        self._library = _get_library()
-        self._last: Any = self._library.ffi.NULL
+        self.library = _get_library()
+        # The last submission.
+        self.last: Any = self.library.ffi.NULL
+        # A software adapter computes on the cores that would spin.
+        on_cpu = wgpu_device.adapter_info["adapter_type"] == "CPU"
+        self._spin_seconds = 0.0 if on_cpu else TRANSFERS.spin_seconds
+
+    def check_alive(self) -> None:
+        """Raise an error if the device was destroyed, where wgpu-native would end the process.
+
+        The package wgpu gives up its polling thread first, so a device without one was destroyed, or is about to be.
+        """
+        if self._device._poller is None:
+            raise RuntimeError("The device is lost: it was destroyed by `GPUDevice.destroy`.")
 
     def encoder(self) -> NativeEncoder:
         """Return a new command encoder."""
-        return NativeEncoder(self._library, self._device)
+        return NativeEncoder(self.library, self._device)
 
     def run(self, stages: Sequence[tuple[Any, Any, tuple[int, int, int]]], offset: int, nbytes: int) -> None:
         """Submit the stages as one compute pass, at once or with what is submitted next."""
-        _check_alive(self._device)
+        self.check_alive()
         super().run(stages, offset, nbytes)
 
     def _record(self, encoder: NativeEncoder, runs: Sequence[Held]) -> None:
         """Record the runs in one compute pass."""
-        library = self._library
+        library = self.library
         lib = library.lib
         handle = lib.wgpuCommandEncoderBeginComputePass(encoder.handle, library.ffi.NULL)
         offsets = library.ffi.new("uint32_t *")
+        current: Any = None
         for stages, offset in runs:
             offsets[0] = offset
             for pipeline, group, (x, y, z) in stages:
-                lib.wgpuComputePassEncoderSetPipeline(handle, pipeline._internal)
+                if pipeline is not current:
+                    current = pipeline
+                    lib.wgpuComputePassEncoderSetPipeline(handle, pipeline._internal)
                 lib.wgpuComputePassEncoderSetBindGroup(handle, 0, group._internal, 1, offsets)
                 lib.wgpuComputePassEncoderDispatchWorkgroups(handle, x, y, z)
         lib.wgpuComputePassEncoderEnd(handle)
@@ -284,23 +297,23 @@ class NativeQueue(HoldingQueue):
 
     def _finished(self, encoder: NativeEncoder) -> Any:
         """Return the encoder's commands."""
-        return self._library.checked.wgpuCommandEncoderFinish(encoder.handle, self._library.ffi.NULL)
+        return self.library.checked.wgpuCommandEncoderFinish(encoder.handle, self.library.ffi.NULL)
 
     def _send(self, commands: Any) -> None:
         """Submit the commands."""
-        library = self._library
+        library = self.library
         try:
-            _check_alive(self._device)
+            self.check_alive()
             array = library.ffi.new("WGPUCommandBuffer[1]", [commands])
             index = library.checked.wgpuQueueSubmitForIndex(self._device.queue._internal, 1, array)
-            self._last = library.ffi.new("WGPUSubmissionIndex *", index)
+            self.last = library.ffi.new("WGPUSubmissionIndex *", index)
         finally:
             library.lib.wgpuCommandBufferRelease(commands)
 
     def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
         """Write whole words of contiguous bytes to a buffer."""
         self.flush()
-        library = self._library
+        library = self.library
         content = library.ffi.from_buffer(data)
         queue = self._device.queue._internal
         library.checked.wgpuQueueWriteBuffer(queue, buffer._internal, offset, content, data.nbytes)
@@ -309,10 +322,32 @@ class NativeQueue(HoldingQueue):
         """Ask for a buffer to be mapped once everything submitted so far is done."""
         self.flush()
         length = buffer.size if size is None else size
-        return NativeMapping(self._library, self._device, self._last, buffer, length, write)
+        return NativeMapping(self, buffer, length, write)
 
     def wait_idle(self) -> None:
         """Wait until everything submitted so far is done."""
         self.flush()
         with interrupts_held():
-            self._library.checked.wgpuDevicePoll(self._device._internal, 1, self._library.ffi.NULL)
+            if not any(self.spins()):
+                self.poll(1, self.library.ffi.NULL)
+
+    # ----- Polls. Ctrl-C is held back meanwhile.
+
+    def poll(self, wait: int, index: Any) -> bool:
+        """Let the library call back for mapped buffers; return True if the GPU has nothing to do.
+
+        Args:
+            wait: 1 to wait first until a submission is done.
+            index: that submission; NULL for all.
+        """
+        # The library returns a bool of one byte; the package's header calls it a word, with junk above that byte.
+        return bool(self.library.checked.wgpuDevicePoll(self._device._internal, wait, index) & 0xFF)
+
+    def spins(self) -> Iterator[bool]:
+        """Poll without waiting, again and again for a short time, and yield what `poll` returns.
+
+        A thread that waits is put to sleep, and to wake it takes longer than a short scan.
+        """
+        until = time.perf_counter() + self._spin_seconds
+        while time.perf_counter() < until:
+            yield self.poll(0, self.library.ffi.NULL)

@@ -216,21 +216,18 @@ class RunLog:
         Returns:
             The errors, timeouts first; the strategies that timed out; and the further bytes.
         """
-        runs: list[Run | SortRun] = [*self.pending, *self.recorded]
-        states = {id(each.state): each.state for each in runs}
-        verdicts = self.verdicts
-        more = [*(verdict.stretch for verdict in verdicts), *more]
-        wanted = [*((state, 0, REPORT_BYTES) for state in states.values()), *more]
+        verdicts, runs = self.verdicts, [*self.pending, *self.recorded]
+        states = {id(each.state): (each.state, 0, REPORT_BYTES) for each in runs}
+        wanted = [*states.values(), *[verdict.stretch for verdict in verdicts], *more]
         content = read_together(device.queue, device.pool, wanted) if wanted else []
         self.verdicts = []
-        found = content[: len(states)]
-        reports = {key: words.view(np.uint32).tolist() for key, words in zip(states, found, strict=True)}
+        reports = {key: words.view(np.uint32).tolist() for key, words in zip(states, content, strict=False)}
         timeouts: list[Exception] = []
         others: list[Exception] = []
         failed: list[str] = []
         for each in runs:
             report = reports[id(each.state)]
-            if each.epoch not in (report[STATUS_WORD], report[SUBGROUP_SIZE_WORD], report[LOOP_LIMIT_WORD]):
+            if each.epoch not in report[STATUS_WORD : LOOP_LIMIT_WORD + 1]:
                 continue
             if isinstance(each, SortRun):
                 if each.timed_out(report):

@@ -8,16 +8,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from gpuscan.device.backends import webgpu
+from gpuscan.device.interrupts import interrupts_held
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.queue import Mapping
-from gpuscan.planning.heuristics import TRANSFERS
+from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     import wgpu
@@ -138,6 +139,7 @@ def upload(
     buffer: wgpu.GPUBuffer,
     offset: int = 0,
     pool: BufferPool | None = None,
+    dtype: np.dtype[Any] | None = None,
 ) -> None:
     """Write a contiguous array into a buffer, padded to whole 32-bit words.
 
@@ -150,34 +152,41 @@ def upload(
         buffer: the buffer on the device.
         offset: the byte of the buffer to begin at, a multiple of 4.
         pool: the pool of the staging buffers.
+        dtype: the dtype that the numbers are cast to as they are copied (default: that of the array).
     """
-    data = bytes_of(array)
-    if pool is None or data.nbytes <= TRANSFERS.single_write_bytes:
+    dtype = array.dtype if dtype is None else dtype
+    if pool is None or array.size * dtype.itemsize <= TRANSFERS.single_write_bytes:
+        data = bytes_of(array.astype(dtype, copy=False))
         if data.nbytes % 4:
             data = np.pad(data, (0, -data.nbytes % 4))
         if data.nbytes:
             queue.write(buffer, offset, data)
         return
     usage = webgpu().BufferUsage.MAP_WRITE | webgpu().BufferUsage.COPY_SRC
-    size = min(TRANSFERS.staging_bytes, padded(data.nbytes))
-    starts = range(0, data.nbytes, size)
-    with staging_ring(pool, usage, size, min(TRANSFERS.staging_depth, len(starts))) as ring:
+    # Bytes are copied faster than numbers of other sizes.
+    items = bytes_of(array) if dtype == array.dtype else array.reshape(-1)
+    item = 1 if dtype == array.dtype else dtype.itemsize
+    size = min(TRANSFERS.staging_bytes, padded(items.size * item)) // item
+    starts = range(0, items.size, size)
+    with staging_ring(pool, usage, size * item, min(TRANSFERS.staging_depth, len(starts))) as ring:
         for number, start in enumerate(starts):
             staging = ring[number % len(ring)]
-            piece = data[start : start + size]
-            mapping = queue.map(staging, padded(piece.nbytes), write=True)
+            piece = items[start : start + size]
+            nbytes = piece.size * item
+            mapping = queue.map(staging, padded(nbytes), write=True)
             mapping.sync_wait()
-            copy(mapping.view(piece.nbytes), piece)
+            view = mapping.view(nbytes)
+            copy(view if item == 1 else view.view(dtype), piece)
             mapping.unmap()
             encoder = queue.encoder()
-            encoder.copy_buffer_to_buffer(staging, 0, buffer, offset + start, padded(piece.nbytes))
+            encoder.copy_buffer_to_buffer(staging, 0, buffer, offset + start * item, padded(nbytes))
             queue.submit(encoder)
 
 
 def download(queue: Queue, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int, array: np.ndarray[Any, Any]) -> None:
     """Fill a contiguous array from a buffer, starting at a byte that is a multiple of 4."""
     data = bytes_of(array)
-    usage = webgpu().BufferUsage.MAP_READ | webgpu().BufferUsage.COPY_DST
+    usage = _read_usage()
     size = min(TRANSFERS.staging_bytes, padded(data.nbytes))
     starts = deque(range(0, data.nbytes, size))
     under_way: deque[tuple[wgpu.GPUBuffer, Bytes, Mapping]] = deque()
@@ -197,9 +206,7 @@ def download(queue: Queue, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int
             free.append(staging)
 
 
-def read_together(
-    queue: Queue, pool: BufferPool, stretches: Sequence[tuple[wgpu.GPUBuffer, int, int]]
-) -> list[np.ndarray[Any, np.dtype[np.uint8]]]:
+def read_together(queue: Queue, pool: BufferPool, stretches: Sequence[tuple[wgpu.GPUBuffer, int, int]]) -> list[Bytes]:
     """Return copies of some short stretches of buffers, read by one submission, with the held runs, and one wait.
 
     Args:
@@ -207,19 +214,46 @@ def read_together(
         pool: the pool of the staging buffers.
         stretches: buffer, first byte (a multiple of 4) and bytes of each.
     """
-    usage = webgpu().BufferUsage.MAP_READ | webgpu().BufferUsage.COPY_DST
-    # Mapped bytes are viewed from multiples of 8 on.
+    with interrupts_held():
+        return read_later(queue, pool, stretches)()
+
+
+def read_later(
+    queue: Queue, pool: BufferPool, stretches: Sequence[tuple[wgpu.GPUBuffer, int, int]]
+) -> Callable[[], list[Bytes]]:
+    """Submit what `read_together` submits, and return a function that waits; it has to be called, once."""
+    # Parts of mapped bytes are viewed from multiples of 8 on.
     places = [0]
     for _, _, nbytes in stretches:
         places.append(places[-1] + padded(nbytes, 8))
-    with staging_ring(pool, usage, places[-1], 1) as (staging,):
-        copies = [
-            (buffer, start, staging, place, padded(nbytes))
-            for (buffer, start, nbytes), place in zip(stretches, places, strict=False)
-        ]
-        queue.flush(copies)
+    staging = pool.take(places[-1], _read_usage())
+    try:
+        queue.flush(
+            [
+                (buffer, start, staging, place, padded(nbytes))
+                for (buffer, start, nbytes), place in zip(stretches, places, strict=False)
+            ]
+        )
         mapping = queue.map(staging, places[-1])
-        mapping.sync_wait()
-        content = [mapping.view(nbytes, at).copy() for (_, _, nbytes), at in zip(stretches, places, strict=False)]
-        mapping.unmap()
-    return content
+    except BaseException:
+        pool.discard(staging)
+        raise
+
+    def read() -> list[Bytes]:
+        try:
+            mapping.sync_wait()
+            content = mapping.view(places[-1]).copy()
+            mapping.unmap()
+        except BaseException:
+            pool.discard(staging)
+            raise
+        pool.give(staging)
+        return [content[at : at + nbytes] for (_, _, nbytes), at in zip(stretches, places, strict=False)]
+
+    return read
+
+
+@cache
+def _read_usage() -> int:
+    flags = webgpu().BufferUsage
+    return int(flags.MAP_READ | flags.COPY_DST)

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from gpuscan.device.transfer import begun
-from gpuscan.planning.heuristics import TRANSFERS
+from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     from gpuscan.engine.job import Flight

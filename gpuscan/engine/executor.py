@@ -27,10 +27,10 @@ from gpuscan.engine.prepared_run import PreparedRun
 from gpuscan.engine.record import Buffers, Origin, record
 from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError
-from gpuscan.planning.heuristics import TRANSFERS
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.strategies import trusts_waits
+from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     from gpuscan.planning.partition import Part
@@ -136,25 +136,29 @@ class Executor:
 
     def run_again(self, key: tuple[Any, ...]) -> bool:
         """Submit the run that was kept under the key; return False if there is none, or it is not valid any more."""
-        context = self.context
-        prepared = self._prepared.get(key)
-        if prepared is None or not prepared.is_valid:
+        if (prepared := self.prepared(key)) is None:
             return False
         prepared.submit()
-        context.check_if_many()
+        self.context.check_if_many()
         return True
 
-    def _keep_run(self, key: tuple[Any, ...], prepared: PreparedRun) -> None:
+    def prepared(self, key: tuple[Any, ...]) -> PreparedRun | None:
+        """Return the run that was kept under the key; None if there is no valid one."""
+        found = self._prepared.get(key)
+        return found if found is not None and found.is_valid else None
+
+    def keep_run(self, key: tuple[Any, ...], prepared: PreparedRun) -> PreparedRun:
+        """Keep a run for later calls, and return it."""
         self._prepared[key] = prepared
         if len(self._prepared) > _MAX_PREPARED_RUNS:
             del self._prepared[next(iter(self._prepared))]
+        return prepared
 
     # ----- The loop
 
     def run(self, job: Job, parts: Iterable[Part]) -> Generator[Part, None, None]:
         """Scan the parts; yield each, in order, once its results are where they belong."""
-        context = self.context
-        in_flight: deque[Flight] = deque()
+        context, in_flight = self.context, deque[Flight]()
         idle: list[PartBuffers] = []
         taken: list[PartBuffers] = []
         shared = SharedBuffers(context, job, self.held)
@@ -295,7 +299,7 @@ class Executor:
                 if plan.posts:
                     context.runs.pending.append(flight.run)
                 if job.key is not None and not copied and not rooms and not plan.stages[-1].kernel.cleared:
-                    self._keep_run(job.key, PreparedRun(context, plan, bound, shared.held))
+                    self.keep_run(job.key, PreparedRun(context, plan, bound, shared.held))
         if buffers is not None:
             buffers.map_for_reading(read_sizes)
             if not part.last:

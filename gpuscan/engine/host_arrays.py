@@ -21,6 +21,7 @@ from gpuscan.engine.preparation import check_elements, row_too_long, seed_words,
 from gpuscan.engine.progress import report_progress
 from gpuscan.engine.segment_heads import HeadBits, MarkedHeads, UploadedHeads
 from gpuscan.engine.segment_results import device_sinks
+from gpuscan.engine.small_arrays import scan_again
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.partition import (
     Part,
@@ -111,6 +112,9 @@ class _Scan:
         layout = executor.layout(kind, self._strategy, self._layout)
         spec = self._spec = layout.spec
         if layout.parts:
+            if kind is not None and scan_again(executor, problem, self._strategy, layout, self._results):
+                report_progress(spec.length * problem.source.storage_bytes)
+                return
             self._run_parts(layout.parts, spec, whole=spec.inner > 1, layout=layout)
             return
         context = executor.context

@@ -12,7 +12,7 @@ from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.reports import REPORT_BYTES
 from gpuscan.device.transfer import padded, upload
-from gpuscan.planning.heuristics import TRANSFERS
+from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     import wgpu
@@ -46,11 +46,13 @@ class PartBuffers:
         read_back = padded(report_bytes, ALIGNMENT) + sum(self._outputs)
         largest = max((*self._inputs, *self._outputs), default=0)
         self._small = largest <= TRANSFERS.single_write_bytes and read_back <= context.pool.largest
-        self._mapped = not self._small and context.capabilities.mappable_storage
+        # Kernels may read what the CPU writes, and write what the CPU reads, without copies from or to staging buffers.
+        self._reads_mapped = not self._small and context.capabilities.mappable_storage
+        self._writes_mapped = self._reads_mapped
         storage = flags.STORAGE | flags.COPY_DST | flags.COPY_SRC
         read = flags.MAP_READ | flags.COPY_DST
-        source_usage = flags.STORAGE | flags.MAP_WRITE if self._mapped else storage
-        result_usage = flags.STORAGE | flags.COPY_DST | flags.MAP_READ if self._mapped else storage
+        source_usage = flags.STORAGE | flags.MAP_WRITE if self._reads_mapped else storage
+        result_usage = flags.STORAGE | flags.COPY_DST | flags.MAP_READ if self._writes_mapped else storage
         kinds = [(source_usage, size_of(size)) for size in self._inputs]
         kinds += [(result_usage, size_of(size)) for size in self._outputs]
         if heads_bytes:
@@ -61,8 +63,9 @@ class PartBuffers:
         else:
             if reports:
                 kinds.append((read, size_of(REPORT_BYTES)))
-            if not self._mapped:
+            if not self._reads_mapped:
                 kinds += [(flags.MAP_WRITE | flags.COPY_SRC, size_of(size)) for size in self._inputs]
+            if not self._writes_mapped:
                 kinds += [(read, size_of(size)) for size in self._outputs]
         self._kinds = kinds
         self._buffers = context.pool.take_all(kinds)
@@ -79,8 +82,8 @@ class PartBuffers:
                 self._place_in_one(next(rest), padded(report_bytes, ALIGNMENT))
         else:
             self._report = next(rest) if reports else None
-            self._uploads = self._sources if self._mapped else [next(rest) for _ in inputs]
-            self._places = [(each, 0) for each in (self._results if self._mapped else rest)]
+            self._uploads = self._sources if self._reads_mapped else [next(rest) for _ in inputs]
+            self._places = [(each, 0) for each in (self._results if self._writes_mapped else rest)]
         # The mappings of the upload buffers; None for a buffer that is not mapped yet.
         self._writable: list[Mapping | None] = [None] * len(self._uploads)
         # The mappings of the staging buffers: the outputs' in order, then the report's; or one for all together.
@@ -132,7 +135,7 @@ class PartBuffers:
 
     def record_uploads(self, encoder: wgpu.GPUCommandEncoder, sizes: Sequence[int]) -> None:
         """Record the copies from staging to storage."""
-        if self._small or self._mapped:
+        if self._small or self._reads_mapped:
             return
         for staging, source, size in zip(self._uploads, self._sources, sizes, strict=True):
             encoder.copy_buffer_to_buffer(staging, 0, source, 0, padded(size))
@@ -141,7 +144,7 @@ class PartBuffers:
         """Record the copies of the report and of the results to staging."""
         if self._report is not None:
             encoder.copy_buffer_to_buffer(state, 0, self._report, 0, REPORT_BYTES)
-        if self._mapped:
+        if self._writes_mapped:
             return
         for result, (staging, at), size in zip(self._results, self._places, sizes, strict=True):
             encoder.copy_buffer_to_buffer(result, 0, staging, at, padded(size))

@@ -48,13 +48,18 @@ class PreparedRun:
 
     def submit(self) -> None:
         """Submit the run. Its report stays unread until a later check."""
+        run = self.begin()
+        if self._plan.posts:
+            self._context.runs.pending.append(run)
+
+    def begin(self) -> Run:
+        """Submit the run; the caller reads its report."""
         context, plan = self._context, self._plan
         state, epoch, params, offset = context.tile_state.begin(plan, self._place)
         if state is not self._state or params.buffer is not self._params:
             self._bind(state, params)
         context.queue.run(self._stages, offset, self._bytes)
-        if plan.posts:
-            context.runs.pending.append(Run(plan, state, epoch))
+        return Run(plan, state, epoch)
 
     def _bind(self, state: Any, params: Binding) -> None:
         context = self._context

@@ -113,22 +113,6 @@ class Heuristics:
     max_free_bytes: int
 
 
-@dataclass(frozen=True)
-class Transfers:
-    """The tuning constants for copies by the CPU, on every adapter. The comments of `TRANSFERS` say what they mean."""
-
-    max_copy_threads: int
-    min_copy_share_bytes: int
-    staging_bytes: int
-    staging_depth: int
-    single_write_bytes: int
-    parts_in_flight: int
-    parts_draining: int
-    max_drains: int
-    held_runs: int
-    held_bytes: int
-
-
 GPU = Heuristics(
     # ----- Strategies
     # The order in which "auto" tries strategies. A scan is bound by memory on a GPU, so the order is that of traffic.
@@ -378,27 +362,6 @@ CPU = replace(
     # Not measured.
     min_kernel_copy_bytes=None,
     max_free_bytes=64 << 20,
-)
-
-TRANSFERS = Transfers(
-    # Threads that copy at the same time, at most. H100: one does not fill the bus, more than eight do not help.
-    max_copy_threads=8,
-    # Bytes that are worth a thread, and bytes of a staging buffer. The experiments were not recorded.
-    min_copy_share_bytes=2 << 20,
-    staging_bytes=32 << 20,
-    # Staging buffers in a ring: one is filled, one is on the bus, one waits.
-    staging_depth=3,
-    # Up to this many bytes, the queue's own staging uploads faster: on an H100 and lavapipe, numbers not recorded.
-    single_write_bytes=1 << 20,
-    # Parts in flight: one is filled, one is on the GPU, one is read back.
-    parts_in_flight=3,
-    # Parts of one call that write their results at the same time, on other threads. Not tuned.
-    parts_draining=1,
-    # Calls that write their results at the same time. Each of them copies with `max_copy_threads`. Not tuned.
-    max_drains=4,
-    # Runs held back at most, and their bytes. lavapipe: ten calls of a plan and a wait take 250 us, 660 without.
-    held_runs=16,
-    held_bytes=64 << 20,
 )
 
 

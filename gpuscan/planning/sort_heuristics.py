@@ -42,12 +42,12 @@ GPU = SortHeuristics(
     subgroups=True,
     # Invocations in a workgroup that ranks by subgroups, words of keys for each of them, and the turns in which a tile
     # that is in order is stored. With more turns a workgroup takes less workgroup memory, and more of them run at a
-    # time: on an H200, those of a compute unit have 48 KiB together. H200, 2^27 uint32: 3.83 ms; 20 words in 2 turns or
-    # in one 3.94 and 4.23 ms, 16 words 4.24 and 4.59, 24 words in 2 or 3 turns 4.01 and 4.08; 512 invocations of 12, 16
-    # or 20 words in 2 turns 4.32, 5.06 and 4.88.
+    # time: on an H200, those of a compute unit have 48 KiB together. H200, 2^27 uint32: 3.72 ms; in 4 and 8 turns 3.86
+    # and 4.22; 20 words in 2 turns or in one 3.94 and 4.23 ms, 16 words 4.24 and 4.59, 24, 28 and 40 words 4.01, 4.04
+    # and 5.18; 512 invocations of 12, 16 or 20 words in 2 turns 4.32, 5.06 and 4.88.
     workgroup=256,
     items=32,
-    turns=4,
+    turns=2,
     # The same where keys take their indices along, which are stored in the same room after the keys. H200, pairs of
     # 2^27 uint32: 5.5 ms; in 2 turns 5.8, with 512 invocations of 8 words 5.6, with 384 of 12 words in 2 turns 5.5.
     workgroup_with_places=256,
@@ -71,7 +71,7 @@ GPU = SortHeuristics(
     keys_compared=16,
     # The order in which "auto" tries how tiles learn where their elements belong; the first that is safe on the adapter
     # is taken. With "lookback" first, keys move in a single pass for each digit, which reads each key once and not
-    # twice. H200, 2^27 uint32: 4.7 ms, and 3.8 with three dispatches, since a tile waits for the posts of others.
+    # twice. H200, 2^28 uint32: 8.0 ms, and 7.3 with three dispatches, since a tile waits for the posts of others.
     strategy_order=("three_dispatch", "lookback", "fallback"),
     # Tiles that a look covers, and for which a sum is posted, in a single pass. With fewer, a tile that looks far back
     # reads more words; with more, it needs more registers. Not tuned.

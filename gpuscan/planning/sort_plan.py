@@ -252,5 +252,5 @@ def _in_single_passes(
         stretch=max(1, min(h.stretch, plan.tiles // h.min_tiles)),
         copies=max(1, min(plan.copies, _COUNTER_WORDS // (plan.digits << plan.radix_bits))),
     )
-    largest = max(single.state_bytes, 4 * (4 + single.bases), 32 * plan.digits + 4 * single.bases)
+    largest = max(single.state_bytes, 4 * (4 + single.bases), 24 * plan.digits + 4 * single.bases)
     return single if largest <= capabilities.limits["max-storage-buffer-binding-size"] else plan

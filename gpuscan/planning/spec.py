@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.elements import LEAF, SCALARS, Element, Field, Structure, element_of, min_chunk
+from gpuscan.elements import LEAF, SCALARS, Element, Field, Scalar, Structure, element_of, min_chunk
 from gpuscan.errors import OperatorError
 from gpuscan.operators.code import Code, combine_code, map_code
 from gpuscan.operators.named_operators import BUILTINS
@@ -56,6 +56,8 @@ class ShaderSpec(HashedOnce):
         has_segment_bits: a buffer holds one bit for each element that says whether a row or segment begins there. Rows
             that are one after the other in memory are then scanned as one row, and reversed as one.
         cuts_columns_alike: the buffer holds the bits of one column, which are those of all columns.
+        key: with segment bits, the kind of the keys that the buffer holds in their place: one for each element, which
+            the kernel compares with the key before it. None if the buffer holds bits.
         keep_last_only: only the last result of each row is stored; with segment bits, that of each segment.
         compacts: the first source field is a mask, which is summed. The other fields of the elements that it selects
             are stored one after the other. With `before` there is no such field: the map gives the mask, 0 or 1 for
@@ -82,6 +84,7 @@ class ShaderSpec(HashedOnce):
     has_tail_values: bool = False
     has_segment_bits: bool = False
     cuts_columns_alike: bool = False
+    key: Scalar | None = None
     keep_last_only: bool = False
     compacts: bool = False
     lists_runs: bool = False

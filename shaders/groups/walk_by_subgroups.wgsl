@@ -18,17 +18,19 @@
 {% endmacro %}
 {% macro read_carries(i, turn) %}
         let carry{{ i }}_{{ turn }} = {{ text.from_shared("carries[label%d]" % i) }};
-        let known{{ i }}_{{ turn }} = is_known[label{{ i }}] != 0u;
+        known{{ i }} = (atomicLoad(&is_known[label{{ i }} / 32u]) & (1u << (label{{ i }} % 32u))) != 0u;
         let whole{{ i }}_{{ turn }} = join(carry{{ i }}_{{ turn }}, item{{ i }});
-        item{{ i }} = pick(known{{ i }}_{{ turn }}, whole{{ i }}_{{ turn }}, item{{ i }});
+        item{{ i }} = pick(known{{ i }}, whole{{ i }}_{{ turn }}, item{{ i }});
 {% if starts %}
         let seed{{ i }}_{{ turn }} = seed(row);
-        start{{ i }} = pick(known{{ i }}_{{ turn }}, carry{{ i }}_{{ turn }}, seed{{ i }}_{{ turn }});
+        start{{ i }} = pick(known{{ i }}, carry{{ i }}_{{ turn }}, seed{{ i }}_{{ turn }});
 {% endif %}
 {% endmacro %}
 {% macro write_carries(i) %}
         carries[slot{{ i }}] = {{ text.to_shared("item%d" % i) }};
-        is_known[slot{{ i }}] = 1u;
+        if (subgroupAny(is_last{{ i }} && !known{{ i }})) {
+            atomicOr(&is_known[label{{ i }} / 32u], select(0u, 1u << (label{{ i }} % 32u), is_last{{ i }}));
+        }
 {% endmacro %}
 {% include "scan/item_exchange.wgsl" %}
 {% include "groups/lanes.wgsl" %}
@@ -36,9 +38,10 @@
 const CAPACITY = {{ kernel.capacity }}u;  // labels
 const NO_PEER = 0x100u;  // a link to itself has this bit
 
-// The carry of each label, and if it is there. The last place takes values that are not read.
+// The carry of each label. The last place takes values that are not read.
 var<workgroup> carries: array<{{ text.shared_item }}, {{ kernel.capacity + 1 }}>;
-var<workgroup> is_known: array<u32, {{ kernel.capacity + 1 }}>;
+// A bit for each label: 1 if its carry is there. The less memory a workgroup takes, the more of them run at a time.
+var<workgroup> is_known: array<atomic<u32>, {{ kernel.capacity // 32 + 1 }}>;
 {% if kernel.turns > 1 %}
 var<workgroup> registered: atomic<u32>;  // the number of subgroups
 {% endif %}
@@ -81,15 +84,18 @@ fn main(
     if (stretch >= params.total) {
         return;
     }
-    for (var label = invocation; label < params.groups; label += WORKGROUP_SIZE) {
+    for (var word = 0u; word <= CAPACITY / 32u; word += WORKGROUP_SIZE) {
+        atomicStore(&is_known[min(word + invocation, CAPACITY / 32u)], 0u);
+    }
 {% if kernel.stores_results %}
+    workgroupBarrier();
+    for (var first = 0u; first < params.groups; first += WORKGROUP_SIZE) {
+        let label = min(first + invocation, params.groups - 1u);
         let carry = read_carry(stretch * params.groups + label);
         carries[label] = {{ text.to_shared("carry") }};
-        is_known[label] = table[stretch * params.groups + label];
-{% else %}
-        is_known[label] = 0u;
-{% endif %}
+        atomicOr(&is_known[label / 32u], table[stretch * params.groups + label] << (label % 32u));
     }
+{% endif %}
     let below = lanes_below(lane);
     let members = subgroupBallot(true);
     let member = count_bits(members & below);
@@ -121,25 +127,17 @@ fn main(
         let is_last{{ i }} = next{{ i }} < end && highest_lane(peers{{ i }}, lane) == lane;
         var item{{ i }} = e{{ i }};
         var link{{ i }} = earlier{{ i }};
-{% endfor %}
-        for (var reach = 1u; reach < WORKGROUP_SIZE; reach *= 2u) {
-            var nearest = link0;
-{% for i in range(1, kernel.tile.chunk) %}
-            nearest = min(nearest, link{{ i }});
-{% endfor %}
-            if (!subgroupAny(nearest < NO_PEER)) {
-                break;
-            }
-{% for i in range(kernel.tile.chunk) %}
-            let other{{ i }} = link{{ i }} & (NO_PEER - 1u);
-            let joined{{ i }} = join(item_at(item{{ i }}, other{{ i }}), item{{ i }});
-            item{{ i }} = pick(link{{ i }} < NO_PEER, joined{{ i }}, item{{ i }});
-            link{{ i }} = subgroupShuffle(link{{ i }}, other{{ i }});
-{% endfor %}
+        for (var reach = 1u; reach < WORKGROUP_SIZE && subgroupAny(link{{ i }} < NO_PEER); reach *= 2u) {
+            let other = link{{ i }} & (NO_PEER - 1u);
+            let joined = join(item_at(item{{ i }}, other), item{{ i }});
+            item{{ i }} = pick(link{{ i }} < NO_PEER, joined, item{{ i }});
+            link{{ i }} = subgroupShuffle(link{{ i }}, other);
         }
+{% endfor %}
         // Join the carries, one step after the other.
 {% for i in range(kernel.tile.chunk) %}
         let slot{{ i }} = select(CAPACITY, label{{ i }}, is_last{{ i }});
+        var known{{ i }} = false;
 {% if starts %}
         var start{{ i }} = e{{ i }};
 {% endif %}
@@ -168,7 +166,7 @@ fn main(
 {% if not kernel.stores_results %}
     for (var label = invocation; label < params.groups; label += WORKGROUP_SIZE) {
         table[stretch * params.groups + label] = 0u;
-        if (is_known[label] != 0u) {
+        if ((atomicLoad(&is_known[label / 32u]) & (1u << (label % 32u))) != 0u) {
             write_carry(stretch * params.groups + label, {{ text.from_shared("carries[label]") }});
         }
     }

@@ -36,7 +36,8 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
 ) {
     let index = workgroup.x + workgroup.y * grid.x;
-    if (index >= params.tiles) {
+    let step = steps[params.step];
+    if (index >= params.tiles || step.is_needed == 0u) {
         return;
     }
     let tile = tile_at(index);
@@ -45,7 +46,6 @@ fn main(
         atomicStore(&counters[i], 0u);
     }
     workgroupBarrier();
-    let step = steps[params.step];
     let own = invocation * COPIES / WORKGROUP_SIZE * RADIX;
     // One branch for several loads, so that they are under way together.
     for (var at = tile.begin + invocation; at < tile.end; at += {{ loads }}u * WORKGROUP_SIZE) {
@@ -72,7 +72,7 @@ fn main(
     }
     workgroupBarrier();
 {% else %}
-    _ = count_digits(tile, steps[params.step], invocation);
+    _ = count_digits(tile, step, invocation);
 {% endif %}
     for (var digit = invocation; digit < RADIX; digit += WORKGROUP_SIZE) {
         var count = 0u;

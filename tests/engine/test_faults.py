@@ -233,7 +233,7 @@ def test_a_device_that_is_destroyed_before_its_commands_are_submitted(adapter: w
     opened = queue_of(own_device)
     assert isinstance(opened, NativeQueue)
     encoder = opened.encoder()
-    finish = opened._library.checked.wgpuCommandEncoderFinish
+    finish = opened.library.checked.wgpuCommandEncoderFinish
 
     def destroyed(*arguments: Any) -> Any:
         commands = finish(*arguments)
@@ -241,7 +241,7 @@ def test_a_device_that_is_destroyed_before_its_commands_are_submitted(adapter: w
         return commands
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(opened._library.checked, "wgpuCommandEncoderFinish", destroyed)
+        patched.setattr(opened.library.checked, "wgpuCommandEncoderFinish", destroyed)
         with pytest.raises(RuntimeError, match="device is lost"):
             opened.submit(encoder)
     with pytest.raises(gs.DeviceLostError, match="was lost"):

@@ -11,7 +11,7 @@ import pytest
 import gpuscan as gs
 from tests.engine.test_withheld import TRUSTED
 from tests.harness.builds import shorten_waits, withhold_posts
-from tests.harness.devices import device_as_if, hold_runs, pool_of, queue_of
+from tests.harness.devices import device_as_if, hold_runs, pool_of, queue_of, spin
 from tests.oracle import assert_same, small_tiles
 
 X = np.random.default_rng(0).integers(0, 2**32, 6_000, dtype=np.uint32)
@@ -63,6 +63,20 @@ def test_runs_and_the_wait_for_them_are_one_submission(own_device: gs.Device, su
     assert int(gs.reduce(here).numpy()) == SUM[-1]
     made = gs.scan(source, strategy="fallback")
     assert_same(made.numpy(), SUM)
+
+
+def test_waits_last_until_the_gpu_is_done(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that a wait polls until the end, whether it spins all the time, a part of it, or never."""
+    x = np.random.default_rng(4).integers(0, 2**32, 1 << 18, dtype=np.uint32)
+    source, result = own_device.asarray(x), own_device.empty(x.shape, x.dtype)
+    for seconds in (60.0, 1e-4, 0.0):
+        is_idle = spin(own_device, monkeypatch, seconds)
+        for _ in range(3):
+            gs.scan(source, out=result)
+            own_device.synchronize()
+            assert is_idle()
+            gs.scan(source, out=result)
+            assert_same(result.numpy(), np.cumsum(x, dtype=np.uint32))
 
 
 def test_large_runs_are_not_held(

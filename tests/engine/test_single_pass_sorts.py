@@ -82,8 +82,8 @@ def test_histograms(device: gs.Device) -> None:
         bits, falls = twins.differences(order)
         assert found[:3].tolist() == [bits & 0xFFFFFFFF, bits >> 32, int(falls)]
         np.testing.assert_array_equal(found[4:], counts.reshape(-1))
-        (plan,) = run_stage(device, "scan_histograms", call, [found], [8 * digits + counts.size], 3 * digits, **values)
-        np.testing.assert_array_equal(plan[8 * digits :], twins.scan_histograms(counts, 700).reshape(-1))
+        (plan,) = run_stage(device, "scan_histograms", call, [found], [6 * digits + counts.size], 3 * digits, **values)
+        np.testing.assert_array_equal(plan[6 * digits :], twins.scan_histograms(counts, 700).reshape(-1))
 
 
 def test_one_pass(device: gs.Device) -> None:
@@ -95,11 +95,11 @@ def test_one_pass(device: gs.Device) -> None:
     bases = twins.scan_histograms(twins.histogram(order, 4, RADIX_BITS), length)
     offsets = bases[:, digit, :, np.newaxis] + twins.look_back(counts)
     expected = twins.scatter_digits(order, digit, RADIX_BITS, offsets, TILE)
-    plan = np.zeros(32 + bases.size, np.uint32)
-    plan[8 * digit : 8 * digit + 8] = (1, 1, 1, 0, 1, 1, 1, 0xFF)
-    plan[32:] = bases.reshape(-1)
+    plan = np.zeros(24 + bases.size, np.uint32)
+    plan[6 * digit : 6 * digit + 6] = (1, 0, 1, 1, 1, 0xFF)
+    plan[24:] = bases.reshape(-1)
     call, tiles = tile_call(rows, length, TILE, digit), counts.shape[-1]
-    call[8:] = epoch - digit, 1  # the tag of posts is the sum of epoch and step
+    call[6:] = epoch - digit, 1  # the tag of posts is the sum of epoch and step
     for by_subgroups in ways(device):
         kernel = kernel_on(device, by_subgroups)
         values = tile_values(device, keys, by_subgroups)

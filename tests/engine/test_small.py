@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,26 @@ def test_other_options_and_layouts(device: gs.Device) -> None:
         assert gs.scan(x[:, :0], axis=1, device=device).shape == (6, 0)
         with pytest.raises(gs.OperatorError):
             gs.scan(record, "add", device=device)
+
+
+def test_places_of_results_of_later_calls(device: gs.Device) -> None:
+    """Make calls of one kind that write over the input, backwards, apart, and to new arrays, also from threads."""
+    memory = np.random.default_rng(3).integers(0, 2**32, 1001, dtype=np.uint32)
+    for _ in range(3):
+        for out in (slice(0, 500), slice(0, 1000, 2), slice(500, 0, -1), slice(3, 503), slice(500, 1000)):
+            work = memory.copy()
+            result = gs.scan(work[:500], out=work[out], device=device)
+            assert result.base is not None
+            assert_same(work[out], np.cumsum(memory[:500], dtype=np.uint32), out)
+            work[out] = memory[out]
+            assert_same(work, memory, out)
+        assert int(gs.reduce(memory[:500], device=device)) == int(memory[:500].sum(dtype=np.uint32))
+    starts = range(0, 500, 25)
+    with ThreadPoolExecutor(4) as threads:
+        found = threads.map(lambda start: gs.scan(memory[start : start + 500], device=device), starts)
+        for start, result in zip(starts, found, strict=True):
+            assert_same(result, np.cumsum(memory[start : start + 500], dtype=np.uint32), start)
+    assert device.memory_usage().bytes_in_use == 0
 
 
 def test_a_function_is_traced_at_every_call(device: gs.Device) -> None:

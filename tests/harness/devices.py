@@ -94,6 +94,13 @@ def device_as_if(device: gs.Device, *, unsafe: bool | None = None, **capabilitie
     return other
 
 
+def forget_plans(device: gs.Device) -> None:
+    """Let the device plan every scan again. It keeps its compiled shaders."""
+    executor = device._executor
+    for kept in (executor._plans, executor._layouts, executor._prepared):
+        kept.clear()
+
+
 def auto_strategy(device: gs.Device) -> str:
     """Return the strategy that ``"auto"`` takes for an array of many tiles."""
     return device._context.strategy("auto")[0]
@@ -160,7 +167,7 @@ def replace_submit(
 
     opened = queue_of(device)
     if isinstance(opened, queue.NativeQueue):
-        library = opened._library.checked
+        library = opened.library.checked
         for name in ("wgpuQueueSubmitForIndex", "wgpuDevicePoll"):
             monkeypatch.setattr(library, name, replaced(getattr(library, name)))
     else:
@@ -209,3 +216,13 @@ def tuned_tiles_of(device: gs.Device) -> dict[tuple[int, int], TileShape]:
 def hold_runs(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
     """Change how many runs, and of how many bytes, queues hold back."""
     monkeypatch.setattr(held_runs, "TRANSFERS", replace(held_runs.TRANSFERS, **limits))
+
+
+def spin(device: gs.Device, monkeypatch: pytest.MonkeyPatch, seconds: float) -> Callable[[], bool]:
+    """Let waits spin for so long before they sleep; return a function that tells if the GPU has nothing to do."""
+    opened = queue_of(device)
+    if not isinstance(opened, queue.NativeQueue):
+        pytest.skip("the queue does not poll by itself")
+    monkeypatch.setattr(opened, "_spin_seconds", seconds)
+    library = opened.library
+    return lambda: bool(library.lib.wgpuDevicePoll(device.wgpu_device._internal, 0, library.ffi.NULL) & 0xFF)
