@@ -123,8 +123,13 @@ def selective_gradients(
     return found
 
 
-def can_differentiate(context: DeviceContext, channels: int, state_count: int, length: int) -> bool:
-    """Return True if `selective_gradients` takes a group of channels: it walks along the time in one chunk."""
+def can_differentiate(context: DeviceContext, rows: int, channels: int, state_count: int, length: int) -> bool:
+    """Return True if `selective_gradients` takes a group of channels, and has rows enough to be fast.
+
+    It walks along the time in one chunk, so an invocation for each row has to fill the device.
+    """
+    if context.capabilities.adapter_type != "CPU" and rows < ARRAYS.min_selective_gradient_rows:
+        return False
     times, quads = ARRAYS.selective_gradient_times, -(-state_count // 4)
     # Of one tile: its steps, twice for each four states, and the sums of two weights over the channels.
     loops = -(-length // times) * (2 * times + quads * (2 * times + 8 * times + 1))
@@ -150,7 +155,7 @@ class _Call:
         shape: that of the input.
         decays, inward, outward: those of A, B and C.
         chunk: the steps of a chunk.
-        series, ends: where arrays are parts of one; see shaders/arrays/selective_place.wgsl.
+        series, ends: where arrays are parts of one; see shaders/shared/selective_place.wgsl.
     """
 
     shape: tuple[int, ...]

@@ -7,7 +7,7 @@ gives each of them the carries of the labels, and each stretch combines its elem
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from gpuscan.elements import SCALARS, Scalar
 from gpuscan.planning.capabilities import Capabilities
@@ -168,6 +168,7 @@ class GroupTable:
         return self.rows * -(-self.groups // (kernel.tile.workgroup_size // kernel.parts))
 
 
+@lru_cache(maxsize=256)
 def plan_groups(
     spec: ScanSpec,
     label: Scalar,
@@ -205,11 +206,13 @@ def plan_groups(
     capacity = -(-groups // step) * step if subgroups else 0
     memory = capabilities.limits["max-compute-workgroup-storage-size"]
     most_invocations = capabilities.limits["max-compute-invocations-per-workgroup"]
-    # A carry for each label and a bit that says if it is there; with atomics, a word in place of the bit.
+    by_atomics = subgroups and spec.combine.atomic is not None
     if 4 * (words + 1) * (capacity + 1) + 4 > memory:
         return None
-    steps = h.steps if words <= 2 and not spec.combine.long else max(1, h.steps // 4)
-    steps = max(1, min(steps, spec.row_length // max(1, lanes)))
+    if (words + 1) * capacity > h.max_carry_words and not (reduces and by_atomics):
+        return None
+    steps = min(h.steps // words // (4 if spec.combine.long else 1), spec.row_length // max(1, lanes))
+    steps = 1 << max(0, steps.bit_length() - 1)
     if stretch is None:
         unit = max(1, lanes) * steps
         wanted = max(h.min_stretch, min(h.max_stretch, -(-spec.length // h.stretches)))
@@ -236,9 +239,9 @@ def plan_groups(
         capacity=capacity,
         turns=max(1, lanes // fewest_lanes(capabilities)) if subgroups else 1,
     )
-    if subgroups and spec.combine.atomic is not None:
+    if by_atomics:
         copies = min(h.atomic_copies, 1 << (max(1, h.atomic_words // (2 * capacity)).bit_length() - 1))
-        shape = TileShape(min(h.atomic_workgroup, most_invocations), 0, 1, steps)
+        shape = TileShape(min(h.atomic_workgroup, most_invocations), 0, 1, max(1, steps // 2))
         own = replace(combining, tile=shape, label_bits=0, copies=copies, turns=1)
         combining, walking = own, combining
     else:

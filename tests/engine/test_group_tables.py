@@ -110,22 +110,22 @@ def test_atomics(device: gs.Device, op: str, dtype: Any) -> None:
     np.testing.assert_array_equal(result.read(), gs.scan(x, op, groups=labels, device="numpy"))
 
 
-def test_turns(device: gs.Device) -> None:
-    """Assert that stretches are right where a compiler chooses smaller subgroups than there are invocations."""
+def test_turns_and_parts(device: gs.Device) -> None:
+    """Assert that subgroups smaller than planned take turns, and that invocations share the scan of a table."""
     if not device.capabilities.subgroup_size:
         return
     lanes = 2 * min(device.capabilities.subgroup_sizes)
     rng = np.random.default_rng(3)
-    length = 4 * STRETCH - 5
+    length = 200 * 5 - 3
     x, labels = words(rng, 2, length), rng.integers(0, 5, length).astype(np.int64)
     problem = make_problem(x, AFFINE, exclusive=True)
     few = FewLabels(uploaded(device._context, labels), 5)
-    found = tabled(device._executor, problem, few, subgroups=True, stretch=STRETCH)
+    found = tabled(device._executor, problem, few, subgroups=True, stretch=5)
     assert found is not None
     kernels = tuple(
         replace(each, tile=replace(each.tile, workgroup_size=lanes, subgroup_size=lanes), turns=2)
         if each.capacity
-        else each
+        else replace(each, tile=replace(each.tile, workgroup_size=256), parts=32, carry_loads=4)
         for each in found.table.kernels
     )
     several = replace(found, table=replace(found.table, kernels=kernels))
