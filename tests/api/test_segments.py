@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 import gpuscan as gs
 from tests.harness.scans import device_marks, make_problem, scan_with
+from tests.harness.stages import twin_of
 from tests.oracle import (
     AFFINE,
     LATER,
@@ -184,6 +186,27 @@ def test_out_is_the_input(device: gs.Device) -> None:
     a = device.asarray(x)
     assert gs.scan(a, segments=[0, 3000, 5000], out=a) is a
     assert_same(a, np.concatenate([np.arange(1, 3001), np.arange(1, 2001)]).astype(np.uint32))
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_elements_that_are_joined_once(device: gs.Device, exclusive: bool) -> None:
+    """Scan in the tiles that GPUs take for segments of integers, and to the bits of the twin."""
+    rng, tile = np.random.default_rng(8), small_tiles(device)[-1]
+    tile = replace(tile, single_lead=tile.subgroup_size > 0)
+    x, offsets = (rng.integers(-99, 99, 2003) / 7).astype(np.float32), cut(rng, 2003, 60)
+    problem = make_problem(x, segments=offsets, exclusive=exclusive)
+    (wanted,) = twin_of(problem, tile)
+    (got,) = scan_with(device, problem, strategies_in_turn(device, exclusive)[0], tile=tile)
+    assert_same(got, wanted)
+
+
+def test_counts_of_heads(device: gs.Device) -> None:
+    """Reduce segments in tiles with subgroups, whose items count heads."""
+    rng = np.random.default_rng(9)
+    x, offsets = rng.integers(0, 99, 2003, dtype=np.uint32), np.r_[0, np.sort(rng.permutation(2002)[:700] + 1), 2003]
+    problem = replace(make_problem(x, segments=offsets), keep_last_only=True)
+    (got,) = scan_with(device, problem, strategies_in_turn(device, 1)[0], tile=small_tiles(device)[-1])
+    assert_same(got, np.add.reduceat(x, offsets[:-1], dtype=np.uint32))
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint32", "int8"])
