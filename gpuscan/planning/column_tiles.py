@@ -14,6 +14,9 @@ def column_tile(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     """Return the tile for a scan of columns on an adapter."""
     h = heuristics_for(capabilities.adapter_type)
     chunk = max(1, column_chunk(spec.source, spec.destination, spec.inner))
+    if h.min_paired_chains is not None and spec.item_words == chunk == 1 and spec.inner % 2 == 0:
+        chains = spec.rows // spec.inner * -(-spec.inner // (2 * h.columns))
+        chunk = 2 if chains >= h.min_paired_chains else 1
     words = spec.item_words * chunk
     following = spec.neighbour_field.words if spec.neighbour_field else 0
     kept = words + following * chunk  # by an invocation, of each row, while its tile waits

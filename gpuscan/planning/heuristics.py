@@ -41,7 +41,6 @@ class Heuristics:
     fold_hint_blocks: int
     fold_rest: int
     fallback_fold_looks: int
-    column_posts_read: int
 
     # Shape of the code
     wide_words: int
@@ -100,6 +99,7 @@ class Heuristics:
     column_register_words: int
     long_column_tile: tuple[int, int, int, int] | None
     long_column_chain: int
+    min_paired_chains: int | None
 
     # Parts of arrays, and memory
     single_piece_bytes: int
@@ -170,8 +170,6 @@ GPU = Heuristics(
     # Looks that find nothing new for tiles before the workgroup's own, before a fold under fallback helps. H100, 2^25:
     # 16 and 64 looks differ from 32 by less than runs do.
     fallback_fold_looks=32,
-    # Posts that a lane reads at a time where it walks up a column of tiles. The experiment was not recorded.
-    column_posts_read=4,
     # ----- Shape of the code
     # Items of at least this many 32-bit words are wide: their posts are interleaved, and scans through workgroup memory
     # are loops. H100, interleaved posts: 4x4 matrices from 217 to 861 GB/s, single words from 2569 to 2309. lavapipe,
@@ -283,6 +281,9 @@ GPU = Heuristics(
     # H100: (1, 131072, 512) from 1785 to 2329 GB/s, but (8, 2048, 1536) with its short chains from 2288 to 2039.
     long_column_tile=(16, 16, 24, 1),
     long_column_chain=256,
+    # An invocation takes single words of two neighbouring columns if at least this many chains of tiles are left.
+    # H200, sums of (8, 2048, 1536), 192 chains: 64.5 instead of 73.4 us.
+    min_paired_chains=192,
     # ----- Parts of arrays, and memory
     # NumPy arrays up to this many bytes are scanned in one piece. The experiment was not recorded.
     single_piece_bytes=4 << 20,
@@ -353,6 +354,7 @@ CPU = replace(
     column_rows=(1, 4, 16, 64),
     column_register_words=192,
     long_column_tile=None,
+    min_paired_chains=None,
     # Smaller pieces stay in the caches of the CPU. Measured on lavapipe; the numbers were not recorded.
     piece_bytes=8 << 20,
     # As for an integrated GPU.

@@ -194,7 +194,7 @@ def slab_size(
     most = max_elements(spec, capabilities)
     if wanted_bytes is not None:
         most = min(most, max(wanted_bytes, 4 * length * widest) // widest)
-    chunk = max(1, column_chunk(spec.source, spec.destination, inner))
+    chunk = tile.chunk if isinstance(tile, ColumnTile) else max(1, column_chunk(spec.source, spec.destination, inner))
     while length <= most:
         together, columns = max(1, min(outer, most // (length * inner))), inner
         if most // length < inner:

@@ -7,7 +7,6 @@
 {% from "shared/wait.wgsl" import wait with context %}
 // ----- Look-back
 const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
-const LOOKS = {{ kernel.heuristics.column_posts_read }}u;  // posts that a lane reads at a time
 
 {% include "shared/pause.wgsl" %}
 
@@ -62,59 +61,54 @@ fn await_chunk(at: u32, found: ChunkPost) -> ChunkPost {
     return post;
 }
 
-// Find the prefix of a lane's columns. Return NO_TILE, or the tile that is late.
+// Return what the tile above has posted of the prefix by now. Only the first group needs it. The others read one word each
+// and not a row, which costs little, where a branch would keep the load from being under way with others.
+fn glance_above(tile: u32, lane: u32, group: u32) -> ChunkPost {
+    let chains = chains_of_columns();
+    let post = read_chunk(post_of(max(tile, chains) - chains, select(0u, lane, group == 0u), NEXT_PREFIX));
+    return ChunkPost(post.ready & (tile >= chains), post.chunk);
+}
+
+// Find the prefix of a lane's columns. Return NO_TILE, or the tile that is late. One post is read at a time: what several
+// take in registers, all invocations of the workgroup lack.
 fn look_back(tile: u32, lane: u32, prefix: ptr<function, Chunk>) -> u32 {
     let chains = chains_of_columns();
-    let chain = tile % chains;
-    let tile_row = tile / chains;
 
     // Find the nearest tile above that has posted the prefix of the next one.
-    var row = tile_row;  // the first row of tiles that the prefix does not contain yet
+    var next = tile;  // the first tile that the prefix does not contain yet
     var carry = *prefix;
     var found = false;
-    for (var end = tile_row; end > 0u && !found; end -= min(end, LOOKS)) {
-{% for look in range(kernel.heuristics.column_posts_read) %}
-        let post{{ look }} = read_chunk(post_of(chain + (max(end, {{ look + 1 }}u) - {{ look + 1 }}u) * chains, lane, NEXT_PREFIX));
-{% endfor %}
-        row = end - min(end, LOOKS);
-{% for look in range(kernel.heuristics.column_posts_read - 1, -1, -1) %}
-        let seen{{ look }} = post{{ look }}.ready & (end > {{ look }}u);
-        carry = pick_chunk(seen{{ look }}, post{{ look }}.chunk, carry);
-        row = select(row, end - {{ look }}u, seen{{ look }});
-        found = found | seen{{ look }};
-{% endfor %}
-    }
-    if (row == tile_row) {
-        *prefix = carry;
-        return NO_TILE;
+    for (; next >= chains && !found; next = select(next - chains, next, found)) {
+        let post = read_chunk(post_of(next - chains, lane, NEXT_PREFIX));
+        carry = pick_chunk(post.ready, post.chunk, carry);
+        found = post.ready;
     }
 
     // The aggregates after it.
-    var next = read_chunk(post_of(chain + row * chains, lane, AGGREGATE));
-    for (; row < tile_row; row++) {
-        let seen = next;
-        next = read_chunk(post_of(chain + min(row + 1u, tile_row) * chains, lane, AGGREGATE));
-        let post = await_chunk(post_of(chain + row * chains, lane, AGGREGATE), seen);
+    for (; next < tile; next += chains) {
+        let at = post_of(next, lane, AGGREGATE);
+        let post = await_chunk(at, read_chunk(at));
         if (!post.ready) {
-            return chain + row * chains;
+            return next;
         }
         carry = pick_chunk(found, join_chunks(carry, post.chunk), post.chunk);
         found = true;
     }
     *prefix = carry;
-    return select(chain, NO_TILE, row == tile_row);  // otherwise the driver ended the loop
+    return select(tile % chains, NO_TILE, next == tile);  // otherwise the driver ended the loop
 }
 
 var<workgroup> shared_prefix: array<{{ "SharedChunk" if kernel.has_bools else "Chunk" }}, COLUMNS>;
 var<workgroup> late_tiles: array<u32, COLUMNS>;
-var<workgroup> shared_late: u32;
 
-// Look back once, by the lanes of the first group, for the whole workgroup. Return NO_TILE, or the first tile that is late
-// in any column.
-fn share_look_back(invocation: u32, tile: u32, aggregate: Chunk) -> u32 {
+// Look back once, by the lanes of the first group, for the whole workgroup. Each column then has a prefix, or a late tile.
+fn share_look_back(invocation: u32, tile: u32, aggregate: Chunk, early: ChunkPost) {
     if (invocation < COLUMNS) {
-        var prefix = aggregate;
-        let late = look_back(tile, invocation, &prefix);
+        var prefix = pick_chunk(early.ready, early.chunk, aggregate);
+        var late = NO_TILE;
+        if (!early.ready) {
+            late = look_back(tile, invocation, &prefix);
+        }
         if (late == NO_TILE) {
             let known = tile >= chains_of_columns();
             let next = pick_chunk(known, join_chunks(prefix, aggregate), aggregate);
@@ -130,14 +124,6 @@ fn share_look_back(invocation: u32, tile: u32, aggregate: Chunk) -> u32 {
         late_tiles[invocation] = late;
     }
     workgroupBarrier();
-    if (invocation == 0u) {
-        var first = NO_TILE;
-        for (var lane = 0u; lane < COLUMNS; lane++) {
-            first = min(first, late_tiles[lane]);
-        }
-        shared_late = first;
-    }
-    return workgroupUniformLoad(&shared_late);
 }
 
 fn post_columns(invocation: u32, tile: u32, aggregate: Chunk) {

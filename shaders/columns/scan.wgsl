@@ -44,6 +44,9 @@ fn main(
     let following{{ row }} = load_following(place, first + {{ row }}u);
 {% endfor %}
 {% endif %}
+{% if kernel.posts %}
+    let early = glance_above(tile, lane, group);  // with the rows, since the tile above has often posted by then
+{% endif %}
 
     // 2. Scan down the rows in registers, then over the groups of rows.
     let local0 = loaded0;
@@ -56,7 +59,7 @@ fn main(
 {% if scheduler == "random" %}
     idle(POSTS, tile, 0u, LONGEST_POST_DELAY);
 {% endif %}
-    let prefix = learn_prefix(invocation, tile, sums.aggregate);
+    let prefix = learn_prefix(invocation, tile, sums.aggregate{{ ", early" if kernel.posts }});
     if (!prefix.learned) {
         return;
     }

@@ -18,7 +18,6 @@ fn scan_groups(lane: u32, group: u32, total: Chunk) -> GroupSums {
         lead = pick_chunk(above == group, aggregate, lead);
         aggregate = join_chunks(aggregate, {{ text.from_shared("group_totals[above * COLUMNS + lane]", "chunk_from_shared") }});
     }
-    workgroupBarrier();
     return GroupSums(lead, aggregate);
 }
 {% if kernel.reduces %}

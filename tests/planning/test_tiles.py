@@ -79,6 +79,17 @@ def test_long_chains_of_columns_get_taller_tiles() -> None:
     assert tile("uint8", length=131_072) == tile("uint8", length=8192), "measured on single words alone"
 
 
+def test_single_words_of_many_columns_go_in_pairs() -> None:
+    def chunk(*dtypes: str, inner: int, outer: int = 8) -> int:
+        return column_tile(spec(*dtypes, rows=outer * inner, row_length=2048, inner=inner), gpu()).chunk
+
+    assert chunk("float32", inner=1536) == 2
+    assert chunk("float32", inner=1537) == 1, "pairs would begin within others"
+    assert chunk("float32", inner=1536, outer=1) == 1, "few chains are left"
+    assert chunk("float32", "float32", inner=1536) == 1
+    assert column_tile(spec(rows=8 * 1536, row_length=2048, inner=1536), software()).chunk == 1
+
+
 def test_a_tile_that_holds_a_row_stands_alone() -> None:
     asked = spec(rows=4096, row_length=2048)
     for strategy in ("lookahead", "lookback", "fallback", "three_dispatch"):
