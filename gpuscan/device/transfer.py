@@ -163,16 +163,19 @@ def upload(
     size = min(TRANSFERS.staging_bytes, padded(data.nbytes))
     starts = range(0, data.nbytes, size)
     with staging_ring(pool, usage, size, min(TRANSFERS.staging_depth, len(starts))) as ring:
+        free = deque((staging, queue.map(staging, write=True)) for staging in ring)
         for number, start in enumerate(starts):
-            staging = ring[number % len(ring)]
+            staging, mapping = free.popleft()
             piece = data[start : start + size]
-            mapping = queue.map(staging, padded(piece.nbytes), write=True)
             mapping.sync_wait()
             copy(mapping.view(piece.nbytes), piece)
             mapping.unmap()
             encoder = queue.encoder()
             encoder.copy_buffer_to_buffer(staging, 0, buffer, offset + start, padded(piece.nbytes))
             queue.submit(encoder)
+            if number + len(ring) < len(starts):
+                # It is mapped as soon as this copy is done, and not only after the copies behind it.
+                free.append((staging, queue.map(staging, write=True)))
 
 
 def download(queue: Queue, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int, array: np.ndarray[Any, Any]) -> None:
