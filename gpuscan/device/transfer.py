@@ -217,19 +217,16 @@ def read_later(
     queue: Queue, pool: BufferPool, stretches: Sequence[tuple[wgpu.GPUBuffer, int, int]]
 ) -> Callable[[], list[Bytes]]:
     """Submit what `read_together` submits, and return a function that waits; it has to be called, once."""
-    # Parts of mapped bytes are viewed from multiples of 8 on.
-    places = [0]
-    for _, _, nbytes in stretches:
-        places.append(places[-1] + padded(nbytes, 8))
-    staging = pool.take(places[-1], _read_usage())
+    copies: list[tuple[wgpu.GPUBuffer, int, int, int]] = []
+    size = 0
+    for buffer, start, nbytes in stretches:
+        copies.append((buffer, start, size, nbytes))
+        # Parts of mapped bytes are viewed from multiples of 8 on.
+        size += padded(nbytes, 8)
+    staging = pool.take(size, _read_usage())
     try:
-        queue.flush(
-            [
-                (buffer, start, staging, place, padded(nbytes))
-                for (buffer, start, nbytes), place in zip(stretches, places, strict=False)
-            ]
-        )
-        mapping = queue.map(staging, places[-1])
+        queue.flush([(buffer, start, staging, place, padded(nbytes)) for buffer, start, place, nbytes in copies])
+        mapping = queue.map(staging, size)
     except BaseException:
         pool.discard(staging)
         raise
@@ -237,13 +234,13 @@ def read_later(
     def read() -> list[Bytes]:
         try:
             mapping.sync_wait()
-            content = mapping.view(places[-1]).copy()
+            content = mapping.view(size).copy()
             mapping.unmap()
         except BaseException:
             pool.discard(staging)
             raise
         pool.give(staging)
-        return [content[at : at + nbytes] for (_, _, nbytes), at in zip(stretches, places, strict=False)]
+        return [content[place : place + nbytes] for _, _, place, nbytes in copies]
 
     return read
 
