@@ -98,17 +98,16 @@ def ramped_pieces(spec: ScanSpec, length: int, unit: int, first: int) -> Iterato
         ramp.append(size)
         size *= 2
     middle = spec.length - 2 * sum(ramp)
-    if middle < length:
+    if middle < length or not ramp:
         yield from pieces(spec, length)
         return
     count = -(-middle // length)
-    whole = -(-middle // (count * unit)) * unit
+    edges = [middle * i // (count * unit) * unit for i in range(count + 1)]
     start = 0
-    for wanted in (*ramp, *[whole] * count, *reversed(ramp)):
-        taken = min(wanted, spec.length - start)
-        if taken:
-            yield piece(spec, start, taken, last=start + taken == spec.length)
-        start += taken
+    for size in (*ramp, *[b - a for a, b in pairwise(edges)], *reversed(ramp[1:])):
+        yield piece(spec, start, size, last=False)
+        start += size
+    yield piece(spec, start, spec.length - start, last=True)
 
 
 def piece_unit(spec: ScanSpec, tiles: tuple[TileShape, ...], alignment: int = 1) -> int:
