@@ -98,16 +98,17 @@ def ramped_pieces(spec: ScanSpec, length: int, unit: int, first: int) -> Iterato
         ramp.append(size)
         size *= 2
     middle = spec.length - 2 * sum(ramp)
-    if middle < length or not ramp:
+    if middle < length:
         yield from pieces(spec, length)
         return
     count = -(-middle // length)
-    edges = [middle * i // (count * unit) * unit for i in range(count + 1)]
+    whole = -(-middle // (count * unit)) * unit
     start = 0
-    for size in (*ramp, *[b - a for a, b in pairwise(edges)], *reversed(ramp[1:])):
-        yield piece(spec, start, size, last=False)
-        start += size
-    yield piece(spec, start, spec.length - start, last=True)
+    for wanted in (*ramp, *[whole] * count, *reversed(ramp)):
+        taken = min(wanted, spec.length - start)
+        if taken:
+            yield piece(spec, start, taken, last=start + taken == spec.length)
+        start += taken
 
 
 def piece_unit(spec: ScanSpec, tiles: tuple[TileShape, ...], alignment: int = 1) -> int:

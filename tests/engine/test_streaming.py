@@ -19,11 +19,9 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from gpuscan.engine.progress import watched
 from gpuscan.problem.problem import Problem
 from gpuscan.tools.file_scan import scan_in_pieces
-from tests.harness.builds import ramp_pieces
-from tests.harness.devices import device_as_if, force_strategy
+from tests.harness.devices import force_strategy
 from tests.harness.scans import SINGLE_SUBMISSION_BYTES, make_problem, origin_of_piece, scan_chunks_with, scan_with
 from tests.laws import dtype_of
 from tests.oracle import AFFINE, NO_IDENTITY, assert_same, small_tiles, some, strategies_in_turn, ufunc_scan, words
@@ -55,28 +53,6 @@ def test_pieces_have_the_bits_of_the_whole(device: gs.Device) -> None:
                     continue
                 for result, field in zip(got, wanted, strict=True):
                     assert_same(result, field, (tile, note, strategy))
-
-
-def test_pieces_of_several_lengths_have_the_bits_of_the_whole(
-    device: gs.Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tile = small_tiles(device)[-1]
-    unit = 4 * tile.tile_size * tile.block
-    ramp_pieces(monkeypatch, unit, 2 * unit)
-    for turn, (note, problem) in enumerate(problems(50_001)):
-        if note not in ("one row", "bytes"):
-            continue
-        wanted = scan_with(device, problem, "three_dispatch", tile=tile, piece_bytes=1 << 30)
-        staged = device_as_if(device, mappable_storage=turn > 0 and device.capabilities.mappable_storage)
-        done: list[int] = []
-        with watched(done.append):
-            got = scan_with(staged, problem, "three_dispatch", tile=tile)
-        if note == "one row":
-            lengths = np.diff([0, *done])
-            assert lengths[0] < max(lengths) > lengths[-1]
-        for result, field in zip(got, wanted, strict=True):
-            assert_same(result, field, note)
-    assert device.memory_usage().bytes_in_use == 0
 
 
 def test_large_arrays_by_themselves(device: gs.Device) -> None:

@@ -17,7 +17,7 @@ from gpuscan.device import capability_probe, context, native_queue, transfer
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.queue import PublicMapping
 from gpuscan.engine import element_copy, executor, host_arrays, part_buffers
-from gpuscan.planning import heuristics, partition
+from gpuscan.planning import heuristics
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.plan import ScanPlan, plan_scan
@@ -204,14 +204,3 @@ def small_transfers(monkeypatch: pytest.MonkeyPatch, piece: int, single_write: i
         transfers = replace(transfer.TRANSFERS, single_write_bytes=single_write)
         monkeypatch.setattr(transfer, "TRANSFERS", transfers)
         monkeypatch.setattr(part_buffers, "TRANSFERS", transfers)
-
-
-def ramp_pieces(monkeypatch: pytest.MonkeyPatch, first: int, longest: int) -> None:
-    """Cut arrays from NumPy into pieces that grow from `first` bytes to `longest`, and shrink again."""
-
-    def table(adapter_type: str) -> heuristics.Heuristics:
-        own = heuristics.heuristics_for(adapter_type)
-        return replace(own, single_piece_bytes=1, min_piece_bytes=longest, piece_bytes=longest, first_piece_bytes=first)
-
-    monkeypatch.setattr(host_arrays, "heuristics_for", table)
-    monkeypatch.setattr(partition, "heuristics_for", table)
