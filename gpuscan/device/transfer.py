@@ -30,8 +30,6 @@ T = TypeVar("T")
 
 # How many threads share one copy.
 _THREADS = min(TRANSFERS.max_copy_threads, os.cpu_count() or 1)
-# Copies that a device makes at the same time: to the device, and of parts that are drained.
-_COPIES = 1 + TRANSFERS.parts_draining
 
 
 def padded(nbytes: int, unit: int = 4) -> int:
@@ -49,13 +47,13 @@ def bytes_of(array: np.ndarray[Any, Any]) -> Bytes:
 _threads: ThreadPoolExecutor | None = None
 _threads_lock = threading.Lock()
 # How many threads there are for all copies.
-_thread_count = min(_COPIES * TRANSFERS.max_copy_threads, os.cpu_count() or 1)
+_thread_count = _THREADS
 
 
 def serve_devices(count: int) -> None:
     """Let there be as many threads as that many devices need that copy at the same time."""
     global _threads, _thread_count
-    wanted = min(_COPIES * TRANSFERS.max_copy_threads * count, os.cpu_count() or 1)
+    wanted = min(TRANSFERS.max_copy_threads * count, os.cpu_count() or 1)
     with _threads_lock:
         if wanted > _thread_count:
             _thread_count = wanted
@@ -93,10 +91,8 @@ def copy(into: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
     edges = [count * i // shares for i in range(shares + 1)]
     parts: list[Future[None]] = []
     try:
-        for a, b in pairwise(edges[1:]):
+        for a, b in pairwise(edges):
             parts.append(begun(_copy_threads(), partial(np.copyto, into[a:b], source[a:b], casting="unsafe")))
-        # This thread copies the first share.
-        np.copyto(into[: edges[1]], source[: edges[1]], casting="unsafe")
         for part in parts:
             part.result()
     finally:  # After an interrupt the memory may be unmapped next, so wait until all threads are done.

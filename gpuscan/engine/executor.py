@@ -135,7 +135,7 @@ class Executor:
     # ----- Runs that come again
 
     def run_again(self, key: tuple[Any, ...]) -> bool:
-        """Submit the run that was kept under the key; return False if there is no valid one."""
+        """Submit the run that was kept under the key; return False if there is none, or it is not valid any more."""
         if (prepared := self.prepared(key)) is None:
             return False
         prepared.submit()
@@ -144,7 +144,8 @@ class Executor:
 
     def prepared(self, key: tuple[Any, ...]) -> PreparedRun | None:
         """Return the run that was kept under the key; None if there is no valid one."""
-        return found if (found := self._prepared.get(key)) is not None and found.is_valid else None
+        found = self._prepared.get(key)
+        return found if found is not None and found.is_valid else None
 
     def keep_run(self, key: tuple[Any, ...], prepared: PreparedRun) -> PreparedRun:
         """Keep a run for later calls, and return it."""
@@ -158,7 +159,8 @@ class Executor:
     def run(self, job: Job, parts: Iterable[Part]) -> Generator[Part, None, None]:
         """Scan the parts; yield each, in order, once its results are where they belong."""
         context, in_flight = self.context, deque[Flight]()
-        idle, taken = list[PartBuffers](), list[PartBuffers]()
+        idle: list[PartBuffers] = []
+        taken: list[PartBuffers] = []
         shared = SharedBuffers(context, job, self.held)
         drains = Drains()
         clean = waits = False
@@ -224,11 +226,9 @@ class Executor:
         return self.plan(part.spec, job.strategy, placement=job.placement, **options)
 
     def _buffers(self, job: Job, part: Part) -> PartBuffers:
-        """Return buffers that hold the job's longest part, or any part that is no larger than this one."""
-        length = max(part.length, job.longest)
-        results = length if part.results == part.length else part.results
-        inputs = [length * each.element_bytes for each in job.sources if not isinstance(each, DeviceSource)]
-        outputs = [results * each.element_bytes for each in job.sinks if not isinstance(each, DeviceSink)]
+        """Return buffers that hold any part of the job that is no larger than this one."""
+        inputs = [part.length * each.element_bytes for each in job.sources if not isinstance(each, DeviceSource)]
+        outputs = [part.results * each.element_bytes for each in job.sinks if not isinstance(each, DeviceSink)]
         heads = 0 if job.heads is None else job.heads.upload_bytes(part)
         # A later plan may have a report where this one has none, so there is always room for it.
         return PartBuffers(self.context, inputs, outputs, heads, reports=True)

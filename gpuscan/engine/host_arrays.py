@@ -29,7 +29,6 @@ from gpuscan.planning.partition import (
     largest_field,
     piece_unit,
     pieces,
-    ramped_pieces,
     slab_size,
     slabs,
     whole_fits,
@@ -162,11 +161,6 @@ class _Scan:
             spec = replace(spec, reverse=False)
             self._run_parts(pieces(spec, length), spec, flipped=True)
             return
-        first = heuristics_for(capabilities.adapter_type).first_piece_bytes
-        if self._piece_bytes is None and first is not None and self._problem.heads is None:
-            count = first // largest_field(spec)
-            self._run_parts(ramped_pieces(spec, length, unit, count), spec, longest=min(length, spec.length))
-            return
         self._run_parts(pieces(spec, length), spec)
 
     def _tiles(self, spec: ScanSpec) -> tuple[TileShape, ...]:
@@ -263,7 +257,6 @@ class _Scan:
         transposed: bool = False,
         sinks: Sequence[Any] | None = None,
         layout: Layout | None = None,
-        longest: int = 0,
     ) -> None:
         problem, context = self._problem, self._executor.context
         sources = [
@@ -295,7 +288,6 @@ class _Scan:
             plans=None if layout is None or self._options else layout.plans,
             kind=problem.kind,
             drains_apart=True,
-            longest=longest,
         )
         done = 0
         for part in self._executor.run(job, parts):

@@ -45,7 +45,6 @@ class Job:
         kind: the object that scans with the same seeds share, as in `Problem.kind`; None if the seeds are not shared.
         drains_apart: True to write results on another thread, where no code of the caller runs between two parts.
         key: the key under which the run of a job of one part is kept; None if it is not kept.
-        longest: the elements of its longest part, if that is not the first one.
     """
 
     spec: ScanSpec
@@ -62,7 +61,6 @@ class Job:
     kind: object | None = None
     drains_apart: bool = False
     key: tuple[Any, ...] | None = None
-    longest: int = 0
 
 
 @dataclass(frozen=True)

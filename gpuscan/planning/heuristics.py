@@ -104,7 +104,6 @@ class Heuristics:
     # Parts of arrays, and memory
     single_piece_bytes: int
     piece_bytes: int
-    first_piece_bytes: int | None
     min_piece_bytes: int
     pieces_wanted: int
     slab_bytes: int
@@ -290,9 +289,6 @@ GPU = Heuristics(
     # Bytes of the elements of one piece, at most. H100: larger pieces overlap less at both ends of the array, smaller
     # ones cost more submissions. The numbers were not recorded.
     piece_bytes=32 << 20,
-    # About how many bytes the first piece has, and the last one; pieces between them are up to `piece_bytes` long. None
-    # for pieces of equal lengths.
-    first_piece_bytes=8 << 20,
     # Bytes of the elements of one piece, at least, unless the array is shorter. The experiment was not recorded.
     min_piece_bytes=2 << 20,
     # An array is cut into at least this many pieces if they are large enough, so that the first upload and the last
@@ -359,7 +355,6 @@ CPU = replace(
     long_column_tile=None,
     # Smaller pieces stay in the caches of the CPU. Measured on lavapipe; the numbers were not recorded.
     piece_bytes=8 << 20,
-    first_piece_bytes=None,
     # As for an integrated GPU.
     min_transposed_bytes=None,
     # Not measured.

@@ -80,37 +80,6 @@ def pieces(spec: ScanSpec, length: int) -> Iterator[Part]:
         yield piece(spec, start, count, last=start + count == spec.length)
 
 
-def ramped_pieces(spec: ScanSpec, length: int, unit: int, first: int) -> Iterator[Part]:
-    """Cut the scan into pieces that grow to `length` elements, and become shorter again towards the end.
-
-    Nothing overlaps the first upload and the last download, so they are short. Most pieces are long, because each of
-    them costs the CPU some time.
-
-    Args:
-        spec: the whole scan.
-        length: the elements of the longest pieces, a multiple of `unit`.
-        unit: the number of elements that a piece must hold a multiple of.
-        first: about how many elements the first piece has.
-    """
-    ramp: list[int] = []
-    size = max(unit, first // unit * unit)
-    while size < length:
-        ramp.append(size)
-        size *= 2
-    middle = spec.length - 2 * sum(ramp)
-    if middle < length:
-        yield from pieces(spec, length)
-        return
-    count = -(-middle // length)
-    whole = -(-middle // (count * unit)) * unit
-    start = 0
-    for wanted in (*ramp, *[whole] * count, *reversed(ramp)):
-        taken = min(wanted, spec.length - start)
-        if taken:
-            yield piece(spec, start, taken, last=start + taken == spec.length)
-        start += taken
-
-
 def piece_unit(spec: ScanSpec, tiles: tuple[TileShape, ...], alignment: int = 1) -> int:
     """Return the number of elements that a piece must hold a multiple of.
 
