@@ -1,5 +1,10 @@
 """Parallel prefix scans for any associative operator, on any GPU, through WebGPU."""
 
+# ruff: noqa: E402 (Ctrl-C is handled before the imports that take time)
+from gpuscan import _start
+
+_start.end_on_interrupt()
+
 from gpuscan._version import __version__
 from gpuscan.api import numpy_functions as _numpy_functions  # noqa: F401 (it answers NumPy's protocols)
 from gpuscan.api.array import Array

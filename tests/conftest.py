@@ -4,7 +4,8 @@ Environment:
     GPUSCAN_TEST_MIN_ADAPTERS: the run fails unless tests passed on this many adapters. With 0, a machine without an
         adapter passes.
     GPUSCAN_TEST_IN_TURN: with 1, the software adapters share the cases of a test: each case runs on one of them, in
-        turn. A test with fewer cases than there are software adapters runs on all of them. GPUs run every case.
+        turn. A test with fewer cases than there are software adapters runs on all of them. GPUs run every case. Most
+        tests also give software adapters shorter chunks than users get, since most of their time goes to compiling.
     HYPOTHESIS_PROFILE: ``default`` or ``nightly`` (many more cases).
 """
 
@@ -26,8 +27,10 @@ import pytest
 import wgpu
 
 import gpuscan as gs
-from tests.harness.devices import all_adapters, can_open
+from tests.harness.builds import plan_short_chunks
+from tests.harness.devices import all_adapters, can_open, forget_plans
 
+IN_TURN = os.environ.get("GPUSCAN_TEST_IN_TURN") == "1"
 MIN_ADAPTERS = os.environ.get("GPUSCAN_TEST_MIN_ADAPTERS")
 
 # Chromium brings SwiftShader, a Vulkan driver for the CPU. The Vulkan loader finds it by this file.
@@ -35,6 +38,13 @@ SWIFTSHADER = Path("/usr/lib/chromium/vk_swiftshader_icd.json")
 DRIVER_VARIABLES = ("VK_ADD_DRIVER_FILES", "VK_DRIVER_FILES", "VK_ICD_FILENAMES")
 if SWIFTSHADER.exists() and not any(name in os.environ for name in DRIVER_VARIABLES):
     os.environ["VK_ADD_DRIVER_FILES"] = str(SWIFTSHADER)
+
+# Tests that run the chunks that users of software adapters get, 8 times as long as in all other tests. Programs that
+# tests start have them too.
+TESTS_OF_WHAT_USERS_GET = ("api.test_scan.", "api.test_contract.", "codegen.", "planning.", "test_docs.", "tools.")
+
+# What the fixture `device` has opened.
+SESSION_DEVICES: list[gs.Device] = []
 
 # There is no deadline, because the first run of a shader compiles it. A failure that was seen once is seen again.
 hypothesis.settings.register_profile("default", max_examples=150, deadline=None, derandomize=True, print_blob=True)
@@ -46,9 +56,16 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Point gpuscan's cache at an empty folder. Pip keeps the user's: the test of the wheel installs from it."""
+    """Point gpuscan's cache at an empty folder.
+
+    Pip keeps the user's: the test of the wheel installs from it. So does Mesa, which finds there what earlier runs have
+    compiled, and what the processes that tests start have.
+    """
     if not hasattr(config, "workerinput"):  # workers inherit the variables
         os.environ.setdefault("PIP_CACHE_DIR", platformdirs.user_cache_dir("pip", appauthor=False))
+        caches = platformdirs.user_cache_dir()
+        if os.access(caches, os.W_OK):
+            os.environ.setdefault("MESA_SHADER_CACHE_DIR", caches)
         folder = tempfile.mkdtemp(prefix="gpuscan-tests-")
         os.environ["XDG_CACHE_HOME"] = os.environ["WIN_PD_OVERRIDE_LOCAL_APPDATA"] = folder
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -92,7 +109,21 @@ def adapter(request: pytest.FixtureRequest) -> wgpu.GPUAdapter:
 @pytest.fixture(scope="session")
 def device(adapter: wgpu.GPUAdapter) -> gs.Device:
     """Return a `gpuscan.Device` on every adapter in turn, one for the whole session."""
-    return gs.Device(adapter)
+    opened = gs.Device(adapter)
+    SESSION_DEVICES.append(opened)
+    return opened
+
+
+@pytest.fixture(scope="module", autouse=True)
+def chunks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let software adapters that share cases take short chunks, except in tests of what users get."""
+    name = request.module.__name__.removeprefix("tests.") + "."
+    for opened in SESSION_DEVICES:
+        forget_plans(opened)
+    with pytest.MonkeyPatch.context() as patch:
+        if IN_TURN and not name.startswith(TESTS_OF_WHAT_USERS_GET):
+            plan_short_chunks(patch)
+        yield
 
 
 @pytest.fixture
@@ -149,7 +180,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if (adapter := adapter_of(item)) is not None:
             item.user_properties.append(("adapter", f"{adapter_id(adapter)} ({adapter.summary})"))
-    if os.environ.get("GPUSCAN_TEST_IN_TURN") == "1":
+    if IN_TURN:
         software = [a.summary for a in found_adapters() if a.info["adapter_type"] == "CPU"]
         asked = [(item.nodeid.partition("[")[0], getattr(adapter_of(item), "summary", None)) for item in items]
         turns = has_turn(asked, software)

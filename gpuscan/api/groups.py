@@ -16,6 +16,7 @@ from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.group_results import label_range, reduce_groups
+from gpuscan.engine.group_tables import few_labels, tabled
 from gpuscan.engine.groups import scan_groups, sort_labels
 from gpuscan.problem.groups import checked_count, in_order, numbered, with_indices
 from gpuscan.problem.problem import Problem
@@ -47,7 +48,6 @@ def execute_groups(
         labels = numbered(labels)
         if (heads := heads_of_groups(problem, labels)) is not None:
             return execute(replace(problem, heads=heads), home, strategy, outputs)
-    problem = with_indices(problem)
     axis = home.team.axis_of_shares(problem) if isinstance(home, Team) else None
     one = one_of(home)
     if isinstance(home, Team) and axis is not None:
@@ -55,7 +55,7 @@ def execute_groups(
             home, problem, labels, axis, lambda executor, part, own: scan_groups(executor, part, own, strategy)
         )
     elif one is None:
-        rows = reference.accumulate_groups(problem, labels)
+        rows = reference.accumulate_groups(with_indices(problem), labels)
         results = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
     elif is_on_device(problem):
         found = scan_groups(one._executor, problem, labels, strategy, out=outputs)
@@ -106,7 +106,8 @@ def _shared(
 def counted(problem: Problem, labels: Any, num_groups: Any, home: OpenedDevice | None) -> tuple[Any, int]:
     """Return the labels of a reduction, and the number of groups.
 
-    Labels on a device come back sorted. The first and the last label of each row are then read from the device.
+    Labels on a device come back counted or sorted. The largest of them is read from the device, or the first and the
+    last of each row.
 
     Raises:
         TypeError, ValueError: as `checked_count` does.
@@ -115,6 +116,12 @@ def counted(problem: Problem, labels: Any, num_groups: Any, home: OpenedDevice |
         return labels, checked_count(num_groups, 0, -1)
     if isinstance(labels, DeviceArray):
         assert home is not None
+        few = few_labels(home._executor, problem, labels, exact=True)
+        if few is not None:
+            count = checked_count(num_groups, 0, few.count - 1)
+            by_table = tabled(home._executor, problem, replace(few, count=count), reduces=True)
+            if by_table is not None:
+                return by_table, count
         found = sort_labels(home._executor, problem, labels)
         return found, checked_count(num_groups, *label_range(found))
     return labels, checked_count(num_groups, int(labels.min()), int(labels.max()))
@@ -135,7 +142,6 @@ def execute_reduction(
     Raises:
         ValueError: a group is empty, and there is no `fill`.
     """
-    problem = with_indices(problem)
     on_device = is_on_device(problem)
     axis = home.team.axis_of_shares(problem) if isinstance(home, Team) and not problem.empty and groups else None
     if isinstance(home, Team) and axis is not None:
@@ -149,7 +155,7 @@ def execute_reduction(
     if home is None or problem.empty or not groups:
         # Without elements, labels on a device are not read.
         given = labels if isinstance(labels, np.ndarray) else np.zeros(problem.shape, np.uint8)
-        rows = reference.reduce_groups(problem, given, groups)
+        rows = reference.reduce_groups(with_indices(problem), given, groups)
         results: list[Any] = [np.ascontiguousarray(problem.from_rows(row)) for row in rows]
         if on_device:
             assert home is not None

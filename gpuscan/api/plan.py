@@ -20,6 +20,7 @@ from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.device.foreign_buffers import check_encoder, recording
 from gpuscan.device.guards import guarded
 from gpuscan.engine.element_copy import duplicate
+from gpuscan.engine.group_tables import TabledGroups, few_labels, tabled
 from gpuscan.engine.groups import SortedLabels, in_label_order, sort_labels
 from gpuscan.engine.preparation import check_elements, seed_words
 from gpuscan.engine.record import Buffers, record
@@ -37,6 +38,9 @@ from gpuscan.problem.problem import make_problem
 
 if TYPE_CHECKING:
     import wgpu
+
+    from gpuscan.planning.kernel import Kernel
+    from gpuscan.planning.spec import ScanSpec
 
 # The options of a plan that stay on the device if they are there.
 _CUTS = ("segments", "keys")
@@ -77,8 +81,8 @@ class Plan:
         kept = {name: copied(option, on_device=name in _CUTS) for name, option in options.items()}
         self._problem = make_problem(stand_in, op, **kept).kept()
         check_elements(context, self._problem)
-        # Labels that are not in order, sorted.
-        self._labels: SortedLabels | None = None
+        # Labels that are not in order: few, with the shape of their table, or sorted.
+        self._labels: SortedLabels | TabledGroups | None = None
         if groups is not None:
             self._cut_by(groups)
         if not self._problem.source.storage_bytes:
@@ -94,14 +98,24 @@ class Plan:
                 "the element for fields of one dtype, or gpuscan.scan, which packs them"
             )
         scanned = self._problem
-        if self._labels is not None:
-            scanned = in_label_order(with_indices(scanned), self._labels)
-        self._spec = scan_spec(scanned, context.capabilities, captures=True)
+        if isinstance(self._labels, TabledGroups):
+            self._spec: ScanSpec = self._labels.spec
+        else:
+            if self._labels is not None:
+                scanned = in_label_order(with_indices(scanned), self._labels)
+            self._spec = scan_spec(scanned, context.capabilities, captures=True)
         self._known = None if self._labels is not None else described_call(self._problem, self._problem.shape)
         with guarded(context):
             self._make()
-            for stage in self._plan.stages:
-                context.pipeline(stage.kernel)
+            for kernel in self._kernels:
+                context.pipeline(kernel)
+
+    @property
+    def _kernels(self) -> tuple[Kernel, ...]:
+        """The shaders of the stages."""
+        if isinstance(self._labels, TabledGroups):
+            return self._labels.table.kernels
+        return tuple(stage.kernel for stage in self._plan.stages)
 
     def _cut_by(self, groups: Any) -> None:
         """Keep the labels, or the heads of groups if the elements of each are neighbours already."""
@@ -113,10 +127,13 @@ class Plan:
         if isinstance(labels, np.ndarray):
             labels = numbered(labels)
             heads = heads_of_groups(problem, labels.copy())
-        if heads is None:
-            self._labels = sort_labels(self.device._executor, problem, labels)
-        else:
+        if heads is not None:
             self._problem = replace(problem, heads=heads).kept()
+            return
+        executor = self.device._executor
+        few = few_labels(executor, problem, copied(labels, on_device=True))
+        by_table = None if few is None else tabled(executor, problem, few)
+        self._labels = by_table or sort_labels(executor, problem, labels)
 
     def _make(self) -> None:
         """Plan by what is known about the device now."""
@@ -135,13 +152,19 @@ class Plan:
         return f"gpuscan.Plan({self._op!r}, {self.dtype} {self.shape}, {self.strategy} on {self.device!r})"
 
     def _repr_html_(self) -> str:
-        rows = {
-            "array": f"{self.dtype} {self.shape}",
-            "strategy": f"{self.strategy}: {self.reason}",
-            "tiles": f"{self._plan.tiles:,} of {self._plan.tile.tile_size:,} elements",
-            "stages": ", ".join(f"{stage.name} {stage.grid}" for stage in self._plan.stages),
-            "device": self.device.capabilities.summary,
-        }
+        if isinstance(self._labels, TabledGroups):
+            table = self._labels.table
+            how = {
+                "stretches": f"{table.rows * table.stretches:,} of {table.stretch:,} elements, {table.groups:,} labels",
+                "stages": ", ".join(f"{kernel.stage} {table.workgroups(kernel)}" for kernel in table.kernels),
+            }
+        else:
+            how = {
+                "strategy": f"{self.strategy}: {self.reason}",
+                "tiles": f"{self._plan.tiles:,} of {self._plan.tile.tile_size:,} elements",
+                "stages": ", ".join(f"{stage.name} {stage.grid}" for stage in self._plan.stages),
+            }
+        rows = {"array": f"{self.dtype} {self.shape}", **how, "device": self.device.capabilities.summary}
         return html_table(f"Plan of {self._problem.operator.name}", rows.items())
 
     def __reduce__(self) -> Never:
@@ -153,7 +176,7 @@ class Plan:
     @property
     def wgsl(self) -> dict[str, str]:
         """The WGSL text of each stage, by the stage's name."""
-        return {stage.name: render_kernel(stage.kernel) for stage in self._plan.stages}
+        return {kernel.stage: render_kernel(kernel) for kernel in self._kernels}
 
     def __call__(self, array: Any, out: Any = None) -> Any:
         """Return the scan of an array of the plan's shape and dtype. That of a `gpuscan.Array` stays on the device.

@@ -66,6 +66,8 @@ def scan(
         groups: labels of integers or bools in any order: each element is combined with the earlier elements of its own
             label, as in pandas' ``groupby(groups).cumsum()``, and each group begins with `initial`. There is a label
             for each element, in the shape of `x`, or one for each place along the axis, ``(n,)``, for all rows alike.
+            Few labels are faster than many. To see how many there are on a device, a long scan waits for the largest
+            of them; a plan does so once. The last bits of floats depend on their number.
         dtype: the dtype of the computation and of the result (default: that of `x`). Unlike `np.cumsum`, small
             integers are not promoted: they wrap.
         out: the array to write the result to, of the result's shape and dtype.
@@ -102,7 +104,8 @@ def scan(
 
     The single-pass strategies follow Merrill & Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back"
     (2016), and Smith, Levien & Owens, "Decoupled Fallback" (SPAA 2025). Segments are cut by a head flag for each
-    element (Blelloch 1990). Groups are sorted by their labels, as `gpuscan.sort` sorts, and scanned as segments.
+    element (Blelloch 1990). Groups of few labels are combined part by part of a row, with a table of carries. Others
+    are sorted by their labels, as `gpuscan.sort` sorts, and scanned as segments.
 
     Example:
         >>> import numpy as np
@@ -136,6 +139,9 @@ def scan(
         more = {"compensated": compensated, "return_total": return_total}
         return scan_sharded(x, op, options, out=out, strategy=strategy, refused=refused, **more)
     check_one_cut(segments=segments, keys=keys, groups=groups)
+    if segments is not None and out is None:
+        # The GPU is at work meanwhile, and if the offsets are wrong, nobody gets what it computes.
+        options["checks_later"] = True
     given = x
     if compensated is not False and as_flag("compensated", compensated):
         x, op, options = as_pairs(x, op, options)
@@ -151,6 +157,8 @@ def scan(
         results = execute(problem, home, strategy, outputs)
     else:
         results = execute_groups(problem, labels, home, strategy, outputs)
+    if problem.heads is not None:
+        problem.heads.check()
     if call is not None:
         learn(call, problem, problem.shape)
     result = in_form_of(problem, given, results) if out is None else out

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
+from gpuscan.codegen.key_access import key_access
 from gpuscan.codegen.load_store import (
     FieldAccess,
     destination_accesses,
@@ -42,6 +43,7 @@ class KernelText:
         self.native_int64 = kernel.target.native_int64
         self.sources = source_accesses(kernel)
         self.destinations = destination_accesses(kernel)
+        self.keys = key_access(kernel)
 
     # ----- Types and names
 
@@ -71,6 +73,39 @@ class KernelText:
     def viewed(self) -> list[FieldAccess]:
         """The arrays that are views, each once."""
         return list({each.name: each for each in (*self.sources, *self.destinations) if each.view}.values())
+
+    # ----- Head flags
+
+    @property
+    def heads_in_bits(self) -> bool:
+        """True if a chunk keeps its head flags as bits of one word, which takes fewer registers than a word for each.
+
+        An H200 takes 179 instead of 236 us for an exclusive scan of 2^26 words in a million segments, but 198 instead
+        of 179 for an inclusive one.
+        """
+        kernel = self.kernel
+        return kernel.segmented and self.spec.exclusive and not kernel.in_columns and 1 < kernel.tile.chunk <= 32
+
+    def bits_up_to(self, position: int) -> str:
+        """Return the word with a bit for each element of a chunk up to this one."""
+        return f"0x{2 ** (position + 1) - 1:x}u"
+
+    def head_in_chunk(self, position: int) -> str:
+        """Return the head flag of the item at this position of a chunk that keeps bits, or its count of heads."""
+        heads = (
+            "chunk.heads" if position == self.kernel.tile.chunk - 1 else f"chunk.heads & {self.bits_up_to(position)}"
+        )
+        if self.spec.reduces_segments:
+            return f"chunk.before + countOneBits({heads})"
+        return f"select(0u, 1u, ({heads}) != 0u)"
+
+    @property
+    def votes_on_heads(self) -> bool:
+        """True if the lanes of a subgroup learn of all heads by one vote, in place of a shuffle for each distance.
+
+        An H200 takes 179 instead of 187 us for 2^26 words in a million segments.
+        """
+        return self.kernel.segmented and 0 < self.kernel.tile.subgroup_size <= 32
 
     # ----- Items in workgroup memory: bools are stored as words, see Kernel.has_bools
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.codegen.kernel_text import render_kernel
@@ -126,6 +127,8 @@ class DeviceContext:
         self.runs = RunLog()
         self.on_cleanup: list[Callable[[], None]] = []
         self._pipelines: OrderedDict[Kernel, Pipeline] = OrderedDict()
+        # The same ones by their text: kernels of different scans can have the same.
+        self._by_text: OrderedDict[bytes, Pipeline] = OrderedDict()
         self._stages: OrderedDict[tuple[Any, ...], Pipeline] = OrderedDict()
 
     # ----- Limits
@@ -200,7 +203,7 @@ class DeviceContext:
         with self.lock:
             found = self._pipelines.get(kernel)
             if found is None:
-                found = self._compile(kernel)
+                found = self._shared(kernel)
                 self._pipelines[kernel] = found
                 if len(self._pipelines) > _MAX_PIPELINES:
                     self._pipelines.popitem(last=False)
@@ -208,7 +211,8 @@ class DeviceContext:
                 self._pipelines.move_to_end(kernel)
             return found
 
-    def _compile(self, kernel: Kernel) -> Pipeline:
+    def _shared(self, kernel: Kernel) -> Pipeline:
+        """Return the pipeline of a kernel of the same text and bindings, or a new one."""
         check_room(kernel, self.capabilities)
         visible = webgpu().ShaderStage.COMPUTE
         entries: list[dict[str, Any]] = [
@@ -223,6 +227,14 @@ class DeviceContext:
         for binding, _ in kernel.uniforms:
             entries.append({"binding": binding, "visibility": visible, "buffer": {"type": "uniform"}})
         text = render_kernel(kernel)
+        key = sha256(f"{entries}{text}".encode()).digest()
+        if key not in self._by_text:
+            self._by_text[key] = self._compile(kernel, text, entries)
+            if len(self._by_text) > _MAX_PIPELINES:
+                self._by_text.popitem(last=False)
+        return self._by_text[key]
+
+    def _compile(self, kernel: Kernel, text: str, entries: list[dict[str, Any]]) -> Pipeline:
         device = self.wgpu_device
         layout = device.create_bind_group_layout(entries=entries)
         started = time.perf_counter()

@@ -220,13 +220,20 @@ def empty(context: DeviceContext, shape: int | tuple[int, ...], dtype: Any) -> D
     return DeviceArray(context, owner.buffer, axes, kind, 0, owner)
 
 
-def uploaded(context: DeviceContext, given: np.ndarray[Any, Any]) -> DeviceArray:
-    """Return a copy of a NumPy array on the device, in C order."""
-    array = empty(context, given.shape, given.dtype)
+def uploaded(context: DeviceContext, given: np.ndarray[Any, Any], dtype: Any = None) -> DeviceArray:
+    """Return a copy of a NumPy array on the device, in C order.
+
+    Args:
+        context: the device.
+        given: the array.
+        dtype: the dtype of the copy, to which numbers are cast as they are copied (default: that of the array).
+    """
+    array = empty(context, given.shape, given.dtype if dtype is None else dtype)
     if array.nbytes:
         with guarded(context):
-            content = np.ascontiguousarray(given, array.dtype)
-            upload(context.queue, content, array.buffer, pool=context.pool)
+            if given.dtype.newbyteorder("=") == array.dtype or not given.flags.c_contiguous:
+                given = np.ascontiguousarray(given, array.dtype)
+            upload(context.queue, given, array.buffer, pool=context.pool, dtype=array.dtype)
     return array
 
 

@@ -27,7 +27,7 @@ from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.places import DeviceSource
 from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, tile_on, whole_tile
-from gpuscan.engine.segment_heads import MarkedHeads, segment_heads
+from gpuscan.engine.segment_heads import ComparedKeys, HeadBits, MarkedHeads, segment_heads, with_keys
 from gpuscan.engine.segment_results import device_sinks
 from gpuscan.errors import StrategyError
 from gpuscan.planning.kernel_parts import Placement
@@ -92,7 +92,7 @@ def scan_device(
                 _unpack(problem, scan_device(executor, whole, strategy, count=count, **options), rooms)
             return results
         kind = None if options or problem.kind is None else (problem.kind, problem.keep_last_only, "on device")
-        layout = executor.layout(kind, strategy, lambda: _layout(context, problem))
+        layout = executor.layout(kind, strategy, lambda: _layout(context, problem, strategy, results))
         if layout.parts:
             _scan_whole(executor, problem, strategy, layout, leaves, results, count, key, options)
             return results
@@ -187,7 +187,7 @@ def _scan_whole(
         device_sinks(context, problem, spec, rooms, written),
         seeds=seed_words(problem, spec, context),
         inner=spec.inner,
-        heads=_heads_of(executor, problem, spec.inner > 1, True),
+        heads=_heads_of(executor, problem, spec, one_part=True),
         count=count,
         placement=placement,
         options=options,
@@ -270,7 +270,7 @@ def _scan_in_parts(
         device_sinks(context, problem, spec, results),
         seeds=seed_words(problem, spec, None),
         inner=inner,
-        heads=_heads_of(executor, problem, inner > 1, False),
+        heads=_heads_of(executor, problem, spec, one_part=False),
         count=count,
         options=options,
         plans=None if options else layout.plans,
@@ -280,22 +280,26 @@ def _scan_in_parts(
         pass
 
 
-def _heads_of(executor: Executor, problem: Problem, in_columns: bool, one_part: bool) -> MarkedHeads | None:
-    """Return the segment bits of a scan, from an earlier scan of its kind where there was one."""
-    heads, context = problem.heads, executor.context
+def _heads_of(executor: Executor, problem: Problem, spec: ScanSpec, *, one_part: bool) -> HeadBits | None:
+    """Return where a scan restarts: the segment bits, from an earlier scan of its kind if there was one; or keys."""
+    heads, context, in_columns = problem.heads, executor.context, spec.inner > 1
     if heads is None:
         return None
+    if spec.key is not None:
+        return ComparedKeys(heads.keys)
     bits = None
     if one_part:
         bits = executor.held.get(problem.kind, "heads", lambda: segment_heads(context, heads, in_columns=in_columns))
     return MarkedHeads(context, heads, in_columns, bits)
 
 
-def _layout(context: DeviceContext, problem: Problem) -> Layout:
+def _layout(context: DeviceContext, problem: Problem, strategy: str, results: Sequence[DeviceArray]) -> Layout:
     """Return the layout of the scan: its one part, if shaders can bind the arrays as a whole."""
     spec = scan_spec(problem, context.capabilities, captures=True)
-    whole = problem.inner == spec.inner and whole_fits(spec, context.capabilities)
-    return Layout(spec, (Part(spec, 0, spec.length, last=True),) if whole else (), context.capabilities)
+    if problem.inner != spec.inner or not whole_fits(spec, context.capabilities):
+        return Layout(spec, (), context.capabilities)
+    spec = with_keys(spec, problem.heads, context.strategy(strategy)[0], results)
+    return Layout(spec, (Part(spec, 0, spec.length, last=True),), context.capabilities)
 
 
 def _parts(context: DeviceContext, spec: ScanSpec) -> Iterable[Part] | None:

@@ -12,12 +12,13 @@ from gpuscan.device.guards import guarded
 from gpuscan.elements import scalar_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import StridedView, copied, duplicate, transposed, written
+from gpuscan.engine.group_tables import TabledGroups, few_labels, reduce_by_table, tabled
 from gpuscan.engine.groups import SortedLabels, grouped
 from gpuscan.engine.record import record_stage
 from gpuscan.engine.segment_results import spread_segments
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.cache import cached_problem
-from gpuscan.problem.groups import check_full
+from gpuscan.problem.groups import check_full, with_indices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +57,8 @@ def reduce_groups(
     Args:
         executor: of the arrays' device.
         problem: the scan of the elements, without heads. Its `fill` is for groups without elements.
-        labels: the labels, from 0 up to the number of groups; they may be sorted already.
+        labels: the labels, from 0 up to the number of groups; as they are, sorted, or with the shape
+            of a table.
         groups: the number of groups.
         out: arrays to write, which fit; new ones without.
 
@@ -74,6 +76,12 @@ def reduce_groups(
             'without gaps, by np.unique(groups, return_inverse=True), or pass device="numpy"'
         )
     with guarded(context), context.lock:
+        if not isinstance(labels, (SortedLabels, TabledGroups)):
+            few = few_labels(executor, problem, labels)
+            labels = (few and tabled(executor, problem, replace(few, count=groups), reduces=True)) or labels
+        if isinstance(labels, TabledGroups):
+            return reduce_by_table(executor, problem, labels, out)
+        problem = with_indices(problem)
         found = grouped(executor, problem, labels)
         inside = found.problem
         marks = _marks_of(found.labels, problem.row_length, groups)

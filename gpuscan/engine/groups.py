@@ -11,8 +11,10 @@ from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import contiguous, copied, transposed, written
+from gpuscan.engine.group_tables import TabledGroups, few_labels, scan_by_table, tabled
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import sort_device
+from gpuscan.problem.groups import with_indices
 from gpuscan.problem.segments import Heads
 
 if TYPE_CHECKING:
@@ -63,7 +65,8 @@ def scan_groups(
     Args:
         executor: of the arrays' device.
         problem: the scan, without heads. Its NumPy arrays are uploaded.
-        labels: the labels, as `gpuscan.problem.groups.checked_labels` returns them.
+        labels: the labels, as `gpuscan.problem.groups.checked_labels` returns them, sorted, or with the
+            shape of a table.
         strategy: as in `gpuscan.scan`.
         out: arrays to write, which fit; new ones without. They may be the problem's own.
 
@@ -72,6 +75,13 @@ def scan_groups(
     """
     context = executor.context
     with guarded(context), context.lock:
+        if not isinstance(labels, (SortedLabels, TabledGroups)):
+            few = few_labels(executor, problem, labels)
+            labels = (few and tabled(executor, problem, few)) or labels
+        if isinstance(labels, TabledGroups):
+            context.strategy(strategy)
+            return scan_by_table(executor, problem, labels, out)
+        problem = with_indices(problem)
         found = grouped(executor, problem, labels)
         inside = found.problem
         scanned = scan_device(executor, inside, strategy)

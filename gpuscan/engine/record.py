@@ -161,7 +161,7 @@ def record_stage(
     encoder: wgpu.GPUCommandEncoder,
     template: str,
     bound: Sequence[Binding],
-    workgroups: int | tuple[wgpu.GPUBuffer, int],
+    workgroups: int,
     elements: int,
     **values: Any,
 ) -> None:
@@ -172,8 +172,7 @@ def record_stage(
         encoder: an encoder without an open pass.
         template: the path of a template under shaders/. Its bindings are `bound`, in order.
         bound: the buffers.
-        workgroups: the number of workgroups; the grid may have a few more. Or the buffer that has the grid, and the
-            byte at which it is there.
+        workgroups: the number of workgroups; the grid may have a few more.
         elements: the number of elements that the stage works on, for profiles.
         values: the variables of the template.
     """
@@ -183,10 +182,7 @@ def record_stage(
     compute = encoder.begin_compute_pass(timestamp_writes=batch and batch.writes(name))
     compute.set_pipeline(pipeline)
     compute.set_bind_group(0, context.bind_groups.group(layout, list(enumerate(bound)), keep=False))
-    if isinstance(workgroups, int):
-        compute.dispatch_workgroups(*grid_of(workgroups, max_workgroups(context)))
-    else:
-        compute.dispatch_workgroups_indirect(*workgroups)
+    compute.dispatch_workgroups(*grid_of(workgroups, max_workgroups(context)))
     compute.end()
     if batch is not None:
         batch.resolve(encoder)

@@ -1,6 +1,7 @@
-"""Say where rows and segments begin: one bit for each element, made on the device or uploaded, which kernels read.
+"""Say where rows and segments begin: one bit for each element, made on the device or uploaded, or keys to compare.
 
-Kernels read the bits in one of three orders:
+A kernel of a single pass reads keys itself if there is one for each element. Otherwise it reads bits, in one of three
+orders:
 
 - of rows: one bit for each element, one row after the other, in the order of the scan. A reversed scan begins at the
   end of the last row.
@@ -10,6 +11,7 @@ Kernels read the bits in one of three orders:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
     from gpuscan.engine.part_buffers import PartBuffers
     from gpuscan.planning.partition import Part
+    from gpuscan.planning.spec import ScanSpec
     from gpuscan.problem.segments import Heads
 
 # Invocations in a workgroup of the marking shaders: the most that every WebGPU adapter has.
@@ -130,6 +133,44 @@ class MarkedHeads:
         return segment_heads(self._context, slab, in_columns=True)
 
 
+@dataclass(frozen=True)
+class ComparedKeys:
+    """Keys that the kernels of a scan in one part compare themselves; see `ShaderSpec.key`."""
+
+    keys: DeviceArray
+
+    def upload_bytes(self, part: Part) -> int:
+        """Return 0."""
+        del part
+        return 0
+
+    def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
+        """Return the keys."""
+        del part, buffers, kept
+        return self.keys.binding()
+
+
+def with_keys(spec: ScanSpec, heads: Heads | None, strategy: str, results: Sequence[DeviceArray]) -> ScanSpec:
+    """Return the scan with keys that its kernels compare, or as it is if bits have to be made of them, or are faster.
+
+    Bits are made if the keys are no array that kernels can bind, or may be overwritten. They are faster if a kernel
+    would read the keys twice, or where an element's key is that of its row.
+
+    Args:
+        spec: the scan of the whole array.
+        heads: where it restarts.
+        strategy: how tiles learn their prefixes.
+        results: the arrays that the kernels write.
+    """
+    keys = None if heads is None else heads.keys
+    if strategy == "three_dispatch" or heads is None or not isinstance(keys, DeviceArray) or keys.shape != heads.shape:
+        return spec
+    bound = keys.is_bindable and padded(keys.nbytes, ALIGNMENT) <= keys.context.binding_limit
+    if not bound or any(result.buffer is keys.buffer for result in results):
+        return spec
+    return replace(spec, key=scalar_of(keys.dtype))
+
+
 # ----- The bits of a whole array
 
 
@@ -183,10 +224,11 @@ def _row_heads(context: DeviceContext, heads: Heads) -> DeviceArray:
         return _marked_segments(context, heads, given, checks=True)
     item = given.dtype.itemsize if by_keys else 4
     if (by_keys and not is_number(given.dtype)) or max(given.size * item, 4 * words) > context.binding_limit:
+        heads.check()
         return uploaded(context, heads.row_words)
     if by_keys:
         return _marked_keys(context, heads, uploaded(context, given), False)
-    return _marked_segments(context, heads, uploaded(context, given.astype(np.uint32, copy=False)), checks=False)
+    return _marked_segments(context, heads, uploaded(context, given, np.uint32), checks=False)
 
 
 def _marked_segments(context: DeviceContext, heads: Heads, offsets: DeviceArray, *, checks: bool) -> DeviceArray:

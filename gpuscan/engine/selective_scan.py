@@ -1,18 +1,23 @@
-"""Run mamba's selective scan on arrays on a device. Its states stay in registers."""
+"""Run mamba's selective scan and its gradient on a device. The states stay in registers."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from gpuscan.device.context import DeviceContext
-from gpuscan.device.device_array import DeviceArray, empty
+from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
+from gpuscan.device.transfer import padded, upload
 from gpuscan.engine.record import record_stage
 from gpuscan.planning.array_heuristics import ARRAYS
 
+Array = np.ndarray[Any, Any]
+# Bindings begin at multiples of 256 bytes, which are this many numbers.
+_ALIGNED_NUMBERS = 64
 # Invocations in a workgroup of the stage that combines chunks: the most that every WebGPU adapter has.
 _WORKGROUP_SIZE = 256
 
@@ -39,44 +44,147 @@ def selective_scan(
     state_count, rows = decays.shape[3], batches * groups * channels
     y = empty(context, u.shape, u.dtype)
     last = empty(context, (batches, groups, channels, state_count, 1), u.dtype)
-    width = _channels_of_workgroup(channels)
     chunk = _chunk_length(context, rows, length)
     chunks = -(-length // chunk)
     # One number each for a scan in one chunk, which has no use for them.
     chunk_ends = empty(context, (chunks, rows, state_count) if chunks > 1 else (1,), u.dtype)
     sums = empty(context, (chunks, rows) if chunks > 1 else (1,), u.dtype)
-    weights = [number for each in (inward, outward) for number in _strides(each)]
-    values: dict[str, Any] = {
-        "channels": width,
-        "times": ARRAYS.selective_times,
-        "later_chunks": chunks > 1,
-        "inward_varies": inward.shape[-1] > 1,
-        "outward_varies": outward.shape[-1] > 1,
-    }
-    numbers = [batches, groups, channels, length, chunk, chunks, state_count]
-    workgroups = -(-channels // width) * groups * batches * chunks
-
-    def submit(totals: bool) -> None:
-        for first in range(0, state_count, ARRAYS.selective_states):
-            states = -(-min(ARRAYS.selective_states, state_count - first) // 4) * 4
-            call = np.array([*numbers, first, _batch_stride(decays), *weights, 0], np.uint32).tobytes()
-            sources = [context.uniform(call), *(each.binding() for each in (u, dt, decays, inward))]
-            if totals:
-                bound = [*sources, chunk_ends.binding(), sums.binding()]
-            else:
-                bound = [*sources, outward.binding(), y.binding(), last.binding()]
-                bound += [chunk_ends.binding()] if chunks > 1 else []
-            options = values | {"states": states, "totals": totals, "adds": first > 0}
-            record_stage(context, encoder, "arrays/selective_scan.wgsl", bound, workgroups, u.size, **options)
-
+    sources = [u, dt, decays, inward]
+    stages = [("totals", [*sources, chunk_ends, sums])] if chunks > 1 else []
+    stages += [("outputs", [*sources, outward, y, last, *([chunk_ends] if chunks > 1 else [])])]
+    call = _Call(u.shape, decays.shape, inward.shape, outward.shape, chunk)
     with guarded(context), context.lock:
         encoder = context.queue.encoder()
-        if chunks > 1:
-            submit(totals=True)
-            _record_carries(encoder, sums, decays, chunk_ends)
-        submit(totals=False)
+        for purpose, bound in stages:
+            call.record(encoder, "scan", bound, purpose=purpose, later_chunks=chunks > 1)
+            if purpose == "totals":
+                _record_carries(encoder, sums, decays, chunk_ends)
         context.queue.submit(encoder)
     return y, last
+
+
+def selective_gradients(
+    context: DeviceContext,
+    u: Array,
+    dt: Array,
+    decays: Array,
+    inward: Array,
+    outward: Array,
+    grad_y: Array,
+    grad_last: Array,
+) -> list[DeviceArray]:
+    """Submit the gradient of the scan with respect to u, dt, A, B and C, and return it.
+
+    Args:
+        context: the device.
+        u, dt, decays, inward, outward: NumPy arrays as `selective_scan` takes them on the device.
+        grad_y, grad_last: the gradients with respect to its results.
+
+    Returns:
+        The gradients of u and dt, in their shape. Those of the others have one more axis in front, and all batches:
+        their sum along it is (batch, group, channel, state, 1), or (batch, group, 1, state, time) for weights that
+        depend on time.
+    """
+    batches, groups, channels, _, length = u.shape
+    state_count, rows = decays.shape[3], batches * groups * channels
+    width, times = _gradient_channels(channels), ARRAYS.selective_gradient_times
+    series = padded(u.size, _ALIGNED_NUMBERS)
+    with guarded(context), context.lock:
+        inputs = empty(context, 3 * series, u.dtype)
+        ends = empty(context, decays.size + grad_last.size, u.dtype)
+        for array, at, into in (
+            (u, 0, inputs), (dt, series, inputs), (grad_y, 2 * series, inputs),
+            (decays, 0, ends), (grad_last, decays.size, ends),
+        ):  # fmt: skip
+            upload(context.queue, np.ascontiguousarray(array), into.buffer, 4 * at, context.pool)
+        weights = [uploaded(context, each) for each in (inward, outward)]
+        checkpoints = empty(context, (-(-length // times), state_count, rows), u.dtype)
+        results = empty(context, 2 * series, u.dtype)
+        varies = [each.shape[-1] > 1 for each in (inward, outward)]
+        by_row = (1, batches, groups, channels, state_count, 1)
+        by_time = (-(-channels // width), batches, groups, 1, state_count, length)
+        row_sums = empty(context, (3 - sum(varies), prod(by_row)), u.dtype)
+        strip_sums = empty(context, (sum(varies), prod(by_time)), u.dtype)
+        call = _Call(u.shape, decays.shape, inward.shape, outward.shape, length, series, decays.size)
+        encoder = context.queue.encoder()
+        parts = [inputs.viewed(u.shape, offset=4 * at) for at in (0, series)]
+        first = [*parts, ends.viewed(decays.shape), weights[0], checkpoints]
+        call.record(encoder, "scan", first, times=times, purpose="checkpoints", later_chunks=False)
+        bound = [inputs, ends, *weights, checkpoints, results, row_sums, *([strip_sums] if any(varies) else [])]
+        call.record(encoder, "gradient", bound, times=times, channels=width)
+        context.queue.submit(encoder)
+    found = [results.viewed(u.shape, offset=4 * at) for at in (0, series)]
+    places = {True: 0, False: 0}
+    for varying in (False, *varies):
+        sums, shape = (strip_sums, by_time) if varying else (row_sums, by_row)
+        found.append(sums.viewed(shape, offset=4 * places[varying] * prod(shape)))
+        places[varying] += 1
+    return found
+
+
+def can_differentiate(context: DeviceContext, channels: int, state_count: int, length: int) -> bool:
+    """Return True if `selective_gradients` takes a group of channels: it walks along the time in one chunk."""
+    times, quads = ARRAYS.selective_gradient_times, -(-state_count // 4)
+    # Of one tile: its steps, twice for each four states, and the sums of two weights over the channels.
+    loops = -(-length // times) * (2 * times + quads * (2 * times + 8 * times + 1))
+    return (
+        length <= ARRAYS.max_selective_chunk
+        and 4 * gradient_numbers(channels, state_count, length) <= context.binding_limit
+        and loops <= (context.capabilities.loop_iterations or loops)
+    )
+
+
+def gradient_numbers(channels: int, state_count: int, length: int) -> int:
+    """Return the numbers of the largest array on the device for the gradient of one group of channels."""
+    strips = -(-channels // _gradient_channels(channels))
+    checkpoints = -(-length // ARRAYS.selective_gradient_times) * channels
+    return max(3 * channels * length, checkpoints * state_count, 2 * strips * state_count * length)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What the stages of one scan have in common.
+
+    Attributes:
+        shape: that of the input.
+        decays, inward, outward: those of A, B and C.
+        chunk: the steps of a chunk.
+        series, ends: where arrays are parts of one; see shaders/arrays/selective_place.wgsl.
+    """
+
+    shape: tuple[int, ...]
+    decays: tuple[int, ...]
+    inward: tuple[int, ...]
+    outward: tuple[int, ...]
+    chunk: int
+    series: int = 0
+    ends: int = 0
+
+    def record(self, encoder: Any, stage: str, arrays: list[DeviceArray], **values: Any) -> None:
+        """Record a stage, for some states after the other.
+
+        Args:
+            encoder: an encoder without an open pass.
+            stage: ``"scan"`` or ``"gradient"``.
+            arrays: what it binds after the call.
+            values: variables of its template, other than those that follow from the shapes.
+        """
+        batches, groups, channels, _, length = self.shape
+        state_count, chunks = self.decays[3], -(-length // self.chunk)
+        values = {"channels": _channels_of_workgroup(channels), "times": ARRAYS.selective_times} | values
+        values |= {"inward_varies": self.inward[-1] > 1, "outward_varies": self.outward[-1] > 1}
+        workgroups = -(-channels // values["channels"]) * groups * batches * chunks
+        strides = [_strides(self.decays)[0], *_strides(self.inward), *_strides(self.outward)]
+        numbers = [batches, groups, channels, length, self.chunk, chunks, state_count]
+        context = arrays[0].context
+        for first in range(0, state_count, ARRAYS.selective_states):
+            states = -(-min(ARRAYS.selective_states, state_count - first) // 4) * 4
+            call = np.array([*numbers, first, *strides, self.series, self.ends, 0, 0, 0], np.uint32).tobytes()
+            bound = [context.uniform(call), *(array.binding() for array in arrays)]
+            options = values | {"states": states, "adds": first > 0}
+            record_stage(
+                context, encoder, f"arrays/selective_{stage}.wgsl", bound, workgroups, prod(self.shape), **options
+            )
 
 
 def combine_chunks(steps: DeviceArray, decays: DeviceArray, ends: DeviceArray) -> None:
@@ -110,6 +218,11 @@ def _channels_of_workgroup(channels: int) -> int:
     return min(ARRAYS.selective_channels, max(8, 1 << (channels - 1).bit_length()))
 
 
+def _gradient_channels(channels: int) -> int:
+    """Return the same for the gradient, which needs more workgroup memory for each channel."""
+    return min(ARRAYS.selective_gradient_channels, _channels_of_workgroup(channels))
+
+
 def _chunk_length(context: DeviceContext, rows: int, length: int) -> int:
     """Return the steps that an invocation takes: fewer if there are too few rows to fill the device."""
     wanted = 1 if context.capabilities.adapter_type == "CPU" else -(-ARRAYS.selective_rows // rows)
@@ -118,12 +231,7 @@ def _chunk_length(context: DeviceContext, rows: int, length: int) -> int:
     return min(-(-length // (chunks * unit)) * unit, ARRAYS.max_selective_chunk)
 
 
-def _strides(weights: DeviceArray) -> tuple[int, int, int]:
+def _strides(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return the numbers from one batch, group and channel to the next; 0 along axes of length 1."""
-    sizes = [prod(weights.shape[axis + 1 :]) for axis in range(3)]
-    batch, group, channel = (size if weights.shape[axis] > 1 else 0 for axis, size in enumerate(sizes))
+    batch, group, channel = (prod(shape[axis + 1 :]) if shape[axis] > 1 else 0 for axis in range(3))
     return batch, group, channel
-
-
-def _batch_stride(decays: DeviceArray) -> int:
-    return prod(decays.shape[1:]) if decays.shape[0] > 1 else 0

@@ -65,7 +65,7 @@ def verified(context: DeviceContext, plan: ScanPlan) -> bool:
         seeds=room(elements * words),
         carry_in=room(words),
         carry_out=room(words),
-        heads=room(elements),
+        heads=room(elements * (kernel.spec.key.bits if kernel.spec.key else 8) // 8),
         captured=captured,
         views=views,
     )

@@ -11,8 +11,7 @@ from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.reports import SortRun
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.record import max_workgroups, record_stage
-from gpuscan.planning.plan import grid_of
+from gpuscan.engine.record import record_stage
 from gpuscan.planning.sort_heuristics import sort_heuristics_for
 from gpuscan.problem.cache import cached_problem
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from gpuscan.planning.sort_plan import TileSort
 
 # Bytes of one step in the buffer of steps.
-_STEP_BYTES = 32
+_STEP_BYTES = 24
 # Invocations in a workgroup of sort/differences.wgsl.
 _WORKGROUP_SIZE = 256
 # Words before the counts that sort/histogram.wgsl leaves.
@@ -108,6 +107,7 @@ class _TileSort:
             "with_keys": given.with_keys,
             "payload": given.payload,
             "items": plan.items,
+            "turns": plan.turns,
             "kernel": plan.kernel,
         }
 
@@ -117,12 +117,12 @@ class _TileSort:
         counts, offsets = (empty(context, (plan.counts,), np.uint32) for _ in range(2))
         steps = self._steps_from_differences()
         scan = cached_problem(counts, "add", axis=0, exclusive=True, reverse=False)
+        counting = self._tile_shape | {"copies": plan.copies}
         for number in range(plan.digits):
-            grid = (steps.buffer, number * _STEP_BYTES)
             bound = [self._params(number), steps, *self._arrays]
-            self._submit(("count_digits", [*bound, counts.binding()], grid, self._tile_shape))
+            self._submit(("count_digits", [*bound, counts.binding()], plan.tiles, counting))
             scan_device(self._executor, scan, out=[offsets])
-            self._submit(("scatter_digits", [*bound, offsets.binding(), *self._moved], grid, self._scatter))
+            self._submit(("scatter_digits", [*bound, offsets.binding(), *self._moved], plan.tiles, self._scatter))
         return None
 
     def in_single_passes(self) -> SortRun:
@@ -134,7 +134,7 @@ class _TileSort:
         steps = self._steps_from_histogram()
         for number in range(plan.digits):
             bound = [self._params(number, epoch), steps, *self._arrays, state_binding, *self._moved]
-            self._submit(("scatter_digits", bound, (steps.buffer, number * _STEP_BYTES), self._scatter))
+            self._submit(("scatter_digits", bound, plan.tiles, self._scatter))
         return SortRun(plan.strategy, state, epoch)
 
     def _steps_from_differences(self) -> Binding:
@@ -149,7 +149,7 @@ class _TileSort:
         shape = self._keys_shape | {"workgroup_size": _WORKGROUP_SIZE, "keys_per_invocation": keys}
         bound = [params, self._arrays[0], found]
         compare = ("differences", bound, -(-size // (_WORKGROUP_SIZE * keys)), shape)
-        self._submit(*([compare] if plan.digits > 1 else []), self._planning(params, found, steps))
+        self._submit(*([compare] if plan.digits > 1 else []), self._planning(found, steps))
         return steps
 
     def _steps_from_histogram(self) -> Binding:
@@ -165,19 +165,19 @@ class _TileSort:
         counting = self._keys_shape | shape | {"stretch": plan.stretch, "copies": plan.copies}
         self._submit(
             ("histogram", [params, self._arrays[0], counts], rows * -(-plan.tiles_per_row // plan.stretch), counting),
-            self._planning(params, counts, steps),
+            self._planning(counts, steps),
             ("scan_histograms", [params, counts, steps], rows * plan.digits, shape),
         )
         return steps
 
-    def _planning(self, params: Binding, found: Binding, steps: Binding) -> tuple[Any, ...]:
-        return "plan_steps", [params, found, steps], 1, self._digits | {"workgroup_size": self._plan.workgroup}
+    def _planning(self, found: Binding, steps: Binding) -> tuple[Any, ...]:
+        return "plan_steps", [found, steps], 1, self._digits | {"workgroup_size": self._plan.workgroup}
 
     def _new_steps(self, bases: int) -> Binding:
         """Return a buffer for the steps, and for the places where elements with each value of a digit begin."""
         usage = self._context.usage
         size = self._plan.digits * _STEP_BYTES + 4 * bases
-        return Binding(self._context.wgpu_device.create_buffer(size=size, usage=usage.STORAGE | usage.INDIRECT))
+        return Binding(self._context.wgpu_device.create_buffer(size=size, usage=usage.STORAGE))
 
     def _submit(self, *stages: tuple[Any, ...]) -> None:
         """Submit stages, each as (template, bindings, workgroups, variables of the template)."""
@@ -190,7 +190,14 @@ class _TileSort:
 
     def _params(self, step: int, epoch: int = 0) -> Binding:
         plan, given = self._plan, self._given
-        x, y, _ = grid_of(plan.tiles, max_workgroups(self._context))
-        numbers = [given.size, given.length, plan.tile_size, plan.tiles_per_row, plan.tiles, step, x, y]
-        numbers += [epoch, plan.spin_rounds, 0, 0]
+        numbers = [
+            given.size,
+            given.length,
+            plan.tile_size,
+            plan.tiles_per_row,
+            plan.tiles,
+            step,
+            epoch,
+            plan.spin_rounds,
+        ]
         return self._context.uniform(np.array(numbers, np.uint32).tobytes())

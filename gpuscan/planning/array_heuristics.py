@@ -14,6 +14,8 @@ class ArrayHeuristics:
     selective_channels: int
     selective_times: int
     selective_states: int
+    selective_gradient_channels: int
+    selective_gradient_times: int
     selective_rows: int
     min_selective_chunk: int
     max_selective_chunk: int
@@ -32,7 +34,11 @@ ARRAYS = ArrayHeuristics(
     # and weights, 12.8 kB, fit into the 16 KiB of workgroup memory that every adapter has.
     selective_channels=64,
     selective_times=16,
-    selective_states=32,
+    selective_states=16,
+    # The same for its gradient, which has four more numbers in workgroup memory for each channel, step and weight:
+    # 14 kB for 32 states.
+    selective_gradient_channels=32,
+    selective_gradient_times=8,
     # The invocations that a selective scan should have on a GPU. If it has fewer rows, the steps are cut into chunks,
     # which takes a second pass.
     selective_rows=1 << 14,

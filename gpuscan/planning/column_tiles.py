@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.spec import ScanSpec, column_chunk
@@ -13,6 +15,8 @@ def column_tile(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     h = heuristics_for(capabilities.adapter_type)
     chunk = max(1, column_chunk(spec.source, spec.destination, spec.inner))
     words = spec.item_words * chunk
+    following = spec.neighbour_field.words if spec.neighbour_field else 0
+    kept = words + following * chunk  # by an invocation, of each row, while its tile waits
     columns = min(h.columns, 1 << (-(-spec.inner // chunk) - 1).bit_length())
     if capabilities.adapter_type == "CPU":
         groups = max(1, h.min_column_workgroup // columns)
@@ -26,11 +30,11 @@ def column_tile(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
         columns //= 2
     rows = 1
     for candidate in h.column_rows:
-        if candidate * words <= h.column_register_words and candidate * groups < 2 * spec.row_length:
+        if candidate * kept <= h.column_register_words and candidate * groups < 2 * spec.row_length:
             rows = candidate
     if h.long_column_tile is not None and (columns, groups) == (h.columns, h.column_groups):
         long = ColumnTile(*h.long_column_tile)
         fits = chunk == long.chunk and long.rows * words <= h.column_register_words
         if fits and spec.row_length >= h.long_column_chain * long.height:
-            return long
+            return replace(long, rows=min(long.rows, h.column_register_words // kept))
     return ColumnTile(columns, groups, rows, chunk)

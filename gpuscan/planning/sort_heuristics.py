@@ -14,8 +14,11 @@ class SortHeuristics:
     subgroups: bool
     workgroup: int
     items: int
+    turns: int
     workgroup_with_places: int
     items_with_places: int
+    turns_with_places: int
+    copies: int
     serial_workgroup: int
     serial_items: int
     min_items: int
@@ -37,14 +40,21 @@ GPU = SortHeuristics(
     serial_radix_bits=4,
     # True to rank by subgroups where the adapter has them.
     subgroups=True,
-    # Invocations in a workgroup that ranks by subgroups, and elements for each of them. H200, 2^27 uint32: 5.8 ms; with
-    # 8 or 12 elements 7.2 and 6.6 ms, with 512 invocations of 8 or 16 elements 6.4 and 6.5 ms.
+    # Invocations in a workgroup that ranks by subgroups, words of keys for each of them, and the turns in which a tile
+    # that is in order is stored. With more turns a workgroup takes less workgroup memory, and more of them run at a
+    # time: on an H200, those of a compute unit have 48 KiB together. H200, 2^27 uint32: 3.72 ms; in 4 and 8 turns 3.86
+    # and 4.22; 20 words in 2 turns or in one 3.94 and 4.23 ms, 16 words 4.24 and 4.59, 24, 28 and 40 words 4.01, 4.04
+    # and 5.18; 512 invocations of 12, 16 or 20 words in 2 turns 4.32, 5.06 and 4.88.
     workgroup=256,
-    items=16,
-    # The same where keys take their indices along. H200, argsort of 2^27 uint32: 8.3 ms; 256 invocations of 8, 12 or 16
-    # elements take 9.5, 10.0 and 9.1 ms.
-    workgroup_with_places=512,
-    items_with_places=8,
+    items=32,
+    turns=2,
+    # The same where keys take their indices along, which are stored in the same room after the keys. H200, pairs of
+    # 2^27 uint32: 5.5 ms; in 2 turns 5.8, with 512 invocations of 8 words 5.6, with 384 of 12 words in 2 turns 5.5.
+    workgroup_with_places=256,
+    items_with_places=16,
+    turns_with_places=1,
+    # Copies of the counters of a workgroup that counts digits. H200, 2^27 uint32: 0.96 ms; with 4 0.97, with 8 1.02.
+    copies=2,
     # The same where single invocations rank.
     serial_workgroup=128,
     serial_items=64,
@@ -60,10 +70,8 @@ GPU = SortHeuristics(
     # Keys that an invocation compares with the first one of their row. Not tuned.
     keys_compared=16,
     # The order in which "auto" tries how tiles learn where their elements belong; the first that is safe on the adapter
-    # is taken. With ("lookback", "fallback", "three_dispatch") in its place, keys move in a single pass for each digit.
-    # That pass is not measured on any GPU. It reads each key once and not twice, which is worth 2.1 of the 11.6 ms that
-    # an H200 takes for 2^28 uint32. But a tile of 4,096 elements then posts 1.3 KiB and reads about 20 KiB of others'
-    # posts, while it holds its registers; how long it waits there is not known.
+    # is taken. With "lookback" first, keys move in a single pass for each digit, which reads each key once and not
+    # twice. H200, 2^28 uint32: 8.0 ms, and 7.3 with three dispatches, since a tile waits for the posts of others.
     strategy_order=("three_dispatch", "lookback", "fallback"),
     # Tiles that a look covers, and for which a sum is posted, in a single pass. With fewer, a tile that looks far back
     # reads more words; with more, it needs more registers. Not tuned.

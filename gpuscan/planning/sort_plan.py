@@ -17,6 +17,9 @@ _FEWEST_LANES = {"NVIDIA": 32, "AMD": 32, "Apple": 32, "Intel": 8}
 _FEWEST_LANES_ANYWHERE = 4
 # A tile's count of a digit is posted in 16 bits.
 _MOST_COUNTED = 0xFFFF
+# The words of workgroup memory that a ranking by subgroups needs once: the number of subgroups, and a word that takes
+# what does not count.
+_WORDS = 2
 # The words of workgroup memory that a single pass needs once, not for each digit: the ticket, the outcome, and the lock
 # of a hostile scheduler.
 _SINGLE_PASS_WORDS = 8
@@ -86,10 +89,11 @@ class TileSort:
         tile_size: elements of a tile.
         tiles_per_row: tiles of a row; a tile has elements of one row only.
         tiles: tiles of all rows.
+        turns: with subgroups, in how many parts, one after the other, a tile that is in order is stored.
+        copies: copies of the counters of a workgroup that counts digits.
         kernel: how tiles learn where their elements belong in a single pass; None in three dispatches.
         spin_rounds: the bound of a wait in a single pass, in rounds of the kernel's spins.
         stretch: tiles of a workgroup that counts the values of all digits before single passes.
-        copies: copies of the counters of such a workgroup.
     """
 
     radix_bits: int
@@ -100,10 +104,11 @@ class TileSort:
     tile_size: int
     tiles_per_row: int
     tiles: int
+    turns: int
+    copies: int
     kernel: DigitKernel | None = None
     spin_rounds: int = 0
     stretch: int = 1
-    copies: int = 1
 
     @property
     def strategy(self) -> str:
@@ -202,31 +207,33 @@ def plan_sort(
     radix_bits = h.radix_bits if subgroups else h.serial_radix_bits
     wanted_size = h.workgroup_with_places if with_places else h.workgroup
     workgroup = min(wanted_size if subgroups else h.serial_workgroup, most)
+    turns = h.turns_with_places if with_places else h.turns
     if subgroups:
-        # The counters, with a word for each invocation, share their memory with the tile's keys. There are three more
-        # words for each digit, and one that counts subgroups. A single pass has two more for each digit, and a few.
-        words = memory // 4 - 1 - (3 << radix_bits)
+        # The counters share their memory with the part of the tile's keys that is stored in a turn. There are up to two
+        # more words for each digit, and a few. A single pass has one more for each digit, and a few.
+        words = memory // 4 - _WORDS - (2 << radix_bits)
         if strategy != "three_dispatch":
-            words -= _SINGLE_PASS_WORDS + (2 << radix_bits)
+            words -= _SINGLE_PASS_WORDS + (1 << radix_bits)
         groups = max(1, workgroup // fewest_lanes(capabilities))
-        while groups > 1 and (groups << radix_bits) + workgroup > words:
+        while groups > 1 and max(groups << radix_bits, workgroup * scalar.words) > words:
             workgroup, groups = workgroup // 2, groups // 2
-        fitting = words // scalar.words
+        fitting = words // scalar.words // workgroup * workgroup * turns
     else:
         groups, fitting = workgroup, workgroup * h.serial_items
     if tile_size is None:
-        items = h.items_with_places if with_places else h.items
+        items = max(1, (h.items_with_places if with_places else h.items) // scalar.words)
         most_each = items if subgroups else h.serial_items
         least = workgroup * min(most_each, h.min_items)
         wanted = -(-rows * row_length // h.min_tiles)
-        fitting = fitting // workgroup * workgroup or fitting
         tile_size = min(fitting, workgroup * most_each, max(least, -(-wanted // workgroup) * workgroup))
         if -(-row_length // tile_size) < h.min_single_pass_tiles:
             strategy = "three_dispatch"
     tiles_per_row = -(-row_length // tile_size)
     bits = 1 if scalar.kind == "bool" else scalar.bits
     digits = -(-bits // radix_bits)
-    plan = TileSort(radix_bits, digits, workgroup, groups, subgroups, tile_size, tiles_per_row, rows * tiles_per_row)
+    tiles = rows * tiles_per_row
+    shape = radix_bits, digits, workgroup, groups, subgroups, tile_size, tiles_per_row, tiles
+    plan = TileSort(*shape, turns, h.copies)
     return _in_single_passes(plan, strategy, capabilities, h, test_build or InjectedFaults())
 
 
@@ -243,7 +250,7 @@ def _in_single_passes(
         kernel=kernel,
         spin_rounds=rounds,
         stretch=max(1, min(h.stretch, plan.tiles // h.min_tiles)),
-        copies=max(1, min(plan.groups, _COUNTER_WORDS // (plan.digits << plan.radix_bits))),
+        copies=max(1, min(plan.copies, _COUNTER_WORDS // (plan.digits << plan.radix_bits))),
     )
-    largest = max(single.state_bytes, 4 * (4 + single.bases), 32 * plan.digits + 4 * single.bases)
+    largest = max(single.state_bytes, 4 * (4 + single.bases), 24 * plan.digits + 4 * single.bases)
     return single if largest <= capabilities.limits["max-storage-buffer-binding-size"] else plan

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.elements import LEAF, SCALARS, Element, Field, Structure, min_chunk
+from gpuscan.elements import LEAF, SCALARS, Element, Field, Scalar, Structure, element_of, min_chunk
 from gpuscan.errors import OperatorError
 from gpuscan.operators.code import Code, combine_code, map_code
+from gpuscan.operators.named_operators import BUILTINS
 from gpuscan.operators.operator import Operator
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.problem.indexed_maps import with_index
@@ -55,6 +56,8 @@ class ShaderSpec(HashedOnce):
         has_segment_bits: a buffer holds one bit for each element that says whether a row or segment begins there. Rows
             that are one after the other in memory are then scanned as one row, and reversed as one.
         cuts_columns_alike: the buffer holds the bits of one column, which are those of all columns.
+        key: with segment bits, the kind of the keys that the buffer holds in their place: one for each element, which
+            the kernel compares with the key before it. None if the buffer holds bits.
         keep_last_only: only the last result of each row is stored; with segment bits, that of each segment.
         compacts: the first source field is a mask, which is summed. The other fields of the elements that it selects
             are stored one after the other. With `before` there is no such field: the map gives the mask, 0 or 1 for
@@ -81,6 +84,7 @@ class ShaderSpec(HashedOnce):
     has_tail_values: bool = False
     has_segment_bits: bool = False
     cuts_columns_alike: bool = False
+    key: Scalar | None = None
     keep_last_only: bool = False
     compacts: bool = False
     lists_runs: bool = False
@@ -246,7 +250,7 @@ def scan_spec(
         lists_runs=problem.lists_runs,
         index_step=0 if not problem.indexed else -1 if problem.reverse else 1,
     )
-    return without_signs(spec, lambda element: _combine_code(problem.operator, element, native, captures))
+    return by_order(without_signs(spec, lambda element: _combine_code(problem.operator, element, native, captures)))
 
 
 def column_chunk(source: Element, destination: Element, inner: int) -> int:
@@ -306,3 +310,56 @@ def _unsigned(field: Field) -> Field:
     if field.scalar.kind != "signed":
         return field
     return replace(field, scalar=SCALARS[f"u{field.scalar.name}"])
+
+
+# ----- Extrema of floats
+
+# The bits of a float32's magnitude, and the number of its positive NaN.
+_MAGNITUDE, _NAN = 0x7FFFFFFF, 0x007FFFFF
+
+# The extrema, as those of integers in the order of the floats, and what is added so that the NaN of both signs come
+# together at the end where they win, or lose.
+_EXTREMA = {
+    "maximum": ("maximum", -_NAN), "minimum": ("minimum", _NAN), "fmax": ("maximum", _NAN), "fmin": ("minimum", -_NAN),
+}  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _extrema() -> dict[tuple[Code, Element], tuple[Code, Code, Code]]:
+    """Return by the code of each extremum of float32 and its element: the code for integers, and the maps around it."""
+    found = {}
+    floats, integers = (element_of([np.dtype(name)]) for name in ("float32", "int32"))
+    for name, (of_integers, shift) in _EXTREMA.items():
+
+        def place(bits: Any, shift: int = shift) -> Any:
+            return (bits ^ ((bits >> 31) & _MAGNITUDE)) + shift
+
+        def bits_at(place: Any, shift: int = shift) -> Any:
+            order = place - shift
+            return order ^ ((order >> 31) & _MAGNITUDE)
+
+        found[_combine_code(BUILTINS[name], floats, True, False), floats] = (
+            _combine_code(BUILTINS[of_integers], integers, True, False),
+            map_code(place, integers, "before", True, argument_type="Source", result_type="Element"),
+            map_code(bits_at, integers, "after", True, argument_type="Element", result_type="Result"),
+        )
+    return found
+
+
+def by_order(spec: ScanSpec) -> ScanSpec:
+    """Return the same scan over integers in the order of the floats if it is an extremum of float32 down columns.
+
+    An element is mapped once when it is loaded and once when it is stored. In between, an extremum is one instruction.
+    That of floats takes ten, which tell NaN and signed zeros apart. Of several NaN another one may be the result.
+    """
+    mapped = spec.before is not None or spec.after is not None or spec.compacts or any(spec.field_offsets)
+    if mapped or spec.seeded or spec.inner == 1 or not spec.source == spec.element == spec.destination:
+        return spec
+    known = _extrema().get((spec.combine, spec.element))
+    if known is None:
+        return spec
+    combine, before, after = known
+    element = combine.result
+    return replace(
+        spec, source=element, element=element, destination=element, combine=combine, before=before, after=after
+    )

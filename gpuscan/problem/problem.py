@@ -16,6 +16,7 @@ from gpuscan.operators.operator import Operator
 from gpuscan.operators.trace import ROUNDED_WHEN_STORED, traced
 from gpuscan.problem.arguments import (
     Leaf,
+    OnDevice,
     as_flag,
     initial_rows,
     native,
@@ -196,8 +197,11 @@ def make_problem(
     after: Callable[[Any], Any] | None = None,
     segments: Any = None,
     keys: Any = None,
+    checks_later: bool = False,
 ) -> Problem:
     """Return the `Problem` of a call to `gpuscan.scan`.
+
+    With `checks_later`, `Heads.check` checks the offsets of NumPy if the elements are on a device.
 
     Raises:
         ValueError: the axis, the shapes, `initial`, `segments` or `keys` do not fit, or an exclusive scan has neither
@@ -216,7 +220,8 @@ def make_problem(
     leaves = [native(leaf) for leaf in leaves]
     shape, trailing = split_axes(structure, leaves, own_axes(x), operator, before)
     axis = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
-    heads = heads_of(segments, keys, shape, axis, reverse)
+    checks_later = checks_later and all(isinstance(leaf, OnDevice) for leaf in leaves)
+    heads = heads_of(segments, keys, shape, axis, reverse, checks_later=checks_later)
     source = element_of([leaf.dtype for leaf in leaves], structure, trailing)
     element, indexed = source, False
     if before is not None:

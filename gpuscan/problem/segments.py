@@ -33,6 +33,8 @@ class Heads:
         marks: a bool for each element of the only row, in the order of the scan: True if it is a head. These rows are
             parts of longer ones, so that the first element need not be a head. None with offsets or keys.
         ranks_on_device: `ranks`, for a reduction of segments by offsets on a device.
+        unchecked: True if it is not known if the offsets fall anywhere. Until `check` is called, only shaders may read
+            them, which skip wrong segments.
     """
 
     shape: tuple[int, ...]
@@ -42,6 +44,12 @@ class Heads:
     keys: Any = None
     marks: Any = None
     ranks_on_device: Any = None
+    unchecked: bool = False
+
+    def check(self) -> None:
+        """Raise ValueError if the offsets fall, unless they were checked before."""
+        if self.unchecked:
+            _check_order(self.offsets)
 
     @cached_property
     def row_length(self) -> int:
@@ -205,8 +213,15 @@ def as_words(flags: Flags) -> np.ndarray[Any, Any]:
     return np.pad(bits, (0, -len(bits) % 4)).view("<u4").astype(np.uint32, copy=False)
 
 
-def heads_of(segments: Any, keys: Any, shape: tuple[int, ...], axis: int, reverse: bool) -> Heads | None:
+def heads_of(
+    segments: Any, keys: Any, shape: tuple[int, ...], axis: int, reverse: bool, *, checks_later: bool = False
+) -> Heads | None:
     """Check `segments` or `keys`, and return the heads; None if neither is passed.
+
+    Args:
+        segments, keys: what the caller passed.
+        shape, axis, reverse: of the scan.
+        checks_later: True if the caller calls `Heads.check` while a device already uses the offsets.
 
     Raises:
         ValueError: both are passed; the offsets do not begin with 0, do not end with the axis's length, or decrease; or
@@ -218,7 +233,11 @@ def heads_of(segments: Any, keys: Any, shape: tuple[int, ...], axis: int, revers
         _check_shape(segments, f"{shape[axis]} elements", f", the first 0 and the last {shape[axis]}")
         return Heads(shape, axis, reverse, offsets=segments)
     if segments is not None:
-        return Heads(shape, axis, reverse, offsets=checked_offsets(segments, shape[axis]))
+        given = _integers(segments, shape[axis])
+        if not (checks_later and given.dtype.itemsize >= 4 and given.dtype.isnative):
+            return Heads(shape, axis, reverse, offsets=checked_offsets(given, shape[axis]))
+        _check_ends(given, shape[axis])
+        return Heads(shape, axis, reverse, offsets=given, unchecked=True)
     if keys is None:
         return None
     keys = keys if isinstance(keys, OnDevice) else as_array(keys)
@@ -237,18 +256,28 @@ def checked_offsets(segments: Any, length: int) -> np.ndarray[Any, Any]:
     Raises:
         ValueError, TypeError: as `heads_of`.
     """
-    given = as_array(segments)
-    _check_shape(given, f"{length} elements", f", the first 0 and the last {length}")
+    given = _integers(segments, length)
     wanted = np.dtype(np.uint32 if length < 2**32 else np.int64)
     same = given.dtype.isnative and given.dtype.itemsize == wanted.itemsize
     found = given.view(wanted) if same else np.empty(given.shape, wanted)
     _check_order(given, None if same else found)
-    if given[0] != 0 or given[-1] != length:
-        raise ValueError(
-            f"segments from {given[0]} to {given[-1]} were passed for {length} elements; the first offset must be 0 "
-            f"and the last {length}"
-        )
+    _check_ends(given, length)
     return found
+
+
+def _integers(segments: Any, length: int) -> np.ndarray[Any, Any]:
+    """Return the offsets as an array, once it is checked that they are a row of integers."""
+    given = as_array(segments)
+    _check_shape(given, f"{length} elements", f", the first 0 and the last {length}")
+    return given
+
+
+def _check_ends(offsets: np.ndarray[Any, Any], length: int) -> None:
+    if offsets[0] != 0 or offsets[-1] != length:
+        raise ValueError(
+            f"segments from {offsets[0]} to {offsets[-1]} were passed for {length} elements; the first offset must be "
+            f"0 and the last {length}"
+        )
 
 
 def ascending_offsets(segments: Any, elements: str) -> np.ndarray[Any, Any]:

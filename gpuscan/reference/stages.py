@@ -325,39 +325,3 @@ def convolve(samples: Array, axis: int, taps: Array, first: Array) -> Array:
     for i, tap in enumerate(taps[: len(x)]):
         result[i:] += tap * x[: len(x) - i]
     return np.ascontiguousarray(np.moveaxis(result, 0, axis))
-
-
-# ----- Selective scans
-
-
-def selective_scan(u: Array, dt: Array, decays: Array, inward: Array, outward: Array) -> tuple[Array, Array]:
-    """Return ``y[t] = sum over states of C[t] h[t]`` and the last states, as arrays/selective_scan.wgsl does.
-
-    ``h[t] = exp(dt[t] A) h[t-1] + dt[t] B[t] u[t]``. The last two axes of all arrays are states and time; the others
-    broadcast. For complex states, `y` is twice the real part.
-    """
-    arrays = u, dt, decays, inward, outward
-    shape = np.broadcast_shapes(*(array.shape for array in arrays))
-    y, h = np.empty_like(u), np.zeros(shape[:-1], decays.dtype)
-    for time in range(shape[-1]):
-        x, step, decay, weight, out = (array[..., min(time, array.shape[-1] - 1)] for array in arrays)
-        h = np.exp(step * decay) * h + step * x * weight
-        sums = (h * out).sum(-1)
-        y[..., 0, time] = 2 * sums.real if h.dtype.kind == "c" else sums
-    return y, h[..., np.newaxis]
-
-
-def selective_carries(steps: Array, decays: Array, ends: Array) -> Array:
-    """Return the states before each chunk, as arrays/selective_carries.wgsl does.
-
-    Args:
-        steps: the sum of dt over each chunk, (chunk, row).
-        decays: A, (row, state); rows beyond use the same decays again.
-        ends: the states after each chunk that begins at 0, (chunk, row, state).
-    """
-    starts, h = np.zeros_like(ends), np.zeros_like(ends[0])
-    whole = np.resize(decays, h.shape)
-    for chunk, (step, end) in enumerate(zip(steps, ends, strict=True)):
-        starts[chunk] = h
-        h = np.exp(whole * step[:, np.newaxis]) * h + end
-    return starts

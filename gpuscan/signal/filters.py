@@ -33,7 +33,8 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     Args:
         b: the coefficients of the numerator, a 1-D sequence. Complex ones take two filters: one with their real parts
             and one with their imaginary parts.
-        a: the coefficients of the denominator, a 1-D sequence of real numbers; ``a[0]`` is not 0.
+        a: the coefficients of the denominator, a 1-D sequence; ``a[0]`` is not 0. Complex ones take twice as many real
+            poles: numerator and denominator are multiplied by the conjugate of the denominator.
         x: the signal: a NumPy array, anything `np.asarray` takes, or a `gpuscan.Array`.
         axis: the axis that t counts along.
         zi: the states before the first sample, in SciPy's form (transposed direct form II): the shape of `x`, but
@@ -41,12 +42,12 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 
     Returns:
         `y`, an array like `x`; with `zi`, the pair ``(y, zf)``, where `zf` is the state after the last sample. A signal
-        of float32 or complex64 stays that, integers become float64, and 16-bit floats float32. If `b` or `zi` is
+        of float32 or complex64 stays that, integers become float64, and 16-bit floats float32. If `a`, `b` or `zi` is
         complex, the result is complex. float64 runs on the device if it has 64-bit floats, else on NumPy.
 
     Raises:
         ValueError: ``a[0]`` is 0, the coefficients are not 1-D, or the axis or the shape of `zi` does not fit.
-        TypeError: `a` is complex, or the signal is not one of numbers.
+        TypeError: the coefficients or the signal are not numbers.
         UnsupportedDtypeError: a `gpuscan.Array` has a dtype that its adapter does not combine.
 
     A section is a recurrence of affine maps of two states (Blelloch 1990, section 1.4), in the coupled form of Gold &
@@ -58,14 +59,11 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
         >>> signal.lfilter([0.5], [1, -0.5], np.ones(4, np.float32))
         array([0.5   , 0.75  , 0.875 , 0.9375], dtype=float32)
     """
+    if np.iscomplexobj(a):
+        return _with_complex_poles(b, a, x, axis, zi)
     if np.iscomplexobj(b):
         return _sum_of_parts(np.asarray(b), a, x, axis, zi)
-    b, a = _coefficients("b", b), _coefficients("a", a)
-    if a[0] == 0:
-        raise ValueError(
-            "a[0] of 0 was passed, but every output is divided by it. Remove the leading zeros of a, and as many "
-            "samples of delay from b"
-        )
+    b, a = _coefficients("b", b), _denominator(a)
     order = max(len(a), len(b)) - 1
     b, a = b / a[0], a / a[0]
     signal = signal_of(x, axis, zi)
@@ -90,7 +88,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     y = _convolved(signal, b, start)
     if len(poles) > 1:
         y, _ = _through(signal.with_samples(y), sections_of(np.ones(1), a), None)
-    return signal.answer(y, None if start is None else _direct_states(b, a, signal, x, y, start))
+    return signal.answer(y, None if start is None else _direct_states(b, a, signal.length, signal.axis, x, y, start))
 
 
 def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
@@ -120,7 +118,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
         >>> signal.sosfilt([[1, 0, 0, 1, -0.5, 0], [1, 1, 0, 1, 0, 0]], np.array([1, 0, 0, 0], np.float32))
         array([1.   , 1.5  , 0.75 , 0.375], dtype=float32)
     """
-    table = _real("sos", np.atleast_2d(np.asarray(sos)))
+    table = _numbers("sos", np.atleast_2d(np.asarray(sos)))
     if table.ndim != 2 or table.shape[1] != 6 or not len(table):
         raise ValueError(
             f"sos of shape {table.shape} was passed, but it must be (sections, 6), with one section or more. Pass "
@@ -152,22 +150,68 @@ def _sum_of_parts(b: Any, a: Any, x: Any, axis: int, zi: Any) -> Any:
     return real + 1j * imag, ends + 1j * more
 
 
-def _coefficients(name: str, given: Any) -> Floats:
-    array = _real(name, np.atleast_1d(np.asarray(given)))
+def _with_complex_poles(b: Any, a: Any, x: Any, axis: int, zi: Any) -> Any:
+    """Return what `lfilter` does for a complex denominator: with its conjugate as a factor it is real."""
+    b, a = _coefficients("b", b, "biufc"), _denominator(a, "biufc")
+    b, a = b / a[0], a / a[0]
+    conjugate = np.conj(a) if a.imag.any() else np.ones(1)
+    product, poles = np.convolve(b, conjugate).astype(np.complex128), np.convolve(a, conjugate).real
+    if zi is None:
+        return lfilter(product, poles, x, axis)
+    order = max(len(a), len(b)) - 1
+    signal = signal_of(x, axis, zi)
+    start = states_of(zi, signal, order)
+    if signal.is_complex:
+        start = start[..., 0] + 1j * start[..., 1]
+    # States are what is added to the first samples of the convolution with b, so the factor goes to them as well.
+    states = np.zeros((max(len(product), len(poles)) - 1, *start.shape[1:]), np.complex128)
+    for place, factor in enumerate(conjugate):
+        states[place : place + order] += factor * start
+    y, _ = lfilter(product, poles, x, axis, np.moveaxis(states, 0, signal.axis))
+    x = x if isinstance(x, Array) else np.asarray(x)
+    ends = _direct_states(b, a, signal.length, signal.axis, x, y, start)
+    ends = np.ascontiguousarray(np.moveaxis(ends, 0, signal.axis).astype(y.dtype))
+    return y, ends if signal.given is None else signal.given.asarray(ends)
+
+
+def _denominator(given: Any, kinds: str = "biuf") -> Any:
+    """Return the coefficients of the denominator.
+
+    Raises:
+        ValueError: the first is 0.
+    """
+    a = _coefficients("a", given, kinds)
+    if a[0] == 0:
+        raise ValueError(
+            "a[0] of 0 was passed, but every output is divided by it. Remove the leading zeros of a, and as many "
+            "samples of delay from b"
+        )
+    return a
+
+
+def _coefficients(name: str, given: Any, kinds: str = "biuf") -> Any:
+    array = _numbers(name, np.atleast_1d(np.asarray(given)), kinds)
     if array.ndim != 1 or not len(array):
         raise ValueError(f"{name} of shape {array.shape} was passed; pass a 1-D sequence of one coefficient or more")
     return array
 
 
-def _real(name: str, array: Any) -> Floats:
-    if array.dtype.kind not in "biuf":
+def _numbers(name: str, array: Any, kinds: str = "biuf") -> Any:
+    """Return coefficients in float64, or complex128 if they may be complex.
+
+    Args:
+        name: what the caller calls them.
+        array: the coefficients.
+        kinds: the kinds of dtypes that they may have.
+    """
+    if array.dtype.kind not in kinds:
         raise TypeError(
             f"{name} of dtype {array.dtype} was passed, but it has to be real. Pass {name}.real if the imaginary parts "
-            "are 0; filters with complex poles of their own are those of scipy.signal"
+            "are 0, or use lfilter"
             if array.dtype.kind == "c"
             else f"{name} of dtype {array.dtype} was passed; pass real numbers"
         )
-    return np.asarray(array, np.float64)
+    return np.asarray(array, np.complex128 if "c" in kinds else np.float64)
 
 
 def _through(
@@ -224,14 +268,14 @@ def _convolved(signal: Signal, b: Floats, start: Floats | None) -> Any:
     return reference.convolve(samples, axis, taps, first)
 
 
-def _direct_states(b: Floats, a: Floats, signal: Signal, x: Any, y: Any, start: Floats) -> Floats:
+def _direct_states(b: Any, a: Any, length: int, axis: int, x: Any, y: Any, start: Any) -> Any:
     """Return the states after the last sample, from the last samples of the input and of the output."""
-    order, length = len(start), signal.length
-    states = np.zeros((order, *signal.others))
+    order = len(start)
+    states = np.zeros(start.shape, np.result_type(b, a, start))
     if order > length:
         states[: order - length] = start[length:]
     for coefficients, samples, sign in ((b, x, 1), (a, y, -1)):
-        last = last_samples(samples, signal.axis, min(order, length)).astype(np.float64)
+        last = last_samples(samples, axis, min(order, length)).astype(states.dtype)
         for place in range(order):
             for i in range(place + 1, len(coefficients)):
                 back = i - place

@@ -18,9 +18,6 @@ WORK_FAILED = 1
 # The command line asks for something that does not exist or does not go together, or names a file of the wrong kind.
 USAGE_WRONG = 2
 
-# Ctrl-C ended the process, as shells report it.
-INTERRUPTED = 130
-
 # A signal ended the process: its number is added to this.
 SIGNALLED = 128
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import click
 
+from gpuscan._start import INTERRUPTED, handle_interrupts
 from gpuscan.tools.command_words import in_command_words
-from gpuscan.tools.exit_codes import INTERRUPTED, SIGNALLED, WORK_FAILED, exit_code_of
+from gpuscan.tools.exit_codes import SIGNALLED, WORK_FAILED, exit_code_of
 from gpuscan.tools.log_lines import log_shown
 from gpuscan.tools.option_types import DeviceType
 
@@ -48,6 +49,7 @@ class Terminator:
 
 def main(commands: click.Group, arguments: Sequence[str]) -> None:
     """Run a command and end the process with its exit code."""
+    handle_interrupts()
     Terminator().install()
     sys.exit(run(commands, arguments))
 

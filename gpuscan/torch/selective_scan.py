@@ -10,7 +10,8 @@ from typing import Any
 import torch  # noqa: TID253 (only users of torch import this package)
 from torch.nn.functional import silu, softplus  # noqa: TID253
 
-from gpuscan.api.selective_scan import STATES, TIME, SelectiveScan
+from gpuscan.api.selective_scan import SelectiveScan
+from gpuscan.api.selective_states import STATES, TIME
 from gpuscan.torch.linear_recurrence import linear_recurrence
 from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, run
 from gpuscan.torch.tensors import check_tensors
@@ -32,11 +33,11 @@ def selective_scan(
 
     With ``dt = softplus(delta + delta_bias)`` or its parts, for each batch, channel and state:
     ``h[t] = exp(dt[t] A) h[t-1] + dt[t] B[t] u[t]`` and ``y[t] = sum over states of C[t] h[t]``, plus ``D u[t]``, times
-    ``silu(z[t])``. The states are computed in float32 (float64 for float64). The outputs of real float32 decays are one
-    kernel with the states in registers. Other states, and those of the backward pass, take N times the memory of the
-    input: they stay on gpuscan's default device, part by part. `torch.compile` calls each pass as one operation;
-    `torch.func.vmap` computes a batch at once. Forward-mode derivatives and those of gradients keep all states in
-    PyTorch's memory.
+    ``silu(z[t])``. The states are computed in float32 (float64 for float64). For real float32 states the outputs are
+    one kernel, and so are the gradients of up to 8,192 steps; these keep the states in registers. Other states take N
+    times the memory of the input: they stay on gpuscan's default device, part by part. `torch.compile` calls each pass
+    as one operation; `torch.func.vmap` computes a batch at once. Forward-mode derivatives and those of gradients keep
+    all states in PyTorch's memory.
 
     Args:
         u: the input, of shape (batch, dim, length).

@@ -1,12 +1,12 @@
 {#- Mark the heads of the segments that keys define. Each invocation compares KEYS neighbouring keys, each with the key before
-    it in the order of the scan. Every word is then assembled from the bits of its invocations. Keys differ as with NumPy's
-    `!=`: a NaN differs from everything, and 0.0 equals -0.0.
+    it in the order of the scan. Every word is then assembled from the bits of its invocations.
     in:  keys, of a piece of the array; others: the keys that come before these in the order of the scan
     out: heads: one bit for each element. Those of rows are in the order of the scan, which begins at the end of the last row
          if it is reversed; those of columns are in the order of memory.
     Values: workgroup_size; keys: how many an invocation compares; scalar: the kind of key; in_columns: True if neighbours
         in memory are of different rows; vectors: True if keys are words that are loaded four at a time, from a multiple of
         four on, for a scan that is not reversed. -#}
+{% from "shared/keys.wgsl" import declare_keys, key_in %}
 struct Piece {
     length: u32,  // elements of this piece
     words: u32,  // of heads
@@ -21,58 +21,21 @@ struct Piece {
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
 const KEYS = {{ keys }}u;  // that an invocation compares
 const SHARES = 32u / KEYS;  // invocations to a word
-{% set key_words = 1 if scalar.packed else scalar.words %}
 
 @group(0) @binding(0) var<uniform> piece: Piece;
 @group(0) @binding(1) var<storage, read> keys: array<{{ "vec4<u32>" if vectors else "u32" }}>;
 @group(0) @binding(2) var<storage, read> others: array<u32>;
 @group(0) @binding(3) var<storage, read_write> heads: array<u32>;
 
-alias Key = array<u32, {{ key_words }}>;
-
-{% macro key_at(array) %}
-{% if scalar.packed %}
-    return Key(extractBits({{ array }}[place / {{ scalar.per_word }}u], place % {{ scalar.per_word }}u * {{ scalar.bits }}u, {{ scalar.bits }}u));
-{% else %}
-    return Key({% for word in range(key_words) %}{{ array }}[place * {{ key_words }}u + {{ word }}u]{{ ", " if not loop.last }}{% endfor %});
-{% endif %}
-{% endmacro %}
+{{ declare_keys(scalar) }}
 {% if not vectors %}
 fn key_at(place: u32) -> Key {
-{{ key_at("keys") -}}
+    return {{ key_in("keys", scalar, "place") }};
 }
 {% endif %}
 
 fn other_at(place: u32) -> Key {
-{{ key_at("others") -}}
-}
-
-{% if scalar.kind in ("float", "complex") %}
-{% set bits = 32 if scalar.kind == "complex" else scalar.bits %}
-const SIGN = {{ {16: "0x8000u", 32: "0x80000000u", 64: "0x80000000u"}[bits] }};
-const INFINITY = {{ {16: "0x7c00u" if scalar.name == "float16" else "0x7f80u", 32: "0x7f800000u", 64: "0x7ff00000u"}[bits] }};
-
-// True if two floats differ, by their bits: `high` has the sign, `low` the rest of a wide one.
-fn floats_differ(high: u32, other_high: u32, low: u32, other_low: u32) -> bool {
-    let magnitude = high & ~SIGN;
-    let nan = magnitude > INFINITY || (magnitude == INFINITY && low != 0u);
-    let zeros = (((high | other_high) & ~SIGN) | low | other_low) == 0u;
-    return nan || ((high != other_high || low != other_low) && !zeros);
-}
-{% endif %}
-
-fn differ(a: Key, b: Key) -> bool {
-{% if scalar.kind == "complex" %}
-    return floats_differ(a[0], b[0], 0u, 0u) || floats_differ(a[1], b[1], 0u, 0u);
-{% elif scalar.kind == "float" and scalar.bits == 64 %}
-    return floats_differ(a[1], b[1], a[0], b[0]);
-{% elif scalar.kind == "float" %}
-    return floats_differ(a[0], b[0], 0u, 0u);
-{% elif scalar.kind == "bool" %}
-    return (a[0] != 0u) != (b[0] != 0u);  // any byte but 0 is true
-{% else %}
-    return {% for word in range(key_words) %}a[{{ word }}] != b[{{ word }}]{{ " || " if not loop.last }}{% endfor %};
-{% endif %}
+    return {{ key_in("others", scalar, "place") }};
 }
 
 {% if keys < 32 %}

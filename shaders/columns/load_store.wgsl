@@ -1,10 +1,12 @@
 {#- Between storage and registers for columns: one chunk, a row of neighbouring columns, at a time. Reads of rows or columns
     that do not exist give some value, which never reaches an existing one.
-    in:  the sources, the initial values, and heads, where a buffer says where segments begin
+    in:  the sources, the initial values, and heads, where a buffer says where segments begin; or the keys whose runs are
+         segments
     out: the destinations -#}
 {% include "columns/chunk.wgsl" %}
 {% include "shared/arrays.wgsl" %}
 {% from "shared/chunk_access.wgsl" import load_elements, load_next, store_results with context %}
+{% from "shared/keys.wgsl" import declare_keys, key_in %}
 
 // The place of an invocation's columns.
 struct Place {
@@ -32,14 +34,33 @@ fn element_index(place: Place, row: u32) -> u32 {
     return (place.outer * params.row_length + at) * params.inner + place.column;
 }
 
-{% if spec.has_segment_bits %}
+{% if spec.key %}
+@group(0) @binding({{ kernel.binding_of("heads") }}) var<storage, read> keys: array<{{ text.keys.vector }}>;  // one for each element
+{{ declare_keys(spec.key) }}
+fn key_at(place: u32) -> Key {
+    return {{ key_in("keys", spec.key, "place", text.keys.width) }};
+}
+
+// Return the bits of a chunk, from its first column on: 1 where the key differs from that of the row before.
+fn heads_of(place: Place, row: u32) -> u32 {
+    let first = element_index(place, row);
+    let before = element_index(place, row - 1u);
+    var bits = 0u;
+{% for column in range(kernel.tile.chunk) %}
+    bits |= select(0u, {{ "0x%xu" % (2 ** column) }}, differ(key_at(first + {{ column }}u), key_at(before + {{ column }}u)) | (row == 0u));
+{% endfor %}
+    return bits;
+}
+
+{% elif spec.has_segment_bits %}
 @group(0) @binding({{ kernel.binding_of("heads") }}) var<storage, read> heads: array<u32>;  // {{ "one bit for each place in a column, in the order of the scan" if spec.cuts_columns_alike else "one bit for each element" }}
 
-// Return the bits of a chunk that begins at element `first`, from its first column on.
-fn heads_of(first: u32, row: u32) -> u32 {
+// Return the bits of a chunk, from its first column on.
+fn heads_of(place: Place, row: u32) -> u32 {
 {% if spec.cuts_columns_alike %}
     return (heads[row >> 5u] >> (row & 31u)) & 1u;
 {% else %}
+    let first = element_index(place, row);
     return heads[first >> 5u] >> (first & 31u);
 {% endif %}
 }
@@ -52,7 +73,7 @@ fn heads_of(first: u32, row: u32) -> u32 {
 fn load_row(place: Place, row: u32) -> Chunk {
     let first = element_index(place, row);
 {% if spec.has_segment_bits %}
-    let marks = heads_of(first, row);
+    let marks = heads_of(place, row);
 {% endif %}
 {% if spec.field_offsets %}
     let before_first = element_index(place, row - 1u);
@@ -91,8 +112,23 @@ fn load_row(place: Place, row: u32) -> Chunk {
 {% endif %}
 }
 {% if kernel.destinations %}
+{% if spec.neighbour_field %}
 
-fn store_row(place: Place, row: u32, chunk: Chunk) {
+// The neighbour field of the row after, which goes to `after` with the results.
+alias Following = array<{{ text.type_of(spec.neighbour_field) }}, {{ kernel.tile.chunk }}>;
+
+fn load_following(place: Place, row: u32) -> Following {
+    let after_index = element_index(place, row + 1u);
+{% for column in range(kernel.tile.chunk) %}
+    let last{{ column }} = row + 1u == params.row_length;
+    let tail{{ column }} = {{ "tail(place.outer * params.inner + place.column + " ~ column ~ "u)" if spec.has_tail_values else text.type_of(spec.neighbour_field) ~ "()" }};
+{% endfor %}
+{{ load_next("after_index") -}}
+    return Following({% for column in range(kernel.tile.chunk) %}next{{ column }}{{ ", " if not loop.last }}{% endfor %});
+}
+{% endif %}
+
+fn store_row(place: Place, row: u32, chunk: Chunk{{ ", following: Following" if spec.neighbour_field }}) {
     if (row >= params.row_length || place.column >= params.inner) {
         return;
     }
@@ -109,15 +145,12 @@ fn store_row(place: Place, row: u32, chunk: Chunk) {
 {% endif %}
     let index = element_index(place, row);
 {% if spec.neighbour_field %}
-    let after_index = element_index(place, row + 1u);
 {% for column in range(kernel.tile.chunk) %}
-    let last{{ column }} = row + 1u == params.row_length;
-    let tail{{ column }} = {{ "tail(place.outer * params.inner + place.column + " ~ column ~ "u)" if spec.has_tail_values else text.type_of(spec.neighbour_field) ~ "()" }};
+    let next{{ column }} = following[{{ column }}];
 {% endfor %}
-{{ load_next("after_index") -}}
 {% endif %}
 {% if spec.exclusive and spec.has_segment_bits %}
-    let marks = heads_of(index, row);
+    let marks = heads_of(place, row);
 {% endif %}
 {% for column in range(kernel.tile.chunk) %}
 {% set item = "chunk[%d]" % column ~ (".value" if kernel.segmented else "") %}

@@ -39,6 +39,11 @@ fn main(
 {% for row in range(kernel.tile.rows) %}
     let loaded{{ row }} = load_row(place, first + {{ row }}u);
 {% endfor %}
+{% if spec.neighbour_field %}
+{% for row in range(kernel.tile.rows) %}
+    let following{{ row }} = load_following(place, first + {{ row }}u);
+{% endfor %}
+{% endif %}
 
     // 2. Scan down the rows in registers, then over the groups of rows.
     let local0 = loaded0;
@@ -63,14 +68,15 @@ fn main(
 
     // 4. Store every element once.
 {% for row in range(kernel.tile.rows) %}
+{% set following = ", following%d" % row if spec.neighbour_field else "" %}
 {% if spec.exclusive %}
 {% if row == 0 %}
-    store_row(place, first, lead);
+    store_row(place, first, lead{{ following }});
 {% else %}
-    store_row(place, first + {{ row }}u, pick_chunk(known, join_chunks(lead, local{{ row - 1 }}), local{{ row - 1 }}));
+    store_row(place, first + {{ row }}u, pick_chunk(known, join_chunks(lead, local{{ row - 1 }}), local{{ row - 1 }}){{ following }});
 {% endif %}
 {% else %}
-    store_row(place, first + {{ row }}u, pick_chunk(known, join_chunks(lead, local{{ row }}), local{{ row }}));
+    store_row(place, first + {{ row }}u, pick_chunk(known, join_chunks(lead, local{{ row }}), local{{ row }}){{ following }});
 {% endif %}
 {% endfor %}
 {% if scheduler == "serial" %}

@@ -5,7 +5,11 @@
 {#- Find where rows begin in the chunk: `marks0`, … are bits from the first element on, since chunks do not cross words of
     bits; `place0`, … are elements' places in their rows, and `ends0`, … say whether an element ends its row. -#}
 {% macro find_heads() %}
-{% if spec.has_segment_bits %}
+{% if spec.key %}
+{% for word in range((kernel.tile.chunk + 31) // 32) %}
+    let marks{{ word }} = heads_from(index + {{ 32 * word }}u);
+{% endfor %}
+{% elif spec.has_segment_bits %}
     let marks0 = heads[index >> 5u] >> (index & 31u);
 {% for word in range(1, (kernel.tile.chunk + 31) // 32) %}
     let marks{{ word }} = heads[(index >> 5u) + {{ word }}u];
@@ -20,6 +24,11 @@
 {% endfor %}
 {% endif %}
 {% endmacro %}
+
+{#- Whether a row or segment begins with the element after the chunk, whose index this is. -#}
+{% macro head_after(index) -%}
+{{ "is_head(%s)" % index if spec.key else "extractBits(heads[%s >> 5u], %s & 31u, 1u) == 1u" % (index, index) }}
+{%- endmacro %}
 
 {#- Whether a row or segment begins with this element of the chunk. -#}
 {% macro head_at(position) -%}

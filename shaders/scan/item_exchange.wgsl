@@ -17,4 +17,16 @@ fn {{ name }}(item: Item, {{ argument }}: u32) -> Item {
 {% endmacro %}
 {{ shuffle("item_up", "subgroupShuffleUp", "distance") }}
 {{ shuffle("item_at", "subgroupShuffle", "lane") }}
+{% if text.votes_on_heads %}
+
+fn value_up(value: Element, distance: u32) -> Element {
+    let words = array<u32, {{ spec.element.words }}>({{ text.element_words("value") | join(", ") }});
+    let before = array<u32, {{ spec.element.words }}>(
+{% for word in range(spec.element.words) %}
+        subgroupShuffleUp(words[{{ word }}], distance),
+{% endfor %}
+    );
+    return {{ text.element_from_words("before") }};
+}
+{% endif %}
 {% endif %}

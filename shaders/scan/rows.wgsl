@@ -1,8 +1,12 @@
 {#- Rows and segments: which row an element belongs to, and where rows begin in a chunk.
-    in:  heads, where a buffer says where segments begin -#}
+    in:  heads, where a buffer says where segments begin; or the keys whose runs are segments -#}
 // ----- Rows
-{% if spec.has_segment_bits %}
+{% if spec.key %}
+{% include "scan/key_heads.wgsl" %}
+{% elif spec.has_segment_bits %}
 @group(0) @binding({{ kernel.binding_of("heads") }}) var<storage, read> heads: array<u32>;  // one bit for each element
+{% endif %}
+{% if spec.has_segment_bits %}
 
 fn row_of(index: u32) -> u32 {
 {% if kernel.access.several_rows %}

@@ -2,6 +2,25 @@
     contains the operator once, and the shader compiles sooner. -#}
 {% macro subgroup_scan(name, size, rolled=false) %}
 fn {{ name }}(lane: u32, own: Item) -> Item {
+{% if text.votes_on_heads and not rolled %}
+    let heads = subgroupBallot(own.head != 0u).x & (0xffffffffu >> (31u - lane));  // up to this lane
+    let reach = lane - firstLeadingBit(heads | 1u);  // lanes before this one that no head cuts off
+    var value = own.value;
+{% if spec.reduces_segments %}
+    var count = own.head;
+{% endif %}
+{% set ns = namespace(distance=1) %}
+{% for _ in range(8) %}{% if ns.distance < size %}
+    let joined{{ ns.distance }} = combine(value_up(value, {{ ns.distance }}u), value);
+    value = {{ text.pick_element("reach >= %du" % ns.distance, "joined%d" % ns.distance, "value") }};
+{% if spec.reduces_segments %}
+    count += select(0u, subgroupShuffleUp(count, {{ ns.distance }}u), lane >= {{ ns.distance }}u);
+{% endif %}
+{% set ns.distance = ns.distance * 2 %}
+{% endif %}{% endfor %}
+    return Item(value, {{ "count" if spec.reduces_segments else "select(0u, 1u, heads != 0u)" }});
+}
+{% else %}
     var item = own;
 {% if rolled %}
     for (var distance = 1u; distance < {{ size }}u; distance *= 2u) {
@@ -16,10 +35,13 @@ fn {{ name }}(lane: u32, own: Item) -> Item {
 {% endif %}
     return item;
 }
+{% endif %}
 {% endmacro %}
 {% macro joined(item, distance) -%}
 pick(lane >= {{ distance }}, join(item_up({{ item }}, {{ distance }}), {{ item }}), {{ item }})
 {%- endmacro %}
+{#- The last item of a chunk. -#}
+{% macro last_of(chunk) %}{{ "last_of(%s)" % chunk if text.heads_in_bits else "%s[CHUNK - 1u]" % chunk }}{% endmacro %}
 {#- Where an invocation's chunk of this step begins. -#}
 {% macro place(step) %}first{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %}{% endmacro %}
 {#- For every step, whose chunk the caller gives: `local0` and on, its scan, and `lanes0` and on, the scan of the totals
@@ -28,9 +50,9 @@ pick(lane >= {{ distance }}, join(item_up({{ item }}, {{ distance }}), {{ item }
 {% for step in range(kernel.tile.steps) %}
     let local{{ step }} = scan_chunk({{ caller(step) }});
 {% if kernel.loops_over_lanes %}
-    var lanes{{ step }} = local{{ step }}[CHUNK - 1u];
+    var lanes{{ step }} = {{ last_of("local" ~ step) }};
 {% else %}
-    let lanes{{ step }} = scan_lanes(lane, local{{ step }}[CHUNK - 1u]);
+    let lanes{{ step }} = scan_lanes(lane, {{ last_of("local" ~ step) }});
 {% endif %}
 {% endfor %}
 {% if kernel.loops_over_lanes %}

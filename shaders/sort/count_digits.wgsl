@@ -3,7 +3,7 @@
     counts.
     in:  input, keys, temporary: the keys in one of them; steps
     out: counts: rows of (digit values, tiles of a row)
-    Values: those of sort/tile_counters.wgsl; enable_subgroups. -#}
+    Values: those of sort/tile_counters.wgsl; enable_subgroups; copies: of the counters, with subgroups. -#}
 {% if enable_subgroups %}
 enable subgroups;
 diagnostic(off, subgroup_uniformity);
@@ -19,8 +19,14 @@ diagnostic(off, subgroup_uniformity);
 
 {% if subgroups %}
 {% set loads = 8 %}
-// Each group of neighbouring invocations has its counters, one for each digit.
-var<workgroup> counters: array<atomic<u32>, {{ groups * 2 ** radix_bits }}>;
+const COPIES = {{ copies }}u;  // of the counters, so that fewer invocations share one
+var<workgroup> counters: array<atomic<u32>, {{ copies * 2 ** radix_bits }}>;
+
+{% macro load_keys(array) %}
+{% for i in range(loads) %}
+            key{{ i }} = {{ array }}[min(at + {{ i }}u * WORKGROUP_SIZE, tile.end - 1u)];
+{% endfor %}
+{% endmacro %}
 {% endif %}
 
 @compute @workgroup_size(WORKGROUP_SIZE)
@@ -30,36 +36,55 @@ fn main(
     @builtin(num_workgroups) grid: vec3<u32>,
 ) {
     let index = workgroup.x + workgroup.y * grid.x;
-    if (index >= params.tiles) {
+    let step = steps[params.step];
+    if (index >= params.tiles || step.is_needed == 0u) {
         return;
     }
     let tile = tile_at(index);
 {% if subgroups %}
-    for (var i = invocation; i < GROUPS * RADIX; i += WORKGROUP_SIZE) {
+    for (var i = invocation; i < COPIES * RADIX; i += WORKGROUP_SIZE) {
         atomicStore(&counters[i], 0u);
     }
     workgroupBarrier();
-    let step = steps[params.step];
-    let own = invocation * GROUPS / WORKGROUP_SIZE * RADIX;
-    // Several loads are under way at a time.
+    let own = invocation * COPIES / WORKGROUP_SIZE * RADIX;
+    // One branch for several loads, so that they are under way together.
     for (var at = tile.begin + invocation; at < tile.end; at += {{ loads }}u * WORKGROUP_SIZE) {
 {% for i in range(loads) %}
-        let key{{ i }} = load_key(step.source, min(at + {{ i }}u * WORKGROUP_SIZE, tile.end - 1u));
+        var key{{ i }}: Key;
 {% endfor %}
+        if (step.source == 0u) {
+{{ load_keys("input") -}}
+        } else if (step.source == 1u) {
+{{ load_keys("keys") -}}
+        } else {
+{{ load_keys("temporary") -}}
+        }
+        if (at - invocation + {{ loads }}u * WORKGROUP_SIZE <= tile.end) {
 {% for i in range(loads) %}
-        let is_there{{ i }} = select(0u, 1u, at + {{ i }}u * WORKGROUP_SIZE < tile.end);
-        atomicAdd(&counters[own + digit_of(key{{ i }}, step.mask)], is_there{{ i }});
+            atomicAdd(&counters[own + digit_of(key{{ i }}, step.mask)], 1u);
 {% endfor %}
+        } else {
+{% for i in range(loads) %}
+            let is_there{{ i }} = select(0u, 1u, at + {{ i }}u * WORKGROUP_SIZE < tile.end);
+            atomicAdd(&counters[own + digit_of(key{{ i }}, step.mask)], is_there{{ i }});
+{% endfor %}
+        }
     }
     workgroupBarrier();
 {% else %}
-    _ = count_digits(tile, steps[params.step], invocation);
+    _ = count_digits(tile, step, invocation);
 {% endif %}
     for (var digit = invocation; digit < RADIX; digit += WORKGROUP_SIZE) {
         var count = 0u;
-        for (var group = 0u; group < GROUPS; group++) {
-            count += {{ "atomicLoad(&counters[group * RADIX + digit])" if subgroups else "counters[digit * GROUPS + group]" }};
+{% if subgroups %}
+        for (var number = 0u; number < COPIES; number++) {
+            count += atomicLoad(&counters[number * RADIX + digit]);
         }
+{% else %}
+        for (var group = 0u; group < GROUPS; group++) {
+            count += counters[digit * GROUPS + group];
+        }
+{% endif %}
         counts[(tile.row * RADIX + digit) * params.tiles_per_row + tile.number] = count;
     }
 }

@@ -3,7 +3,7 @@
     in:  input: the keys
     out: differences: for each of two words of a key, the bits that differ between any key and the first key of its row;
          then 1 if a key comes before its predecessor
-    Values: scalar; descending; workgroup_size; keys_per_invocation. -#}
+    Values: scalar; descending; workgroup_size; keys_per_invocation: up to 8, or a multiple of 8. -#}
 struct Call {
     length: u32,  // of all rows together
     row_length: u32,
@@ -33,12 +33,21 @@ fn main(
     workgroupBarrier();
     var bits = Key();
     var falls = false;
-    for (var i = 0u; i < KEYS; i++) {
-        let at = min(begin + i * WORKGROUP_SIZE, call.length - 1u);
-        let place = at % call.row_length;
-        let order = order_of(input[at]);
-        bits |= order ^ order_of(input[at - place]);
-        falls = falls || precedes(order, order_of(input[at - min(place, 1u)]));
+    // Several loads are under way at a time.
+{% set loads = [keys_per_invocation, 8] | min %}
+    for (var i = 0u; i < KEYS; i += {{ loads }}u) {
+{% for k in range(loads) %}
+        let at{{ k }} = min(begin + (i + {{ k }}u) * WORKGROUP_SIZE, call.length - 1u);
+        let place{{ k }} = at{{ k }} % call.row_length;
+        let key{{ k }} = input[at{{ k }}];
+        let first{{ k }} = input[at{{ k }} - place{{ k }}];
+        let previous{{ k }} = input[at{{ k }} - min(place{{ k }}, 1u)];
+{% endfor %}
+{% for k in range(loads) %}
+        let order{{ k }} = order_of(key{{ k }});
+        bits |= order{{ k }} ^ order_of(first{{ k }});
+        falls = falls || precedes(order{{ k }}, order_of(previous{{ k }}));
+{% endfor %}
     }
     atomicOr(&found[2], u32(falls));
 {% for word in range(2 if scalar.bits == 64 else 1) %}

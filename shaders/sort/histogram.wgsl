@@ -49,13 +49,23 @@ fn main(
     let first = order_of(input[row_begin]);
     var bits = Key();
     var falls = false;
-    for (var place = begin + invocation; place < end; place += WORKGROUP_SIZE) {
-        let order = order_of(input[row_begin + place]);
-        bits |= order ^ first;
-        falls = falls || precedes(order, order_of(input[row_begin + max(place, 1u) - 1u]));
+    // Several loads are under way at a time.
+{% set loads = 8 %}
+    for (var place = begin + invocation; place < end; place += {{ loads }}u * WORKGROUP_SIZE) {
+{% for i in range(loads) %}
+        let at{{ i }} = min(place + {{ i }}u * WORKGROUP_SIZE, end - 1u);
+        let key{{ i }} = input[row_begin + at{{ i }}];
+        let previous{{ i }} = input[row_begin + max(at{{ i }}, 1u) - 1u];
+{% endfor %}
+{% for i in range(loads) %}
+        let order{{ i }} = order_of(key{{ i }});
+        let is_there{{ i }} = select(0u, 1u, place + {{ i }}u * WORKGROUP_SIZE < end);
+        bits |= order{{ i }} ^ first;
+        falls = falls || precedes(order{{ i }}, order_of(previous{{ i }}));
 {% for digit in range(digits) %}
 {% set bit = digit * radix_bits %}
-        atomicAdd(&counters[copy + {{ digit * 2 ** radix_bits }}u + ((order{{ (".y" if bit >= 32 else ".x") if scalar.bits == 64 }} >> {{ bit % 32 }}u) & (RADIX - 1u))], 1u);
+        atomicAdd(&counters[copy + {{ digit * 2 ** radix_bits }}u + ((order{{ i }}{{ (".y" if bit >= 32 else ".x") if scalar.bits == 64 }} >> {{ bit % 32 }}u) & (RADIX - 1u))], is_there{{ i }});
+{% endfor %}
 {% endfor %}
     }
     atomicOr(&differences[2], u32(falls));

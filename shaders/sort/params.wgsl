@@ -7,17 +7,13 @@ struct Params {
     tiles_per_row: u32,
     tiles: u32,  // of all rows together
     step: u32,  // the digit of this dispatch
-    grid_x: u32,  // of a step that is not skipped
-    grid_y: u32,
     epoch: u32,  // of the sort; with the step added, the tag of this step's posts, 1 to 65535
     spin_rounds: u32,  // polls of a late post, in rounds
 }
 
 // A step reads one of the arrays and writes another: 0 is the input, 1 the result, 2 the temporary array.
 struct Step {
-    grid_x: u32,  // 0 to skip the step
-    grid_y: u32,
-    grid_z: u32,
+    is_needed: u32,  // 0 to skip the step
     source: u32,
     destination: u32,
     is_first: u32,

@@ -6,9 +6,8 @@
     Values: digits; radix_bits; workgroup_size. -#}
 {% include "sort/params.wgsl" %}
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> differences: array<u32, 3>;
-@group(0) @binding(2) var<storage, read_write> steps: array<Step, DIGITS>;
+@group(0) @binding(0) var<storage, read> differences: array<u32, 3>;
+@group(0) @binding(1) var<storage, read_write> steps: array<Step, DIGITS>;
 
 fn is_needed(digit: u32) -> bool {
     if (differences[2] == 0u) {
@@ -35,7 +34,7 @@ fn main() {
         if (number == first || is_needed(number)) {
             let is_first = number == first;
             let source = select(3u - destination, 0u, is_first);
-            steps[number] = Step(params.grid_x, params.grid_y, 1u, source, destination, u32(is_first), is_last, mask);
+            steps[number] = Step(1u, source, destination, u32(is_first), is_last, mask);
             destination = 3u - destination;
             is_last = 0u;
         } else {

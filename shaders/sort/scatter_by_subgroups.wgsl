@@ -1,17 +1,24 @@
 {#- The main function of sort/scatter_digits.wgsl with subgroups. The elements of a tile are kept in registers, ranked, put in
-    order in workgroup memory, where those with one digit are neighbours, and then stored.
-    Values: those of sort/scatter_digits.wgsl; items: the elements of an invocation. -#}
-{% set tile_words = items * workgroup_size %}
+    order in workgroup memory, where those with one digit are neighbours, and then stored. Places behind the end of the
+    tile have the greatest digit, so they come last.
+    Values: those of sort/scatter_digits.wgsl; items: the elements of an invocation; turns: in how many parts, one after the
+        other, the ordered tile is stored. -#}
 {% set key_words = 2 if scalar.bits == 64 else 1 %}
-{% set shared_words = [groups * 2 ** radix_bits + workgroup_size, tile_words * key_words] | max %}
-// At first the counters of the groups, one for each digit, and a word for each invocation that counts nothing. Then the
-// keys of the ordered tile, and after them its places.
+{% set items_a_turn = (items + turns - 1) // turns %}
+{% set turn_items = items_a_turn * workgroup_size %}
+{% set shared_words = [groups * 2 ** radix_bits + 1, turn_items * key_words] | max %}
+{% set moves = "before" if kernel else "moves" %}
+{% set rounds = (2 ** radix_bits + workgroup_size - 1) // workgroup_size %}
+// At first the counters of the groups, one for each digit, and a word for those that count nothing. Then the keys of the
+// ordered tile, and after them its places, in turns, since with less workgroup memory more workgroups run at a time.
 var<workgroup> room: array<atomic<u32>, {{ shared_words }}>;
 var<workgroup> registered: atomic<u32>;  // the number of subgroups
-// Sums of counts over the digits up to one: of neighbours at first, then of twice as many each round.
-var<workgroup> sums: array<u32, {{ 2 ** (radix_bits + 1) }}>;
-// What to add to a place in the ordered tile for the place in the row's result, for each digit.
+var<workgroup> totals: array<u32, {{ [2 ** radix_bits * groups // workgroup_size, 1] | max }}>;  // of the digits of each subgroup
+// What to add to a place in the ordered tile for the place in the row's result, for each digit. A single pass has it in
+// `before`.
+{% if not kernel %}
 var<workgroup> moves: array<u32, RADIX>;
+{% endif %}
 
 const PARKED = GROUPS * RADIX;
 
@@ -36,20 +43,44 @@ fn lowest_lane(lanes: vec4<u32>) -> u32 {
     return select(lane, firstTrailingBit(lanes.x), lanes.x != 0u);
 }
 
-// Return how many elements with the digit come before a lane's in its group, and count the elements of all lanes.
-fn rank_of(digit: u32, valid: bool, group: u32, below: vec4<u32>, invocation: u32) -> u32 {
-    var peers = subgroupBallot(valid);
+// Return which of these lanes have the digit.
+fn peers_of(digit: u32, lanes: vec4<u32>) -> vec4<u32> {
+    var peers = lanes;
 {% for bit in range(radix_bits) %}
     let votes{{ bit }} = subgroupBallot((digit & {{ 2 ** bit }}u) != 0u);
     peers &= select(~votes{{ bit }}, votes{{ bit }}, (digit & {{ 2 ** bit }}u) != 0u);
 {% endfor %}
-    let earlier = count_bits(peers & below);
-    // The first lane with the digit counts for all of them.
-    let counts = valid && earlier == 0u;
-    let counter = select(PARKED + invocation, group * RADIX + digit, counts);
-    let before = atomicAdd(&room[counter], count_bits(peers));
-    return subgroupShuffle(before, lowest_lane(peers)) + earlier;
+    return peers;
 }
+{% macro load_items(name, array) %}
+{% for i in range(items) %}
+        {{ name }}{{ i }} = {{ array % ("min(first_at + %du * lanes, tile.end - 1u)" % i) }};
+{% endfor %}
+{% endmacro %}
+{% macro put_in_order(name, turn, words) %}
+{% for i in range(items) %}
+{% set at = "place%d - %du" % (i, turn * turn_items) %}
+    if ({{ at }} < {{ turn_items }}u) {
+{% if words == 2 %}
+        atomicStore(&room[{{ at }}], {{ name }}{{ i }}.x);
+        atomicStore(&room[{{ at }} + {{ turn_items }}u], {{ name }}{{ i }}.y);
+{% else %}
+        atomicStore(&room[{{ at }}], {{ name }}{{ i }});
+{% endif %}
+    }
+{% endfor %}
+{% endmacro %}
+{% macro ordered(place, turn, words) %}
+{% set at = "%s - %du" % (place, turn * turn_items) %}
+{{ "Key(atomicLoad(&room[%s]), atomicLoad(&room[%s + %du]))" % (at, at, turn_items) if words == 2 else "atomicLoad(&room[%s])" % at }}
+{%- endmacro %}
+{% macro store_items(array, name, turn) %}
+{% for i in range(turn * items_a_turn, [turn * items_a_turn + items_a_turn, items] | min) %}
+        if (from{{ i }} < count) {
+            {{ array }}[to{{ i }}] = {{ name }}{{ i }};
+        }
+{% endfor %}
+{% endmacro %}
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(
@@ -66,122 +97,141 @@ fn main(
     atomicStore(&registered, 0u);
     workgroupBarrier();
     // Subgroups number themselves, so it does not matter which invocations they consist of. All have as many lanes.
-    let below = lanes_below(lane);
     let members = subgroupBallot(true);
-    let member = count_bits(members & below);
+    let below = lanes_below(lane) & members;
+    let above = members & ~lanes_below(lane + 1u);
+    let member = count_bits(below);
     let lanes = count_bits(members);
     let number = atomicAdd(&registered, select(0u, 1u, member == 0u));
     let group = subgroupShuffle(number, lowest_lane(members));
 {% if scheduler == "random" %}
     idle(LOADS, index, group, LONGEST_DELAY);
 {% endif %}
-    let stretch = (params.tile_size * lanes + WORKGROUP_SIZE - 1u) / WORKGROUP_SIZE;
-    let begin = tile.begin + group * stretch;
-    let end = min(begin + stretch, tile.end);
+    let seat = group * lanes + member;
+    let count = tile.end - tile.begin;
+    let first_at = tile.begin + group * {{ items }}u * lanes + member;
+    // One branch for all loads, so that they are under way together.
 {% for i in range(items) %}
-    let at{{ i }} = begin + {{ i }}u * lanes + member;
-    let key{{ i }} = load_key(step.source, min(at{{ i }}, tile.end - 1u));
+    var key{{ i }}: Key;
 {% endfor %}
+    if (step.source == 0u) {
+{{ load_items("key", "input[%s]") -}}
+    } else if (step.source == 1u) {
+{{ load_items("key", "keys[%s]") -}}
+    } else {
+{{ load_items("key", "temporary[%s]") -}}
+    }
+    // Rank each element among those of its group with its digit. The last lane with the digit counts for all of them. A
+    // subgroup votes between two such counts, so its lanes see each other's in order.
 {% for i in range(items) %}
-    let digit{{ i }} = digit_of(key{{ i }}, step.mask);
-    let rank{{ i }} = rank_of(digit{{ i }}, at{{ i }} < end, group, below, invocation);
+    let counter{{ i }} = group * RADIX + select(RADIX - 1u, digit_of(key{{ i }}, step.mask), first_at + {{ i }}u * lanes < tile.end);
+    let peers{{ i }} = peers_of(counter{{ i }}, members);
+    let counted{{ i }} = atomicLoad(&room[counter{{ i }}]) + count_bits(peers{{ i }} & below);
+    let counts{{ i }} = all((peers{{ i }} & above) == vec4<u32>());
+    atomicStore(&room[select(PARKED, counter{{ i }}, counts{{ i }})], counted{{ i }} + 1u);
+    let rank{{ i }} = (counted{{ i }} << 16u) | counter{{ i }};  // in one register
 {% endfor %}
 {% if scheduler == "random" %}
     idle(POSTS, index, 0u, LONGEST_POST_DELAY);
 {% endif %}
     workgroupBarrier();
-    // Turn each counter into the number of elements with its digit in earlier groups.
-    for (var digit = invocation; digit < RADIX; digit += WORKGROUP_SIZE) {
-        var count = 0u;
-        for (var earlier = 0u; earlier < GROUPS; earlier++) {
-            let own = atomicLoad(&room[earlier * RADIX + digit]);
-            atomicStore(&room[earlier * RADIX + digit], count);
-            count += own;
-        }
-        sums[digit] = count;
-{% if kernel %}
-        post_count(index, digit, count);
-{% endif %}
-    }
-    workgroupBarrier();
-{% for round in range(radix_bits) %}
-{% set from, to = ("0u", "RADIX") if round % 2 == 0 else ("RADIX", "0u") %}
-    for (var digit = invocation; digit < RADIX; digit += WORKGROUP_SIZE) {
-        let before = select(0u, sums[{{ from }} + max(digit, {{ 2 ** round }}u) - {{ 2 ** round }}u], digit >= {{ 2 ** round }}u);
-        sums[{{ to }} + digit] = sums[{{ from }} + digit] + before;
-    }
-    workgroupBarrier();
+    // Scan the counts over groups and digits. A subgroup has the digits of its lanes' seats.
+{% for round in range(rounds) %}
+    let digit{{ round }} = seat + {{ round * workgroup_size }}u;
+    let is_digit{{ round }} = digit{{ round }} < RADIX;
+{% for group in range(groups) %}
+    let count{{ round }}_{{ group }} = select(0u, atomicLoad(&room[{{ group }}u * RADIX + min(digit{{ round }}, RADIX - 1u)]), is_digit{{ round }});
 {% endfor %}
-{% set total = "RADIX" if radix_bits % 2 else "0u" %}
+    let sum{{ round }} = {% for group in range(groups) %}count{{ round }}_{{ group }}{{ " + " if not loop.last }}{% endfor %};
+    let elements{{ round }} = sum{{ round }} - select(0u, {{ items * workgroup_size }}u - count, digit{{ round }} == RADIX - 1u);
 {% if kernel %}
-    if (!learn_before(invocation, tile, step)) {
-        return;
+    if (is_digit{{ round }}) {
+        post_count(index, digit{{ round }}, elements{{ round }});
     }
 {% endif %}
-    var digit = invocation;
-    for (; digit < RADIX; digit += WORKGROUP_SIZE) {
-        let first = select(0u, sums[{{ total }} + max(digit, 1u) - 1u], digit > 0u);
-{% if kernel %}
-        post_sum(index, tile, digit, before[digit] + sums[{{ total }} + digit] - first);
-        moves[digit] = base_of(tile.row, digit) + before[digit] - first;
-{% else %}
-        moves[digit] = offsets[(tile.row * RADIX + digit) * params.tiles_per_row + tile.number] - first;
-{% endif %}
-        for (var earlier = 0u; earlier < GROUPS; earlier++) {
-            let counter = earlier * RADIX + digit;
-            atomicStore(&room[counter], atomicLoad(&room[counter]) + first);
+    let up_to{{ round }} = subgroupInclusiveAdd(sum{{ round }});
+    if (is_digit{{ round }} && member == lanes - 1u) {
+        totals[digit{{ round }} / lanes] = up_to{{ round }};
+    }
+{% endfor %}
+    workgroupBarrier();
+{% for round in range(rounds) %}
+    var first{{ round }} = up_to{{ round }} - sum{{ round }};
+    if (is_digit{{ round }}) {
+        for (var i = 0u; i < digit{{ round }} / lanes; i++) {
+            first{{ round }} += totals[i];
         }
-    }
-{% if kernel and kernel.target.driver_ends_loops %}
-    if (digit < RADIX) {  // the driver ended the loop
-        report_timeout();
-    }
+        // Turn each counter into the place of its group's first element with the digit.
+        var place = first{{ round }};
+{% for group in range(groups) %}
+        atomicStore(&room[{{ group }}u * RADIX + digit{{ round }}], place);
+        place += count{{ round }}_{{ group }};
+{% endfor %}
+{% if not kernel %}
+        {{ moves }}[digit{{ round }}] = offsets[(tile.row * RADIX + digit{{ round }}) * params.tiles_per_row + tile.number] - first{{ round }};
 {% endif %}
+    }
+{% endfor %}
     workgroupBarrier();
 {% if scheduler == "random" %}
     idle(STORES, index, group, LONGEST_DELAY);
 {% endif %}
 {% for i in range(items) %}
-    let place{{ i }} = atomicLoad(&room[group * RADIX + digit{{ i }}]) + rank{{ i }};
+    let place{{ i }} = atomicLoad(&room[rank{{ i }} & 0xffffu]) + (rank{{ i }} >> 16u);
 {% endfor %}
-    workgroupBarrier();
+{% if payload != "none" %}
 {% for i in range(items) %}
-    if (at{{ i }} < end) {
-{% if key_words == 2 %}
-        atomicStore(&room[place{{ i }}], key{{ i }}.x);
-        atomicStore(&room[{{ tile_words }}u + place{{ i }}], key{{ i }}.y);
-{% else %}
-        atomicStore(&room[place{{ i }}], key{{ i }});
+    var value{{ i }}: u32;
+{% endfor %}
+    if (step.is_first == 1u) {
+{{ load_items("value", "words[%s]" if payload == "words" else "%s - tile.row * params.row_length") -}}
+    } else if (step.source == 1u) {
+{{ load_items("value", "places[%s]") -}}
+    } else {
+{{ load_items("value", "temporary_places[%s]") -}}
+    }
 {% endif %}
+{% for turn in range(turns) %}
+    workgroupBarrier();
+{{ put_in_order("key", turn, key_words) -}}
+    workgroupBarrier();
+{% if kernel and turn == 0 %}
+    // Other tiles had the time since `post_count` to post theirs.
+    if (!learn_before(invocation, tile, step)) {
+        return;
+    }
+{% for round in range(rounds) %}
+    if (is_digit{{ round }}) {
+        let earlier = before[digit{{ round }}];
+        post_sum(index, tile, digit{{ round }}, earlier + elements{{ round }});
+        {{ moves }}[digit{{ round }}] = base_of(tile.row, digit{{ round }}) + earlier - first{{ round }};
     }
 {% endfor %}
     workgroupBarrier();
-    let count = tile.end - tile.begin;
-{% for i in range(items) %}
-    let from{{ i }} = min(invocation + {{ i * workgroup_size }}u, count - 1u);
-{% if key_words == 2 %}
-    let moved{{ i }} = Key(atomicLoad(&room[from{{ i }}]), atomicLoad(&room[{{ tile_words }}u + from{{ i }}]));
-{% else %}
-    let moved{{ i }} = atomicLoad(&room[from{{ i }}]);
 {% endif %}
-    let to{{ i }} = moves[digit_of(moved{{ i }}, step.mask)] + from{{ i }};
+{% for i in range(turn * items_a_turn, [turn * items_a_turn + items_a_turn, items] | min) %}
+    let from{{ i }} = invocation + {{ i * workgroup_size }}u;
+    let moved{{ i }} = {{ ordered("from%d" % i, turn, key_words) }};
+    let to{{ i }} = {{ moves }}[digit_of(moved{{ i }}, step.mask)] + from{{ i }};
 {% endfor %}
-{% for i in range(items) %}
-    if (invocation + {{ i * workgroup_size }}u < count) {
-        store_key(step, moved{{ i }}, to{{ i }});
+    if (step.destination == 2u) {
+{{ store_items("temporary", "moved", turn) -}}
+    } else{{ "" if with_keys else " if (step.is_last == 0u)" }} {
+{{ store_items("keys", "moved", turn) -}}
     }
 {% endfor %}
 {% if payload != "none" %}
+{% for turn in range(turns) %}
     workgroupBarrier();
-{% for i in range(items) %}
-    if (at{{ i }} < end) {
-        atomicStore(&room[place{{ i }}], load_place(step, at{{ i }}, tile.row * params.row_length));
-    }
+{{ put_in_order("value", turn, 1) -}}
+    workgroupBarrier();
+{% for i in range(turn * items_a_turn, [turn * items_a_turn + items_a_turn, items] | min) %}
+    let taken{{ i }} = {{ ordered("from%d" % i, turn, 1) }};
 {% endfor %}
-    workgroupBarrier();
-{% for i in range(items) %}
-    if (invocation + {{ i * workgroup_size }}u < count) {
-        store_place(step, atomicLoad(&room[from{{ i }}]), to{{ i }});
+    if (step.destination == 2u) {
+{{ store_items("temporary_places", "taken", turn) -}}
+    } else {
+{{ store_items("places", "taken", turn) -}}
     }
 {% endfor %}
 {% endif %}

@@ -106,6 +106,8 @@ def test_labels_of_every_width(device: gs.Device) -> None:
     for dtype in (np.bool_, np.int8, np.uint16, np.int32, np.uint64):
         labels = device.asarray(numbers.astype(dtype))
         np.testing.assert_array_equal(np.asarray(gs.reduce(array, groups=labels)), expected)
+        alone = gs.reduce(array, groups=device.asarray(np.zeros(900, dtype)))
+        np.testing.assert_array_equal(alone.numpy(), [x.sum()])
 
 
 def test_out(device: gs.Device) -> None:

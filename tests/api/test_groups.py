@@ -197,3 +197,36 @@ def test_refused(device: gs.Device) -> None:
         gs.scan(x, groups=x, keys=x, device=device)
     with pytest.raises(ValueError, match="segments=, keys= and groups= were all passed"):
         gs.scan(x, groups=x, keys=x, segments=[0, 6], device=device)
+
+
+def test_few_labels(device: gs.Device) -> None:
+    """Assert that long arrays of few labels are scanned where they are: slices, views, `out`, and labels below zero."""
+    rng = np.random.default_rng(8)
+    length = 6001
+    x, labels = rng.integers(-99, 99, length).astype(np.int32), rng.integers(0, 9, length)
+    expected = pd.Series(x).groupby(labels).cumsum().to_numpy()
+    (exclusive,) = by_definition(add, (x,), labels, exclusive=True, reverse=True, initial=(np.int32(0),))
+    there, other = device.asarray(np.concatenate([x[:1], x])), device.asarray(np.concatenate([[7, 7, 7], labels]))
+    out = device.asarray(np.full(length, -1, np.int32))
+    assert gs.scan(there[1:], groups=other[3:], out=out) is out
+    np.testing.assert_array_equal(out.numpy(), expected)
+    around = device.asarray(np.full(2 * length, -1, np.int32))
+    gs.scan(there[1:], groups=other[3:], out=around[1::2])
+    np.testing.assert_array_equal(around.numpy(), np.stack([np.full(length, -1), expected], 1).reshape(-1))
+    assert gs.scan(there[1:], groups=other[3:], out=there[1:]).shape == (length,)
+    np.testing.assert_array_equal(there.numpy(), [x[0], *expected])
+    array = device.asarray(x)
+    for kind in (np.int64, np.uint16):
+        found = gs.scan(array, groups=device.asarray(labels.astype(kind)), exclusive=True, reverse=True)
+        np.testing.assert_array_equal(found.numpy(), exclusive)
+    for few in (labels - 4, labels * 100_000):
+        np.testing.assert_array_equal(gs.scan(array, groups=device.asarray(few)).numpy(), expected)
+    # A bundle with a field of bytes: neighbours share a word.
+    small = x.astype(np.int8)
+    sums, most = gs.scan(
+        (array, device.asarray(small)),
+        lambda l, r: (l[0] + r[0], np.maximum(l[1], r[1])),
+        groups=device.asarray(labels),
+    )
+    np.testing.assert_array_equal(sums.numpy(), expected)
+    np.testing.assert_array_equal(most.numpy(), pd.Series(small).groupby(labels).cummax())

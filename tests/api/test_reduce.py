@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import gpuscan as gs
 from gpuscan.operators.named_operators import BUILTINS
-from tests.harness.devices import small_binding
+from tests.harness.devices import kept_plans_and_pipelines, small_binding
 from tests.laws import dtype_of
 from tests.oracle import AFFINE, LATER, MATRICES, assert_same, one_by_one, several, shared, some, words
 from tests.strategies import arrays, numbers
@@ -261,3 +261,18 @@ def test_what_out_is_refused_or_kept(device: gs.Device) -> None:
     place = np.zeros((), record.dtype)
     gs.reduce(record, lambda l, r: {"value": l["value"] + r["value"], "valid": r["valid"]}, out=place, device=device)
     assert place["value"] == 10
+
+
+def test_stages_that_scans_and_reductions_share_are_compiled_once(
+    device: gs.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Assert that kernels of the same text are compiled once."""
+    texts, gpu = [], type(device.wgpu_device)
+    make = gpu.create_shader_module
+    monkeypatch.setattr(gpu, "create_shader_module", lambda *args, **kw: texts.append(kw["code"]) or make(*args, **kw))
+    monkeypatch.setenv("GPUSCAN_STRATEGY", "three_dispatch")
+    op, x = gs.operator(lambda l, r: l * r + 3 * (l + r) + 6), np.arange(several(device, 70_000), dtype=np.uint32)
+    _, kernels = kept_plans_and_pipelines(device)
+    total = gs.reduce(x, op, device=device)
+    assert_same(gs.scan(x, op, device=device)[-1:], np.array([total]))
+    assert len(texts) == len(set(texts)) < kept_plans_and_pipelines(device)[1] - kernels

@@ -176,6 +176,23 @@ def test_zeros_of_both_signs_are_ordered(device: gs.Device) -> None:
     assert not np.signbit(gs.scan(x, "maximum", device=device)).any()
 
 
+@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin"])
+def test_extrema_down_columns(device: gs.Device, name: str) -> None:
+    """Assert that integers in the order of the floats, which columns combine, give the floats' extrema."""
+    rng = np.random.default_rng(9)
+    x = rng.choice(np.array([*SPECIAL_FLOATS, -np.nan, -0.0, -3, 2], np.float32), (2, 50, 12))
+    x[0, :, :4] = -np.abs(rng.random((50, 4), np.float32))
+    ufunc: np.ufunc = getattr(np, name)
+    wanted = ufunc.accumulate(x, axis=1)
+    got = gs.scan(x, name, axis=1, device=device)
+    np.testing.assert_array_equal(got, wanted)
+    # Zeros by their signs, and what is no zero out of the way.
+    greatest = name in ("maximum", "fmax")
+    zeros = np.where(x == 0, np.where(np.signbit(x), -1, 1), -2 if greatest else 2)
+    of_zeros = (np.maximum if greatest else np.minimum).accumulate(zeros, axis=1)
+    np.testing.assert_array_equal(np.signbit(got[wanted == 0]), of_zeros[wanted == 0] == -1)
+
+
 # ----- Where the result goes
 
 

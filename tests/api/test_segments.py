@@ -186,6 +186,31 @@ def test_out_is_the_input(device: gs.Device) -> None:
     assert_same(a, np.concatenate([np.arange(1, 3001), np.arange(1, 2001)]).astype(np.uint32))
 
 
+@pytest.mark.parametrize("dtype", ["int64", "uint32", "int8"])
+def test_offsets_of_numpy_that_fall(device: gs.Device, dtype: str) -> None:
+    """Raise for wrong offsets even if the device scans while they are checked, and write nothing to `out`."""
+    a = device.asarray(np.ones(100, np.int32))
+    out = device.asarray(np.full(100, 7, np.int32))
+    for wrong in ([0, 90, 40, 100], [0, 99, 3, 2, 100]):
+        for target in (None, out):
+            with pytest.raises(ValueError, match=rf"segments fall from {wrong[1]} at index 1 to {wrong[2]}"):
+                gs.scan(a, segments=np.array(wrong, dtype), out=target)
+    with pytest.raises(ValueError, match="segments from 0 to 90 were passed for 100 elements"):
+        gs.scan(a, segments=np.array([0, 90], dtype))
+    assert_same(out, np.full(100, 7, np.int32))
+    assert_same(gs.scan(a, segments=np.array([0, 30, 100], dtype)), np.r_[1:31, 1:71].astype(np.int32))
+
+
+def test_many_offsets_of_numpy(device: gs.Device) -> None:
+    """Upload offsets through staging buffers, where they become narrower."""
+    offsets = np.sort(np.random.default_rng(5).integers(0, 400_001, 300_000))
+    offsets[0], offsets[-1] = 0, 400_000
+    places = np.arange(400_000)
+    wanted = places - offsets[np.searchsorted(offsets, places, "right") - 1] + 1
+    a = device.asarray(np.ones(400_000, np.int32))
+    assert_same(gs.scan(a, segments=offsets), wanted.astype(np.int32))
+
+
 def test_the_marks_are_those_of_the_cpu(device: gs.Device) -> None:
     """Assert that mark_segments.wgsl and mark_keys.wgsl agree with their twin on NumPy."""
     rng = np.random.default_rng(6)

@@ -116,7 +116,13 @@ def test_tint_takes_sorts_in_single_passes(dawn: gs.Device, dtype: Any, strategy
         values: dict[str, Any] = {"scalar": scalar_of(np.dtype(dtype)), "descending": False, "digits": plan.digits}
         values |= {"radix_bits": plan.radix_bits, "workgroup_size": plan.workgroup}
         tiles = {"groups": plan.groups, "subgroups": by_subgroups, "enable_subgroups": by_subgroups}
-        tiles |= {"items": plan.items, "kernel": plan.kernel, "with_keys": True, "payload": "words"}
+        tiles |= {
+            "items": plan.items,
+            "turns": plan.turns,
+            "kernel": plan.kernel,
+            "with_keys": True,
+            "payload": "words",
+        }
         for stage, more in (
             ("histogram", {"stretch": plan.stretch, "copies": plan.copies}),
             ("scan_histograms", {}),

@@ -12,7 +12,7 @@ import gpuscan as gs
 from gpuscan.api.selective_scan import SelectiveScan
 from gpuscan.engine import selective_scan as engine
 from gpuscan.planning.array_heuristics import ARRAYS
-from gpuscan.reference import stages
+from gpuscan.reference import selective_stages as stages
 
 RNG = np.random.default_rng(0)
 
@@ -38,18 +38,37 @@ def assert_scans(found: Any, arrays: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(("chunk", "shape", "weights"), [
-    (ARRAYS.max_selective_chunk, (2, 1, 70, 37), "vv"), (16, (2, 1, 70, 37), "vv"), (16, (1, 3, 2, 16), "vv"),
-    (16, (2, 2, 5, 50), "fv"), (16, (1, 1, 9, 33), "ff"), (16, (1, 1, 1, 1), "vf"),
+    (ARRAYS.max_selective_chunk, (2, 1, 70, 37), "vv"), (16, (2, 3, 5, 50), "vv"), (16, (1, 2, 5, 33), "fv"),
+    (16, (1, 1, 1, 1), "vf"),
 ])  # fmt: skip
 def test_selective_scan(
     device: gs.Device, monkeypatch: pytest.MonkeyPatch, chunk: int, shape: tuple[int, ...], weights: str
 ) -> None:
-    # Six states in registers for four at a time take two passes.
-    few = replace(ARRAYS, max_selective_chunk=chunk, selective_states=4)
-    monkeypatch.setattr(engine, "ARRAYS", few)
+    # Six states, four of them at a time, take two passes.
+    few = 4 if weights == "fv" else ARRAYS.selective_states
+    monkeypatch.setattr(engine, "ARRAYS", replace(ARRAYS, max_selective_chunk=chunk, selective_states=few))
     arrays = scan_of(*shape, weights)
     y, last = engine.selective_scan(*(device.asarray(array) for array in arrays))
     assert_scans((y.read(), last.read()), arrays)
+
+
+@pytest.mark.parametrize(("shape", "weights"), [
+    ((2, 1, 70, 37), "vv"), ((1, 2, 5, 17), "fv"),
+])  # fmt: skip
+def test_selective_gradients(
+    device: gs.Device, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], weights: str
+) -> None:
+    few = 4 if weights == "fv" else ARRAYS.selective_states
+    monkeypatch.setattr(engine, "ARRAYS", replace(ARRAYS, selective_states=few))
+    arrays = scan_of(*shape, weights)
+    grads = [some(*arrays[0].shape), some(*shape[:3], arrays[2].shape[3], 1)]
+    found = engine.selective_gradients(device._context, *arrays, *grads)
+    wanted = stages.selective_gradients(*(each.astype(np.float64) for each in (*arrays, *grads)))
+    for one, other in zip(found, wanted, strict=True):
+        total = gs.Array.of(device, one).numpy()
+        total = total if total.shape == other.shape else total.sum(0)
+        total = total if total.shape == other.shape else total.sum(0, keepdims=True)
+        np.testing.assert_allclose(total, other, rtol=0, atol=2e-5 * np.abs(other).max())
 
 
 def test_carries(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,11 +78,15 @@ def test_carries(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(bound[2].numpy(), stages.selective_carries(steps, decays, ends), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("weights", ["vf", "ff"])
-def test_pieces_and_batches(device: gs.Device, monkeypatch: pytest.MonkeyPatch, weights: str) -> None:
+def test_pieces_and_batches(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scan several batches of batches, as `torch.func.vmap` makes them, few channels at a time."""
     monkeypatch.setattr("gpuscan.api.selective_scan.resolve_device", lambda asked: device)
-    monkeypatch.setattr("gpuscan.api.selective_scan.ARRAYS", replace(ARRAYS, selective_piece_bytes=1000))
-    each = [scan_of(2, 4, 3, 37, weights) for _ in range(2)]
+    monkeypatch.setattr("gpuscan.api.selective_scan.ARRAYS", replace(ARRAYS, selective_piece_bytes=4000))
+    each = [scan_of(2, 4, 3, 37, "vf") for _ in range(2)]
     arrays = [np.stack(pair) for pair in zip(*each, strict=True)]
     assert_scans(SelectiveScan(*arrays).outputs(), arrays)
+    monkeypatch.setattr("gpuscan.api.selective_scan.ARRAYS", replace(ARRAYS, selective_piece_bytes=6000))
+    y, last = SelectiveScan(*arrays).outputs()
+    wanted = stages.selective_gradients(*arrays, y, last)
+    for one, other in zip(SelectiveScan(*arrays).gradients(y, last), wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=2e-5 * np.abs(other).max())

@@ -10,6 +10,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.elements import scalar_of
+from gpuscan.planning import sort_heuristics
 from gpuscan.planning.sort_plan import RowSort, TileSort, plan_sort
 from gpuscan.reference import sort_stages as twins
 from tests.api.test_sort import assert_sorted, keys_of, order_of
@@ -42,7 +43,7 @@ def tile_values(device: gs.Device, keys: np.ndarray[Any, Any], by_subgroups: boo
 def tile_call(rows: int, length: int, tile: int, step: int) -> list[int]:
     """Return the parameters of a stage that sorts tiles."""
     per_row = -(-length // tile)
-    return [rows * length, length, tile, per_row, rows * per_row, step, rows * per_row, 1, 1, 1]
+    return [rows * length, length, tile, per_row, rows * per_row, step, 1, 1]
 
 
 def test_steps(device: gs.Device) -> None:
@@ -56,14 +57,13 @@ def test_steps(device: gs.Device) -> None:
         (found,) = run_stage(device, "differences", [1500, 500], [rows], [3], -(-1500 // 256), **values)
         assert found.tolist() == [bits, 0, int(falls)]
         values = {"digits": 4, "radix_bits": RADIX_BITS, "workgroup_size": 64}
-        call = tile_call(3, 500, 100, 0)
-        (steps,) = run_stage(device, "plan_steps", call, [found], [4 * 8], 1, **values)
+        (steps,) = run_stage(device, "plan_steps", None, [found], [4 * 6], 1, **values)
         expected = twins.plan_steps(bits, falls, 4, RADIX_BITS)
-        got = [(digit, int(s[3]), int(s[4])) for digit, s in enumerate(steps.reshape(4, 8)) if s[0]]
+        got = [(digit, int(s[1]), int(s[2])) for digit, s in enumerate(steps.reshape(4, 6)) if s[0]]
         assert got == expected
-        assert [bool(s[5]) for s in steps.reshape(4, 8) if s[0]] == [source == 0 for _, source, _ in expected]
-        assert [int(s[6]) for s in steps.reshape(4, 8) if s[0]] == [0] * (len(expected) - 1) + [1]
-        assert {int(s[7]) for s in steps.reshape(4, 8) if s[0]} == {0xFF if falls else 0}
+        assert [bool(s[3]) for s in steps.reshape(4, 6) if s[0]] == [source == 0 for _, source, _ in expected]
+        assert [int(s[4]) for s in steps.reshape(4, 6) if s[0]] == [0] * (len(expected) - 1) + [1]
+        assert {int(s[5]) for s in steps.reshape(4, 6) if s[0]} == {0xFF if falls else 0}
 
 
 @pytest.mark.parametrize(("rows", "length", "tile"), SHAPES)
@@ -73,8 +73,8 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
     order = twins.orders(keys)
     for digit in (0, 3):
         # The first step of a plan reads the input and writes the temporary array; the last one writes the result.
-        steps = np.zeros((4, 8), np.uint32)
-        steps[digit] = (1, 1, 1, 0, 1, 1, 1, 0xFF)
+        steps = np.zeros((4, 6), np.uint32)
+        steps[digit] = (1, 0, 1, 1, 1, 0xFF)
         counts = twins.count_digits(order, digit, RADIX_BITS, tile)
         offsets = (np.cumsum(counts) - counts.reshape(-1)).astype(np.uint32)
         expected = twins.scatter_digits(order, digit, RADIX_BITS, offsets.reshape(counts.shape), tile)
@@ -82,7 +82,7 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
         for by_subgroups in ways(device):
             values = tile_values(device, keys, by_subgroups)
             inputs = [steps, keys.view(np.uint32), other, other]
-            (found,) = run_stage(device, "count_digits", call, inputs, [counts.size], call[4], **values)
+            (found,) = run_stage(device, "count_digits", call, inputs, [counts.size], call[4], copies=2, **values)
             np.testing.assert_array_equal(found, counts.reshape(-1))
             sizes = [rows * length] * 4
             moved, _, places, _ = run_stage(
@@ -97,11 +97,22 @@ def test_one_step(device: gs.Device, rows: int, length: int, tile: int) -> None:
                 payload="index",
                 kernel=None,
                 items=-(-tile // values["workgroup_size"]),
+                turns=1 + digit % 2,
                 **values,
             )
             np.testing.assert_array_equal(moved[expected], keys.view(np.uint32))
             columns = np.broadcast_to(np.arange(length), (rows, length))
             np.testing.assert_array_equal(places[expected], columns)
+
+
+def test_turns(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that sorts are right in the workgroups of GPUs, with turns that do not store equally much of a tile."""
+    workgroup = {"workgroup_with_places": 256, "items_with_places": 7, "turns_with_places": 4, "min_tiles": 1}
+    monkeypatch.setattr(sort_heuristics, "CPU", replace(sort_heuristics.GPU, **workgroup))
+    keys = keys_of(np.float32, (2, 4001))
+    found, places = sort_in_tiles(device, keys, False)
+    assert_sorted(found, keys)
+    np.testing.assert_array_equal(places, order_of(keys))
 
 
 def test_merge_rows(device: gs.Device) -> None:

@@ -142,7 +142,12 @@ def test_posts(device: gs.Device, strategy: str, folds: bool) -> None:
         epochs, payloads = run.posts(item_words(problem, aggregates).shape[1])
         for items, at in posted:
             np.testing.assert_array_equal(epochs[at], run.epoch)  # each word has the epoch, or was not posted
-            assert_same(payloads[at], item_words(problem, items), (tile, note, long))
+            got = payloads[at].copy()
+            if problem.rows > 1:
+                # A head flag is set if it is not 0. A total behind a head joins whatever bits the flags of tiles before
+                # it have while these are late.
+                got[:, -1] = got[:, -1] != 0
+            assert_same(got, item_words(problem, items), (tile, note, long))
 
         stored = reference.store(problem, scan(join, sums, prefixes, exclusive=problem.exclusive))
         for got, field in zip(run.results, stored, strict=True):

@@ -94,6 +94,13 @@ def device_as_if(device: gs.Device, *, unsafe: bool | None = None, **capabilitie
     return other
 
 
+def forget_plans(device: gs.Device) -> None:
+    """Let the device plan every scan again. It keeps its compiled shaders."""
+    executor = device._executor
+    for kept in (executor._plans, executor._layouts, executor._prepared):
+        kept.clear()
+
+
 def auto_strategy(device: gs.Device) -> str:
     """Return the strategy that ``"auto"`` takes for an array of many tiles."""
     return device._context.strategy("auto")[0]

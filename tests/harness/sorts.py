@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 def run_stage(
     device: gs.Device,
     name: str,
-    call: Sequence[int],
+    call: Sequence[int] | None,
     inputs: Sequence[Array],
     sizes: Sequence[int | Array],
     workgroups: int,
@@ -31,7 +31,7 @@ def run_stage(
     Args:
         device: the device.
         name: the stage's template in the folder sort.
-        call: the words of its parameters.
+        call: the words of its parameters, if it has any.
         inputs: the arrays that it reads.
         sizes: the words of each output, which holds junk before, or zeros if it is shorter than 4; or its content.
         workgroups: the number of workgroups.
@@ -47,9 +47,10 @@ def run_stage(
     ]
     following = iter(outputs)
     bound = [arrays[n - 1] if n != "out" else next(following) for n in order] if order else [*arrays, *outputs]
-    parameters = context.uniform(np.array([*call, *[0] * (-len(call) % 4)], np.uint32).tobytes())
+    words = np.array(call or (), np.uint32)
+    parameters = [] if call is None else [context.uniform(np.pad(words, (0, -len(words) % 4)).tobytes())]
     encoder = context.queue.encoder()
-    bindings = [parameters, *(array.binding() for array in bound)]
+    bindings = [*parameters, *(array.binding() for array in bound)]
     record_stage(context, encoder, f"sort/{name}.wgsl", bindings, workgroups, 1, **values)
     context.queue.submit(encoder)
     return [output.read() for output in outputs]

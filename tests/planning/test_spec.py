@@ -53,3 +53,17 @@ def test_the_neighbour_field_follows_the_element() -> None:
 def test_specs_are_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         spec().rows = 2  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin"])
+def test_extrema_down_columns_are_those_of_integers(name: str) -> None:
+    """Assert that float32 is combined in the order of its bits, but not in rows, from given values or after a map."""
+    x = np.zeros((4, 8, 16), np.float32)
+    seen = scan_spec(make_problem(x, name, axis=1), gpu())
+    assert [field.scalar.name for field in seen.element.fields] == ["int32"]
+    assert seen.before is not None
+    assert seen.after is not None
+    for options in ({"axis": 2}, {"axis": 1, "initial": 0.0}, {"axis": 1, "after": lambda v: -v}):
+        floats = scan_spec(make_problem(x, name, **options), gpu())
+        assert [field.scalar.name for field in floats.element.fields] == ["float32"], options
+    assert scan_spec(make_problem(x, "add", axis=1), gpu()).before is None

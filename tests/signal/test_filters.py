@@ -184,6 +184,26 @@ def test_complex_numerators_and_states() -> None:
     np.testing.assert_allclose(found[0], wanted[0], rtol=0, atol=1e-5)
 
 
+def test_complex_denominators() -> None:
+    x, zi = X[..., 0], np.full((3, 3), 0.5 - 1j)
+    a = 2 * np.poly([0.9 * np.exp(1.3j), 0.5j, -0.7])
+    for b, signals, states in (
+        ([1.0, 0.5j], x, None), ([1.0], x, zi), ([1.0, 2j, 1.0, 0.5], x + 1j * x, zi), ([1.0], x[:, :2], zi.real),
+    ):  # fmt: skip
+        wanted = scipy.signal.lfilter(b, a, signals.astype(np.complex128), axis=1, zi=states)
+        found = signal.lfilter(b, a, signals, axis=1, zi=states)
+        for one, other in zip(*((each,) if states is None else each for each in (found, wanted)), strict=True):
+            assert one.dtype == np.complex64
+            np.testing.assert_allclose(one, other, rtol=0, atol=2e-5)
+    y, ends = signal.lfilter([1.0], a, gs.default_device().asarray(x), axis=1, zi=zi)
+    wanted = signal.lfilter([1.0], a, x, axis=1, zi=zi)
+    for one, other in zip((y, ends), wanted, strict=True):
+        assert isinstance(one, gs.Array)
+        np.testing.assert_allclose(one.numpy(), other, rtol=0, atol=1e-6)
+    # A real denominator of a complex dtype.
+    assert signal.lfilter([1.0], [2 + 0j, -1], [1.0, 2.0]).tolist() == [0.5, 1.25]
+
+
 def test_narrow_floats_and_lists() -> None:
     b, a = FILTERS["exponential"]
     x = X[0, :50, 0].astype(np.float16)
@@ -222,8 +242,12 @@ def test_errors() -> None:
         signal.lfilter([[1.0, 2.0]], [1.0], x)
     with pytest.raises(ValueError, match=r"a of shape \(0,\)"):
         signal.lfilter([1.0], [], x)
-    with pytest.raises(TypeError, match="a of dtype complex128 was passed, but it has to be real"):
-        signal.lfilter([1.0], [1.0, 0.5j], x)
+    with pytest.raises(ValueError, match=r"a\[0\] of 0 was passed"):
+        signal.lfilter([1.0], [0.0, 1j], x)
+    with pytest.raises(TypeError, match="sos of dtype complex128 was passed, but it has to be real"):
+        signal.sosfilt([[1, 0, 0, 1, 0.5j, 0]], x)
+    with pytest.raises(TypeError, match="a of dtype <U1 was passed; pass real numbers"):
+        signal.lfilter([1.0], ["1"], x)
     with pytest.raises(ValueError, match="axis=2 was passed"):
         signal.lfilter([1.0], [1.0], x, axis=2)
     with pytest.raises(ValueError, match=r"zi of shape \(1,\) was passed.*states of shape \(4, 1\)"):

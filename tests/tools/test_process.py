@@ -31,6 +31,26 @@ def test_interrupted_from_the_keyboard(files):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
+@pytest.mark.parametrize("name", ["gpuscan", "-m"])
+def test_interrupted_during_the_imports(files, name):
+    """End with 130 and one line, and leave Ctrl-C alone in programs that import the package."""
+    code = (
+        DEFAULT_SIGNALS + "import os, sys\n"
+        "class Interrupter:\n"
+        "    def find_spec(self, module, *_):\n"
+        "        module == 'numpy' and os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupter())\n"
+        f"sys.argv, sys.orig_argv = [{name!r}, 'probe'], ['python', '-m', 'gpuscan', 'probe']\n"
+    )
+    done = python("-c", code + "import gpuscan")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "gpuscan: interrupted\n")
+    done = python(
+        "-c", code + "sys.argv[0] = 'program.py'\ntry: import gpuscan\nexcept KeyboardInterrupt: print('mine')"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "mine\n", "")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
 @pytest.mark.parametrize(("name", "exit_code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
 def test_a_streamed_scan_that_is_stopped(files, name, exit_code):
     """Remove the partial file, even if SIGTERM comes twice as from `timeout`, and keep OUT.npy."""

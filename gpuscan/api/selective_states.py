@@ -1,0 +1,166 @@
+"""Mamba's recurrence by kernels that write the states: for numbers and lengths that the fused kernels do not take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpuscan.api import linear_recurrence as recurrence
+from gpuscan.api.device import Device
+from gpuscan.api.map import map as map_arrays
+from gpuscan.api.reduce import reduce
+from gpuscan.operators.operator import operator
+
+Array = np.ndarray[Any, Any]
+# A function that waits for an array.
+Pending = Callable[[], Array]
+
+# The last axes of all arrays. Those before are batches and channels.
+STATES, TIME = -2, -1
+
+
+class StateRun:
+    """The computation of one part on a device."""
+
+    def __init__(self, device: Device, arrays: Sequence[Array]) -> None:
+        self._device = device
+        self._is_complex = arrays[2].dtype.kind == "c"
+        self._shapes = [array.shape for array in arrays]
+        self.arrays = [device.asarray(array) for array in arrays]
+
+    def _map(self, function: Callable[..., Any], *arrays: Any) -> Any:
+        return map_arrays(function, *arrays, device=self._device)
+
+    def states(self) -> tuple[Any, Any]:
+        """Return the gates and the states."""
+        u, dt, decays, inward, _ = self.arrays
+        gates, inputs = self._map(_steps_complex if self._is_complex else _steps, u, dt, decays, inward)
+        return gates, recurrence.linear_recurrence(gates, inputs, axis=TIME, device=self._device)
+
+    def outputs(self, h: Any) -> Any:
+        """Return what y is the sum of."""
+        return self._map(_twice_real_product if self._is_complex else _product, h, self.arrays[4])
+
+    def pending(self, array: Any) -> Pending:
+        """Begin to read an array, and return a function that waits for it."""
+        found: Pending = array.read_async().result
+        return found
+
+    def summed(self, values: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[Pending]:
+        """Begin to sum arrays over the axes along which their shapes have length 1."""
+        axes = [
+            tuple(axis for axis, length in enumerate(shape) if length == 1 < value.shape[axis])
+            for value, shape in zip(values, shapes, strict=True)
+        ]
+        if axes[0] and axes == [axes[0]] * 2:
+            totals = reduce(tuple(values), _SUMS, axis=axes[0], device=self._device)
+        else:
+            pairs = zip(values, axes, strict=True)
+            totals = [reduce(value, axis=each, device=self._device) if each else value for value, each in pairs]
+        return [self.pending(total) for total in totals]
+
+    def gradients(self, grad_y: Array, grad_last: Array) -> list[Pending]:
+        """Begin to compute the gradients with respect to the arrays."""
+        u, dt, decays, inward, outward = self.arrays
+        is_last = np.zeros(self._shapes[0][TIME], grad_y.dtype)
+        is_last[-1:] = 1
+        weights, after, ends = (self._device.asarray(array) for array in (grad_y, grad_last, is_last))
+        gates, h = self.states()
+        of_states = self._map(_to_states_complex if self._is_complex else _to_states, outward, weights, after, ends)
+        conjugates = (self._map(np.conj, gates), self._map(np.conj, h)) if self._is_complex else (gates, h)
+        of_gates, of_inputs, _ = recurrence.gradients(
+            *conjugates, of_states, axis=TIME, initial=None, reverse=False, device=self._device
+        )
+        rates, by_decay = self._map(_rates, of_gates, gates, dt)
+        to_steps, to_weights = (
+            (_to_steps_complex, _to_weights_complex) if self._is_complex else (_to_steps, _to_weights)
+        )
+        by_u_and_dt = self._map(to_steps, of_inputs, inward, u, dt, rates, decays)
+        by_weights = self._map(to_weights, of_inputs, u, dt, weights, h)
+        shapes = self._shapes
+        return [
+            *self.summed(by_u_and_dt, shapes[:2]),
+            *self.summed([by_decay], shapes[2:3]),
+            *self.summed(by_weights, shapes[3:]),
+        ]
+
+
+# ----- Functions of one state, which become kernels
+
+
+def _steps(u: Any, dt: Any, decay: Any, inward: Any) -> Any:
+    """Return the gate and the input of a step."""
+    return np.exp(dt * decay), dt * u * inward
+
+
+def _steps_complex(u: Any, dt: Any, decay: Any, inward: Any) -> Any:
+    """Return the gate and the input of a step.
+
+    Errors of gates grow with the steps, and WGSL's sine and cosine may be off by 2^-11. These are within some units in
+    the last place: Cephes' polynomials for float32, after the quarters of a turn have been taken off in three parts.
+    """
+    angle = dt * np.imag(decay)
+    quarters = np.rint(angle * np.float32(2 / np.pi))
+    rest = angle - quarters * np.float32(1.5703125)
+    rest = rest - quarters * np.float32(4.837512969970703125e-4)
+    rest = rest - quarters * np.float32(7.54978995489188216e-8)
+    square = rest * rest
+    sine = np.float32(-1.9515295891e-4) * square + np.float32(8.3321608736e-3)
+    sine = (sine * square - np.float32(1.6666654611e-1)) * square * rest + rest
+    cosine = np.float32(2.443315711809948e-5) * square - np.float32(1.388731625493765e-3)
+    cosine = (cosine * square + np.float32(4.166664568298827e-2)) * square * square - np.float32(0.5) * square + 1
+    turn = quarters - 4 * np.floor(quarters * np.float32(0.25))
+    odd = (turn == 1) | (turn == 3)
+    imag, real = np.where(odd, cosine, sine), np.where(odd, sine, cosine)
+    imag = np.where(turn >= 2, -imag, imag)
+    real = np.where((turn == 1) | (turn == 2), -real, real)
+    size = np.exp(dt * np.real(decay))
+    return size * real + 1j * (size * imag), dt * u * inward
+
+
+def _product(one: Any, other: Any) -> Any:
+    return one * other
+
+
+def _twice_real_product(one: Any, other: Any) -> Any:
+    return 2 * np.real(one * other)
+
+
+def _to_states(outward: Any, grad_y: Any, grad_last: Any, is_last: Any) -> Any:
+    return outward * grad_y + grad_last * is_last
+
+
+def _to_states_complex(outward: Any, grad_y: Any, grad_last: Any, is_last: Any) -> Any:
+    return np.conj(outward) * (2 * grad_y) + grad_last * is_last
+
+
+def _rates(of_gate: Any, gate: Any, dt: Any) -> Any:
+    """Return the gradient with respect to dt A, and that part of it that is the decay's."""
+    rate = of_gate * np.conj(gate)
+    return rate, rate * dt
+
+
+def _to_steps(grad: Any, inward: Any, u: Any, dt: Any, rate: Any, decay: Any) -> Any:
+    """Return what the gradients with respect to u and dt are sums of."""
+    return grad * inward * dt, grad * inward * u + rate * decay
+
+
+def _to_steps_complex(grad: Any, inward: Any, u: Any, dt: Any, rate: Any, decay: Any) -> Any:
+    of_product = np.real(grad * np.conj(inward))
+    return of_product * dt, of_product * u + np.real(rate * np.conj(decay))
+
+
+def _to_weights(grad: Any, u: Any, dt: Any, grad_y: Any, h: Any) -> Any:
+    """Return what the gradients with respect to B and C are sums of."""
+    return grad * (u * dt), grad_y * h
+
+
+def _to_weights_complex(grad: Any, u: Any, dt: Any, grad_y: Any, h: Any) -> Any:
+    return grad * (u * dt), np.conj(h) * (2 * grad_y)
+
+
+@operator(identity=(0, 0), name="sums")
+def _SUMS(left: Any, right: Any) -> Any:  # noqa: N802 (a constant)
+    return left[0] + right[0], left[1] + right[1]

@@ -1,0 +1,278 @@
+"""Scan and reduce groups of few labels on a device without a sort: by a table of carries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.guards import guarded
+from gpuscan.elements import scalar_of, words_of
+from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.element_copy import copied, duplicate, transposed, written
+from gpuscan.engine.preparation import check_elements, seed_words
+from gpuscan.engine.record import max_workgroups
+from gpuscan.planning.group_heuristics import group_heuristics_for
+from gpuscan.planning.group_plan import plan_groups
+from gpuscan.planning.plan import grid_of
+from gpuscan.planning.spec import scan_spec
+from gpuscan.problem.cache import cached_problem
+from gpuscan.problem.groups import check_full
+from gpuscan.problem.indexed_maps import MAX_INT32_LENGTH
+
+# Labels from this one on are not counted.
+_MOST_LABELS = 1 << 31
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuscan.device.bind_groups import Binding
+    from gpuscan.device.context import DeviceContext
+    from gpuscan.engine.executor import Executor
+    from gpuscan.planning.group_plan import GroupTable
+    from gpuscan.planning.spec import ScanSpec
+    from gpuscan.problem.problem import Problem
+
+
+@dataclass(frozen=True)
+class FewLabels:
+    """Labels on a device, in any order.
+
+    Attributes:
+        labels: the labels: (row_length,) for all rows alike, or (rows, row_length).
+        count: more than the largest label, taken for an unsigned number.
+    """
+
+    labels: DeviceArray
+    count: int
+
+
+@dataclass(frozen=True)
+class TabledGroups:
+    """A scan or reduction of groups that runs by a table.
+
+    Attributes:
+        problem: the scan of rows that are one after the other, without heads.
+        labels: its labels.
+        spec: its specification.
+        table: the shape of the table.
+    """
+
+    problem: Problem
+    labels: DeviceArray
+    spec: ScanSpec
+    table: GroupTable
+
+
+def few_labels(executor: Executor, problem: Problem, labels: Any, *, exact: bool = False) -> FewLabels | None:
+    """Return labels with their number; None if one is negative, or if their number is unknown.
+
+    The largest of labels on a device is read, which waits for the device, unless their dtype says enough or there are
+    so few elements that it would take longer than a sort.
+
+    Args:
+        executor: of the arrays' device.
+        problem: the scan of the elements, without heads.
+        labels: the labels, as `gpuscan.problem.groups.checked_labels` returns them.
+        exact: True if `count` has to be 1 more than the largest label.
+    """
+    context = executor.context
+    with guarded(context), context.lock:
+        if isinstance(labels, np.ndarray):
+            largest = int(labels.max())
+            if int(labels.min()) < 0 or largest >= _MOST_LABELS:
+                return None
+            narrow = uploaded(context, labels.astype(np.min_scalar_type(largest)))
+            return FewLabels(_by_rows(problem, narrow), largest + 1)
+        found = _bindable(labels)
+        if found.dtype.itemsize == 1 and not exact:
+            return FewLabels(_by_rows(problem, found), 2 if found.dtype == np.bool_ else 256)
+        h = group_heuristics_for(context.capabilities.adapter_type)
+        if problem.size < h.min_read_elements and not exact:
+            return None
+        largest = _largest_of(executor, found)
+        if largest >= _MOST_LABELS or (found.dtype.kind == "i" and largest > np.iinfo(found.dtype).max):
+            return None
+        return FewLabels(_by_rows(problem, found), largest + 1)
+
+
+def _largest_of(executor: Executor, labels: DeviceArray) -> int:
+    """Return the largest label, taken for an unsigned number. It is read from the device."""
+    dtype = f"u{labels.dtype.itemsize}"
+    unsigned = DeviceArray(labels.context, labels.buffer, (labels.size,), dtype, labels.offset, labels.owner)
+    problem = cached_problem(unsigned, "maximum", axis=0, exclusive=False, reverse=False)
+    (result,) = scan_device(executor, replace(problem, keep_last_only=True))
+    largest = int(result.read()[0])
+    return min(1, largest) if labels.dtype == np.bool_ else largest
+
+
+def _by_rows(problem: Problem, labels: DeviceArray) -> DeviceArray:
+    """Return labels with those of a row one after the other."""
+    length, inner = problem.row_length, problem.inner
+    by_element = labels.shape == problem.shape and problem.rows > 1
+    if by_element and inner > 1:
+        labels = copied(transposed(labels, length, inner, labels.dtype.itemsize), labels.shape, labels.dtype)
+    return labels.viewed((problem.rows, length) if by_element else (length,))
+
+
+def tabled(executor: Executor, problem: Problem, labels: FewLabels, **options: Any) -> TabledGroups | None:
+    """Return how groups are combined by a table; None if it cannot be, or if sorting the labels is faster.
+
+    Args:
+        executor: of the arrays' device.
+        problem: the scan of the elements, without heads.
+        labels: the labels.
+        options: those of `gpuscan.planning.group_plan.plan_groups`.
+    """
+    context, length = executor.context, problem.row_length
+    in_rows = replace(problem, shape=(problem.rows, length), axis=1)
+    if problem.indexed and length > MAX_INT32_LENGTH:
+        return None
+    check_elements(context, problem)
+    limit = context.binding_limit
+    fields = (*problem.source.fields, *problem.destination.fields)
+    if problem.passes_neighbour or any(problem.size * f.storage_bytes > limit for f in fields):
+        return None
+    if labels.labels.nbytes > limit:
+        return None
+    spec = scan_spec(in_rows, context.capabilities, captures=True)
+    table = plan_groups(spec, scalar_of(labels.labels.dtype), labels.count, context.capabilities, **options)
+    return None if table is None else TabledGroups(in_rows, labels.labels, spec, table)
+
+
+def scan_by_table(
+    executor: Executor, problem: Problem, groups: TabledGroups, out: Sequence[DeviceArray] | None
+) -> list[DeviceArray]:
+    """Return the result of a problem in which each element is combined with those of its own label."""
+    context, inner, length = executor.context, problem.inner, problem.row_length
+    fields = problem.destination.fields
+    leaves = _leaves(executor, problem)
+    if inner == 1 and out is not None and _can_be_written(out, (*leaves, groups.labels)):
+        run_stages(context, groups, leaves, out)
+        return list(out)
+    results = [empty(context, (problem.size, *f.shape), f.scalar.dtype) for f in fields]
+    run_stages(context, groups, leaves, results)
+    if inner > 1:
+        results = [
+            copied(transposed(each, inner, length, f.storage_bytes), each.shape, each.dtype)
+            for each, f in zip(results, fields, strict=True)
+        ]
+    results = [each.viewed((*problem.shape, *f.shape)) for each, f in zip(results, fields, strict=True)]
+    return results if out is None else written(results, out)
+
+
+def reduce_by_table(
+    executor: Executor, problem: Problem, groups: TabledGroups, out: Sequence[DeviceArray] | None
+) -> list[DeviceArray]:
+    """Return the combination of the elements of each label: the axis becomes as long as there are groups.
+
+    Raises:
+        ValueError: a group is empty, and there is no `fill`.
+    """
+    context, table = executor.context, groups.table
+    fields = problem.destination.fields
+    leaves = _leaves(executor, problem)
+    results = [empty(context, (table.results, *f.shape), f.scalar.dtype) for f in fields]
+    memory = run_stages(context, groups, leaves, results)
+    if problem.fill is None:
+        marks = memory.viewed((table.results,), offset=4 * (table.words - table.results))
+        check_full(problem, marks.read().reshape(-1, table.groups))
+    if problem.inner > 1:
+        results = [
+            copied(transposed(each, problem.inner, table.groups, f.storage_bytes), each.shape, each.dtype)
+            for each, f in zip(results, fields, strict=True)
+        ]
+    lead = list(problem.shape)
+    lead[problem.axis] = table.groups
+    results = [each.viewed((*lead, *f.shape)) for each, f in zip(results, fields, strict=True)]
+    return results if out is None else written(results, out)
+
+
+def _can_be_written(out: Sequence[DeviceArray], read: Sequence[DeviceArray]) -> bool:
+    """Return True if shaders can write straight to these arrays while they read the others."""
+    buffers = {id(array.buffer) for array in (*out, *read)}
+    return len(buffers) == len({id(array.buffer) for array in read}) + len(out) and all(
+        array.is_writable_in_vectors and array.can_be("STORAGE") and array.can_be("COPY_DST") for array in out
+    )
+
+
+def _bindable(array: DeviceArray) -> DeviceArray:
+    """Return the array itself if shaders can bind it where it is, else a copy."""
+    array.check("STORAGE")
+    return array if array.is_bindable else duplicate(array)
+
+
+def _leaves(executor: Executor, problem: Problem) -> list[DeviceArray]:
+    """Return the arrays on the device, with the elements of a row one after the other."""
+    leaves = []
+    for leaf, f in zip(problem.leaves, problem.source.fields, strict=True):
+        array = _bindable(leaf) if isinstance(leaf, DeviceArray) else uploaded(executor.context, np.asarray(leaf))
+        if problem.inner > 1:
+            view = transposed(array, problem.row_length, problem.inner, f.storage_bytes)
+            array = copied(view, array.shape, array.dtype)
+        leaves.append(array)
+    return leaves
+
+
+def run_stages(
+    context: DeviceContext,
+    groups: TabledGroups,
+    leaves: Sequence[DeviceArray],
+    results: Sequence[DeviceArray],
+    memory: DeviceArray | None = None,
+) -> DeviceArray:
+    """Submit the stages; return the table.
+
+    Args:
+        context: the arrays' device.
+        groups: what the stages compute.
+        leaves: the arrays, with the elements of a row one after the other.
+        results: the arrays to write.
+        memory: memory for the table (default: new memory).
+    """
+    problem, table, spec = groups.problem, groups.table, groups.spec
+    memory = memory or empty(context, (table.words,), np.uint32)
+    bound: dict[str, Binding] = {"table": memory.binding(), "labels": groups.labels.binding()}
+    bound |= {f"source{i}": leaf.binding() for i, leaf in enumerate(leaves)}
+    bound |= {f"destination{i}": result.binding() for i, result in enumerate(results)}
+    seeds = seed_words(problem, spec, context)
+    # Their memory is the pool's again once nothing refers to them, so they are kept until the stages are submitted.
+    kept = []
+    if seeds is not None:
+        kept.append(uploaded(context, seeds))
+        bound["seeds"] = kept[-1].binding()
+    if any(kernel.stage == "reduce_carries" for kernel in table.kernels):
+        none = np.zeros((problem.rows, spec.destination.words), np.uint32)
+        fills = none if problem.fill is None else words_of(spec.destination, problem.fill)
+        kept.append(uploaded(context, fills))
+        bound["fills"] = kept[-1].binding()
+    if spec.captured_bytes:
+        bound["captured"] = context.uniform(spec.captured_bytes)
+    step = table.row_length if groups.labels.ndim > 1 else 0
+    numbers = [
+        *(table.row_length, table.stretch, table.stretches, table.rows * table.stretches),
+        *(table.groups, table.plane, step, 0),
+    ]
+    params = context.uniform(np.array(numbers, np.uint32).tobytes())
+    pipelines = [context.pipeline(kernel) for kernel in table.kernels]
+    encoder = context.queue.encoder()
+    if not table.kernels[0].subgroups:
+        encoder.clear_buffer(memory.buffer, memory.offset, 4 * table.plane)
+    for number in table.kernels[-1].cleared:
+        part = results[number].binding()
+        encoder.clear_buffer(part.buffer, part.offset, part.size)
+    for kernel, (pipeline, layout) in zip(table.kernels, pipelines, strict=True):
+        entries = [(0, params), *((array.binding, bound[array.name]) for array in kernel.bindings)]
+        entries += [(binding, bound[role]) for binding, role in kernel.uniforms]
+        batch = context.profiles.batch([kernel.stage], "", spec.length) if context.profiles.active else None
+        compute = encoder.begin_compute_pass(timestamp_writes=None if batch is None else batch.writes(kernel.stage))
+        compute.set_pipeline(pipeline)
+        compute.set_bind_group(0, context.bind_groups.group(layout, entries, keep=False), [0])
+        compute.dispatch_workgroups(*grid_of(table.workgroups(kernel), max_workgroups(context)))
+        compute.end()
+        if batch is not None:
+            batch.resolve(encoder)
+    context.queue.submit(encoder)
+    return memory

@@ -1,0 +1,71 @@
+"""Hold the tuning constants of groups: one frozen table for each class of adapter, as `heuristics` has for scans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class GroupHeuristics:
+    """The tuning constants of groups for one class of adapter; the comments of `GPU` and `CPU` say what they mean."""
+
+    subgroups: bool
+    stretches: int
+    min_stretch: int
+    max_stretch: int
+    steps: int
+    serial_workgroup: int
+    carry_columns: int
+    carry_parts: int
+    carry_loads: int
+    max_table_share: float
+    min_read_elements: int
+
+
+GPU = GroupHeuristics(
+    # True if the lanes of a subgroup combine a stretch together. Otherwise each invocation has a stretch of its own.
+    subgroups=True,
+    # Stretches that all rows together are cut into, about: a workgroup of one subgroup for each. H200, 2^26 int32 with
+    # 1,000 labels: 2.4 ms, by a sort 8.0 ms; with 2,048 stretches 2.5 ms, with 8,192 and 16,384 3.0 and 3.9 ms.
+    stretches=3500,
+    # Elements of a stretch, at least and at most. Not tuned.
+    min_stretch=2048,
+    max_stretch=1 << 20,
+    # Elements that an invocation loads before it combines them, so that several loads are under way. Not tuned.
+    steps=8,
+    # Invocations in a workgroup where each has a stretch of its own. Not tuned.
+    serial_workgroup=32,
+    # Labels side by side, and parts of their stretches one below the other, of a workgroup that scans the table; and
+    # the carries that an invocation loads at a time. Not tuned.
+    carry_columns=32,
+    carry_parts=8,
+    carry_loads=4,
+    # Words of the table for each word that is read and written otherwise, at most. Each of them is written twice and
+    # read three times. Not tuned.
+    max_table_share=0.25,
+    # Elements from which on the largest of labels on the device is read, which waits for the device. Not tuned.
+    min_read_elements=1 << 20,
+)
+
+CPU = replace(
+    GPU,
+    # An invocation is a serial loop. llvmpipe ends a loop after 65,535 iterations. With 16 or 256 stretches in place of
+    # 64, lavapipe takes as long for 2^21 int32 and 1,000 labels: 51 ms; by a sort it takes 243 ms.
+    subgroups=False,
+    stretches=64,
+    min_stretch=512,
+    max_stretch=1 << 15,
+    steps=1,
+    serial_workgroup=8,
+    carry_parts=1,
+    carry_loads=1,
+    # lavapipe, scan of 2^18 int32: 10,000 labels, a share of 2.4: 17 ms, by a sort 35 ms; 100,000 labels, a share of 6:
+    # 39 and 42 ms, a share of 24: 107 and 42 ms.
+    max_table_share=2.0,
+    min_read_elements=1 << 12,
+)
+
+
+def group_heuristics_for(adapter_type: str) -> GroupHeuristics:
+    """Return the table for an adapter of this type, such as ``"DiscreteGPU"`` or ``"CPU"``."""
+    return CPU if adapter_type == "CPU" else GPU

@@ -1,0 +1,245 @@
+"""Decide how groups of few labels are combined without a sort: by a table with a carry for each stretch and label.
+
+Rows are cut into stretches. Each stretch combines its elements label by label, a scan of the table along the stretches
+gives each of them the carries of the labels, and each stretch combines its elements again, from its carries on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from gpuscan.elements import SCALARS, Scalar
+from gpuscan.planning.capabilities import Capabilities
+from gpuscan.planning.group_heuristics import group_heuristics_for
+from gpuscan.planning.kernel import Kernel
+from gpuscan.planning.kernel_parts import Access, BoundArray, WaitPolicy
+from gpuscan.planning.plan import target_of
+from gpuscan.planning.sort_plan import fewest_lanes
+from gpuscan.planning.spec import HashedOnce, ScanSpec
+from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.problem.packed_fields import STORAGE_LIMIT
+
+# The bindings after those of the arrays, in the order of their numbers. Before the arrays is that of the labels.
+_AFTER_ARRAYS = ("table", "seeds", "fills", "captured")
+# A capacity is a multiple of this part of the next power of 2, so that few numbers of labels need shaders of their own.
+_CAPACITY_STEPS = 8
+# Shaders count elements and the words of the table in 32 bits.
+_MOST_COUNTED = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class GroupKernel(Kernel):
+    """One shader of a scan or reduction of groups by a table.
+
+    Its stages are ``"combine_groups"``, ``"scan_carries"`` and ``"scan_groups"``, or in place of the last two
+    ``"reduce_carries"``. The elements are loaded and stored one by one.
+
+    Attributes:
+        label: the kind of label.
+        label_bits: the bits in which labels may differ.
+        capacity: the labels for which there is workgroup memory; 0 if each invocation has a stretch of its own.
+        turns: the most subgroups that a workgroup may have. They take turns with the workgroup's stretch.
+        parts: the parts of the stretches that a workgroup scans the carries of side by side.
+        carry_loads: the carries that an invocation loads at a time.
+    """
+
+    label: Scalar = SCALARS["uint32"]
+    label_bits: int = 0
+    capacity: int = 0
+    turns: int = 1
+    parts: int = 1
+    carry_loads: int = 1
+
+    __hash__ = HashedOnce.__hash__
+
+    @property
+    def template(self) -> str:
+        """The path of the stage's template under shaders/."""
+        return f"groups/{'scan_carries' if self.stage == 'reduce_carries' else self.stage}.wgsl"
+
+    @property
+    def single_elements(self) -> bool:
+        """True: each element is loaded and stored by itself."""
+        return True
+
+    @property
+    def uses_scratch(self) -> bool:
+        """False: no item goes through workgroup memory on its way to another invocation."""
+        return False
+
+    @property
+    def stores_results(self) -> bool:
+        """True if the stage stores results for the caller."""
+        return self.stage in ("scan_groups", "reduce_carries")
+
+    @cached_property
+    def destinations(self) -> tuple[BoundArray, ...]:
+        """The arrays that are stored."""
+        if not self.stores_results:
+            return ()
+        first = 2 + len(self.spec.source.fields)
+        return tuple(
+            BoundArray(f"destination{i}", first + i, "read_write", 1, self.shares_words(field))
+            for i, field in enumerate(self.spec.destination.fields)
+        )
+
+    def binding_of(self, name: str) -> int:
+        """Return the number of a binding; the arrays' are between that of the labels and the others."""
+        if name == "labels":
+            return 1
+        return 2 + len(self.spec.source.fields) + len(self.spec.destination.fields) + _AFTER_ARRAYS.index(name)
+
+    @cached_property
+    def uniforms(self) -> tuple[tuple[int, str], ...]:
+        """The number and the role of each uniform buffer but the parameters."""
+        return ((self.binding_of("captured"), "captured"),) if self.spec.captured_functions else ()
+
+    @cached_property
+    def bindings(self) -> tuple[BoundArray, ...]:
+        """Every storage buffer that the stage binds."""
+        bound = [BoundArray("table", self.binding_of("table"), "read_write")]
+        if self.stage in ("combine_groups", "scan_groups"):
+            bound += [BoundArray("labels", self.binding_of("labels"), "read"), *self.arrays]
+        else:
+            bound += self.destinations
+        if self.spec.seeded:
+            bound.append(BoundArray("seeds", self.binding_of("seeds"), "read"))
+        if self.stage == "reduce_carries":
+            bound.append(BoundArray("fills", self.binding_of("fills"), "read"))
+        return tuple(bound)
+
+
+@dataclass(frozen=True)
+class GroupTable:
+    """The shape of a scan or reduction of groups by a table.
+
+    Attributes:
+        groups: the labels of a row.
+        rows: the number of rows.
+        row_length: the elements in a row.
+        stretch: the elements of a stretch; the last one of a row may have fewer.
+        kernels: the stages, in their order.
+    """
+
+    groups: int
+    rows: int
+    row_length: int
+    stretch: int
+    kernels: tuple[GroupKernel, ...]
+
+    @property
+    def stretches(self) -> int:
+        """The stretches of a row."""
+        return -(-self.row_length // self.stretch)
+
+    @property
+    def plane(self) -> int:
+        """The carries in the table. A plane has one word of each of them; the first one says if it is there."""
+        return self.rows * self.stretches * self.groups
+
+    @property
+    def results(self) -> int:
+        """The results of a reduction. After the planes there is a word for each: 1 if it has elements."""
+        return self.rows * self.groups
+
+    @property
+    def words(self) -> int:
+        """The 32-bit words of the table."""
+        return self.plane * (self.kernels[0].item_words + 1) + self.results
+
+    def workgroups(self, kernel: GroupKernel) -> int:
+        """Return the number of workgroups of a stage."""
+        if kernel.stage in ("combine_groups", "scan_groups"):
+            stretches = self.rows * self.stretches
+            return stretches if kernel.subgroups else -(-stretches // kernel.tile.workgroup_size)
+        return self.rows * -(-self.groups // (kernel.tile.workgroup_size // kernel.parts))
+
+
+def plan_groups(
+    spec: ScanSpec,
+    label: Scalar,
+    groups: int,
+    capabilities: Capabilities,
+    *,
+    reduces: bool = False,
+    subgroups: bool | None = None,
+    stretch: int | None = None,
+) -> GroupTable | None:
+    """Return how groups are combined by a table; None if that cannot be, or would be slower than a sort.
+
+    Args:
+        spec: the scan of rows that are one after the other, without heads.
+        label: the kind of label. The labels' bits, taken for unsigned numbers, are less than `groups`.
+        groups: the number of labels, 1 or more.
+        capabilities: the device's.
+        reduces: True for one result for each label.
+        subgroups: True to combine stretches by subgroups (default: on GPUs that have subgroups).
+        stretch: the elements of a stretch, to take a table whatever its size.
+    """
+    h = group_heuristics_for(capabilities.adapter_type)
+    if spec.combine.loops or spec.field_offsets or spec.length > _MOST_COUNTED:
+        return None
+    if subgroups is None:
+        if not h.subgroups and capabilities.subgroup_size and capabilities.adapter_type != "CPU":
+            return None
+        subgroups = h.subgroups and capabilities.subgroup_size > 0
+    if not subgroups and stretch is None and capabilities.adapter_type != "CPU":
+        return None
+    words = spec.element.words
+    lanes = min(capabilities.subgroup_sizes) if subgroups else 0
+    label_bits = (groups - 1).bit_length()
+    step = max(1, (1 << label_bits) // _CAPACITY_STEPS)
+    capacity = -(-groups // step) * step if subgroups else 0
+    memory = capabilities.limits["max-compute-workgroup-storage-size"]
+    if 4 * (words + 1) * (capacity + 1) + 4 > memory:
+        return None
+    steps = h.steps
+    if stretch is None:
+        unit = max(1, lanes) * steps
+        wanted = max(h.min_stretch, min(h.max_stretch, -(-spec.length // h.stretches)))
+        # The table has words + 1 words for each stretch and label.
+        read = sum(field.storage_bytes for field in (*spec.source.fields, *spec.destination.fields)) / 4
+        most = spec.length * read * h.max_table_share / ((words + 1) * groups * spec.rows)
+        if most < 1:
+            return None
+        wanted = max(wanted, -(-spec.row_length // int(most)))
+        if wanted > h.max_stretch:
+            return None
+        stretch = -(-wanted // unit) * unit
+    target = target_of(capabilities)
+    combining = GroupKernel(
+        "combine_groups",
+        "table",
+        spec.shader_spec,
+        TileShape(lanes or h.serial_workgroup, lanes, 1, steps),
+        Access(width=1),
+        target,
+        WaitPolicy(1, 1),
+        label=label,
+        label_bits=label_bits,
+        capacity=capacity,
+        turns=max(1, lanes // fewest_lanes(capabilities)) if subgroups else 1,
+    )
+    parts = h.carry_parts
+    while parts > 1 and 4 * (words + 1) * h.carry_columns * parts > memory:
+        parts //= 2
+    carrying = replace(
+        combining,
+        stage="reduce_carries" if reduces else "scan_carries",
+        tile=TileShape(h.carry_columns * parts, 0, 1, 1),
+        label_bits=0,
+        capacity=0,
+        turns=1,
+        parts=parts,
+        carry_loads=h.carry_loads,
+    )
+    if 4 * (words + 1) * h.carry_columns * parts > memory:
+        return None
+    kernels = (combining, carrying) if reduces else (combining, carrying, replace(combining, stage="scan_groups"))
+    table = GroupTable(groups, spec.rows, spec.row_length, stretch, kernels)
+    limits = capabilities.limits
+    bound = max(len(kernel.bindings) for kernel in kernels)
+    if bound > limits[STORAGE_LIMIT] or 4 * table.words > limits["max-storage-buffer-binding-size"]:
+        return None
+    return table

@@ -1,0 +1,41 @@
+{#- The labels and the arrays of a stage that combines the elements of stretches, one by one.
+    Values: kernel.label; spec. -#}
+{% from "shared/chunk_access.wgsl" import store_single with context %}
+{% include "shared/arrays.wgsl" %}
+@group(0) @binding({{ kernel.binding_of("labels") }}) var<storage, read> labels: array<u32>;
+
+const STEPS = {{ kernel.tile.chunk }}u;  // elements that an invocation loads at a time
+
+// Return the label at a place of a row, by its bits, which are less than the number of labels.
+fn label_at(row: u32, place: u32) -> u32 {
+    let at = row * params.labels_step + place;
+{% if kernel.label.packed %}
+    let bits = extractBits(labels[at / {{ kernel.label.per_word }}u], at % {{ kernel.label.per_word }}u * {{ kernel.label.bits }}u, {{ kernel.label.bits }}u);
+    return {{ "min(bits, 1u)" if kernel.label.kind == "bool" else "bits" }};
+{% else %}
+    return labels[at * {{ kernel.label.words }}u];
+{% endif %}
+}
+
+// Return a place along the axis, by the element's number in the order of the scan.
+fn place_of(number: u32) -> u32 {
+    return {{ "params.row_length - 1u - number" if spec.reverse else "number" }};
+}
+
+{#- Load the elements whose numbers in the row are `number0`, …: `e0`, … with the labels `label0`, … -#}
+{% macro load_elements() %}
+{% for i in range(kernel.tile.chunk) %}
+    let place{{ i }} = place_of(number{{ i }});
+    let label{{ i }} = label_at(row, place{{ i }});
+    let at{{ i }} = row * params.row_length + place{{ i }};
+{% if spec.index_step %}
+    let index{{ i }} = i32(place{{ i }});
+{% endif %}
+    let e{{ i }} = {{ text.loaded_element(i, "") }};
+{% endfor %}
+{% endmacro %}
+{#- Store `result` at `at`, as `after` maps it. -#}
+{% macro store_result(at, result) %}
+    let r_{{ result }} = {{ text.mapped_result(result) }};
+{{ store_single(at, "r_" ~ result) -}}
+{% endmacro %}

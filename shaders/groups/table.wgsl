@@ -1,0 +1,42 @@
+{#- The beginning of every stage of a scan or reduction of groups by a table. Rows are cut into stretches. The table has a
+    carry for each stretch and each label: one word of all of them side by side, then the next word of all of them. The
+    first word is 1 if the carry is there.
+    Values: kernel, a gpuscan.planning.group_plan.GroupKernel; spec. -#}
+{% if kernel.target.enables_subgroups %}
+{% if kernel.subgroups %}
+enable subgroups;
+{% endif %}
+diagnostic(off, subgroup_uniformity);
+{% endif %}
+const WORKGROUP_SIZE = {{ kernel.tile.workgroup_size }}u;  // invocations
+
+struct Params {
+    row_length: u32,
+    stretch: u32,  // elements of a stretch; the last one of a row may have fewer
+    stretches: u32,  // in a row
+    total: u32,  // stretches in all rows together
+    groups: u32,  // labels of a row
+    plane: u32,  // carries in the table
+    labels_step: u32,  // labels from one row to the next: 0 if all rows have the same
+}
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding({{ kernel.binding_of("table") }}) var<storage, read_write> table: array<u32>;
+
+{% include "shared/element.wgsl" %}
+{% include "shared/operator.wgsl" %}
+
+fn read_carry(at: u32) -> Item {
+    return item_from_words(Words(
+{% for word in range(kernel.item_words) %}
+        table[at + {{ word + 1 }}u * params.plane],
+{% endfor %}
+    ));
+}
+
+fn write_carry(at: u32, carry: Item) {
+    let words = item_to_words(carry);
+    table[at] = 1u;
+{% for word in range(kernel.item_words) %}
+    table[at + {{ word + 1 }}u * params.plane] = words[{{ word }}];
+{% endfor %}
+}

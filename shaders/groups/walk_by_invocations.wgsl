@@ -1,0 +1,42 @@
+{#- The main function of stages that combine stretches, without subgroups: each invocation walks along a stretch of its own,
+    with its carries in the table. -#}
+{% include "groups/labels.wgsl" %}
+{% from "groups/labels.wgsl" import load_elements, store_result with context %}
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+) {
+    let stretch = (workgroup.x + workgroup.y * grid.x) * WORKGROUP_SIZE + invocation;
+    if (stretch >= params.total) {
+        return;
+    }
+    let row = stretch / params.stretches;
+    let begin = stretch % params.stretches * params.stretch;
+    let end = min(begin + params.stretch, params.row_length);
+    for (var first = begin; first < end; first += STEPS) {
+{% for i in range(kernel.tile.chunk) %}
+        let number{{ i }} = min(first + {{ i }}u, end - 1u);
+{% endfor %}
+{{ load_elements() | indent(4) -}}
+{% for i in range(kernel.tile.chunk) %}
+        if (first + {{ i }}u < end) {
+            let carry_at = stretch * params.groups + label{{ i }};
+            let known = table[carry_at] != 0u;
+            let carry = read_carry(carry_at);
+            let result = pick(known, join(carry, e{{ i }}), e{{ i }});
+            write_carry(carry_at, result);
+{% if kernel.stores_results %}
+{% if spec.exclusive %}
+            let start = seed(row);
+            let stored = pick(known, carry, start);
+{% else %}
+            let stored = result;
+{% endif %}
+{{ store_result("at%d" % i, "stored") | indent(8) -}}
+{% endif %}
+        }
+{% endfor %}
+    }
+}
