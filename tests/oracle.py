@@ -157,13 +157,18 @@ def strategies_on(device: gs.Device) -> list[str]:
     return [name for name in safe_strategies(device) if name != "lookback" or not shares_opengl(device)]
 
 
+def shares_cases(device: gs.Device) -> bool:
+    """Return True for a software adapter that shares cases."""
+    return IN_TURN and device.capabilities.adapter_type == "CPU"
+
+
 def one_of(device: gs.Device, cases: Iterable[T], turn: int) -> list[T]:
     """Return all cases, or one of them on a software adapter that shares cases, the next one at every turn.
 
     At the same turn one adapter tries another case than the next.
     """
     every = list(cases)
-    if IN_TURN and device.capabilities.adapter_type == "CPU":
+    if shares_cases(device):
         return [every[(turn + len(device.capabilities.summary)) % len(every)]]
     return every
 

@@ -244,9 +244,26 @@ def test_scan_and_its_derivatives(option: str, monkeypatch: pytest.MonkeyPatch) 
         np.testing.assert_allclose(call(x, initial=start).detach().numpy(), wanted, rtol=1e-12)
         monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
         assert torch.autograd.gradcheck(lambda x, start, call=call: call(x, initial=start), (x, start), fast_mode=True)
-        if op == "add":
-            assert torch.autograd.gradcheck(lambda x: call(x), (x,), check_forward_ad=True, fast_mode=True)  # noqa: B023
-            assert torch.autograd.gradgradcheck(lambda x, start: call(x, initial=start), (x, start), fast_mode=True)  # noqa: B023
+        assert torch.autograd.gradcheck(lambda x: call(x), (x,), check_forward_ad=True, fast_mode=True)  # noqa: B023
+        assert torch.autograd.gradgradcheck(lambda x, start: call(x, initial=start), (x, start), fast_mode=True)  # noqa: B023
+
+
+def test_more_derivatives_of_scans(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+    pair, keys = (some(5, 2), some(5, 2)), torch.tensor([[0, 0, 0, 1, 1], [0, 1, 1, 1, 1]]).T
+
+    def bundle(a: Any, b: Any) -> Any:
+        return gpuscan.torch.scan((a, b), COMPOSITION, axis=0, keys=keys, exclusive=True)[1]
+
+    def matrices(x: Any) -> Any:
+        return gpuscan.torch.scan(x, torch.matmul, axis=0, reverse=True, segments=[0, 2, 5])
+
+    for call, leaves in ((bundle, pair), (matrices, (some(5, 2, 2),))):
+        assert torch.autograd.gradcheck(call, leaves, check_forward_ad=True, fast_mode=True)
+        assert torch.autograd.gradgradcheck(call, leaves, fast_mode=True)
+    x = some(5).detach()
+    wanted = torch.func.hessian(lambda x: torch.cumprod(x, 0).sum())(x)
+    torch.testing.assert_close(torch.func.hessian(lambda x: gpuscan.torch.scan(x, "multiply").sum())(x), wanted)
 
 
 def test_bundles_types_and_functions_of_torch() -> None:
@@ -306,10 +323,14 @@ def test_errors_of_scan() -> None:
         scan((x, x), COMPOSITION, axis=0, initial=1)
     with pytest.raises(gs.OperatorError, match="it calls functions of torch"):
         scan(x, lambda l, r: torch.exp(l) + r, axis=0)
-    with pytest.raises(gs.OperatorError, match=r"a forward-mode derivative was asked for of a scan with .*'multiply'"):
-        torch.func.jvp(lambda x: scan(x, "multiply", axis=0), (x,), (x,))
+
+    def squares(l: Any, r: Any) -> Any:
+        return np.sqrt(l * l + r * r)
+
+    with pytest.raises(gs.OperatorError, match=r"a forward-mode derivative was asked for of a scan with .*'squares'"):
+        torch.func.jvp(lambda x: scan(x, squares, axis=0), (x,), (x,))
     given = x.clone().requires_grad_()
-    (grad,) = torch.autograd.grad(scan(given, "multiply", axis=0).sum(), given, create_graph=True)
+    (grad,) = torch.autograd.grad(scan(given, squares, axis=0).sum(), given, create_graph=True)
     with pytest.raises(gs.OperatorError, match="a derivative of its gradient was asked for"):
         grad.sum().backward()
 

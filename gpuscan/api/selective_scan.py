@@ -140,8 +140,9 @@ class SelectiveScan:
         """
         device = resolve_device(device_for(self.arrays))
         if device is None:
-            return stages.selective_gradients(*self.arrays, grad_y, grad_last)
-        if self._fits(device) and can_differentiate(device._context, self._channels[2], *self.shape[STATES:]):
+            return stages.selective_gradient(*self.arrays, grad_y, grad_last)
+        sizes = prod(self._channels), self._channels[2], *self.shape[STATES:]
+        if self._fits(device) and can_differentiate(device._context, *sizes):
             return self._gradients_on(device, grad_y, grad_last)
         totals = tuple(np.zeros(array.shape, array.dtype) for array in self.arrays)
 

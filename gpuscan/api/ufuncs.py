@@ -237,6 +237,11 @@ def _reduced(
     axis = _axis(options, inputs, 1)
     keepdims, initial = options.pop("keepdims", False), options.pop("initial", None)
     array, known = _common_options(ufunc, name, inputs[0], targets, options)
+    if not array.size and initial is None and ufunc.identity is None and np.empty(array.shape).sum(axis=axis).size:
+        raise ValueError(
+            f"{name} was asked for of no elements (shape {array.shape}, axis={axis}), which has no result. "
+            "Pass initial=, or an array with elements"
+        )
     return reduce(array, ufunc, axis=axis, initial=initial, keepdims=bool(keepdims), **known)
 
 

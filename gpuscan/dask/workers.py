@@ -52,7 +52,9 @@ def threads() -> int:
         except ValueError:  # there is no cluster
             pass
         else:
-            return sum(worker["nthreads"] for worker in cluster["workers"].values())
+            # Clients that are asynchronous know the total only.
+            found = cluster.get("total_threads") or sum(each["nthreads"] for each in cluster["workers"].values())
+            return int(found)
     return int(config.get("num_workers", None) or CPU_COUNT)
 
 

@@ -50,6 +50,9 @@ SLOW_COMPILE_SECONDS = 5.0
 MAX_REASON = 200
 # How many compiled scan kernels a device keeps; the least recently used goes first.
 _MAX_PIPELINES = 512
+# How many uniform buffers a device keeps for later stages, the oldest goes first, and the bytes of the largest.
+_MAX_UNIFORMS = 256
+_MAX_UNIFORM_BYTES = 256
 
 _log = logging.getLogger("gpuscan")
 
@@ -130,6 +133,7 @@ class DeviceContext:
         # The same ones by their text: kernels of different scans can have the same.
         self._by_text: OrderedDict[bytes, Pipeline] = OrderedDict()
         self._stages: OrderedDict[tuple[Any, ...], Pipeline] = OrderedDict()
+        self._uniforms: OrderedDict[bytes, Binding] = OrderedDict()
 
     # ----- Limits
 
@@ -292,8 +296,17 @@ class DeviceContext:
         return self.pool.lend(nbytes, flags.STORAGE | flags.COPY_SRC | flags.COPY_DST)
 
     def uniform(self, numbers: bytes) -> Binding:
-        """Return a uniform buffer with these bytes, for one run of a stage."""
-        return Binding(self.wgpu_device.create_buffer_with_data(data=numbers, usage=self.usage.UNIFORM))
+        """Return a uniform buffer with these bytes. Nobody writes to it, so later stages may get the same one."""
+        found = self._uniforms.get(numbers)
+        if found is not None:
+            return found
+        made = Binding(self.wgpu_device.create_buffer_with_data(data=numbers, usage=self.usage.UNIFORM))
+        if len(numbers) <= _MAX_UNIFORM_BYTES:
+            with self.lock:
+                self._uniforms[numbers] = made
+                if len(self._uniforms) > _MAX_UNIFORMS:
+                    self._uniforms.popitem(last=False)
+        return made
 
     def memory_usage(self) -> MemoryUsage:
         """Return what gpuscan holds on the device; the tile state counts as reserved."""
@@ -306,6 +319,7 @@ class DeviceContext:
             for forget in self.on_cleanup:
                 forget()
             self.bind_groups.clear()
+            self._uniforms.clear()
             self.tile_state.release()
             self.pool.cleanup()
 

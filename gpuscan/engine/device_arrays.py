@@ -288,7 +288,7 @@ def _heads_of(executor: Executor, problem: Problem, spec: ScanSpec, *, one_part:
     if spec.key is not None:
         return ComparedKeys(heads.keys)
     bits = None
-    if one_part:
+    if one_part and problem.kind is not None:
         bits = executor.held.get(problem.kind, "heads", lambda: segment_heads(context, heads, in_columns=in_columns))
     return MarkedHeads(context, heads, in_columns, bits)
 

@@ -25,6 +25,7 @@ from gpuscan.engine.places import DeviceSink, DeviceSource
 from gpuscan.engine.preparation import tile_on
 from gpuscan.engine.prepared_run import PreparedRun
 from gpuscan.engine.record import Buffers, Origin, record
+from gpuscan.engine.segment_heads import Recorder
 from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning.plan import ScanPlan, plan_scan
@@ -271,24 +272,23 @@ class Executor:
                 read_sizes.append(part.results * sink.element_bytes)
             destinations.append(binding)
         with context.lock:
+            encoder = context.queue.encoder()
             bound = Buffers(
                 sources,
                 destinations,
                 shared.seeds(part, kept),
                 shared.carry(flight.number) if part.spec.carried else None,
                 shared.carry(flight.number + 1) if part.spec.carry_out else None,
-                None if job.heads is None else job.heads.binding(part, buffers, kept),
+                None if job.heads is None else job.heads.binding(part, buffers, Recorder(context, encoder, kept)),
                 None if job.count is None else job.count.binding(),
                 shared.captured,
                 shared.views,
             )
-            encoder = context.queue.encoder()
             if buffers is not None:
                 buffers.record_uploads(encoder, upload_sizes)
-            origin = None if part.is_slab else Origin.at(part.start, part.spec.row_length)
+            origin = Origin.at(part.start, part.spec.row_length) if part.start and not part.is_slab else None
             # Pieces of a segmented reduction store into one array.
             clear = part.is_slab or part.start == 0 or not part.spec.reduces_segments
-            origin = origin if part.start else None
             flight.run = record(context, plan, encoder, bound, origin=origin, clear=clear)
             if buffers is not None:
                 buffers.record_readback(encoder, flight.run.state, read_sizes)

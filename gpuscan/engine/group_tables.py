@@ -258,10 +258,12 @@ def run_stages(
     params = context.uniform(np.array(numbers, np.uint32).tobytes())
     pipelines = [context.pipeline(kernel) for kernel in table.kernels]
     encoder = context.queue.encoder()
-    if not table.kernels[0].subgroups:
+    if table.starts_empty:
         encoder.clear_buffer(memory.buffer, memory.offset, 4 * table.plane)
-    for number in table.kernels[-1].cleared:
-        part = results[number].binding()
+    for array, result in zip(table.kernels[-1].destinations, results, strict=True):
+        if not array.atomic:
+            continue
+        part = result.binding()
         encoder.clear_buffer(part.buffer, part.offset, part.size)
     for kernel, (pipeline, layout) in zip(table.kernels, pipelines, strict=True):
         entries = [(0, params), *((array.binding, bound[array.name]) for array in kernel.bindings)]

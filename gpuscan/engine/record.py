@@ -163,6 +163,8 @@ def record_stage(
     bound: Sequence[Binding],
     workgroups: int,
     elements: int,
+    keep: bool = False,
+    /,
     **values: Any,
 ) -> None:
     """Record a stage that is no part of a scan plan, such as a copy.
@@ -174,6 +176,7 @@ def record_stage(
         bound: the buffers.
         workgroups: the number of workgroups; the grid may have a few more.
         elements: the number of elements that the stage works on, for profiles.
+        keep: True to keep the bind group, because later calls may bind the same buffers of the pool.
         values: the variables of the template.
     """
     pipeline, layout = context.stage(template, **values)
@@ -181,7 +184,7 @@ def record_stage(
     batch = context.profiles.batch([name], "", elements) if context.profiles.active else None
     compute = encoder.begin_compute_pass(timestamp_writes=batch and batch.writes(name))
     compute.set_pipeline(pipeline)
-    compute.set_bind_group(0, context.bind_groups.group(layout, list(enumerate(bound)), keep=False))
+    compute.set_bind_group(0, context.bind_groups.group(layout, list(enumerate(bound)), keep=keep))
     compute.dispatch_workgroups(*grid_of(workgroups, max_workgroups(context)))
     compute.end()
     if batch is not None:

@@ -11,10 +11,11 @@ orders:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -48,6 +49,25 @@ _KEYS_PER_INVOCATION_ON_CPU = 32
 _PIECE_UNIT = 8 * 256
 
 
+@dataclass(frozen=True)
+class Recorder:
+    """The commands of a run that is being recorded.
+
+    Attributes:
+        context: the device.
+        encoder: the encoder, without an open pass.
+        kept: what must not be freed before the commands are submitted.
+    """
+
+    context: DeviceContext
+    encoder: Any
+    kept: list[object]
+
+    def stage(self, template: str, bound: Sequence[Binding], workgroups: int, elements: int, **values: Any) -> None:
+        """Record a stage over buffers of the pool, which the next call of a kind often gets again."""
+        record_stage(self.context, self.encoder, template, bound, workgroups, elements, True, **values)
+
+
 # ----- The bits of each part
 
 
@@ -57,8 +77,8 @@ class HeadBits(Protocol):
     def upload_bytes(self, part: Part) -> int:
         """Return the bytes that are uploaded for a part; 0 if the bits are on the device."""
 
-    def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
-        """Return what the shader binds, and append to `kept` what must not be freed before the run is submitted."""
+    def binding(self, part: Part, buffers: PartBuffers | None, recorder: Recorder) -> Binding:
+        """Return what the shader binds. Stages that make it are recorded before the run."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +98,9 @@ class UploadedHeads:
         alike = self.in_columns and self.heads.cuts_rows_alike
         return padded(-(-(self.heads.row_length if alike else part.length + 1) // 8))
 
-    def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
+    def binding(self, part: Part, buffers: PartBuffers | None, recorder: Recorder) -> Binding:
         """Upload the part's bits."""
+        del recorder
         assert buffers is not None
         if not self.in_columns:
             # A reduction also reads the bit after a piece that another piece follows.
@@ -108,29 +129,29 @@ class MarkedHeads:
         del part
         return 0
 
-    def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
+    def binding(self, part: Part, buffers: PartBuffers | None, recorder: Recorder) -> Binding:
         """Return the part's bits, which are made now if they are not there yet."""
         del buffers
         if self._in_columns and part.is_slab and not self._heads.cuts_rows_alike:
-            bits = self._slab_bits(part)
-            kept.append(bits)
+            bits = self._slab_bits(part, recorder)
+            recorder.kept.append(bits)
             return bits.binding()
         if self.bits is None:
-            self.bits = segment_heads(self._context, self._heads, in_columns=self._in_columns)
+            self.bits = segment_heads(self._context, self._heads, in_columns=self._in_columns, recorder=recorder)
         if self._in_columns:
             return self.bits.binding()
         # A reduction also reads the bit after a piece that another piece follows.
         count = part.length if part.last else part.length + 1
         return Binding(self.bits.buffer, self.bits.offset + part.start // 8, padded(-(-count // 8), 4))
 
-    def _slab_bits(self, part: Part) -> DeviceArray:
+    def _slab_bits(self, part: Part, recorder: Recorder) -> DeviceArray:
         heads = self._heads
         if not isinstance(heads.keys, DeviceArray):
             return uploaded(self._context, heads.column_words(part.outer, part.columns))
         (field,) = element_of([heads.keys.dtype]).fields
         view = part_of(heads.keys, part, field, heads.inner)
         slab = replace(heads, shape=view.shape, axis=1, keys=copied(view, view.shape, heads.keys.dtype))
-        return segment_heads(self._context, slab, in_columns=True)
+        return segment_heads(self._context, slab, in_columns=True, recorder=recorder)
 
 
 @dataclass(frozen=True)
@@ -144,9 +165,9 @@ class ComparedKeys:
         del part
         return 0
 
-    def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
+    def binding(self, part: Part, buffers: PartBuffers | None, recorder: Recorder) -> Binding:
         """Return the keys."""
-        del part, buffers, kept
+        del part, buffers, recorder
         return self.keys.binding()
 
 
@@ -174,7 +195,9 @@ def with_keys(spec: ScanSpec, heads: Heads | None, strategy: str, results: Seque
 # ----- The bits of a whole array
 
 
-def segment_heads(context: DeviceContext, heads: Heads, *, in_columns: bool = False) -> DeviceArray:
+def segment_heads(
+    context: DeviceContext, heads: Heads, *, in_columns: bool = False, recorder: Recorder | None = None
+) -> DeviceArray:
     """Return the heads of the whole array as 32-bit words on the device, in the order that its kernels read.
 
     The bits are computed on the device. NumPy offsets or keys that exceed a binding, and NumPy keys of dtypes that
@@ -184,11 +207,30 @@ def segment_heads(context: DeviceContext, heads: Heads, *, in_columns: bool = Fa
         context: the device.
         heads: the heads.
         in_columns: True if the array is scanned down its columns, in place.
+        recorder: what the caller submits; None to submit the work now.
     """
     heads = _contiguous(heads)
+    with _recorded(context, recorder) as own:
+        return _bits_of(context, heads, in_columns, own)
+
+
+@contextmanager
+def _recorded(context: DeviceContext, recorder: Recorder | None) -> Iterator[Recorder]:
+    """Give a recorder: the caller's, or a new one whose work is submitted at the end."""
+    with context.lock:
+        if recorder is not None:
+            yield recorder
+            return
+        own = Recorder(context, context.queue.encoder(), [])
+        yield own
+        context.queue.submit(own.encoder)
+
+
+def _bits_of(context: DeviceContext, heads: Heads, in_columns: bool, recorder: Recorder) -> DeviceArray:
+    """Return the bits, made by stages that are recorded, or uploaded."""
     if heads.cuts_rows_alike:
-        row = _row_heads(context, heads)
-        return row if in_columns or heads.rows == 1 else _repeated(context, heads, row)
+        row = _row_heads(context, heads, recorder)
+        return row if in_columns or heads.rows == 1 else _repeated(context, heads, row, recorder)
     keys = heads.keys
     if not isinstance(keys, OnDevice):
         if not is_number(keys.dtype):
@@ -197,7 +239,7 @@ def segment_heads(context: DeviceContext, heads: Heads, *, in_columns: bool = Fa
         keys = uploaded(context, keys)
     if not in_columns and heads.inner > 1:
         keys = copied(transposed(keys, heads.row_length, heads.inner, keys.dtype.itemsize), keys.shape, keys.dtype)
-    return _marked_keys(context, heads, keys, in_columns)
+    return _marked_keys(context, heads, keys, in_columns, recorder)
 
 
 def _contiguous(heads: Heads) -> Heads:
@@ -211,7 +253,7 @@ def _contiguous(heads: Heads) -> Heads:
     return heads if keys is heads.keys and offsets is heads.offsets else replace(heads, keys=keys, offsets=offsets)
 
 
-def _row_heads(context: DeviceContext, heads: Heads) -> DeviceArray:
+def _row_heads(context: DeviceContext, heads: Heads, recorder: Recorder) -> DeviceArray:
     """Return the heads of one row, in the order of the scan."""
     words = -(-heads.row_length // 32)
     if heads.marks is not None:
@@ -220,24 +262,27 @@ def _row_heads(context: DeviceContext, heads: Heads) -> DeviceArray:
     given = heads.keys if by_keys else heads.offsets
     if isinstance(given, DeviceArray):
         if by_keys:
-            return _marked_keys(context, heads, given, False)
-        return _marked_segments(context, heads, given, checks=True)
+            return _marked_keys(context, heads, given, False, recorder)
+        return _marked_segments(context, heads, given, recorder, checks=True)
     item = given.dtype.itemsize if by_keys else 4
     if (by_keys and not is_number(given.dtype)) or max(given.size * item, 4 * words) > context.binding_limit:
         heads.check()
         return uploaded(context, heads.row_words)
     if by_keys:
-        return _marked_keys(context, heads, uploaded(context, given), False)
-    return _marked_segments(context, heads, uploaded(context, given, np.uint32), checks=False)
+        return _marked_keys(context, heads, uploaded(context, given), False, recorder)
+    return _marked_segments(context, heads, uploaded(context, given, np.uint32), recorder, checks=False)
 
 
-def _marked_segments(context: DeviceContext, heads: Heads, offsets: DeviceArray, *, checks: bool) -> DeviceArray:
+def _marked_segments(
+    context: DeviceContext, heads: Heads, offsets: DeviceArray, recorder: Recorder, *, checks: bool
+) -> DeviceArray:
     """Return the heads that offsets define, of one row for all.
 
     Args:
         context: the device.
         heads: the heads.
         offsets: the offsets. Those that exceed a binding are read piece by piece.
+        recorder: takes the stages.
         checks: True to check the offsets as well. The verdict is read with the reports.
 
     Raises:
@@ -256,26 +301,25 @@ def _marked_segments(context: DeviceContext, heads: Heads, offsets: DeviceArray,
     count = offsets.shape[0] - 1
     most = context.binding_limit // offsets.dtype.itemsize // _PIECE_UNIT * _PIECE_UNIT - _PIECE_UNIT
     values = {"workgroup_size": WORKGROUP_SIZE, "scalar": scalar_of(offsets.dtype), "checked": checks}
-    with context.lock:
-        encoder = context.queue.encoder()
-        for array in (marks, verdict):
-            if array is not None:
-                encoder.clear_buffer(array.buffer, 0, padded(array.nbytes))
-        for start in range(0, count, most):
-            own = min(most, count - start)
-            read, place = _stretch(context, offsets, start, own + 1)
-            numbers = [heads.row_length, own, heads.reverse, place, start, count, 0, 0]
-            bound = [context.uniform(np.array(numbers, np.uint32).tobytes()), read, marks.binding()]
-            bound += [] if verdict is None else [verdict.binding()]
-            workgroups = -(-own // WORKGROUP_SIZE)
-            record_stage(context, encoder, "arrays/mark_segments.wgsl", bound, workgroups, heads.row_length, **values)
-        context.queue.submit(encoder)
-        if verdict is not None:
-            context.runs.verdicts.append(Verdict(verdict, partial(offsets_error, heads.row_length, count)))
+    recorder.kept.append(offsets)
+    for array in (marks, verdict):
+        if array is not None:
+            recorder.encoder.clear_buffer(array.buffer, 0, padded(array.nbytes))
+    for start in range(0, count, most):
+        own = min(most, count - start)
+        read, place = _stretch(context, offsets, start, own + 1)
+        numbers = [heads.row_length, own, heads.reverse, place, start, count, 0, 0]
+        bound = [context.uniform(np.array(numbers, np.uint32).tobytes()), read, marks.binding()]
+        bound += [] if verdict is None else [verdict.binding()]
+        recorder.stage("arrays/mark_segments.wgsl", bound, -(-own // WORKGROUP_SIZE), heads.row_length, **values)
+    if verdict is not None:
+        context.runs.verdicts.append(Verdict(verdict, partial(offsets_error, heads.row_length, count)))
     return marks
 
 
-def _marked_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_columns: bool) -> DeviceArray:
+def _marked_keys(
+    context: DeviceContext, heads: Heads, keys: DeviceArray, in_columns: bool, recorder: Recorder
+) -> DeviceArray:
     """Return the heads that keys define: of one row for all, or of all elements.
 
     Keys that exceed a binding are marked piece by piece.
@@ -285,6 +329,7 @@ def _marked_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_col
         heads: the heads.
         keys: the keys, with rows one after the other unless they are `in_columns`.
         in_columns: True if neighbours in memory are of different rows.
+        recorder: takes the stages.
     """
     size, inner = keys.size, heads.inner if in_columns else 1
     keys = keys if keys.is_bindable else duplicate(keys)
@@ -298,24 +343,21 @@ def _marked_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_col
     values = {"workgroup_size": WORKGROUP_SIZE, "keys": each, "scalar": scalar, "in_columns": in_columns}
     # Pieces that go forwards begin at multiples of `_PIECE_UNIT`.
     values["vectors"] = scalar.bits == 32 and not in_columns and not heads.reverse
-    with context.lock:
-        encoder = context.queue.encoder()
-        for start in range(0, size, most):
-            count = min(most, size - start)
-            place = size - start - count if heads.reverse and not in_columns else start
-            before = place + inner if heads.reverse else place - inner
-            own, first = _stretch(context, keys, place, count)
-            others, other = _stretch(context, keys, before, count)
-            words = -(-count // 32)
-            origin = Origin.at(start, heads.row_length)
-            offset, length = (start, heads.row_length) if in_columns else (origin.row_offset, origin.row_length)
-            numbers = [count, words, heads.reverse, offset, length, inner, first, other]
-            call = context.uniform(np.array(numbers, np.int64).astype(np.uint32).tobytes())
-            bits = Binding(marks.buffer, marks.offset + start // 8, padded(4 * words, 4))
-            workgroups = max(1, -(-count // (each * WORKGROUP_SIZE)))
-            bound = [call, own, others, bits]
-            record_stage(context, encoder, "arrays/mark_keys.wgsl", bound, workgroups, count, **values)
-        context.queue.submit(encoder)
+    recorder.kept.append(keys)
+    for start in range(0, size, most):
+        count = min(most, size - start)
+        place = size - start - count if heads.reverse and not in_columns else start
+        before = place + inner if heads.reverse else place - inner
+        own, first = _stretch(context, keys, place, count)
+        others, other = _stretch(context, keys, before, count)
+        words = -(-count // 32)
+        origin = Origin.at(start, heads.row_length)
+        offset, length = (start, heads.row_length) if in_columns else (origin.row_offset, origin.row_length)
+        numbers = [count, words, heads.reverse, offset, length, inner, first, other]
+        call = context.uniform(np.array(numbers, np.int64).astype(np.uint32).tobytes())
+        bits = Binding(marks.buffer, marks.offset + start // 8, padded(4 * words, 4))
+        workgroups = max(1, -(-count // (each * WORKGROUP_SIZE)))
+        recorder.stage("arrays/mark_keys.wgsl", [call, own, others, bits], workgroups, count, **values)
     return marks
 
 
@@ -331,16 +373,13 @@ def _stretch(context: DeviceContext, array: DeviceArray, first: int, count: int)
     return Binding(array.buffer, array.offset + low * item, padded((high - low) * item, ALIGNMENT)), first - low
 
 
-def _repeated(context: DeviceContext, heads: Heads, row: DeviceArray) -> DeviceArray:
+def _repeated(context: DeviceContext, heads: Heads, row: DeviceArray, recorder: Recorder) -> DeviceArray:
     """Return the heads of all rows, one after the other, given those of one."""
     words = -(-heads.size // 32)
     marks = empty(context, words, np.uint32)
     rows = context.uniform(np.array([heads.size, heads.row_length, 0, 0], np.uint32).tobytes())
+    recorder.kept.append(row)
+    values = {"workgroup_size": WORKGROUP_SIZE}
     bound = [rows, row.binding(), marks.binding()]
-    with context.lock:
-        encoder = context.queue.encoder()
-        values = {"workgroup_size": WORKGROUP_SIZE}
-        workgroups = -(-words // WORKGROUP_SIZE)
-        record_stage(context, encoder, "arrays/repeat_heads.wgsl", bound, workgroups, heads.size, **values)
-        context.queue.submit(encoder)
+    recorder.stage("arrays/repeat_heads.wgsl", bound, -(-words // WORKGROUP_SIZE), heads.size, **values)
     return marks

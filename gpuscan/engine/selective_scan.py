@@ -89,29 +89,30 @@ def selective_gradients(
     state_count, rows = decays.shape[3], batches * groups * channels
     width, times = _gradient_channels(channels), ARRAYS.selective_gradient_times
     series = padded(u.size, _ALIGNED_NUMBERS)
-    with guarded(context), context.lock:
-        inputs = empty(context, 3 * series, u.dtype)
-        ends = empty(context, decays.size + grad_last.size, u.dtype)
+    inputs = empty(context, 3 * series, u.dtype)
+    ends = empty(context, decays.size + grad_last.size, u.dtype)
+    with guarded(context):
         for array, at, into in (
             (u, 0, inputs), (dt, series, inputs), (grad_y, 2 * series, inputs),
             (decays, 0, ends), (grad_last, decays.size, ends),
         ):  # fmt: skip
             upload(context.queue, np.ascontiguousarray(array), into.buffer, 4 * at, context.pool)
-        weights = [uploaded(context, each) for each in (inward, outward)]
-        checkpoints = empty(context, (-(-length // times), state_count, rows), u.dtype)
-        results = empty(context, 2 * series, u.dtype)
-        varies = [each.shape[-1] > 1 for each in (inward, outward)]
-        by_row = (1, batches, groups, channels, state_count, 1)
-        by_time = (-(-channels // width), batches, groups, 1, state_count, length)
-        row_sums = empty(context, (3 - sum(varies), prod(by_row)), u.dtype)
-        strip_sums = empty(context, (sum(varies), prod(by_time)), u.dtype)
-        call = _Call(u.shape, decays.shape, inward.shape, outward.shape, length, series, decays.size)
+    weights = [uploaded(context, each) for each in (inward, outward)]
+    checkpoints = empty(context, (-(-length // times), state_count, rows), u.dtype)
+    results = empty(context, 2 * series, u.dtype)
+    varies = [each.shape[-1] > 1 for each in (inward, outward)]
+    by_row = (1, batches, groups, channels, state_count, 1)
+    by_time = (-(-channels // width), batches, groups, 1, state_count, length)
+    row_sums = empty(context, (3 - sum(varies), prod(by_row)), u.dtype)
+    strip_sums = empty(context, (sum(varies), prod(by_time)), u.dtype)
+    call = _Call(u.shape, decays.shape, inward.shape, outward.shape, length, series, decays.size)
+    parts = [inputs.viewed(u.shape, offset=4 * at) for at in (0, series)]
+    first = [*parts, ends.viewed(decays.shape), weights[0], checkpoints]
+    second = [inputs, ends, *weights, checkpoints, results, row_sums, *([strip_sums] if any(varies) else [])]
+    with guarded(context), context.lock:
         encoder = context.queue.encoder()
-        parts = [inputs.viewed(u.shape, offset=4 * at) for at in (0, series)]
-        first = [*parts, ends.viewed(decays.shape), weights[0], checkpoints]
         call.record(encoder, "scan", first, times=times, purpose="checkpoints", later_chunks=False)
-        bound = [inputs, ends, *weights, checkpoints, results, row_sums, *([strip_sums] if any(varies) else [])]
-        call.record(encoder, "gradient", bound, times=times, channels=width)
+        call.record(encoder, "gradient", second, times=times, channels=width)
         context.queue.submit(encoder)
     found = [results.viewed(u.shape, offset=4 * at) for at in (0, series)]
     places = {True: 0, False: 0}
@@ -122,8 +123,13 @@ def selective_gradients(
     return found
 
 
-def can_differentiate(context: DeviceContext, channels: int, state_count: int, length: int) -> bool:
-    """Return True if `selective_gradients` takes a group of channels: it walks along the time in one chunk."""
+def can_differentiate(context: DeviceContext, rows: int, channels: int, state_count: int, length: int) -> bool:
+    """Return True if `selective_gradients` takes a group of channels, and has rows enough to be fast.
+
+    It walks along the time in one chunk, so an invocation for each row has to fill the device.
+    """
+    if context.capabilities.adapter_type != "CPU" and rows < ARRAYS.min_selective_gradient_rows:
+        return False
     times, quads = ARRAYS.selective_gradient_times, -(-state_count // 4)
     # Of one tile: its steps, twice for each four states, and the sums of two weights over the channels.
     loops = -(-length // times) * (2 * times + quads * (2 * times + 8 * times + 1))
@@ -149,7 +155,7 @@ class _Call:
         shape: that of the input.
         decays, inward, outward: those of A, B and C.
         chunk: the steps of a chunk.
-        series, ends: where arrays are parts of one; see shaders/arrays/selective_place.wgsl.
+        series, ends: where arrays are parts of one; see shaders/shared/selective_place.wgsl.
     """
 
     shape: tuple[int, ...]
@@ -181,7 +187,8 @@ class _Call:
             states = -(-min(ARRAYS.selective_states, state_count - first) // 4) * 4
             call = np.array([*numbers, first, *strides, self.series, self.ends, 0, 0, 0], np.uint32).tobytes()
             bound = [context.uniform(call), *(array.binding() for array in arrays)]
-            options = values | {"states": states, "adds": first > 0}
+            adds = first > 0 and values.get("purpose", "outputs") == "outputs"
+            options = values | {"states": states, "adds": adds}
             record_stage(
                 context, encoder, f"arrays/selective_{stage}.wgsl", bound, workgroups, prod(self.shape), **options
             )

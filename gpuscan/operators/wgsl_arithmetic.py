@@ -152,6 +152,29 @@ ORDER_FREE = {
 }
 
 
+# The operations of `ORDER_FREE` on 32-bit words that WGSL has as atomics, with the bits that change no other operand.
+ATOMICS = {
+    "add": ("atomicAdd", 0, 0),
+    "minimum": ("atomicMin", 0xFFFFFFFF, 0x7FFFFFFF),
+    "maximum": ("atomicMax", 0, 0x80000000),
+    "bitwise_and": ("atomicAnd", 0xFFFFFFFF, 0xFFFFFFFF),
+    "bitwise_or": ("atomicOr", 0, 0),
+    "bitwise_xor": ("atomicXor", 0, 0),
+}
+
+
+def atomic_of(fields: Sequence[Sequence[Node]]) -> tuple[str, int] | None:
+    """Return the atomic that combines elements, and the bits of its identity; None if WGSL has none."""
+    numbers = [node for nodes in fields for node in nodes]
+    scalar = numbers[0].scalar
+    if len(numbers) > 1 or scalar.kind not in ("signed", "unsigned") or scalar.words > 1 or not is_order_free(fields):
+        return None
+    if numbers[0].op not in ATOMICS:
+        return None
+    name, unsigned, signed = ATOMICS[numbers[0].op]
+    return name, signed if scalar.kind == "signed" else unsigned
+
+
 def is_order_free(fields: Sequence[Sequence[Node]]) -> bool:
     """Return True if the order and the grouping in which elements are combined change no bit of the result but NaN's.
 

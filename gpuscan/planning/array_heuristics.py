@@ -16,6 +16,7 @@ class ArrayHeuristics:
     selective_states: int
     selective_gradient_channels: int
     selective_gradient_times: int
+    min_selective_gradient_rows: int
     selective_rows: int
     min_selective_chunk: int
     max_selective_chunk: int
@@ -39,6 +40,9 @@ ARRAYS = ArrayHeuristics(
     # 14 kB for 32 states.
     selective_gradient_channels=32,
     selective_gradient_times=8,
+    # The fewest rows for which a GPU computes the gradient by one kernel instead of several over all states. Not
+    # measured: with 2^11 rows the walk along 1,024 steps should take as long as these kernels.
+    min_selective_gradient_rows=1 << 11,
     # The invocations that a selective scan should have on a GPU. If it has fewer rows, the steps are cut into chunks,
     # which takes a second pass.
     selective_rows=1 << 14,

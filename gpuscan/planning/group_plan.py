@@ -7,7 +7,7 @@ gives each of them the carries of the labels, and each stretch combines its elem
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from gpuscan.elements import SCALARS, Scalar
 from gpuscan.planning.capabilities import Capabilities
@@ -39,6 +39,7 @@ class GroupKernel(Kernel):
         label: the kind of label.
         label_bits: the bits in which labels may differ.
         capacity: the labels for which there is workgroup memory; 0 if each invocation has a stretch of its own.
+        copies: the carries for each label in workgroup memory, if atomics combine elements; else 0.
         turns: the most subgroups that a workgroup may have. They take turns with the workgroup's stretch.
         parts: the parts of the stretches that a workgroup scans the carries of side by side.
         carry_loads: the carries that an invocation loads at a time.
@@ -47,6 +48,7 @@ class GroupKernel(Kernel):
     label: Scalar = SCALARS["uint32"]
     label_bits: int = 0
     capacity: int = 0
+    copies: int = 0
     turns: int = 1
     parts: int = 1
     carry_loads: int = 1
@@ -67,6 +69,11 @@ class GroupKernel(Kernel):
     def uses_scratch(self) -> bool:
         """False: no item goes through workgroup memory on its way to another invocation."""
         return False
+
+    @property
+    def walk(self) -> str:
+        """How stretches are combined: the template of a main function in shaders/groups/."""
+        return f"walk_by_{'atomics' if self.copies else 'subgroups' if self.subgroups else 'invocations'}"
 
     @property
     def stores_results(self) -> bool:
@@ -148,14 +155,20 @@ class GroupTable:
         """The 32-bit words of the table."""
         return self.plane * (self.kernels[0].item_words + 1) + self.results
 
+    @property
+    def starts_empty(self) -> bool:
+        """True if the first stage reads a table that has no carries."""
+        return self.kernels[0].stage == "scan_groups" or not self.kernels[0].capacity
+
     def workgroups(self, kernel: GroupKernel) -> int:
         """Return the number of workgroups of a stage."""
         if kernel.stage in ("combine_groups", "scan_groups"):
             stretches = self.rows * self.stretches
-            return stretches if kernel.subgroups else -(-stretches // kernel.tile.workgroup_size)
+            return stretches if kernel.capacity else -(-stretches // kernel.tile.workgroup_size)
         return self.rows * -(-self.groups // (kernel.tile.workgroup_size // kernel.parts))
 
 
+@lru_cache(maxsize=256)
 def plan_groups(
     spec: ScanSpec,
     label: Scalar,
@@ -181,20 +194,25 @@ def plan_groups(
     if spec.combine.loops or spec.field_offsets or spec.length > _MOST_COUNTED:
         return None
     if subgroups is None:
-        if not h.subgroups and capabilities.subgroup_size and capabilities.adapter_type != "CPU":
-            return None
         subgroups = h.subgroups and capabilities.subgroup_size > 0
-    if not subgroups and stretch is None and capabilities.adapter_type != "CPU":
-        return None
+        if h.subgroups and not subgroups:
+            return None
     words = spec.element.words
+    if words > h.max_words:
+        return None
     lanes = min(capabilities.subgroup_sizes) if subgroups else 0
     label_bits = (groups - 1).bit_length()
     step = max(1, (1 << label_bits) // _CAPACITY_STEPS)
     capacity = -(-groups // step) * step if subgroups else 0
     memory = capabilities.limits["max-compute-workgroup-storage-size"]
+    most_invocations = capabilities.limits["max-compute-invocations-per-workgroup"]
+    by_atomics = subgroups and spec.combine.atomic is not None
     if 4 * (words + 1) * (capacity + 1) + 4 > memory:
         return None
-    steps = h.steps
+    if (words + 1) * capacity > h.max_carry_words and not (reduces and by_atomics):
+        return None
+    steps = min(h.steps // words // (4 if spec.combine.long else 1), spec.row_length // max(1, lanes))
+    steps = 1 << max(0, steps.bit_length() - 1)
     if stretch is None:
         unit = max(1, lanes) * steps
         wanted = max(h.min_stretch, min(h.max_stretch, -(-spec.length // h.stretches)))
@@ -221,8 +239,16 @@ def plan_groups(
         capacity=capacity,
         turns=max(1, lanes // fewest_lanes(capabilities)) if subgroups else 1,
     )
+    if by_atomics:
+        copies = min(h.atomic_copies, 1 << (max(1, h.atomic_words // (2 * capacity)).bit_length() - 1))
+        shape = TileShape(min(h.atomic_workgroup, most_invocations), 0, 1, max(1, steps // 2))
+        own = replace(combining, tile=shape, label_bits=0, copies=copies, turns=1)
+        combining, walking = own, combining
+    else:
+        walking = combining
     parts = h.carry_parts
-    while parts > 1 and 4 * (words + 1) * h.carry_columns * parts > memory:
+    room = min(memory // (4 * (words + 1)), most_invocations)
+    while parts > 1 and h.carry_columns * parts > room:
         parts //= 2
     carrying = replace(
         combining,
@@ -230,13 +256,20 @@ def plan_groups(
         tile=TileShape(h.carry_columns * parts, 0, 1, 1),
         label_bits=0,
         capacity=0,
+        copies=0,
         turns=1,
         parts=parts,
         carry_loads=h.carry_loads,
     )
-    if 4 * (words + 1) * h.carry_columns * parts > memory:
+    if h.carry_columns * parts > room:
         return None
-    kernels = (combining, carrying) if reduces else (combining, carrying, replace(combining, stage="scan_groups"))
+    scanning = replace(walking, stage="scan_groups")
+    if reduces:
+        kernels: tuple[GroupKernel, ...] = (combining, carrying)
+    elif stretch >= spec.row_length and not spec.initial:
+        kernels = (scanning,)  # no stretch has carries
+    else:
+        kernels = (combining, carrying, scanning)
     table = GroupTable(groups, spec.rows, spec.row_length, stretch, kernels)
     limits = capabilities.limits
     bound = max(len(kernel.bindings) for kernel in kernels)

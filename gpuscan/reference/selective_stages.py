@@ -22,7 +22,7 @@ def selective_scan(u: Array, dt: Array, decays: Array, inward: Array, outward: A
     return y, states[-1][..., np.newaxis]
 
 
-def selective_gradients(
+def selective_gradient(
     u: Array, dt: Array, decays: Array, inward: Array, outward: Array, grad_y: Array, grad_last: Array
 ) -> tuple[Array, ...]:
     """Return the gradients of `selective_scan` with respect to its arrays, as arrays/selective_gradient.wgsl does.

@@ -15,6 +15,7 @@ from gpuscan.problem.arguments import as_flag
 from gpuscan.torch.function_keys import function_key, has_closure
 from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, run
 from gpuscan.torch.tensors import check_tensors, checked_dim
+from gpuscan.torch.torch_steps import scanned
 from gpuscan.torch.traced_function import traced_operator
 
 
@@ -180,36 +181,12 @@ class _Scan(TensorScan):
         return flat(*leaves)
 
     def _by_torch(self, *tensors: Any) -> tuple[Any, ...]:
-        """Return the results by operations of PyTorch, in as many steps as the length has binary digits."""
+        """Return the results by operations of PyTorch."""
         axis = self.lead + self.axis
         combine = torch.func.vmap(self._combined, axis, axis)
         flipped = [x.flip(axis) for x in tensors] if self.reverse else list(tensors)
-        results = _scanned_by(combine, flipped, axis)
+        results = scanned(combine, flipped, axis)
         return tuple(y.flip(axis) for y in results) if self.reverse else tuple(results)
-
-
-def _scanned_by(combine: Callable[..., Any], tensors: list[Any], axis: int) -> list[Any]:
-    """Return the scan of tensors: of pairs by recursion, and of what is between them (Blelloch 1990)."""
-    length = tensors[0].shape[axis]
-    if length < 2:
-        return tensors
-    half = length // 2
-    even, odd = ([_every_second(x, axis, start) for x in tensors] for start in (0, 1))
-    pairs = _scanned_by(combine, list(combine(*(x.narrow(axis, 0, half) for x in even), *odd)), axis)
-    if length == 2:
-        return [torch.cat(each, axis) for each in zip(even, pairs, strict=True)]
-    count = length - half - 1
-    others = combine(*(x.narrow(axis, 0, count) for x in pairs), *(x.narrow(axis, 1, count) for x in even))
-    results = []
-    for first, rest, pair in zip(even, others, pairs, strict=True):
-        between = torch.cat([first.narrow(axis, 0, 1), rest], axis)
-        joined = torch.stack([between.narrow(axis, 0, half), pair], axis + 1).flatten(axis, axis + 1)
-        results.append(torch.cat([joined, between.narrow(axis, half, length - 2 * half)], axis))
-    return results
-
-
-def _every_second(x: Any, axis: int, start: int) -> Any:
-    return x[(*[slice(None)] * axis, slice(start, None, 2))]
 
 
 def _check_results(function: Callable[[Any, Any], Any], tree: Any, leaves: Sequence[Any], axis: int) -> None:

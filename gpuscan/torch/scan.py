@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from ctypes import cast, py_object
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch  # noqa: TID253 (only users of torch import this package)
 from torch.utils import _pytree as pytree  # noqa: TID253
 
@@ -18,8 +20,9 @@ from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator
 from gpuscan.problem.arguments import as_flag, check_one_cut
 from gpuscan.torch.function_keys import function_key, has_closure
-from gpuscan.torch.operations import TensorScan, handle_of, run
-from gpuscan.torch.tensors import check_tensors
+from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, run
+from gpuscan.torch.tensors import check_tensors, numpy_dtype, tensor_of
+from gpuscan.torch.torch_steps import scanned_with_options
 
 # Functions of torch that have the names of operators.
 TORCH_FUNCTIONS: dict[Any, str] = {
@@ -42,6 +45,7 @@ TORCH_FUNCTIONS: dict[Any, str] = {
     torch.logical_xor: "logical_xor",
     torch.matmul: "matmul",
 }
+_OF_TORCH = {name: function for function, name in TORCH_FUNCTIONS.items()}
 
 
 def scan(
@@ -59,8 +63,8 @@ def scan(
 
     ``y[0] = x[0]`` and ``y[i] = op(y[i-1], x[i])``. The gradient is that of `gpuscan.scan_vjp`. Both are one scan on
     gpuscan's default device; float64 runs there if the device has 64-bit floats, else on NumPy. `torch.func.vmap` scans
-    a batch at once. Sums have derivatives of all orders and in forward mode. Other operators have first derivatives;
-    `gpuscan.torch.associative_scan`, with a function written with torch, has others.
+    a batch at once. For sums, derivatives of gradients and in forward mode are scans as well. For other operators
+    PyTorch computes them, if torch has the operator, or its function has no NumPy functions, but arithmetic alone.
 
     Args:
         x: the input: a tensor, or a bundle, which is a tuple, list or dict of tensors, nested as you like.
@@ -281,32 +285,86 @@ class _Scan(TensorScan):
     # ----- Other derivatives
 
     def differentiable_gradients(self, tensors: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
-        """Return the gradients of a sum, which is a sum in the other direction."""
-        self._check_linear("a derivative of its gradient")
+        """Return the gradients: of a sum a sum in the other direction, of others by PyTorch."""
+        if not self._is_sum:
+            with self._derived("a derivative of its gradient"):
+                real, cuts = tensors[: self.real_count], self._cuts(tensors)
+                found: Sequence[Any] = torch.func.vjp(lambda *real: self._by_torch(real, cuts), *real)[1](tuple(grads))
+                return found
         (grad,) = grads
         back = replace(self, reverse=not self.reverse, seeded=False)
-        found = run(back, [grad, *self._cuts(tensors)])
+        sums = run(back, [grad, *self._cuts(tensors)])
         if self.seeded:
-            found.append(grad.sum(self.axis).sum_to_size(tensors[1].shape))
-        return found
+            sums.append(grad.sum(self.axis).sum_to_size(tensors[1].shape))
+        return sums
 
     def tangents(self, tensors: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
-        """Return the sum of the derivatives."""
-        self._check_linear("a forward-mode derivative")
+        """Return the derivatives: of a sum the sum of the derivatives, of others by PyTorch."""
+        if not self._is_sum:
+            with self._derived("a forward-mode derivative"):
+                real, cuts = tensors[: self.real_count], self._cuts(tensors)
+                return forward_derivative(lambda *real: self._by_torch(real, cuts), real, tangents)
         pairs = zip(tensors, tangents, strict=False)
         rates = [torch.zeros_like(x) if rate is None else rate for x, rate in pairs]
         return run(self, [*rates, *self._cuts(tensors)])
 
+    @property
+    def _is_sum(self) -> bool:
+        return resolve(self.op) is resolve("add")
+
+    def _by_torch(self, tensors: Sequence[Any], cuts: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the results by operations of PyTorch."""
+        operator, x = resolve(self.op), tensors[: self.result_count]
+        function = _OF_TORCH.get(operator.name, operator) if operator.kinds is not None else operator
+
+        def combine(*leaves: Any) -> list[Any]:
+            left, right = leaves[: len(x)], leaves[len(x) :]
+            return list(pytree.tree_leaves(function(self._bundle(left), self._bundle(right))))
+
+        rank = min(each.ndim for each in x) - operator.element_axes
+        axis = 0 if self.axis is None else self.axis
+        labels = self._labels(cuts[0], x[0].shape[axis], axis, rank) if cuts else None
+        identity = None
+        if self.exclusive:
+            # What an exclusive scan of one element gives.
+            one = [np.zeros((*leaf.shape[:axis], *leaf.shape[axis + 1 :]), numpy_dtype(leaf.dtype)) for leaf in x]
+            first = self._bundle([np.expand_dims(each, axis) for each in one])
+            options = {"initial": self._bundle(one)} if self.seeded else {}
+            found = scan_arrays(first, self.op, axis=axis, exclusive=True, device="numpy", **options)
+            identity = [tensor_of(each, leaf) for each, leaf in zip(pytree.tree_leaves(found), x, strict=True)]
+        return tuple(
+            scanned_with_options(
+                combine,
+                x,
+                axis,
+                rank=rank,
+                reverse=self.reverse,
+                starts=tensors[self.result_count :] if self.seeded else None,
+                labels=labels,
+                identity=identity,
+            )
+        )
+
+    def _labels(self, cut: Any, length: int, axis: int, rank: int) -> Any:
+        """Return the keys, or the numbers of the segments, with an axis for each one before those of the elements."""
+        if self.cut == "segments":
+            cut = torch.searchsorted(cut.to(torch.int64), torch.arange(length), right=True)
+        return cut.reshape([length if i == axis else 1 for i in range(rank)]) if cut.ndim == 1 else cut
+
+    @contextmanager
+    def _derived(self, wanted: str) -> Iterator[None]:
+        """Raise OperatorError if PyTorch does not know the operator's function."""
+        try:
+            yield
+        except (TypeError, RuntimeError, AttributeError) as error:
+            raise OperatorError(
+                f"{wanted} was asked for of a scan with {resolve(self.op).described}, but its function is not one of "
+                "torch. Write it with arithmetic alone, or use gpuscan.torch.associative_scan with a function written "
+                "with torch"
+            ) from error
+
     def _cuts(self, tensors: Sequence[Any]) -> Sequence[Any]:
         return tensors[self.real_count :]
-
-    def _check_linear(self, wanted: str) -> None:
-        operator = resolve(self.op)
-        if operator is not resolve("add"):
-            raise OperatorError(
-                f"{wanted} was asked for of a scan with {operator.described}, but gpuscan.torch.scan has it for sums "
-                "only. Use gpuscan.torch.associative_scan with a function written with torch"
-            )
 
     # ----- Batches
 

@@ -27,6 +27,16 @@ def array_of(tensor: Any) -> np.ndarray[Any, Any]:
     return array
 
 
+def numpy_dtype(dtype: Any) -> np.dtype[Any]:
+    """Return NumPy's dtype of torch's, without a tensor: `torch.func` wraps those that are made in its functions."""
+    if dtype == torch.bfloat16:
+        import ml_dtypes
+
+        found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return found
+    return np.dtype(str(dtype).removeprefix("torch."))
+
+
 def torch_dtype(dtype: np.dtype[Any]) -> Any:
     """Return torch's dtype of a NumPy dtype."""
     if dtype.name == "bfloat16":

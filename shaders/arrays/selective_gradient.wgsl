@@ -13,7 +13,7 @@
     Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), appendix D. -#}
 {% set varying = (["inward"] if inward_varies else []) + (["outward"] if outward_varies else []) %}
 {% set fixed = (["inward"] if not inward_varies else []) + (["outward"] if not outward_varies else []) %}
-{% include "arrays/selective_place.wgsl" %}
+{% include "shared/selective_place.wgsl" %}
 
 @group(0) @binding(1) var<storage, read> series: array<f32>;
 @group(0) @binding(2) var<storage, read> decays: array<f32>;

@@ -13,7 +13,7 @@
     Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), algorithm 2. -#}
 {% set varying = (["inward"] if inward_varies else []) + (["outward"] if outward_varies and purpose == "outputs" else []) %}
 {% set fixed = (["inward"] if not inward_varies else []) + (["outward"] if not outward_varies and purpose == "outputs" else []) %}
-{% include "arrays/selective_place.wgsl" %}
+{% include "shared/selective_place.wgsl" %}
 
 @group(0) @binding(1) var<storage, read> source_u: array<f32>;
 @group(0) @binding(2) var<storage, read> source_dt: array<f32>;

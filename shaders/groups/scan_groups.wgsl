@@ -3,8 +3,4 @@
          before the stretch
     out: the destinations -#}
 {% include "groups/table.wgsl" %}
-{% if kernel.subgroups %}
-{% include "groups/walk_by_subgroups.wgsl" %}
-{% else %}
-{% include "groups/walk_by_invocations.wgsl" %}
-{% endif %}
+{% include "groups/" ~ kernel.walk ~ ".wgsl" %}

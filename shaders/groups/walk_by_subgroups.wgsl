@@ -1,35 +1,11 @@
 {#- The main function of stages that combine stretches, by subgroups: each workgroup walks along one stretch, with the
-    carries of all labels in its memory. In a step, each lane takes one element. Lanes whose elements have the same label
+    carries of all labels in its memory. In a step, each lane takes one element. Lanes with elements of the same label
     are peers: they find each other by votes on the bits of the label, and scan their elements by links from each peer to
     the one before, which are twice as long each round (Hillis & Steele, "Data parallel algorithms", 1986).
     A workgroup has one subgroup, or several if the compiler chooses a smaller size; these take turns. -#}
 {% set starts = kernel.stores_results and spec.exclusive %}
 {% include "groups/labels.wgsl" %}
 {% from "groups/labels.wgsl" import load_elements, store_result with context %}
-{#- Statements of step `i` of the workgroup's subgroup whose turn it is. -#}
-{% macro in_turn(turn, statements) %}
-{% if kernel.turns > 1 %}
-        if (turn == {{ turn }}u) {
-{{ statements | indent(4, first=true) -}}
-        }
-{% else %}
-{{ statements -}}
-{% endif %}
-{% endmacro %}
-{% macro read_carries(i, turn) %}
-        let carry{{ i }}_{{ turn }} = {{ text.from_shared("carries[label%d]" % i) }};
-        let known{{ i }}_{{ turn }} = is_known[label{{ i }}] != 0u;
-        let whole{{ i }}_{{ turn }} = join(carry{{ i }}_{{ turn }}, item{{ i }});
-        item{{ i }} = pick(known{{ i }}_{{ turn }}, whole{{ i }}_{{ turn }}, item{{ i }});
-{% if starts %}
-        let seed{{ i }}_{{ turn }} = seed(row);
-        start{{ i }} = pick(known{{ i }}_{{ turn }}, carry{{ i }}_{{ turn }}, seed{{ i }}_{{ turn }});
-{% endif %}
-{% endmacro %}
-{% macro write_carries(i) %}
-        carries[slot{{ i }}] = {{ text.to_shared("item%d" % i) }};
-        is_known[slot{{ i }}] = 1u;
-{% endmacro %}
 {% include "scan/item_exchange.wgsl" %}
 {% include "groups/lanes.wgsl" %}
 
@@ -60,14 +36,66 @@ fn lowest_lane(lanes: vec4<u32>) -> u32 {
 }
 {% endif %}
 
-// Return the lanes with elements of the same label.
-fn peers_of(label: u32, is_there: bool) -> vec4<u32> {
+// Combine an element with the earlier ones of its label, and return what is stored for it.
+fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, below: vec4<u32>, turn: u32) -> Item {
     var peers = subgroupBallot(is_there);
 {% for bit in range(kernel.label_bits) %}
     let votes{{ bit }} = subgroupBallot((label & {{ 2 ** bit }}u) != 0u);
     peers &= select(~votes{{ bit }}, votes{{ bit }}, (label & {{ 2 ** bit }}u) != 0u);
 {% endfor %}
-    return peers;
+    let earlier = highest_lane(peers & below, NO_PEER | lane);
+    let is_last = is_there && highest_lane(peers, lane) == lane;
+    var item = own;
+    var link = earlier;
+    for (var reach = 1u; reach < WORKGROUP_SIZE; reach *= 2u) {
+        let is_linked = link < NO_PEER;
+        if (!subgroupAny(is_linked)) {
+            break;
+        }
+        let other = link & (NO_PEER - 1u);
+        item = pick(is_linked, join(item_at(item, other), item), item);
+        link = subgroupShuffle(link, other);
+    }
+    let slot = select(CAPACITY, label, is_last);
+{% if starts %}
+    var start = own;
+{% endif %}
+{% for turn in range(kernel.turns) %}
+{% if kernel.turns > 1 %}
+    if (turn == {{ turn }}u) {
+{% endif %}
+{% filter indent(4 if kernel.turns > 1 else 0, first=true) %}
+    let carry{{ turn }} = {{ text.from_shared("carries[label]") }};
+    let known{{ turn }} = is_known[label] != 0u;
+    item = pick(known{{ turn }}, join(carry{{ turn }}, item), item);
+{% if starts %}
+    let seed{{ turn }} = seed(row);
+    start = pick(known{{ turn }}, carry{{ turn }}, seed{{ turn }});
+{% endif %}
+{% endfilter %}
+{% if kernel.turns > 1 %}
+    }
+{% endif %}
+{% if kernel.stores_results %}
+    workgroupBarrier();  // all have read the carries
+{% endif %}
+{% if kernel.turns > 1 %}
+    if (turn == {{ turn }}u) {
+{% endif %}
+{% filter indent(4 if kernel.turns > 1 else 0, first=true) %}
+    carries[slot] = {{ text.to_shared("item") }};
+    is_known[slot] = 1u;
+{% endfilter %}
+{% if kernel.turns > 1 %}
+    }
+{% endif %}
+    workgroupBarrier();
+{% endfor %}
+{% if starts %}
+    return pick(earlier < NO_PEER, item_at(item, earlier & (NO_PEER - 1u)), start);
+{% else %}
+    return item;
+{% endif %}
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)
@@ -114,48 +142,8 @@ fn main(
         let number{{ i }} = min(next{{ i }}, end - 1u);
 {% endfor %}
 {{ load_elements() | indent(4) -}}
-        // Link each element to the one before it among its peers. No step waits for another.
 {% for i in range(kernel.tile.chunk) %}
-        let peers{{ i }} = peers_of(label{{ i }}, next{{ i }} < end);
-        let earlier{{ i }} = highest_lane(peers{{ i }} & below, NO_PEER | lane);
-        let is_last{{ i }} = next{{ i }} < end && highest_lane(peers{{ i }}, lane) == lane;
-        var item{{ i }} = e{{ i }};
-        var link{{ i }} = earlier{{ i }};
-{% endfor %}
-        for (var reach = 1u; reach < WORKGROUP_SIZE; reach *= 2u) {
-            var nearest = link0;
-{% for i in range(1, kernel.tile.chunk) %}
-            nearest = min(nearest, link{{ i }});
-{% endfor %}
-            if (!subgroupAny(nearest < NO_PEER)) {
-                break;
-            }
-{% for i in range(kernel.tile.chunk) %}
-            let other{{ i }} = link{{ i }} & (NO_PEER - 1u);
-            let joined{{ i }} = join(item_at(item{{ i }}, other{{ i }}), item{{ i }});
-            item{{ i }} = pick(link{{ i }} < NO_PEER, joined{{ i }}, item{{ i }});
-            link{{ i }} = subgroupShuffle(link{{ i }}, other{{ i }});
-{% endfor %}
-        }
-        // Join the carries, one step after the other.
-{% for i in range(kernel.tile.chunk) %}
-        let slot{{ i }} = select(CAPACITY, label{{ i }}, is_last{{ i }});
-{% if starts %}
-        var start{{ i }} = e{{ i }};
-{% endif %}
-{% for turn in range(kernel.turns) %}
-{{ in_turn(turn, read_carries(i, turn)) -}}
-{% if kernel.stores_results %}
-        workgroupBarrier();  // all have read the carries
-{% endif %}
-{{ in_turn(turn, write_carries(i)) -}}
-        workgroupBarrier();
-{% endfor %}
-{% if starts %}
-        let result{{ i }} = pick(earlier{{ i }} < NO_PEER, item_at(item{{ i }}, earlier{{ i }} & (NO_PEER - 1u)), start{{ i }});
-{% else %}
-        let result{{ i }} = item{{ i }};
-{% endif %}
+        let result{{ i }} = combine_step(row, label{{ i }}, e{{ i }}, next{{ i }} < end, lane, below, turn);
 {% endfor %}
 {% if kernel.stores_results %}
 {% for i in range(kernel.tile.chunk) %}

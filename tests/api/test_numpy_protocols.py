@@ -207,6 +207,9 @@ def test_what_is_not_supported_names_the_way_out(device: gs.Device) -> None:
             call()
     with pytest.raises(ValueError, match="do not broadcast"):
         a + np.ones(3, np.float32)
+    with pytest.raises(ValueError, match="of no elements"):
+        a[:0].max(axis=0)
+    assert (a[:0].max(axis=1).shape, a[:0].sum().item(), a[:0].max(initial=3).item()) == ((0,), 0, 3)
     with pytest.raises(IndexError, match="pass indices from 0 to 6"):
         a.__array_ufunc__(np.add, "reduceat", a, [7], axis=1)
     assert_equal(a, A)

@@ -27,7 +27,7 @@ from tests.api.test_sort import assert_sorted, keys_of, order_of
 from tests.api.test_threads import at_once, work, work_on_device
 from tests.conftest import MIN_ADAPTERS
 from tests.harness.scans import make_problem, scan_with
-from tests.harness.sorts import sort_in_tiles
+from tests.harness.sorts import sort_in_tiles, use_little_workgroup_memory
 from tests.harness.stages import shaders_of
 from tests.oracle import AFFINE, LATER, MATRICES, assert_same, strategies_in_turn, strategies_on
 
@@ -163,8 +163,9 @@ def test_the_quick_suite_passes(dawn: gs.Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=lambda dtype: np.dtype(dtype).name)
-def test_sorts(dawn: gs.Device, dtype: Any) -> None:
+def test_sorts(dawn: gs.Device, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Assert that rows in one workgroup and in tiles are sorted, ranked by subgroups and by single invocations."""
+    use_little_workgroup_memory(monkeypatch)
     for length, options in ((100, {}), (3000, {}), (3000, {"tile_size": 512, "subgroups": True})):
         keys = keys_of(dtype, (length,))
         found, places = sort_in_tiles(dawn, keys, False, **options)

@@ -10,7 +10,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.device.device_array import empty, uploaded
-from gpuscan.engine.group_tables import FewLabels, TabledGroups, run_stages, tabled
+from gpuscan.engine.group_tables import FewLabels, TabledGroups, run_stages, scan_by_table, tabled
 from gpuscan.planning.group_plan import GroupTable
 from gpuscan.problem.problem import make_problem
 from gpuscan.reference import group_stages as twins
@@ -61,8 +61,15 @@ def test_stages(device: gs.Device, options: dict[str, Any]) -> None:
             known, carries = shape_of(found.table, run(device, part, leaves)[0])
             np.testing.assert_array_equal(known, expected.known)
             np.testing.assert_array_equal(carries[known], np.stack(expected.carries, -1)[known])
-        for got, expected_field in zip(run(device, found, leaves)[1:], results, strict=True):
-            np.testing.assert_array_equal(got.reshape(rows, length), expected_field[:, ::step])
+        alone = tabled(device._executor, problem, few, subgroups=subgroups, stretch=length)
+        assert alone is not None
+        assert problem.initial or [kernel.stage for kernel in alone.table.kernels] == ["scan_groups"]
+        got = [
+            *run(device, found, leaves)[1:],
+            *(field.read() for field in scan_by_table(device._executor, problem, alone, None)),
+        ]
+        for got_field, expected_field in zip(got, (*results, *results), strict=True):
+            np.testing.assert_array_equal(got_field.reshape(rows, length), expected_field[:, ::step])
         if options.get("exclusive"):
             continue
         filled = replace(problem, fill=tuple(np.full(rows, value, np.uint32) for value in (7, 8)))
@@ -72,6 +79,59 @@ def test_stages(device: gs.Device, options: dict[str, Any]) -> None:
         np.testing.assert_array_equal(table[-rows * groups :].reshape(rows, groups), whole.known)
         for got, expected_field, fill in zip(fields, whole.carries, (7, 8), strict=True):
             np.testing.assert_array_equal(got.reshape(rows, groups), np.where(whole.known, expected_field, fill))
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype"), [("add", np.int8), ("minimum", np.int32), ("bitwise_xor", np.uint32)], ids=str
+)
+def test_atomics(device: gs.Device, op: str, dtype: Any) -> None:
+    """Assert that elements that are combined by atomics, in any order, leave the twin's table."""
+    if not device.capabilities.subgroup_size:
+        return
+    rng = np.random.default_rng(2)
+    length, groups = 3 * STRETCH - 11, 37
+    x = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, length, dtype)
+    labels = rng.integers(0, groups, length).astype(np.uint8)
+    problem = make_problem(x, op)
+    few = FewLabels(uploaded(device._context, labels), groups)
+    found = tabled(device._executor, problem, few, subgroups=True, stretch=STRETCH)
+    assert found is not None
+    assert found.table.kernels[0].copies
+    wide = x.astype(np.uint32 if dtype == np.uint32 else np.int32)[None]
+    join = Joiner(problem.operator, make_problem(wide, op, axis=1).element)
+    own = twins.combine_groups(join, (wide,), labels[None].astype(np.int64), groups, STRETCH)
+    part = replace(found, table=replace(found.table, kernels=found.table.kernels[:1]))
+    known, carries = shape_of(found.table, run(device, part, [uploaded(device._context, x)])[0])
+    np.testing.assert_array_equal(known, own.known)
+    np.testing.assert_array_equal(
+        carries[known][:, 0].view(wide.dtype).astype(dtype), own.carries[0][known].astype(dtype)
+    )
+    (result,) = scan_by_table(device._executor, problem, found, None)
+    np.testing.assert_array_equal(result.read(), gs.scan(x, op, groups=labels, device="numpy"))
+
+
+def test_turns_and_parts(device: gs.Device) -> None:
+    """Assert that subgroups smaller than planned take turns, and that invocations share the scan of a table."""
+    if not device.capabilities.subgroup_size:
+        return
+    lanes = 2 * min(device.capabilities.subgroup_sizes)
+    rng = np.random.default_rng(3)
+    length = 200 * 5 - 3
+    x, labels = words(rng, 2, length), rng.integers(0, 5, length).astype(np.int64)
+    problem = make_problem(x, AFFINE, exclusive=True)
+    few = FewLabels(uploaded(device._context, labels), 5)
+    found = tabled(device._executor, problem, few, subgroups=True, stretch=5)
+    assert found is not None
+    kernels = tuple(
+        replace(each, tile=replace(each.tile, workgroup_size=lanes, subgroup_size=lanes), turns=2)
+        if each.capacity
+        else replace(each, tile=replace(each.tile, workgroup_size=256), parts=32, carry_loads=4)
+        for each in found.table.kernels
+    )
+    several = replace(found, table=replace(found.table, kernels=kernels))
+    got = scan_by_table(device._executor, problem, several, None)
+    for one, other in zip(got, gs.scan(x, AFFINE, groups=labels, exclusive=True, device="numpy"), strict=True):
+        np.testing.assert_array_equal(one.read(), other)
 
 
 def run(device: gs.Device, groups: TabledGroups, leaves: list[Any]) -> list[Array]:

@@ -63,7 +63,7 @@ def test_selective_gradients(
     arrays = scan_of(*shape, weights)
     grads = [some(*arrays[0].shape), some(*shape[:3], arrays[2].shape[3], 1)]
     found = engine.selective_gradients(device._context, *arrays, *grads)
-    wanted = stages.selective_gradients(*(each.astype(np.float64) for each in (*arrays, *grads)))
+    wanted = stages.selective_gradient(*(each.astype(np.float64) for each in (*arrays, *grads)))
     for one, other in zip(found, wanted, strict=True):
         total = gs.Array.of(device, one).numpy()
         total = total if total.shape == other.shape else total.sum(0)
@@ -87,6 +87,6 @@ def test_pieces_and_batches(device: gs.Device, monkeypatch: pytest.MonkeyPatch) 
     assert_scans(SelectiveScan(*arrays).outputs(), arrays)
     monkeypatch.setattr("gpuscan.api.selective_scan.ARRAYS", replace(ARRAYS, selective_piece_bytes=6000))
     y, last = SelectiveScan(*arrays).outputs()
-    wanted = stages.selective_gradients(*arrays, y, last)
+    wanted = stages.selective_gradient(*arrays, y, last)
     for one, other in zip(SelectiveScan(*arrays).gradients(y, last), wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=2e-5 * np.abs(other).max())

@@ -1,0 +1,113 @@
+"""Scans by operations of PyTorch, for derivatives that are no scan of gpuscan's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch  # noqa: TID253 (only users of torch import this package)
+
+Tensors = Sequence[Any]
+# A function of the tensors of left elements, and then those of right ones.
+Combine = Callable[..., Tensors]
+
+
+def scanned(combine: Combine, tensors: Tensors, axis: int) -> list[Any]:
+    """Return the scan of tensors: of pairs by recursion, and of what is between them (Blelloch 1990).
+
+    It takes as many steps as the length has binary digits.
+    """
+    length = tensors[0].shape[axis]
+    if length < 2:
+        return list(tensors)
+    half = length // 2
+    even, odd = ([_every_second(x, axis, start) for x in tensors] for start in (0, 1))
+    pairs = scanned(combine, list(combine(*(x.narrow(axis, 0, half) for x in even), *odd)), axis)
+    if length == 2:
+        return [torch.cat(each, axis) for each in zip(even, pairs, strict=True)]
+    count = length - half - 1
+    others = combine(*(x.narrow(axis, 0, count) for x in pairs), *(x.narrow(axis, 1, count) for x in even))
+    results = []
+    for first, rest, pair in zip(even, others, pairs, strict=True):
+        between = torch.cat([first.narrow(axis, 0, 1), rest], axis)
+        joined = torch.stack([between.narrow(axis, 0, half), pair], axis + 1).flatten(axis, axis + 1)
+        results.append(torch.cat([joined, between.narrow(axis, half, length - 2 * half)], axis))
+    return results
+
+
+def _every_second(x: Any, axis: int, start: int) -> Any:
+    return x[(*[slice(None)] * axis, slice(start, None, 2))]
+
+
+def scanned_with_options(
+    combine: Combine,
+    tensors: Tensors,
+    axis: int,
+    *,
+    rank: int,
+    reverse: bool,
+    starts: Tensors | None,
+    labels: Any,
+    identity: Tensors | None,
+) -> list[Any]:
+    """Return the scan of tensors with the options of `gpuscan.scan`.
+
+    Args:
+        combine: the operator.
+        tensors: the tensors, which have the axes of the elements after the others.
+        axis: the scanned axis, 0 or more.
+        rank: the number of axes before those of the elements.
+        reverse: True to scan from the end.
+        starts: the values of `initial`, or None.
+        labels: a tensor of `rank` axes, with the axis and others of length 1 perhaps: the scan restarts where it
+            changes. None if it never does.
+        identity: for an exclusive scan without `initial` the operator's identity; with it anything but None. None for
+            an inclusive scan.
+    """
+    if reverse:
+        flipped = [x.flip(axis) for x in tensors]
+        changes = None if labels is None else labels.flip(axis)
+        found = scanned_with_options(
+            combine, flipped, axis, rank=rank, reverse=False, starts=starts, labels=changes, identity=identity
+        )
+        return [y.flip(axis) for y in found]
+    heads = _heads(labels, tensors[0], axis, rank)
+
+    def picked(flags: Any, yes: Tensors, no: Tensors) -> list[Any]:
+        pairs = zip(yes, no, strict=True)
+        return [torch.where(flags[(..., *[None] * (n.ndim - rank))], y, n) for y, n in pairs]
+
+    first = None
+    if starts is not None:
+        first = [start.unsqueeze(axis) for start in _aligned(starts, tensors)]
+        tensors = picked(
+            heads, combine(*(x.expand_as(y) for x, y in zip(first, tensors, strict=True)), *tensors), tensors
+        )
+    count = len(tensors)
+
+    def restarting(*items: Any) -> list[Any]:
+        left, right = items[: count + 1], items[count + 1 :]
+        return [left[0] | right[0], *picked(right[0], right[1:], combine(*left[1:], *right[1:]))]
+
+    results = scanned(combine, tensors, axis) if labels is None else scanned(restarting, [heads, *tensors], axis)[1:]
+    if identity is None:
+        return results
+    before = [torch.cat([y.narrow(axis, 0, 1), y.narrow(axis, 0, y.shape[axis] - 1)], axis) for y in results]
+    begin = identity if first is None else first
+    return picked(heads, [x.expand_as(y) for x, y in zip(begin, before, strict=True)], before)
+
+
+def _heads(labels: Any, like: Any, axis: int, rank: int) -> Any:
+    """Return True for each element that begins a row or follows another label, in a shape of `rank` axes."""
+    shape = [n if i == axis else 1 for i, n in enumerate(like.shape[:rank])]
+    place = torch.arange(shape[axis], device=like.device).reshape(shape)
+    if labels is None:
+        return place == 0
+    same = labels.roll(1, axis) == labels
+    return ((place == 0) | ~same).broadcast_to(torch.broadcast_shapes(same.shape, tuple(shape)))
+
+
+def _aligned(starts: Tensors, tensors: Tensors) -> list[Any]:
+    """Return values of `initial` with all axes but the scanned one, those in front of length 1 perhaps."""
+    pairs = zip(starts, tensors, strict=True)
+    return [start[(None,) * (x.ndim - 1 - start.ndim)] for start, x in pairs]

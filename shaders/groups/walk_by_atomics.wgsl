@@ -1,0 +1,56 @@
+{#- The main function of a stage that combines stretches with an operator of which WGSL has an atomic, in any order: each
+    workgroup takes a stretch, with some carries for each label in its memory. Neighbours use different ones.
+    Values: spec.combine.atomic: the atomic, and the bits of its identity; kernel.copies: the carries for a label. -#}
+{% include "groups/labels.wgsl" %}
+{% from "groups/labels.wgsl" import load_elements with context %}
+{% set number = text.type_of(spec.element.fields[0]) %}
+const COPIES = {{ kernel.copies }}u;
+const PARKED = {{ kernel.capacity * kernel.copies }}u;  // the carry of elements that are not there
+const IDENTITY = {{ number }}({{ spec.combine.atomic[1] if number == "u32" else spec.combine.atomic[1] - (2 ** 32 if spec.combine.atomic[1] >= 2 ** 31 else 0) }});
+
+var<workgroup> carries: array<atomic<{{ number }}>, {{ kernel.capacity * kernel.copies + 1 }}>;
+var<workgroup> is_known: array<atomic<u32>, {{ kernel.capacity * kernel.copies + 1 }}>;
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+) {
+    let stretch = workgroup.x + workgroup.y * grid.x;
+    if (stretch >= params.total) {
+        return;
+    }
+    for (var i = invocation; i < params.groups * COPIES; i += WORKGROUP_SIZE) {
+        atomicStore(&carries[i], IDENTITY);
+        atomicStore(&is_known[i], 0u);
+    }
+    workgroupBarrier();
+    let row = stretch / params.stretches;
+    let begin = stretch % params.stretches * params.stretch;
+    let end = min(begin + params.stretch, params.row_length);
+    for (var first = begin; first < end; first += STEPS * WORKGROUP_SIZE) {
+{% for i in range(kernel.tile.chunk) %}
+        let next{{ i }} = first + {{ i }}u * WORKGROUP_SIZE + invocation;
+        let number{{ i }} = min(next{{ i }}, end - 1u);
+{% endfor %}
+{{ load_elements() | indent(4) -}}
+{% for i in range(kernel.tile.chunk) %}
+        let slot{{ i }} = select(PARKED, label{{ i }} * COPIES + invocation % COPIES, next{{ i }} < end);
+        {{ spec.combine.atomic[0] }}(&carries[slot{{ i }}], e{{ i }});
+        atomicStore(&is_known[slot{{ i }}], 1u);
+{% endfor %}
+    }
+    workgroupBarrier();
+    for (var label = invocation; label < params.groups; label += WORKGROUP_SIZE) {
+        var carry = IDENTITY;
+        var known = 0u;
+        for (var copy = 0u; copy < COPIES; copy++) {
+            carry = combine(carry, atomicLoad(&carries[label * COPIES + copy]));
+            known |= atomicLoad(&is_known[label * COPIES + copy]);
+        }
+        let at = stretch * params.groups + label;
+        write_carry(at, carry);
+        table[at] = known;
+    }
+}
