@@ -335,7 +335,7 @@ class DeviceContext:
         """Wait until the GPU has done everything submitted so far, then read the unread reports."""
         if self.has_unread_reports:
             # They are read by a copy that comes after everything submitted so far.
-            self.check()
+            self.read_and_check()
             return
         with guarded(self):
             self.queue.wait_idle()

@@ -344,10 +344,13 @@ class NativeQueue(HoldingQueue):
         return bool(self.library.checked.wgpuDevicePoll(self._device._internal, wait, index) & 0xFF)
 
     def spins(self) -> Iterator[bool]:
-        """Poll without waiting, again and again for a short time, and yield what `poll` returns.
+        """Poll without waiting, once or again and again for a short time, and yield what `poll` returns.
 
-        A thread that waits is put to sleep, and to wake it takes longer than a short scan.
+        A thread that waits is put to sleep, and to wake it takes longer than a short scan. A buffer that no submission
+        uses any more is mapped by the first poll, while later submissions are at work.
         """
         until = time.perf_counter() + self._spin_seconds
-        while time.perf_counter() < until:
+        while True:
             yield self.poll(0, self.library.ffi.NULL)
+            if time.perf_counter() >= until:
+                return

@@ -169,11 +169,11 @@ def upload(
     size = min(TRANSFERS.staging_bytes, padded(items.size * item)) // item
     starts = range(0, items.size, size)
     with staging_ring(pool, usage, size * item, min(TRANSFERS.staging_depth, len(starts))) as ring:
+        free = deque((staging, queue.map(staging, write=True)) for staging in ring)
         for number, start in enumerate(starts):
-            staging = ring[number % len(ring)]
+            staging, mapping = free.popleft()
             piece = items[start : start + size]
             nbytes = piece.size * item
-            mapping = queue.map(staging, padded(nbytes), write=True)
             mapping.sync_wait()
             view = mapping.view(nbytes)
             copy(view if item == 1 else view.view(dtype), piece)
@@ -181,6 +181,9 @@ def upload(
             encoder = queue.encoder()
             encoder.copy_buffer_to_buffer(staging, 0, buffer, offset + start * item, padded(nbytes))
             queue.submit(encoder)
+            if number + len(ring) < len(starts):
+                # It is mapped as soon as this copy is done, and not only after the copies behind it.
+                free.append((staging, queue.map(staging, write=True)))
 
 
 def download(queue: Queue, pool: BufferPool, buffer: wgpu.GPUBuffer, offset: int, array: np.ndarray[Any, Any]) -> None:
@@ -222,19 +225,16 @@ def read_later(
     queue: Queue, pool: BufferPool, stretches: Sequence[tuple[wgpu.GPUBuffer, int, int]]
 ) -> Callable[[], list[Bytes]]:
     """Submit what `read_together` submits, and return a function that waits; it has to be called, once."""
-    # Parts of mapped bytes are viewed from multiples of 8 on.
-    places = [0]
-    for _, _, nbytes in stretches:
-        places.append(places[-1] + padded(nbytes, 8))
-    staging = pool.take(places[-1], _read_usage())
+    copies: list[tuple[wgpu.GPUBuffer, int, int, int]] = []
+    size = 0
+    for buffer, start, nbytes in stretches:
+        copies.append((buffer, start, size, nbytes))
+        # Parts of mapped bytes are viewed from multiples of 8 on.
+        size += padded(nbytes, 8)
+    staging = pool.take(size, _read_usage())
     try:
-        queue.flush(
-            [
-                (buffer, start, staging, place, padded(nbytes))
-                for (buffer, start, nbytes), place in zip(stretches, places, strict=False)
-            ]
-        )
-        mapping = queue.map(staging, places[-1])
+        queue.flush([(buffer, start, staging, place, padded(nbytes)) for buffer, start, place, nbytes in copies])
+        mapping = queue.map(staging, size)
     except BaseException:
         pool.discard(staging)
         raise
@@ -242,13 +242,13 @@ def read_later(
     def read() -> list[Bytes]:
         try:
             mapping.sync_wait()
-            content = mapping.view(places[-1]).copy()
+            content = mapping.view(size).copy()
             mapping.unmap()
         except BaseException:
             pool.discard(staging)
             raise
         pool.give(staging)
-        return [content[at : at + nbytes] for (_, _, nbytes), at in zip(stretches, places, strict=False)]
+        return [content[place : place + nbytes] for _, _, place, nbytes in copies]
 
     return read
 

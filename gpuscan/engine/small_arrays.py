@@ -82,7 +82,9 @@ def _is_simple(
 ) -> bool:
     """Return True if uploads of the arrays, a run of the plan and copies of the results are all that is needed."""
     context, spec = executor.context, layout.spec
-    if problem.heads is not None or spec.captured_functions or spec.inner != problem.inner:
+    if problem.heads is not None or spec.captured_functions or spec.inner != problem.inner or any(spec.field_offsets):
+        return False
+    if problem.compacts or problem.indexed:
         return False
     fields = problem.source.fields
     if any(leaf.dtype != f.scalar.dtype for leaf, f in zip(problem.leaves, fields, strict=True)):
