@@ -46,6 +46,9 @@ TESTS_OF_WHAT_USERS_GET = ("api.test_scan.", "api.test_contract.", "codegen.", "
 # What the fixture `device` has opened.
 SESSION_DEVICES: list[gs.Device] = []
 
+# What the first `own_device` of an adapter left in its empty cache folder: the files and their content.
+NEW_CACHES: dict[wgpu.GPUAdapter, dict[Path, bytes]] = {}
+
 # There is no deadline, because the first run of a shader compiles it. A failure that was seen once is seen again.
 hypothesis.settings.register_profile("default", max_examples=150, deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.register_profile("nightly", max_examples=1000, deadline=None, print_blob=True)
@@ -134,11 +137,22 @@ def listed_adapters() -> None:
 
 
 @pytest.fixture
-def own_device(adapter: wgpu.GPUAdapter, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
-    """Return a device with a cache folder of its own, so that it may learn to distrust a strategy."""
+def own_device(adapter: wgpu.GPUAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
+    """Return a device with a cache folder of its own, so that it may learn to distrust a strategy.
+
+    Only the first one of an adapter measures it.
+    """
     for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
         monkeypatch.setenv(name, str(tmp_path))
-    return gs.Device(adapter, unsafe=True)
+    files = NEW_CACHES.get(adapter)
+    for path, content in (files or {}).items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(content)
+    opened = gs.Device(adapter, unsafe=True)
+    if files is None:
+        found = [path for path in tmp_path.rglob("*") if path.is_file()]
+        NEW_CACHES[adapter] = {path.relative_to(tmp_path): path.read_bytes() for path in found}
+    return opened
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
