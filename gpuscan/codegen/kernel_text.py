@@ -77,29 +77,6 @@ class KernelText:
     # ----- Head flags
 
     @property
-    def heads_in_bits(self) -> bool:
-        """True if a chunk keeps its head flags as bits of one word, which takes fewer registers than a word for each.
-
-        An H200 takes 179 instead of 236 us for an exclusive scan of 2^26 words in a million segments, but 198 instead
-        of 179 for an inclusive one.
-        """
-        kernel = self.kernel
-        return kernel.segmented and self.spec.exclusive and not kernel.in_columns and 1 < kernel.tile.chunk <= 32
-
-    def bits_up_to(self, position: int) -> str:
-        """Return the word with a bit for each element of a chunk up to this one."""
-        return f"0x{2 ** (position + 1) - 1:x}u"
-
-    def head_in_chunk(self, position: int) -> str:
-        """Return the head flag of the item at this position of a chunk that keeps bits, or its count of heads."""
-        heads = (
-            "chunk.heads" if position == self.kernel.tile.chunk - 1 else f"chunk.heads & {self.bits_up_to(position)}"
-        )
-        if self.spec.reduces_segments:
-            return f"chunk.before + countOneBits({heads})"
-        return f"select(0u, 1u, ({heads}) != 0u)"
-
-    @property
     def votes_on_heads(self) -> bool:
         """True if the lanes of a subgroup learn of all heads by one vote, in place of a shuffle for each distance.
 

@@ -29,16 +29,6 @@
         e0 = combine(seed(0u), e0);
     }
 {% endif %}
-{% if text.heads_in_bits %}
-{% if spec.has_segment_bits %}
-    let heads = marks0{{ " & " ~ text.bits_up_to(kernel.tile.chunk - 1) if kernel.tile.chunk < 32 }};
-{% elif kernel.heads_begin_chunks %}
-    let heads = select(0u, 1u, {{ head_at(0) }});
-{% else %}
-    let heads = {% for position in range(kernel.tile.chunk) %}select(0u, {{ "0x%xu" % (2 ** position) }}, {{ head_at(position) }}){{ " | " if not loop.last }}{% endfor %};
-{% endif %}
-    return Chunk(array<Element, {{ kernel.tile.chunk }}>({% for position in range(kernel.tile.chunk) %}e{{ position }}{{ ", " if not loop.last }}{% endfor %}), heads{{ ", 0u" if spec.reduces_segments }});
-{% else %}
     return Chunk(
 {% for position in range(kernel.tile.chunk) %}
 {% if kernel.segmented %}
@@ -48,5 +38,4 @@
 {% endif %}
 {% endfor %}
     );
-{% endif %}
 {% endmacro %}

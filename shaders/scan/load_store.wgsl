@@ -5,21 +5,7 @@
     the end are skipped. -#}
 {% include "shared/arrays.wgsl" %}
 // ----- Load and store
-{% if text.heads_in_bits %}
-struct Chunk {
-    values: array<Element, {{ kernel.tile.chunk }}>,
-    heads: u32,  // a bit for each element: 1 if a row begins with it. The first bit is also 1 if one begins in what precedes
-{% if spec.reduces_segments %}
-    before: u32,  // heads before the chunk; one less where only they have set the first bit
-{% endif %}
-}
-
-fn last_of(chunk: Chunk) -> Item {
-    return Item(chunk.values[CHUNK - 1u], {{ text.head_in_chunk(kernel.tile.chunk - 1) }});
-}
-{% else %}
 alias Chunk = array<Item, {{ kernel.tile.chunk }}>;
-{% endif %}
 
 {% include "scan/rows.wgsl" %}
 

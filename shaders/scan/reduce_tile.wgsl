@@ -1,4 +1,4 @@
-{% from "scan/subgroup_scan.wgsl" import last_of, place, scan_steps with context %}
+{% from "scan/subgroup_scan.wgsl" import place, scan_steps with context %}
 // The aggregate of a tile, by the same tree as its scan; every invocation gets it.
 fn reduce_tile(tile: u32, invocation: u32) -> Item {
     let first = first_of(tile, invocation);
@@ -19,7 +19,7 @@ fn reduce_tile(tile: u32, invocation: u32) -> Item {
     return scan_bands(invocation, carry{{ kernel.tile.steps - 1 }}).aggregate;
 {% endif %}
 {% else %}
-    _ = scan_invocations(invocation, {{ last_of("scan_chunk(load_chunk(first))") }});
+    _ = scan_invocations(invocation, scan_chunk(load_chunk(first))[CHUNK - 1u]);
     let aggregate = {{ text.from_shared("scratch[WORKGROUP_SIZE - 1u]") }};
     workgroupBarrier();
     return aggregate;

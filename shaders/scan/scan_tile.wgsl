@@ -5,7 +5,6 @@
          subgroup has several bands, `sums.leads` instead;
          `chunk0`, …, scanned within the band, or where they are joined later, `local0`, … and `lead0`, … -#}
 {% set band_steps = kernel.tile.band_steps %}
-{% from "scan/subgroup_scan.wgsl" import last_of with context %}
     // 2. Scan in registers.
 {% if kernel.subgroups %}
 {% call(step) scan_steps() %}{{ "chunk_of(" ~ place(step) ~ ", loaded" ~ step ~ for_exchange ~ ")" if kernel.loads_words_first else "loaded" ~ step }}{% endcall %}
@@ -48,7 +47,7 @@
 {% endif %}
 {% else %}
     let chunk0 = scan_chunk(loaded0);
-    _ = scan_invocations(invocation, {{ last_of("chunk0") }});
+    _ = scan_invocations(invocation, chunk0[CHUNK - 1u]);
     let aggregate = {{ text.from_shared("scratch[WORKGROUP_SIZE - 1u]") }};
     let tile_lead = {{ text.from_shared("scratch[max(invocation, 1u) - 1u]") }};
     let led = invocation > 0u;

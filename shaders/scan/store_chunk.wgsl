@@ -2,7 +2,6 @@
 {% from "shared/chunk_access.wgsl" import load_next, store_results, store_single with context %}
 {% from "scan/chunk_places.wgsl" import rows_within, find_heads, head_after, head_at, end_at, find_places, find_ends with context %}
 {% set needs_heads = spec.exclusive or spec.reduces_segments or (rows_within and (spec.neighbour_field or spec.keep_last_only or kernel.single_elements)) %}
-{% macro head_of(position) %}{{ text.head_in_chunk(position) if text.heads_in_bits else "chunk[%d].head" % position }}{% endmacro %}
 {% if kernel.exchanges_chunks %}
 fn store_chunk(index: u32, chunk: Chunk, invocation: u32) {
     let lane = invocation % SUBGROUP_SIZE;
@@ -23,7 +22,7 @@ fn store_chunk(index: u32, chunk: Chunk) {
 {{ load_next("first") -}}
 {% endif %}
 {% for position in range(kernel.tile.chunk) %}
-{% set item = "chunk.values[%d]" % position if text.heads_in_bits else "chunk[%d]" % position ~ (".value" if kernel.segmented else "") %}
+{% set item = "chunk[%d]" % position ~ (".value" if kernel.segmented else "") %}
 {% if spec.exclusive %}
     var e{{ position }} = {{ item }};
     if ({{ head_at(position) }}) {
@@ -40,15 +39,15 @@ fn store_chunk(index: u32, chunk: Chunk) {
     let next{{ position }} = index + {{ position + 1 }}u;
     let ends{{ position }} = {{ "next%d == params.length || " % position if not spec.carry_out }}{{ head_at(position + 1) if not loop.last else head_after("next%d" % position) }};
     if (next{{ position }} <= params.length && ends{{ position }}) {
-        store_result({{ head_of(position) }} - 1u, r{{ position }});
+        store_result(chunk[{{ position }}].head - 1u, r{{ position }});
     }
 {% if spec.lists_runs %}
     if (next{{ position }} <= params.length && {{ head_at(position) }}) {
-        count[RUNS_AT + {{ head_of(position) }} - 1u] = index + {{ position }}u + params.row_offset;
+        count[RUNS_AT + chunk[{{ position }}].head - 1u] = index + {{ position }}u + params.row_offset;
     }
 {% if not spec.carry_out %}
     if (next{{ position }} == params.length) {
-        count[0] = {{ head_of(position) }};
+        count[0] = chunk[{{ position }}].head;
     }
 {% endif %}
 {% endif %}

@@ -31,9 +31,7 @@
     store_chunk({{ at }}, {{ chunk }}{{ for_exchange }});
 {% endif %}
 {% endmacro %}
-{% macro shifted(before, chunk) %}{% if text.heads_in_bits %}Chunk(array<Element, {{ kernel.tile.chunk }}>({{ before }}.value{% for position in range(kernel.tile.chunk - 1) %}, {{ chunk }}.values[{{ position }}]{% endfor %}), {{ chunk }}.heads << 1u){% else %}Chunk({{ before }}{% for position in range(kernel.tile.chunk - 1) %}, {{ chunk }}[{{ position }}]{% endfor %}){% endif %}{% endmacro %}
-{#- Set the first item of a chunk that is stored next. -#}
-{% macro set_first(chunk, item) %}{{ chunk ~ ".values[0] = " ~ item ~ ".value" if text.heads_in_bits else chunk ~ "[0] = " ~ item }};{% endmacro %}
+{% macro shifted(before, chunk) %}Chunk({{ before }}{% for position in range(kernel.tile.chunk - 1) %}, {{ chunk }}[{{ position }}]{% endfor %}){% endmacro %}
 {% for step in range(kernel.tile.steps) %}
 {% set begins = step % kernel.tile.band_steps == 0 %}{# a band #}
 {% set own = step // kernel.tile.band_steps %}
@@ -49,7 +47,7 @@
 {% set led = "true" if step else "known || lane > 0u" %}
 {% if spec.exclusive %}
     var result{{ step }} = join_chunk({{ led }}, before{{ step }}, {{ shifted("before" ~ step, "local" ~ step) }});
-    {{ set_first("result" ~ step, "before" ~ step) }}
+    result{{ step }}[0] = before{{ step }};
 {% else %}
     let result{{ step }} = join_chunk({{ led }}, before{{ step }}, local{{ step }});
 {% endif %}
@@ -58,14 +56,11 @@
 {% set before = "lead" ~ step if kernel.subgroups else "lead" %}
     let shifted{{ step }} = {{ shifted(before, "chunk" ~ step) }};
     var result{{ step }} = join_chunk({{ known }}, {{ lead }}, shifted{{ step }});
-{% if text.heads_in_bits and kernel.subgroups %}{# the bits of the chunk have none for what precedes it #}
-    let before{{ step }} = pick({{ known }}, join({{ lead }}, lead{{ step }}), lead{{ step }});
-    {{ set_first("result" ~ step, "pick(lane == 0u, " ~ lead ~ ", before" ~ step ~ ")" if begins else "before" ~ step) }}
-{% elif begins %}
+{% if begins %}
 {% if kernel.subgroups %}
     result{{ step }}[0] = pick(lane == 0u, {{ lead }}, result{{ step }}[0]);
 {% else %}
-    {{ set_first("result0", "lead") }}
+    result0[0] = lead;
 {% endif %}
 {% endif %}
 {{ store(place(step), "result" ~ step) -}}

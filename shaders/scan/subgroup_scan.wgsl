@@ -40,8 +40,6 @@ fn {{ name }}(lane: u32, own: Item) -> Item {
 {% macro joined(item, distance) -%}
 pick(lane >= {{ distance }}, join(item_up({{ item }}, {{ distance }}), {{ item }}), {{ item }})
 {%- endmacro %}
-{#- The last item of a chunk. -#}
-{% macro last_of(chunk) %}{{ "last_of(%s)" % chunk if text.heads_in_bits else "%s[CHUNK - 1u]" % chunk }}{% endmacro %}
 {#- Where an invocation's chunk of this step begins. -#}
 {% macro place(step) %}first{% if step %} + {{ step }}u * SUBGROUP_SIZE * CHUNK{% endif %}{% endmacro %}
 {#- For every step, whose chunk the caller gives: `local0` and on, its scan, and `lanes0` and on, the scan of the totals
@@ -50,9 +48,9 @@ pick(lane >= {{ distance }}, join(item_up({{ item }}, {{ distance }}), {{ item }
 {% for step in range(kernel.tile.steps) %}
     let local{{ step }} = scan_chunk({{ caller(step) }});
 {% if kernel.loops_over_lanes %}
-    var lanes{{ step }} = {{ last_of("local" ~ step) }};
+    var lanes{{ step }} = local{{ step }}[CHUNK - 1u];
 {% else %}
-    let lanes{{ step }} = scan_lanes(lane, {{ last_of("local" ~ step) }});
+    let lanes{{ step }} = scan_lanes(lane, local{{ step }}[CHUNK - 1u]);
 {% endif %}
 {% endfor %}
 {% if kernel.loops_over_lanes %}

@@ -1,6 +1,7 @@
 {#- Functions on one invocation's chunk, and the scan over invocations, in the fixed order of combination that every stage
     shares: left to right in a chunk, a Kogge-Stone tree over lanes, left to right over the steps of a band, a Kogge-Stone
-    tree over bands. A subgroup takes one band, or several neighbouring ones. Without subgroups: left to right in a chunk, a Kogge-Stone tree over the workgroup. -#}
+    tree over bands. A subgroup takes one band, or several neighbouring ones. Without subgroups: left to right in a chunk,
+    a Kogge-Stone tree over the workgroup. -#}
 {% from "scan/shared_scan.wgsl" import shared_scan with context %}
 {% from "scan/subgroup_scan.wgsl" import place, scan_steps, subgroup_scan with context %}
 {% include "scan/item_exchange.wgsl" %}
@@ -26,31 +27,6 @@ var<workgroup> band_totals: array<{{ text.shared_item }}, {{ bands + 1 }}>;  // 
 {{ shared_scan("scan_invocations", kernel.tile.workgroup_size) }}
 {% endif %}
 
-{% if text.heads_in_bits %}
-fn scan_chunk(chunk: Chunk) -> Chunk {
-    let s0 = chunk.values[0];
-{% for position in range(1, kernel.tile.chunk) %}
-    let v{{ position }} = chunk.values[{{ position }}];
-    let joined{{ position }} = combine(s{{ position - 1 }}, v{{ position }});
-    let s{{ position }} = {{ text.pick_element("(chunk.heads & 0x%xu) != 0u" % (2 ** position), "v%d" % position, "joined%d" % position) }};
-{% endfor %}
-    return Chunk(array<Element, {{ kernel.tile.chunk }}>({% for position in range(kernel.tile.chunk) %}s{{ position }}{{ ", " if not loop.last }}{% endfor %}), chunk.heads{{ ", 0u" if spec.reduces_segments }});
-}
-
-// Join `lead` with every item of the chunk, if it is known that there is a lead.
-fn join_chunk(known: bool, lead: Item, chunk: Chunk) -> Chunk {
-{% for position in range(kernel.tile.chunk) %}
-    let v{{ position }} = chunk.values[{{ position }}];
-    let joined{{ position }} = combine(lead.value, v{{ position }});
-{% endfor %}
-    let heads = chunk.heads | select(0u, 1u, known & (lead.head != 0u));
-    return Chunk(array<Element, {{ kernel.tile.chunk }}>(
-{% for position in range(kernel.tile.chunk) %}
-        {{ text.pick_element("known & ((chunk.heads & %s) == 0u)" % text.bits_up_to(position), "joined%d" % position, "v%d" % position) }},
-{% endfor %}
-    ), heads{{ ", chunk.before + select(0u, lead.head, known) - (heads - chunk.heads)" if spec.reduces_segments }});
-}
-{% else %}
 fn scan_chunk(chunk: Chunk) -> Chunk {
     let s0 = chunk[0];
 {% for position in range(1, kernel.tile.chunk) %}
@@ -67,7 +43,6 @@ fn join_chunk(known: bool, lead: Item, chunk: Chunk) -> Chunk {
 {% endfor %}
     );
 }
-{% endif %}
 
 {% if kernel.tile.per_row %}
 fn tiles_per_row() -> u32 {
