@@ -140,7 +140,7 @@ def scan(
         return scan_sharded(x, op, options, out=out, strategy=strategy, refused=refused, **more)
     check_one_cut(segments=segments, keys=keys, groups=groups)
     if segments is not None and out is None:
-        # The GPU is at work meanwhile, and if the offsets are wrong, nobody gets what it computes.
+        # The offsets are checked while the GPU scans. If they are wrong, the call raises and returns nothing.
         options["checks_later"] = True
     given = x
     if compensated is not False and as_flag("compensated", compensated):

@@ -296,7 +296,7 @@ class DeviceContext:
         return self.pool.lend(nbytes, flags.STORAGE | flags.COPY_SRC | flags.COPY_DST)
 
     def uniform(self, numbers: bytes) -> Binding:
-        """Return a uniform buffer with these bytes. Nobody writes to it, so later stages may get the same one."""
+        """Return a uniform buffer with these bytes. It is never written again, so later stages share it."""
         found = self._uniforms.get(numbers)
         if found is not None:
             return found

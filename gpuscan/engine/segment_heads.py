@@ -216,7 +216,7 @@ def segment_heads(
 
 @contextmanager
 def _recorded(context: DeviceContext, recorder: Recorder | None) -> Iterator[Recorder]:
-    """Give a recorder: the caller's, or a new one whose work is submitted at the end."""
+    """Yield the caller's recorder, or a new one, which is submitted at the end."""
     with context.lock:
         if recorder is not None:
             yield recorder

@@ -219,7 +219,7 @@ GPU = Heuristics(
     long_steps=8,
     resident_tiles=(128, 256),
     max_long_tile_bytes=64 << 10,
-    # Single words take this many steps in workgroups of `workgroup` if there are at least so many such tiles. H200,
+    # Single words take this many steps, in workgroups of `workgroup`, if that gives at least so many tiles. H200,
     # uint32 under look-ahead: 0.949 of a copy at 2^25 and 0.987 at 2^28 in 256 x 12 chunks, 0.907 and 0.942 in 512 x 4;
     # at 2^24 256 x 10 chunks take 44.7 us and 512 x 4 chunks 44.3.
     deep_steps=12,
