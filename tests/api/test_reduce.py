@@ -264,15 +264,15 @@ def test_what_out_is_refused_or_kept(device: gs.Device) -> None:
 
 
 def test_stages_that_scans_and_reductions_share_are_compiled_once(
-    device: gs.Device, monkeypatch: pytest.MonkeyPatch
+    own_device: gs.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Assert that kernels of the same text are compiled once."""
-    texts, gpu = [], type(device.wgpu_device)
+    texts, gpu = [], type(own_device.wgpu_device)
     make = gpu.create_shader_module
     monkeypatch.setattr(gpu, "create_shader_module", lambda *args, **kw: texts.append(kw["code"]) or make(*args, **kw))
     monkeypatch.setenv("GPUSCAN_STRATEGY", "three_dispatch")
-    op, x = gs.operator(lambda l, r: l * r + 3 * (l + r) + 6), np.arange(several(device, 70_000), dtype=np.uint32)
-    _, kernels = kept_plans_and_pipelines(device)
-    total = gs.reduce(x, op, device=device)
-    assert_same(gs.scan(x, op, device=device)[-1:], np.array([total]))
-    assert len(texts) == len(set(texts)) < kept_plans_and_pipelines(device)[1] - kernels
+    op, x = gs.operator(lambda l, r: l * r + 3 * (l + r) + 6), np.arange(several(own_device, 70_000), dtype=np.uint32)
+    _, kernels = kept_plans_and_pipelines(own_device)
+    total = gs.reduce(x, op, device=own_device)
+    assert_same(gs.scan(x, op, device=own_device)[-1:], np.array([total]))
+    assert len(texts) == len(set(texts)) < kept_plans_and_pipelines(own_device)[1] - kernels
