@@ -10,7 +10,7 @@ from tests.harness.stages import twin_of
 from tests.oracle import strategies_on
 
 # Runs of each scan under each strategy: an order that depends on timing shows within a few.
-RUNS = 20
+RUNS = 8
 
 
 def test_float_sums_have_one_set_of_bits(device: gs.Device) -> None:
