@@ -215,9 +215,6 @@ class NativeMapping:
         ended = self._library.ended
         if self._number not in ended:
             with interrupts_held():
-                if self._write:
-                    # A buffer that the GPU does not use can be mapped at once, whatever else was submitted.
-                    self._queue.poll(0, self._library.ffi.NULL)
                 for _ in self._queue.spins():
                     if self._number in ended:
                         break

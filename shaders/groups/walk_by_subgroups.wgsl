@@ -7,7 +7,7 @@
 {% include "groups/labels.wgsl" %}
 {% from "groups/labels.wgsl" import load_elements, store_result with context %}
 {% include "scan/item_exchange.wgsl" %}
-{% include "groups/lanes.wgsl" %}
+{% include "shared/lanes.wgsl" %}
 
 const CAPACITY = {{ kernel.capacity }}u;  // labels
 const NO_PEER = 0x100u;  // a link to itself has this bit
@@ -26,15 +26,6 @@ fn highest_lane(lanes: vec4<u32>, none: u32) -> u32 {
     lane = select(lane, 64u + firstLeadingBit(lanes.z), lanes.z != 0u);
     return select(lane, 96u + firstLeadingBit(lanes.w), lanes.w != 0u);
 }
-
-{% if kernel.turns > 1 %}
-fn lowest_lane(lanes: vec4<u32>) -> u32 {
-    var lane = 96u + firstTrailingBit(lanes.w);
-    lane = select(lane, 64u + firstTrailingBit(lanes.z), lanes.z != 0u);
-    lane = select(lane, 32u + firstTrailingBit(lanes.y), lanes.y != 0u);
-    return select(lane, firstTrailingBit(lanes.x), lanes.x != 0u);
-}
-{% endif %}
 
 // Combine an element with the earlier ones of its label, and return what is stored for it.
 fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, below: vec4<u32>, turn: u32) -> Item {
