@@ -112,7 +112,8 @@ def selective_gradients(
     with guarded(context), context.lock:
         encoder = context.queue.encoder()
         call.record(encoder, "scan", first, times=times, purpose="checkpoints", later_chunks=False)
-        call.record(encoder, "gradient", second, times=times, channels=width)
+        unrolled = context.capabilities.adapter_type != "CPU"
+        call.record(encoder, "gradient", second, times=times, channels=width, unrolled=unrolled)
         context.queue.submit(encoder)
     found = [results.viewed(u.shape, offset=4 * at) for at in (0, series)]
     places = {True: 0, False: 0}

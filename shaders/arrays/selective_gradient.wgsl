@@ -13,7 +13,9 @@
     Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), appendix D. -#}
 {% set varying = (["inward"] if inward_varies else []) + (["outward"] if outward_varies else []) %}
 {% set fixed = (["inward"] if not inward_varies else []) + (["outward"] if not outward_varies else []) %}
+{% set inputs = {"u": "series[at]", "dt": "series[call.series + at]", "grad": "series[2u * call.series + at]"} %}
 {% include "shared/selective_place.wgsl" %}
+{% from "shared/selective_tile.wgsl" import declare_tile, declare_next, load_tile, share_tile with context %}
 
 @group(0) @binding(1) var<storage, read> series: array<f32>;
 @group(0) @binding(2) var<storage, read> decays: array<f32>;
@@ -27,12 +29,7 @@
 {% endif %}
 
 // The inputs of a tile. The first two are replaced by their gradients.
-var<workgroup> tile_u: array<f32, {{ channels * (times + 1) }}>;
-var<workgroup> tile_dt: array<f32, {{ channels * (times + 1) }}>;
-var<workgroup> tile_grad: array<f32, {{ channels * (times + 1) }}>;
-{% for name in varying %}
-var<workgroup> tile_{{ name }}: array<vec4<f32>, {{ times * states // 4 }}>;
-{% endfor %}
+{{ declare_tile(inputs, varying) }}
 {% set sums = 4 * times * (varying | length) %}
 {% if varying %}
 // What is summed over the channels: for each weight that varies, state and time, a row of one number of each invocation.
@@ -40,7 +37,32 @@ const SUMS = {{ sums }}u;
 const SUM_PITCH = CHANNELS + 1u;
 var<workgroup> shared_sums: array<f32, {{ sums * (channels + 1) }}>;
 {% endif %}
-{% set quads = (times * states // 4 + channels - 1) // channels %}
+
+// Return four states of the invocation's channel before a tile. Those that do not exist are 0.
+fn states_before(place: Place, tile: u32, quad: u32) -> vec4<f32> {
+    let rest = call.state_count - call.first_state;
+    let state = vec4(4u * quad) + vec4(0u, 1u, 2u, 3u);
+    let at = (tile * call.state_count + call.first_state + min(state, vec4(rest - 1u))) * row_count() + place.row;
+    let found = vec4(checkpoints[at.x], checkpoints[at.y], checkpoints[at.z], checkpoints[at.w]);
+    return select(vec4<f32>(), found, state < vec4(rest));
+}
+
+{#- The caller's code for each step of a tile: a loop, or `unrolled`. -#}
+{% macro steps(backwards=false) %}
+{% if unrolled %}
+{% for time in (range(times) | reverse if backwards else range(times)) %}
+            {
+{{ caller(time ~ "u") }}
+            }
+{% endfor %}
+{% else %}
+            for (var i = 0u; i < TIMES; i++) {
+                let time = {{ "TIMES - 1u - i" if backwards else "i" }};
+{{ caller("time") }}
+            }
+{% endif %}
+{% endmacro %}
+{% macro weight(name, time) %}{{ "tile_%s[%s * QUADS + quad]" % (name, time) if name in varying else "own_%s[quad]" % name }}{% endmacro %}
 
 @compute @workgroup_size({{ channels }})
 fn main(
@@ -78,78 +100,66 @@ fn main(
         }
     }
 
-    for (var left = (call.length + TIMES - 1u) / TIMES; left > 0u; left--) {
+{{ declare_next(inputs, varying) }}
+    let tiles = (call.length + TIMES - 1u) / TIMES;
+{{ load_tile(inputs, varying, "(tiles - 1u) * TIMES", "call.length") }}
+    var next_state = states_before(place, tiles - 1u, 0u);
+
+    for (var left = tiles; left > 0u; left--) {
         let start = (left - 1u) * TIMES;
 
-        // ----- Load a tile: neighbouring invocations load neighbouring times. Missing inputs are 0 and change nothing
-{% for i in range(times) %}
-        let number{{ i }} = lane + {{ i * channels }}u;
-        let at{{ i }} = (place.first_row + min(number{{ i }} / TIMES, place.present - 1u)) * call.length + min(start + number{{ i }} % TIMES, call.length - 1u);
-        let is_there{{ i }} = number{{ i }} / TIMES < place.present && start + number{{ i }} % TIMES < call.length;
-        let loaded{{ i }} = select(vec3<f32>(), vec3(series[at{{ i }}], series[call.series + at{{ i }}], series[2u * call.series + at{{ i }}]), is_there{{ i }});
-{% endfor %}
-{% for name in varying %}
-{% for i in range(quads) %}
-        let loaded_{{ name }}{{ i }} = {{ name }}_of({{ name }}_begins, (lane + {{ i * channels }}u) / TIMES, min(start + (lane + {{ i * channels }}u) % TIMES, call.length - 1u));
-{% endfor %}
-{% endfor %}
-{% for i in range(times) %}
-        tile_u[number{{ i }} / TIMES * PITCH + number{{ i }} % TIMES] = loaded{{ i }}.x;
-        tile_dt[number{{ i }} / TIMES * PITCH + number{{ i }} % TIMES] = loaded{{ i }}.y;
-        tile_grad[number{{ i }} / TIMES * PITCH + number{{ i }} % TIMES] = loaded{{ i }}.z;
-{% endfor %}
-{% for i in range(quads if varying else 0) %}
-        if (lane + {{ i * channels }}u < TIMES * QUADS) {
-            let to_here = (lane + {{ i * channels }}u) % TIMES * QUADS + (lane + {{ i * channels }}u) / TIMES;
-{% for name in varying %}
-            tile_{{ name }}[to_here] = loaded_{{ name }}{{ i }};
-{% endfor %}
-        }
-{% endfor %}
+        // ----- Share the tile, and load the one before it meanwhile
+{{ share_tile(inputs, varying) }}
         workgroupBarrier();
+{{ load_tile(inputs, varying, "(max(left, 2u) - 2u) * TIMES", "call.length") }}
 
         // Naga keeps what a variable without a value had in the iteration before.
         var by_u = array<f32, TIMES>();
         var by_dt = array<f32, TIMES>();
-{% set inward = "tile_inward[time * QUADS + quad]" if inward_varies else "own_inward[quad]" %}
-{% set outward = "tile_outward[time * QUADS + quad]" if outward_varies else "own_outward[quad]" %}
-
         for (var quad = 0u; quad < QUADS; quad++) {
-            var states = array<vec4<f32>, TIMES + 1>();  // before the tile, and after each step
+            var states: array<vec4<f32>, TIMES + 1>;  // before the tile, and after each step
             var gates: array<vec4<f32>, TIMES>;
-{% for i in range(4) %}
-            if (is_state(4u * quad + {{ i }}u)) {
-                states[0][{{ i }}] = checkpoints[((left - 1u) * call.state_count + call.first_state + 4u * quad + {{ i }}u) * rows + place.row];
-            }
-{% endfor %}
-            for (var time = 0u; time < TIMES; time++) {
-                let dt = tile_dt[own + time];
-                gates[time] = exp2((LOG2_E * dt) * decay[quad]);
-                states[time + 1u] = gates[time] * states[time] + dt * tile_u[own + time] * {{ inward }};
-            }
-            for (var i = 0u; i < TIMES; i++) {
-                let time = TIMES - 1u - i;
-                let u = tile_u[own + time];
-                let dt = tile_dt[own + time];
-                let grad = tile_grad[own + time];
-                let of_state = {{ outward }} * grad + after[quad];
-                after[quad] = gates[time] * of_state;
-                let rate = after[quad] * states[time];
-                let of_input = dot(of_state, {{ inward }});
-                by_u[time] += of_input * dt;
-                by_dt[time] += of_input * u + dot(rate, decay[quad]);
-                by_decay[quad] += rate * dt;
-                let of_inward = of_state * (dt * u);
-                let of_outward = states[time + 1u] * grad;
+            states[0] = next_state;
+            let is_last = quad + 1u == QUADS;
+            next_state = states_before(place, select(left - 1u, max(left, 2u) - 2u, is_last), select(quad + 1u, 0u, is_last));
+            let own_decay = decay[quad];
+            var own_after = after[quad];
+            var own_by_decay = by_decay[quad];
 {% for name in fixed %}
-                by_{{ name }}[quad] += of_{{ name }};
+            var own_by_{{ name }} = by_{{ name }}[quad];
+{% endfor %}
+{% call(time) steps() %}
+                let dt = tile_dt[own + {{ time }}];
+                gates[{{ time }}] = exp2((LOG2_E * dt) * own_decay);
+                states[{{ time }} + 1u] = gates[{{ time }}] * states[{{ time }}] + dt * tile_u[own + {{ time }}] * {{ weight("inward", time) }};
+{% endcall %}
+{% call(time) steps(backwards=true) %}
+                let u = tile_u[own + {{ time }}];
+                let dt = tile_dt[own + {{ time }}];
+                let grad = tile_grad[own + {{ time }}];
+                let of_state = {{ weight("outward", time) }} * grad + own_after;
+                own_after = gates[{{ time }}] * of_state;
+                let rate = own_after * states[{{ time }}];
+                let of_input = dot(of_state, {{ weight("inward", time) }});
+                by_u[{{ time }}] += of_input * dt;
+                by_dt[{{ time }}] += of_input * u + dot(rate, own_decay);
+                own_by_decay += rate * dt;
+                let of_inward = of_state * (dt * u);
+                let of_outward = states[{{ time }} + 1u] * grad;
+{% for name in fixed %}
+                own_by_{{ name }} += of_{{ name }};
 {% endfor %}
 {% for name in varying %}
 {% for i in range(4) %}
-                shared_sums[({{ 4 * varying.index(name) + i }}u * TIMES + time) * SUM_PITCH + lane] = of_{{ name }}[{{ i }}];
+                shared_sums[({{ 4 * varying.index(name) + i }}u * TIMES + {{ time }}) * SUM_PITCH + lane] = of_{{ name }}[{{ i }}];
 {% endfor %}
 {% endfor %}
-            }
+{% endcall %}
+            after[quad] = own_after;
+            by_decay[quad] = own_by_decay;
+{% for name in fixed %}
+            by_{{ name }}[quad] = own_by_{{ name }};
+{% endfor %}
 {% if varying %}
             workgroupBarrier();
 {% for i in range((sums + channels - 1) // channels) %}
@@ -158,12 +168,15 @@ fn main(
                 let state = 4u * quad + sum / TIMES % 4u;
                 let time = start + sum % TIMES;
                 if (sum < SUMS && is_state(state) && time < call.length) {
-                    var total = 0.0;
-                    for (var channel = 0u; channel < place.present; channel++) {
-                        total += shared_sums[sum * SUM_PITCH + channel];
+                    // Channels that do not exist add 0.
+                    var total = vec4<f32>();
+                    for (var channel = 0u; channel < CHANNELS; channel += 8u) {
+                        let at = sum * SUM_PITCH + channel;
+                        total += vec4(shared_sums[at], shared_sums[at + 1u], shared_sums[at + 2u], shared_sums[at + 3u]);
+                        total += vec4(shared_sums[at + 4u], shared_sums[at + 5u], shared_sums[at + 6u], shared_sums[at + 7u]);
                     }
                     let weights = sum / (4u * TIMES) * strip_count() + place.strip;
-                    strip_sums[(((weights * call.batches + place.batch) * call.groups + place.group) * call.state_count + call.first_state + state) * call.length + time] = total;
+                    strip_sums[(((weights * call.batches + place.batch) * call.groups + place.group) * call.state_count + call.first_state + state) * call.length + time] = (total.x + total.y) + (total.z + total.w);
                 }
             }
 {% endfor %}
@@ -172,16 +185,21 @@ fn main(
         }
 
         // ----- Store the gradients of the tile
-        for (var time = 0u; time < TIMES; time++) {
-            tile_u[own + time] = by_u[time];
-            tile_dt[own + time] = by_dt[time];
-        }
+{% call(time) steps() %}
+                tile_u[own + {{ time }}] = by_u[{{ time }}];
+                tile_dt[own + {{ time }}] = by_dt[{{ time }}];
+{% endcall %}
         workgroupBarrier();
 {% for i in range(times) %}
-        if (is_there{{ i }}) {
-            let from_here = number{{ i }} / TIMES * PITCH + number{{ i }} % TIMES;
-            results[at{{ i }}] = {{ "results[at%d] + " % i if adds }}tile_u[from_here];
-            results[call.series + at{{ i }}] = {{ "results[call.series + at%d] + " % i if adds }}tile_dt[from_here];
+        {
+            let number = lane + {{ i * channels }}u;
+            let time = start + number % TIMES;
+            if (number / TIMES < place.present && time < call.length) {
+                let from_here = number / TIMES * PITCH + number % TIMES;
+                let to_here = (place.first_row + number / TIMES) * call.length + time;
+                results[to_here] = {{ "results[to_here] + " if adds }}tile_u[from_here];
+                results[call.series + to_here] = {{ "results[call.series + to_here] + " if adds }}tile_dt[from_here];
+            }
         }
 {% endfor %}
         workgroupBarrier();
