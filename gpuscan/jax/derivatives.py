@@ -82,9 +82,8 @@ class DifferentiableScan:
 
         def dual(left: Arrays, right: Arrays) -> Arrays:
             count = len(left) // 2
-            values, rates = (
-                [tuple(each[part]) for each in (left, right)] for part in (slice(count), slice(count, None))
-            )
+            values = tuple(left[:count]), tuple(right[:count])
+            rates = tuple(left[count:]), tuple(right[count:])
             found = jax.jvp(self.combined, values, rates)
             return [*chain(*found)]
 
@@ -111,8 +110,8 @@ class DifferentiableScan:
 
 
 # ----- The primitive
-# Its arguments are the leaves of a scan, its results, and vectors like these, in which it is linear: the rates of change
-# of the leaves, or if it is `transposed` the cotangents of the results.
+# Its arguments are the leaves of a scan, its results, and vectors like these, in which it is linear: the rates of
+# change of the leaves, or if it is `transposed` the cotangents of the results.
 
 _derivative = Primitive("gpuscan_derivative")
 _derivative.multiple_results = True
@@ -156,7 +155,7 @@ def _derived_again(primals: Arrays, tangents: Arrays, **options: Any) -> tuple[l
 def _transposed(given: Arrays, *primals: Any, scan: DifferentiableScan, transposed: bool) -> list[Any]:
     leaves, results, _ = _thirds(primals)
     weights = map(ad.instantiate_zeros, given)
-    found = _derivative.bind(*leaves, *results, *weights, scan=scan, transposed=not transposed)
+    found: list[Any] = _derivative.bind(*leaves, *results, *weights, scan=scan, transposed=not transposed)
     return [None] * (len(leaves) + len(results)) + found
 
 

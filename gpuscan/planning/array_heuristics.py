@@ -14,8 +14,7 @@ class ArrayHeuristics:
     selective_channels: int
     selective_times: int
     selective_states: int
-    selective_gradient_channels: int
-    selective_gradient_times: int
+    selective_gradient_tiles: tuple[tuple[int, int], ...]
     min_selective_gradient_rows: int
     selective_rows: int
     min_selective_chunk: int
@@ -36,10 +35,9 @@ ARRAYS = ArrayHeuristics(
     selective_channels=64,
     selective_times=16,
     selective_states=16,
-    # The same for its gradient, which has four more numbers in workgroup memory for each channel, step and weight:
-    # 14 kB for 32 states.
-    selective_gradient_channels=32,
-    selective_gradient_times=8,
+    # The same for its gradient, channels and steps: the first that fits is taken. They need 38, 19 and 10 kB, most of
+    # it for a number of each channel, step, state and weight.
+    selective_gradient_tiles=((32, 8), (32, 4), (16, 4)),
     # The fewest rows for which a GPU computes the gradient by one kernel instead of several over all states. Not
     # measured: with 2^11 rows the walk along 1,024 steps should take as long as these kernels.
     min_selective_gradient_rows=1 << 11,

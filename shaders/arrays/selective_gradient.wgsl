@@ -1,16 +1,18 @@
 {#- Compute the gradient of a selective scan, backwards in time. With the gradient g[t] of the states,
     g[t] = C[t] grad_y[t] + exp(dt[t+1] A) g[t+1], that of dt[t] A is r[t] = g[t] exp(dt[t] A) h[t-1], and those of
     u[t] is sum(g[t] B[t]) dt[t], of dt[t] sum(g[t] B[t]) u[t] + sum(r[t] A), of A sum(r[t] dt[t]), of B[t] g[t] dt[t] u[t],
-    and of C[t] grad_y[t] h[t]. The states of a tile are computed again from those before it. Each invocation takes a
-    channel, and four states at a time.
+    and of C[t] grad_y[t] h[t]. The states of a tile are computed again from those before it. Each invocation takes four
+    states of a channel, and the neighbouring ones take the same states of other channels.
     in:  series: u, dt and the gradient of y, (batch, group, channel, time) each; decays: A, and the gradient of the last
          states, (row, state); weights B and C; checkpoints: the states before each tile, (tile, state, row)
     out: results: the gradients of u and dt; row_sums: those of A, and of B and C where they do not depend on time,
          (row, state) each; strip_sums: those of weights that do, summed over the channels of a workgroup,
          (strip, batch, group, state, time) each
-    Values: states: how many this stage computes, a multiple of 4; channels: of a workgroup; times; adds: the gradients
-    of u and dt have the sums over other states already; inward_varies, outward_varies: as in selective_scan.wgsl.
+    Values: states: how many this stage computes, 4 times a power of two; channels: of a workgroup; times: steps of a
+    tile; unrolled: the code of its steps is repeated, and no loop; adds: the gradients of u and dt have the sums over
+    other states already; inward_varies, outward_varies: as in selective_scan.wgsl.
     Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), appendix D. -#}
+{% set invocations = channels * states // 4 %}
 {% set varying = (["inward"] if inward_varies else []) + (["outward"] if outward_varies else []) %}
 {% set fixed = (["inward"] if not inward_varies else []) + (["outward"] if not outward_varies else []) %}
 {% set inputs = {"u": "series[at]", "dt": "series[call.series + at]", "grad": "series[2u * call.series + at]"} %}
@@ -28,20 +30,21 @@
 @group(0) @binding(8) var<storage, read_write> strip_sums: array<f32>;
 {% endif %}
 
-// The inputs of a tile. The first two are replaced by their gradients.
+{% set sums = states * times * (varying | length) %}
+{% set parts = states // 4 * 2 * channels * (times + 1) %}
+// The inputs of a tile.
 {{ declare_tile(inputs, varying) }}
-{% set sums = 4 * times * (varying | length) %}
-{% if varying %}
-// What is summed over the channels: for each weight that varies, state and time, a row of one number of each invocation.
+// What is summed over the channels: for each weight that varies, state and time, a row of one number of each channel.
+// Then what is summed over the states: for each four of them the gradients of u and dt, in rows of channels.
 const SUMS = {{ sums }}u;
 const SUM_PITCH = CHANNELS + 1u;
-var<workgroup> shared_sums: array<f32, {{ sums * (channels + 1) }}>;
-{% endif %}
+const PART = CHANNELS * PITCH;
+var<workgroup> shared_sums: array<f32, {{ [sums * (channels + 1), parts] | max }}>;
 
-// Return four states of the invocation's channel before a tile. Those that do not exist are 0.
-fn states_before(place: Place, tile: u32, quad: u32) -> vec4<f32> {
+// Return the invocation's four states before a tile. Those that do not exist are 0.
+fn states_before(place: Place, tile: u32, first: u32) -> vec4<f32> {
     let rest = call.state_count - call.first_state;
-    let state = vec4(4u * quad) + vec4(0u, 1u, 2u, 3u);
+    let state = vec4(first) + vec4(0u, 1u, 2u, 3u);
     let at = (tile * call.state_count + call.first_state + min(state, vec4(rest - 1u))) * row_count() + place.row;
     let found = vec4(checkpoints[at.x], checkpoints[at.y], checkpoints[at.z], checkpoints[at.w]);
     return select(vec4<f32>(), found, state < vec4(rest));
@@ -51,59 +54,60 @@ fn states_before(place: Place, tile: u32, quad: u32) -> vec4<f32> {
 {% macro steps(backwards=false) %}
 {% if unrolled %}
 {% for time in (range(times) | reverse if backwards else range(times)) %}
-            {
+        {
 {{ caller(time ~ "u") }}
-            }
+        }
 {% endfor %}
 {% else %}
-            for (var i = 0u; i < TIMES; i++) {
-                let time = {{ "TIMES - 1u - i" if backwards else "i" }};
+        for (var i = 0u; i < TIMES; i++) {
+            let time = {{ "TIMES - 1u - i" if backwards else "i" }};
 {{ caller("time") }}
-            }
+        }
 {% endif %}
 {% endmacro %}
-{% macro weight(name, time) %}{{ "tile_%s[%s * QUADS + quad]" % (name, time) if name in varying else "own_%s[quad]" % name }}{% endmacro %}
+{% macro weight(name, time) %}{{ "tile_%s[%s * QUADS + quad]" % (name, time) if name in varying else "own_%s" % name }}{% endmacro %}
 
-@compute @workgroup_size({{ channels }})
+@compute @workgroup_size({{ invocations }})
 fn main(
     @builtin(local_invocation_index) lane: u32,
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) grid: vec3<u32>,
 ) {
-    let place = place_of(workgroup.x + workgroup.y * grid.x, lane);
+    let channel = lane % CHANNELS;
+    let quad = lane / CHANNELS;
+    let place = place_of(workgroup.x + workgroup.y * grid.x, channel);
     if (place.chunk >= call.chunks) {
         return;
     }
-    let rows = row_count();
-    let own = lane * PITCH;
+    let own = channel * PITCH;
 
     // ----- What does not depend on time
-    let decays_begin = decays_at(place);
+    let decays_begin = decays_at(place) + 4u * quad;
+    let last_begin = call.ends + place.row * call.state_count + call.first_state + 4u * quad;
 {% for name in varying + fixed %}
     let {{ name }}_begins = {{ name }}_begin(place);
 {% endfor %}
-    // Four states in each vector. Loops over these keep the shader short, which software adapters compile slowly.
-    var after = array<vec4<f32>, QUADS>();  // the gradient of a state by later ones
-    var decay = array<vec4<f32>, QUADS>();
-    var by_decay = array<vec4<f32>, QUADS>();
+    var after = vec4<f32>();  // the gradient of the states by later ones
+    var decay = vec4<f32>();
+    var by_decay = vec4<f32>();
 {% for name in fixed %}
-    var own_{{ name }} = array<vec4<f32>, QUADS>();
-    var by_{{ name }} = array<vec4<f32>, QUADS>();
+    var own_{{ name }} = vec4<f32>();
+    var by_{{ name }} = vec4<f32>();
 {% endfor %}
-    for (var state = 0u; state < STATES; state++) {
-        if (is_state(state)) {
-            decay[state / 4u][state % 4u] = decays[decays_begin + state];
+    for (var i = 0u; i < 4u; i++) {
+        if (is_state(4u * quad + i)) {
+            decay[i] = decays[decays_begin + i];
 {% for name in fixed %}
-            own_{{ name }}[state / 4u][state % 4u] = {{ name }}[{{ name }}_begins + state];
+            own_{{ name }}[i] = {{ name }}[{{ name }}_begins + 4u * quad + i];
 {% endfor %}
-            after[state / 4u][state % 4u] = decays[call.ends + place.row * call.state_count + call.first_state + state];
+            after[i] = decays[last_begin + i];
         }
     }
 
 {{ declare_next(inputs, varying) }}
     let tiles = (call.length + TIMES - 1u) / TIMES;
 {{ load_tile(inputs, varying, "(tiles - 1u) * TIMES", "call.length") }}
-    var next_state = states_before(place, tiles - 1u, 0u);
+    var next_state = states_before(place, tiles - 1u, 4u * quad);
 
     for (var left = tiles; left > 0u; left--) {
         let start = (left - 1u) * TIMES;
@@ -113,108 +117,99 @@ fn main(
         workgroupBarrier();
 {{ load_tile(inputs, varying, "(max(left, 2u) - 2u) * TIMES", "call.length") }}
 
+        // ----- The states again, and their gradients
         // Naga keeps what a variable without a value had in the iteration before.
         var by_u = array<f32, TIMES>();
         var by_dt = array<f32, TIMES>();
-        for (var quad = 0u; quad < QUADS; quad++) {
-            var states: array<vec4<f32>, TIMES + 1>;  // before the tile, and after each step
-            var gates: array<vec4<f32>, TIMES>;
-            states[0] = next_state;
-            let is_last = quad + 1u == QUADS;
-            next_state = states_before(place, select(left - 1u, max(left, 2u) - 2u, is_last), select(quad + 1u, 0u, is_last));
-            let own_decay = decay[quad];
-            var own_after = after[quad];
-            var own_by_decay = by_decay[quad];
-{% for name in fixed %}
-            var own_by_{{ name }} = by_{{ name }}[quad];
-{% endfor %}
+        var states: array<vec4<f32>, TIMES + 1>;  // before the tile, and after each step
+        var gates: array<vec4<f32>, TIMES>;
+        states[0] = next_state;
+        next_state = states_before(place, max(left, 2u) - 2u, 4u * quad);
 {% call(time) steps() %}
-                let dt = tile_dt[own + {{ time }}];
-                gates[{{ time }}] = exp2((LOG2_E * dt) * own_decay);
-                states[{{ time }} + 1u] = gates[{{ time }}] * states[{{ time }}] + dt * tile_u[own + {{ time }}] * {{ weight("inward", time) }};
+            let dt = tile_dt[own + {{ time }}];
+            gates[{{ time }}] = exp2((LOG2_E * dt) * decay);
+            states[{{ time }} + 1u] = gates[{{ time }}] * states[{{ time }}] + dt * tile_u[own + {{ time }}] * {{ weight("inward", time) }};
 {% endcall %}
 {% call(time) steps(backwards=true) %}
-                let u = tile_u[own + {{ time }}];
-                let dt = tile_dt[own + {{ time }}];
-                let grad = tile_grad[own + {{ time }}];
-                let of_state = {{ weight("outward", time) }} * grad + own_after;
-                own_after = gates[{{ time }}] * of_state;
-                let rate = own_after * states[{{ time }}];
-                let of_input = dot(of_state, {{ weight("inward", time) }});
-                by_u[{{ time }}] += of_input * dt;
-                by_dt[{{ time }}] += of_input * u + dot(rate, own_decay);
-                own_by_decay += rate * dt;
-                let of_inward = of_state * (dt * u);
-                let of_outward = states[{{ time }} + 1u] * grad;
+            let u = tile_u[own + {{ time }}];
+            let dt = tile_dt[own + {{ time }}];
+            let grad = tile_grad[own + {{ time }}];
+            let of_state = {{ weight("outward", time) }} * grad + after;
+            after = gates[{{ time }}] * of_state;
+            let rate = after * states[{{ time }}];
+            let of_input = dot(of_state, {{ weight("inward", time) }});
+            by_u[{{ time }}] = of_input * dt;
+            by_dt[{{ time }}] = of_input * u + dot(rate, decay);
+            by_decay += rate * dt;
+            let of_inward = of_state * (dt * u);
+            let of_outward = states[{{ time }} + 1u] * grad;
 {% for name in fixed %}
-                own_by_{{ name }} += of_{{ name }};
+            by_{{ name }} += of_{{ name }};
 {% endfor %}
 {% for name in varying %}
 {% for i in range(4) %}
-                shared_sums[({{ 4 * varying.index(name) + i }}u * TIMES + {{ time }}) * SUM_PITCH + lane] = of_{{ name }}[{{ i }}];
+            shared_sums[((({{ varying.index(name) }}u * QUADS + quad) * 4u + {{ i }}u) * TIMES + {{ time }}) * SUM_PITCH + channel] = of_{{ name }}[{{ i }}];
 {% endfor %}
 {% endfor %}
 {% endcall %}
-            after[quad] = own_after;
-            by_decay[quad] = own_by_decay;
-{% for name in fixed %}
-            by_{{ name }}[quad] = own_by_{{ name }};
-{% endfor %}
 {% if varying %}
-            workgroupBarrier();
-{% for i in range((sums + channels - 1) // channels) %}
-            {
-                let sum = lane + {{ i * channels }}u;
-                let state = 4u * quad + sum / TIMES % 4u;
-                let time = start + sum % TIMES;
-                if (sum < SUMS && is_state(state) && time < call.length) {
-                    // Channels that do not exist add 0.
-                    var total = vec4<f32>();
-                    for (var channel = 0u; channel < CHANNELS; channel += 8u) {
-                        let at = sum * SUM_PITCH + channel;
-                        total += vec4(shared_sums[at], shared_sums[at + 1u], shared_sums[at + 2u], shared_sums[at + 3u]);
-                        total += vec4(shared_sums[at + 4u], shared_sums[at + 5u], shared_sums[at + 6u], shared_sums[at + 7u]);
-                    }
-                    let weights = sum / (4u * TIMES) * strip_count() + place.strip;
-                    strip_sums[(((weights * call.batches + place.batch) * call.groups + place.group) * call.state_count + call.first_state + state) * call.length + time] = (total.x + total.y) + (total.z + total.w);
-                }
-            }
-{% endfor %}
-            workgroupBarrier();
-{% endif %}
-        }
 
-        // ----- Store the gradients of the tile
+        // ----- Sums over the channels. Those that do not exist add 0
+        workgroupBarrier();
+{% for i in range((sums + invocations - 1) // invocations) %}
+        {
+            let sum = lane + {{ i * invocations }}u;
+            let state = sum / TIMES % STATES;
+            let time = start + sum % TIMES;
+            if (sum < SUMS && is_state(state) && time < call.length) {
+                var total = vec4<f32>();
+                for (var i = 0u; i < CHANNELS; i += 8u) {
+                    let at = sum * SUM_PITCH + i;
+                    total += vec4(shared_sums[at], shared_sums[at + 1u], shared_sums[at + 2u], shared_sums[at + 3u]);
+                    total += vec4(shared_sums[at + 4u], shared_sums[at + 5u], shared_sums[at + 6u], shared_sums[at + 7u]);
+                }
+                let strip = sum / (STATES * TIMES) * strip_count() + place.strip;
+                strip_sums[(((strip * call.batches + place.batch) * call.groups + place.group) * call.state_count + call.first_state + state) * call.length + time] = (total.x + total.y) + (total.z + total.w);
+            }
+        }
+{% endfor %}
+        workgroupBarrier();
+{% endif %}
+
+        // ----- Sums over the states
 {% call(time) steps() %}
-                tile_u[own + {{ time }}] = by_u[{{ time }}];
-                tile_dt[own + {{ time }}] = by_dt[{{ time }}];
+            shared_sums[2u * quad * PART + own + {{ time }}] = by_u[{{ time }}];
+            shared_sums[(2u * quad + 1u) * PART + own + {{ time }}] = by_dt[{{ time }}];
 {% endcall %}
         workgroupBarrier();
-{% for i in range(times) %}
+{% for i in range(channels * times // invocations) %}
         {
-            let number = lane + {{ i * channels }}u;
-            let time = start + number % TIMES;
-            if (number / TIMES < place.present && time < call.length) {
-                let from_here = number / TIMES * PITCH + number % TIMES;
-                let to_here = (place.first_row + number / TIMES) * call.length + time;
-                results[to_here] = {{ "results[to_here] + " if adds }}tile_u[from_here];
-                results[call.series + to_here] = {{ "results[call.series + to_here] + " if adds }}tile_dt[from_here];
+            let row = (lane + {{ i * invocations }}u) / TIMES;
+            let time = (lane + {{ i * invocations }}u) % TIMES;
+            if (row < place.present && start + time < call.length) {
+                let to_here = (place.first_row + row) * call.length + start + time;
+                var total = vec2<f32>();
+                for (var i = 0u; i < QUADS; i++) {
+                    let at = 2u * i * PART + row * PITCH + time;
+                    total += vec2(shared_sums[at], shared_sums[at + PART]);
+                }
+                results[to_here] = {{ "results[to_here] + " if adds }}total.x;
+                results[call.series + to_here] = {{ "results[call.series + to_here] + " if adds }}total.y;
             }
         }
 {% endfor %}
-        workgroupBarrier();
     }
 
     // ----- Sums over time
     if (!place.exists) {
         return;
     }
-    for (var state = 0u; state < STATES; state++) {
-        if (is_state(state)) {
-            let to_here = place.row * call.state_count + call.first_state + state;
-            row_sums[to_here] = by_decay[state / 4u][state % 4u];
+    for (var i = 0u; i < 4u; i++) {
+        if (is_state(4u * quad + i)) {
+            let to_here = place.row * call.state_count + call.first_state + 4u * quad + i;
+            row_sums[to_here] = by_decay[i];
 {% for name in fixed %}
-            row_sums[{{ loop.index }}u * rows * call.state_count + to_here] = by_{{ name }}[state / 4u][state % 4u];
+            row_sums[{{ loop.index }}u * row_count() * call.state_count + to_here] = by_{{ name }}[i];
 {% endfor %}
         }
     }

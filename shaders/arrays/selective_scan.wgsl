@@ -13,6 +13,7 @@
     Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), algorithm 2. -#}
 {% set varying = (["inward"] if inward_varies else []) + (["outward"] if outward_varies and purpose == "outputs" else []) %}
 {% set fixed = (["inward"] if not inward_varies else []) + (["outward"] if not outward_varies and purpose == "outputs" else []) %}
+{% set invocations = channels %}
 {% set inputs = {"u": "source_u[at]", "dt": "source_dt[at]"} %}
 {% include "shared/selective_place.wgsl" %}
 {% from "shared/selective_tile.wgsl" import declare_tile, declare_next, load_tile, share_tile with context %}
