@@ -112,8 +112,7 @@ def selective_gradients(
     with guarded(context), context.lock:
         encoder = context.queue.encoder()
         call.record(encoder, "scan", first, times=times, purpose="checkpoints", later_chunks=False)
-        unrolled = context.capabilities.adapter_type != "CPU"
-        call.record(encoder, "gradient", second, times=times, channels=width, unrolled=unrolled)
+        call.record(encoder, "gradient", second, times=times, channels=width)
         context.queue.submit(encoder)
     found = [results.viewed(u.shape, offset=4 * at) for at in (0, series)]
     places = {True: 0, False: 0}
@@ -132,8 +131,8 @@ def can_differentiate(context: DeviceContext, rows: int, channels: int, state_co
     if context.capabilities.adapter_type != "CPU" and rows < ARRAYS.min_selective_gradient_rows:
         return False
     width, times = _gradient_tile(context, channels)
-    # Of one tile: its steps, three times, and sums of two weights over the channels. Each takes eight channels at a time.
-    loops = -(-length // times) * (3 * times + -(-8 * times // width) * width // 8)
+    # Sums over the channels take eight at a time, and those over the states four.
+    loops = -(-length // times) * (1 + -(-8 * times // width) * (width // 8) + times * ARRAYS.selective_states // 4)
     return (
         length <= ARRAYS.max_selective_chunk
         and 4 * gradient_numbers(context, channels, state_count, length) <= context.binding_limit

@@ -9,8 +9,8 @@
          (row, state) each; strip_sums: those of weights that do, summed over the channels of a workgroup,
          (strip, batch, group, state, time) each
     Values: states: how many this stage computes, 4 times a power of two; channels: of a workgroup; times: steps of a
-    tile; unrolled: the code of its steps is repeated, and no loop; adds: the gradients of u and dt have the sums over
-    other states already; inward_varies, outward_varies: as in selective_scan.wgsl.
+    tile; adds: the gradients of u and dt have the sums over other states already; inward_varies, outward_varies: as in
+    selective_scan.wgsl.
     Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), appendix D. -#}
 {% set invocations = channels * states // 4 %}
 {% set varying = (["inward"] if inward_varies else []) + (["outward"] if outward_varies else []) %}
@@ -50,22 +50,7 @@ fn states_before(place: Place, tile: u32, first: u32) -> vec4<f32> {
     return select(vec4<f32>(), found, state < vec4(rest));
 }
 
-{#- The caller's code for each step of a tile: a loop, or `unrolled`. -#}
-{% macro steps(backwards=false) %}
-{% if unrolled %}
-{% for time in (range(times) | reverse if backwards else range(times)) %}
-        {
-{{ caller(time ~ "u") }}
-        }
-{% endfor %}
-{% else %}
-        for (var i = 0u; i < TIMES; i++) {
-            let time = {{ "TIMES - 1u - i" if backwards else "i" }};
-{{ caller("time") }}
-        }
-{% endif %}
-{% endmacro %}
-{% macro weight(name, time) %}{{ "tile_%s[%s * QUADS + quad]" % (name, time) if name in varying else "own_%s" % name }}{% endmacro %}
+{% macro weight(name, time) %}{{ "tile_%s[%du * QUADS + quad]" % (name, time) if name in varying else "own_%s" % name }}{% endmacro %}
 
 @compute @workgroup_size({{ invocations }})
 fn main(
@@ -125,15 +110,18 @@ fn main(
         var gates: array<vec4<f32>, TIMES>;
         states[0] = next_state;
         next_state = states_before(place, max(left, 2u) - 2u, 4u * quad);
-{% call(time) steps() %}
-            let dt = tile_dt[own + {{ time }}];
+{% for time in range(times) %}
+        {
+            let dt = tile_dt[own + {{ time }}u];
             gates[{{ time }}] = exp2((LOG2_E * dt) * decay);
-            states[{{ time }} + 1u] = gates[{{ time }}] * states[{{ time }}] + dt * tile_u[own + {{ time }}] * {{ weight("inward", time) }};
-{% endcall %}
-{% call(time) steps(backwards=true) %}
-            let u = tile_u[own + {{ time }}];
-            let dt = tile_dt[own + {{ time }}];
-            let grad = tile_grad[own + {{ time }}];
+            states[{{ time + 1 }}] = gates[{{ time }}] * states[{{ time }}] + dt * tile_u[own + {{ time }}u] * {{ weight("inward", time) }};
+        }
+{% endfor %}
+{% for time in range(times) | reverse %}
+        {
+            let u = tile_u[own + {{ time }}u];
+            let dt = tile_dt[own + {{ time }}u];
+            let grad = tile_grad[own + {{ time }}u];
             let of_state = {{ weight("outward", time) }} * grad + after;
             after = gates[{{ time }}] * of_state;
             let rate = after * states[{{ time }}];
@@ -142,16 +130,17 @@ fn main(
             by_dt[{{ time }}] = of_input * u + dot(rate, decay);
             by_decay += rate * dt;
             let of_inward = of_state * (dt * u);
-            let of_outward = states[{{ time }} + 1u] * grad;
+            let of_outward = states[{{ time + 1 }}] * grad;
 {% for name in fixed %}
             by_{{ name }} += of_{{ name }};
 {% endfor %}
 {% for name in varying %}
 {% for i in range(4) %}
-            shared_sums[((({{ varying.index(name) }}u * QUADS + quad) * 4u + {{ i }}u) * TIMES + {{ time }}) * SUM_PITCH + channel] = of_{{ name }}[{{ i }}];
+            shared_sums[((({{ varying.index(name) }}u * QUADS + quad) * 4u + {{ i }}u) * TIMES + {{ time }}u) * SUM_PITCH + channel] = of_{{ name }}[{{ i }}];
 {% endfor %}
 {% endfor %}
-{% endcall %}
+        }
+{% endfor %}
 {% if varying %}
 
         // ----- Sums over the channels. Those that do not exist add 0
@@ -177,10 +166,12 @@ fn main(
 {% endif %}
 
         // ----- Sums over the states
-{% call(time) steps() %}
-            shared_sums[2u * quad * PART + own + {{ time }}] = by_u[{{ time }}];
-            shared_sums[(2u * quad + 1u) * PART + own + {{ time }}] = by_dt[{{ time }}];
-{% endcall %}
+{% for time in range(times) %}
+        {
+            shared_sums[2u * quad * PART + own + {{ time }}u] = by_u[{{ time }}];
+            shared_sums[(2u * quad + 1u) * PART + own + {{ time }}u] = by_dt[{{ time }}];
+        }
+{% endfor %}
         workgroupBarrier();
 {% for i in range(channels * times // invocations) %}
         {
