@@ -290,8 +290,8 @@ GPU = Heuristics(
     # Bytes of the elements of one piece, at most. Larger pieces overlap less at both ends of the array, and each piece
     # costs the CPU some time. H200, 512 MiB: 25.2 GB/s in and out with 64 MiB, 22.1 with 32, 13.7 with 16, 10.1 with 8.
     piece_bytes=64 << 20,
-    # Bytes of the elements of one piece, at least, unless the array is shorter. H200, 64 and 128 MiB: 7.9 and 16 ms with
-    # 32 MiB, 11.3 and 26 with 16, 15 and 25 with 8.
+    # Bytes of the elements of one piece, at least, unless the array is shorter. H200, 64 and 128 MiB: 7.9 and 16 ms
+    # with 32 MiB, 11.3 and 26 with 16, 15 and 25 with 8.
     min_piece_bytes=32 << 20,
     # An array is cut into at least this many pieces if they are large enough, so that the first upload and the last
     # download, which nothing overlaps, are short. H200, 256 MiB: 25 ms with 4 pieces, 31 with 8.
