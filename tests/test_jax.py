@@ -173,21 +173,21 @@ def test_derivatives_beside_integers() -> None:
         def values(x: Any) -> Any:
             return scan(largest, (x, jnp.arange(len(x))))[0]
 
-        return jax.jvp(values, (B[:6, 0],), (A[:6, 0],)), jax.jacrev(values)(B[:6, 0])
+        return jax.jvp(values, (B[:3, 0],), (A[:3, 0],)), jax.jacrev(values)(B[:3, 0])
 
-    assert_close(derivatives(ours), derivatives(theirs))
+    assert_close(jax.jit(derivatives, static_argnums=0)(ours), jax.jit(derivatives, static_argnums=0)(theirs))
 
 
 def test_large_elements_have_derivatives_of_jax() -> None:
-    matrices = jnp.asarray(RNG.normal(size=(9, 5, 5)) * 0.3, jnp.float32)
+    matrices = jnp.asarray(RNG.normal(size=(5, 5, 5)) * 0.3, jnp.float32)
 
     def derivatives(scan: Any) -> Any:
         def loss(m: Any) -> Any:
             return (scan(jnp.matmul, m) ** 2).sum()
 
-        return jax.jit(jax.grad(loss))(matrices), jax.jvp(loss, (matrices,), (matrices,))
+        return jax.grad(loss)(matrices), jax.jvp(loss, (matrices,), (matrices,))
 
-    assert_close(derivatives(ours), derivatives(theirs), 1e-4)
+    assert_close(jax.jit(derivatives, static_argnums=0)(ours), jax.jit(derivatives, static_argnums=0)(theirs), 1e-4)
 
 
 def test_errors() -> None:

@@ -130,7 +130,7 @@ def _computed(*arrays: Any, scan: DifferentiableScan, transposed: bool) -> list[
 
 @_derivative.def_abstract_eval
 def _shaped(*avals: Any, **_: Any) -> list[Any]:
-    return [*_thirds(avals)[0]]
+    return [jax.core.ShapedArray(each.shape, each.dtype) for each in _thirds(avals)[0]]
 
 
 def _derived_again(primals: Arrays, tangents: Arrays, **options: Any) -> tuple[list[Any], list[Any]]:
