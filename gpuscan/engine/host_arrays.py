@@ -109,7 +109,7 @@ class _Scan:
         plain = not self._options and self._piece_bytes is None
         in_order = plain and all(leaf.flags.c_contiguous for leaf in problem.leaves)
         kind = (problem.kind, problem.keep_last_only) if in_order and problem.kind is not None else None
-        layout = executor.layout(kind, self._strategy, self._layout)
+        layout = executor.planner.layout(kind, self._strategy, self._layout)
         spec = self._spec = layout.spec
         if layout.parts:
             if kind is not None and scan_again(executor, problem, self._strategy, layout, self._results):
