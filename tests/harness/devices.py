@@ -190,7 +190,7 @@ def kept_bind_groups(device: gs.Device) -> int:
 
 def kept_plans_and_pipelines(device: gs.Device) -> tuple[int, int]:
     """Return how many plans and compiled shaders the device keeps."""
-    return len(device._executor._plans), len(device._context._pipelines)
+    return len(device._executor.planner._plans), len(device._context._pipelines)
 
 
 def recorded_runs(device: gs.Device) -> int:
