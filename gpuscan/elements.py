@@ -178,15 +178,20 @@ class Structure:
         return sum(1 for _ in self.paths())
 
     def flatten(self, value: Any) -> list[Any]:
-        """Return the leaves of a value that nests as this structure says, depth first."""
+        """Return the leaves of a value that nests as this structure says, depth first.
+
+        Raises:
+            TypeError, ValueError, KeyError, IndexError: the value nests in another way.
+        """
         if self.kind == "leaf":
             return [value]
         if self.kind in ("tuple", "list", "named") or isinstance(value, (tuple, list)):
             parts: Sequence[Any] = value
         else:
             parts = [value[key] for key in self.keys]
-        if len(parts) != len(self.children):
-            raise ValueError(f"expected {len(self.children)} fields, got {len(parts)}")
+        given = len(value) if isinstance(value, dict) else len(parts)
+        if given != len(self.children):
+            raise ValueError(f"expected {len(self.children)} fields, got {given}")
         return [leaf for child, part in zip(self.children, parts, strict=True) for leaf in child.flatten(part)]
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
