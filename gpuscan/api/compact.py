@@ -213,7 +213,7 @@ def picked_arrays(home: Device, arrays: list[Array], mask: Array | Map, places: 
     for room, array in zip(rooms or found.rooms, arrays, strict=True):
         result = Picked(Array.of(home, room), array.dtype, array.shape[1:], count)
         if found.known is not None:
-            vars(result)["shape"] = (found.known, *array.shape[1:])
+            vars(result)["_shape"] = (found.known, *array.shape[1:])
         picked.append(result)
     return picked
 
