@@ -16,6 +16,7 @@ from gpuscan.api.scan import scan
 from gpuscan.elements import LEAF, Structure, compute_dtype, dtype_from, element_of
 from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import as_array, as_flag, as_scalars, native, resolve_axis
+from gpuscan.problem.broadcasting import repeated_axes
 from gpuscan.problem.problem import Problem
 
 PAIR = Structure("tuple", (0, 1), (LEAF, LEAF))
@@ -266,9 +267,7 @@ def gradient_of_broadcast(
         where: the device to sum on.
         part: a function that gives the gradient of the copies from an element of `x`; None if that is `x`.
     """
-    full = (x[0] if isinstance(x, tuple) else x).shape
-    lead = len(full) - len(shape)
-    axes = tuple(i for i in range(len(full)) if i < lead or shape[i - lead] == 1 != full[i])
+    axes = repeated_axes(shape, (x[0] if isinstance(x, tuple) else x).shape)
     wide = compute_dtype(element_of([dtype]).fields[0].scalar)
 
     def load(value: Any) -> Any:
@@ -278,14 +277,6 @@ def gradient_of_broadcast(
 
     total = reduce(x, axis=axes, before=load, after=lambda value: value.astype(dtype), keepdims=True, device=where)
     return total.reshape(shape) if isinstance(total, Array) else np.asarray(total).reshape(shape)
-
-
-def summed_to(gradient: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return the gradient of an array of this shape that was broadcast: the sum of `gradient` over its copies."""
-    lead = gradient.ndim - len(shape)
-    axes = [i for i in range(gradient.ndim) if i < lead or shape[i - lead] == 1 != gradient.shape[i]]
-    summed: np.ndarray[Any, Any] = gradient.sum(axis=tuple(axes), keepdims=True, dtype=gradient.dtype)
-    return summed.reshape(shape)
 
 
 # ----- The arrays of a recurrence
