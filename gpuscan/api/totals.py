@@ -17,7 +17,7 @@ from gpuscan.api.team import Team
 from gpuscan.elements import LEAF, Structure, element_of
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.operators.trace import ROUNDED_WHEN_STORED, Map, traced
-from gpuscan.problem.arguments import as_array
+from gpuscan.problem.arguments import as_leaf
 from gpuscan.problem.indexed_maps import IndexedMap, as_map
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import over_arrays
@@ -141,8 +141,4 @@ def _from_the_end(before: Any, length: int) -> Any:
 
 
 def _flipped(axis: int) -> Callable[[Any], Any]:
-    def flip(array: Any) -> Any:
-        array = array if isinstance(array, Array) else as_array(array)
-        return array[(slice(None),) * axis + (slice(None, None, -1),)]
-
-    return flip
+    return lambda array: as_leaf(array)[(slice(None),) * axis + (slice(None, None, -1),)]

@@ -153,8 +153,10 @@ def write_elements(source: DeviceArray, result: DeviceArray) -> None:
         _scatter(elements_of(source), elements_of(result))
 
 
-def written(results: Sequence[DeviceArray], out: Sequence[DeviceArray]) -> list[DeviceArray]:
-    """Copy each result to its array of `out`, of any strides, and return these arrays."""
+def written(results: list[DeviceArray], out: Sequence[DeviceArray] | None) -> list[DeviceArray]:
+    """Copy each result to its array of `out`, of any strides, and return these arrays; without `out`, the results."""
+    if out is None:
+        return results
     for result, target in zip(results, out, strict=True):
         target.check("STORAGE")
         write_elements(result, target)

@@ -100,7 +100,7 @@ def reduce_groups(
                 spread_segments(array, ranks, fill, result, shape, ranks_of_all_rows=marks.size > groups)
             moved = interchanged(result, problem.inner, groups, f.storage_bytes)
             results.append(moved.viewed((*lead, *f.shape)))
-        return results if out is None else written(results, out)
+        return written(results, out)
 
 
 def _marks_of(labels: DeviceArray, length: int, groups: int) -> DeviceArray:

@@ -158,7 +158,7 @@ def scan_by_table(
         interchanged(each, inner, length, f.storage_bytes).viewed((*problem.shape, *f.shape))
         for each, f in zip(results, fields, strict=True)
     ]
-    return results if out is None else written(results, out)
+    return written(results, out)
 
 
 def reduce_by_table(
@@ -183,7 +183,7 @@ def reduce_by_table(
         interchanged(each, problem.inner, table.groups, f.storage_bytes).viewed((*lead, *f.shape))
         for each, f in zip(results, fields, strict=True)
     ]
-    return results if out is None else written(results, out)
+    return written(results, out)
 
 
 def _can_be_written(out: Sequence[DeviceArray], read: Sequence[DeviceArray]) -> bool:

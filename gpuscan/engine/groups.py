@@ -90,7 +90,7 @@ def scan_groups(
             back = found.order.undo(array.viewed((problem.size, *f.shape)))
             back = interchanged(back, problem.inner, problem.row_length, f.storage_bytes)
             results.append(back.viewed((*problem.shape, *f.shape)))
-        return results if out is None else written(results, out)
+        return written(results, out)
 
 
 def sort_labels(executor: Executor, problem: Problem, labels: Any) -> SortedLabels:
