@@ -14,7 +14,7 @@ A number has three forms:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import gcd, prod
 from typing import Any
@@ -242,6 +242,11 @@ class Fields(dict[str, Any]):
 LEAF = Structure()
 
 
+def tuple_of(count: int) -> Structure:
+    """Return the structure of a tuple of this many arrays."""
+    return Structure("tuple", tuple(range(count)), (LEAF,) * count)
+
+
 @dataclass(frozen=True)
 class Field:
     """One array's share of an element: a number, or a vector or matrix of one kind of number.
@@ -335,6 +340,12 @@ def element_of(
         tuple(Field(n, scalar_of(np.dtype(d)), tuple(s)) for n, d, s in zip(names, dtypes, shapes, strict=True)),
         structure,
     )
+
+
+def bundle_of(fields: Sequence[Field]) -> Element:
+    """Return an element of these fields, as a tuple."""
+    named = tuple(replace(field, name=f"f{i}") for i, field in enumerate(fields))
+    return Element(named, tuple_of(len(named)))
 
 
 # The keywords and reserved words of WGSL, and the names of its types, which no field can have.

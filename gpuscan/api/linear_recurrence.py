@@ -13,14 +13,11 @@ from gpuscan.api.home import Devices, home_of
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
-from gpuscan.elements import LEAF, Structure, compute_dtype, dtype_from, element_of
+from gpuscan.elements import compute_dtype, dtype_from, element_of, tuple_of
 from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import as_array, as_flag, as_scalars, native, resolve_axis
 from gpuscan.problem.broadcasting import repeated_axes
 from gpuscan.problem.problem import Problem
-
-PAIR = Structure("tuple", (0, 1), (LEAF, LEAF))
-TRIPLE = Structure("tuple", (0, 1, 2), (LEAF, LEAF, LEAF))
 
 
 @operator(identity=(1, 0), name="affine")
@@ -190,9 +187,9 @@ def gradients(
     problem = Problem(
         operator=affine,
         leaves=leaves,
-        source=element_of([a.dtype] * 3, TRIPLE),
-        element=element_of([a.dtype] * 2, PAIR),
-        destination=element_of([of_gates, a.dtype], PAIR),
+        source=element_of([a.dtype] * 3, tuple_of(3)),
+        element=element_of([a.dtype] * 2, tuple_of(2)),
+        destination=element_of([of_gates, a.dtype], tuple_of(2)),
         shape=a.shape,
         axis=axis,
         reverse=not reverse,

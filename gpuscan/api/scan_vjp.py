@@ -14,10 +14,10 @@ from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.linear_recurrence import gradient_of_broadcast
 from gpuscan.api.outputs import execute, in_form_of, is_on_device
-from gpuscan.elements import Element, Field
+from gpuscan.elements import Element, Field, bundle_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
-from gpuscan.operators.adjoint import LAST, Adjoint, Slot, adjoint, bundle_of, cached_adjoint, sum_of, with_flag
+from gpuscan.operators.adjoint import LAST, Adjoint, Slot, adjoint, cached_adjoint, sum_of, with_flag
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.arguments import OnDevice, fields_of, native, structure_and_leaves

@@ -14,7 +14,7 @@ from gpuscan.api.device import Device
 from gpuscan.api.outputs import in_form_of, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.team import Team
-from gpuscan.elements import LEAF, Structure, element_of
+from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.operators.trace import ROUNDED_WHEN_STORED, Map, traced
 from gpuscan.problem.arguments import as_leaf
@@ -111,8 +111,7 @@ def _combination(problem: Problem) -> Map:
         return tuple(number.astype(field.scalar.dtype) for number, field in zip(found, element.fields, strict=True))
 
     dtypes = [field.scalar.dtype for field in (*element.fields, *source.fields)]
-    places = tuple(range(len(dtypes)))
-    return traced(combine, element_of(dtypes, Structure("tuple", places, (LEAF,) * len(places))), "op")
+    return traced(combine, element_of(dtypes, tuple_of(len(dtypes))), "op")
 
 
 def last_results(problem: Problem, x: Any, results: Sequence[Any]) -> Any:

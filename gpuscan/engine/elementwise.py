@@ -17,7 +17,7 @@ from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
 from gpuscan.device.strides import c_strides, joined, reach
 from gpuscan.device.transfer import padded
-from gpuscan.elements import LEAF, Structure, element_of
+from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.element_copy import copied, elements_of, write_elements
 from gpuscan.engine.record import submit_stage
 from gpuscan.errors import GpuscanError, UnsupportedDtypeError
@@ -122,7 +122,7 @@ def converted(context: DeviceContext, array: DeviceArray, dtype: np.dtype[Any]) 
 
 @cache
 def _conversion(source: np.dtype[Any], dtype: np.dtype[Any]) -> Map:
-    element = element_of([source], Structure("tuple", (0,), (LEAF,)))
+    element = element_of([source], tuple_of(1))
     return traced(lambda numbers: numbers[0].astype(dtype), element, "astype")
 
 
@@ -229,7 +229,7 @@ def _submit(context: DeviceContext, run: _Run, start: int, stop: int) -> None:
     for result, field in zip(run.results, run.text.code.result.fields, strict=True):
         at = result.offset + start * field.storage_bytes
         results.append(Binding(result.buffer, at, padded((stop - start) * field.storage_bytes, ALIGNMENT)))
-    captured = [context.uniform(run.text.captured_bytes)] if run.text.captured_functions else []
+    captured = [context.uniform(run.text.code.captured_bytes)] if run.text.captured_functions else []
     bound = [*sources, *results, *captured]
     count, values = stop - start, {"text": run.text, "steps": _STEPS}
     invocations = -(-count // (_STEPS * run.text.chunk))
