@@ -14,7 +14,7 @@ A number has three forms:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import gcd, prod
 from typing import Any
@@ -178,15 +178,20 @@ class Structure:
         return sum(1 for _ in self.paths())
 
     def flatten(self, value: Any) -> list[Any]:
-        """Return the leaves of a value that nests as this structure says, depth first."""
+        """Return the leaves of a value that nests as this structure says, depth first.
+
+        Raises:
+            TypeError, ValueError, KeyError, IndexError: the value nests in another way.
+        """
         if self.kind == "leaf":
             return [value]
         if self.kind in ("tuple", "list", "named") or isinstance(value, (tuple, list)):
             parts: Sequence[Any] = value
         else:
             parts = [value[key] for key in self.keys]
-        if len(parts) != len(self.children):
-            raise ValueError(f"expected {len(self.children)} fields, got {len(parts)}")
+        given = len(value) if isinstance(value, dict) else len(parts)
+        if given != len(self.children):
+            raise ValueError(f"expected {len(self.children)} fields, got {given}")
         return [leaf for child, part in zip(self.children, parts, strict=True) for leaf in child.flatten(part)]
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
@@ -235,6 +240,11 @@ class Fields(dict[str, Any]):
 
 # The structure of a single array.
 LEAF = Structure()
+
+
+def tuple_of(count: int) -> Structure:
+    """Return the structure of a tuple of this many arrays."""
+    return Structure("tuple", tuple(range(count)), (LEAF,) * count)
 
 
 @dataclass(frozen=True)
@@ -330,6 +340,12 @@ def element_of(
         tuple(Field(n, scalar_of(np.dtype(d)), tuple(s)) for n, d, s in zip(names, dtypes, shapes, strict=True)),
         structure,
     )
+
+
+def bundle_of(fields: Sequence[Field]) -> Element:
+    """Return an element of these fields, as a tuple."""
+    named = tuple(replace(field, name=f"f{i}") for i, field in enumerate(fields))
+    return Element(named, tuple_of(len(named)))
 
 
 # The keywords and reserved words of WGSL, and the names of its types, which no field can have.

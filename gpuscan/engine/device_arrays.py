@@ -92,7 +92,7 @@ def scan_device(
                 _unpack(problem, scan_device(executor, whole, strategy, count=count, **options), rooms)
             return results
         kind = None if options or problem.kind is None else (problem.kind, problem.keep_last_only, "on device")
-        layout = executor.layout(kind, strategy, lambda: _layout(context, problem, strategy, results))
+        layout = executor.planner.layout(kind, strategy, lambda: _layout(context, problem, strategy, results))
         if layout.parts:
             _scan_whole(executor, problem, strategy, layout, leaves, results, count, key, options)
             return results

@@ -114,6 +114,11 @@ def as_array(x: Any) -> Leaf:
     return np.asarray(x)
 
 
+def as_leaf(x: Any) -> Any:
+    """Return an array on a device as it is, and anything else as `as_array` does."""
+    return x if isinstance(x, OnDevice) else as_array(x)
+
+
 def native(array: Leaf) -> Leaf:
     """Return the array in native byte order."""
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

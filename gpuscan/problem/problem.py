@@ -155,11 +155,6 @@ class Problem:
         return self.leaves if self.heads is None else (*self.leaves, self.heads.keys, self.heads.offsets)
 
     @property
-    def as_one_row(self) -> bool:
-        """True if kernels take all rows, one after the other, for one row. Bits say where each of them begins."""
-        return self.rows == 1 or self.heads is not None
-
-    @property
     def segmented(self) -> bool:
         """True if the scan restarts anywhere: at a row or at a segment."""
         return self.rows > 1 or self.heads is not None

@@ -16,7 +16,8 @@ from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device import capability_probe, context, native_queue, transfer
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.queue import PublicMapping
-from gpuscan.engine import element_copy, executor, host_arrays, part_buffers
+from gpuscan.engine import element_copy, host_arrays, part_buffers, planner
+from gpuscan.engine.executor import Executor
 from gpuscan.planning import heuristics
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import InjectedFaults
@@ -36,13 +37,13 @@ def withhold_posts(monkeypatch: pytest.MonkeyPatch, *, every: int = 2, tile: Til
     def planned(*given: Any, **options: Any) -> ScanPlan:
         return plan_scan(*given, **(options | forced))
 
-    for module in (executor, plan_module):
+    for module in (planner, plan_module):
         monkeypatch.setattr(module, "plan_scan", planned)
 
 
 def wait_for_reports(monkeypatch: pytest.MonkeyPatch, wait: bool) -> None:
     """Make scans of device arrays wait for their own report, or leave it to a later read."""
-    monkeypatch.setattr(executor.Executor, "needs_report", lambda *_: wait)
+    monkeypatch.setattr(Executor, "needs_report", lambda *_: wait)
 
 
 def shorten_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +130,7 @@ def count_plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         plans.append(given)
         return plan_scan(*given, **options)
 
-    monkeypatch.setattr(executor, "plan_scan", counted)
+    monkeypatch.setattr(planner, "plan_scan", counted)
     return plans
 
 
