@@ -329,7 +329,9 @@ def test_synchronize_waits_for_what_was_submitted(device: gs.Device) -> None:
         done = time.perf_counter()
         result[:4].numpy()
         ratios.append((time.perf_counter() - done) / (done - begin))
-    assert min(ratios) < 0.5, ratios
+        if ratios[-1] < 0.5:
+            return
+    pytest.fail(f"no read was quick: {ratios}")
 
 
 def test_a_scan_over_the_same_arrays_reads_them_again(device: gs.Device) -> None:

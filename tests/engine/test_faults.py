@@ -16,6 +16,7 @@ import gpuscan as gs
 from gpuscan.device.native_queue import NativeQueue
 from tests.harness.builds import small_transfers
 from tests.harness.devices import is_lost, mark_lost, queue_of, replace_submit, use_public_queue
+from tests.harness.scans import SINGLE_SUBMISSION_BYTES
 from tests.oracle import assert_same, ufunc_scan
 
 X = np.arange(3000, dtype=np.uint32)
@@ -62,9 +63,10 @@ def test_nothing_stays_in_use_where_buffers_are_not_all_taken(
     own_device: gs.Device, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     """Fail each buffer in turn, of a piece and of a ring of staging buffers."""
-    small_transfers(monkeypatch, 4 << 20)
+    small_transfers(monkeypatch, 1 << 20)
     device = own_device
-    create, x, rows = device.wgpu_device.create_buffer, np.ones(3 << 20, np.uint32), np.ones((4, 3 << 18), np.uint32)
+    create, x, rows = device.wgpu_device.create_buffer, np.ones(5 << 18, np.uint32), np.ones((4, 5 << 16), np.uint32)
+    assert x.nbytes > SINGLE_SUBMISSION_BYTES
     calls: list[Callable[[], Any]] = [
         lambda: gs.scan(x, device=device),
         lambda: gs.scan(rows, axis=1, initial=np.arange(4, dtype=np.uint32), device=device),
