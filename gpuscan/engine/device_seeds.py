@@ -66,7 +66,7 @@ def bound_seeds(
     fields, rows = problem.seed_element.fields, problem.rows
     words = empty(context, (rows, sum(field.words for field in fields)), np.uint32)
     if whole:
-        check_seeds(problem, words.nbytes, context)
+        check_seeds(rows, words.nbytes, context)
     pitch = words.nbytes // rows
     backwards = spec.reverse and spec.has_segment_bits and spec.inner == 1
     start = (rows - 1) * pitch if backwards else 0

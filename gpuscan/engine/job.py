@@ -16,6 +16,7 @@ from gpuscan.engine.element_copy import duplicate, stretch_of
 from gpuscan.engine.held_arrays import HeldArrays
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostSink, HostSource
+from gpuscan.engine.preparation import check_seeds
 from gpuscan.engine.segment_heads import HeadBits, MarkedHeads
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
@@ -120,6 +121,7 @@ class SharedBuffers:
             return None
         if not part.is_slab:
             if self._seeds is None:
+                check_seeds(words.shape[0], words.nbytes, self._context)
                 name = "seeds of columns" if part.spec.inner > 1 else "seeds"
                 self._seeds = (
                     words
