@@ -11,8 +11,9 @@ from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.elements import scalar_of, words_of
 from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.device_seeds import bound_seeds
 from gpuscan.engine.element_copy import bindable, interchanged, written
-from gpuscan.engine.preparation import check_elements, seed_words
+from gpuscan.engine.preparation import check_elements
 from gpuscan.engine.record import max_workgroups, uniform_of
 from gpuscan.planning.group_heuristics import group_heuristics_for
 from gpuscan.planning.group_plan import plan_groups
@@ -230,11 +231,11 @@ def run_stages(
     bound: dict[str, Binding] = {"table": memory.binding(), "labels": groups.labels.binding()}
     bound |= {f"source{i}": leaf.binding() for i, leaf in enumerate(leaves)}
     bound |= {f"destination{i}": result.binding() for i, result in enumerate(results)}
-    seeds = seed_words(problem, spec, context)
+    seeds = bound_seeds(problem, spec, context)
     # Their memory is the pool's again once nothing refers to them, so they are kept until the stages are submitted.
     kept = []
     if seeds is not None:
-        kept.append(uploaded(context, seeds))
+        kept.append(seeds if isinstance(seeds, DeviceArray) else uploaded(context, seeds))
         bound["seeds"] = kept[-1].binding()
     if any(kernel.stage == "reduce_carries" for kernel in table.kernels):
         none = np.zeros((problem.rows, spec.destination.words), np.uint32)

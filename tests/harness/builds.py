@@ -167,7 +167,7 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def count_copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows by the bytes of each copy of elements on a device, by a kernel or by the driver."""
     copies: list[int] = []
-    copy, scatter = element_copy.copy_elements, element_copy._scatter
+    copy, scatter = element_copy.copy_elements, element_copy.scatter
 
     def counted(view: element_copy.StridedView, result: DeviceArray, **options: Any) -> None:
         copies.append(view.nbytes)
@@ -178,7 +178,7 @@ def count_copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         scatter(source, target)
 
     monkeypatch.setattr(element_copy, "copy_elements", counted)
-    monkeypatch.setattr(element_copy, "_scatter", counted_scatter)
+    monkeypatch.setattr(element_copy, "scatter", counted_scatter)
     return copies
 
 
