@@ -52,6 +52,15 @@ def shorten_waits(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(heuristics, table, replace(getattr(heuristics, table), min_lookback_spins=16))
 
 
+def wait_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let software adapters that pretend to be GPUs wait as they wait otherwise, with pauses between two polls.
+
+    Without pauses llvmpipe ends a wait after half a millisecond, and a busy machine may stop a workgroup for longer.
+    """
+    waits = {name: getattr(heuristics.CPU, name) for name in ("fixed_lookback_spins", "pause_divisions")}
+    monkeypatch.setattr(heuristics, "GPU", replace(heuristics.GPU, **waits))
+
+
 def plan_short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give software adapters chunks of the length that GPUs have, which compile two to four times sooner.
 
