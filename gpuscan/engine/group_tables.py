@@ -138,6 +138,14 @@ def tabled(executor: Executor, problem: Problem, labels: FewLabels, **options: A
     if labels.labels.nbytes > limit:
         return None
     spec = scan_spec(in_rows, context.capabilities, captures=True)
+    if options.get("reduces") and problem.fill is not None and spec.combine.atomic and not problem.initial:
+        # Empty groups give what the others begin with, so no marks are needed.
+        identity = problem.operator.identity_for(problem.element)
+        assert identity is not None
+        shapes = [(problem.rows, *field.shape) for field in problem.element.fields]
+        seeds = tuple(np.broadcast_to(value, shape) for value, shape in zip(identity, shapes, strict=True))
+        in_rows = replace(in_rows, seeds=seeds, initial=True)
+        spec = scan_spec(in_rows, context.capabilities, captures=True)
     table = plan_groups(spec, scalar_of(labels.labels.dtype), labels.count, context.capabilities, **options)
     return None if table is None else TabledGroups(in_rows, labels.labels, spec, table)
 
@@ -243,7 +251,7 @@ def run_stages(
     if seeds is not None:
         kept.append(uploaded(context, seeds))
         bound["seeds"] = kept[-1].binding()
-    if any(kernel.stage == "reduce_carries" for kernel in table.kernels):
+    if any(kernel.stage == "reduce_carries" and kernel.marked for kernel in table.kernels):
         none = np.zeros((problem.rows, spec.destination.words), np.uint32)
         fills = none if problem.fill is None else words_of(spec.destination, problem.fill)
         kept.append(uploaded(context, fills))

@@ -15,9 +15,11 @@ class GroupHeuristics:
     max_stretch: int
     steps: int
     max_words: int
-    max_carry_words: int
+    turns: int
+    words_of_turn: int
     serial_workgroup: int
     atomic_workgroup: int
+    atomic_steps: int
     atomic_copies: int
     atomic_words: int
     carry_columns: int
@@ -37,19 +39,21 @@ GPU = GroupHeuristics(
     min_stretch=2048,
     max_stretch=1 << 20,
     # Words of elements that an invocation loads before it combines them, so that several loads are under way; a quarter
-    # of that where operators are long, half where atomics combine. H200, both passes over 2^26 int32 with 1,000 labels
-    # in 8,192 stretches: 1.9 ms; with 8 and 4 words 2.2 and 2.8 ms.
-    steps=16,
+    # of that where operators are long. Not tuned.
+    steps=8,
     # Words of an element, at most. Not tuned.
     max_words=8,
-    # Words of workgroup memory for the carries of a subgroup, at most. The more they take, the fewer workgroups run at
-    # a time: an H200 takes about four times as long for 5,000 labels as for 1,000, and no longer by a sort. Not tuned.
-    max_carry_words=6000,
+    # Subgroups that share the carries of a workgroup; more of them if carries take more words than these for each. The
+    # more words a workgroup takes, the fewer workgroups run at a time. Not tuned.
+    turns=8,
+    words_of_turn=512,
     # Invocations in a workgroup where each has a stretch of its own. Not tuned.
     serial_workgroup=32,
-    # Invocations in a workgroup that combines the elements of a stretch by atomics; the carries for each label, at
-    # most, so that few invocations add to one at a time; and the words that all of them take. Not tuned.
+    # Invocations in a workgroup that combines the elements of a stretch by atomics; the elements that each loads at a
+    # time; the carries for each label, at most, so that few invocations add to one at a time; and the words that all of
+    # them take. Not tuned.
     atomic_workgroup=256,
+    atomic_steps=8,
     atomic_copies=32,
     atomic_words=4096,
     # Labels side by side, and parts of their stretches one below the other, of a workgroup that scans the table; and

@@ -40,7 +40,9 @@ class GroupKernel(Kernel):
         label_bits: the bits in which labels may differ.
         capacity: the labels for which there is workgroup memory; 0 if each invocation has a stretch of its own.
         copies: the carries for each label in workgroup memory, if atomics combine elements; else 0.
-        turns: the most subgroups that a workgroup may have. They take turns with the workgroup's stretch.
+        turns: the most subgroups that a workgroup may have. They take turns with its carries.
+        marked: True if the table says which carries are there. Otherwise all are: they begin with the identity.
+        alone: True if there are no carries before any stretch, since each is a whole row.
         parts: the parts of the stretches that a workgroup scans the carries of side by side.
         carry_loads: the carries that an invocation loads at a time.
     """
@@ -50,6 +52,8 @@ class GroupKernel(Kernel):
     capacity: int = 0
     copies: int = 0
     turns: int = 1
+    marked: bool = True
+    alone: bool = False
     parts: int = 1
     carry_loads: int = 1
 
@@ -112,7 +116,7 @@ class GroupKernel(Kernel):
             bound += self.destinations
         if self.spec.seeded:
             bound.append(BoundArray("seeds", self.binding_of("seeds"), "read"))
-        if self.stage == "reduce_carries":
+        if self.stage == "reduce_carries" and self.marked:
             bound.append(BoundArray("fills", self.binding_of("fills"), "read"))
         return tuple(bound)
 
@@ -142,23 +146,24 @@ class GroupTable:
 
     @property
     def plane(self) -> int:
-        """The carries in the table. A plane has one word of each of them; the first one says if it is there."""
+        """The carries in the table. A plane has one word of each of them; if they are marked, a first one the marks."""
         return self.rows * self.stretches * self.groups
 
     @property
     def results(self) -> int:
-        """The results of a reduction. After the planes there is a word for each: 1 if it has elements."""
+        """The results of a reduction. After the planes there is a word for each, if carries are marked."""
         return self.rows * self.groups
 
     @property
     def words(self) -> int:
         """The 32-bit words of the table."""
-        return self.plane * (self.kernels[0].item_words + 1) + self.results
+        first = self.kernels[0]
+        return self.plane * (first.item_words + (1 if first.marked else 0)) + self.results
 
     @property
     def starts_empty(self) -> bool:
         """True if the first stage reads a table that has no carries."""
-        return self.kernels[0].stage == "scan_groups" or not self.kernels[0].capacity
+        return not self.kernels[0].capacity
 
     def workgroups(self, kernel: GroupKernel) -> int:
         """Return the number of workgroups of a stage."""
@@ -182,7 +187,8 @@ def plan_groups(
     """Return how groups are combined by a table; None if that cannot be, or would be slower than a sort.
 
     Args:
-        spec: the scan of rows that are one after the other, without heads.
+        spec: the scan of rows that are one after the other, without heads. Reductions whose results of empty groups
+            are their seeds have `initial`.
         label: the kind of label. The labels' bits, taken for unsigned numbers, are less than `groups`.
         groups: the number of labels, 1 or more.
         capabilities: the device's.
@@ -207,18 +213,23 @@ def plan_groups(
     memory = capabilities.limits["max-compute-workgroup-storage-size"]
     most_invocations = capabilities.limits["max-compute-invocations-per-workgroup"]
     by_atomics = subgroups and spec.combine.atomic is not None
-    if 4 * (words + 1) * (capacity + 1) + 4 > memory:
+    marked = not by_atomics or (reduces and not spec.initial)
+    carry_words = words + 1 if marked else words
+    if 4 * carry_words * (capacity + 1) + 4 > memory:
         return None
-    if (words + 1) * capacity > h.max_carry_words and not (reduces and by_atomics):
-        return None
-    steps = min(h.steps // words // (4 if spec.combine.long else 1), spec.row_length // max(1, lanes))
+    turns, workgroup = 1, h.serial_workgroup
+    if subgroups:
+        fewest = fewest_lanes(capabilities)
+        wanted = min(max(h.turns, carry_words * capacity // h.words_of_turn), -(-spec.row_length // fewest))
+        turns = 1 << (max(1, min(wanted, most_invocations // fewest)).bit_length() - 1)
+        workgroup = turns * fewest
+    steps = min(h.steps // words // (4 if spec.combine.long else 1), spec.row_length // (workgroup if subgroups else 1))
     steps = 1 << max(0, steps.bit_length() - 1)
     if stretch is None:
-        unit = max(1, lanes) * steps
+        unit = (workgroup if subgroups else 1) * steps
         wanted = max(h.min_stretch, min(h.max_stretch, -(-spec.length // h.stretches)))
-        # The table has words + 1 words for each stretch and label.
         read = sum(field.storage_bytes for field in (*spec.source.fields, *spec.destination.fields)) / 4
-        most = spec.length * read * h.max_table_share / ((words + 1) * groups * spec.rows)
+        most = spec.length * read * h.max_table_share / (carry_words * groups * spec.rows)
         if most < 1:
             return None
         wanted = max(wanted, -(-spec.row_length // int(most)))
@@ -230,24 +241,26 @@ def plan_groups(
         "combine_groups",
         "table",
         spec.shader_spec,
-        TileShape(lanes or h.serial_workgroup, lanes, 1, steps),
+        TileShape(workgroup, lanes, 1, steps),
         Access(width=1),
         target,
         WaitPolicy(1, 1),
         label=label,
         label_bits=label_bits,
         capacity=capacity,
-        turns=max(1, lanes // fewest_lanes(capabilities)) if subgroups else 1,
+        turns=turns,
+        marked=marked,
     )
     if by_atomics:
-        copies = min(h.atomic_copies, 1 << (max(1, h.atomic_words // (2 * capacity)).bit_length() - 1))
-        shape = TileShape(min(h.atomic_workgroup, most_invocations), 0, 1, max(1, steps // 2))
+        copies = min(h.atomic_copies, 1 << (max(1, h.atomic_words // (carry_words * capacity)).bit_length() - 1))
+        loads = 1 << max(0, min(h.atomic_steps, spec.row_length).bit_length() - 1)
+        shape = TileShape(min(h.atomic_workgroup, most_invocations), 0, 1, loads)
         own = replace(combining, tile=shape, label_bits=0, copies=copies, turns=1)
         combining, walking = own, combining
     else:
         walking = combining
     parts = h.carry_parts
-    room = min(memory // (4 * (words + 1)), most_invocations)
+    room = min(memory // (4 * carry_words), most_invocations)
     while parts > 1 and h.carry_columns * parts > room:
         parts //= 2
     carrying = replace(
@@ -267,7 +280,7 @@ def plan_groups(
     if reduces:
         kernels: tuple[GroupKernel, ...] = (combining, carrying)
     elif stretch >= spec.row_length and not spec.initial:
-        kernels = (scanning,)  # no stretch has carries
+        kernels = (replace(scanning, alone=True),)
     else:
         kernels = (combining, carrying, scanning)
     table = GroupTable(groups, spec.rows, spec.row_length, stretch, kernels)

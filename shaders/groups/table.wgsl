@@ -1,6 +1,6 @@
 {#- The beginning of every stage of a scan or reduction of groups by a table. Rows are cut into stretches. The table has a
-    carry for each stretch and each label: one word of all of them side by side, then the next word of all of them. The
-    first word is 1 if the carry is there.
+    carry for each stretch and each label: one word of all of them side by side, then the next word of all of them. If
+    carries are marked, a first word is 1 where there is one. Otherwise they begin with the identity, or the row's seed.
     Values: kernel, a gpuscan.planning.group_plan.GroupKernel; spec. -#}
 {% if kernel.target.enables_subgroups %}
 {% if kernel.subgroups %}
@@ -25,18 +25,27 @@ struct Params {
 {% include "shared/element.wgsl" %}
 {% include "shared/operator.wgsl" %}
 
+{% if kernel.copies or not kernel.marked %}
+{% set number = text.type_of(spec.element.fields[0]) %}
+{% set bits = spec.combine.atomic[1] %}
+const IDENTITY = {{ number }}({{ bits - 2 ** 32 if number == "i32" and bits >= 2 ** 31 else bits }});
+
+{% endif %}
+{% set marks = 1 if kernel.marked else 0 %}
 fn read_carry(at: u32) -> Item {
     return item_from_words(Words(
 {% for word in range(kernel.item_words) %}
-        table[at + {{ word + 1 }}u * params.plane],
+        table[at + {{ word + marks }}u * params.plane],
 {% endfor %}
     ));
 }
 
 fn write_carry(at: u32, carry: Item) {
     let words = item_to_words(carry);
+{% if kernel.marked %}
     table[at] = 1u;
+{% endif %}
 {% for word in range(kernel.item_words) %}
-    table[at + {{ word + 1 }}u * params.plane] = words[{{ word }}];
+    table[at + {{ word + marks }}u * params.plane] = words[{{ word }}];
 {% endfor %}
 }
