@@ -22,9 +22,13 @@ class GroupHeuristics:
     atomic_steps: int
     atomic_copies: int
     atomic_words: int
+    max_atomic_words: int
+    atomic_tables: int
+    atomic_table_words: int
     carry_columns: int
     carry_parts: int
     carry_loads: int
+    expected_labels: int
     max_table_share: float
     min_read_elements: int
 
@@ -56,12 +60,21 @@ GPU = GroupHeuristics(
     atomic_steps=8,
     atomic_copies=32,
     atomic_words=4096,
+    # Words of carries from which on a reduction by atomics combines elements in the table, not in workgroup memory; and
+    # how many tables there are, at most, and the words of all of them, which should stay in the GPU's cache. With
+    # several tables, fewer invocations add to one carry at a time. Not tuned.
+    max_atomic_words=6000,
+    atomic_tables=8,
+    atomic_table_words=1 << 22,
     # Labels side by side, and parts of their stretches one below the other, of a workgroup that scans the table; and
     # the carries that an invocation loads at a time. H200, 2,048 stretches of 1,000 labels: with 32 and 8, 2.5 times as
     # long.
     carry_columns=8,
     carry_parts=32,
     carry_loads=4,
+    # Labels that a reduction by atomics makes a table for before it knows their number, if the caller does not pass it.
+    # Not tuned.
+    expected_labels=2048,
     # Words of the table for each word that is read and written otherwise, at most. Each of them is written twice and
     # read three times. Not tuned.
     max_table_share=0.25,

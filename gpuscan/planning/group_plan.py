@@ -21,7 +21,7 @@ from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
 
 # The bindings after those of the arrays, in the order of their numbers. Before the arrays is that of the labels.
-_AFTER_ARRAYS = ("table", "seeds", "fills", "captured")
+_AFTER_ARRAYS = ("table", "seeds", "fills", "captured", "largest")
 # A capacity is a multiple of this part of the next power of 2, so that few numbers of labels need shaders of their own.
 _CAPACITY_STEPS = 8
 # Shaders count elements and the words of the table in 32 bits.
@@ -39,7 +39,10 @@ class GroupKernel(Kernel):
         label: the kind of label.
         label_bits: the bits in which labels may differ.
         capacity: the labels for which there is workgroup memory; 0 if each invocation has a stretch of its own.
-        copies: the carries for each label in workgroup memory, if atomics combine elements; else 0.
+        copies: the carries for each label in workgroup memory, if atomics combine elements there; else 0.
+        in_table: True if atomics combine elements in the table.
+        encoded: True if the table has the bits of carries xored with those of the identity.
+        checked: True to find the largest label as well, and to leave out labels without a place in the table.
         turns: the most subgroups that a workgroup may have. They take turns with its carries.
         marked: True if the table says which carries are there. Otherwise all are: they begin with the identity.
         alone: True if there are no carries before any stretch, since each is a whole row.
@@ -51,6 +54,9 @@ class GroupKernel(Kernel):
     label_bits: int = 0
     capacity: int = 0
     copies: int = 0
+    in_table: bool = False
+    encoded: bool = False
+    checked: bool = False
     turns: int = 1
     marked: bool = True
     alone: bool = False
@@ -77,6 +83,8 @@ class GroupKernel(Kernel):
     @property
     def walk(self) -> str:
         """How stretches are combined: the template of a main function in shaders/groups/."""
+        if self.in_table:
+            return "walk_by_table_atomics"
         return f"walk_by_{'atomics' if self.copies else 'subgroups' if self.subgroups else 'invocations'}"
 
     @property
@@ -118,6 +126,8 @@ class GroupKernel(Kernel):
             bound.append(BoundArray("seeds", self.binding_of("seeds"), "read"))
         if self.stage == "reduce_carries" and self.marked:
             bound.append(BoundArray("fills", self.binding_of("fills"), "read"))
+        if self.checked:
+            bound.append(BoundArray("largest", self.binding_of("largest"), "read_write"))
         return tuple(bound)
 
 
@@ -131,6 +141,8 @@ class GroupTable:
         row_length: the elements in a row.
         stretch: the elements of a stretch; the last one of a row may have fewer.
         kernels: the stages, in their order.
+        count: the labels of a row that a reduction has results for.
+        sharers: the workgroups that share a stretch, if elements are combined in the table.
     """
 
     groups: int
@@ -138,6 +150,8 @@ class GroupTable:
     row_length: int
     stretch: int
     kernels: tuple[GroupKernel, ...]
+    count: int
+    sharers: int = 1
 
     @property
     def stretches(self) -> int:
@@ -152,7 +166,7 @@ class GroupTable:
     @property
     def results(self) -> int:
         """The results of a reduction. After the planes there is a word for each, if carries are marked."""
-        return self.rows * self.groups
+        return self.rows * self.count
 
     @property
     def words(self) -> int:
@@ -161,16 +175,21 @@ class GroupTable:
         return self.plane * (first.item_words + (1 if first.marked else 0)) + self.results
 
     @property
-    def starts_empty(self) -> bool:
-        """True if the first stage reads a table that has no carries."""
-        return not self.kernels[0].capacity
+    def cleared_words(self) -> int:
+        """The words of the table that are cleared first: marks, or carries that are combined in the table."""
+        first = self.kernels[0]
+        if first.in_table:
+            return self.words
+        return self.plane if first.stage != "reduce_carries" and not first.capacity else 0
 
     def workgroups(self, kernel: GroupKernel) -> int:
         """Return the number of workgroups of a stage."""
         if kernel.stage in ("combine_groups", "scan_groups"):
             stretches = self.rows * self.stretches
+            if kernel.in_table:
+                return stretches * self.sharers
             return stretches if kernel.capacity else -(-stretches // kernel.tile.workgroup_size)
-        return self.rows * -(-self.groups // (kernel.tile.workgroup_size // kernel.parts))
+        return self.rows * -(-self.count // (kernel.tile.workgroup_size // kernel.parts))
 
 
 @lru_cache(maxsize=256)
@@ -181,8 +200,10 @@ def plan_groups(
     capabilities: Capabilities,
     *,
     reduces: bool = False,
+    checked: bool = False,
     subgroups: bool | None = None,
     stretch: int | None = None,
+    in_table: bool | None = None,
 ) -> GroupTable | None:
     """Return how groups are combined by a table; None if that cannot be, or would be slower than a sort.
 
@@ -193,8 +214,12 @@ def plan_groups(
         groups: the number of labels, 1 or more.
         capabilities: the device's.
         reduces: True for one result for each label.
+        checked: True for a reduction that also finds the largest label. Labels that are not less than `groups` are left
+            out. The result is None unless atomics in workgroup memory combine the elements.
         subgroups: True to combine stretches by subgroups (default: on GPUs that have subgroups).
         stretch: the elements of a stretch, to take a table whatever its size.
+        in_table: True to combine the elements of a reduction by atomics in the table (default: if it is too large for
+            workgroup memory).
     """
     h = group_heuristics_for(capabilities.adapter_type)
     if spec.combine.loops or spec.field_offsets or spec.length > _MOST_COUNTED:
@@ -213,10 +238,16 @@ def plan_groups(
     memory = capabilities.limits["max-compute-workgroup-storage-size"]
     most_invocations = capabilities.limits["max-compute-invocations-per-workgroup"]
     by_atomics = subgroups and spec.combine.atomic is not None
-    marked = not by_atomics or (reduces and not spec.initial)
+    # A walk without subgroups has its carries in the table, and leaves out the others.
+    marked = not subgroups or spec.combine.neutral is None or (reduces and not spec.initial)
     carry_words = words + 1 if marked else words
-    if 4 * carry_words * (capacity + 1) + 4 > memory:
+    if in_table is None:
+        in_table = by_atomics and reduces and carry_words * capacity > h.max_atomic_words
+    if in_table:
+        capacity = 0
+    if 4 * carry_words * (capacity + 1) + 4 > memory or (checked and (in_table or not by_atomics)):
         return None
+    sharers = 1
     turns, workgroup = 1, h.serial_workgroup
     if subgroups:
         fewest = fewest_lanes(capabilities)
@@ -225,7 +256,12 @@ def plan_groups(
         workgroup = turns * fewest
     steps = min(h.steps // words // (4 if spec.combine.long else 1), spec.row_length // (workgroup if subgroups else 1))
     steps = 1 << max(0, steps.bit_length() - 1)
-    if stretch is None:
+    if in_table:
+        unit = h.atomic_workgroup * h.atomic_steps
+        copies = max(1, min(h.atomic_tables, h.atomic_table_words // (carry_words * groups * spec.rows)))
+        stretch = stretch or -(-spec.row_length // (copies * unit)) * unit
+        sharers = max(1, min(h.stretches // spec.rows // copies, -(-stretch // unit)))
+    elif stretch is None:
         unit = (workgroup if subgroups else 1) * steps
         wanted = max(h.min_stretch, min(h.max_stretch, -(-spec.length // h.stretches)))
         read = sum(field.storage_bytes for field in (*spec.source.fields, *spec.destination.fields)) / 4
@@ -251,14 +287,14 @@ def plan_groups(
         turns=turns,
         marked=marked,
     )
+    walking = combining
     if by_atomics:
-        copies = min(h.atomic_copies, 1 << (max(1, h.atomic_words // (carry_words * capacity)).bit_length() - 1))
-        loads = 1 << max(0, min(h.atomic_steps, spec.row_length).bit_length() - 1)
-        shape = TileShape(min(h.atomic_workgroup, most_invocations), 0, 1, loads)
-        own = replace(combining, tile=shape, label_bits=0, copies=copies, turns=1)
-        combining, walking = own, combining
-    else:
-        walking = combining
+        shape = TileShape(min(h.atomic_workgroup, most_invocations), lanes if in_table else 0, 1, h.atomic_steps)
+        combining = replace(walking, tile=shape, label_bits=0, turns=1, in_table=in_table, encoded=in_table)
+    if by_atomics and not in_table:
+        room = max(1, h.atomic_words // (carry_words * capacity))
+        copies = min(h.atomic_copies, 1 << (room.bit_length() - 1))
+        combining = replace(combining, copies=copies, checked=checked)
     parts = h.carry_parts
     room = min(memory // (4 * carry_words), most_invocations)
     while parts > 1 and h.carry_columns * parts > room:
@@ -270,6 +306,8 @@ def plan_groups(
         label_bits=0,
         capacity=0,
         copies=0,
+        in_table=False,
+        checked=False,
         turns=1,
         parts=parts,
         carry_loads=h.carry_loads,
@@ -283,7 +321,7 @@ def plan_groups(
         kernels = (replace(scanning, alone=True),)
     else:
         kernels = (combining, carrying, scanning)
-    table = GroupTable(groups, spec.rows, spec.row_length, stretch, kernels)
+    table = GroupTable(groups, spec.rows, spec.row_length, stretch, kernels, groups, sharers)
     limits = capabilities.limits
     bound = max(len(kernel.bindings) for kernel in kernels)
     if bound > limits[STORAGE_LIMIT] or 4 * table.words > limits["max-storage-buffer-binding-size"]:

@@ -26,14 +26,14 @@ fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) grid: vec3<u32>,
 ) {
-    let strips = (params.groups + COLUMNS - 1u) / COLUMNS;
+    let strips = (params.results + COLUMNS - 1u) / COLUMNS;
     let number = workgroup.x + workgroup.y * grid.x;
     let row = number / strips;
     if (row * params.stretches >= params.total) {
         return;
     }
     let label = number % strips * COLUMNS + invocation % COLUMNS;
-    let is_label = label < params.groups;
+    let is_label = label < params.results;
     let part = invocation / COLUMNS;
     let each = (params.stretches + PARTS - 1u) / PARTS;
     let begin = min(part * each, params.stretches);
@@ -43,7 +43,7 @@ fn main(
     var total: Item;
     var known = false;
 {% else %}
-    var total = IDENTITY;
+    var total = neutral();
 {% endif %}
     for (var stretch = begin; stretch < end; stretch += {{ kernel.carry_loads }}u) {
 {% for i in range(kernel.carry_loads) %}
@@ -58,7 +58,7 @@ fn main(
         total = pick(is_here{{ i }}, pick(known, join(total, carry{{ i }}), carry{{ i }}), total);
         known = known || is_here{{ i }};
 {% else %}
-        total = join(total, pick(stretch + {{ i }}u < end, carry{{ i }}, IDENTITY));
+        total = join(total, pick(stretch + {{ i }}u < end, carry{{ i }}, neutral()));
 {% endif %}
 {% endfor %}
     }
@@ -68,7 +68,7 @@ fn main(
 {% endif %}
     workgroupBarrier();
 {% if not kernel.marked %}
-    var before = {{ "seed(row)" if spec.seeded else "IDENTITY" }};
+    var before = {{ "seed(row)" if spec.seeded else "neutral()" }};
 {% elif spec.initial %}
     var before = seed(row);
     var led = true;
@@ -87,7 +87,7 @@ fn main(
     }
 {% if reduces %}
     if (part == PARTS - 1u && is_label) {
-        let at = row * params.groups + label;
+        let at = row * params.results + label;
 {% if kernel.marked %}
         let is_full = known || led;
         let whole = pick(known, pick(led, join(before, total), total), before);

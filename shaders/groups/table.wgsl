@@ -18,24 +18,28 @@ struct Params {
     groups: u32,  // labels of a row
     plane: u32,  // carries in the table
     labels_step: u32,  // labels from one row to the next: 0 if all rows have the same
+    results: u32,  // labels of a row that a reduction has results for
+    sharers: u32,  // workgroups that share a stretch, if elements are combined in the table
 }
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding({{ kernel.binding_of("table") }}) var<storage, read_write> table: array<u32>;
+@group(0) @binding({{ kernel.binding_of("table") }}) var<storage, read_write> table: array<{{ "atomic<u32>" if kernel.in_table else "u32" }}>;
 
 {% include "shared/element.wgsl" %}
 {% include "shared/operator.wgsl" %}
 
 {% if kernel.copies or not kernel.marked %}
-{% set number = text.type_of(spec.element.fields[0]) %}
-{% set bits = spec.combine.atomic[1] %}
-const IDENTITY = {{ number }}({{ bits - 2 ** 32 if number == "i32" and bits >= 2 ** 31 else bits }});
+fn neutral() -> Item {
+    return {{ text.neutral }};
+}
 
 {% endif %}
 {% set marks = 1 if kernel.marked else 0 %}
+{% set mask = " ^ 0x%xu" % spec.combine.atomic[1] if kernel.encoded else "" %}
+{% if not kernel.in_table %}
 fn read_carry(at: u32) -> Item {
     return item_from_words(Words(
 {% for word in range(kernel.item_words) %}
-        table[at + {{ word + marks }}u * params.plane],
+        table[at + {{ word + marks }}u * params.plane]{{ mask }},
 {% endfor %}
     ));
 }
@@ -49,3 +53,4 @@ fn write_carry(at: u32, carry: Item) {
     table[at + {{ word + marks }}u * params.plane] = words[{{ word }}];
 {% endfor %}
 }
+{% endif %}

@@ -7,6 +7,9 @@ const COPIES = {{ kernel.copies }}u;
 const PARKED = {{ kernel.capacity * kernel.copies }}u;  // the carry of elements that are not there
 
 var<workgroup> carries: array<atomic<Element>, {{ kernel.capacity * kernel.copies + 1 }}>;
+{% if kernel.checked %}
+var<workgroup> own_largest: atomic<u32>;
+{% endif %}
 {% if kernel.marked %}
 var<workgroup> is_known: array<atomic<u32>, {{ kernel.capacity * kernel.copies + 1 }}>;
 {% endif %}
@@ -22,11 +25,15 @@ fn main(
         return;
     }
     for (var i = invocation; i < params.groups * COPIES; i += WORKGROUP_SIZE) {
-        atomicStore(&carries[i], IDENTITY);
+        atomicStore(&carries[i], neutral());
 {% if kernel.marked %}
         atomicStore(&is_known[i], 0u);
 {% endif %}
     }
+{% if kernel.checked %}
+    atomicStore(&own_largest, 0u);
+    var most = 0u;
+{% endif %}
     workgroupBarrier();
     let row = stretch / params.stretches;
     let begin = stretch % params.stretches * params.stretch;
@@ -38,16 +45,30 @@ fn main(
 {% endfor %}
 {{ load_elements() | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
-        let slot{{ i }} = select(PARKED, label{{ i }} * COPIES + invocation % COPIES, next{{ i }} < end);
+{% if kernel.checked %}
+        let is_there{{ i }} = next{{ i }} < end && label{{ i }} < params.groups;
+        most = max(most, label{{ i }});
+{% else %}
+        let is_there{{ i }} = next{{ i }} < end;
+{% endif %}
+        let slot{{ i }} = select(PARKED, label{{ i }} * COPIES + invocation % COPIES, is_there{{ i }});
         {{ spec.combine.atomic[0] }}(&carries[slot{{ i }}], e{{ i }});
 {% if kernel.marked %}
         atomicStore(&is_known[slot{{ i }}], 1u);
 {% endif %}
 {% endfor %}
     }
+{% if kernel.checked %}
+    atomicMax(&own_largest, most);
+{% endif %}
     workgroupBarrier();
+{% if kernel.checked %}
+    if (invocation == 0u) {
+        atomicMax(&largest, atomicLoad(&own_largest));
+    }
+{% endif %}
     for (var label = invocation; label < params.groups; label += WORKGROUP_SIZE) {
-        var carry = IDENTITY;
+        var carry = neutral();
 {% if kernel.marked %}
         var known = 0u;
 {% endif %}

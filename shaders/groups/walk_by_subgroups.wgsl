@@ -113,7 +113,7 @@ fn main(
 {% elif kernel.marked %}
         is_known[label] = 0u;
 {% else %}
-        carries[label] = {{ "seed(stretch / params.stretches)" if spec.seeded else "IDENTITY" }};
+        carries[label] = {{ "seed(stretch / params.stretches)" if kernel.alone and spec.seeded else "neutral()" }};
 {% endif %}
     }
     let below = lanes_below(lane);
@@ -153,10 +153,14 @@ fn main(
     }
 {% if not kernel.stores_results %}
     for (var label = invocation; label < params.groups; label += WORKGROUP_SIZE) {
+{% if kernel.marked %}
         table[stretch * params.groups + label] = 0u;
         if (is_known[label] != 0u) {
             write_carry(stretch * params.groups + label, {{ text.from_shared("carries[label]") }});
         }
+{% else %}
+        write_carry(stretch * params.groups + label, carries[label]);
+{% endif %}
     }
 {% endif %}
 }
