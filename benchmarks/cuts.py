@@ -1,4 +1,4 @@
-"""GPU time of scans and reductions by segments, keys and groups, and of compaction, compared with plain ones and a copy.
+"""GPU time of scans and reductions by segments, keys and groups, and of compaction, compared with a copy and others.
 
 The GPU is busy for half a second before each line. CUB's InclusiveScanByKey and ReduceByKey are measured if there is an
 nvcc, and NumPy and pandas on the CPU.

@@ -154,7 +154,7 @@ def tabled(executor: Executor, problem: Problem, labels: FewLabels, **options: A
 
 @dataclass(frozen=True)
 class CheckedLabels:
-    """Labels on a device of which the largest is known.
+    """Labels on a device after a check.
 
     Attributes:
         labels: the labels with their number; None if one is negative.
@@ -170,7 +170,7 @@ def combine_unread(
 ) -> CheckedLabels | None:
     """Combine the elements of stretches before the largest label is known, which is read afterwards.
 
-    That saves a pass over the labels. It is in vain if they are not less than the number that a table is made for.
+    That saves a pass over the labels. If one is too large for the table, the elements have to be combined again.
 
     Args:
         executor: of the arrays' device.

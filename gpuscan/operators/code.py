@@ -39,7 +39,7 @@ class Code:
         order_free: True if the order and the grouping in which elements are combined change no bit of the result
             but NaN's.
         atomic: the WGSL atomic that combines elements of one integer, and the bits of its identity; None without.
-        neutral: the operand that changes no bit of the other one, for elements of one number of which that is known.
+        neutral: the operand that changes no bit of the other one; None if it is not known.
         captured: float constants of the user's function that the text has no values of. It reads them from
             `captured`, a uniform buffer (shaders/shared/captured.wgsl), so that a function with other constants
             has the same text and needs no compilation. Code that differs only in these values is equal.

@@ -48,8 +48,8 @@ GPU = GroupHeuristics(
     # Words of an element, at most. Not tuned.
     max_words=8,
     # Subgroups that share the carries of a workgroup; more of them if carries take more words than these for each. The
-    # more words a workgroup takes, the fewer workgroups run at a time. H200, 2^26 int32 with 1,000 labels, "scan_groups"
-    # alone: 0.56 ms, with 2, 8 and 16 of them 0.61, 0.86 and 1.3 ms, and one with marks 1.05 ms.
+    # more words a workgroup takes, the fewer workgroups run at a time. H200, 2^26 int32 with 1,000 labels, the last
+    # stage: 0.56 ms, with 2, 8 and 16 of them 0.61, 0.86 and 1.3 ms, and one with marks 1.05 ms.
     turns=4,
     words_of_turn=512,
     # Invocations in a workgroup where each has a stretch of its own. Not tuned.

@@ -208,8 +208,8 @@ def plan_groups(
     """Return how groups are combined by a table; None if that cannot be, or would be slower than a sort.
 
     Args:
-        spec: the scan of rows that are one after the other, without heads. Reductions whose results of empty groups
-            are their seeds have `initial`.
+        spec: the scan of rows that are one after the other, without heads. It has `initial` if the seeds of a reduction
+            are the results of empty groups.
         label: the kind of label. The labels' bits, taken for unsigned numbers, are less than `groups`.
         groups: the number of labels, 1 or more.
         capabilities: the device's.
