@@ -178,12 +178,6 @@ class KernelText:
             item = self.construct("Stored", spec.with_neighbour, [*self.numbers_of(element, item), following])
         return f"after({item})" if spec.after else item
 
-    @property
-    def neutral(self) -> str:
-        """The element that changes no bit of another one that it is combined with."""
-        (field,) = self.spec.element.fields
-        return literal(self.spec.combine.neutral, field.scalar, self.native_int64).text
-
     # ----- Loads of a chunk
 
     @cached_property

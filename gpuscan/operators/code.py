@@ -39,7 +39,7 @@ class Code:
         order_free: True if the order and the grouping in which elements are combined change no bit of the result
             but NaN's.
         atomic: the WGSL atomic that combines elements of one integer, and the bits of its identity; None without.
-        neutral: the operand that changes no bit of the other one; None if it is not known.
+        neutral: the bits of the operand that changes no bit of the other one; None if it is no single word, or unknown.
         captured: float constants of the user's function that the text has no values of. It reads them from
             `captured`, a uniform buffer (shaders/shared/captured.wgsl), so that a function with other constants
             has the same text and needs no compilation. Code that differs only in these values is equal.
@@ -53,7 +53,7 @@ class Code:
     wraps_late: bool = False
     order_free: bool = False
     atomic: tuple[str, int] | None = None
-    neutral: int | float | None = None
+    neutral: int | None = None
     captured: tuple[float, ...] = field(default=(), compare=False)
     captured_count: int = 0
 

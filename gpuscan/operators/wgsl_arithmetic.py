@@ -175,16 +175,16 @@ def atomic_of(fields: Sequence[Sequence[Node]]) -> tuple[str, int] | None:
     return name, signed if scalar.kind == "signed" else unsigned
 
 
-# The operands of operations on float32 that change no bit of the other one.
-NEUTRAL_FLOATS = {"add": -0.0, "multiply": 1.0, "minimum": np.inf, "maximum": -np.inf}
+# The bits of the operands of operations on float32 that change no bit of the other one: -0.0, 1 and infinities.
+NEUTRAL_FLOATS = {"add": 0x80000000, "multiply": 0x3F800000, "minimum": 0x7F800000, "maximum": 0xFF800000}
 
 
-def neutral_of(fields: Sequence[Sequence[Node]]) -> int | float | None:
-    """Return the operand that changes no bit of the other one; None if it is not known, or of more than one number."""
+def neutral_of(fields: Sequence[Sequence[Node]]) -> int | None:
+    """Return the bits of the operand that changes no bit of the other one; None if it is not one word, or not known."""
     numbers = [node for nodes in fields for node in nodes]
     node, scalar = numbers[0], numbers[0].scalar
     if (atomic := atomic_of(fields)) is not None:
-        return atomic[1] - (1 << 32) if scalar.kind == "signed" and atomic[1] >= 1 << 31 else atomic[1]
+        return atomic[1]
     if len(numbers) > 1 or scalar.name != "float32" or not _takes_both(0, 0, node, node.args):
         return None
     return NEUTRAL_FLOATS.get(node.op)

@@ -29,7 +29,8 @@ struct Params {
 
 {% if kernel.copies or not kernel.marked %}
 fn neutral() -> Item {
-    return {{ text.neutral }};
+    var words = Words({{ "0x%xu" % spec.combine.neutral }});
+    return item_from_words(words);
 }
 
 {% endif %}

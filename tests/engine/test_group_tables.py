@@ -119,7 +119,7 @@ def test_neutral_carries(device: gs.Device, op: str, dtype: Any) -> None:
     part = replace(found, table=replace(found.table, kernels=found.table.kernels[:1]))
     known, carries = shape_of(found.table, run(device, part, [uploaded(device._context, x)])[0])
     assert known.all()
-    expected = np.where(own.known, own.carries[0], np.array(combine.neutral, wide.dtype))
+    expected = np.where(own.known, own.carries[0], np.array(combine.neutral, np.uint32).view(wide.dtype))
     got = carries[..., 0].view(wide.dtype)
     got, expected = got.astype(dtype), expected.astype(dtype)
     np.testing.assert_array_equal(got, expected)
