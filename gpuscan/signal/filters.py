@@ -28,7 +28,8 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 
     The filter is cut into sections of second order, and each is one scan of affine maps of its two states. The states
     are in coordinates in which no terms cancel, so float32 results are often much closer to the exact ones than those
-    of SciPy's loop in float32. New coefficients compile no new kernels.
+    of SciPy's loop in float32. Filters that ring for a million samples keep two or three digits. New coefficients
+    compile no new kernels.
 
     Args:
         b: the coefficients of the numerator, a 1-D sequence. Complex ones take two filters: one with their real parts
@@ -42,7 +43,8 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 
     Returns:
         `y`, an array like `x`; with `zi`, the pair ``(y, zf)``, where `zf` is the state after the last sample. A signal
-        of float32 or complex64 stays that, integers become float64, and 16-bit floats float32. If `a`, `b` or `zi` is
+        of float32 or complex64 stays that, where SciPy takes the dtype of the coefficients if that is wider; convert it
+        with ``x.astype(np.float64)`` for SciPy's. Integers become float64, and 16-bit floats float32. If `a`, `b` or `zi` is
         complex, the result is complex. float64 runs on the device if it has 64-bit floats, else on NumPy.
 
     Raises:
