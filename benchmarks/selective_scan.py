@@ -2,8 +2,9 @@
 
 Run:  python benchmarks/selective_scan.py [--shape 8x2048x4096] [--states 16] [--torch-device cuda]
 
-The shape is (batch, channels, length). Tensors are on the CPU for gpuscan, so its time includes their way to the GPU
-and back. The reference, `selective_scan_ref` of mamba's repository written again, makes one step after the other and
+The shape is (batch, channels, length). The first line is GPU time of arrays on the device; the gradient includes the
+scan that gives it the states. Then tensors are on the CPU for gpuscan, so its time includes their way to the GPU and
+back. The reference, `selective_scan_ref` of mamba's repository written again, makes one step after the other and
 keeps all states. With --reference-steps N it makes N steps only, and its time is multiplied.
 """
 
@@ -14,10 +15,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 import gpuscan as gs
 import gpuscan.torch
+from gpuscan.engine.selective_scan import gradient_sources, selective_gradients, selective_scan
+from gpuscan.tools.bench.calls import call_seconds
+
+WARM_SECONDS = 0.5
 
 
 def selective_scan_ref(u: Any, delta: Any, decays: Any, inward: Any, outward: Any) -> Any:
@@ -56,6 +62,26 @@ def seconds(function: Callable[..., Any], tensors: list[Any], repeats: int) -> t
     return min(forward), min(backward)
 
 
+def gpu_times(batch: int, channels: int, length: int, states: int) -> tuple[float, float]:
+    """Return the GPU time of the scan and of its gradient."""
+    device, rng = gs.default_device(), np.random.default_rng(0)
+
+    def some(*shape: int) -> Any:
+        return rng.random(shape, dtype=np.float32)
+
+    shape, of_time = (batch, 1, channels, 1, length), (batch, 1, 1, states, length)
+    arrays = [some(*shape), some(*shape), -some(1, 1, channels, states, 1), some(*of_time), some(*of_time)]
+    there = [device.asarray(array) for array in arrays]
+    forward = call_seconds(device, lambda: selective_scan(*there), WARM_SECONDS)
+    sources = gradient_sources(device._context, *arrays, some(*shape), some(batch, 1, channels, states, 1))
+
+    def gradient() -> None:
+        for strips in selective_gradients(sources)[2:]:
+            gs.reduce(gs.Array.of(device, strips), axis=0)
+
+    return forward, call_seconds(device, gradient, WARM_SECONDS)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", default="8x2048x4096")
@@ -76,7 +102,9 @@ def main() -> None:
     small = inputs(min(length, 64), "cpu")
     torch.testing.assert_close(ours(*small), selective_scan_ref(*small), rtol=1e-3, atol=1e-3)
     print(gs.default_device())
-    shown = "forward {:8.1f} ms, backward {:8.1f} ms"
+    shown = "forward {:8.2f} ms, backward {:8.2f} ms"
+    forward, backward = gpu_times(batch, channels, length, arguments.states)
+    print("gpuscan, arrays on the GPU:", shown.format(forward * 1e3, backward * 1e3), flush=True)
     forward, backward = seconds(ours, inputs(length, "cpu"), arguments.repeats)
     print("gpuscan, tensors on the CPU:", shown.format(forward * 1e3, backward * 1e3), flush=True)
     steps = arguments.reference_steps or length

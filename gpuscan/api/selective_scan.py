@@ -16,7 +16,13 @@ from gpuscan.api.reduce import reduce
 from gpuscan.api.row_scan import device_for
 from gpuscan.api.selective_states import STATES, TIME, Array, Pending, StateRun
 from gpuscan.device.transfer import begun
-from gpuscan.engine.selective_scan import can_differentiate, gradient_numbers, selective_gradients, selective_scan
+from gpuscan.engine.selective_scan import (
+    can_differentiate,
+    gradient_numbers,
+    gradient_sources,
+    selective_gradients,
+    selective_scan,
+)
 from gpuscan.planning.array_heuristics import ARRAYS
 from gpuscan.problem.broadcasting import summed_to
 from gpuscan.reference import selective_stages as stages
@@ -166,7 +172,8 @@ class SelectiveScan:
         of_weights = [np.zeros(array.shape, np.float32) for array in arrays[2:]]
 
         def computed(part: Part) -> list[Pending]:
-            found = selective_gradients(device._context, *(_within(array, part) for array in (*arrays, *weights)))
+            own = [_within(array, part) for array in (*arrays, *weights)]
+            found = selective_gradients(gradient_sources(device._context, *own))
             inputs = zip(found[:2], of_inputs, strict=True)
             pending: list[Pending] = [
                 begun(device._readers, partial(array.read, into[part])).result for array, into in inputs

@@ -61,7 +61,30 @@ def selective_scan(
     return y, last
 
 
-def selective_gradients(
+@dataclass(frozen=True)
+class GradientSources:
+    """What the gradient of a scan is computed from, on a device. Several arrays are parts of one, to bind fewer.
+
+    Attributes:
+        inputs: u, dt and the gradient of y. Each begins `series` numbers after the one before.
+        ends: A, and the gradient of the last states.
+        inward: B.
+        outward: C.
+        series: see `inputs`.
+        shape: that of u.
+        decays: that of A.
+    """
+
+    inputs: DeviceArray
+    ends: DeviceArray
+    inward: DeviceArray
+    outward: DeviceArray
+    series: int
+    shape: tuple[int, ...]
+    decays: tuple[int, ...]
+
+
+def gradient_sources(
     context: DeviceContext,
     u: Array,
     dt: Array,
@@ -70,22 +93,14 @@ def selective_gradients(
     outward: Array,
     grad_y: Array,
     grad_last: Array,
-) -> list[DeviceArray]:
-    """Submit the gradient of the scan with respect to u, dt, A, B and C, and return it.
+) -> GradientSources:
+    """Upload what `selective_gradients` takes.
 
     Args:
         context: the device.
         u, dt, decays, inward, outward: NumPy arrays as `selective_scan` takes them on the device.
         grad_y, grad_last: the gradients with respect to its results.
-
-    Returns:
-        The gradients of u and dt, in their shape. Those of the others have one more axis in front, and all batches:
-        their sum along it is (batch, group, channel, state, 1), or (batch, group, 1, state, time) for weights that
-        depend on time.
     """
-    batches, groups, channels, _, length = u.shape
-    state_count, rows = decays.shape[3], batches * groups * channels
-    width, times = _gradient_tile(context, channels)
     series = padded(u.size, _ALIGNED_NUMBERS)
     inputs = empty(context, 3 * series, u.dtype)
     ends = empty(context, decays.size + grad_last.size, u.dtype)
@@ -95,24 +110,41 @@ def selective_gradients(
             (decays, 0, ends), (grad_last, decays.size, ends),
         ):  # fmt: skip
             upload(context.queue, np.ascontiguousarray(array), into.buffer, 4 * at, context.pool)
-    weights = [uploaded(context, each) for each in (inward, outward)]
-    checkpoints = empty(context, (-(-length // times), state_count, rows), u.dtype)
-    results = empty(context, 2 * series, u.dtype)
+    return GradientSources(
+        inputs, ends, uploaded(context, inward), uploaded(context, outward), series, u.shape, decays.shape
+    )
+
+
+def selective_gradients(sources: GradientSources) -> list[DeviceArray]:
+    """Submit the gradient of the scan with respect to u, dt, A, B and C, and return it.
+
+    The gradients of u and dt are in their shape. Those of the others have one more axis in front, and all batches:
+    their sum along it is (batch, group, channel, state, 1), or (batch, group, 1, state, time) for weights that depend
+    on time.
+    """
+    context, dtype, series = sources.inputs.context, sources.inputs.dtype, sources.series
+    inputs, ends, inward, outward = sources.inputs, sources.ends, sources.inward, sources.outward
+    batches, groups, channels, _, length = sources.shape
+    state_count, rows = sources.decays[3], batches * groups * channels
+    width, times, stretch = _gradient_tile(context, channels)
+    checkpoints = empty(context, (-(-length // stretch), state_count, rows), dtype)
+    results = empty(context, 2 * series, dtype)
     varies = [each.shape[-1] > 1 for each in (inward, outward)]
     by_row = (1, batches, groups, channels, state_count, 1)
     by_time = (-(-channels // width), batches, groups, 1, state_count, length)
-    row_sums = empty(context, (3 - sum(varies), prod(by_row)), u.dtype)
-    strip_sums = empty(context, (sum(varies), prod(by_time)), u.dtype)
-    call = _Call(u.shape, decays.shape, inward.shape, outward.shape, length, series, decays.size)
-    parts = [inputs.viewed(u.shape, offset=4 * at) for at in (0, series)]
-    first = [*parts, ends.viewed(decays.shape), weights[0], checkpoints]
-    second = [inputs, ends, *weights, checkpoints, results, row_sums, *([strip_sums] if any(varies) else [])]
+    row_sums = empty(context, (3 - sum(varies), prod(by_row)), dtype)
+    strip_sums = empty(context, (sum(varies), prod(by_time)), dtype)
+    decays_size = prod(sources.decays)
+    call = _Call(sources.shape, sources.decays, inward.shape, outward.shape, length, series, decays_size)
+    parts = [inputs.viewed(sources.shape, offset=4 * at) for at in (0, series)]
+    first = [*parts, ends.viewed(sources.decays), inward, checkpoints]
+    second = [inputs, ends, inward, outward, checkpoints, results, row_sums, *([strip_sums] if any(varies) else [])]
     with guarded(context), context.lock:
         encoder = context.queue.encoder()
-        call.record(encoder, "scan", first, times=times, purpose="checkpoints", later_chunks=False)
-        call.record(encoder, "gradient", second, times=times, channels=width)
+        call.record(encoder, "scan", first, purpose="checkpoints", later_chunks=False, stretch=stretch)
+        call.record(encoder, "gradient", second, channels=width, times=times, stretch=stretch)
         context.queue.submit(encoder)
-    found = [results.viewed(u.shape, offset=4 * at) for at in (0, series)]
+    found = [results.viewed(sources.shape, offset=4 * at) for at in (0, series)]
     places = {True: 0, False: 0}
     for varying in (False, *varies):
         sums, shape = (strip_sums, by_time) if varying else (row_sums, by_row)
@@ -124,15 +156,17 @@ def selective_gradients(
 def can_differentiate(context: DeviceContext, rows: int, channels: int, state_count: int, length: int) -> bool:
     """Return True if `selective_gradients` takes a group of channels, and has rows enough to be fast.
 
-    It walks along the time in one chunk, so an invocation for each row has to fill the device.
+    It walks along the time in one chunk, so the rows have to fill the device.
     """
-    if context.capabilities.adapter_type != "CPU" and rows < ARRAYS.min_selective_gradient_rows:
+    states = rows * min(state_count, ARRAYS.selective_states)
+    if context.capabilities.adapter_type != "CPU" and states < ARRAYS.min_selective_gradient_states:
         return False
-    width, times = _gradient_tile(context, channels)
+    width, times, stretch = _gradient_tile(context, channels)
     # Sums over the channels take eight at a time, and those over the states four.
-    loops = -(-length // times) * (1 + -(-8 * times // width) * (width // 8) + times * ARRAYS.selective_states // 4)
+    sums = -(-8 * stretch // width) * (width // 8) + stretch * ARRAYS.selective_states // 4
+    loops = -(-length // times) + -(-length // stretch) * (1 + sums)
     return (
-        length <= ARRAYS.max_selective_chunk
+        length <= ARRAYS.max_selective_gradient_length
         and 4 * gradient_numbers(context, channels, state_count, length) <= context.binding_limit
         and loops <= (context.capabilities.loop_iterations or loops)
     )
@@ -140,8 +174,8 @@ def can_differentiate(context: DeviceContext, rows: int, channels: int, state_co
 
 def gradient_numbers(context: DeviceContext, channels: int, state_count: int, length: int) -> int:
     """Return the numbers of the largest array on the device for the gradient of one group of channels."""
-    width, times = _gradient_tile(context, channels)
-    strips, checkpoints = -(-channels // width), -(-length // times) * channels
+    width, _, stretch = _gradient_tile(context, channels)
+    strips, checkpoints = -(-channels // width), -(-length // stretch) * channels
     return max(3 * channels * length, checkpoints * state_count, 2 * strips * state_count * length)
 
 
@@ -223,16 +257,16 @@ def _channels_of_workgroup(channels: int) -> int:
     return min(ARRAYS.selective_channels, max(8, 1 << (channels - 1).bit_length()))
 
 
-def _gradient_tile(context: DeviceContext, channels: int) -> tuple[int, int]:
-    """Return the channels and the steps of a workgroup of the gradient: the largest tile that fits into its memory."""
+def _gradient_tile(context: DeviceContext, channels: int) -> tuple[int, int, int]:
+    """Return the channels and steps of a tile of the gradient, and those of a stretch: the first that fit in memory."""
     room = context.capabilities.limits["max-compute-workgroup-storage-size"]
     states = ARRAYS.selective_states
-    for width, times in ARRAYS.selective_gradient_tiles:
+    for width, times, stretch in ARRAYS.selective_gradient_tiles:
         width = min(width, _channels_of_workgroup(channels))
-        numbers = 3 * width * (times + 1) + 2 * times * states + 2 * times * states * (width + 1)
+        numbers = 3 * width * (times + 1) + 2 * times * states + 2 * stretch * states * (width + 1)
         if 4 * numbers <= room:
             break
-    return width, times
+    return width, times, stretch
 
 
 def _chunk_length(context: DeviceContext, rows: int, length: int) -> int:

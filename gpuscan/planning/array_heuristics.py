@@ -21,12 +21,15 @@ class ArrayHeuristics:
     selective_channels: int = 64
     selective_times: int = 16
     selective_states: int = 16
-    # The same for its gradient, channels and steps: the first that fits is taken. They need 38, 19 and 10 kB, most of
-    # it for a number of each channel, step, state and weight.
-    selective_gradient_tiles: tuple[tuple[int, int], ...] = ((32, 8), (32, 4), (16, 4))
-    # The fewest rows for which a GPU computes the gradient by one kernel instead of several over all states. Not
-    # measured: with 2^11 rows the walk along 1,024 steps should take as long as these kernels.
-    min_selective_gradient_rows: int = 1 << 11
+    # The same for its gradient: channels, steps of a tile, and steps of a stretch whose states an invocation holds. The
+    # first that fits is taken. They need 42, 24 and 14 kB, most of it for a number of each channel, step of a stretch,
+    # state and weight.
+    selective_gradient_tiles: tuple[tuple[int, int, int], ...] = ((32, 16, 8), (32, 16, 4), (16, 16, 4))
+    # The fewest states of all rows, 16 of each at most, for which a GPU computes the gradient by one kernel instead of
+    # several over all states. H200: 0.72 and 0.71 ms for 2^10 rows of 16 states, 0.77 and 1.32 ms for twice as many.
+    min_selective_gradient_states: int = 1 << 14
+    # The most steps of that gradient, which bound the time that an invocation takes: 45 ms on an H200.
+    max_selective_gradient_length: int = 1 << 16
     # The invocations that a selective scan should have on a GPU. If it has fewer rows, the steps are cut into chunks,
     # which takes a second pass.
     selective_rows: int = 1 << 14

@@ -1,15 +1,15 @@
 {#- Compute the gradient of a selective scan, backwards in time. With the gradient g[t] of the states,
     g[t] = C[t] grad_y[t] + exp(dt[t+1] A) g[t+1], that of dt[t] A is r[t] = g[t] exp(dt[t] A) h[t-1], and those of
     u[t] is sum(g[t] B[t]) dt[t], of dt[t] sum(g[t] B[t]) u[t] + sum(r[t] A), of A sum(r[t] dt[t]), of B[t] g[t] dt[t] u[t],
-    and of C[t] grad_y[t] h[t]. The states of a tile are computed again from those before it. Each invocation takes four
+    and of C[t] grad_y[t] h[t]. The states of a stretch are computed again from those before it. Each invocation takes four
     states of a channel, and the neighbouring ones take the same states of other channels.
     in:  series: u, dt and the gradient of y, (batch, group, channel, time) each; decays: A, and the gradient of the last
-         states, (row, state); weights B and C; checkpoints: the states before each tile, (tile, state, row)
+         states, (row, state); weights B and C; checkpoints: the states before each stretch, (stretch, state, row)
     out: results: the gradients of u and dt; row_sums: those of A, and of B and C where they do not depend on time,
          (row, state) each; strip_sums: those of weights that do, summed over the channels of a workgroup,
          (strip, batch, group, state, time) each
     Values: states: how many this stage computes, 4 times a power of two; channels: of a workgroup; times: steps of a
-    tile; adds: the gradients of u and dt have the sums over other states already; inward_varies, outward_varies: as in
+    tile; stretch: the steps between two checkpoints, which divide those of a tile; adds: the gradients of u and dt have the sums over other states already; inward_varies, outward_varies: as in
     selective_scan.wgsl.
     Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), appendix D. -#}
 {% set invocations = channels * states // 4 %}
@@ -30,27 +30,29 @@
 @group(0) @binding(8) var<storage, read_write> strip_sums: array<f32>;
 {% endif %}
 
-{% set sums = states * times * (varying | length) %}
-{% set parts = states // 4 * 2 * channels * (times + 1) %}
-// The inputs of a tile.
+{% set sums = states * stretch * (varying | length) %}
+{% set parts = states // 4 * 2 * channels * (stretch + 1) %}
+// The inputs of a tile. The first two are replaced by their gradients.
 {{ declare_tile(inputs, varying) }}
 // What is summed over the channels: for each weight that varies, state and time, a row of one number of each channel.
 // Then what is summed over the states: for each four of them the gradients of u and dt, in rows of channels.
+const STRETCH = {{ stretch }}u;
 const SUMS = {{ sums }}u;
 const SUM_PITCH = CHANNELS + 1u;
-const PART = CHANNELS * PITCH;
+const PART_PITCH = STRETCH + 1u;
+const PART = CHANNELS * PART_PITCH;
 var<workgroup> shared_sums: array<f32, {{ [sums * (channels + 1), parts] | max }}>;
 
-// Return the invocation's four states before a tile. Those that do not exist are 0.
-fn states_before(place: Place, tile: u32, first: u32) -> vec4<f32> {
+// Return the invocation's four states before a stretch. Those that do not exist are 0.
+fn states_before(place: Place, stretch: u32, first: u32) -> vec4<f32> {
     let rest = call.state_count - call.first_state;
     let state = vec4(first) + vec4(0u, 1u, 2u, 3u);
-    let at = (tile * call.state_count + call.first_state + min(state, vec4(rest - 1u))) * row_count() + place.row;
+    let at = (stretch * call.state_count + call.first_state + min(state, vec4(rest - 1u))) * row_count() + place.row;
     let found = vec4(checkpoints[at.x], checkpoints[at.y], checkpoints[at.z], checkpoints[at.w]);
     return select(vec4<f32>(), found, state < vec4(rest));
 }
 
-{% macro weight(name, time) %}{{ "tile_%s[%du * QUADS + quad]" % (name, time) if name in varying else "own_%s" % name }}{% endmacro %}
+{% macro weight(name, time) %}{{ "tile_%s[(first + %du) * QUADS + quad]" % (name, time) if name in varying else "own_%s" % name }}{% endmacro %}
 
 @compute @workgroup_size({{ invocations }})
 fn main(
@@ -92,7 +94,7 @@ fn main(
 {{ declare_next(inputs, varying) }}
     let tiles = (call.length + TIMES - 1u) / TIMES;
 {{ load_tile(inputs, varying, "(tiles - 1u) * TIMES", "call.length") }}
-    var next_state = states_before(place, tiles - 1u, 4u * quad);
+    var next_state = states_before(place, (call.length - 1u) / STRETCH, 4u * quad);
 
     for (var left = tiles; left > 0u; left--) {
         let start = (left - 1u) * TIMES;
@@ -102,93 +104,110 @@ fn main(
         workgroupBarrier();
 {{ load_tile(inputs, varying, "(max(left, 2u) - 2u) * TIMES", "call.length") }}
 
-        // ----- The states again, and their gradients
-        // Naga keeps what a variable without a value had in the iteration before.
-        var by_u = array<f32, TIMES>();
-        var by_dt = array<f32, TIMES>();
-        var states: array<vec4<f32>, TIMES + 1>;  // before the tile, and after each step
-        var gates: array<vec4<f32>, TIMES>;
-        states[0] = next_state;
-        next_state = states_before(place, max(left, 2u) - 2u, 4u * quad);
-{% for time in range(times) %}
-        {
-            let dt = tile_dt[own + {{ time }}u];
-            gates[{{ time }}] = exp2((LOG2_E * dt) * decay);
-            states[{{ time + 1 }}] = gates[{{ time }}] * states[{{ time }}] + dt * tile_u[own + {{ time }}u] * {{ weight("inward", time) }};
-        }
+        for (var later = (min(TIMES, call.length - start) + STRETCH - 1u) / STRETCH; later > 0u; later--) {
+            // ----- A stretch: the states again, and their gradients
+            let first = (later - 1u) * STRETCH;  // a step of the tile
+            let here = own + first;
+            // Naga keeps what a variable without a value had in the iteration before.
+            var by_u = array<f32, STRETCH>();
+            var by_dt = array<f32, STRETCH>();
+            var states: array<vec4<f32>, STRETCH + 1>;  // before the stretch, and after each step
+            var gates: array<vec4<f32>, STRETCH>;
+            states[0] = next_state;
+            next_state = states_before(place, max((start + first) / STRETCH, 1u) - 1u, 4u * quad);
+{% for time in range(stretch) %}
+            {
+                let dt = tile_dt[here + {{ time }}u];
+                gates[{{ time }}] = exp2((LOG2_E * dt) * decay);
+                states[{{ time + 1 }}] = gates[{{ time }}] * states[{{ time }}] + dt * tile_u[here + {{ time }}u] * {{ weight("inward", time) }};
+            }
 {% endfor %}
-{% for time in range(times) | reverse %}
-        {
-            let u = tile_u[own + {{ time }}u];
-            let dt = tile_dt[own + {{ time }}u];
-            let grad = tile_grad[own + {{ time }}u];
-            let of_state = {{ weight("outward", time) }} * grad + after;
-            after = gates[{{ time }}] * of_state;
-            let rate = after * states[{{ time }}];
-            let of_input = dot(of_state, {{ weight("inward", time) }});
-            by_u[{{ time }}] = of_input * dt;
-            by_dt[{{ time }}] = of_input * u + dot(rate, decay);
-            by_decay += rate * dt;
-            let of_inward = of_state * (dt * u);
-            let of_outward = states[{{ time + 1 }}] * grad;
+{% for time in range(stretch) | reverse %}
+            {
+                let u = tile_u[here + {{ time }}u];
+                let dt = tile_dt[here + {{ time }}u];
+                let grad = tile_grad[here + {{ time }}u];
+                let of_state = {{ weight("outward", time) }} * grad + after;
+                after = gates[{{ time }}] * of_state;
+                let rate = after * states[{{ time }}];
+                let of_input = dot(of_state, {{ weight("inward", time) }});
+                by_u[{{ time }}] = of_input * dt;
+                by_dt[{{ time }}] = of_input * u + dot(rate, decay);
+                by_decay += rate * dt;
+                let of_inward = of_state * (dt * u);
+                let of_outward = states[{{ time + 1 }}] * grad;
 {% for name in fixed %}
-            by_{{ name }} += of_{{ name }};
+                by_{{ name }} += of_{{ name }};
 {% endfor %}
 {% for name in varying %}
 {% for i in range(4) %}
-            shared_sums[((({{ varying.index(name) }}u * QUADS + quad) * 4u + {{ i }}u) * TIMES + {{ time }}u) * SUM_PITCH + channel] = of_{{ name }}[{{ i }}];
+                shared_sums[((({{ varying.index(name) }}u * QUADS + quad) * 4u + {{ i }}u) * STRETCH + {{ time }}u) * SUM_PITCH + channel] = of_{{ name }}[{{ i }}];
 {% endfor %}
 {% endfor %}
-        }
+            }
 {% endfor %}
 {% if varying %}
 
-        // ----- Sums over the channels. Those that do not exist add 0
-        workgroupBarrier();
+            // ----- Sums over the channels. Those that do not exist add 0
+            workgroupBarrier();
 {% for i in range((sums + invocations - 1) // invocations) %}
-        {
-            let sum = lane + {{ i * invocations }}u;
-            let state = sum / TIMES % STATES;
-            let time = start + sum % TIMES;
-            if (sum < SUMS && is_state(state) && time < call.length) {
-                var total = vec4<f32>();
-                for (var i = 0u; i < CHANNELS; i += 8u) {
-                    let at = sum * SUM_PITCH + i;
-                    total += vec4(shared_sums[at], shared_sums[at + 1u], shared_sums[at + 2u], shared_sums[at + 3u]);
-                    total += vec4(shared_sums[at + 4u], shared_sums[at + 5u], shared_sums[at + 6u], shared_sums[at + 7u]);
+            {
+                let sum = lane + {{ i * invocations }}u;
+                let state = sum / STRETCH % STATES;
+                let time = start + first + sum % STRETCH;
+                if (sum < SUMS && is_state(state) && time < call.length) {
+                    var total = vec4<f32>();
+                    for (var i = 0u; i < CHANNELS; i += 8u) {
+                        let at = sum * SUM_PITCH + i;
+                        total += vec4(shared_sums[at], shared_sums[at + 1u], shared_sums[at + 2u], shared_sums[at + 3u]);
+                        total += vec4(shared_sums[at + 4u], shared_sums[at + 5u], shared_sums[at + 6u], shared_sums[at + 7u]);
+                    }
+                    let strip = sum / (STATES * STRETCH) * strip_count() + place.strip;
+                    strip_sums[(((strip * call.batches + place.batch) * call.groups + place.group) * call.state_count + call.first_state + state) * call.length + time] = (total.x + total.y) + (total.z + total.w);
                 }
-                let strip = sum / (STATES * TIMES) * strip_count() + place.strip;
-                strip_sums[(((strip * call.batches + place.batch) * call.groups + place.group) * call.state_count + call.first_state + state) * call.length + time] = (total.x + total.y) + (total.z + total.w);
             }
-        }
 {% endfor %}
-        workgroupBarrier();
+            workgroupBarrier();
 {% endif %}
 
-        // ----- Sums over the states
-{% for time in range(times) %}
-        {
-            shared_sums[2u * quad * PART + own + {{ time }}u] = by_u[{{ time }}];
-            shared_sums[(2u * quad + 1u) * PART + own + {{ time }}u] = by_dt[{{ time }}];
-        }
+            // ----- Sums over the states
+{% for time in range(stretch) %}
+            {
+                let at = 2u * quad * PART + channel * PART_PITCH + {{ time }}u;
+                shared_sums[at] = by_u[{{ time }}];
+                shared_sums[at + PART] = by_dt[{{ time }}];
+            }
 {% endfor %}
-        workgroupBarrier();
+            workgroupBarrier();
+{% for i in range(channels * stretch // invocations) %}
+            {
+                let row = (lane + {{ i * invocations }}u) / STRETCH;
+                let time = (lane + {{ i * invocations }}u) % STRETCH;
+                var total = vec2<f32>();
+                for (var i = 0u; i < QUADS; i++) {
+                    let at = 2u * i * PART + row * PART_PITCH + time;
+                    total += vec2(shared_sums[at], shared_sums[at + PART]);
+                }
+                tile_u[row * PITCH + first + time] = total.x;
+                tile_dt[row * PITCH + first + time] = total.y;
+            }
+{% endfor %}
+            workgroupBarrier();
+        }
+
+        // ----- Store the gradients of the tile
 {% for i in range(channels * times // invocations) %}
         {
             let row = (lane + {{ i * invocations }}u) / TIMES;
             let time = (lane + {{ i * invocations }}u) % TIMES;
             if (row < place.present && start + time < call.length) {
                 let to_here = (place.first_row + row) * call.length + start + time;
-                var total = vec2<f32>();
-                for (var i = 0u; i < QUADS; i++) {
-                    let at = 2u * i * PART + row * PITCH + time;
-                    total += vec2(shared_sums[at], shared_sums[at + PART]);
-                }
-                results[to_here] = {{ "results[to_here] + " if adds }}total.x;
-                results[call.series + to_here] = {{ "results[call.series + to_here] + " if adds }}total.y;
+                results[to_here] = {{ "results[to_here] + " if adds }}tile_u[row * PITCH + time];
+                results[call.series + to_here] = {{ "results[call.series + to_here] + " if adds }}tile_dt[row * PITCH + time];
             }
         }
 {% endfor %}
+        workgroupBarrier();
     }
 
     // ----- Sums over time

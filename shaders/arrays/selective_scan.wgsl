@@ -4,10 +4,10 @@
     in:  u, dt: (batch, group, channel, time); decays A and weights B, C: see Call; carries: with `later_chunks`, the
          states before each chunk, (chunk, row, state), where a row is a channel of a group of a batch
     out: for "totals": ends: the states after each chunk if it begins at 0, (chunk, row, state); steps: the sum of dt
-         over each chunk, (chunk, row). For "checkpoints": the states before each tile, (tile, state, row), of a scan in
+         over each chunk, (chunk, row). For "checkpoints": the states before each stretch, (stretch, state, row), of a scan in
          one chunk. For "outputs": y[t] = sum over states of C[t] h[t], in the shape of u, and last: the states after the
          last step, (row, state).
-    Values: purpose; states: how many this stage computes, a multiple of 4; channels: of a workgroup; times; later_chunks;
+    Values: purpose; stretch: for "checkpoints", the steps of one; states: how many this stage computes, a multiple of 4; channels: of a workgroup; times; later_chunks;
     adds: y has the sum over other states already; inward_varies, outward_varies: B or C depends on time, and not on the
     channel.
     Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), algorithm 2. -#}
@@ -88,16 +88,18 @@ fn main(
         workgroupBarrier();
 {{ load_tile(inputs, varying, "start + TIMES", "end") }}
 
-{% if purpose == "checkpoints" %}
-{% for state in range(states) %}
-        if (place.exists && is_state({{ state }}u)) {
-            checkpoints[(start / TIMES * call.state_count + call.first_state + {{ state }}u) * rows + place.row] = h{{ state // 4 }}[{{ state % 4 }}];
-        }
-{% endfor %}
-
-{% endif %}
         // ----- Step by step
         for (var time = 0u; time < min(TIMES, end - start); time++) {
+{% if purpose == "checkpoints" %}
+            if (place.exists && time % {{ stretch }}u == 0u) {
+                let first = ((start + time) / {{ stretch }}u * call.state_count + call.first_state) * rows + place.row;
+{% for state in range(states) %}
+                if (is_state({{ state }}u)) {
+                    checkpoints[first + {{ state }}u * rows] = h{{ state // 4 }}[{{ state % 4 }}];
+                }
+{% endfor %}
+            }
+{% endif %}
             let dt = tile_dt[lane * PITCH + time];
             let input = dt * tile_u[lane * PITCH + time];
 {% if purpose == "totals" %}

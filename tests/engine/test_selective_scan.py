@@ -62,7 +62,7 @@ def test_selective_gradients(
     monkeypatch.setattr(engine, "ARRAYS", replace(ARRAYS, selective_states=few))
     arrays = scan_of(*shape, weights)
     grads = [some(*arrays[0].shape), some(*shape[:3], arrays[2].shape[3], 1)]
-    found = engine.selective_gradients(device._context, *arrays, *grads)
+    found = engine.selective_gradients(engine.gradient_sources(device._context, *arrays, *grads))
     wanted = stages.selective_gradient(*(each.astype(np.float64) for each in (*arrays, *grads)))
     for one, other in zip(found, wanted, strict=True):
         total = gs.Array.of(device, one).numpy()
