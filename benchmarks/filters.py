@@ -3,7 +3,8 @@
 Run:  python benchmarks/filters.py [--device SUBSTRING] [--samples 100000000] [--orders 1,2,4]
 
 "device" is the GPU time of a call on an array of the device, and its share of the speed of a copy of the signal.
-"NumPy" is the wall-clock time of a call from NumPy to NumPy. SciPy filters float32 in one thread, with coefficients of float32.
+"NumPy" is the wall-clock time of a call from NumPy to NumPy. SciPy filters float32 in one thread, with coefficients of
+float32.
 """
 
 from __future__ import annotations
