@@ -231,7 +231,8 @@ def read_later(
         copies.append((buffer, start, size, nbytes))
         # Parts of mapped bytes are viewed from multiples of 8 on.
         size += padded(nbytes, 8)
-    staging = pool.take(size, _read_usage())
+    kinds = [(_read_usage(), pool.size_of(size))]
+    (staging,) = taken = pool.take_all(kinds)
     try:
         queue.flush([(buffer, start, staging, place, padded(nbytes)) for buffer, start, place, nbytes in copies])
         mapping = queue.map(staging, size)
@@ -247,7 +248,7 @@ def read_later(
         except BaseException:
             pool.discard(staging)
             raise
-        pool.give(staging)
+        pool.give_all(taken, kinds, clean=True)
         return [content[place : place + nbytes] for _, _, place, nbytes in copies]
 
     return read

@@ -23,6 +23,7 @@ class Heuristics:
     spins_per_round: int
     lookback_seconds: float
     min_lookback_spins: int
+    fastest_poll_seconds: float
     fixed_lookback_spins: int | None
     fallback_spins: int
     folded_fallback_spins: int
@@ -127,6 +128,8 @@ GPU = Heuristics(
     lookback_seconds=0.5,
     # The fewest polls before a timeout, even if other programs made polls slow while the probe ran. Not tuned.
     min_lookback_spins=1 << 18,
+    # A time that every poll exceeds, since it waits for memory that workgroups share. H200: 180 ns.
+    fastest_poll_seconds=5e-9,
     # None: the number of polls follows from `lookback_seconds` and the speed that the probe measured.
     fixed_lookback_spins=None,
     # Polls before a workgroup under fallback reduces the late tile itself. H100, 2^28, every second post withheld: 0.88
