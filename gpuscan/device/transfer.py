@@ -84,7 +84,7 @@ if hasattr(os, "register_at_fork"):
 def copy(into: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
     """Assign ``into[...] = source`` for arrays of one shape, with several threads if they are large."""
     count = len(into)
-    shares = min(_THREADS, into.nbytes // TRANSFERS.min_copy_share_bytes, count)
+    shares = min(_THREADS, max(into.nbytes, source.nbytes) // TRANSFERS.min_copy_share_bytes, count)
     if shares < 2:
         np.copyto(into, source, casting="unsafe")
         return
@@ -112,6 +112,11 @@ def begun(threads: ThreadPoolExecutor, call: Callable[[], T]) -> Future[T]:
         except Exception as error:
             made.set_exception(error)
         return made
+
+
+def meanwhile(call: Callable[[], T]) -> Callable[[], T]:
+    """Begin a call on a thread that copies; return a function that waits for it and returns its result."""
+    return begun(_copy_threads(), call).result
 
 
 # ----- Staging
