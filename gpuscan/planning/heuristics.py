@@ -288,16 +288,17 @@ GPU = Heuristics(
     # H200, sums of (8, 2048, 1536), 192 chains: 64.5 instead of 73.4 us.
     min_paired_chains=192,
     # ----- Parts of arrays, and memory
-    # NumPy arrays up to this many bytes are scanned in one piece. The experiment was not recorded.
-    single_piece_bytes=4 << 20,
+    # NumPy arrays up to this many bytes are scanned in one piece. H200, 32 MiB: 4.6 ms in one piece, 8.9 in four.
+    single_piece_bytes=32 << 20,
     # Bytes of the elements of one piece, at most. Larger pieces overlap less at both ends of the array, and each piece
     # costs the CPU some time. H200, 512 MiB: 25.2 GB/s in and out with 64 MiB, 22.1 with 32, 13.7 with 16, 10.1 with 8.
     piece_bytes=64 << 20,
-    # Bytes of the elements of one piece, at least, unless the array is shorter. The experiment was not recorded.
-    min_piece_bytes=2 << 20,
+    # Bytes of the elements of one piece, at least, unless the array is shorter. H200, 64 and 128 MiB: 7.9 and 16 ms
+    # with 32 MiB, 11.3 and 26 with 16, 15 and 25 with 8.
+    min_piece_bytes=32 << 20,
     # An array is cut into at least this many pieces if they are large enough, so that the first upload and the last
-    # download, which nothing overlaps, are short. The experiment was not recorded.
-    pieces_wanted=8,
+    # download, which nothing overlaps, are short. H200, 256 MiB: 25 ms with 4 pieces, 31 with 8.
+    pieces_wanted=4,
     # Bytes of the largest field in a slab. The experiment was not recorded.
     slab_bytes=128 << 20,
     # The same for memory-mapped files, which may be larger than memory. The experiment was not recorded.
@@ -316,6 +317,10 @@ GPU = Heuristics(
 # A GPU that shares the computer's memory.
 INTEGRATED_GPU = replace(
     GPU,
+    # Not measured.
+    single_piece_bytes=4 << 20,
+    min_piece_bytes=2 << 20,
+    pieces_wanted=8,
     # A copy to the GPU's memory gains nothing, since it is the same memory. Not measured.
     min_transposed_bytes=None,
     # Free buffers take memory from other programs. Not tuned.
@@ -359,7 +364,10 @@ CPU = replace(
     long_column_tile=None,
     min_paired_chains=None,
     # Smaller pieces stay in the caches of the CPU. Measured on lavapipe; the numbers were not recorded.
+    single_piece_bytes=4 << 20,
     piece_bytes=8 << 20,
+    min_piece_bytes=2 << 20,
+    pieces_wanted=8,
     # As for an integrated GPU.
     min_transposed_bytes=None,
     # Not measured.

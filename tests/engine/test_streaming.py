@@ -22,7 +22,7 @@ import gpuscan as gs
 from gpuscan.problem.problem import Problem
 from gpuscan.tools.file_scan import scan_in_pieces
 from tests.harness.devices import force_strategy
-from tests.harness.scans import SINGLE_SUBMISSION_BYTES, make_problem, origin_of_piece, scan_chunks_with, scan_with
+from tests.harness.scans import make_problem, origin_of_piece, scan_chunks_with, scan_with, single_piece_bytes
 from tests.laws import dtype_of
 from tests.oracle import AFFINE, NO_IDENTITY, assert_same, small_tiles, some, strategies_in_turn, ufunc_scan, words
 
@@ -57,8 +57,7 @@ def test_pieces_have_the_bits_of_the_whole(device: gs.Device) -> None:
 
 def test_large_arrays_by_themselves(device: gs.Device) -> None:
     """Assert that large arrays are scanned in pieces, into memory that the caller gives and in place."""
-    x = np.random.default_rng(0).integers(0, 2**32, (5 << 20) + 77, dtype=np.uint32)
-    assert x.nbytes > SINGLE_SUBMISSION_BYTES
+    x = np.random.default_rng(0).integers(0, 2**32, single_piece_bytes(device) // 4 * 5 // 4 + 77, dtype=np.uint32)
     wanted = ufunc_scan("add", x)
     assert_same(gs.scan(x, device=device), wanted)
     out = np.zeros((len(x), 2), np.uint32)[:, 1]  # every other element
