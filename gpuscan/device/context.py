@@ -342,7 +342,7 @@ class DeviceContext:
             self.read_and_check()
 
     def _ended_in_time(self) -> bool:
-        """Wait for a short while; return True if the GPU is done so soon that no unread report tells of a failure."""
+        """Wait for a short while; return True if the GPU is done too soon for any unread run to have failed."""
         with guarded(self), self.lock:
             if self.runs.may_be_timely and self.queue.is_soon_idle() and self.runs.may_be_timely:
                 self.runs.forget_pending()

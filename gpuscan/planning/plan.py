@@ -85,7 +85,7 @@ class ScanPlan:
     def min_timeout_seconds(self) -> float:
         """A time that passes before a run can fail, if its subgroups have the planned size; 0 if there is none.
 
-        A run that ended sooner has done its work, so nobody has to read its report.
+        A run that ended sooner has done its work, and its report need not be read.
         """
         kernel = self.stages[-1].kernel
         if kernel.strategy not in ("lookahead", "lookback") or self.loops or kernel.target.driver_ends_loops:
