@@ -222,7 +222,7 @@ class Executor:
                 sink.finish(part, room)
             if buffers is None:
                 if plan.posts:
-                    context.runs.pending.append(flight.run)
+                    context.runs.add_pending(flight.run)
                 if job.key is not None and not copied and not rooms and not plan.stages[-1].kernel.cleared:
                     self.keep_run(job.key, PreparedRun(context, plan, bound, shared.held))
         if buffers is not None:
