@@ -86,6 +86,7 @@ if os.environ.get("GPUSCAN_DOCS_GALLERY") == "1":
         "filename_pattern": r"\.py$",
         "abort_on_example_error": True,
         "image_scrapers": (pictures_written,),
+        "reset_modules": (),  # its own resets import matplotlib, which no example needs
         "default_thumb_file": os.path.join(os.path.dirname(os.path.abspath(__file__)), "_static", "thumbnail.png"),
         "download_all_examples": False,
         "show_memory": False,
