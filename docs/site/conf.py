@@ -87,7 +87,6 @@ if os.environ.get("GPUSCAN_DOCS_GALLERY") == "1":
         "abort_on_example_error": True,
         "image_scrapers": (pictures_written,),
         "reset_modules": (),  # its own resets import matplotlib, which no example needs
-        "default_thumb_file": os.path.join(os.path.dirname(os.path.abspath(__file__)), "_static", "thumbnail.png"),
         "download_all_examples": False,
         "show_memory": False,
         "min_reported_time": 1e9,
