@@ -222,8 +222,8 @@ def api_page() -> str:
     lines = [
         "# Every function and class",
         "",
-        "Made from the docstrings, which `help(gpuscan.scan)` and its like show, too. The [reference](reference.md) has",
-        "all names in one table.",
+        "Made from the docstrings, which `help(gpuscan.scan)` and its like show, too. The [reference](reference.md)",
+        "has all names in one table.",
     ]
     directives = {"Functions": "autofunction", "Classes": "autoclass", "Errors": "autoexception"}
     for kind, names in kinds.items():
