@@ -162,7 +162,7 @@ def test_files_come_back(column: matrix.Column, tmp_path: Path) -> None:
 
 
 def test_a_column_goes_on_where_it_was(column: matrix.Column, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run only the cases that the column lacks; one of another version of gpuscan starts anew."""
+    """Run only the cases that the column lacks. A column of another version is not continued."""
     ran: list[Case] = []
 
     def passes(_: Any, case: Case) -> Outcome:
@@ -209,6 +209,7 @@ def test_merging_keeps_the_latest_run_of_an_adapter(column: matrix.Column) -> No
     dawn = replace(column, implementation="Dawn")
     assert matrix.merge_columns([column, older, dawn]) == [column, dawn]
     assert matrix.merge_columns([older, column]) == [column]
+    assert matrix.merge_columns([column, replace(column, cases=frozenset())]) == [column]
 
 
 # ----- Tables

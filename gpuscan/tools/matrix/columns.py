@@ -128,7 +128,7 @@ def run_column(
 
     Args:
         device: where to run them.
-        cases: what to run. Those that `start` has are left out.
+        cases: the cases to run, except those that `start` has.
         suite: the name of the suite that the column then has.
         progress: called after each case.
         start: a column of the device to add the cases to.
@@ -223,9 +223,13 @@ def _column(data: dict[str, Any]) -> Column:
 
 
 def merge_columns(columns: Iterable[Column]) -> list[Column]:
-    """Keep one column for each adapter, driver and implementation: the one of the latest date, or the last of those."""
+    """Keep one column for each adapter, driver and implementation.
+
+    It is the one of the latest date; of those, the one with the most cases; and of those, the last.
+    """
     merged: dict[tuple[str, str, str], Column] = {}
     for column in columns:
-        if column.key not in merged or column.date >= merged[column.key].date:
+        kept = merged.get(column.key)
+        if kept is None or (column.date, len(column.cases)) >= (kept.date, len(kept.cases)):
             merged[column.key] = column
     return list(merged.values())

@@ -57,11 +57,11 @@ def show_matrix(
         raise click.exceptions.Exit(WORK_FAILED)
 
 
-def _merged(files: Sequence[Path]) -> list[Column]:
+def _merged(files: Sequence[Path], hint: str = "'FILES'") -> list[Column]:
     try:
         return merge_columns(column for path in files for column in read_columns(path))
     except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="'FILES'") from error
+        raise click.BadParameter(str(error), param_hint=hint) from error
 
 
 def _run(device: Device | None, quick: bool, add_path: Path | None) -> list[Column]:
@@ -73,7 +73,7 @@ def _run(device: Device | None, quick: bool, add_path: Path | None) -> list[Colu
 
 def _add(devices: Sequence[Device], quick: bool, path: Path) -> list[Column]:
     """Run the cases that the file lacks, and write them to it, also if the run is interrupted. Return all columns."""
-    columns = {column.key: column for column in (_merged([path]) if path.exists() else [])}
+    columns = {column.key: column for column in (_merged([path], "'--add'") if path.exists() else [])}
     written = time.monotonic()
 
     def save() -> None:
