@@ -21,7 +21,7 @@ from gpuscan.engine.record import Origin
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.streams import scan_stream
 from gpuscan.operators.named_operators import resolve
-from gpuscan.planning.heuristics import GPU
+from gpuscan.planning.heuristics import GPU, heuristics_for
 from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
@@ -37,10 +37,15 @@ Tile = TileShape | ColumnTile
 
 # Sizes at which gpuscan goes another way. Tests use arrays on both sides of them.
 SMALL_ARRAY_BYTES = TRANSFERS.single_write_bytes
-SINGLE_SUBMISSION_BYTES = GPU.single_piece_bytes
 MANY_TILES = GPU.min_tiles_for_fold
 # The shortest row with tiles of its own, in elements.
 MIN_ROW = GPU.min_row
+
+
+def single_piece_bytes(device: gs.Device) -> int:
+    """Return the bytes up to which the device scans a NumPy array in one piece."""
+    return heuristics_for(device.capabilities.adapter_type).single_piece_bytes
+
 
 # ----- Scans under test conditions
 
@@ -214,7 +219,7 @@ def tile_of(plan: plan_module.Plan) -> Tile:
 
 def planned_tile(device: gs.Device, problem: Problem) -> Tile:
     """Return the tile that the planner takes for a problem on the device."""
-    return device._executor.plan(scan_spec(problem, device.capabilities), "auto").tile
+    return device._executor.planner.plan(scan_spec(problem, device.capabilities), "auto").tile
 
 
 def smallest_chunk(device: gs.Device, problem: Problem) -> int:
