@@ -21,6 +21,7 @@ from gpuscan.device.bind_groups import BindGroups, Binding
 from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage
 from gpuscan.device.capability_probe import distrust, probe
 from gpuscan.device.guards import guarded, lost_while_compiling
+from gpuscan.device.interrupts import interrupts_held
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.profiles import Profiles
 from gpuscan.device.queue import open_queue
@@ -234,7 +235,9 @@ class DeviceContext:
         text = render_kernel(kernel)
         key = sha256(f"{entries}{text}".encode()).digest()
         if key not in self._by_text:
-            self._by_text[key] = self._compile(kernel, text, entries)
+            # Objects of the package wgpu are released on the way, and Ctrl-C that arrives in a `__del__` is lost.
+            with interrupts_held():
+                self._by_text[key] = self._compile(kernel, text, entries)
             if len(self._by_text) > _MAX_PIPELINES:
                 self._by_text.popitem(last=False)
         return self._by_text[key]

@@ -1,4 +1,4 @@
-"""Hold Ctrl-C back while native code may call back into Python."""
+"""Hold Ctrl-C back where it would be lost: in callbacks of native code, in `__del__`, and inside a thread pool."""
 
 from __future__ import annotations
 

@@ -91,8 +91,9 @@ def copy(into: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
     edges = [count * i // shares for i in range(shares + 1)]
     parts: list[Future[None]] = []
     try:
-        for a, b in pairwise(edges):
-            parts.append(begun(_copy_threads(), partial(np.copyto, into[a:b], source[a:b], casting="unsafe")))
+        with interrupts_held():
+            for a, b in pairwise(edges):
+                parts.append(begun(_copy_threads(), partial(np.copyto, into[a:b], source[a:b], casting="unsafe")))
         for part in parts:
             part.result()
     finally:  # After an interrupt the memory may be unmapped next, so wait until all threads are done.
@@ -102,9 +103,14 @@ def copy(into: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
 
 
 def begun(threads: ThreadPoolExecutor, call: Callable[[], T]) -> Future[T]:
-    """Submit a call to the threads; make it here if they take no more, since the main thread has ended."""
+    """Submit a call to the threads; make it here if they take no more, since the main thread has ended.
+
+    Ctrl-C is held back meanwhile. It would leave a thread that no one stops, or a RuntimeError about the locks of the
+    threads. A caller who has to wait for the call holds it back until the result is stored.
+    """
     try:
-        return threads.submit(call)
+        with interrupts_held():
+            return threads.submit(call)
     except RuntimeError:
         made: Future[T] = Future()
         try:
