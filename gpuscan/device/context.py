@@ -337,20 +337,15 @@ class DeviceContext:
 
     def synchronize(self) -> None:
         """Wait until the GPU has done everything submitted so far, then read the unread reports."""
-        if not self.has_unread_reports:
-            with guarded(self):
+        with guarded(self):
+            if not self.has_unread_reports:
                 self.queue.wait_idle()
-        elif not self._ended_in_time():
-            # They are read by a copy that comes after everything submitted so far.
-            self.read_and_check()
-
-    def _ended_in_time(self) -> bool:
-        """Wait for a short while; return True if the GPU is done too soon for any unread run to have failed."""
-        with guarded(self), self.lock:
-            if self.runs.may_be_timely and self.queue.is_soon_idle() and self.runs.may_be_timely:
-                self.runs.forget_pending()
-                return True
-        return False
+                return
+            with self.lock:
+                if self.runs.ended_in_time(self.queue):
+                    return
+        # They are read by a copy that comes after everything submitted so far.
+        self.read_and_check()
 
     @property
     def has_unread_reports(self) -> bool:

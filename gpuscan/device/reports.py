@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from gpuscan.device.device_array import DeviceArray
     from gpuscan.device.guards import OpenDevice
+    from gpuscan.device.queue import Queue
     from gpuscan.planning.plan import ScanPlan
 
 _log = logging.getLogger("gpuscan")
@@ -218,6 +219,13 @@ class RunLog:
         if self.recorded or self.verdicts or self.report_may_be_overwritten:
             return False
         return time.perf_counter() < self.safe_until
+
+    def ended_in_time(self, queue: Queue) -> bool:
+        """Wait for a short while; return True if the GPU is done too soon for any unread run to have failed."""
+        if self.may_be_timely and queue.is_soon_idle() and self.may_be_timely:
+            self.forget_pending()
+            return True
+        return False
 
     def add_recorded(self, run: Run) -> None:
         """Look at a recorded run's report from now on; older runs are forgotten, so that the log stays small."""
