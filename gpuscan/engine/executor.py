@@ -29,12 +29,13 @@ from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning.strategies import trusts_waits
 from gpuscan.planning.transfer_heuristics import TRANSFERS
+from gpuscan.recent_values import RecentValues
 
 if TYPE_CHECKING:
     from gpuscan.planning.partition import Part
     from gpuscan.planning.plan import ScanPlan
 
-# How many runs over the same buffers are kept ready; the oldest goes first.
+# How many runs over the same buffers are kept ready.
 _MAX_PREPARED_RUNS = 64
 
 
@@ -52,7 +53,7 @@ class Executor:
     def __init__(self, context: DeviceContext) -> None:
         self.context = context
         self.planner = Planner(context)
-        self._prepared: dict[tuple[Any, ...], PreparedRun] = {}
+        self._prepared: RecentValues[tuple[Any, ...], PreparedRun] = RecentValues(_MAX_PREPARED_RUNS)
         # Bytes a second from NumPy to NumPy, once they are measured.
         self.speed: float | None = None
         self.held = HeldArrays(self._prepared.clear)
@@ -75,10 +76,7 @@ class Executor:
 
     def keep_run(self, key: tuple[Any, ...], prepared: PreparedRun) -> PreparedRun:
         """Keep a run for later calls, and return it."""
-        self._prepared[key] = prepared
-        if len(self._prepared) > _MAX_PREPARED_RUNS:
-            del self._prepared[next(iter(self._prepared))]
-        return prepared
+        return self._prepared.keep(key, prepared)
 
     # ----- The loop
 
