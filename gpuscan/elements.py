@@ -367,6 +367,15 @@ WGSL_RESERVED = frozenset(
 )
 
 
+def word_dtype(scalar: Scalar) -> np.dtype[Any]:
+    """Return the dtype of a number in compute form: one or two whole 32-bit words."""
+    if scalar.bits == 64:
+        return scalar.dtype
+    if scalar.kind in ("bool", "unsigned"):
+        return np.dtype(np.uint32)
+    return np.dtype(np.int32 if scalar.kind == "signed" else np.float32)
+
+
 def words_of(element: Element, leaves: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, np.dtype[np.uint32]]:
     """Return the 32-bit words of elements in compute form, as an array (rows, words).
 
@@ -376,12 +385,6 @@ def words_of(element: Element, leaves: Sequence[np.ndarray[Any, Any]]) -> np.nda
     """
     columns = []
     for field, leaf in zip(element.fields, leaves, strict=True):
-        scalar = field.scalar
-        if scalar.bits == 64:
-            wide = np.ascontiguousarray(leaf)
-        elif scalar.kind in ("bool", "unsigned"):
-            wide = leaf.astype(np.uint32)
-        else:
-            wide = leaf.astype(np.int32 if scalar.kind == "signed" else np.float32)
+        wide = leaf.astype(word_dtype(field.scalar), copy=False)
         columns.append(np.ascontiguousarray(wide).reshape(len(leaf), -1).view(np.uint32))
     return np.concatenate(columns, axis=1)

@@ -150,7 +150,7 @@ def write_elements(source: DeviceArray, result: DeviceArray) -> None:
     with result.context.lock:
         source.check("STORAGE")
         result.check("STORAGE")
-        _scatter(elements_of(source), elements_of(result))
+        scatter(elements_of(source), elements_of(result))
 
 
 def written(results: list[DeviceArray], out: Sequence[DeviceArray] | None) -> list[DeviceArray]:
@@ -270,7 +270,7 @@ def _copy_in_halves(view: StridedView, result: DeviceArray, start: int, run: int
     copy_elements(second, result, offset=offset + taken, **places)
 
 
-def _scatter(source: StridedView, target: StridedView) -> None:
+def scatter(source: StridedView, target: StridedView) -> None:
     """Copy one view to another of the same shape in another buffer."""
     if not source.nbytes:
         return
@@ -281,7 +281,7 @@ def _scatter(source: StridedView, target: StridedView) -> None:
     units = source.nbytes // unit
     if max(bound.size or 0, result.size or 0) > context.binding_limit or units > _MAX_UNITS:
         for half, half_target in _halves(source, target):
-            _scatter(half, half_target)
+            scatter(half, half_target)
         return
     sizes = [(size, *(step // unit for step in steps)) for size, *steps in axes]
     if not axes or axes[-1][1:] != (source.element_bytes, source.element_bytes):

@@ -191,7 +191,7 @@ class Executor:
                 sink.finish(part, room)
             if buffers is None:
                 if plan.posts:
-                    context.runs.pending.append(flight.run)
+                    context.runs.add_pending(flight.run)
                 copies = rooms or not all(_is_bound(*pair) for pair in zip(job.sources, sources, strict=True))
                 if job.key is not None and not copies and not plan.stages[-1].kernel.cleared:
                     self.keep_run(job.key, PreparedRun(context, plan, bound, shared.held))
