@@ -62,8 +62,9 @@ fn main(
 ) {
     let channel = lane % CHANNELS;
     let quad = lane / CHANNELS;
-    let place = place_of(workgroup.x + workgroup.y * grid.x, channel);
-    if (place.chunk >= call.chunks) {
+    let number = workgroup.x + workgroup.y * grid.x;
+    let place = place_of(number, channel);
+    if (chunk_of(number) >= call.chunks) {
         return;
     }
     let own = channel * PITCH;

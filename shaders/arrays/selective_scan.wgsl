@@ -4,12 +4,12 @@
     in:  u, dt: (batch, group, channel, time); decays A and weights B, C: see Call; carries: with `later_chunks`, the
          states before each chunk, (chunk, row, state), where a row is a channel of a group of a batch
     out: for "totals": ends: the states after each chunk if it begins at 0, (chunk, row, state); steps: the sum of dt
-         over each chunk, (chunk, row). For "checkpoints": the states before each stretch, (stretch, state, row), of a scan in
-         one chunk. For "outputs": y[t] = sum over states of C[t] h[t], in the shape of u, and last: the states after the
-         last step, (row, state).
-    Values: purpose; stretch: for "checkpoints", the steps of one; states: how many this stage computes, a multiple of 4; channels: of a workgroup; times; later_chunks;
-    adds: y has the sum over other states already; inward_varies, outward_varies: B or C depends on time, and not on the
-    channel.
+         over each chunk, (chunk, row). For "checkpoints": the states before each stretch, (stretch, state, row), of a
+         scan in one chunk. For "outputs": y[t] = sum over states of C[t] h[t], in the shape of u, and last: the states
+         after the last step, (row, state).
+    Values: purpose; stretch: for "checkpoints", the steps of one; states: how many this stage computes, a multiple of 4;
+    channels: of a workgroup; times; later_chunks; adds: y has the sum over other states already; inward_varies,
+    outward_varies: B or C depends on time, and not on the channel.
     Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), algorithm 2. -#}
 {% set varying = (["inward"] if inward_varies else []) + (["outward"] if outward_varies and purpose == "outputs" else []) %}
 {% set fixed = (["inward"] if not inward_varies else []) + (["outward"] if not outward_varies and purpose == "outputs" else []) %}
@@ -44,11 +44,13 @@ fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) grid: vec3<u32>,
 ) {
-    let place = place_of(workgroup.x + workgroup.y * grid.x, lane);
-    if (place.chunk >= call.chunks) {
+    let number = workgroup.x + workgroup.y * grid.x;
+    let chunk = chunk_of(number);
+    let place = place_of(number, lane);
+    if (chunk >= call.chunks) {
         return;
     }
-    let begin = place.chunk * call.chunk;
+    let begin = chunk * call.chunk;
     let end = min(begin + call.chunk, call.length);
     let rows = row_count();
 
@@ -71,7 +73,7 @@ fn main(
         {{ name }}{{ quad }}[{{ i }}] = {{ name }}[{{ name }}_begins + {{ state }}u];
 {% endfor %}
 {% if later_chunks and purpose == "outputs" %}
-        h{{ quad }}[{{ i }}] = carries[(place.chunk * rows + place.row) * call.state_count + call.first_state + {{ state }}u];
+        h{{ quad }}[{{ i }}] = carries[(chunk * rows + place.row) * call.state_count + call.first_state + {{ state }}u];
 {% endif %}
     }
 {% endfor %}
@@ -141,11 +143,11 @@ fn main(
         return;
     }
 {% if purpose == "totals" %}
-    steps[place.chunk * rows + place.row] = total;
+    steps[chunk * rows + place.row] = total;
 {% endif %}
 {% for state in range(states) %}
     if (is_state({{ state }}u)) {
-        {{ "ends[(place.chunk * rows + place.row)" if purpose == "totals" else "last[place.row" }} * call.state_count + call.first_state + {{ state }}u] = h{{ state // 4 }}[{{ state % 4 }}];
+        {{ "ends[(chunk * rows + place.row)" if purpose == "totals" else "last[place.row" }} * call.state_count + call.first_state + {{ state }}u] = h{{ state // 4 }}[{{ state % 4 }}];
     }
 {% endfor %}
 {% endif %}

@@ -40,7 +40,6 @@ struct Place {
     batch: u32,
     group: u32,
     strip: u32,  // which channels of the group
-    chunk: u32,
     first_row: u32,  // of the first channel; a row is a channel of a group of a batch
     present: u32,  // channels that exist
     exists: bool,  // whether the invocation's own does
@@ -56,17 +55,22 @@ fn row_count() -> u32 {
     return call.batches * call.groups * call.channels;
 }
 
+// Return the chunk of a workgroup. It is no part of its place, which depends on the lane: Dawn allows barriers only where
+// all invocations take the same path.
+fn chunk_of(number: u32) -> u32 {
+    return number / strip_count() / call.groups / call.batches;
+}
+
 fn place_of(number: u32, lane: u32) -> Place {
     let strips = strip_count();
     let strip = number % strips;
     let group = number / strips % call.groups;
     let batch = number / strips / call.groups % call.batches;
-    let chunk = number / strips / call.groups / call.batches;
     let first_channel = strip * CHANNELS;
     let first_row = (batch * call.groups + group) * call.channels + first_channel;
     let present = min(CHANNELS, call.channels - first_channel);
     let own = min(lane, present - 1u);
-    return Place(batch, group, strip, chunk, first_row, present, lane < present, first_channel + own, first_row + own);
+    return Place(batch, group, strip, first_row, present, lane < present, first_channel + own, first_row + own);
 }
 
 fn is_state(state: u32) -> bool {

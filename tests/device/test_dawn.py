@@ -19,16 +19,19 @@ import gpuscan as gs
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.backends import BACKEND_VARIABLE, _load, error_type, webgpu
 from gpuscan.elements import scalar_of
+from gpuscan.engine.selective_scan import gradient_sources, selective_gradients, selective_scan
 from gpuscan.planning.group_plan import plan_groups
 from gpuscan.planning.sort_plan import TileSort, plan_sort
 from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.reference.selective_stages import selective_gradient
 from gpuscan.templates import render
 from gpuscan.tools.matrix.conformance import check, suite
 from tests.api.test_sort import assert_sorted, keys_of, order_of
 from tests.api.test_threads import at_once, work, work_on_device
 from tests.conftest import MIN_ADAPTERS
+from tests.engine.test_selective_scan import assert_scans, scan_of
 from tests.harness.scans import make_problem, scan_with
 from tests.harness.sorts import sort_in_tiles, use_little_workgroup_memory
 from tests.harness.stages import shaders_of
@@ -206,6 +209,17 @@ def test_keys_on_the_device(dawn: gs.Device, dtype: str) -> None:
     keys = (np.arange(900) // 7 % 2).astype(dtype)
     x = np.ones(900, np.int32)
     assert_same(gs.scan(dawn.asarray(x), keys=dawn.asarray(keys)).numpy(), np.arange(900, dtype=np.int32) % 7 + 1)
+
+
+def test_selective_scans(dawn: gs.Device) -> None:
+    """Run a scan and its gradient."""
+    arrays = scan_of(1, 2, 5, 300, "vf")
+    y, last = selective_scan(*(dawn.asarray(array) for array in arrays))
+    assert_scans((y.read(), last.read()), arrays)
+    found = selective_gradients(gradient_sources(dawn._context, *arrays, y.read(), last.read()))
+    wanted = selective_gradient(*arrays, y.read(), last.read())
+    for one, other in zip(found[:2], wanted, strict=False):
+        np.testing.assert_allclose(one.read(), other, rtol=0, atol=1e-4 * np.abs(other).max())
 
 
 def test_both_implementations_give_the_same_bits(dawn: gs.Device, device: gs.Device) -> None:
