@@ -180,7 +180,7 @@ def half_of(device: gs.Device, cases: Iterable[T], turn: int = 0) -> list[T]:
     """
     every = list(cases)
     if shares_cases(device):
-        return every[(turn + len(device.capabilities.summary)) % 2 :: 2]
+        return every[(turn + len(device.capabilities.summary)) % 2 :: 2] or every
     return every
 
 
