@@ -60,7 +60,7 @@ def hindered(device: gs.Device, problem: Problem, strategy: str, scheduler: str,
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_float_sums_have_the_bits_of_unhindered_ones(device: gs.Device, scheduler: str, folds: bool) -> None:
     x = np.random.default_rng(0).standard_normal(40_000).astype(np.float32)
-    for tile in half_of(device, tiles_on(device), folds + SCHEDULERS.index(scheduler)):
+    for tile in half_of(device, tiles_on(device), int(folds)):
         for n in (tile.tile_size + 1, 5_000, len(x)):
             problem = make_problem(x[:n])
             (wanted,) = scan_with(device, problem, "three_dispatch", tile=tile)

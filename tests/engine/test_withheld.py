@@ -27,7 +27,7 @@ def test_fallback_does_the_late_tiles_work_itself(device: gs.Device, period: int
     """Assert that the bits are those of three_dispatch, although other workgroups reduce the late tiles."""
     x = np.random.default_rng(0).standard_normal(60_000).astype(np.float32)
     rows = words(np.random.default_rng(1), 2, (7, 3001))
-    for tile in half_of(device, small_tiles(device), period + folds):
+    for tile in half_of(device, small_tiles(device), int(folds)):
         problems = (
             [make_problem(x)]
             if period != 7
