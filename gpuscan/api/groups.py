@@ -16,11 +16,12 @@ from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.group_results import label_range, reduce_groups
-from gpuscan.engine.group_tables import few_labels, tabled
+from gpuscan.engine.group_tables import combine_unread, few_labels, tabled
 from gpuscan.engine.groups import scan_groups, sort_labels
 from gpuscan.problem.groups import checked_count, in_order, numbered, with_indices
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import cut
+from gpuscan.problem.results import written
 from gpuscan.problem.segments import Heads
 from gpuscan.reference import groups as reference
 
@@ -63,9 +64,7 @@ def execute_groups(
     else:
         results = [array.read() for array in scan_groups(one._executor, problem, labels, strategy)]
         one._context.check()
-    for target, result in zip(outputs or (), results, strict=outputs is not None):
-        target[...] = result
-    return outputs or results
+    return written(results, outputs)
 
 
 def heads_of_groups(problem: Problem, labels: np.ndarray[Any, Any]) -> Heads | None:
@@ -116,9 +115,13 @@ def counted(problem: Problem, labels: Any, num_groups: Any, home: OpenedDevice |
         return labels, checked_count(num_groups, 0, -1)
     if isinstance(labels, DeviceArray):
         assert home is not None
-        few = few_labels(home._executor, problem, labels, exact=True)
+        wanted = None if num_groups is None else checked_count(num_groups, 0, -1)
+        checked = combine_unread(home._executor, problem, labels, wanted)
+        few = checked.labels if checked else few_labels(home._executor, problem, labels, exact=True)
         if few is not None:
             count = checked_count(num_groups, 0, few.count - 1)
+            if checked and checked.combined:
+                return checked.combined, count
             by_table = tabled(home._executor, problem, replace(few, count=count), reduces=True)
             if by_table is not None:
                 return by_table, count
@@ -148,9 +151,7 @@ def execute_reduction(
         found = _shared(
             home, problem, labels, axis, lambda executor, part, own: reduce_groups(executor, part, own, groups)
         )
-        for target, result in zip(outputs or (), found, strict=outputs is not None):
-            target[...] = result
-        return outputs or found
+        return written(found, outputs)
     home = one_of(home)
     if home is None or problem.empty or not groups:
         # Without elements, labels on a device are not read.
@@ -166,9 +167,8 @@ def execute_reduction(
     else:
         results = [array.read() for array in reduce_groups(home._executor, problem, labels, groups)]
         home._context.check()
+    if not on_device:
+        return written(results, outputs)
     for target, result in zip(outputs or (), results, strict=outputs is not None):
-        if on_device:
-            write_elements(result, target)
-        else:
-            target[...] = result
+        write_elements(result, target)
     return outputs or results

@@ -11,9 +11,10 @@ from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.elements import scalar_of, words_of
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import copied, duplicate, transposed, written
-from gpuscan.engine.preparation import check_elements, seed_words
-from gpuscan.engine.record import max_workgroups
+from gpuscan.engine.device_seeds import bound_seeds
+from gpuscan.engine.element_copy import bindable, interchanged, written
+from gpuscan.engine.preparation import check_elements
+from gpuscan.engine.record import max_workgroups, uniform_of
 from gpuscan.planning.group_heuristics import group_heuristics_for
 from gpuscan.planning.group_plan import plan_groups
 from gpuscan.planning.plan import grid_of
@@ -58,12 +59,14 @@ class TabledGroups:
         labels: its labels.
         spec: its specification.
         table: the shape of the table.
+        memory: the table, if the elements of stretches are combined already.
     """
 
     problem: Problem
     labels: DeviceArray
     spec: ScanSpec
     table: GroupTable
+    memory: DeviceArray | None = None
 
 
 def few_labels(executor: Executor, problem: Problem, labels: Any, *, exact: bool = False) -> FewLabels | None:
@@ -112,8 +115,8 @@ def _by_rows(problem: Problem, labels: DeviceArray) -> DeviceArray:
     """Return labels with those of a row one after the other."""
     length, inner = problem.row_length, problem.inner
     by_element = labels.shape == problem.shape and problem.rows > 1
-    if by_element and inner > 1:
-        labels = copied(transposed(labels, length, inner, labels.dtype.itemsize), labels.shape, labels.dtype)
+    if by_element:
+        labels = interchanged(labels, length, inner, labels.dtype.itemsize)
     return labels.viewed((problem.rows, length) if by_element else (length,))
 
 
@@ -138,8 +141,67 @@ def tabled(executor: Executor, problem: Problem, labels: FewLabels, **options: A
     if labels.labels.nbytes > limit:
         return None
     spec = scan_spec(in_rows, context.capabilities, captures=True)
+    if options.get("reduces") and problem.fill is not None and spec.combine.neutral is not None and not problem.initial:
+        # Empty groups give what the others begin with, so no marks are needed.
+        identity = problem.operator.identity_for(problem.element)
+        assert identity is not None
+        shapes = [(problem.rows, *field.shape) for field in problem.element.fields]
+        seeds = tuple(np.broadcast_to(value, shape) for value, shape in zip(identity, shapes, strict=True))
+        in_rows = replace(in_rows, seeds=seeds, initial=True)
+        spec = scan_spec(in_rows, context.capabilities, captures=True)
     table = plan_groups(spec, scalar_of(labels.labels.dtype), labels.count, context.capabilities, **options)
     return None if table is None else TabledGroups(in_rows, labels.labels, spec, table)
+
+
+@dataclass(frozen=True)
+class CheckedLabels:
+    """Labels on a device after a check.
+
+    Attributes:
+        labels: the labels with their number; None if one is negative.
+        combined: the reduction, with the elements of stretches combined; None if a table has no place for all labels.
+    """
+
+    labels: FewLabels | None
+    combined: TabledGroups | None
+
+
+def combine_unread(
+    executor: Executor, problem: Problem, labels: DeviceArray, count: int | None, **options: Any
+) -> CheckedLabels | None:
+    """Combine the elements of stretches before the largest label is known, which is read afterwards.
+
+    That saves a pass over the labels. If one is too large for the table, the elements have to be combined again.
+
+    Args:
+        executor: of the arrays' device.
+        problem: the scan of the elements, without heads.
+        labels: the labels, on the device.
+        count: the number of labels, if the caller knows it. It is checked.
+        options: those of `gpuscan.planning.group_plan.plan_groups`.
+
+    Returns:
+        None if elements are not combined by atomics in workgroup memory.
+    """
+    context = executor.context
+    with guarded(context), context.lock:
+        found = _bindable(labels)
+        h = group_heuristics_for(context.capabilities.adapter_type)
+        guess = {1: 2 if found.dtype == np.bool_ else 256}.get(found.dtype.itemsize, h.expected_labels)
+        rows = _by_rows(problem, found)
+        groups = tabled(executor, problem, FewLabels(rows, count or guess), reduces=True, checked=True, **options)
+        if groups is None:
+            return None
+        combining = groups.table.kernels[:1]
+        largest = empty(context, (1,), np.uint32)
+        first = replace(groups, table=replace(groups.table, kernels=combining))
+        memory = run_stages(context, first, _leaves(executor, problem), (), largest=largest)
+        most = int(largest.read()[0])
+        if most >= _MOST_LABELS or (found.dtype.kind == "i" and most > np.iinfo(found.dtype).max):
+            return CheckedLabels(None, None)
+        table = replace(groups.table, kernels=groups.table.kernels[1:], count=count or most + 1)
+        known = FewLabels(rows, most + 1)
+        return CheckedLabels(known, replace(groups, table=table, memory=memory) if most < groups.table.groups else None)
 
 
 def scan_by_table(
@@ -154,13 +216,11 @@ def scan_by_table(
         return list(out)
     results = [empty(context, (problem.size, *f.shape), f.scalar.dtype) for f in fields]
     run_stages(context, groups, leaves, results)
-    if inner > 1:
-        results = [
-            copied(transposed(each, inner, length, f.storage_bytes), each.shape, each.dtype)
-            for each, f in zip(results, fields, strict=True)
-        ]
-    results = [each.viewed((*problem.shape, *f.shape)) for each, f in zip(results, fields, strict=True)]
-    return results if out is None else written(results, out)
+    results = [
+        interchanged(each, inner, length, f.storage_bytes).viewed((*problem.shape, *f.shape))
+        for each, f in zip(results, fields, strict=True)
+    ]
+    return written(results, out)
 
 
 def reduce_by_table(
@@ -173,21 +233,19 @@ def reduce_by_table(
     """
     context, table = executor.context, groups.table
     fields = problem.destination.fields
-    leaves = _leaves(executor, problem)
+    leaves = [] if groups.memory is not None else _leaves(executor, problem)
     results = [empty(context, (table.results, *f.shape), f.scalar.dtype) for f in fields]
-    memory = run_stages(context, groups, leaves, results)
+    memory = run_stages(context, groups, leaves, results, groups.memory)
     if problem.fill is None:
         marks = memory.viewed((table.results,), offset=4 * (table.words - table.results))
-        check_full(problem, marks.read().reshape(-1, table.groups))
-    if problem.inner > 1:
-        results = [
-            copied(transposed(each, problem.inner, table.groups, f.storage_bytes), each.shape, each.dtype)
-            for each, f in zip(results, fields, strict=True)
-        ]
+        check_full(problem, marks.read().reshape(-1, table.count))
     lead = list(problem.shape)
-    lead[problem.axis] = table.groups
-    results = [each.viewed((*lead, *f.shape)) for each, f in zip(results, fields, strict=True)]
-    return results if out is None else written(results, out)
+    lead[problem.axis] = table.count
+    results = [
+        interchanged(each, problem.inner, table.count, f.storage_bytes).viewed((*lead, *f.shape))
+        for each, f in zip(results, fields, strict=True)
+    ]
+    return written(results, out)
 
 
 def _can_be_written(out: Sequence[DeviceArray], read: Sequence[DeviceArray]) -> bool:
@@ -199,9 +257,9 @@ def _can_be_written(out: Sequence[DeviceArray], read: Sequence[DeviceArray]) -> 
 
 
 def _bindable(array: DeviceArray) -> DeviceArray:
-    """Return the array itself if shaders can bind it where it is, else a copy."""
+    """Return the array itself if shaders can bind it where it is, else a copy. A caller's buffer is checked."""
     array.check("STORAGE")
-    return array if array.is_bindable else duplicate(array)
+    return bindable(array)
 
 
 def _leaves(executor: Executor, problem: Problem) -> list[DeviceArray]:
@@ -209,10 +267,7 @@ def _leaves(executor: Executor, problem: Problem) -> list[DeviceArray]:
     leaves = []
     for leaf, f in zip(problem.leaves, problem.source.fields, strict=True):
         array = _bindable(leaf) if isinstance(leaf, DeviceArray) else uploaded(executor.context, np.asarray(leaf))
-        if problem.inner > 1:
-            view = transposed(array, problem.row_length, problem.inner, f.storage_bytes)
-            array = copied(view, array.shape, array.dtype)
-        leaves.append(array)
+        leaves.append(interchanged(array, problem.row_length, problem.inner, f.storage_bytes))
     return leaves
 
 
@@ -222,6 +277,7 @@ def run_stages(
     leaves: Sequence[DeviceArray],
     results: Sequence[DeviceArray],
     memory: DeviceArray | None = None,
+    largest: DeviceArray | None = None,
 ) -> DeviceArray:
     """Submit the stages; return the table.
 
@@ -231,19 +287,20 @@ def run_stages(
         leaves: the arrays, with the elements of a row one after the other.
         results: the arrays to write.
         memory: memory for the table (default: new memory).
+        largest: takes the largest label, if the first stage finds it.
     """
     problem, table, spec = groups.problem, groups.table, groups.spec
     memory = memory or empty(context, (table.words,), np.uint32)
     bound: dict[str, Binding] = {"table": memory.binding(), "labels": groups.labels.binding()}
     bound |= {f"source{i}": leaf.binding() for i, leaf in enumerate(leaves)}
     bound |= {f"destination{i}": result.binding() for i, result in enumerate(results)}
-    seeds = seed_words(problem, spec, context)
+    seeds = bound_seeds(problem, spec, context)
     # Their memory is the pool's again once nothing refers to them, so they are kept until the stages are submitted.
     kept = []
     if seeds is not None:
-        kept.append(uploaded(context, seeds))
+        kept.append(seeds if isinstance(seeds, DeviceArray) else uploaded(context, seeds))
         bound["seeds"] = kept[-1].binding()
-    if any(kernel.stage == "reduce_carries" for kernel in table.kernels):
+    if any(kernel.stage == "reduce_carries" and kernel.marked for kernel in table.kernels):
         none = np.zeros((problem.rows, spec.destination.words), np.uint32)
         fills = none if problem.fill is None else words_of(spec.destination, problem.fill)
         kept.append(uploaded(context, fills))
@@ -253,13 +310,17 @@ def run_stages(
     step = table.row_length if groups.labels.ndim > 1 else 0
     numbers = [
         *(table.row_length, table.stretch, table.stretches, table.rows * table.stretches),
-        *(table.groups, table.plane, step, 0),
+        *(table.groups, table.plane, step, table.count),
+        *(table.sharers, 0, 0, 0),
     ]
-    params = context.uniform(np.array(numbers, np.uint32).tobytes())
+    params = uniform_of(context, numbers)
     pipelines = [context.pipeline(kernel) for kernel in table.kernels]
     encoder = context.queue.encoder()
-    if table.starts_empty:
-        encoder.clear_buffer(memory.buffer, memory.offset, 4 * table.plane)
+    if table.cleared_words:
+        encoder.clear_buffer(memory.buffer, memory.offset, 4 * table.cleared_words)
+    if largest is not None:
+        encoder.clear_buffer(largest.buffer, largest.offset, 4)
+        bound["largest"] = largest.binding()
     for array, result in zip(table.kernels[-1].destinations, results, strict=True):
         if not array.atomic:
             continue
