@@ -11,6 +11,7 @@ Environment:
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -64,6 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Pip keeps the user's: the test of the wheel installs from it. So does Mesa, which finds there what earlier runs have
     compiled, and what the processes that tests start have.
     """
+    gc.disable()  # until the tests are collected: nothing of them is garbage
     if not hasattr(config, "workerinput"):  # workers inherit the variables
         os.environ.setdefault("PIP_CACHE_DIR", platformdirs.user_cache_dir("pip", appauthor=False))
         caches = platformdirs.user_cache_dir()
@@ -200,6 +202,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         turns = has_turn(asked, software)
         config.hook.pytest_deselected(items=[item for item, turn in zip(items, turns, strict=True) if not turn])
         items[:] = [item for item, turn in zip(items, turns, strict=True) if turn]
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from now on, and do not look for it among the thousands of collected tests each time."""
+    gc.freeze()
+    gc.enable()
 
 
 def has_turn(asked: list[tuple[str, str | None]], sharing: list[str]) -> list[bool]:

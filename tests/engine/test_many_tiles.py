@@ -19,6 +19,7 @@ from tests.oracle import (
     Array,
     assert_same,
     boundaries,
+    half_of,
     small_tiles,
     strategies_on,
     tile_in_turn,
@@ -103,7 +104,7 @@ def test_pieces_carry_what_the_fold_has_posted(device: gs.Device, period: int) -
     problem = make_problem(np.random.default_rng(3).standard_normal(24_000).astype(np.float32))
     tile = tile_in_turn(device, period // 2)
     (wanted,) = scan_with(device, problem, "three_dispatch", tile=tile)
-    for strategy in ["fallback"] if period else waiting_on(device):
+    for strategy in ["fallback"] if period else half_of(device, waiting_on(device)):
         (got,) = scan_with(
             device, problem, strategy, tile=tile, piece_bytes=1, one_workgroup_folds=True, withheld=period
         )

@@ -28,7 +28,7 @@ from gpuscan.reference.stages import (
 from tests.harness.devices import device_as_if
 from tests.harness.scans import make_problem
 from tests.harness.stages import run_stages
-from tests.oracle import AFFINE, Array, assert_same, half_of, shares_opengl, some, strategies_on, tile_in_turn, words
+from tests.oracle import AFFINE, Array, assert_same, half_of, strategies_on, tile_in_turn, words
 
 
 def shapes(device: gs.Device) -> list[TileShape]:
@@ -73,8 +73,7 @@ def item_words(problem: Problem, items: Items) -> Array:
 
 def each(device: gs.Device, tiles: int, turn: int) -> list[Any]:
     """Return every tile with every problem, or a part of the pairs if adapters share cases."""
-    pairs = some(device, [(t, note, p) for t in shapes(device) for note, p in problems(tiles, t).items()])
-    return pairs if shares_opengl(device) else half_of(device, pairs, turn)
+    return half_of(device, [(t, note, p) for t in shapes(device) for note, p in problems(tiles, t).items()], turn)
 
 
 def test_reduce(device: gs.Device) -> None:
