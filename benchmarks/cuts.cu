@@ -1,4 +1,4 @@
-// CUB's InclusiveSumByKey and ReduceByKey over runs of equal 32-bit keys: the median seconds of a call.
+// CUB's InclusiveScanByKey and ReduceByKey over runs of equal 32-bit keys: the median seconds of a call.
 // Usage: cuts LENGTH KEYS.bin, a file of LENGTH 32-bit keys. Prints a name and the seconds on each line.
 #include <cub/cub.cuh>
 
@@ -55,8 +55,8 @@ int main(int count, char** arguments) {
     check(cudaMalloc(&runs, 4));
     check(cudaMemcpy(keys, host.data(), 4 * length, cudaMemcpyHostToDevice));
     check(cudaMemset(values, 1, 4 * length));
-    measure("InclusiveSumByKey", [&](void* storage, size_t& bytes) {
-        return cub::DeviceScan::InclusiveSumByKey(storage, bytes, keys, values, results, length);
+    measure("InclusiveScanByKey", [&](void* storage, size_t& bytes) {
+        return cub::DeviceScan::InclusiveScanByKey(storage, bytes, keys, values, results, Sum(), length);
     });
     measure("ReduceByKey", [&](void* storage, size_t& bytes) {
         return cub::DeviceReduce::ReduceByKey(storage, bytes, keys, found, values, results, runs, Sum(), length);

@@ -1,8 +1,9 @@
-"""GPU time of segmented scans, segmented reductions and compaction, compared with plain scans and with a copy.
+"""GPU time of scans and reductions by segments, keys and groups, and of compaction, compared with a copy and others.
 
-CUB's InclusiveSumByKey and ReduceByKey are measured if there is an nvcc, and NumPy and pandas on the CPU.
+The GPU is busy for half a second before each line. CUB's InclusiveScanByKey and ReduceByKey are measured if there is an
+nvcc, and NumPy and pandas on the CPU.
 
-Run:  python benchmarks/cuts.py [--log 26] [--segments 1000000] [--density 0.5] [--device SUBSTRING]
+Run:  python benchmarks/cuts.py [--log 26] [--segments 1000000] [--groups 1000] [--density 0.5] [--device SUBSTRING]
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from gpuscan.tools.bench.copies import copy_seconds
 from gpuscan.tools.bench.timer import GpuTimer
 
 SOURCE = Path(__file__).with_name("cuts.cu")
-# How often a call on the CPU is repeated. The fastest one counts.
+# How often a call on the CPU is repeated unless it takes longer than a second. The fastest one counts.
 CPU_CALLS = 3
+# Seconds of the same call before it is measured: an idle GPU lowers its clocks.
+WARM_SECONDS = 0.5
 
 
 def report(name: str, taken: float, moved: int, copied: float, more: str = "") -> None:
@@ -34,6 +37,10 @@ def report(name: str, taken: float, moved: int, copied: float, more: str = "") -
         f"{name:34} {taken * 1e6:9.1f} us {moved / taken / 1e9:7.1f} GB/s {copied / taken:.3f} of the copy{more}",
         flush=True,
     )
+
+
+def seconds_of(device: gs.Device, call: Callable[[], object]) -> float:
+    return call_seconds(device, call, WARM_SECONDS)
 
 
 def cut_places(rng: np.random.Generator, length: int, segments: int) -> np.ndarray[Any, Any]:
@@ -47,7 +54,7 @@ def scans(device: gs.Device, timer: GpuTimer, shape: tuple[int, ...], axis: int,
     x = rng.integers(0, 2**32, shape, dtype=np.uint32)
     there, moved = device.asarray(x), 2 * x.nbytes
     copied = copy_seconds(timer, moved)
-    plain = call_seconds(device, lambda: gs.scan(there, axis=axis))
+    plain = seconds_of(device, lambda: gs.scan(there, axis=axis))
     report(f"scan of {shape}, axis {axis}", plain, moved, copied)
     offsets = cut_places(rng, shape[axis], segments)
     row = np.repeat(np.arange(segments, dtype=np.uint32), np.diff(offsets))
@@ -61,7 +68,7 @@ def scans(device: gs.Device, timer: GpuTimer, shape: tuple[int, ...], axis: int,
         wanted = got if wanted is None else wanted
         if not np.array_equal(got, wanted):
             raise SystemExit(f"{name}: wrong sums")
-        taken = call_seconds(device, lambda options=options: gs.scan(there, axis=axis, **options))
+        taken = seconds_of(device, lambda options=options: gs.scan(there, axis=axis, **options))
         report(f"  {segments} by {name}", taken, moved, copied, f", {taken / plain:.2f} of the scan without")
 
 
@@ -73,7 +80,7 @@ def reductions(device: gs.Device, timer: GpuTimer, length: int, segments: int) -
     keys = np.repeat(np.arange(segments, dtype=np.uint32), np.diff(offsets))
     there, keys_there = device.asarray(x), device.asarray(keys)
     copied = copy_seconds(timer, x.nbytes)
-    whole = call_seconds(device, lambda: gs.reduce(there))
+    whole = seconds_of(device, lambda: gs.reduce(there))
     report("reduce", whole, x.nbytes, copied)
     sums = np.concatenate([[0], np.cumsum(x, dtype=np.uint32)]).astype(np.uint32)
     wanted = np.diff(sums[offsets])
@@ -82,12 +89,12 @@ def reductions(device: gs.Device, timer: GpuTimer, length: int, segments: int) -
     found, results = gs.reduce_by_key(keys_there, there)
     if not np.array_equal(np.asarray(results), wanted[np.diff(offsets) > 0]):
         raise SystemExit("reduce by key: wrong sums")
-    taken = call_seconds(device, lambda: gs.reduce(there, segments=offsets))
+    taken = seconds_of(device, lambda: gs.reduce(there, segments=offsets))
     report(f"  of {segments} segments", taken, x.nbytes, copied, f", {taken / whole:.2f} of the whole")
-    taken = call_seconds(device, lambda: gs.reduce_by_key(keys_there, there))
+    taken = seconds_of(device, lambda: gs.reduce_by_key(keys_there, there))
     report(f"  by {found.shape[0]} keys", taken, 2 * x.nbytes, copied, f", {taken / whole:.2f} of the whole")
     for name, seconds in cub_seconds(keys).items():
-        moved = 3 * x.nbytes if name == "InclusiveSumByKey" else 2 * x.nbytes
+        moved = 3 * x.nbytes if name == "InclusiveScanByKey" else 2 * x.nbytes
         report(f"  CUB {name}", seconds, moved, copied)
     full = offsets[:-1][np.diff(offsets) > 0]
     series = pd.Series(x).groupby(keys, sort=False)
@@ -101,12 +108,43 @@ def reductions(device: gs.Device, timer: GpuTimer, length: int, segments: int) -
         report(f"  {name} on the CPU", cpu_seconds(call), x.nbytes, copied)
 
 
+def grouped(device: gs.Device, timer: GpuTimer, length: int, groups: int) -> None:
+    """Compare scans and reductions by labels in any order with a copy and with plain reductions, for some dtypes."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, groups, length, dtype=np.uint32)
+    labels_there = device.asarray(labels)
+    for dtype in (np.uint32, np.float32):
+        x = rng.integers(0, 2, length).astype(dtype)  # sums of float32 are exact
+        there = device.asarray(x)
+        copied, name = copy_seconds(timer, 2 * x.nbytes), np.dtype(dtype).name
+        whole = seconds_of(device, lambda there=there: gs.reduce(there))
+        series = pd.Series(x).groupby(labels, sort=False)
+        sums = np.bincount(labels, x, groups)
+        if not np.array_equal(np.asarray(gs.reduce(there, groups=labels_there)), sums):
+            raise SystemExit(f"reduce by groups of {name}: wrong sums")
+        if not np.array_equal(np.asarray(gs.scan(there, groups=labels_there)), series.cumsum().to_numpy(dtype)):
+            raise SystemExit(f"scan by groups of {name}: wrong sums")
+        taken = seconds_of(device, lambda there=there: gs.scan(there, groups=labels_there))
+        report(f"scan by {groups} groups, {name}", taken, 2 * x.nbytes, copied, f", {taken / copied:.2f} copies")
+        taken = seconds_of(device, lambda there=there: gs.reduce(there, groups=labels_there))
+        report(f"reduce by {groups} groups, {name}", taken, x.nbytes, copied, f", {taken / whole:.2f} of the whole")
+        on_cpu: dict[str, Callable[[], object]] = {
+            "np.bincount": lambda x=x: np.bincount(labels, x, groups),
+            "pandas groupby.sum": series.sum,
+            "pandas groupby.cumsum": series.cumsum,
+        }
+        for cpu_name, call in on_cpu.items() if dtype == np.uint32 else ():
+            report(f"  {cpu_name} on the CPU", cpu_seconds(call), x.nbytes, copied)
+
+
 def cpu_seconds(call: Callable[[], object]) -> float:
     times = []
     for _ in range(CPU_CALLS):
         begin = time.perf_counter()
         call()
         times.append(time.perf_counter() - begin)
+        if times[-1] > 1:
+            break
     return min(times)
 
 
@@ -136,7 +174,7 @@ def compaction(device: gs.Device, timer: GpuTimer, length: int, density: float) 
     if not np.array_equal(np.asarray(gs.compact(there, mask_there)), x[mask]):
         raise SystemExit("compact: wrong elements")
     moved = x.nbytes + mask.nbytes + 4 * int(np.count_nonzero(mask))
-    taken = call_seconds(device, lambda: gs.compact(there, mask_there))
+    taken = seconds_of(device, lambda: gs.compact(there, mask_there))
     report(f"compact, density {density}", taken, moved, copy_seconds(timer, moved))
 
 
@@ -144,11 +182,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--log", type=int, default=26, help="of the number of elements")
     parser.add_argument("--segments", type=int, default=1_000_000)
+    parser.add_argument("--groups", type=int, default=1000)
     parser.add_argument("--density", type=float, default=0.5, help="share of the elements that compaction keeps")
     parser.add_argument("--device")
     arguments = parser.parse_args()
     device = gs.Device(arguments.device)
-    timer = GpuTimer(device)
+    timer = GpuTimer(device, WARM_SECONDS)
     print(device, device.capabilities.driver)
     length = 1 << arguments.log
     rows = 1 << (arguments.log + 2) // 2
@@ -156,6 +195,7 @@ def main() -> None:
     for axis in (0, 1):
         scans(device, timer, (rows, length // rows), axis, max(2, arguments.segments * rows // length))
     reductions(device, timer, length, arguments.segments)
+    grouped(device, timer, length, arguments.groups)
     compaction(device, timer, length, arguments.density)
 
 

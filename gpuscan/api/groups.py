@@ -16,7 +16,7 @@ from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.group_results import label_range, reduce_groups
-from gpuscan.engine.group_tables import few_labels, tabled
+from gpuscan.engine.group_tables import combine_unread, few_labels, tabled
 from gpuscan.engine.groups import scan_groups, sort_labels
 from gpuscan.problem.groups import checked_count, in_order, numbered, with_indices
 from gpuscan.problem.problem import Problem
@@ -115,9 +115,13 @@ def counted(problem: Problem, labels: Any, num_groups: Any, home: OpenedDevice |
         return labels, checked_count(num_groups, 0, -1)
     if isinstance(labels, DeviceArray):
         assert home is not None
-        few = few_labels(home._executor, problem, labels, exact=True)
+        wanted = None if num_groups is None else checked_count(num_groups, 0, -1)
+        checked = combine_unread(home._executor, problem, labels, wanted)
+        few = checked.labels if checked else few_labels(home._executor, problem, labels, exact=True)
         if few is not None:
             count = checked_count(num_groups, 0, few.count - 1)
+            if checked and checked.combined:
+                return checked.combined, count
             by_table = tabled(home._executor, problem, replace(few, count=count), reduces=True)
             if by_table is not None:
                 return by_table, count

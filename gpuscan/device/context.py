@@ -6,7 +6,6 @@ import logging
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -28,12 +27,14 @@ from gpuscan.device.queue import open_queue
 from gpuscan.device.reports import MAX_PENDING_RUNS, RunLog
 from gpuscan.device.requirements import checked_limits, limits_within, wanted_features, wanted_limits
 from gpuscan.device.tile_state import TileState
+from gpuscan.device.transfer import read_together
 from gpuscan.device.webgpu_log import libraries_quiet
 from gpuscan.errors import AdapterNotFoundError, StrategyError
 from gpuscan.operators.user_wgsl import user_error
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.strategies import check_strategy, choose_sort_strategy, choose_strategy, unsafe_reason
 from gpuscan.planning.workgroup_memory import check_room
+from gpuscan.recent_values import RecentValues
 from gpuscan.templates import render
 
 if TYPE_CHECKING:
@@ -49,9 +50,9 @@ STRATEGY_VARIABLE = "GPUSCAN_STRATEGY"
 SLOW_COMPILE_SECONDS = 5.0
 # Characters after which the reason why an adapter cannot be opened is cut off.
 MAX_REASON = 200
-# How many compiled scan kernels a device keeps; the least recently used goes first.
+# How many compiled scan kernels a device keeps.
 _MAX_PIPELINES = 512
-# How many uniform buffers a device keeps for later stages, the oldest goes first, and the bytes of the largest.
+# How many uniform buffers a device keeps for later stages, and the bytes of the largest.
 _MAX_UNIFORMS = 256
 _MAX_UNIFORM_BYTES = 256
 
@@ -130,11 +131,11 @@ class DeviceContext:
         self.profiles = Profiles(self)
         self.runs = RunLog()
         self.on_cleanup: list[Callable[[], None]] = []
-        self._pipelines: OrderedDict[Kernel, Pipeline] = OrderedDict()
+        self._pipelines: RecentValues[Kernel, Pipeline] = RecentValues(_MAX_PIPELINES)
         # The same ones by their text: kernels of different scans can have the same.
-        self._by_text: OrderedDict[bytes, Pipeline] = OrderedDict()
-        self._stages: OrderedDict[tuple[Any, ...], Pipeline] = OrderedDict()
-        self._uniforms: OrderedDict[bytes, Binding] = OrderedDict()
+        self._by_text: RecentValues[bytes, Pipeline] = RecentValues(_MAX_PIPELINES)
+        self._stages: RecentValues[tuple[Any, ...], Pipeline] = RecentValues(_MAX_PIPELINES)
+        self._uniforms: RecentValues[bytes, Binding] = RecentValues(_MAX_UNIFORMS)
 
     # ----- Limits
 
@@ -206,15 +207,7 @@ class DeviceContext:
             UnsupportedDtypeError: the element has more bytes than fit the device.
         """
         with self.lock:
-            found = self._pipelines.get(kernel)
-            if found is None:
-                found = self._shared(kernel)
-                self._pipelines[kernel] = found
-                if len(self._pipelines) > _MAX_PIPELINES:
-                    self._pipelines.popitem(last=False)
-            else:
-                self._pipelines.move_to_end(kernel)
-            return found
+            return self._pipelines.find(kernel) or self._pipelines.keep(kernel, self._shared(kernel))
 
     def _shared(self, kernel: Kernel) -> Pipeline:
         """Return the pipeline of a kernel of the same text and bindings, or a new one."""
@@ -233,13 +226,12 @@ class DeviceContext:
             entries.append({"binding": binding, "visibility": visible, "buffer": {"type": "uniform"}})
         text = render_kernel(kernel)
         key = sha256(f"{entries}{text}".encode()).digest()
-        if key not in self._by_text:
+        found = self._by_text.find(key)
+        if found is None:
             # Objects of the package wgpu are released on the way, and Ctrl-C that arrives in a `__del__` is lost.
             with interrupts_held():
-                self._by_text[key] = self._compile(kernel, text, entries)
-            if len(self._by_text) > _MAX_PIPELINES:
-                self._by_text.popitem(last=False)
-        return self._by_text[key]
+                found = self._by_text.keep(key, self._compile(kernel, text, entries))
+        return found
 
     def _compile(self, kernel: Kernel, text: str, entries: list[dict[str, Any]]) -> Pipeline:
         device = self.wgpu_device
@@ -272,18 +264,15 @@ class DeviceContext:
         """Return a stage that is no part of a scan plan, such as a copy. It is compiled once, from a template."""
         key = (template, *sorted(values.items()))
         with self.lock:
-            if key not in self._stages:
+            found = self._stages.find(key)
+            if found is None:
                 code = render(template, **values)
                 module = self.wgpu_device.create_shader_module(label=f"gpuscan {template}", code=code)
                 pipeline = self.wgpu_device.create_compute_pipeline(
                     layout="auto", compute={"module": module, "entry_point": "main"}
                 )
-                self._stages[key] = (pipeline, pipeline.get_bind_group_layout(0))
-                if len(self._stages) > _MAX_PIPELINES:
-                    self._stages.popitem(last=False)
-            else:
-                self._stages.move_to_end(key)
-            return self._stages[key]
+                found = self._stages.keep(key, (pipeline, pipeline.get_bind_group_layout(0)))
+            return found
 
     @cached_property
     def lone_layout(self) -> wgpu.GPUBindGroupLayout:
@@ -306,9 +295,7 @@ class DeviceContext:
         made = Binding(self.wgpu_device.create_buffer_with_data(data=numbers, usage=self.usage.UNIFORM))
         if len(numbers) <= _MAX_UNIFORM_BYTES:
             with self.lock:
-                self._uniforms[numbers] = made
-                if len(self._uniforms) > _MAX_UNIFORMS:
-                    self._uniforms.popitem(last=False)
+                self._uniforms.keep(numbers, made)
         return made
 
     def memory_usage(self) -> MemoryUsage:
@@ -336,12 +323,15 @@ class DeviceContext:
 
     def synchronize(self) -> None:
         """Wait until the GPU has done everything submitted so far, then read the unread reports."""
-        if self.has_unread_reports:
-            # They are read by a copy that comes after everything submitted so far.
-            self.read_and_check()
-            return
         with guarded(self):
-            self.queue.wait_idle()
+            if not self.has_unread_reports:
+                self.queue.wait_idle()
+                return
+            with self.lock:
+                if self.runs.ended_in_time(self.queue):
+                    return
+        # They are read by a copy that comes after everything submitted so far.
+        self.read_and_check()
 
     @property
     def has_unread_reports(self) -> bool:
@@ -378,7 +368,13 @@ class DeviceContext:
             ProgressTimeoutError, OperatorError, GpuscanError, ValueError: as `check` does.
         """
         with guarded(self), self.lock:
-            failures, timed_out, content = self.runs.read(self, stretches)
+            early: list[Bytes] = []
+            if stretches and self.runs.may_be_timely:
+                early = read_together(self.queue, self.pool, stretches)
+                if self.runs.may_be_timely:
+                    self.runs.forget_pending()
+                    return early
+            failures, timed_out, content = self.runs.read(self, () if early else stretches)
             for strategy in timed_out:
                 self.distrust(strategy)
             try:
@@ -387,4 +383,4 @@ class DeviceContext:
             finally:
                 # Otherwise the errors would keep this frame alive, and the frame the caller's arrays.
                 failures.clear()
-        return content
+        return early or content

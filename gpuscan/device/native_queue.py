@@ -321,10 +321,15 @@ class NativeQueue(HoldingQueue):
 
     def wait_idle(self) -> None:
         """Wait until everything submitted so far is done."""
+        if not self.is_soon_idle():
+            with interrupts_held():
+                self.poll(1, self.library.ffi.NULL)
+
+    def is_soon_idle(self) -> bool:
+        """Return True if everything submitted so far is done within the time that a wait spins."""
         self.flush()
         with interrupts_held():
-            if not any(self.spins()):
-                self.poll(1, self.library.ffi.NULL)
+            return any(self.spins())
 
     # ----- Polls. Ctrl-C is held back meanwhile.
 

@@ -84,7 +84,7 @@ if hasattr(os, "register_at_fork"):
 def copy(into: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
     """Assign ``into[...] = source`` for arrays of one shape, with several threads if they are large."""
     count = len(into)
-    shares = min(_THREADS, into.nbytes // TRANSFERS.min_copy_share_bytes, count)
+    shares = min(_THREADS, max(into.nbytes, source.nbytes) // TRANSFERS.min_copy_share_bytes, count)
     if shares < 2:
         np.copyto(into, source, casting="unsafe")
         return
@@ -118,6 +118,11 @@ def begun(threads: ThreadPoolExecutor, call: Callable[[], T]) -> Future[T]:
         except Exception as error:
             made.set_exception(error)
         return made
+
+
+def meanwhile(call: Callable[[], T]) -> Callable[[], T]:
+    """Begin a call on a thread that copies; return a function that waits for it and returns its result."""
+    return begun(_copy_threads(), call).result
 
 
 # ----- Staging
@@ -237,7 +242,8 @@ def read_later(
         copies.append((buffer, start, size, nbytes))
         # Parts of mapped bytes are viewed from multiples of 8 on.
         size += padded(nbytes, 8)
-    staging = pool.take(size, _read_usage())
+    kinds = [(_read_usage(), pool.size_of(size))]
+    (staging,) = taken = pool.take_all(kinds)
     try:
         queue.flush([(buffer, start, staging, place, padded(nbytes)) for buffer, start, place, nbytes in copies])
         mapping = queue.map(staging, size)
@@ -253,7 +259,7 @@ def read_later(
         except BaseException:
             pool.discard(staging)
             raise
-        pool.give(staging)
+        pool.give_all(taken, kinds, clean=True)
         return [content[place : place + nbytes] for _, _, place, nbytes in copies]
 
     return read

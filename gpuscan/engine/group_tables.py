@@ -59,12 +59,14 @@ class TabledGroups:
         labels: its labels.
         spec: its specification.
         table: the shape of the table.
+        memory: the table, if the elements of stretches are combined already.
     """
 
     problem: Problem
     labels: DeviceArray
     spec: ScanSpec
     table: GroupTable
+    memory: DeviceArray | None = None
 
 
 def few_labels(executor: Executor, problem: Problem, labels: Any, *, exact: bool = False) -> FewLabels | None:
@@ -139,8 +141,67 @@ def tabled(executor: Executor, problem: Problem, labels: FewLabels, **options: A
     if labels.labels.nbytes > limit:
         return None
     spec = scan_spec(in_rows, context.capabilities, captures=True)
+    if options.get("reduces") and problem.fill is not None and spec.combine.neutral is not None and not problem.initial:
+        # Empty groups give what the others begin with, so no marks are needed.
+        identity = problem.operator.identity_for(problem.element)
+        assert identity is not None
+        shapes = [(problem.rows, *field.shape) for field in problem.element.fields]
+        seeds = tuple(np.broadcast_to(value, shape) for value, shape in zip(identity, shapes, strict=True))
+        in_rows = replace(in_rows, seeds=seeds, initial=True)
+        spec = scan_spec(in_rows, context.capabilities, captures=True)
     table = plan_groups(spec, scalar_of(labels.labels.dtype), labels.count, context.capabilities, **options)
     return None if table is None else TabledGroups(in_rows, labels.labels, spec, table)
+
+
+@dataclass(frozen=True)
+class CheckedLabels:
+    """Labels on a device after a check.
+
+    Attributes:
+        labels: the labels with their number; None if one is negative.
+        combined: the reduction, with the elements of stretches combined; None if a table has no place for all labels.
+    """
+
+    labels: FewLabels | None
+    combined: TabledGroups | None
+
+
+def combine_unread(
+    executor: Executor, problem: Problem, labels: DeviceArray, count: int | None, **options: Any
+) -> CheckedLabels | None:
+    """Combine the elements of stretches before the largest label is known, which is read afterwards.
+
+    That saves a pass over the labels. If one is too large for the table, the elements have to be combined again.
+
+    Args:
+        executor: of the arrays' device.
+        problem: the scan of the elements, without heads.
+        labels: the labels, on the device.
+        count: the number of labels, if the caller knows it. It is checked.
+        options: those of `gpuscan.planning.group_plan.plan_groups`.
+
+    Returns:
+        None if elements are not combined by atomics in workgroup memory.
+    """
+    context = executor.context
+    with guarded(context), context.lock:
+        found = _bindable(labels)
+        h = group_heuristics_for(context.capabilities.adapter_type)
+        guess = {1: 2 if found.dtype == np.bool_ else 256}.get(found.dtype.itemsize, h.expected_labels)
+        rows = _by_rows(problem, found)
+        groups = tabled(executor, problem, FewLabels(rows, count or guess), reduces=True, checked=True, **options)
+        if groups is None:
+            return None
+        combining = groups.table.kernels[:1]
+        largest = empty(context, (1,), np.uint32)
+        first = replace(groups, table=replace(groups.table, kernels=combining))
+        memory = run_stages(context, first, _leaves(executor, problem), (), largest=largest)
+        most = int(largest.read()[0])
+        if most >= _MOST_LABELS or (found.dtype.kind == "i" and most > np.iinfo(found.dtype).max):
+            return CheckedLabels(None, None)
+        table = replace(groups.table, kernels=groups.table.kernels[1:], count=count or most + 1)
+        known = FewLabels(rows, most + 1)
+        return CheckedLabels(known, replace(groups, table=table, memory=memory) if most < groups.table.groups else None)
 
 
 def scan_by_table(
@@ -172,16 +233,16 @@ def reduce_by_table(
     """
     context, table = executor.context, groups.table
     fields = problem.destination.fields
-    leaves = _leaves(executor, problem)
+    leaves = [] if groups.memory is not None else _leaves(executor, problem)
     results = [empty(context, (table.results, *f.shape), f.scalar.dtype) for f in fields]
-    memory = run_stages(context, groups, leaves, results)
+    memory = run_stages(context, groups, leaves, results, groups.memory)
     if problem.fill is None:
         marks = memory.viewed((table.results,), offset=4 * (table.words - table.results))
-        check_full(problem, marks.read().reshape(-1, table.groups))
+        check_full(problem, marks.read().reshape(-1, table.count))
     lead = list(problem.shape)
-    lead[problem.axis] = table.groups
+    lead[problem.axis] = table.count
     results = [
-        interchanged(each, problem.inner, table.groups, f.storage_bytes).viewed((*lead, *f.shape))
+        interchanged(each, problem.inner, table.count, f.storage_bytes).viewed((*lead, *f.shape))
         for each, f in zip(results, fields, strict=True)
     ]
     return written(results, out)
@@ -216,6 +277,7 @@ def run_stages(
     leaves: Sequence[DeviceArray],
     results: Sequence[DeviceArray],
     memory: DeviceArray | None = None,
+    largest: DeviceArray | None = None,
 ) -> DeviceArray:
     """Submit the stages; return the table.
 
@@ -225,6 +287,7 @@ def run_stages(
         leaves: the arrays, with the elements of a row one after the other.
         results: the arrays to write.
         memory: memory for the table (default: new memory).
+        largest: takes the largest label, if the first stage finds it.
     """
     problem, table, spec = groups.problem, groups.table, groups.spec
     memory = memory or empty(context, (table.words,), np.uint32)
@@ -237,7 +300,7 @@ def run_stages(
     if seeds is not None:
         kept.append(seeds if isinstance(seeds, DeviceArray) else uploaded(context, seeds))
         bound["seeds"] = kept[-1].binding()
-    if any(kernel.stage == "reduce_carries" for kernel in table.kernels):
+    if any(kernel.stage == "reduce_carries" and kernel.marked for kernel in table.kernels):
         none = np.zeros((problem.rows, spec.destination.words), np.uint32)
         fills = none if problem.fill is None else words_of(spec.destination, problem.fill)
         kept.append(uploaded(context, fills))
@@ -247,13 +310,17 @@ def run_stages(
     step = table.row_length if groups.labels.ndim > 1 else 0
     numbers = [
         *(table.row_length, table.stretch, table.stretches, table.rows * table.stretches),
-        *(table.groups, table.plane, step, 0),
+        *(table.groups, table.plane, step, table.count),
+        *(table.sharers, 0, 0, 0),
     ]
     params = uniform_of(context, numbers)
     pipelines = [context.pipeline(kernel) for kernel in table.kernels]
     encoder = context.queue.encoder()
-    if table.starts_empty:
-        encoder.clear_buffer(memory.buffer, memory.offset, 4 * table.plane)
+    if table.cleared_words:
+        encoder.clear_buffer(memory.buffer, memory.offset, 4 * table.cleared_words)
+    if largest is not None:
+        encoder.clear_buffer(largest.buffer, largest.offset, 4)
+        bound["largest"] = largest.binding()
     for array, result in zip(table.kernels[-1].destinations, results, strict=True):
         if not array.atomic:
             continue

@@ -146,7 +146,7 @@ def _sort(
         if run is None:
             return found
         if trusts_waits(context.capabilities):
-            context.runs.pending.append(run)
+            context.runs.add_pending(run)
             context.check_if_many()
             return found
         report = read_report(context, run.state)

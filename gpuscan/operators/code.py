@@ -15,7 +15,7 @@ from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.trace import Result, trace_map, trace_operator
 from gpuscan.operators.user_wgsl import contained, has_loops
-from gpuscan.operators.wgsl_arithmetic import atomic_of, is_order_free, low_bits_suffice
+from gpuscan.operators.wgsl_arithmetic import atomic_of, is_order_free, low_bits_suffice, neutral_of
 from gpuscan.operators.wgsl_emitter import emit
 
 # Characters of WGSL up to which a function is short enough to run twice where registers are few.
@@ -41,6 +41,7 @@ class Code:
         order_free: True if the order and the grouping in which elements are combined change no bit of the result
             but NaN's.
         atomic: the WGSL atomic that combines elements of one integer, and the bits of its identity; None without.
+        neutral: the bits of the operand that changes no bit of the other one; None if it is no single word, or unknown.
         captured: float constants of the user's function that the text has no values of. It reads them from
             `captured`, a uniform buffer (shaders/shared/captured.wgsl), so that a function with other constants
             has the same text and needs no compilation. Code that differs only in these values is equal.
@@ -54,6 +55,7 @@ class Code:
     wraps_late: bool = False
     order_free: bool = False
     atomic: tuple[str, int] | None = None
+    neutral: int | None = None
     captured: tuple[float, ...] = field(default=(), compare=False)
     captured_count: int = 0
 
@@ -106,6 +108,7 @@ def combine_code(operator: Operator, element: Element, native_int64: bool, *, ca
         wraps_late=late,
         order_free=is_order_free(traced.fields),
         atomic=atomic_of(traced.fields),
+        neutral=neutral_of(traced.fields),
         captured=tuple(float(node.value) for node in captured),
         captured_count=len(captured),
     )

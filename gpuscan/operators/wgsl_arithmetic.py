@@ -175,6 +175,21 @@ def atomic_of(fields: Sequence[Sequence[Node]]) -> tuple[str, int] | None:
     return name, signed if scalar.kind == "signed" else unsigned
 
 
+# The bits of the operands of operations on float32 that change no bit of the other one: -0.0, 1 and infinities.
+NEUTRAL_FLOATS = {"add": 0x80000000, "multiply": 0x3F800000, "minimum": 0x7F800000, "maximum": 0xFF800000}
+
+
+def neutral_of(fields: Sequence[Sequence[Node]]) -> int | None:
+    """Return the bits of the operand that changes no bit of the other one; None if it is not one word, or not known."""
+    numbers = [node for nodes in fields for node in nodes]
+    node, scalar = numbers[0], numbers[0].scalar
+    if (atomic := atomic_of(fields)) is not None:
+        return atomic[1]
+    if len(numbers) > 1 or scalar.name != "float32" or not _takes_both(0, 0, node, node.args):
+        return None
+    return NEUTRAL_FLOATS.get(node.op)
+
+
 def is_order_free(fields: Sequence[Sequence[Node]]) -> bool:
     """Return True if the order and the grouping in which elements are combined change no bit of the result but NaN's.
 
@@ -188,9 +203,13 @@ def _combines_in_place(field: int, component: int, node: Node) -> bool:
     operation, arguments = node, node.args
     if (inner := _without_casts(node)).op == "gcd":  # of signed numbers it takes the magnitudes
         operation, arguments = inner, tuple(_without_casts(arg) for arg in inner.args)
+    return operation.op in ORDER_FREE.get(node.scalar.kind, ()) and _takes_both(field, component, node, arguments)
+
+
+def _takes_both(field: int, component: int, node: Node, arguments: Sequence[Node]) -> bool:
+    """Return True if the arguments are the two numbers in a node's place."""
     pair = {("input", (argument, field, component), node.scalar) for argument in (0, 1)}
-    known = operation.op in ORDER_FREE.get(node.scalar.kind, ())
-    return known and {(arg.op, arg.data, arg.scalar) for arg in arguments} == pair
+    return {(arg.op, arg.data, arg.scalar) for arg in arguments} == pair
 
 
 def _without_casts(node: Node) -> Node:

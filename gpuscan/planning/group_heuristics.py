@@ -18,27 +18,39 @@ class GroupHeuristics:
     min_stretch: int = 2048
     max_stretch: int = 1 << 20
     # Words of elements that an invocation loads before it combines them, so that several loads are under way; a quarter
-    # of that where operators are long, half where atomics combine. H200, both passes over 2^26 int32 with 1,000 labels
-    # in 8,192 stretches: 1.9 ms; with 8 and 4 words 2.2 and 2.8 ms.
-    steps: int = 16
+    # of that where operators are long. H200, with 8 subgroups in place of 4: 4, 8 and 16 words are alike within 10 %.
+    steps: int = 8
     # Words of an element, at most. Not tuned.
     max_words: int = 8
-    # Words of workgroup memory for the carries of a subgroup, at most. The more they take, the fewer workgroups run at
-    # a time: an H200 takes about four times as long for 5,000 labels as for 1,000, and no longer by a sort. Not tuned.
-    max_carry_words: int = 6000
+    # Subgroups that share the carries of a workgroup; more of them if carries take more words than these for each. The
+    # more words a workgroup takes, the fewer workgroups run at a time. H200, 2^26 int32 with 1,000 labels, the last
+    # stage: 0.56 ms, with 2, 8 and 16 of them 0.61, 0.86 and 1.3 ms, and one with marks 1.05 ms.
+    turns: int = 4
+    words_of_turn: int = 512
     # Invocations in a workgroup where each has a stretch of its own. Not tuned.
     serial_workgroup: int = 32
-    # Invocations in a workgroup that combines the elements of a stretch by atomics; the carries for each label, at
-    # most, so that few invocations add to one at a time; and the words that all of them take. Not tuned.
+    # Invocations in a workgroup that combines the elements of a stretch by atomics; the elements that each loads at a
+    # time; the carries for each label, at most, so that few invocations add to one at a time; and the words that all of
+    # them take. Not tuned.
     atomic_workgroup: int = 256
+    atomic_steps: int = 8
     atomic_copies: int = 32
     atomic_words: int = 4096
+    # Words of carries from which on a reduction by atomics combines elements in the table, not in workgroup memory; and
+    # how many tables there are, at most, and the words of all of them, which should stay in the GPU's cache. With
+    # several tables, fewer invocations add to one carry at a time. Not tuned.
+    max_atomic_words: int = 6000
+    atomic_tables: int = 8
+    atomic_table_words: int = 1 << 22
     # Labels side by side, and parts of their stretches one below the other, of a workgroup that scans the table; and
     # the carries that an invocation loads at a time. H200, 2,048 stretches of 1,000 labels: with 32 and 8, 2.5 times as
     # long.
     carry_columns: int = 8
     carry_parts: int = 32
     carry_loads: int = 4
+    # Labels that a reduction by atomics makes a table for before it knows their number, if the caller does not pass it.
+    # Not tuned.
+    expected_labels: int = 2048
     # Words of the table for each word that is read and written otherwise, at most. Each of them is written twice and
     # read three times. Not tuned.
     max_table_share: float = 0.25

@@ -21,7 +21,7 @@ from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
 
 # The bindings after those of the arrays, in the order of their numbers. Before the arrays is that of the labels.
-_AFTER_ARRAYS = ("table", "seeds", "fills", "captured")
+_AFTER_ARRAYS = ("table", "seeds", "fills", "captured", "largest")
 # A capacity is a multiple of this part of the next power of 2, so that few numbers of labels need shaders of their own.
 _CAPACITY_STEPS = 8
 # Shaders count elements and the words of the table in 32 bits.
@@ -39,8 +39,13 @@ class GroupKernel(Kernel):
         label: the kind of label.
         label_bits: the bits in which labels may differ.
         capacity: the labels for which there is workgroup memory; 0 if each invocation has a stretch of its own.
-        copies: the carries for each label in workgroup memory, if atomics combine elements; else 0.
-        turns: the most subgroups that a workgroup may have. They take turns with the workgroup's stretch.
+        copies: the carries for each label in workgroup memory, if atomics combine elements there; else 0.
+        in_table: True if atomics combine elements in the table.
+        encoded: True if the table has the bits of carries xored with those of the identity.
+        checked: True to find the largest label as well, and to leave out labels without a place in the table.
+        turns: the most subgroups that a workgroup may have. They take turns with its carries.
+        marked: True if the table says which carries are there. Otherwise all are: they begin with the identity.
+        alone: True if there are no carries before any stretch, since each is a whole row.
         parts: the parts of the stretches that a workgroup scans the carries of side by side.
         carry_loads: the carries that an invocation loads at a time.
     """
@@ -49,7 +54,12 @@ class GroupKernel(Kernel):
     label_bits: int = 0
     capacity: int = 0
     copies: int = 0
+    in_table: bool = False
+    encoded: bool = False
+    checked: bool = False
     turns: int = 1
+    marked: bool = True
+    alone: bool = False
     parts: int = 1
     carry_loads: int = 1
 
@@ -73,6 +83,8 @@ class GroupKernel(Kernel):
     @property
     def walk(self) -> str:
         """How stretches are combined: the template of a main function in shaders/groups/."""
+        if self.in_table:
+            return "walk_by_table_atomics"
         return f"walk_by_{'atomics' if self.copies else 'subgroups' if self.subgroups else 'invocations'}"
 
     @property
@@ -112,8 +124,10 @@ class GroupKernel(Kernel):
             bound += self.destinations
         if self.spec.seeded:
             bound.append(BoundArray("seeds", self.binding_of("seeds"), "read"))
-        if self.stage == "reduce_carries":
+        if self.stage == "reduce_carries" and self.marked:
             bound.append(BoundArray("fills", self.binding_of("fills"), "read"))
+        if self.checked:
+            bound.append(BoundArray("largest", self.binding_of("largest"), "read_write"))
         return tuple(bound)
 
 
@@ -127,6 +141,8 @@ class GroupTable:
         row_length: the elements in a row.
         stretch: the elements of a stretch; the last one of a row may have fewer.
         kernels: the stages, in their order.
+        count: the labels of a row that a reduction has results for.
+        sharers: the workgroups that share a stretch, if elements are combined in the table.
     """
 
     groups: int
@@ -134,6 +150,8 @@ class GroupTable:
     row_length: int
     stretch: int
     kernels: tuple[GroupKernel, ...]
+    count: int
+    sharers: int = 1
 
     @property
     def stretches(self) -> int:
@@ -142,30 +160,36 @@ class GroupTable:
 
     @property
     def plane(self) -> int:
-        """The carries in the table. A plane has one word of each of them; the first one says if it is there."""
+        """The carries in the table. A plane has one word of each of them; if they are marked, a first one the marks."""
         return self.rows * self.stretches * self.groups
 
     @property
     def results(self) -> int:
-        """The results of a reduction. After the planes there is a word for each: 1 if it has elements."""
-        return self.rows * self.groups
+        """The results of a reduction. After the planes there is a word for each, if carries are marked."""
+        return self.rows * self.count
 
     @property
     def words(self) -> int:
         """The 32-bit words of the table."""
-        return self.plane * (self.kernels[0].item_words + 1) + self.results
+        first = self.kernels[0]
+        return self.plane * (first.item_words + (1 if first.marked else 0)) + self.results
 
     @property
-    def starts_empty(self) -> bool:
-        """True if the first stage reads a table that has no carries."""
-        return self.kernels[0].stage == "scan_groups" or not self.kernels[0].capacity
+    def cleared_words(self) -> int:
+        """The words of the table that are cleared first: marks, or carries that are combined in the table."""
+        first = self.kernels[0]
+        if first.in_table:
+            return self.words
+        return self.plane if first.stage != "reduce_carries" and not first.capacity else 0
 
     def workgroups(self, kernel: GroupKernel) -> int:
         """Return the number of workgroups of a stage."""
         if kernel.stage in ("combine_groups", "scan_groups"):
             stretches = self.rows * self.stretches
+            if kernel.in_table:
+                return stretches * self.sharers
             return stretches if kernel.capacity else -(-stretches // kernel.tile.workgroup_size)
-        return self.rows * -(-self.groups // (kernel.tile.workgroup_size // kernel.parts))
+        return self.rows * -(-self.count // (kernel.tile.workgroup_size // kernel.parts))
 
 
 @lru_cache(maxsize=256)
@@ -176,19 +200,26 @@ def plan_groups(
     capabilities: Capabilities,
     *,
     reduces: bool = False,
+    checked: bool = False,
     subgroups: bool | None = None,
     stretch: int | None = None,
+    in_table: bool | None = None,
 ) -> GroupTable | None:
     """Return how groups are combined by a table; None if that cannot be, or would be slower than a sort.
 
     Args:
-        spec: the scan of rows that are one after the other, without heads.
+        spec: the scan of rows that are one after the other, without heads. It has `initial` if the seeds of a reduction
+            are the results of empty groups.
         label: the kind of label. The labels' bits, taken for unsigned numbers, are less than `groups`.
         groups: the number of labels, 1 or more.
         capabilities: the device's.
         reduces: True for one result for each label.
+        checked: True for a reduction that also finds the largest label. Labels that are not less than `groups` are left
+            out. The result is None unless atomics in workgroup memory combine the elements.
         subgroups: True to combine stretches by subgroups (default: on GPUs that have subgroups).
         stretch: the elements of a stretch, to take a table whatever its size.
+        in_table: True to combine the elements of a reduction by atomics in the table (default: if it is too large for
+            workgroup memory).
     """
     h = group_heuristics_for(capabilities.adapter_type)
     if spec.combine.loops or spec.field_offsets or spec.length > _MOST_COUNTED:
@@ -207,18 +238,34 @@ def plan_groups(
     memory = capabilities.limits["max-compute-workgroup-storage-size"]
     most_invocations = capabilities.limits["max-compute-invocations-per-workgroup"]
     by_atomics = subgroups and spec.combine.atomic is not None
-    if 4 * (words + 1) * (capacity + 1) + 4 > memory:
+    # A walk without subgroups has its carries in the table, and leaves out the others.
+    marked = not subgroups or spec.combine.neutral is None or (reduces and not spec.initial)
+    carry_words = words + 1 if marked else words
+    if in_table is None:
+        in_table = by_atomics and reduces and carry_words * capacity > h.max_atomic_words
+    if in_table:
+        capacity = 0
+    if 4 * carry_words * (capacity + 1) + 4 > memory or (checked and (in_table or not by_atomics)):
         return None
-    if (words + 1) * capacity > h.max_carry_words and not (reduces and by_atomics):
-        return None
-    steps = min(h.steps // words // (4 if spec.combine.long else 1), spec.row_length // max(1, lanes))
+    sharers = 1
+    turns, workgroup = 1, h.serial_workgroup
+    if subgroups:
+        fewest = fewest_lanes(capabilities)
+        wanted = min(max(h.turns, carry_words * capacity // h.words_of_turn), -(-spec.row_length // fewest))
+        turns = 1 << (max(1, min(wanted, most_invocations // fewest)).bit_length() - 1)
+        workgroup = turns * fewest
+    steps = min(h.steps // words // (4 if spec.combine.long else 1), spec.row_length // (workgroup if subgroups else 1))
     steps = 1 << max(0, steps.bit_length() - 1)
-    if stretch is None:
-        unit = max(1, lanes) * steps
+    if in_table:
+        unit = h.atomic_workgroup * h.atomic_steps
+        copies = max(1, min(h.atomic_tables, h.atomic_table_words // (carry_words * groups * spec.rows)))
+        stretch = stretch or -(-spec.row_length // (copies * unit)) * unit
+        sharers = max(1, min(h.stretches // spec.rows // copies, -(-stretch // unit)))
+    elif stretch is None:
+        unit = (workgroup if subgroups else 1) * steps
         wanted = max(h.min_stretch, min(h.max_stretch, -(-spec.length // h.stretches)))
-        # The table has words + 1 words for each stretch and label.
         read = sum(field.storage_bytes for field in (*spec.source.fields, *spec.destination.fields)) / 4
-        most = spec.length * read * h.max_table_share / ((words + 1) * groups * spec.rows)
+        most = spec.length * read * h.max_table_share / (carry_words * groups * spec.rows)
         if most < 1:
             return None
         wanted = max(wanted, -(-spec.row_length // int(most)))
@@ -230,24 +277,26 @@ def plan_groups(
         "combine_groups",
         "table",
         spec.shader_spec,
-        TileShape(lanes or h.serial_workgroup, lanes, 1, steps),
+        TileShape(workgroup, lanes, 1, steps),
         Access(width=1),
         target,
         WaitPolicy(1, 1),
         label=label,
         label_bits=label_bits,
         capacity=capacity,
-        turns=max(1, lanes // fewest_lanes(capabilities)) if subgroups else 1,
+        turns=turns,
+        marked=marked,
     )
+    walking = combining
     if by_atomics:
-        copies = min(h.atomic_copies, 1 << (max(1, h.atomic_words // (2 * capacity)).bit_length() - 1))
-        shape = TileShape(min(h.atomic_workgroup, most_invocations), 0, 1, max(1, steps // 2))
-        own = replace(combining, tile=shape, label_bits=0, copies=copies, turns=1)
-        combining, walking = own, combining
-    else:
-        walking = combining
+        shape = TileShape(min(h.atomic_workgroup, most_invocations), lanes if in_table else 0, 1, h.atomic_steps)
+        combining = replace(walking, tile=shape, label_bits=0, turns=1, in_table=in_table, encoded=in_table)
+    if by_atomics and not in_table:
+        room = max(1, h.atomic_words // (carry_words * capacity))
+        copies = min(h.atomic_copies, 1 << (room.bit_length() - 1))
+        combining = replace(combining, copies=copies, checked=checked)
     parts = h.carry_parts
-    room = min(memory // (4 * (words + 1)), most_invocations)
+    room = min(memory // (4 * carry_words), most_invocations)
     while parts > 1 and h.carry_columns * parts > room:
         parts //= 2
     carrying = replace(
@@ -257,6 +306,8 @@ def plan_groups(
         label_bits=0,
         capacity=0,
         copies=0,
+        in_table=False,
+        checked=False,
         turns=1,
         parts=parts,
         carry_loads=h.carry_loads,
@@ -267,10 +318,10 @@ def plan_groups(
     if reduces:
         kernels: tuple[GroupKernel, ...] = (combining, carrying)
     elif stretch >= spec.row_length and not spec.initial:
-        kernels = (scanning,)  # no stretch has carries
+        kernels = (replace(scanning, alone=True),)
     else:
         kernels = (combining, carrying, scanning)
-    table = GroupTable(groups, spec.rows, spec.row_length, stretch, kernels)
+    table = GroupTable(groups, spec.rows, spec.row_length, stretch, kernels, groups, sharers)
     limits = capabilities.limits
     bound = max(len(kernel.bindings) for kernel in kernels)
     if bound > limits[STORAGE_LIMIT] or 4 * table.words > limits["max-storage-buffer-binding-size"]:

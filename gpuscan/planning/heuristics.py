@@ -29,6 +29,8 @@ class Heuristics:
     lookback_seconds: float = 0.5
     # The fewest polls before a timeout, even if other programs made polls slow while the probe ran. Not tuned.
     min_lookback_spins: int = 1 << 18
+    # A time that every poll exceeds, since it waits for memory that workgroups share. H200: 180 ns.
+    fastest_poll_seconds: float = 5e-9
     # None: the number of polls follows from `lookback_seconds` and the speed that the probe measured.
     fixed_lookback_spins: int | None = None
     # Polls before a workgroup under fallback reduces the late tile itself. H100, 2^28, every second post withheld: 0.88

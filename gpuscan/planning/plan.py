@@ -81,6 +81,18 @@ class ScanPlan:
         return self.stages[-1].kernel.spec.combine.loops
 
     @cached_property
+    def min_timeout_seconds(self) -> float:
+        """A time that passes before a run can fail, if its subgroups have the planned size; 0 if there is none.
+
+        A run that ended sooner has done its work, and its report need not be read.
+        """
+        kernel = self.stages[-1].kernel
+        if kernel.strategy not in ("lookahead", "lookback") or self.loops or kernel.target.driver_ends_loops:
+            return 0.0
+        per_round = max(1, kernel.wait_policy.spins_per_round // kernel.heuristics.fold_patience_divisor)
+        return self.spin_rounds * per_round * kernel.heuristics.fastest_poll_seconds
+
+    @cached_property
     def state_bytes(self) -> int:
         """The size of the tile state in bytes."""
         kernel = self.stages[-1].kernel

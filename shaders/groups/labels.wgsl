@@ -3,17 +3,25 @@
 {% from "shared/chunk_access.wgsl" import store_single with context %}
 {% include "shared/arrays.wgsl" %}
 @group(0) @binding({{ kernel.binding_of("labels") }}) var<storage, read> labels: array<u32>;
+{% if kernel.checked %}
+@group(0) @binding({{ kernel.binding_of("largest") }}) var<storage, read_write> largest: atomic<u32>;  // of all labels
+{% endif %}
 
 const STEPS = {{ kernel.tile.chunk }}u;  // elements that an invocation loads at a time
 
-// Return the label at a place of a row, by its bits, which are less than the number of labels.
+// Return the label at a place of a row, by its bits{{ "" if kernel.checked else ", which are less than the number of labels" }}.
 fn label_at(row: u32, place: u32) -> u32 {
     let at = row * params.labels_step + place;
 {% if kernel.label.packed %}
     let bits = extractBits(labels[at / {{ kernel.label.per_word }}u], at % {{ kernel.label.per_word }}u * {{ kernel.label.bits }}u, {{ kernel.label.bits }}u);
     return {{ "min(bits, 1u)" if kernel.label.kind == "bool" else "bits" }};
 {% else %}
-    return labels[at * {{ kernel.label.words }}u];
+    let bits = labels[at * {{ kernel.label.words }}u];
+{% if kernel.checked and kernel.label.words > 1 %}
+    return select(bits, 0xffffffffu, labels[at * {{ kernel.label.words }}u + 1u] != 0u);
+{% else %}
+    return bits;
+{% endif %}
 {% endif %}
 }
 

@@ -1,14 +1,14 @@
 {#- Scan the carries of each label along the stretches of its row, or reduce them to the results.
     in:  the table: for each stretch and label, the combination of its elements; the initial values
     out: kernel.stage "scan_carries":   the table: for each stretch and label, the combination of all before the stretch
-         kernel.stage "reduce_carries": the destinations; after the planes of the table, 1 for each result that has
-                                        elements, else 0
+         kernel.stage "reduce_carries": the destinations; if carries are marked, after the planes of the table 1 for
+                                        each result that has elements, else 0
     Each invocation folds a part of the stretches, by itself. It learns the parts before from workgroup memory. -#}
 {% set reduces = kernel.stage == "reduce_carries" %}
 {% from "shared/chunk_access.wgsl" import store_single with context %}
 {% include "groups/table.wgsl" %}
 {% include "shared/arrays.wgsl" %}
-{% if reduces %}
+{% if reduces and kernel.marked %}
 @group(0) @binding({{ kernel.binding_of("fills") }}) var<storage, read> fills: array<u32>;  // a result's words for each row
 {% endif %}
 
@@ -16,7 +16,9 @@ const PARTS = {{ kernel.parts }}u;
 const COLUMNS = WORKGROUP_SIZE / PARTS;  // labels of a workgroup
 
 var<workgroup> totals: array<{{ text.shared_item }}, WORKGROUP_SIZE>;
+{% if kernel.marked %}
 var<workgroup> is_known: array<u32, WORKGROUP_SIZE>;
+{% endif %}
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(
@@ -24,36 +26,50 @@ fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) grid: vec3<u32>,
 ) {
-    let strips = (params.groups + COLUMNS - 1u) / COLUMNS;
+    let strips = (params.results + COLUMNS - 1u) / COLUMNS;
     let number = workgroup.x + workgroup.y * grid.x;
     let row = number / strips;
     if (row * params.stretches >= params.total) {
         return;
     }
     let label = number % strips * COLUMNS + invocation % COLUMNS;
-    let is_label = label < params.groups;
+    let is_label = label < params.results;
     let part = invocation / COLUMNS;
     let each = (params.stretches + PARTS - 1u) / PARTS;
     let begin = min(part * each, params.stretches);
     let end = select(begin, min(begin + each, params.stretches), is_label);
     let first = row * params.stretches * params.groups + label;
+{% if kernel.marked %}
     var total: Item;
     var known = false;
+{% else %}
+    var total = neutral();
+{% endif %}
     for (var stretch = begin; stretch < end; stretch += {{ kernel.carry_loads }}u) {
 {% for i in range(kernel.carry_loads) %}
         let at{{ i }} = first + min(stretch + {{ i }}u, end - 1u) * params.groups;
+{% if kernel.marked %}
         let is_here{{ i }} = table[at{{ i }}] != 0u && stretch + {{ i }}u < end;
+{% endif %}
         let carry{{ i }} = read_carry(at{{ i }});
 {% endfor %}
 {% for i in range(kernel.carry_loads) %}
+{% if kernel.marked %}
         total = pick(is_here{{ i }}, pick(known, join(total, carry{{ i }}), carry{{ i }}), total);
         known = known || is_here{{ i }};
+{% else %}
+        total = join(total, pick(stretch + {{ i }}u < end, carry{{ i }}, neutral()));
+{% endif %}
 {% endfor %}
     }
     totals[invocation] = {{ text.to_shared("total") }};
+{% if kernel.marked %}
     is_known[invocation] = select(0u, 1u, known);
+{% endif %}
     workgroupBarrier();
-{% if spec.initial %}
+{% if not kernel.marked %}
+    var before = {{ "seed(row)" if spec.seeded else "neutral()" }};
+{% elif spec.initial %}
     var before = seed(row);
     var led = true;
 {% else %}
@@ -62,38 +78,57 @@ fn main(
 {% endif %}
     for (var earlier = invocation % COLUMNS; earlier < invocation; earlier += COLUMNS) {
         let next = {{ text.from_shared("totals[earlier]") }};
+{% if kernel.marked %}
         before = pick(is_known[earlier] != 0u, pick(led, join(before, next), next), before);
         led = led || is_known[earlier] != 0u;
+{% else %}
+        before = join(before, next);
+{% endif %}
     }
 {% if reduces %}
     if (part == PARTS - 1u && is_label) {
+        let at = row * params.results + label;
+{% if kernel.marked %}
         let is_full = known || led;
         let whole = pick(known, pick(led, join(before, total), total), before);
-        let at = row * params.groups + label;
         table[params.plane * {{ kernel.item_words + 1 }}u + at] = select(0u, 1u, is_full);
         let fill = row * {{ spec.destination.words }}u;
         var result = {{ text.result_from_words("fills", "fill + ") }};
         if (is_full) {
             result = {{ text.mapped_result("whole") }};
         }
+{% else %}
+        let whole = join(before, total);
+        let result = {{ text.mapped_result("whole") }};
+{% endif %}
 {{ store_single("at", "result") | indent(4) -}}
     }
 {% else %}
     for (var stretch = begin; stretch < end; stretch += {{ kernel.carry_loads }}u) {
 {% for i in range(kernel.carry_loads) %}
         let at{{ i }} = first + min(stretch + {{ i }}u, end - 1u) * params.groups;
+{% if kernel.marked %}
         let is_here{{ i }} = table[at{{ i }}] != 0u;
+{% endif %}
         let carry{{ i }} = read_carry(at{{ i }});
 {% endfor %}
 {% for i in range(kernel.carry_loads) %}
         if (stretch + {{ i }}u < end) {
+{% if kernel.marked %}
             table[at{{ i }}] = 0u;
             if (led) {
                 write_carry(at{{ i }}, before);
             }
+{% else %}
+            write_carry(at{{ i }}, before);
+{% endif %}
         }
+{% if kernel.marked %}
         before = pick(is_here{{ i }}, pick(led, join(before, carry{{ i }}), carry{{ i }}), before);
         led = led || is_here{{ i }};
+{% else %}
+        before = join(before, carry{{ i }});
+{% endif %}
 {% endfor %}
     }
 {% endif %}

@@ -1,6 +1,6 @@
 {#- The beginning of every stage of a scan or reduction of groups by a table. Rows are cut into stretches. The table has a
-    carry for each stretch and each label: one word of all of them side by side, then the next word of all of them. The
-    first word is 1 if the carry is there.
+    carry for each stretch and each label: one word of all of them side by side, then the next word of all of them. If
+    carries are marked, a first word is 1 where there is one. Otherwise they begin with the identity, or the row's seed.
     Values: kernel, a gpuscan.planning.group_plan.GroupKernel; spec. -#}
 {% if kernel.target.enables_subgroups %}
 {% if kernel.subgroups %}
@@ -18,25 +18,40 @@ struct Params {
     groups: u32,  // labels of a row
     plane: u32,  // carries in the table
     labels_step: u32,  // labels from one row to the next: 0 if all rows have the same
+    results: u32,  // labels of a row that a reduction has results for
+    sharers: u32,  // workgroups that share a stretch, if elements are combined in the table
 }
 @group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding({{ kernel.binding_of("table") }}) var<storage, read_write> table: array<u32>;
+@group(0) @binding({{ kernel.binding_of("table") }}) var<storage, read_write> table: array<{{ "atomic<u32>" if kernel.in_table else "u32" }}>;
 
 {% include "shared/element.wgsl" %}
 {% include "shared/operator.wgsl" %}
 
+{% if kernel.copies or not kernel.marked %}
+fn neutral() -> Item {
+    var words = Words({{ "0x%xu" % spec.combine.neutral }});
+    return item_from_words(words);
+}
+
+{% endif %}
+{% set marks = 1 if kernel.marked else 0 %}
+{% set mask = " ^ 0x%xu" % spec.combine.atomic[1] if kernel.encoded else "" %}
+{% if not kernel.in_table %}
 fn read_carry(at: u32) -> Item {
     return item_from_words(Words(
 {% for word in range(kernel.item_words) %}
-        table[at + {{ word + 1 }}u * params.plane],
+        table[at + {{ word + marks }}u * params.plane]{{ mask }},
 {% endfor %}
     ));
 }
 
 fn write_carry(at: u32, carry: Item) {
     let words = item_to_words(carry);
+{% if kernel.marked %}
     table[at] = 1u;
+{% endif %}
 {% for word in range(kernel.item_words) %}
-    table[at + {{ word + 1 }}u * params.plane] = words[{{ word }}];
+    table[at + {{ word + marks }}u * params.plane] = words[{{ word }}];
 {% endfor %}
 }
+{% endif %}

@@ -3,13 +3,16 @@
     Values: spec.combine.atomic: the atomic, and the bits of its identity; kernel.copies: the carries for a label. -#}
 {% include "groups/labels.wgsl" %}
 {% from "groups/labels.wgsl" import load_elements with context %}
-{% set number = text.type_of(spec.element.fields[0]) %}
 const COPIES = {{ kernel.copies }}u;
 const PARKED = {{ kernel.capacity * kernel.copies }}u;  // the carry of elements that are not there
-const IDENTITY = {{ number }}({{ spec.combine.atomic[1] if number == "u32" else spec.combine.atomic[1] - (2 ** 32 if spec.combine.atomic[1] >= 2 ** 31 else 0) }});
 
-var<workgroup> carries: array<atomic<{{ number }}>, {{ kernel.capacity * kernel.copies + 1 }}>;
+var<workgroup> carries: array<atomic<Element>, {{ kernel.capacity * kernel.copies + 1 }}>;
+{% if kernel.checked %}
+var<workgroup> own_largest: atomic<u32>;
+{% endif %}
+{% if kernel.marked %}
 var<workgroup> is_known: array<atomic<u32>, {{ kernel.capacity * kernel.copies + 1 }}>;
+{% endif %}
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(
@@ -22,9 +25,15 @@ fn main(
         return;
     }
     for (var i = invocation; i < params.groups * COPIES; i += WORKGROUP_SIZE) {
-        atomicStore(&carries[i], IDENTITY);
+        atomicStore(&carries[i], neutral());
+{% if kernel.marked %}
         atomicStore(&is_known[i], 0u);
+{% endif %}
     }
+{% if kernel.checked %}
+    atomicStore(&own_largest, 0u);
+    var most = 0u;
+{% endif %}
     workgroupBarrier();
     let row = stretch / params.stretches;
     let begin = stretch % params.stretches * params.stretch;
@@ -36,21 +45,43 @@ fn main(
 {% endfor %}
 {{ load_elements() | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
-        let slot{{ i }} = select(PARKED, label{{ i }} * COPIES + invocation % COPIES, next{{ i }} < end);
+{% if kernel.checked %}
+        let is_there{{ i }} = next{{ i }} < end && label{{ i }} < params.groups;
+        most = max(most, label{{ i }});
+{% else %}
+        let is_there{{ i }} = next{{ i }} < end;
+{% endif %}
+        let slot{{ i }} = select(PARKED, label{{ i }} * COPIES + invocation % COPIES, is_there{{ i }});
         {{ spec.combine.atomic[0] }}(&carries[slot{{ i }}], e{{ i }});
+{% if kernel.marked %}
         atomicStore(&is_known[slot{{ i }}], 1u);
+{% endif %}
 {% endfor %}
     }
+{% if kernel.checked %}
+    atomicMax(&own_largest, most);
+{% endif %}
     workgroupBarrier();
+{% if kernel.checked %}
+    if (invocation == 0u) {
+        atomicMax(&largest, atomicLoad(&own_largest));
+    }
+{% endif %}
     for (var label = invocation; label < params.groups; label += WORKGROUP_SIZE) {
-        var carry = IDENTITY;
+        var carry = neutral();
+{% if kernel.marked %}
         var known = 0u;
+{% endif %}
         for (var copy = 0u; copy < COPIES; copy++) {
             carry = combine(carry, atomicLoad(&carries[label * COPIES + copy]));
+{% if kernel.marked %}
             known |= atomicLoad(&is_known[label * COPIES + copy]);
+{% endif %}
         }
         let at = stretch * params.groups + label;
         write_carry(at, carry);
+{% if kernel.marked %}
         table[at] = known;
+{% endif %}
     }
 }

@@ -2,7 +2,9 @@
     carries of all labels in its memory. In a step, each lane takes one element. Lanes with elements of the same label
     are peers: they find each other by votes on the bits of the label, and scan their elements by links from each peer to
     the one before, which are twice as long each round (Hillis & Steele, "Data parallel algorithms", 1986).
-    A workgroup has one subgroup, or several if the compiler chooses a smaller size; these take turns. -#}
+    The subgroups of a workgroup take turns with the carries: in each step, the last lane of a label reads its carry and
+    writes the next one. The rest of a step they do side by side.
+    Values: kernel.turns: the most subgroups that a workgroup has, whatever size of them the compiler chooses. -#}
 {% set starts = kernel.stores_results and spec.exclusive %}
 {% include "groups/labels.wgsl" %}
 {% from "groups/labels.wgsl" import load_elements, store_result with context %}
@@ -10,11 +12,14 @@
 {% include "shared/lanes.wgsl" %}
 
 const CAPACITY = {{ kernel.capacity }}u;  // labels
+const TURNS = {{ kernel.turns }}u;  // the most subgroups that a workgroup has
 const NO_PEER = 0x100u;  // a link to itself has this bit
 
-// The carry of each label, and if it is there. The last place takes values that are not read.
-var<workgroup> carries: array<{{ text.shared_item }}, {{ kernel.capacity + 1 }}>;
-var<workgroup> is_known: array<u32, {{ kernel.capacity + 1 }}>;
+// The carry of each label{{ ", and if it is there" if kernel.marked }}.
+var<workgroup> carries: array<{{ text.shared_item }}, CAPACITY>;
+{% if kernel.marked %}
+var<workgroup> is_known: array<u32, CAPACITY>;
+{% endif %}
 {% if kernel.turns > 1 %}
 var<workgroup> registered: atomic<u32>;  // the number of subgroups
 {% endif %}
@@ -35,7 +40,7 @@ fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, belo
     peers &= select(~votes{{ bit }}, votes{{ bit }}, (label & {{ 2 ** bit }}u) != 0u);
 {% endfor %}
     let earlier = highest_lane(peers & below, NO_PEER | lane);
-    let is_last = is_there && highest_lane(peers, lane) == lane;
+    let last = highest_lane(peers, lane);
     var item = own;
     var link = earlier;
     for (var reach = 1u; reach < WORKGROUP_SIZE; reach *= 2u) {
@@ -47,43 +52,41 @@ fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, belo
         item = pick(is_linked, join(item_at(item, other), item), item);
         link = subgroupShuffle(link, other);
     }
-    let slot = select(CAPACITY, label, is_last);
-{% if starts %}
-    var start = own;
+    // The last of the peers reads the carry and writes the next one.
+    let own_turn = select(TURNS, turn, is_there && last == lane);
+    var carry = own;
+{% if kernel.marked %}
+    var known = false;
 {% endif %}
-{% for turn in range(kernel.turns) %}
-{% if kernel.turns > 1 %}
-    if (turn == {{ turn }}u) {
+    for (var now = 0u; now < TURNS; now++) {
+        if (now == own_turn) {
+            carry = {{ text.from_shared("carries[label]") }};
+{% if kernel.marked %}
+            known = is_known[label] != 0u;
+            is_known[label] = 1u;
+            let next = pick(known, join(carry, item), item);
+{% else %}
+            let next = join(carry, item);
 {% endif %}
-{% filter indent(4 if kernel.turns > 1 else 0, first=true) %}
-    let carry{{ turn }} = {{ text.from_shared("carries[label]") }};
-    let known{{ turn }} = is_known[label] != 0u;
-    item = pick(known{{ turn }}, join(carry{{ turn }}, item), item);
-{% if starts %}
-    let seed{{ turn }} = seed(row);
-    start = pick(known{{ turn }}, carry{{ turn }}, seed{{ turn }});
-{% endif %}
-{% endfilter %}
-{% if kernel.turns > 1 %}
+            carries[label] = {{ text.to_shared("next") }};
+        }
+        workgroupBarrier();
     }
-{% endif %}
 {% if kernel.stores_results %}
-    workgroupBarrier();  // all have read the carries
+    carry = item_at(carry, last);
+{% if kernel.marked %}
+    known = subgroupShuffle(select(0u, 1u, known), last) != 0u;
+    item = pick(known, join(carry, item), item);
+{% else %}
+    item = join(carry, item);
 {% endif %}
-{% if kernel.turns > 1 %}
-    if (turn == {{ turn }}u) {
 {% endif %}
-{% filter indent(4 if kernel.turns > 1 else 0, first=true) %}
-    carries[slot] = {{ text.to_shared("item") }};
-    is_known[slot] = 1u;
-{% endfilter %}
-{% if kernel.turns > 1 %}
-    }
-{% endif %}
-    workgroupBarrier();
-{% endfor %}
 {% if starts %}
-    return pick(earlier < NO_PEER, item_at(item, earlier & (NO_PEER - 1u)), start);
+{% if kernel.marked %}
+    let first = seed(row);
+    carry = pick(known, carry, first);
+{% endif %}
+    return pick(earlier < NO_PEER, item_at(item, earlier & (NO_PEER - 1u)), carry);
 {% else %}
     return item;
 {% endif %}
@@ -101,12 +104,16 @@ fn main(
         return;
     }
     for (var label = invocation; label < params.groups; label += WORKGROUP_SIZE) {
-{% if kernel.stores_results %}
+{% if kernel.stores_results and not kernel.alone %}
         let carry = read_carry(stretch * params.groups + label);
         carries[label] = {{ text.to_shared("carry") }};
+{% if kernel.marked %}
         is_known[label] = table[stretch * params.groups + label];
-{% else %}
+{% endif %}
+{% elif kernel.marked %}
         is_known[label] = 0u;
+{% else %}
+        carries[label] = {{ "seed(stretch / params.stretches)" if kernel.alone and spec.seeded else "neutral()" }};
 {% endif %}
     }
     let below = lanes_below(lane);
@@ -146,10 +153,14 @@ fn main(
     }
 {% if not kernel.stores_results %}
     for (var label = invocation; label < params.groups; label += WORKGROUP_SIZE) {
+{% if kernel.marked %}
         table[stretch * params.groups + label] = 0u;
         if (is_known[label] != 0u) {
             write_carry(stretch * params.groups + label, {{ text.from_shared("carries[label]") }});
         }
+{% else %}
+        write_carry(stretch * params.groups + label, carries[label]);
+{% endif %}
     }
 {% endif %}
 }

@@ -233,6 +233,9 @@ def test_many_offsets_of_numpy(device: gs.Device) -> None:
     wanted = places - offsets[np.searchsorted(offsets, places, "right") - 1] + 1
     a = device.asarray(np.ones(400_000, np.int32))
     assert_same(gs.scan(a, segments=offsets), wanted.astype(np.int32))
+    offsets[250_000] = offsets[249_999] - 1
+    with pytest.raises(ValueError, match=r"segments fall from .* at index 249999"):
+        gs.scan(a, segments=offsets)
 
 
 def test_the_marks_are_those_of_the_cpu(device: gs.Device) -> None:

@@ -16,9 +16,12 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
+from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.backends import BACKEND_VARIABLE, _load, error_type, webgpu
 from gpuscan.elements import scalar_of
+from gpuscan.planning.group_plan import plan_groups
 from gpuscan.planning.sort_plan import TileSort, plan_sort
+from gpuscan.planning.spec import scan_spec
 from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.templates import render
@@ -129,6 +132,24 @@ def test_tint_takes_sorts_in_single_passes(dawn: gs.Device, dtype: Any, strategy
             ("scatter_digits", tiles),
         ):
             dawn.wgpu_device.create_shader_module(code=render(f"sort/{stage}.wgsl", **values, **more))
+
+
+def test_tint_takes_groups(dawn: gs.Device) -> None:
+    """Assert that the compiler takes the shaders of groups that GPUs run."""
+    capabilities = replace(dawn.capabilities, adapter_type="DiscreteGPU")
+    forms: list[tuple[Any, str | gs.Operator, dict[str, Any]]] = [
+        (np.ones(1 << 16, np.float32), "add", {}),
+        (np.ones(1 << 16, np.float32), "maximum", {"reduces": True}),
+        (np.ones(1 << 16, np.int32), "minimum", {"reduces": True, "checked": True}),
+        (np.ones(1 << 16, np.int32), "bitwise_and", {"reduces": True, "in_table": True}),
+        ((np.ones(1 << 16, np.float32),) * 2, AFFINE, {}),
+    ]
+    for x, op, options in forms:
+        spec = scan_spec(make_problem(x, op, axis=0, initial=AFFINE.identity if op is AFFINE else 0), capabilities)
+        table = plan_groups(spec, scalar_of(np.dtype(np.int64)), 50, capabilities, subgroups=True, **options)
+        assert table is not None
+        for kernel in table.kernels:
+            dawn.wgpu_device.create_shader_module(code=render_kernel(kernel))
 
 
 @pytest.mark.parametrize("stage", ["chain", "halves", "later", "order", "spin", "subgroups"])

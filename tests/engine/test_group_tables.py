@@ -10,7 +10,16 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.device.device_array import empty, uploaded
-from gpuscan.engine.group_tables import FewLabels, TabledGroups, run_stages, scan_by_table, tabled
+from gpuscan.engine.group_tables import (
+    CheckedLabels,
+    FewLabels,
+    TabledGroups,
+    combine_unread,
+    reduce_by_table,
+    run_stages,
+    scan_by_table,
+    tabled,
+)
 from gpuscan.planning.group_plan import GroupTable
 from gpuscan.problem.problem import make_problem
 from gpuscan.reference import group_stages as twins
@@ -29,7 +38,9 @@ def ways(device: gs.Device) -> list[bool]:
 def shape_of(table: GroupTable, words: Array) -> tuple[Array, Array]:
     """Return what a table on a device knows, and its carries, with the words of a carry last."""
     planes = words[: -table.results].reshape(-1, table.rows, table.stretches, table.groups)
-    return planes[0] != 0, np.moveaxis(planes[1:], 0, -1)
+    if table.kernels[0].marked:
+        return planes[0] != 0, np.moveaxis(planes[1:], 0, -1)
+    return np.ones(planes.shape[1:], bool), np.moveaxis(planes, 0, -1)
 
 
 @pytest.mark.parametrize("options", [{}, {"exclusive": True, "reverse": True}, {"initial": (3, 5)}], ids=str)
@@ -82,32 +93,79 @@ def test_stages(device: gs.Device, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "dtype"), [("add", np.int8), ("minimum", np.int32), ("bitwise_xor", np.uint32)], ids=str
+    ("op", "dtype"),
+    [("add", np.int8), ("minimum", np.int32), ("bitwise_and", np.uint32), ("add", np.float32)],
+    ids=str,
 )
-def test_atomics(device: gs.Device, op: str, dtype: Any) -> None:
-    """Assert that elements that are combined by atomics, in any order, leave the twin's table."""
+def test_neutral_carries(device: gs.Device, op: str, dtype: Any) -> None:
+    """Assert that carries which begin with a neutral element leave the twin's table, also combined by atomics."""
     if not device.capabilities.subgroup_size:
         return
     rng = np.random.default_rng(2)
     length, groups = 3 * STRETCH - 11, 37
-    x = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, length, dtype)
-    labels = rng.integers(0, groups, length).astype(np.uint8)
+    x = rng.integers(-99, 99, length).astype(dtype)
+    x[:50] = -np.zeros(50, dtype)
+    labels = rng.integers(0, groups - 1, length).astype(np.uint8)
     problem = make_problem(x, op)
     few = FewLabels(uploaded(device._context, labels), groups)
-    found = tabled(device._executor, problem, few, subgroups=True, stretch=STRETCH)
+    options: dict[str, Any] = {"subgroups": True, "stretch": STRETCH}
+    found = tabled(device._executor, problem, few, **options)
     assert found is not None
-    assert found.table.kernels[0].copies
-    wide = x.astype(np.uint32 if dtype == np.uint32 else np.int32)[None]
+    combine = found.spec.combine
+    assert bool(found.table.kernels[0].copies) == (combine.atomic is not None)
+    wide = x.astype(np.int32 if dtype == np.int8 else dtype)[None]
     join = Joiner(problem.operator, make_problem(wide, op, axis=1).element)
     own = twins.combine_groups(join, (wide,), labels[None].astype(np.int64), groups, STRETCH)
     part = replace(found, table=replace(found.table, kernels=found.table.kernels[:1]))
     known, carries = shape_of(found.table, run(device, part, [uploaded(device._context, x)])[0])
-    np.testing.assert_array_equal(known, own.known)
-    np.testing.assert_array_equal(
-        carries[known][:, 0].view(wide.dtype).astype(dtype), own.carries[0][known].astype(dtype)
-    )
+    assert known.all()
+    expected = np.where(own.known, own.carries[0], np.array(combine.neutral, np.uint32).view(wide.dtype))
+    got = carries[..., 0].view(wide.dtype)
+    got, expected = got.astype(dtype), expected.astype(dtype)
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))  # also of zeros
     (result,) = scan_by_table(device._executor, problem, found, None)
-    np.testing.assert_array_equal(result.read(), gs.scan(x, op, groups=labels, device="numpy"))
+    scanned = gs.scan(x, op, groups=labels, device="numpy")
+    np.testing.assert_array_equal(result.read(), scanned)
+    np.testing.assert_array_equal(np.signbit(result.read()), np.signbit(scanned))
+    filled = replace(problem, fill=(np.array([problem.operator.identity_for(problem.element)[0]]),))
+    totals = gs.reduce(x, op, groups=labels, num_groups=groups, device="numpy")
+    full = np.bincount(labels, minlength=groups) > 0
+    for each, compared in ((filled, np.ones(groups, bool)), (problem, full)):
+        for in_table in {False, combine.atomic is not None}:
+            reduction = tabled(device._executor, each, few, reduces=True, in_table=in_table, **options)
+            assert reduction is not None
+            assert reduction.table.kernels[0].in_table == in_table
+            (reduced,) = reduce_by_table(device._executor, filled, reduction, None)
+            np.testing.assert_array_equal(reduced.read()[compared], totals[compared])
+
+
+def test_unread_labels(device: gs.Device) -> None:
+    """Assert that elements are combined before the labels are read, unless a label is outside."""
+    if not device.capabilities.subgroup_size:
+        return
+    rng = np.random.default_rng(4)
+    x, labels = rng.integers(0, 99, 500).astype(np.int32), rng.integers(0, 36, 500)
+    problem = make_problem(x, "add")
+    options: dict[str, Any] = {"subgroups": True, "stretch": STRETCH}
+    filled = replace(problem, fill=(np.zeros(1, np.int32),))
+
+    def check(labels: Array, count: int | None) -> CheckedLabels:
+        on_device = uploaded(device._context, labels)
+        checked = combine_unread(device._executor, filled, on_device, count, **options)
+        assert checked is not None
+        return checked
+
+    for count in (None, 40):
+        found = check(labels, count)
+        assert found.labels is not None
+        assert found.labels.count == labels.max() + 1
+        assert found.combined is not None
+        (reduced,) = reduce_by_table(device._executor, filled, found.combined, None)
+        np.testing.assert_array_equal(reduced.read(), np.bincount(labels, x, count or 0))
+    assert check(labels, 20).combined is None
+    for wrong in (-1, 1 << 33):
+        assert check(np.where(labels > 0, labels, wrong), None).labels is None
 
 
 def test_turns_and_parts(device: gs.Device) -> None:

@@ -13,7 +13,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.api import plan as plan_module
 from gpuscan.codegen.kernel_text import render_kernel
-from gpuscan.device import capability_probe, context, native_queue, transfer
+from gpuscan.device import capability_probe, context, native_queue, reports, transfer
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.queue import PublicMapping
 from gpuscan.engine import element_copy, host_arrays, part_buffers, planner
@@ -39,6 +39,11 @@ def withhold_posts(monkeypatch: pytest.MonkeyPatch, *, every: int = 2, tile: Til
 
     for module in (planner, plan_module):
         monkeypatch.setattr(module, "plan_scan", planned)
+
+
+def end_in_time(monkeypatch: pytest.MonkeyPatch, in_time: Callable[[], bool]) -> None:
+    """Let `in_time` say, each time that the device looks, if runs over known buffers ended too soon to have failed."""
+    monkeypatch.setattr(reports.RunLog, "may_be_timely", property(lambda log: bool(log.pending) and in_time()))
 
 
 def wait_for_reports(monkeypatch: pytest.MonkeyPatch, wait: bool) -> None:

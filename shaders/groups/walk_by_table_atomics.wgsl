@@ -1,0 +1,58 @@
+{#- The main function of a stage that combines stretches with an operator of which WGSL has an atomic, in any order, where
+    workgroup memory has no room for all labels: workgroups that share a stretch combine its elements in the table. There
+    the bits of a carry are xored with those of the identity, so that cleared memory holds identities.
+    Neighbours of one label would wait for each other, so those with the label of the first lane, if they are many, are
+    combined by the subgroup.
+    Values: spec.combine.atomic: the atomic, and the bits of its identity. -#}
+{% include "groups/labels.wgsl" %}
+{% from "groups/labels.wgsl" import load_elements with context %}
+{% include "shared/lanes.wgsl" %}
+{# Xored with ones, a minimum is a maximum, and "and" is "or". #}
+{% set name = {"atomicMin": "Max", "atomicMax": "Max", "atomicAnd": "Or", "atomicOr": "Or", "atomicXor": "Xor", "atomicAdd": "Add"}[spec.combine.atomic[0]] %}
+const MANY = 4u;  // lanes with one label
+
+fn add_carry(at: u32, bits: u32, is_there: bool) {
+    if (is_there) {
+        atomic{{ name }}(&table[at{{ " + params.plane" if kernel.marked }}], bits);
+{% if kernel.marked %}
+        atomicStore(&table[at], 1u);
+{% endif %}
+    }
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(local_invocation_index) invocation: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) grid: vec3<u32>,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    let number = workgroup.x + workgroup.y * grid.x;
+    // Workgroups that run at a time have different stretches.
+    let stretch = number % params.total;
+    let part = number / params.total;
+    let row = stretch / params.stretches;
+    let begin = stretch % params.stretches * params.stretch;
+    let end = min(begin + params.stretch, params.row_length);
+    let carries = stretch * params.groups;
+    let turn = STEPS * WORKGROUP_SIZE;
+    for (var first = begin + part * turn; first < end; first += params.sharers * turn) {
+{% for i in range(kernel.tile.chunk) %}
+        let next{{ i }} = first + {{ i }}u * WORKGROUP_SIZE + invocation;
+        let number{{ i }} = min(next{{ i }}, end - 1u);
+{% endfor %}
+{{ load_elements() | indent(4) -}}
+{% for i in range(kernel.tile.chunk) %}
+        var is_there{{ i }} = next{{ i }} < end;
+        var bits{{ i }} = {{ "bitcast<u32>(e%d) ^ 0x%xu" % (i, spec.combine.atomic[1]) }};
+        let is_alike{{ i }} = is_there{{ i }} && label{{ i }} == subgroupBroadcastFirst(label{{ i }});
+        let alike{{ i }} = subgroupBallot(is_alike{{ i }});
+        if (count_bits(alike{{ i }}) > MANY) {
+            let all = subgroup{{ name }}(select(0u, bits{{ i }}, is_alike{{ i }}));
+            bits{{ i }} = select(bits{{ i }}, all, is_alike{{ i }});
+            is_there{{ i }} = is_there{{ i }} && (!is_alike{{ i }} || lane == lowest_lane(alike{{ i }}));
+        }
+        add_carry(carries + label{{ i }}, bits{{ i }}, is_there{{ i }});
+{% endfor %}
+    }
+}
