@@ -70,7 +70,7 @@ RETURNED = (
 )
 
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\])\(([^)\s]+)\)")
-# A number such as 1e-06 in a table, in front of whose last digits no line may break: a word joiner says that.
+# A number such as 1e-06 in a table. A word joiner keeps a line from breaking before its last digits.
 NUMBER = re.compile(r"(?<=\d)(e-)(\d+)(?=[^\n`]*\|)")
 
 
