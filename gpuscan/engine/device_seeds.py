@@ -32,7 +32,7 @@ def seeds_by_rows(problem: Problem) -> Problem:
         return problem
     others = tuple(size for i, size in enumerate(problem.shape) if i != problem.axis)
     seeds: list[Any] = []
-    for seed, field in zip(problem.seeds or (), problem.element.fields, strict=True):
+    for seed, field in zip(problem.seeds or (), problem.seed_element.fields, strict=True):
         if isinstance(seed, DeviceArray):
             rows = empty(seed.context, (*others, *field.shape), field.scalar.dtype)
             if rows.nbytes:
