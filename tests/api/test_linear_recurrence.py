@@ -98,10 +98,11 @@ def test_every_layout(device: gs.Device, dtype: str, begin: bool, reverse: bool,
         initial = np.linspace(-1, 1, int(np.prod(others))).reshape(others).astype(DTYPES[dtype]) if begin else None
         note = shape, axis
         wanted = loop(a, b, axis, initial, reverse)
+        start = None if initial is None else device.asarray(initial)
         h = gs.linear_recurrence(a, b, axis=axis, initial=initial, reverse=reverse, device=device)
         close(h, wanted, dtype, note)
         close(
-            gs.linear_recurrence(device.asarray(a), device.asarray(b), axis=axis, initial=initial, reverse=reverse),
+            gs.linear_recurrence(device.asarray(a), device.asarray(b), axis=axis, initial=start, reverse=reverse),
             wanted,
             dtype,
             note,
@@ -109,7 +110,7 @@ def test_every_layout(device: gs.Device, dtype: str, begin: bool, reverse: bool,
         grads = loop_gradients(a, np.asarray(h), grad_h, axis, initial, reverse)
         found = gradients_of(a, h, grad_h, axis=axis, initial=initial, reverse=reverse, where=device)
         on_device = gs.linear_recurrence_vjp(
-            device.asarray(a), device.asarray(h), device.asarray(grad_h), axis=axis, initial=initial, reverse=reverse
+            device.asarray(a), device.asarray(h), device.asarray(grad_h), axis=axis, initial=start, reverse=reverse
         )
         for results in (found, on_device):
             for result, gradient in zip(results[:2], grads[:2], strict=True):
