@@ -1,4 +1,4 @@
-"""GPU time of sorts of arrays on the device, and of NumPy's. With CUDA, also of those of PyTorch and CuPy, which use CUB.
+"""GPU time of sorts of arrays on the device, and of NumPy's. With CUDA, also of PyTorch's and CuPy's, which use CUB.
 
 The GPU is busy for half a second before each line.
 

@@ -126,7 +126,7 @@ def counted(problem: Problem, labels: Any, num_groups: Any, home: OpenedDevice |
             by_table = tabled(home._executor, problem, replace(few, count=count), reduces=True)
             if by_table is not None:
                 return by_table, count
-        found = sort_labels(home._executor, problem, labels)
+        found = sort_labels(home._executor, problem, labels, moves=True)
         return found, checked_count(num_groups, *label_range(found))
     return labels, checked_count(num_groups, int(labels.min()), int(labels.max()))
 
