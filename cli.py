@@ -159,6 +159,13 @@ def shader(device: Device | None, **asked: Any) -> None:
 @click.option("--quick", is_flag=True, help=matrix_command.QUICK_HELP)
 @gpu_option
 @click.option("--merge", is_flag=True, help="Run nothing; put the runs in FILES, written by --json, into one table.")
+@click.option(
+    "--add",
+    "add_path",
+    metavar="FILE",
+    type=TargetType(),
+    help="Run only the cases that FILE lacks, and add them to it; also what an interrupted run has left.",
+)
 @click.option("--json", "json_path", metavar="FILE", type=PRINTABLE, help="Write the runs, or - to print.")
 @click.option(
     "--markdown", "markdown_path", metavar="FILE", type=PRINTABLE, help="Write the table to FILE, or - to print."

@@ -14,7 +14,7 @@ A number has three forms:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import gcd, prod
 from typing import Any
@@ -178,15 +178,20 @@ class Structure:
         return sum(1 for _ in self.paths())
 
     def flatten(self, value: Any) -> list[Any]:
-        """Return the leaves of a value that nests as this structure says, depth first."""
+        """Return the leaves of a value that nests as this structure says, depth first.
+
+        Raises:
+            TypeError, ValueError, KeyError, IndexError: the value nests in another way.
+        """
         if self.kind == "leaf":
             return [value]
         if self.kind in ("tuple", "list", "named") or isinstance(value, (tuple, list)):
             parts: Sequence[Any] = value
         else:
             parts = [value[key] for key in self.keys]
-        if len(parts) != len(self.children):
-            raise ValueError(f"expected {len(self.children)} fields, got {len(parts)}")
+        given = len(value) if isinstance(value, dict) else len(parts)
+        if given != len(self.children):
+            raise ValueError(f"expected {len(self.children)} fields, got {given}")
         return [leaf for child, part in zip(self.children, parts, strict=True) for leaf in child.flatten(part)]
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
@@ -235,6 +240,11 @@ class Fields(dict[str, Any]):
 
 # The structure of a single array.
 LEAF = Structure()
+
+
+def tuple_of(count: int) -> Structure:
+    """Return the structure of a tuple of this many arrays."""
+    return Structure("tuple", tuple(range(count)), (LEAF,) * count)
 
 
 @dataclass(frozen=True)
@@ -332,6 +342,12 @@ def element_of(
     )
 
 
+def bundle_of(fields: Sequence[Field]) -> Element:
+    """Return an element of these fields, as a tuple."""
+    named = tuple(replace(field, name=f"f{i}") for i, field in enumerate(fields))
+    return Element(named, tuple_of(len(named)))
+
+
 # The keywords and reserved words of WGSL, and the names of its types, which no field can have.
 WGSL_RESERVED = frozenset(
     """alias array atomic bitcast bool break case const const_assert continue continuing default diagnostic discard
@@ -351,6 +367,15 @@ WGSL_RESERVED = frozenset(
 )
 
 
+def word_dtype(scalar: Scalar) -> np.dtype[Any]:
+    """Return the dtype of a number in compute form: one or two whole 32-bit words."""
+    if scalar.bits == 64:
+        return scalar.dtype
+    if scalar.kind in ("bool", "unsigned"):
+        return np.dtype(np.uint32)
+    return np.dtype(np.int32 if scalar.kind == "signed" else np.float32)
+
+
 def words_of(element: Element, leaves: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, np.dtype[np.uint32]]:
     """Return the 32-bit words of elements in compute form, as an array (rows, words).
 
@@ -360,12 +385,6 @@ def words_of(element: Element, leaves: Sequence[np.ndarray[Any, Any]]) -> np.nda
     """
     columns = []
     for field, leaf in zip(element.fields, leaves, strict=True):
-        scalar = field.scalar
-        if scalar.bits == 64:
-            wide = np.ascontiguousarray(leaf)
-        elif scalar.kind in ("bool", "unsigned"):
-            wide = leaf.astype(np.uint32)
-        else:
-            wide = leaf.astype(np.int32 if scalar.kind == "signed" else np.float32)
+        wide = leaf.astype(word_dtype(field.scalar), copy=False)
         columns.append(np.ascontiguousarray(wide).reshape(len(leaf), -1).view(np.uint32))
     return np.concatenate(columns, axis=1)

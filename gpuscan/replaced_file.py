@@ -29,21 +29,24 @@ def replaced_file(path: Path) -> Iterator[Path]:
     """
     _remove_leftovers(path)
     replaces = path.exists() and not path.is_symlink()
-    partial, descriptor = _open_partial(path, 0o600 if replaces else 0o666)
+    partial, descriptor = _unused_name(path), None
     try:
+        # Inside the ``try``, since an interrupt may come as soon as the file is there.
+        while (descriptor := _open_locked(partial, 0o600 if replaces else 0o666)) is None:
+            partial = _unused_name(path)
         yield partial
         if replaces:
             shutil.copymode(path, partial)
         if fcntl is None:  # an open file cannot be renamed there
             os.close(descriptor)
-            descriptor = -1
+            descriptor = None
         os.replace(partial, path)
     except BaseException:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
         raise
     finally:
-        if descriptor >= 0:
+        if descriptor is not None:
             os.close(descriptor)
 
 
@@ -52,17 +55,24 @@ def _prefix(path: Path) -> str:
     return f".gpuscan-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:12]}-"
 
 
-def _open_partial(path: Path, mode: int) -> tuple[Path, int]:
-    """Create a partial file under a name that is not taken. Hold it locked, which shows that its process lives."""
+def _unused_name(path: Path) -> Path:
+    """Return a name for a partial file that no file has. It is random, so no other process takes it meanwhile."""
     while True:
         partial = path.with_name(f"{_prefix(path)}{secrets.token_hex(8)}.partial")
-        try:
-            descriptor = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)
-        except FileExistsError:
-            continue
-        if _locks(descriptor) is not False and partial.exists():
-            return partial, descriptor
-        os.close(descriptor)  # another process took it for a leftover before it was locked
+        if not os.path.lexists(partial):
+            return partial
+
+
+def _open_locked(partial: Path, mode: int) -> int | None:
+    """Create a file and hold it locked, which shows that its process lives.
+
+    Return None if another process took it for a leftover before it was locked, and removes it.
+    """
+    descriptor = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode)
+    if _locks(descriptor) is not False and partial.exists():
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def _remove_leftovers(path: Path) -> None:

@@ -173,6 +173,17 @@ def one_of(device: gs.Device, cases: Iterable[T], turn: int) -> list[T]:
     return every
 
 
+def half_of(device: gs.Device, cases: Iterable[T], turn: int = 0) -> list[T]:
+    """Return all cases, or every other one on a software adapter that shares cases.
+
+    At the same turn lavapipe and SwiftShader try all of them together. At every turn an adapter tries the other half.
+    """
+    every = list(cases)
+    if shares_cases(device):
+        return every[(turn + len(device.capabilities.summary)) % 2 :: 2]
+    return every
+
+
 def shared_strategies(device: gs.Device, turn: int) -> list[str]:
     """Return the safe strategies, or the one of this turn on a software adapter that shares cases."""
     return one_of(device, strategies_on(device), turn)

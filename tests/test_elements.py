@@ -116,6 +116,8 @@ def test_dicts_are_read_by_key() -> None:
 def test_another_number_of_fields_is_an_error() -> None:
     with pytest.raises(ValueError, match="expected 2 fields, got 3"):
         nested(0, 1).flatten((1, 2, 3))
+    with pytest.raises(ValueError, match="expected 2 fields, got 3"):
+        nested("u", "v", kind="dict").flatten({"u": 1, "v": 2, "w": 3})
 
 
 # ----- Fields

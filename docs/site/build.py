@@ -44,7 +44,7 @@ PLACES = {
 CONTENTS = {
     "Use": ("getting-started", "try", "how-to/README", "operators", "numerics", "gallery/index"),
     "Look up": ("reference", "api", "commands", "concepts", "tiles"),
-    "Compare": ("README <readme>", "performance", "matrix", "adapters/README"),
+    "Compare": ("The README <readme>", "performance", "matrix", "adapters/README"),
     "Understand and change": (
         "architecture",
         "decisions/README",
@@ -112,8 +112,6 @@ def stage(source: Path, gallery: bool) -> None:
             continue
         text = with_site_links((CHECKOUT / name).read_text(encoding="utf-8"), name, files, gallery)
         target.write_text(text + contents_of(place, text, files, gallery), encoding="utf-8")
-    if gallery:
-        thumbnail(source / "_static" / "thumbnail.png")
     (source / "api.md").write_text(api_page(), encoding="utf-8")
     (source / "commands.md").write_text(commands_page(), encoding="utf-8")
     if gallery:
@@ -206,20 +204,6 @@ def missing_packages(program: Path) -> list[str]:
     return sorted(name for name in names if importlib.util.find_spec(name) is None)
 
 
-def thumbnail(path: Path) -> None:
-    """Draw the small picture of an example that makes none itself: tiles in the colours of tiles.md."""
-    from PIL import Image, ImageDraw
-
-    picture = Image.new("RGB", (400, 280), "white")
-    draw = ImageDraw.Draw(picture)
-    colours = ("#fde6d2", "#fef3c7", "#dbeafe", "#dcfce7")
-    for column in range(6):
-        for row in range(4):
-            x, y = 26 + 60 * column, 30 + 40 * row + 12 * column
-            draw.rounded_rectangle((x, y, x + 50, y + 30), 6, fill=colours[row], outline="#94a3b8")
-    picture.save(path)
-
-
 # ----- Pages made from the code
 
 
@@ -238,8 +222,8 @@ def api_page() -> str:
     lines = [
         "# Every function and class",
         "",
-        "Made from the docstrings, which `help(gpuscan.scan)` and its like show, too. [reference.md](reference.md) has",
-        "all names in one table.",
+        "Made from the docstrings, which `help(gpuscan.scan)` and its like show, too. The [reference](reference.md)",
+        "has all names in one table.",
     ]
     directives = {"Functions": "autofunction", "Classes": "autoclass", "Errors": "autoexception"}
     for kind, names in kinds.items():

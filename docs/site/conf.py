@@ -86,7 +86,7 @@ if os.environ.get("GPUSCAN_DOCS_GALLERY") == "1":
         "filename_pattern": r"\.py$",
         "abort_on_example_error": True,
         "image_scrapers": (pictures_written,),
-        "default_thumb_file": os.path.join(os.path.dirname(os.path.abspath(__file__)), "_static", "thumbnail.png"),
+        "reset_modules": (),  # its own resets import matplotlib, which no example needs
         "download_all_examples": False,
         "show_memory": False,
         "min_reported_time": 1e9,

@@ -6,7 +6,6 @@ import operator
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cached_property
-from html import escape
 from math import prod
 from typing import TYPE_CHECKING, Any, Never
 
@@ -22,6 +21,7 @@ from gpuscan.device.guards import guarded
 from gpuscan.device.transfer import begun, padded
 from gpuscan.engine.element_copy import contiguous, duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, converted
+from gpuscan.html_table import html_table
 from gpuscan.problem.arguments import as_array
 
 if TYPE_CHECKING:
@@ -146,8 +146,7 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
             "order": "C" if self.is_contiguous else f"strides {self.strides}",
             "device": self.device.capabilities.summary,
         }
-        lines = "".join(f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>" for name, value in rows.items())
-        return f"<table><caption>gpuscan.Array</caption>{lines}</table>"
+        return html_table("gpuscan.Array", rows.items())
 
     def view_at(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Array:
         """Return the view of the same buffer with these strides, `offset` bytes after the begin of this array."""

@@ -18,7 +18,7 @@ from gpuscan.elements import Structure, compute_dtype, element_of, scalar_of
 from gpuscan.engine.compaction import Compacted, compact_on_device, entry_bytes, max_entries
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.operators.trace import Map, traced
-from gpuscan.problem.arguments import as_array, structure_and_leaves
+from gpuscan.problem.arguments import as_leaf, structure_and_leaves
 from gpuscan.problem.results import assembled, over_arrays
 
 
@@ -67,7 +67,7 @@ def compact(x: Any, mask: Any, *, out: Any = None, device: Devices = None) -> An
         mask = predicate_of(mask, structure, leaves)
         home = team_or_home(leaves, device)
     else:
-        mask = mask if isinstance(mask, Array) else as_array(mask)
+        mask = as_leaf(mask)
         check_mask(mask, [leaf.shape for leaf in leaves])
         home = team_or_home((*leaves, mask), device)
     on_device = isinstance(home, Device) and any(isinstance(leaf, Array) for leaf in leaves)
@@ -213,7 +213,7 @@ def picked_arrays(home: Device, arrays: list[Array], mask: Array | Map, places: 
     for room, array in zip(rooms or found.rooms, arrays, strict=True):
         result = Picked(Array.of(home, room), array.dtype, array.shape[1:], count)
         if found.known is not None:
-            vars(result)["shape"] = (found.known, *array.shape[1:])
+            vars(result)["_shape"] = (found.known, *array.shape[1:])
         picked.append(result)
     return picked
 

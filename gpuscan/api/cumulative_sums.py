@@ -11,7 +11,7 @@ from gpuscan.api.home import Devices
 from gpuscan.api.outputs import check_place
 from gpuscan.api.scan import scan
 from gpuscan.elements import dtype_from, scalar_of
-from gpuscan.problem.arguments import as_array, as_flag, resolve_axis
+from gpuscan.problem.arguments import as_flag, as_leaf, resolve_axis
 
 
 def cumulative_sum(
@@ -103,7 +103,7 @@ def promoted(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def _cumulative(
     x: Any, op: str, start: int, axis: int | None, dtype: Any, include_initial: bool, out: Any, device: Any
 ) -> Any:
-    x = x if isinstance(x, Array) else as_array(x)
+    x = as_leaf(x)
     dtype = promoted(x.dtype) if dtype is None else dtype_from(dtype).newbyteorder("=")
     axis = resolve_axis(axis, x.shape)
     if not as_flag("include_initial", include_initial):

@@ -21,6 +21,7 @@ from gpuscan.engine.groups import scan_groups, sort_labels
 from gpuscan.problem.groups import checked_count, in_order, numbered, with_indices
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import cut
+from gpuscan.problem.results import written
 from gpuscan.problem.segments import Heads
 from gpuscan.reference import groups as reference
 
@@ -63,9 +64,7 @@ def execute_groups(
     else:
         results = [array.read() for array in scan_groups(one._executor, problem, labels, strategy)]
         one._context.check()
-    for target, result in zip(outputs or (), results, strict=outputs is not None):
-        target[...] = result
-    return outputs or results
+    return written(results, outputs)
 
 
 def heads_of_groups(problem: Problem, labels: np.ndarray[Any, Any]) -> Heads | None:
@@ -152,9 +151,7 @@ def execute_reduction(
         found = _shared(
             home, problem, labels, axis, lambda executor, part, own: reduce_groups(executor, part, own, groups)
         )
-        for target, result in zip(outputs or (), found, strict=outputs is not None):
-            target[...] = result
-        return outputs or found
+        return written(found, outputs)
     home = one_of(home)
     if home is None or problem.empty or not groups:
         # Without elements, labels on a device are not read.
@@ -170,9 +167,8 @@ def execute_reduction(
     else:
         results = [array.read() for array in reduce_groups(home._executor, problem, labels, groups)]
         home._context.check()
+    if not on_device:
+        return written(results, outputs)
     for target, result in zip(outputs or (), results, strict=outputs is not None):
-        if on_device:
-            write_elements(result, target)
-        else:
-            target[...] = result
+        write_elements(result, target)
     return outputs or results

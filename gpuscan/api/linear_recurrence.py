@@ -13,13 +13,11 @@ from gpuscan.api.home import Devices, home_of
 from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
-from gpuscan.elements import LEAF, Structure, compute_dtype, dtype_from, element_of
+from gpuscan.elements import compute_dtype, dtype_from, element_of, tuple_of
 from gpuscan.operators.operator import operator
 from gpuscan.problem.arguments import as_array, as_flag, as_scalars, native, resolve_axis
+from gpuscan.problem.broadcasting import repeated_axes
 from gpuscan.problem.problem import Problem
-
-PAIR = Structure("tuple", (0, 1), (LEAF, LEAF))
-TRIPLE = Structure("tuple", (0, 1, 2), (LEAF, LEAF, LEAF))
 
 
 @operator(identity=(1, 0), name="affine")
@@ -189,9 +187,9 @@ def gradients(
     problem = Problem(
         operator=affine,
         leaves=leaves,
-        source=element_of([a.dtype] * 3, TRIPLE),
-        element=element_of([a.dtype] * 2, PAIR),
-        destination=element_of([of_gates, a.dtype], PAIR),
+        source=element_of([a.dtype] * 3, tuple_of(3)),
+        element=element_of([a.dtype] * 2, tuple_of(2)),
+        destination=element_of([of_gates, a.dtype], tuple_of(2)),
         shape=a.shape,
         axis=axis,
         reverse=not reverse,
@@ -266,9 +264,7 @@ def gradient_of_broadcast(
         where: the device to sum on.
         part: a function that gives the gradient of the copies from an element of `x`; None if that is `x`.
     """
-    full = (x[0] if isinstance(x, tuple) else x).shape
-    lead = len(full) - len(shape)
-    axes = tuple(i for i in range(len(full)) if i < lead or shape[i - lead] == 1 != full[i])
+    axes = repeated_axes(shape, (x[0] if isinstance(x, tuple) else x).shape)
     wide = compute_dtype(element_of([dtype]).fields[0].scalar)
 
     def load(value: Any) -> Any:
@@ -278,14 +274,6 @@ def gradient_of_broadcast(
 
     total = reduce(x, axis=axes, before=load, after=lambda value: value.astype(dtype), keepdims=True, device=where)
     return total.reshape(shape) if isinstance(total, Array) else np.asarray(total).reshape(shape)
-
-
-def summed_to(gradient: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return the gradient of an array of this shape that was broadcast: the sum of `gradient` over its copies."""
-    lead = gradient.ndim - len(shape)
-    axes = [i for i in range(gradient.ndim) if i < lead or shape[i - lead] == 1 != gradient.shape[i]]
-    summed: np.ndarray[Any, Any] = gradient.sum(axis=tuple(axes), keepdims=True, dtype=gradient.dtype)
-    return summed.reshape(shape)
 
 
 # ----- The arrays of a recurrence

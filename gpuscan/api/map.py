@@ -12,7 +12,7 @@ from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
 from gpuscan.api.outputs import check_out
-from gpuscan.elements import LEAF, Structure, element_of
+from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.trace import Map, traced
@@ -101,8 +101,7 @@ def is_number(value: Any) -> bool:
 
 def numbers_of(leaves: Sequence[Any]) -> Any:
     """Return the element with one number of each array, as a tuple."""
-    places = tuple(range(len(leaves)))
-    return element_of([leaf.dtype for leaf in leaves], Structure("tuple", places, (LEAF,) * len(leaves)))
+    return element_of([leaf.dtype for leaf in leaves], tuple_of(len(leaves)))
 
 
 def common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from gpuscan.api.ufuncs import apply_ufunc, not_on_device
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.errors import OperatorError
 from gpuscan.operators.traced_array import name_of_function
-from gpuscan.problem.arguments import as_array, resolve_axis
+from gpuscan.problem.arguments import as_leaf, resolve_axis
 
 # A function that computes on the device what a function of NumPy computes. It takes the same arguments.
 Form = Callable[..., Any]
@@ -54,6 +54,11 @@ def _form_of(*functions: Callable[..., Any]) -> Callable[[Form], Form]:
         return form
 
     return added
+
+
+def _axes(axis: Any, ndim: int) -> Sequence[int]:
+    """Return the axes that an argument of a NumPy function names: one, several, or None for all."""
+    return range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
 
 
 def _array(name: str, value: Any) -> Array:
@@ -115,25 +120,23 @@ def _mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims
     # Halves are summed as float32, as in NumPy.
     wide = np.dtype(np.float32) if kind.itemsize == 2 else kind
     total = apply_ufunc(np.add, "reduce", (array,), {"axis": axis, "dtype": wide, "keepdims": keepdims})
-    axes = range(array.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    mean = total / prod(array.shape[each] for each in axes)
+    mean = total / prod(array.shape[each] for each in _axes(axis, array.ndim))
     return mean.astype(kind, copy=False) if out is None else np.positive(mean, out=out)
 
 
-@_form_of(np.sort)
-def _sort(a: Any, axis: int | None = -1, kind: Any = None, *, stable: bool | None = None) -> Array:
-    del kind, stable  # Every sort is stable.
-    array = _array("np.sort", a)
-    sorted_array: Array = sort(array.reshape(-1) if axis is None else array, axis=-1 if axis is None else axis)
-    return sorted_array
+def _sorting(function: Form, name: str) -> Form:
+    def form(a: Any, axis: int | None = -1, kind: Any = None, *, stable: bool | None = None) -> Array:
+        del kind, stable  # Every sort is stable.
+        array = _array(name, a)
+        array, axis = (array.reshape(-1), -1) if axis is None else (array, axis)
+        found: Array = function(array, axis=axis)
+        return found
+
+    return form
 
 
-@_form_of(np.argsort)
-def _argsort(a: Any, axis: int | None = -1, kind: Any = None, *, stable: bool | None = None) -> Array:
-    del kind, stable
-    array = _array("np.argsort", a)
-    places: Array = argsort(array.reshape(-1) if axis is None else array, axis=-1 if axis is None else axis)
-    return places
+_form_of(np.sort)(_sorting(sort, "np.sort"))
+_form_of(np.argsort)(_sorting(argsort, "np.argsort"))
 
 
 # ----- Functions of every element
@@ -206,8 +209,7 @@ _form_of(np.round, np.around)(lambda a, decimals=0, out=None: map_arrays(lambda 
 @_form_of(np.squeeze)
 def _squeeze(a: Any, axis: Any = None) -> Array:
     array = _array("np.squeeze", a)
-    axes = range(array.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    chosen = {resolve_axis(each, array.shape) for each in axes}
+    chosen = {resolve_axis(each, array.shape) for each in _axes(axis, array.ndim)}
     if axis is not None and any(array.shape[each] != 1 for each in chosen):
         raise ValueError(f"axis={axis} of an array of shape {array.shape} was to be removed; pass axes of length 1")
     return array[tuple(0 if i in chosen and n == 1 else slice(None) for i, n in enumerate(array.shape))]
@@ -239,7 +241,7 @@ _form_of(np.ones_like)(lambda a, dtype=None: _full_like(a, 1, dtype))
 
 @_form_of(np.concatenate)
 def _concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any = None) -> Array:
-    parts = [each if isinstance(each, Array) else as_array(each) for each in arrays]
+    parts = [as_leaf(each) for each in arrays]
     if axis is None:
         parts, axis = [each.reshape(-1) for each in parts], 0
     first = next(each for each in (*parts, out) if isinstance(each, Array))
@@ -264,7 +266,7 @@ def _concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype
 
 @_form_of(np.stack)
 def _stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None) -> Array:
-    parts = [each if isinstance(each, Array) else as_array(each) for each in arrays]
+    parts = [as_leaf(each) for each in arrays]
     place = resolve_axis(axis, (1, *parts[0].shape))
     at = (slice(None),) * place + (None,)
     joined: Array = _concatenate([each[at] for each in parts], place, out, dtype=dtype)
@@ -275,7 +277,7 @@ def _stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None) ->
 def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     target = _array("np.copyto to an array", dst)
     if not (is_number(src) and not isinstance(src, np.generic)):
-        kind = src.dtype if isinstance(src, Array) else as_array(src).dtype
+        kind = as_leaf(src).dtype
         if not np.can_cast(kind, target.dtype, casting):
             raise TypeError(
                 f"values of dtype {kind} were to be copied to an array of dtype {target.dtype}, which "
@@ -297,8 +299,7 @@ def _size(a: Any, axis: int | None = None) -> int:
 @_form_of(np.flip)
 def _flip(m: Any, axis: Any = None) -> Array:
     array = _array("np.flip", m)
-    axes = range(array.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    turned = {resolve_axis(each, array.shape) for each in axes}
+    turned = {resolve_axis(each, array.shape) for each in _axes(axis, array.ndim)}
     return array[tuple(slice(None, None, -1 if i in turned else 1) for i in range(array.ndim))]
 
 

@@ -17,7 +17,7 @@ from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.problem.arguments import OnDevice, fields_of, structure_and_leaves
 from gpuscan.problem.problem import Problem
-from gpuscan.problem.results import assembled
+from gpuscan.problem.results import assembled, written
 from gpuscan.reference import scan as reference
 
 # How many steps NumPy may search to find out whether two results share memory.
@@ -176,9 +176,7 @@ def execute(problem: Problem, home: OpenedDevice | Team | None, strategy: str, o
             return home.team.scan(problem, strategy, outputs)
         return scan_host(home._executor, problem, strategy, outputs=outputs)
     results = [np.ascontiguousarray(problem.from_rows(row)) for row in reference.accumulate(problem)]
-    for target, result in zip(outputs or (), results, strict=outputs is not None):
-        target[...] = result
-    return outputs or results
+    return written(results, outputs)
 
 
 def in_form_of(problem: Problem, x: Any, results: Sequence[Any]) -> Any:

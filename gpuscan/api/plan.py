@@ -138,7 +138,7 @@ class Plan:
     def _make(self) -> None:
         """Plan by what is known about the device now."""
         self._capabilities = self.device.capabilities
-        self._plan = self.device._executor.plan(self._spec, self._asked, placement=Placement())
+        self._plan = self.device._executor.planner.plan(self._spec, self._asked, placement=Placement())
         self.strategy, self.reason = self._plan.strategy, self._plan.reason
         self._plans = {(self.strategy, Placement()): self._plan}
 
@@ -319,7 +319,7 @@ class Plan:
         if key not in self._plans:
             options: dict[str, Any] = {"tile": self._plan.tile, "placement": placement}
             plan = plan_scan(self._spec, self.device.capabilities, strategy, self.reason, **options)
-            self._plans[key] = self.device._executor.bindable_plan(self._spec, plan, **options)
+            self._plans[key] = self.device._executor.planner.bindable_plan(self._spec, plan, **options)
         return self._plans[key]
 
     def _recordable_plan(self, strategy: str, placement: Placement) -> ScanPlan:

@@ -20,6 +20,7 @@ from gpuscan.api.sharded_calls import reduce_sharded
 from gpuscan.api.team import Team
 from gpuscan.device.device_array import uploaded
 from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.named_operators import resolve
@@ -125,12 +126,13 @@ def reduce(
     if groups is not None:
         problem, labels = grouped_reduction(joined(x, axes), operator, axes, groups, **options)
     elif segments is None:
-        problem = reduction(joined(x, axes), operator, axis=axes.axis, **options)
+        problem = reduction(joined(x, axes), operator, axis=axes.axis, seeds_on_device=True, **options)
         shape = axes.result_shape(keepdims)
     else:
         problem = segmented_reduction(joined(x, axes), operator, axis=axes.axis, segments=segments, **options)
         shape = problem.results_shape
     home = team_or_home((*problem.arrays, labels), device)
+    problem = seeds_by_rows(problem)
     if labels is not None:
         labels, count = counted(problem, labels, num_groups, one_of(home))
         shape = (*problem.shape[: problem.axis], count, *problem.shape[problem.axis + 1 :])

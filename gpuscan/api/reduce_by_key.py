@@ -15,7 +15,7 @@ from gpuscan.device.device_array import uploaded
 from gpuscan.engine.compaction import gathered
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.runs import Runs, reduce_runs
-from gpuscan.problem.arguments import as_array
+from gpuscan.problem.arguments import as_leaf
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.reference import scan as reference
 
@@ -55,7 +55,7 @@ def reduce_by_key(keys: Any, x: Any, op: Any = "add", *, device: Devices = None)
         >>> sums
         array([ 4, 10,  9], dtype=int32)
     """
-    keys = keys if isinstance(keys, Array) else as_array(keys)
+    keys = as_leaf(keys)
     if keys.ndim != 1:
         raise ValueError(
             f"keys of shape {keys.shape} were passed, but runs are stretches of one row. Pass keys of one axis"

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from gpuscan.api.array import Array
 from gpuscan.operators.operator import Operator
-from gpuscan.problem.arguments import as_array, resolve_axis, structure_and_leaves
+from gpuscan.problem.arguments import as_leaf, resolve_axis, structure_and_leaves
 from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.results import over_arrays, own_axes
 
@@ -50,7 +49,7 @@ class ReducedAxes:
         """Return the array with the combined axes as one, in C order. An array on a device stays there."""
         if len(self.axes) == 1:
             return array
-        array = array if isinstance(array, Array) else as_array(array)
+        array = as_leaf(array)
         if not self.consecutive:
             array = array.transpose((*self.others, *self.axes, *range(len(self.shape), array.ndim)))
         lengths = [self.shape[i] for i in self.others]

@@ -15,7 +15,7 @@ from gpuscan.device.reports import Verdict
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import duplicate
 from gpuscan.operators.operator import Operator
-from gpuscan.problem.arguments import as_array
+from gpuscan.problem.arguments import as_leaf
 from gpuscan.problem.cache import cached_problem
 from gpuscan.problem.groups import checked_labels
 from gpuscan.problem.problem import Problem, make_problem
@@ -52,7 +52,7 @@ def grouped_reduction(
         ValueError, TypeError: as `checked_labels` does.
     """
     problem = make_problem(x, operator, axis=axes.axis, **options)
-    given = groups if isinstance(groups, Array) else as_array(groups)
+    given = as_leaf(groups)
     labels = checked_labels(axes.joined(given) if given.shape == axes.shape else given, problem.shape, problem.axis)
     fill = _fill_of(problem)
     return replace(problem, fill=fill), labels

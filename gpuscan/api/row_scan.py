@@ -16,6 +16,7 @@ from gpuscan.api.scan_vjp import gradients
 from gpuscan.errors import OperatorError
 from gpuscan.operators.adjoint import cached_adjoint
 from gpuscan.operators.row_functions import RowOperator
+from gpuscan.problem.broadcasting import summed_to
 
 Array = np.ndarray[Any, Any]
 
@@ -128,7 +129,7 @@ def _only_first(grad: Array, whole: tuple[int, ...], lead: int, shape: tuple[int
 
 def _summed(grad: Array, array: Array, lead: int) -> Array:
     """Return the gradient of an array that was broadcast: the sum of the gradients of its copies."""
-    axes = tuple(i for i in range(lead) if array.shape[i] != grad.shape[i])
     # Sums of 16-bit floats are rounded once.
-    total = grad.sum(axis=axes, keepdims=True, dtype=np.result_type(grad.dtype, np.float32)) if axes else grad
+    wide = np.result_type(grad.dtype, np.float32)
+    total = summed_to((*array.shape[:lead], *grad.shape[lead:]), grad, wide)
     return np.ascontiguousarray(total.astype(array.dtype, copy=False)).reshape(array.shape)

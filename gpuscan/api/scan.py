@@ -12,6 +12,8 @@ from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.sharded_array import sharded_leaves
 from gpuscan.api.sharded_calls import scan_sharded
 from gpuscan.api.totals import total_of
+from gpuscan.engine.device_seeds import seeds_by_rows
+from gpuscan.engine.segment_heads import check_begun
 from gpuscan.planning.strategies import check_strategy
 from gpuscan.problem.arguments import as_flag, check_one_cut
 from gpuscan.problem.cache import cached_problem
@@ -145,10 +147,12 @@ def scan(
     given = x
     if compensated is not False and as_flag("compensated", compensated):
         x, op, options = as_pairs(x, op, options)
-    problem = cached_problem(x, op, **options)
+    problem = cached_problem(x, op, seeds_on_device=True, **options)
     check_strategy(strategy)
+    check_offsets = check_begun(problem.heads)
     labels = None if groups is None else checked_labels(groups, problem.shape, problem.axis)
     home = team_or_home((*problem.arrays, labels), device)
+    problem = seeds_by_rows(problem)
     outputs = check_out(problem, out, home if is_on_device(problem) else None)
     total = None
     if as_flag("return_total", return_total):
@@ -157,8 +161,7 @@ def scan(
         results = execute(problem, home, strategy, outputs)
     else:
         results = execute_groups(problem, labels, home, strategy, outputs)
-    if problem.heads is not None:
-        problem.heads.check()
+    check_offsets()
     if call is not None:
         learn(call, problem, problem.shape)
     result = in_form_of(problem, given, results) if out is None else out

@@ -12,15 +12,16 @@ import numpy as np
 from gpuscan.api.array import Array, new_array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
-from gpuscan.api.linear_recurrence import gradient_of_broadcast, summed_to
+from gpuscan.api.linear_recurrence import gradient_of_broadcast
 from gpuscan.api.outputs import execute, in_form_of, is_on_device
-from gpuscan.elements import Element, Field
+from gpuscan.elements import Element, Field, bundle_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
-from gpuscan.operators.adjoint import LAST, Adjoint, Slot, adjoint, bundle_of, cached_adjoint, sum_of, with_flag
+from gpuscan.operators.adjoint import LAST, Adjoint, Slot, adjoint, cached_adjoint, sum_of, with_flag
 from gpuscan.operators.operator import Operator
 from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.arguments import OnDevice, fields_of, native, structure_and_leaves
+from gpuscan.problem.broadcasting import summed_to
 from gpuscan.problem.indexed_maps import with_index
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many
 from gpuscan.problem.problem import Problem, make_problem
@@ -360,5 +361,5 @@ class _Backward:
                 whole = whole if isinstance(whole, Array) else new_array(self.home, whole)
                 gradients.append(gradient_of_broadcast(whole, shape, dtype, self.home, None))
             else:
-                gradients.append(summed_to(whole, shape).astype(dtype, copy=False))
+                gradients.append(summed_to(shape, whole).astype(dtype, copy=False))
         return forward.element.structure.nested(gradients)

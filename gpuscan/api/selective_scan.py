@@ -18,6 +18,7 @@ from gpuscan.api.selective_states import STATES, TIME, Array, Pending, StateRun
 from gpuscan.device.transfer import begun
 from gpuscan.engine.selective_scan import can_differentiate, gradient_numbers, selective_gradients, selective_scan
 from gpuscan.planning.array_heuristics import ARRAYS
+from gpuscan.problem.broadcasting import summed_to
 from gpuscan.reference import selective_stages as stages
 
 # A part of the axes of batches and channels.
@@ -181,10 +182,10 @@ class SelectiveScan:
         for part, (u_read, dt_read, *sums) in _in_flight(computed, parts):
             for total, wait in zip(of_weights, sums, strict=True):
                 place = _within(total, part)
-                place += _summed_to(place.shape, wait())
+                place += summed_to(place.shape, wait())
             u_read(), dt_read()
         found = zip(self.arrays[2:], of_weights, strict=True)
-        totals = (_summed_to(array.shape, grad.reshape(self._whole(array))) for array, grad in found)
+        totals = (summed_to(array.shape, grad.reshape(self._whole(array))) for array, grad in found)
         return (*(grad.reshape(self.u.shape) for grad in of_inputs), *totals)
 
     def _state_parts(self) -> Iterator[Part]:
@@ -224,9 +225,3 @@ def _in_flight(
 def _within(array: Array, part: Part) -> Array:
     """Return the part of an array; all of it along axes of length 1."""
     return array[tuple(each if length > 1 else slice(None) for each, length in zip(part, array.shape, strict=False))]
-
-
-def _summed_to(shape: tuple[int, ...], array: Array) -> Array:
-    """Return the sum over the axes that have length 1 in the shape."""
-    axes = tuple(i for i, n in enumerate(shape) if n == 1 < array.shape[i])
-    return np.asarray(array.sum(axes, keepdims=True)) if axes else array

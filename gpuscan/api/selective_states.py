@@ -12,6 +12,7 @@ from gpuscan.api.device import Device
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.reduce import reduce
 from gpuscan.operators.operator import operator
+from gpuscan.problem.broadcasting import repeated_axes
 
 Array = np.ndarray[Any, Any]
 # A function that waits for an array.
@@ -50,10 +51,7 @@ class StateRun:
 
     def summed(self, values: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[Pending]:
         """Begin to sum arrays over the axes along which their shapes have length 1."""
-        axes = [
-            tuple(axis for axis, length in enumerate(shape) if length == 1 < value.shape[axis])
-            for value, shape in zip(values, shapes, strict=True)
-        ]
+        axes = [repeated_axes(shape, value.shape) for value, shape in zip(values, shapes, strict=True)]
         if axes[0] and axes == [axes[0]] * 2:
             totals = reduce(tuple(values), _SUMS, axis=axes[0], device=self._device)
         else:

@@ -14,10 +14,10 @@ from gpuscan.api.device import Device
 from gpuscan.api.outputs import in_form_of, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.team import Team
-from gpuscan.elements import LEAF, Structure, element_of
+from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.elementwise import map_elements
 from gpuscan.operators.trace import ROUNDED_WHEN_STORED, Map, traced
-from gpuscan.problem.arguments import as_array
+from gpuscan.problem.arguments import as_leaf
 from gpuscan.problem.indexed_maps import IndexedMap, as_map
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import over_arrays
@@ -111,8 +111,7 @@ def _combination(problem: Problem) -> Map:
         return tuple(number.astype(field.scalar.dtype) for number, field in zip(found, element.fields, strict=True))
 
     dtypes = [field.scalar.dtype for field in (*element.fields, *source.fields)]
-    places = tuple(range(len(dtypes)))
-    return traced(combine, element_of(dtypes, Structure("tuple", places, (LEAF,) * len(places))), "op")
+    return traced(combine, element_of(dtypes, tuple_of(len(dtypes))), "op")
 
 
 def last_results(problem: Problem, x: Any, results: Sequence[Any]) -> Any:
@@ -141,8 +140,4 @@ def _from_the_end(before: Any, length: int) -> Any:
 
 
 def _flipped(axis: int) -> Callable[[Any], Any]:
-    def flip(array: Any) -> Any:
-        array = array if isinstance(array, Array) else as_array(array)
-        return array[(slice(None),) * axis + (slice(None, None, -1),)]
-
-    return flip
+    return lambda array: as_leaf(array)[(slice(None),) * axis + (slice(None, None, -1),)]

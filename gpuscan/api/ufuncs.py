@@ -22,7 +22,7 @@ from gpuscan.engine.element_copy import contiguous
 from gpuscan.errors import OperatorError
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.trace import Map, traced
-from gpuscan.problem.arguments import as_array, native, resolve_axis
+from gpuscan.problem.arguments import as_array, as_leaf, native, resolve_axis
 
 # For these ufuncs, integers are combined in 64 bits, as in NumPy.
 _PROMOTED = (np.add, np.multiply)
@@ -107,7 +107,7 @@ def _called(
 ) -> Any:
     dtype = options.pop("dtype", None)
     _refuse(name, options)
-    values = [value if is_number(value) or isinstance(value, Array) else as_array(value) for value in inputs]
+    values = [value if is_number(value) else as_leaf(value) for value in inputs]
     values = [_as_argument(ufunc, value, values) for value in values]
     leaves = [value for value in values if not is_number(value)]
     leaves = [native(leaf) for leaf in leaves]

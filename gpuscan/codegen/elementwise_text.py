@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import gcd
 
-import numpy as np
-
 from gpuscan.codegen.load_store import vector_type
-from gpuscan.codegen.number_formats import from_storage, from_words, to_storage
+from gpuscan.codegen.number_formats import conversions_of, from_storage, from_words, to_storage
 from gpuscan.elements import Element, Field, Scalar, min_chunk
 from gpuscan.operators.code import Code, map_code
 from gpuscan.operators.expression_graph import reachable
@@ -56,23 +54,14 @@ class ElementwiseText:
         return 1 + len(self.bound) + len(self.code.result.fields)
 
     @property
-    def captured_bytes(self) -> bytes:
-        """The captured constants, in whole vec4<f32>."""
-        values = np.array(self.code.captured, np.float32)
-        return np.pad(values, (0, -len(values) % 4)).tobytes()
-
-    @property
     def helpers(self) -> tuple[str, ...]:
         """The functions of shaders/shared/arithmetic.wgsl that the function calls."""
         return self.code.helpers
 
     @property
-    def conversions(self) -> tuple[str, ...]:
+    def float_conversions(self) -> tuple[str, ...]:
         """The conversions of 16-bit floats that loads and stores call."""
-        names = {"float16": "half", "bfloat16": "bfloat"}
-        loaded = [f"{names[f.scalar.name]}_to_float" for f in self.sources if f.scalar.name in names]
-        stored = [f"float_to_{names[f.scalar.name]}" for f in self.code.result.fields if f.scalar.name in names]
-        return tuple(dict.fromkeys(loaded + stored))
+        return conversions_of(self.sources, self.code.result.fields)
 
     # ----- Types
 

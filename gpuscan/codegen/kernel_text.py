@@ -17,7 +17,7 @@ from gpuscan.codegen.load_store import (
     source_accesses,
     vector_type,
 )
-from gpuscan.codegen.number_formats import from_words, to_storage, to_words
+from gpuscan.codegen.number_formats import conversions_of, from_words, to_storage, to_words
 from gpuscan.elements import Element, Field
 from gpuscan.operators.user_wgsl import kept_apart
 from gpuscan.operators.wgsl_arithmetic import Text, literal, wrapped
@@ -64,10 +64,7 @@ class KernelText:
     @property
     def float_conversions(self) -> tuple[str, ...]:
         """The conversions of 16-bit floats that loads and stores call."""
-        names = {"float16": "half", "bfloat16": "bfloat"}
-        loaded = [f"{names[f.scalar.name]}_to_float" for f in self.spec.source.fields if f.scalar.name in names]
-        stored = [f"float_to_{names[f.scalar.name]}" for f in self.spec.destination.fields if f.scalar.name in names]
-        return tuple(dict.fromkeys(loaded + stored))
+        return conversions_of(self.spec.source.fields, self.spec.destination.fields)
 
     @property
     def viewed(self) -> list[FieldAccess]:

@@ -7,9 +7,19 @@ docs/decisions/221-wgsl-in-templates.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from gpuscan.elements import Scalar
+from gpuscan.elements import Field, Scalar
+
+# The names of 16-bit floats in the functions of shaders/shared/small_floats.wgsl.
+_SMALL_FLOATS = {"float16": "half", "bfloat16": "bfloat"}
+
+
+def conversions_of(loaded: Iterable[Field], stored: Iterable[Field]) -> tuple[str, ...]:
+    """Return the names of the conversions of 16-bit floats that loads and stores of these fields call."""
+    loads = [f"{_SMALL_FLOATS[f.scalar.name]}_to_float" for f in loaded if f.scalar.name in _SMALL_FLOATS]
+    stores = [f"float_to_{_SMALL_FLOATS[f.scalar.name]}" for f in stored if f.scalar.name in _SMALL_FLOATS]
+    return tuple(dict.fromkeys(loads + stores))
 
 
 def to_words(scalar: Scalar, native_int64: bool, value: str) -> tuple[str, ...]:
@@ -52,7 +62,7 @@ def from_storage(scalar: Scalar, native_int64: bool, words: Sequence[str], index
     if scalar.kind == "bool":
         return f"({bits} != 0u)"
     if scalar.kind == "float":
-        return f"{'half' if scalar.name == 'float16' else 'bfloat'}_to_float({bits})"
+        return f"{_SMALL_FLOATS[scalar.name]}_to_float({bits})"
     return bits
 
 
@@ -66,7 +76,7 @@ def to_storage(scalar: Scalar, native_int64: bool, values: Sequence[str]) -> lis
         parts = []
         for place, value in enumerate(values[start : start + scalar.per_word]):
             if scalar.kind == "float":
-                bits = f"float_to_{'half' if scalar.name == 'float16' else 'bfloat'}({value})"
+                bits = f"float_to_{_SMALL_FLOATS[scalar.name]}({value})"
             else:
                 bits = f"({to_words(scalar, native_int64, value)[0]} & {mask})"
             parts.append(f"({bits} << {place * scalar.bits}u)" if place else bits)

@@ -11,10 +11,11 @@ import dask.array as da
 import numpy as np
 from dask.base import is_dask_collection
 
-from gpuscan.dask.bundles import Place, filled, flattened
 from gpuscan.dask.tasks import Work
 from gpuscan.device.adapters import NUMPY
+from gpuscan.elements import Structure
 from gpuscan.operators.named_operators import resolve
+from gpuscan.operators.trace import structure_of
 from gpuscan.problem.arguments import resolve_axis, structure_and_leaves
 from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.problem import make_problem
@@ -27,7 +28,7 @@ class Call:
 
     Attributes:
         arrays: the dask arrays, depth first, with equal chunks along the axes that they share.
-        nest: the bundle as the user nests it, with a `Place` for each array.
+        structure: the way in which the user nests the arrays. Structured arrays are not taken apart.
         dtypes: the dtype of each result.
         ndim: the number of axes that the arrays share.
         axis: the axis to scan along, 0 or more.
@@ -35,7 +36,7 @@ class Call:
     """
 
     arrays: tuple[Any, ...]
-    nest: Any
+    structure: Structure
     dtypes: tuple[np.dtype[Any], ...]
     ndim: int
     axis: int
@@ -73,28 +74,21 @@ def call_of(x: Any, op: Any, axis: int | None, dtype: Any, *, exclusive: bool = 
         ValueError, TypeError, OperatorError: as `scan` and `reduce`.
     """
     operator = resolve(op)
-    arrays: list[Any] = []
-
-    def numbered(leaf: Any) -> Place:
-        arrays.append(da.asarray(leaf))
-        return Place(len(arrays) - 1)
-
-    nest = over_arrays(numbered, x)
+    structure, arrays = structure_of(over_arrays(da.asarray, x))
     check_known(arrays)
     # The shapes and the axis are checked on arrays of the same shapes that take no memory.
     shapes = [tuple(1 if np.isnan(n) else int(n) for n in array.shape) for array in arrays]
     like = [np.broadcast_to(np.zeros((), a.dtype), shape) for a, shape in zip(arrays, shapes, strict=True)]
-    bundle = filled(nest, like)
-    structure, leaves = structure_and_leaves(bundle)
-    shape, trailing = split_axes(structure, leaves, own_axes(bundle), operator)
+    bundle = structure.nested(like)
+    shape, trailing = split_axes(*structure_and_leaves(bundle), own_axes(bundle), operator)
     axis = resolve_axis(axis, shape, max(len(axes) for axes in trailing))
     ndim = len(shape)
     # A scan of empty arrays on NumPy shows the dtypes of the results.
     empty = [np.empty((0,) * ndim + a.shape[ndim:], a.dtype) for a in like]
-    work = Work(nest, op, axis, ndim, exclusive, reverse, dtype)
+    work = Work(structure, op, axis, ndim, exclusive, reverse, dtype)
     dtypes = tuple(result.dtype for result in work.scanned(empty, exclusive=False, device=NUMPY))
     arrays = [array.rechunk(dict.fromkeys(range(ndim, array.ndim), -1)) for array in arrays]
-    call = Call(tuple(arrays), nest, dtypes, ndim, axis, work)
+    call = Call(tuple(arrays), structure, dtypes, ndim, axis, work)
     if len(arrays) > 1:
         pairs = [part for place, array in enumerate(arrays) for part in (array, call.indices(place))]
         call = replace(call, arrays=tuple(da.core.unify_chunks(*pairs)[1]))
@@ -127,12 +121,12 @@ def with_initial(call: Call, initial: Any) -> tuple[Call, tuple[Any, ...]]:
     """
     work = call.work
     like = [np.empty((0,) * call.ndim + a.shape[call.ndim :], a.dtype) for a in call.arrays]
-    check = partial(make_problem, filled(call.nest, like), work.op, axis=call.axis, dtype=work.dtype)
+    check = partial(make_problem, call.structure.nested(like), work.op, axis=call.axis, dtype=work.dtype)
     if initial is None:
         check(exclusive=work.exclusive)
         return call, ()
     try:
-        values = list(flattened(call.nest, initial))
+        values = call.structure.flatten(initial)
     except (TypeError, ValueError, KeyError, IndexError):
         raise ValueError(
             f"initial {initial!r} was passed, but it does not nest as the arrays do; pass one value for each array, "
@@ -143,7 +137,7 @@ def with_initial(call: Call, initial: Any) -> tuple[Call, tuple[Any, ...]]:
         return replace(call, work=replace(work, initial=initial)), ()
     values = [value if is_dask_collection(value) else np.asarray(value) for value in values]
     elements = [a.shape[call.ndim :] for a in call.arrays]
-    check(initial=filled(call.nest, [np.zeros(e, v.dtype) for v, e in zip(values, elements, strict=True)]))
+    check(initial=call.structure.nested([np.zeros(e, v.dtype) for v, e in zip(values, elements, strict=True)]))
     rows, chunks = call.without_axis(call.arrays[0].shape[: call.ndim]), call.without_axis(call.chunks)
     if any(np.isnan(n) for n in rows):
         raise ValueError(

@@ -16,7 +16,6 @@ from dask.base import clone_key, tokenize
 from dask.core import flatten
 from dask.highlevelgraph import HighLevelGraph
 
-from gpuscan.dask.bundles import filled
 from gpuscan.dask.call import Call
 from gpuscan.dask.read_ahead import CarryTask, waiting_graph
 from gpuscan.dask.tasks import result_of, unboxed_leaf
@@ -52,7 +51,7 @@ def scan_by_totals(call: Call, seeds: Sequence[Any]) -> Any:
         **_options(meta),
         adjust_chunks=dict(zip(lead, call.chunks, strict=True)),
     )
-    return filled(call.nest, [found])
+    return call.structure.nested([found])
 
 
 def _twin(array: Any) -> Any:
@@ -110,7 +109,7 @@ def scan_sequentially(call: Call, seeds: Sequence[Any], read_ahead: int) -> Any:
         }
         whole = HighLevelGraph({**graph.layers, own: pick}, {**graph.dependencies, own: {name}})
         found.append(da.Array(whole, own, array.chunks, meta=np.empty((0,) * array.ndim, dtype)))
-    return filled(call.nest, found)
+    return call.structure.nested(found)
 
 
 def reduce_axis(call: Call) -> Any:
@@ -144,7 +143,7 @@ def _unboxed(call: Call, boxes: Any, lead: tuple[int, ...] | None = None) -> Any
             adjust_chunks={i: call.chunks[i] for i in lead},
         )
         found.append(taken)
-    return filled(call.nest, found)
+    return call.structure.nested(found)
 
 
 def _rows_indices(call: Call, place: int) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import gpuscan
-from gpuscan.dask.bundles import filled, flattened
+from gpuscan.elements import Structure
 
 # An array for each array of a bundle.
 Leaves = tuple[Any, ...]
@@ -20,13 +20,13 @@ class Work:
     """What the tasks of one call do, and all that they have to know.
 
     Attributes:
-        nest: the bundle as the user nests it, with a `Place` for each array.
+        structure: the way in which the user nests the arrays.
         op, axis, exclusive, reverse, dtype: as in `scan`.
         ndim: the number of axes that the arrays share.
         initial: the initial value that all rows share, or None.
     """
 
-    nest: Any
+    structure: Structure
     op: Any
     axis: int
     ndim: int
@@ -37,15 +37,15 @@ class Work:
 
     def scanned(self, leaves: Sequence[Any], prefix: Leaves | None = None, **options: Any) -> Leaves:
         """Return the scan of a block, one array for each array of the bundle."""
-        initial = self.initial if prefix is None else filled(self.nest, prefix)
+        initial = self.initial if prefix is None else self.structure.nested(prefix)
         asked = {"axis": self.axis, "exclusive": self.exclusive, "reverse": self.reverse, "dtype": self.dtype}
-        found = gpuscan.scan(filled(self.nest, leaves), self.op, initial=initial, **(asked | options))
-        return tuple(flattened(self.nest, found))
+        found = gpuscan.scan(self.structure.nested(leaves), self.op, initial=initial, **(asked | options))
+        return tuple(self.structure.flatten(found))
 
     def reduced(self, leaves: Sequence[Any], **options: Any) -> Leaves:
         """Return the reduction of arrays along the axis."""
-        found = gpuscan.reduce(filled(self.nest, leaves), self.op, axis=self.axis, **options)
-        return tuple(flattened(self.nest, found))
+        found = gpuscan.reduce(self.structure.nested(leaves), self.op, axis=self.axis, **options)
+        return tuple(self.structure.flatten(found))
 
     def total(self, *leaves: Any) -> Any:
         """Return the total of a block in a box, with the axis: of length 0 if the block has no elements."""

@@ -45,7 +45,8 @@ def size_class(nbytes: int) -> int:
     Up to 1 MiB there are four sizes between two powers of two, above it sixteen. There are few sizes, so that buffers
     fit later requests, and they are close together for large buffers, so that little memory is lost.
     """
-    nbytes = max(nbytes, MIN_BYTES)
+    if nbytes <= MIN_BYTES:
+        return MIN_BYTES
     steps = 8 if nbytes <= SMALL_BYTES else 32
     step = max(ALIGNMENT, (1 << (nbytes - 1).bit_length()) // steps)
     return -(-nbytes // step) * step

@@ -21,12 +21,14 @@ from gpuscan.device.bind_groups import BindGroups, Binding
 from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage
 from gpuscan.device.capability_probe import distrust, probe
 from gpuscan.device.guards import guarded, lost_while_compiling
+from gpuscan.device.interrupts import interrupts_held
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.profiles import Profiles
 from gpuscan.device.queue import open_queue
 from gpuscan.device.reports import MAX_PENDING_RUNS, RunLog
 from gpuscan.device.requirements import checked_limits, limits_within, wanted_features, wanted_limits
 from gpuscan.device.tile_state import TileState
+from gpuscan.device.transfer import read_together
 from gpuscan.device.webgpu_log import libraries_quiet
 from gpuscan.errors import AdapterNotFoundError, StrategyError
 from gpuscan.operators.user_wgsl import user_error
@@ -233,7 +235,9 @@ class DeviceContext:
         text = render_kernel(kernel)
         key = sha256(f"{entries}{text}".encode()).digest()
         if key not in self._by_text:
-            self._by_text[key] = self._compile(kernel, text, entries)
+            # Objects of the package wgpu are released on the way, and Ctrl-C that arrives in a `__del__` is lost.
+            with interrupts_held():
+                self._by_text[key] = self._compile(kernel, text, entries)
             if len(self._by_text) > _MAX_PIPELINES:
                 self._by_text.popitem(last=False)
         return self._by_text[key]
@@ -333,12 +337,15 @@ class DeviceContext:
 
     def synchronize(self) -> None:
         """Wait until the GPU has done everything submitted so far, then read the unread reports."""
-        if self.has_unread_reports:
-            # They are read by a copy that comes after everything submitted so far.
-            self.read_and_check()
-            return
         with guarded(self):
-            self.queue.wait_idle()
+            if not self.has_unread_reports:
+                self.queue.wait_idle()
+                return
+            with self.lock:
+                if self.runs.ended_in_time(self.queue):
+                    return
+        # They are read by a copy that comes after everything submitted so far.
+        self.read_and_check()
 
     @property
     def has_unread_reports(self) -> bool:
@@ -375,7 +382,13 @@ class DeviceContext:
             ProgressTimeoutError, OperatorError, GpuscanError, ValueError: as `check` does.
         """
         with guarded(self), self.lock:
-            failures, timed_out, content = self.runs.read(self, stretches)
+            early: list[Bytes] = []
+            if stretches and self.runs.may_be_timely:
+                early = read_together(self.queue, self.pool, stretches)
+                if self.runs.may_be_timely:
+                    self.runs.forget_pending()
+                    return early
+            failures, timed_out, content = self.runs.read(self, () if early else stretches)
             for strategy in timed_out:
                 self.distrust(strategy)
             try:
@@ -384,4 +397,4 @@ class DeviceContext:
             finally:
                 # Otherwise the errors would keep this frame alive, and the frame the caller's arrays.
                 failures.clear()
-        return content
+        return early or content

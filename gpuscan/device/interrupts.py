@@ -1,4 +1,4 @@
-"""Hold Ctrl-C back while native code may call back into Python."""
+"""Hold Ctrl-C back where it would be lost: in callbacks of native code, in `__del__`, and inside a thread pool."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ class interrupts_held:  # noqa: N801
     """
 
     __slots__ = ("_handler", "_held")
+    # True inside a ``with`` of the main thread, which then holds Ctrl-C back for those inside it.
+    _holding = False
 
     def __enter__(self) -> None:
         self._handler = None
         # Signals reach Python on its main thread only, and only where it has a handler of its own.
-        if threading.get_ident() != threading.main_thread().ident:
+        if interrupts_held._holding or threading.get_ident() != threading.main_thread().ident:
             return
         handler = getsignal(_INTERRUPT)
-        # Inside another ``with``, that one holds Ctrl-C back. To set a handler takes a system call.
-        if callable(handler) and getattr(handler, "__func__", None) is not interrupts_held._hold:
+        if callable(handler):
             self._held: list[tuple[Any, ...]] = []
             self._handler = handler
             signal(_INTERRUPT, self._hold)
+            interrupts_held._holding = True
 
     def _hold(self, *event: Any) -> None:
         self._held.append(event)
@@ -41,6 +43,7 @@ class interrupts_held:  # noqa: N801
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._handler is not None:
+            interrupts_held._holding = False
             signal(_INTERRUPT, self._handler)
             if self._held:
                 self._handler(*self._held[-1])

@@ -145,11 +145,9 @@ class NativeEncoder:
 
     def __init__(self, library: _Library, wgpu_device: wgpu.GPUDevice) -> None:
         self._library = library
-        self.handle = library.checked.wgpuDeviceCreateCommandEncoder(wgpu_device._internal, library.ffi.NULL)
-
-    def __del__(self) -> None:
-        if getattr(self, "handle", None) is not None:
-            self._library.lib.wgpuCommandEncoderRelease(self.handle)
+        handle = library.checked.wgpuDeviceCreateCommandEncoder(wgpu_device._internal, library.ffi.NULL)
+        # Released in C: Ctrl-C that arrives in a `__del__` is lost.
+        self.handle = library.ffi.gc(handle, library.lib.wgpuCommandEncoderRelease)
 
     def begin_compute_pass(self, *, timestamp_writes: dict[str, Any] | None = None) -> NativePass:
         """Open a compute pass."""
@@ -323,10 +321,15 @@ class NativeQueue(HoldingQueue):
 
     def wait_idle(self) -> None:
         """Wait until everything submitted so far is done."""
+        if not self.is_soon_idle():
+            with interrupts_held():
+                self.poll(1, self.library.ffi.NULL)
+
+    def is_soon_idle(self) -> bool:
+        """Return True if everything submitted so far is done within the time that a wait spins."""
         self.flush()
         with interrupts_held():
-            if not any(self.spins()):
-                self.poll(1, self.library.ffi.NULL)
+            return any(self.spins())
 
     # ----- Polls. Ctrl-C is held back meanwhile.
 

@@ -97,6 +97,10 @@ class PublicQueue(HoldingQueue):
         self.flush()
         return PublicMapping(buffer, size, write)
 
+    def is_soon_idle(self) -> bool:
+        """Return False: only a wait shows when everything is done."""
+        return False
+
     def wait_idle(self) -> None:
         """Wait until everything submitted so far is done."""
         usage = webgpu().BufferUsage

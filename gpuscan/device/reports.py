@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import enum
 import logging
+import math
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from gpuscan.device.device_array import DeviceArray
     from gpuscan.device.guards import OpenDevice
+    from gpuscan.device.queue import Queue
     from gpuscan.planning.plan import ScanPlan
 
 _log = logging.getLogger("gpuscan")
@@ -147,6 +150,7 @@ class RunLog:
 
     Attributes:
         pending: runs that were submitted without waiting for them.
+        safe_until: the time, by `time.perf_counter`, until which an idle GPU shows that no pending run has failed.
         recorded: runs that callers recorded into their own encoders, newest last.
         verdicts: what kernels have found out about arguments.
         report_may_be_overwritten: True after a timeout that may have hidden an earlier one.
@@ -156,6 +160,7 @@ class RunLog:
 
     def __init__(self) -> None:
         self.pending: list[Run | SortRun] = []
+        self.safe_until = math.inf
         self.recorded: list[Run] = []
         self.verdicts: list[Verdict] = []
         self.report_may_be_overwritten = False
@@ -192,6 +197,35 @@ class RunLog:
         kernels.update(stage.kernel for stage in plan.stages if stage.kernel.subgroups)
 
     # ----- Unread reports
+
+    def add_pending(self, run: Run | SortRun, safe_until: float = 0.0) -> None:
+        """Keep a run until its report is read.
+
+        Args:
+            run: the run, which was submitted or is held.
+            safe_until: the time, by `time.perf_counter`, until which an idle GPU shows that the run has not failed.
+        """
+        self.pending.append(run)
+        self.safe_until = min(self.safe_until, safe_until)
+
+    def forget_pending(self) -> None:
+        """Forget the pending runs, because none of them has failed."""
+        self.pending.clear()
+        self.safe_until = math.inf
+
+    @property
+    def may_be_timely(self) -> bool:
+        """True if the GPU's being idle by now would show that nothing unread can tell of a failure."""
+        if self.recorded or self.verdicts or self.report_may_be_overwritten:
+            return False
+        return time.perf_counter() < self.safe_until
+
+    def ended_in_time(self, queue: Queue) -> bool:
+        """Wait for a short while; return True if the GPU is done too soon for any unread run to have failed."""
+        if self.may_be_timely and queue.is_soon_idle() and self.may_be_timely:
+            self.forget_pending()
+            return True
+        return False
 
     def add_recorded(self, run: Run) -> None:
         """Look at a recorded run's report from now on; older runs are forgotten, so that the log stays small."""
@@ -243,7 +277,7 @@ class RunLog:
                 timeouts.append(timeout_error(device, f"scan by strategy {each.strategy!r}", len(runs), "gave up"))
             if each.exceeded_loop_limit(report):
                 others.append(loop_limit_error(each.plan))
-        self.pending.clear()
+        self.forget_pending()
         overwritten, self.report_may_be_overwritten = self.report_may_be_overwritten, False
         if overwritten:
             timeouts.insert(0, timeout_error(device, "scan", len(runs), "may have given up"))

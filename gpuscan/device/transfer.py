@@ -84,15 +84,16 @@ if hasattr(os, "register_at_fork"):
 def copy(into: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
     """Assign ``into[...] = source`` for arrays of one shape, with several threads if they are large."""
     count = len(into)
-    shares = min(_THREADS, into.nbytes // TRANSFERS.min_copy_share_bytes, count)
+    shares = min(_THREADS, max(into.nbytes, source.nbytes) // TRANSFERS.min_copy_share_bytes, count)
     if shares < 2:
         np.copyto(into, source, casting="unsafe")
         return
     edges = [count * i // shares for i in range(shares + 1)]
     parts: list[Future[None]] = []
     try:
-        for a, b in pairwise(edges):
-            parts.append(begun(_copy_threads(), partial(np.copyto, into[a:b], source[a:b], casting="unsafe")))
+        with interrupts_held():
+            for a, b in pairwise(edges):
+                parts.append(begun(_copy_threads(), partial(np.copyto, into[a:b], source[a:b], casting="unsafe")))
         for part in parts:
             part.result()
     finally:  # After an interrupt the memory may be unmapped next, so wait until all threads are done.
@@ -102,9 +103,14 @@ def copy(into: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
 
 
 def begun(threads: ThreadPoolExecutor, call: Callable[[], T]) -> Future[T]:
-    """Submit a call to the threads; make it here if they take no more, since the main thread has ended."""
+    """Submit a call to the threads; make it here if they take no more, since the main thread has ended.
+
+    Ctrl-C is held back meanwhile. It would leave a thread that no one stops, or a RuntimeError about the locks of the
+    threads. A caller who has to wait for the call holds it back until the result is stored.
+    """
     try:
-        return threads.submit(call)
+        with interrupts_held():
+            return threads.submit(call)
     except RuntimeError:
         made: Future[T] = Future()
         try:
@@ -112,6 +118,11 @@ def begun(threads: ThreadPoolExecutor, call: Callable[[], T]) -> Future[T]:
         except Exception as error:
             made.set_exception(error)
         return made
+
+
+def meanwhile(call: Callable[[], T]) -> Callable[[], T]:
+    """Begin a call on a thread that copies; return a function that waits for it and returns its result."""
+    return begun(_copy_threads(), call).result
 
 
 # ----- Staging
@@ -231,7 +242,8 @@ def read_later(
         copies.append((buffer, start, size, nbytes))
         # Parts of mapped bytes are viewed from multiples of 8 on.
         size += padded(nbytes, 8)
-    staging = pool.take(size, _read_usage())
+    kinds = [(_read_usage(), pool.size_of(size))]
+    (staging,) = taken = pool.take_all(kinds)
     try:
         queue.flush([(buffer, start, staging, place, padded(nbytes)) for buffer, start, place, nbytes in copies])
         mapping = queue.map(staging, size)
@@ -247,7 +259,7 @@ def read_later(
         except BaseException:
             pool.discard(staging)
             raise
-        pool.give(staging)
+        pool.give_all(taken, kinds, clean=True)
         return [content[place : place + nbytes] for _, _, place, nbytes in copies]
 
     return read

@@ -16,10 +16,10 @@ from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import contiguous, copy_elements, duplicate, view_of
+from gpuscan.engine.element_copy import bindable, contiguous, copy_elements, duplicate, view_of
 from gpuscan.engine.entry_indices import all_indices
 from gpuscan.engine.executor import Executor
-from gpuscan.engine.record import record_stage
+from gpuscan.engine.record import submit_stage
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.operator import operator
 from gpuscan.operators.trace import Map
@@ -33,10 +33,8 @@ _MOVED_BYTES = (1, 2, 4, 8, 16)
 # The 32-bit words of all entries that are moved together, at most. Workgroup memory has room for no more: see
 # MOVING_WORDS in planning/tiles.py.
 _MAX_MOVED_WORDS = 4
-# Invocations in a workgroup of arrays/gather.wgsl: the most that every WebGPU adapter has.
-_GATHER_WORKGROUP = 256
-# The most workgroups of arrays/gather.wgsl. lavapipe takes 30 ms for 2^22 invocations that find nothing to gather.
-_MAX_GATHER_WORKGROUPS = 2048
+# The most invocations of arrays/gather.wgsl. lavapipe takes 30 ms for 2^22 of them that find nothing to gather.
+_MAX_GATHER_INVOCATIONS = 1 << 19
 # The operator of rows of one element, which combine nothing.
 _KEEP_LEFT = operator(lambda left, right: left, name="keep left")
 
@@ -226,17 +224,13 @@ def gathered(
     unit = gcd(4, entry_bytes(leaf))
     like = leaf if room is None else room
     words = -(-like.nbytes // 4)
-    call = context.uniform(np.array([entry_bytes(leaf) // unit, words, 0, 0], np.uint32).tobytes())
     with guarded(context), context.lock:
         direct = room is not None and room.is_writable_in_vectors and room.buffer is not leaf.buffer
         target = room if room is not None and direct else empty(context, like.shape, like.dtype)
-        source = leaf if leaf.is_bindable else duplicate(leaf)
-        bound = [call, *(array.binding() for array in (source, indices, count, target))]
-        encoder = context.queue.encoder()
-        workgroups = min(-(-words // _GATHER_WORKGROUP), _MAX_GATHER_WORKGROUPS)
-        values = {"workgroup_size": _GATHER_WORKGROUP, "unit": unit}
-        record_stage(context, encoder, "arrays/gather.wgsl", bound, workgroups, like.shape[0], **values)
-        context.queue.submit(encoder)
+        numbers = [entry_bytes(leaf) // unit, words]
+        bound = [array.binding() for array in (bindable(leaf), indices, count, target)]
+        invocations = min(words, _MAX_GATHER_INVOCATIONS)
+        submit_stage(context, "arrays/gather.wgsl", numbers, bound, invocations, like.shape[0], unit=unit)
         if room is not None and not direct:
             copy_elements(view_of(target, target.shape, target.dtype.itemsize), room)
     return target if room is None else room

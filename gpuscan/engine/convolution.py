@@ -10,12 +10,10 @@ import numpy as np
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.transfer import padded
-from gpuscan.engine.element_copy import contiguous, duplicate
-from gpuscan.engine.record import record_stage
+from gpuscan.engine.element_copy import bindable, contiguous
+from gpuscan.engine.record import submit_stage
 from gpuscan.errors import GpuscanError, UnsupportedDtypeError
 
-# Invocations in a workgroup: the most that every WebGPU adapter has.
-WORKGROUP_SIZE = 256
 # The kernel counts samples in 32 bits.
 _MAX_SAMPLES = 2**32 - 1
 # Bindings begin at multiples of this many bytes, so that up to as many bytes before a piece are bound with it.
@@ -60,28 +58,22 @@ def convolve(
             f"{context.capabilities.summary} binds at most {context.binding_limit} bytes. Pass fewer rows, "
             "or the .numpy() of the signal, and set GPUSCAN_ADAPTER=numpy in the environment"
         )
-    source = contiguous(samples)
-    if not source.is_bindable:
-        source = duplicate(source)
+    source = bindable(contiguous(samples))
     result = empty(context, samples.shape, samples.dtype)
-    numbers = uploaded(context, taps)
+    coefficients = uploaded(context, taps)
     # A buffer has at least one number.
     added = uploaded(context, first if first.size else np.zeros(1, first.dtype))
     for start in range(0, count, piece):
         low = max(0, start - reach) * size // _ALIGNMENT * _ALIGNMENT // size
         stop = min(start + piece, count)
-        call = [stop - start, start, low, length, inner, len(taps), first.shape[axis], 0]
+        numbers = [stop - start, start, low, length, inner, len(taps), first.shape[axis]]
         bound = [
-            context.uniform(np.array(call, np.uint32).tobytes()),
             Binding(source.buffer, source.offset + low * size, padded((stop - low) * size)),
-            numbers.binding(),
+            coefficients.binding(),
             added.binding(),
             Binding(result.buffer, result.offset + start * size, padded((stop - start) * size)),
         ]
-        workgroups = -(-(stop - start) // WORKGROUP_SIZE)
-        values = {"workgroup_size": WORKGROUP_SIZE, "number": "f64" if size == 8 else "f32"}
+        kind = "f64" if size == 8 else "f32"
         with context.lock:
-            encoder = context.queue.encoder()
-            record_stage(context, encoder, "arrays/convolve.wgsl", bound, workgroups, stop - start, **values)
-            context.queue.submit(encoder)
+            submit_stage(context, "arrays/convolve.wgsl", numbers, bound, stop - start, stop - start, number=kind)
     return result

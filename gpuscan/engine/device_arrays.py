@@ -13,6 +13,7 @@ from gpuscan.device.context import DeviceContext, strategy_key
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.engine.array_places import ArrayPlace, place_of_array
+from gpuscan.engine.device_seeds import bound_seeds
 from gpuscan.engine.element_copy import (
     StridedView,
     contiguous,
@@ -26,7 +27,7 @@ from gpuscan.engine.element_copy import (
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.places import DeviceSource
-from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, tile_on, whole_tile
+from gpuscan.engine.preparation import check_elements, row_too_long, tile_on, whole_tile
 from gpuscan.engine.segment_heads import ComparedKeys, HeadBits, MarkedHeads, segment_heads, with_keys
 from gpuscan.engine.segment_results import device_sinks
 from gpuscan.errors import StrategyError
@@ -92,7 +93,7 @@ def scan_device(
                 _unpack(problem, scan_device(executor, whole, strategy, count=count, **options), rooms)
             return results
         kind = None if options or problem.kind is None else (problem.kind, problem.keep_last_only, "on device")
-        layout = executor.layout(kind, strategy, lambda: _layout(context, problem, strategy, results))
+        layout = executor.planner.layout(kind, strategy, lambda: _layout(context, problem, strategy, results))
         if layout.parts:
             _scan_whole(executor, problem, strategy, layout, leaves, results, count, key, options)
             return results
@@ -185,7 +186,7 @@ def _scan_whole(
         strategy,
         sources,
         device_sinks(context, problem, spec, rooms, written),
-        seeds=seed_words(problem, spec, context),
+        seeds=bound_seeds(problem, spec, context),
         inner=spec.inner,
         heads=_heads_of(executor, problem, spec, one_part=True),
         count=count,
@@ -268,7 +269,7 @@ def _scan_in_parts(
         strategy,
         [DeviceSource(leaf, f, inner) for leaf, f in zip(leaves, problem.source.fields, strict=True)],
         device_sinks(context, problem, spec, results),
-        seeds=seed_words(problem, spec, None),
+        seeds=bound_seeds(problem, spec, context, whole=False),
         inner=inner,
         heads=_heads_of(executor, problem, spec, one_part=False),
         count=count,

@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
+from gpuscan.device.interrupts import interrupts_held
 from gpuscan.device.transfer import begun
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
@@ -44,7 +45,8 @@ class Drains:
         else:
             # The thread keeps what it called for a moment after the result is set, so it must not keep the part alive.
             todo = [drain]
-            self._under_way.append((flight, begun(_threads(), lambda: todo.pop()())))
+            with interrupts_held():
+                self._under_way.append((flight, begun(_threads(), lambda: todo.pop()())))
 
     def finished(self, most: int) -> Iterator[Flight]:
         """Wait until at most `most` parts are being written, and yield those that are done."""

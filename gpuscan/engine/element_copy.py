@@ -10,22 +10,18 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
 from gpuscan.device.strides import is_c_order, joined, reach
 from gpuscan.device.transfer import padded
-from gpuscan.engine.record import record_stage
+from gpuscan.engine.record import submit_stage
 from gpuscan.errors import GpuscanError
 from gpuscan.planning.heuristics import heuristics_for
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
 
-# Invocations in a workgroup of the copy: the most that every WebGPU adapter has.
-WORKGROUP_SIZE = 256
 # Words that an invocation of the copy takes, so that several loads are under way.
 WORDS = 4
 # The kernel counts units in 32 bits.
@@ -121,6 +117,21 @@ def duplicate(array: DeviceArray) -> DeviceArray:
     return copied(elements_of(array), array.shape, array.dtype)
 
 
+def bindable(array: DeviceArray) -> DeviceArray:
+    """Return the array itself, which is in C order, if shaders can bind it where it is, else a copy."""
+    return array if array.is_bindable else duplicate(array)
+
+
+def interchanged(array: DeviceArray, rows: int, columns: int, element_bytes: int) -> DeviceArray:
+    """Return an array (outer, rows, columns) of elements in the order (outer, columns, rows), under the same shape.
+
+    It is a copy, or the array itself if nothing moves.
+    """
+    if 1 in (rows, columns):
+        return array
+    return copied(transposed(array, rows, columns, element_bytes), array.shape, array.dtype)
+
+
 def contiguous(array: DeviceArray) -> DeviceArray:
     """Return the array itself if its elements are neighbours in C order, else a copy in which they are."""
     if array.is_contiguous:
@@ -139,11 +150,13 @@ def write_elements(source: DeviceArray, result: DeviceArray) -> None:
     with result.context.lock:
         source.check("STORAGE")
         result.check("STORAGE")
-        _scatter(elements_of(source), elements_of(result))
+        scatter(elements_of(source), elements_of(result))
 
 
-def written(results: Sequence[DeviceArray], out: Sequence[DeviceArray]) -> list[DeviceArray]:
-    """Copy each result to its array of `out`, of any strides, and return these arrays."""
+def written(results: list[DeviceArray], out: Sequence[DeviceArray] | None) -> list[DeviceArray]:
+    """Copy each result to its array of `out`, of any strides, and return these arrays; without `out`, the results."""
+    if out is None:
+        return results
     for result, target in zip(results, out, strict=True):
         target.check("STORAGE")
         write_elements(result, target)
@@ -217,33 +230,13 @@ def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int
         pitch // unit,
         first_word,
         words,
-        0,
+        0,  # unused
         *(number for axis in sizes for number in axis),
     ]
-    call = context.uniform(np.array(padded_to(numbers, 4), np.int64).astype(np.uint32).tobytes())
-    values = {
-        "workgroup_size": WORKGROUP_SIZE,
-        "words": WORDS,
-        "unit": unit,
-        "rank": len(sizes),
-        "contiguous": run == pitch,
-    }
-    encoder = context.queue.encoder()
-    record_stage(
-        context,
-        encoder,
-        "arrays/copy_elements.wgsl",
-        [call, source, destination],
-        -(-words // (WORKGROUP_SIZE * WORDS)),
-        view.nbytes // view.element_bytes,
-        **values,
-    )
-    context.queue.submit(encoder)
-
-
-def padded_to(numbers: list[int], unit: int) -> list[int]:
-    """Return the numbers with zeros after them, up to a multiple of `unit` of them."""
-    return [*numbers, *[0] * (-len(numbers) % unit)]
+    values = {"words": WORDS, "unit": unit, "rank": len(sizes), "contiguous": run == pitch}
+    elements, invocations = view.nbytes // view.element_bytes, -(-words // WORDS)
+    bound = [source, destination]
+    submit_stage(context, "arrays/copy_elements.wgsl", numbers, bound, invocations, elements, **values)
 
 
 def _copy_in_halves(view: StridedView, result: DeviceArray, start: int, run: int, pitch: int) -> None:
@@ -277,7 +270,7 @@ def _copy_in_halves(view: StridedView, result: DeviceArray, start: int, run: int
     copy_elements(second, result, offset=offset + taken, **places)
 
 
-def _scatter(source: StridedView, target: StridedView) -> None:
+def scatter(source: StridedView, target: StridedView) -> None:
     """Copy one view to another of the same shape in another buffer."""
     if not source.nbytes:
         return
@@ -288,7 +281,7 @@ def _scatter(source: StridedView, target: StridedView) -> None:
     units = source.nbytes // unit
     if max(bound.size or 0, result.size or 0) > context.binding_limit or units > _MAX_UNITS:
         for half, half_target in _halves(source, target):
-            _scatter(half, half_target)
+            scatter(half, half_target)
         return
     sizes = [(size, *(step // unit for step in steps)) for size, *steps in axes]
     if not axes or axes[-1][1:] != (source.element_bytes, source.element_bytes):
@@ -297,19 +290,9 @@ def _scatter(source: StridedView, target: StridedView) -> None:
         sizes[-1] = (axes[-1][0] * source.element_bytes // unit, 1, 1)
     starts = [(source.start - base) // unit, (target.start - result_base) // unit]
     numbers = [*starts, units, 0, *(number for axis in sizes for number in axis)]
-    call = context.uniform(np.array(padded_to(numbers, 4), np.int64).astype(np.uint32).tobytes())
-    values = {"workgroup_size": WORKGROUP_SIZE, "steps": WORDS, "unit": unit, "rank": len(sizes)}
-    encoder = context.queue.encoder()
-    record_stage(
-        context,
-        encoder,
-        "arrays/scatter_elements.wgsl",
-        [call, bound, result],
-        -(-units // (WORKGROUP_SIZE * WORDS)),
-        units * unit // source.element_bytes,
-        **values,
-    )
-    context.queue.submit(encoder)
+    values = {"steps": WORDS, "unit": unit, "rank": len(sizes)}
+    elements, invocations = units * unit // source.element_bytes, -(-units // WORDS)
+    submit_stage(context, "arrays/scatter_elements.wgsl", numbers, [bound, result], invocations, elements, **values)
 
 
 def _halves(source: StridedView, target: StridedView) -> list[tuple[StridedView, StridedView]]:

@@ -17,9 +17,9 @@ from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
 from gpuscan.device.strides import c_strides, joined, reach
 from gpuscan.device.transfer import padded
-from gpuscan.elements import LEAF, Structure, element_of
+from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.element_copy import copied, elements_of, write_elements
-from gpuscan.engine.record import record_stage
+from gpuscan.engine.record import submit_stage
 from gpuscan.errors import GpuscanError, UnsupportedDtypeError
 from gpuscan.operators.expression_graph import reachable
 from gpuscan.operators.trace import traced
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
     from gpuscan.operators.trace import Map
 
-# Invocations in a workgroup of the kernel: the most that every WebGPU adapter has.
-_WORKGROUP_SIZE = 256
 # Chunks that an invocation computes, so that several loads are under way.
 _STEPS = 4
 # Pieces of arrays that exceed a binding begin at multiples of this many elements, where a shader can bind them.
@@ -124,7 +122,7 @@ def converted(context: DeviceContext, array: DeviceArray, dtype: np.dtype[Any]) 
 
 @cache
 def _conversion(source: np.dtype[Any], dtype: np.dtype[Any]) -> Map:
-    element = element_of([source], Structure("tuple", (0,), (LEAF,)))
+    element = element_of([source], tuple_of(1))
     return traced(lambda numbers: numbers[0].astype(dtype), element, "astype")
 
 
@@ -231,19 +229,8 @@ def _submit(context: DeviceContext, run: _Run, start: int, stop: int) -> None:
     for result, field in zip(run.results, run.text.code.result.fields, strict=True):
         at = result.offset + start * field.storage_bytes
         results.append(Binding(result.buffer, at, padded((stop - start) * field.storage_bytes, ALIGNMENT)))
-    numbers += [0] * (-len(numbers) % 4)
-    call = context.uniform(np.array(numbers, np.int64).astype(np.uint32).tobytes())
-    captured = [context.uniform(run.text.captured_bytes)] if run.text.captured_functions else []
-    encoder = context.queue.encoder()
-    record_stage(
-        context,
-        encoder,
-        "arrays/map_elements.wgsl",
-        [call, *sources, *results, *captured],
-        -(-(stop - start) // (_WORKGROUP_SIZE * _STEPS * run.text.chunk)),
-        stop - start,
-        text=run.text,
-        workgroup_size=_WORKGROUP_SIZE,
-        steps=_STEPS,
-    )
-    context.queue.submit(encoder)
+    captured = [context.uniform(run.text.code.captured_bytes)] if run.text.captured_functions else []
+    bound = [*sources, *results, *captured]
+    count, values = stop - start, {"text": run.text, "steps": _STEPS}
+    invocations = -(-count // (_STEPS * run.text.chunk))
+    submit_stage(context, "arrays/map_elements.wgsl", numbers, bound, invocations, count, **values)

@@ -8,13 +8,10 @@ import numpy as np
 
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
-from gpuscan.engine.record import record_stage
+from gpuscan.engine.record import submit_stage
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
-
-# Invocations in a workgroup of the shader: the most that every WebGPU adapter has.
-_WORKGROUP_SIZE = 256
 
 
 def indices_of_rows(context: DeviceContext, places: DeviceArray, rows: int, length: int) -> DeviceArray:
@@ -27,14 +24,10 @@ def indices_of_rows(context: DeviceContext, places: DeviceArray, rows: int, leng
         length: the entries in a row.
     """
     size = rows * length
-    call = context.uniform(np.array([size, length, places.size, 0], np.uint32).tobytes())
     with guarded(context), context.lock:
         indices = empty(context, (size,), np.uint32)
-        bound = [call, places.binding(), indices.binding()]
-        encoder = context.queue.encoder()
-        workgroups, values = -(-size // _WORKGROUP_SIZE), {"workgroup_size": _WORKGROUP_SIZE}
-        record_stage(context, encoder, "arrays/row_indices.wgsl", bound, workgroups, size, **values)
-        context.queue.submit(encoder)
+        numbers, bound = [size, length, places.size], [places.binding(), indices.binding()]
+        submit_stage(context, "arrays/row_indices.wgsl", numbers, bound, size, size)
     return indices
 
 

@@ -8,130 +8,55 @@ after it again by another plan.
 
 from __future__ import annotations
 
-import logging
-from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.device.bind_groups import Binding
-from gpuscan.device.context import DeviceContext, strategy_asked_for, strategy_key
+from gpuscan.device.context import DeviceContext, strategy_asked_for
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
 from gpuscan.engine.drains import Drains
 from gpuscan.engine.held_arrays import HeldArrays
-from gpuscan.engine.job import Flight, Job, Layout, SharedBuffers
+from gpuscan.engine.job import Flight, Job, SharedBuffers
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource
-from gpuscan.engine.preparation import tile_on
+from gpuscan.engine.planner import Planner
 from gpuscan.engine.prepared_run import PreparedRun
 from gpuscan.engine.record import Buffers, Origin, record
 from gpuscan.engine.segment_heads import Recorder
 from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError
-from gpuscan.planning.plan import ScanPlan, plan_scan
-from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.strategies import trusts_waits
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     from gpuscan.planning.partition import Part
+    from gpuscan.planning.plan import ScanPlan
 
-_log = logging.getLogger("gpuscan")
-# How many plans an executor keeps; the least recently used goes first.
-_MAX_PLANS = 512
 # How many runs over the same buffers are kept ready; the oldest goes first.
 _MAX_PREPARED_RUNS = 64
 
 
 class Executor:
-    """Runs scans on one device, and keeps the plans it has made.
+    """Runs scans on one device.
 
     Args:
         context: the device.
 
     Attributes:
+        planner: makes the plans, and keeps them.
         held: arrays on the device that are kept for later scans.
     """
 
     def __init__(self, context: DeviceContext) -> None:
         self.context = context
-        self._plans: OrderedDict[tuple[Any, ...], ScanPlan] = OrderedDict()
-        self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
+        self.planner = Planner(context)
         self._prepared: dict[tuple[Any, ...], PreparedRun] = {}
         # Bytes a second from NumPy to NumPy, once they are measured.
         self.speed: float | None = None
         self.held = HeldArrays(self._prepared.clear)
         context.on_cleanup += [self._prepared.clear, self.held.clear]
-
-    # ----- Plans
-
-    def plan(self, spec: ScanSpec, strategy: str, **options: Any) -> ScanPlan:
-        """Return the plan for a scan, kept for later calls of its kind.
-
-        Args:
-            spec: the scan.
-            strategy: as in `gpuscan.scan`; ``"auto"`` also looks at the number of tiles.
-            options: further arguments of `plan_scan`.
-        """
-        context = self.context
-        key = (spec, context.strategy(strategy), context.capabilities.distrusted, *options.items())
-        with context.lock:
-            plan = self._plans.get(key)
-            if plan is None or context.runs.has_wrong_subgroup_size(plan):
-                self._plans[key] = plan = self._new_plan(spec, strategy, options)
-                if len(self._plans) > _MAX_PLANS:
-                    self._plans.popitem(last=False)
-            else:
-                self._plans.move_to_end(key)
-            return plan
-
-    def _new_plan(self, spec: ScanSpec, strategy: str, options: dict[str, Any]) -> ScanPlan:
-        context = self.context
-        options = dict(options)
-        chosen, reason = context.strategy(strategy)
-        if options.get("tile") is None and spec.inner == 1:
-            options["tile"] = tile_on(context, spec, options.get("subgroups", True))
-        plan = plan_scan(spec, context.capabilities, chosen, reason, **options)
-        better, why = context.strategy(strategy, plan.tiles)
-        if plan.strategy == chosen != better:
-            plan = plan_scan(spec, context.capabilities, better, why, **options)
-        plan = self.bindable_plan(spec, plan, **options)
-        if context.runs.has_wrong_subgroup_size(plan):
-            return self._new_plan(spec, strategy, options | {"subgroups": False, "tile": None})
-        _log.debug("%s of %d elements by %s: %s", spec.operator_name, plan.length, plan.strategy, plan.reason)
-        return plan
-
-    def bindable_plan(self, spec: ScanSpec, plan: ScanPlan, **options: Any) -> ScanPlan:
-        """Return the plan, or that of ``three_dispatch`` if the tile state of this one exceeds a binding."""
-        limit = self.context.binding_limit
-        if not plan.posts or plan.state_bytes <= limit:
-            return plan
-        reason = f"{plan.reason}; but its tile state of {plan.state_bytes} bytes exceeds the binding limit of {limit}"
-        return plan_scan(spec, self.context.capabilities, "three_dispatch", reason, **options)
-
-    # ----- Layouts
-
-    def layout(self, kind: object | None, strategy: str, make: Callable[[], Layout]) -> Layout:
-        """Return how scans of a kind are cut and planned, from an earlier call where there was one.
-
-        Args:
-            kind: `Problem.kind`, and everything else that decides the layout; None to keep nothing.
-            strategy: as in `gpuscan.scan`.
-            make: makes the layout.
-        """
-        if kind is None:
-            return make()
-        context = self.context
-        key = (kind, *strategy_key(strategy))
-        with context.lock:
-            found = self._layouts.get(key)
-            if found is None or found.capabilities is not context.capabilities:
-                self._layouts[key] = found = make()
-                if len(self._layouts) > _MAX_PLANS:
-                    self._layouts.popitem(last=False)
-            else:
-                self._layouts.move_to_end(key)
-            return found
 
     # ----- Runs that come again
 
@@ -224,7 +149,7 @@ class Executor:
             options["tile"] = part.tile
         if not part.is_slab and part.length != part.spec.length:
             options["piece"] = part.length
-        return self.plan(part.spec, job.strategy, placement=job.placement, **options)
+        return self.planner.plan(part.spec, job.strategy, placement=job.placement, **options)
 
     def _buffers(self, job: Job, part: Part) -> PartBuffers:
         """Return buffers that hold any part of the job that is no larger than this one."""
@@ -297,7 +222,7 @@ class Executor:
                 sink.finish(part, room)
             if buffers is None:
                 if plan.posts:
-                    context.runs.pending.append(flight.run)
+                    context.runs.add_pending(flight.run)
                 if job.key is not None and not copied and not rooms and not plan.stages[-1].kernel.cleared:
                     self.keep_run(job.key, PreparedRun(context, plan, bound, shared.held))
         if buffers is not None:

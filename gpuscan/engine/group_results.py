@@ -11,10 +11,10 @@ from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
 from gpuscan.elements import scalar_of
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import StridedView, copied, duplicate, transposed, written
+from gpuscan.engine.element_copy import StridedView, bindable, copied, interchanged, written
 from gpuscan.engine.group_tables import TabledGroups, few_labels, reduce_by_table, tabled
 from gpuscan.engine.groups import SortedLabels, grouped
-from gpuscan.engine.record import record_stage
+from gpuscan.engine.record import WORKGROUP_SIZE, record_stage, uniform_of
 from gpuscan.engine.segment_results import spread_segments
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.cache import cached_problem
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from gpuscan.engine.executor import Executor
     from gpuscan.problem.problem import Problem
-
-# Invocations in a workgroup of arrays/mark_groups.wgsl: the most that every WebGPU adapter has.
-_WORKGROUP_SIZE = 256
 
 
 def label_range(found: SortedLabels) -> tuple[int, int]:
@@ -101,24 +98,21 @@ def reduce_groups(
                 fill = None if problem.fill is None else problem.fill[number]
                 shape = problem.rows, groups, f.storage_bytes
                 spread_segments(array, ranks, fill, result, shape, ranks_of_all_rows=marks.size > groups)
-            if problem.inner > 1:
-                view = transposed(result, problem.inner, groups, f.storage_bytes)
-                result = copied(view, result.shape, result.dtype)
-            results.append(result.viewed((*lead, *f.shape)))
-        return results if out is None else written(results, out)
+            moved = interchanged(result, problem.inner, groups, f.storage_bytes)
+            results.append(moved.viewed((*lead, *f.shape)))
+        return written(results, out)
 
 
 def _marks_of(labels: DeviceArray, length: int, groups: int) -> DeviceArray:
     """Return 1 for each group that has elements, and 0 for each other one: (rows of the labels, groups)."""
     context = labels.context
     marks = empty(context, (labels.size // length * groups,), np.uint32)
-    source = labels if labels.is_bindable else duplicate(labels)
-    call = context.uniform(np.array([labels.size, length, groups, 0], np.uint32).tobytes())
+    source, call = bindable(labels), uniform_of(context, [labels.size, length, groups])
     encoder = context.queue.encoder()
     encoder.clear_buffer(marks.buffer, 0, marks.buffer.size)
     bound = [call, source.binding(), marks.binding()]
-    values = {"workgroup_size": _WORKGROUP_SIZE, "scalar": scalar_of(labels.dtype)}
-    workgroups = -(-labels.size // _WORKGROUP_SIZE)
+    values = {"workgroup_size": WORKGROUP_SIZE, "scalar": scalar_of(labels.dtype)}
+    workgroups = -(-labels.size // WORKGROUP_SIZE)
     record_stage(context, encoder, "arrays/mark_groups.wgsl", bound, workgroups, labels.size, **values)
     context.queue.submit(encoder)
     return marks

@@ -11,9 +11,10 @@ from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.elements import scalar_of, words_of
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import copied, duplicate, transposed, written
-from gpuscan.engine.preparation import check_elements, seed_words
-from gpuscan.engine.record import max_workgroups
+from gpuscan.engine.device_seeds import bound_seeds
+from gpuscan.engine.element_copy import bindable, interchanged, written
+from gpuscan.engine.preparation import check_elements
+from gpuscan.engine.record import max_workgroups, uniform_of
 from gpuscan.planning.group_heuristics import group_heuristics_for
 from gpuscan.planning.group_plan import plan_groups
 from gpuscan.planning.plan import grid_of
@@ -114,8 +115,8 @@ def _by_rows(problem: Problem, labels: DeviceArray) -> DeviceArray:
     """Return labels with those of a row one after the other."""
     length, inner = problem.row_length, problem.inner
     by_element = labels.shape == problem.shape and problem.rows > 1
-    if by_element and inner > 1:
-        labels = copied(transposed(labels, length, inner, labels.dtype.itemsize), labels.shape, labels.dtype)
+    if by_element:
+        labels = interchanged(labels, length, inner, labels.dtype.itemsize)
     return labels.viewed((problem.rows, length) if by_element else (length,))
 
 
@@ -215,13 +216,11 @@ def scan_by_table(
         return list(out)
     results = [empty(context, (problem.size, *f.shape), f.scalar.dtype) for f in fields]
     run_stages(context, groups, leaves, results)
-    if inner > 1:
-        results = [
-            copied(transposed(each, inner, length, f.storage_bytes), each.shape, each.dtype)
-            for each, f in zip(results, fields, strict=True)
-        ]
-    results = [each.viewed((*problem.shape, *f.shape)) for each, f in zip(results, fields, strict=True)]
-    return results if out is None else written(results, out)
+    results = [
+        interchanged(each, inner, length, f.storage_bytes).viewed((*problem.shape, *f.shape))
+        for each, f in zip(results, fields, strict=True)
+    ]
+    return written(results, out)
 
 
 def reduce_by_table(
@@ -240,15 +239,13 @@ def reduce_by_table(
     if problem.fill is None:
         marks = memory.viewed((table.results,), offset=4 * (table.words - table.results))
         check_full(problem, marks.read().reshape(-1, table.count))
-    if problem.inner > 1:
-        results = [
-            copied(transposed(each, problem.inner, table.count, f.storage_bytes), each.shape, each.dtype)
-            for each, f in zip(results, fields, strict=True)
-        ]
     lead = list(problem.shape)
     lead[problem.axis] = table.count
-    results = [each.viewed((*lead, *f.shape)) for each, f in zip(results, fields, strict=True)]
-    return results if out is None else written(results, out)
+    results = [
+        interchanged(each, problem.inner, table.count, f.storage_bytes).viewed((*lead, *f.shape))
+        for each, f in zip(results, fields, strict=True)
+    ]
+    return written(results, out)
 
 
 def _can_be_written(out: Sequence[DeviceArray], read: Sequence[DeviceArray]) -> bool:
@@ -260,9 +257,9 @@ def _can_be_written(out: Sequence[DeviceArray], read: Sequence[DeviceArray]) -> 
 
 
 def _bindable(array: DeviceArray) -> DeviceArray:
-    """Return the array itself if shaders can bind it where it is, else a copy."""
+    """Return the array itself if shaders can bind it where it is, else a copy. A caller's buffer is checked."""
     array.check("STORAGE")
-    return array if array.is_bindable else duplicate(array)
+    return bindable(array)
 
 
 def _leaves(executor: Executor, problem: Problem) -> list[DeviceArray]:
@@ -270,10 +267,7 @@ def _leaves(executor: Executor, problem: Problem) -> list[DeviceArray]:
     leaves = []
     for leaf, f in zip(problem.leaves, problem.source.fields, strict=True):
         array = _bindable(leaf) if isinstance(leaf, DeviceArray) else uploaded(executor.context, np.asarray(leaf))
-        if problem.inner > 1:
-            view = transposed(array, problem.row_length, problem.inner, f.storage_bytes)
-            array = copied(view, array.shape, array.dtype)
-        leaves.append(array)
+        leaves.append(interchanged(array, problem.row_length, problem.inner, f.storage_bytes))
     return leaves
 
 
@@ -300,11 +294,11 @@ def run_stages(
     bound: dict[str, Binding] = {"table": memory.binding(), "labels": groups.labels.binding()}
     bound |= {f"source{i}": leaf.binding() for i, leaf in enumerate(leaves)}
     bound |= {f"destination{i}": result.binding() for i, result in enumerate(results)}
-    seeds = seed_words(problem, spec, context)
+    seeds = bound_seeds(problem, spec, context)
     # Their memory is the pool's again once nothing refers to them, so they are kept until the stages are submitted.
     kept = []
     if seeds is not None:
-        kept.append(uploaded(context, seeds))
+        kept.append(seeds if isinstance(seeds, DeviceArray) else uploaded(context, seeds))
         bound["seeds"] = kept[-1].binding()
     if any(kernel.stage == "reduce_carries" and kernel.marked for kernel in table.kernels):
         none = np.zeros((problem.rows, spec.destination.words), np.uint32)
@@ -319,7 +313,7 @@ def run_stages(
         *(table.groups, table.plane, step, table.count),
         *(table.sharers, 0, 0, 0),
     ]
-    params = context.uniform(np.array(numbers, np.uint32).tobytes())
+    params = uniform_of(context, numbers)
     pipelines = [context.pipeline(kernel) for kernel in table.kernels]
     encoder = context.queue.encoder()
     if table.cleared_words:

@@ -10,7 +10,7 @@ import numpy as np
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import contiguous, copied, transposed, written
+from gpuscan.engine.element_copy import contiguous, interchanged, written
 from gpuscan.engine.group_tables import TabledGroups, few_labels, scan_by_table, tabled
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import sort_device
@@ -91,12 +91,9 @@ def scan_groups(
         results = []
         for array, f in zip(scanned, problem.destination.fields, strict=True):
             back = found.order.undo(array.viewed((problem.size, *f.shape)))
-            if problem.inner > 1:
-                back = copied(
-                    transposed(back, problem.inner, problem.row_length, f.storage_bytes), array.shape, array.dtype
-                )
+            back = interchanged(back, problem.inner, problem.row_length, f.storage_bytes)
             results.append(back.viewed((*problem.shape, *f.shape)))
-        return results if out is None else written(results, out)
+        return written(results, out)
 
 
 def sort_labels(executor: Executor, problem: Problem, labels: Any, *, moves: bool = False) -> SortedLabels:
@@ -117,8 +114,8 @@ def sort_labels(executor: Executor, problem: Problem, labels: Any, *, moves: boo
         assert found.places is not None
         return SortedLabels(found.keys, found.places, moved=True)
     by_element = given.shape == problem.shape and problem.rows > 1
-    if by_element and inner > 1:
-        given = copied(transposed(given, length, inner, given.dtype.itemsize), given.shape, given.dtype)
+    if by_element:
+        given = interchanged(given, length, inner, given.dtype.itemsize)
     rows = problem.rows if by_element else 1
     found = sort_device(executor, given.viewed((rows, length)), 1, with_places=True)
     assert found.keys is not None
@@ -141,9 +138,7 @@ def grouped(executor: Executor, problem: Problem, labels: Any, *, moves: bool = 
     order = Permutation.of_rows(context, found.places, problem.rows, length)
     leaves = []
     for leaf, f in zip(problem.leaves, problem.source.fields, strict=True):
-        array = _on_device(executor, leaf)
-        if inner > 1:
-            array = copied(transposed(array, length, inner, f.storage_bytes), array.shape, array.dtype)
+        array = interchanged(_on_device(executor, leaf), length, inner, f.storage_bytes)
         moved = order.apply(array.viewed((problem.size, *f.shape)))
         leaves.append(moved.viewed((problem.rows, length, *f.shape) if problem.rows > 1 else (length, *f.shape)))
     inside = in_label_order(problem, found).with_leaves(tuple(leaves))

@@ -37,6 +37,7 @@ from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, packed, unpacked
 from gpuscan.problem.problem import Problem
+from gpuscan.problem.results import written
 
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -73,18 +74,12 @@ def scan_host(
         leaves = pack_arrays(problem.source, problem.leaves, len(problem.shape))
         whole = packed(problem, leaves, limit, context.capabilities.summary)
         results = unpacked(problem, scan_host(executor, whole, strategy, piece_bytes=piece_bytes, **options))
-        return _written(results, outputs)
+        return written(results, outputs)
     lead = problem.results_shape
     results = outputs or [np.empty((*lead, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
     with guarded(context):
         _Scan(executor, problem, strategy, results, piece_bytes, options).run()
     return results
-
-
-def _written(results: Arrays, outputs: Arrays | None) -> Arrays:
-    for output, result in zip(outputs or (), results, strict=outputs is not None):
-        output[...] = result
-    return results if outputs is None else outputs
 
 
 class _Scan:
@@ -109,7 +104,7 @@ class _Scan:
         plain = not self._options and self._piece_bytes is None
         in_order = plain and all(leaf.flags.c_contiguous for leaf in problem.leaves)
         kind = (problem.kind, problem.keep_last_only) if in_order and problem.kind is not None else None
-        layout = executor.layout(kind, self._strategy, self._layout)
+        layout = executor.planner.layout(kind, self._strategy, self._layout)
         spec = self._spec = layout.spec
         if layout.parts:
             if kind is not None and scan_again(executor, problem, self._strategy, layout, self._results):

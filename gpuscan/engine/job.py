@@ -12,9 +12,11 @@ from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.reports import Run
 from gpuscan.engine.array_places import places_binding
+from gpuscan.engine.element_copy import duplicate, stretch_of
 from gpuscan.engine.held_arrays import HeldArrays
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostSink, HostSource
+from gpuscan.engine.preparation import check_seeds
 from gpuscan.engine.segment_heads import HeadBits, MarkedHeads
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
@@ -35,7 +37,8 @@ class Job:
         spec: the whole scan.
         strategy: the strategy that was asked for.
         sources, sinks: where each field comes from and goes to.
-        seeds: 32-bit words of the initial value or identity of each row: (rows, words).
+        seeds: 32-bit words of the initial value or identity of each row: (rows, words). On the device if the caller's
+            initial values are there.
         inner: rows side by side in memory.
         heads: where the bits come from that say where rows and segments begin; None without.
         count: the array for the number of elements that a mask picks, or for the list of runs.
@@ -51,7 +54,7 @@ class Job:
     strategy: str
     sources: Sequence[HostSource | DeviceSource]
     sinks: Sequence[HostSink | DeviceSink]
-    seeds: np.ndarray[Any, Any] | None = None
+    seeds: np.ndarray[Any, Any] | DeviceArray | None = None
     inner: int = 1
     heads: HeadBits | None = None
     count: DeviceArray | None = None
@@ -118,11 +121,22 @@ class SharedBuffers:
             return None
         if not part.is_slab:
             if self._seeds is None:
+                check_seeds(words.shape[0], words.nbytes, self._context)
                 name = "seeds of columns" if part.spec.inner > 1 else "seeds"
-                self._seeds = self._held.get(self._job.kind, name, lambda: uploaded(self._context, words))
+                self._seeds = (
+                    words
+                    if isinstance(words, DeviceArray)
+                    else self._held.get(self._job.kind, name, lambda: uploaded(self._context, words))
+                )
             return self._seeds.binding()
-        matrices = words.reshape(-1, self._job.inner, words.shape[-1])
-        own = uploaded(self._context, np.ascontiguousarray(matrices[part.outer, part.columns]))
+        matrices = (words.shape[0] // self._job.inner, self._job.inner, words.shape[-1])
+        if isinstance(words, DeviceArray):
+            assert part.outer is not None
+            assert part.columns is not None
+            some = stretch_of(words.viewed(matrices), 0, part.outer.start, part.outer.stop)
+            own = duplicate(stretch_of(some, 1, part.columns.start, part.columns.stop))
+        else:
+            own = uploaded(self._context, np.ascontiguousarray(words.reshape(matrices)[part.outer, part.columns]))
         kept.append(own)
         return own.binding()
 

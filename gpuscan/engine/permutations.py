@@ -10,16 +10,13 @@ import numpy as np
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.engine.compaction import entry_bytes, gathered
-from gpuscan.engine.element_copy import duplicate
+from gpuscan.engine.element_copy import bindable
 from gpuscan.engine.entry_indices import indices_of_rows
-from gpuscan.engine.record import record_stage
+from gpuscan.engine.record import submit_stage
 from gpuscan.errors import DeviceMemoryError
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
-
-# Invocations in a workgroup of the shaders here: the most that every WebGPU adapter has.
-_WORKGROUP_SIZE = 256
 
 
 class Permutation:
@@ -71,7 +68,7 @@ class Permutation:
         if entry_bytes(leaf) % 4:
             return gathered(self._context, leaf, self._inverse, self._count)
         with guarded(self._context), self._context.lock:
-            return self._scattered(leaf if leaf.is_bindable else duplicate(leaf), entry_bytes(leaf) // 4)
+            return self._scattered(bindable(leaf), entry_bytes(leaf) // 4)
 
     @cached_property
     def _inverse(self) -> DeviceArray:
@@ -85,13 +82,9 @@ class Permutation:
         source = self._indices if leaf is None else leaf
         result = empty(context, source.shape, source.dtype)
         words = source.nbytes // 4
-        call = context.uniform(np.array([row_words, words, 0, 0], np.uint32).tobytes())
-        bound = [call, self._indices.binding(), result.binding(), *([] if leaf is None else [leaf.binding()])]
-        encoder = context.queue.encoder()
-        workgroups = -(-words // _WORKGROUP_SIZE)
-        values = {"workgroup_size": _WORKGROUP_SIZE, "what": "numbers" if leaf is None else "rows"}
-        record_stage(context, encoder, "arrays/scatter.wgsl", bound, workgroups, source.shape[0], **values)
-        context.queue.submit(encoder)
+        bound = [self._indices.binding(), result.binding(), *([] if leaf is None else [leaf.binding()])]
+        what = "numbers" if leaf is None else "rows"
+        submit_stage(context, "arrays/scatter.wgsl", [row_words, words], bound, words, source.shape[0], what=what)
         return result
 
     def _check(self, leaf: DeviceArray) -> None:

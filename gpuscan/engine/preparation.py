@@ -60,13 +60,19 @@ def seed_words(problem: Problem, spec: ScanSpec, context: DeviceContext | None) 
     if spec.reverse and spec.has_segment_bits and spec.inner == 1:
         # Rows that are scanned as one are reversed as one, so that the last row comes first.
         words = words[::-1]
-    if context is not None and words.nbytes > context.binding_limit:
-        raise GpuscanError(
-            f"a scan of {problem.rows} rows was asked for, but their initial values, or identities, take "
-            f"{words.nbytes} bytes, and {context.capabilities.summary} binds at most {context.binding_limit}. "
-            f"{smaller(problem.rows)}"
-        )
+    if context is not None:
+        check_seeds(problem.rows, words.nbytes, context)
     return words
+
+
+def check_seeds(rows: int, nbytes: int, context: DeviceContext) -> None:
+    """Raise GpuscanError if the words of the rows' initial values or identities exceed a binding."""
+    if nbytes > context.binding_limit:
+        raise GpuscanError(
+            f"a scan of {rows} rows was asked for, but their initial values, or identities, take "
+            f"{nbytes} bytes, and {context.capabilities.summary} binds at most {context.binding_limit}. "
+            f"{smaller(rows)}"
+        )
 
 
 def row_too_long(context: DeviceContext, spec: ScanSpec) -> GpuscanError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.device.bind_groups import Binding
@@ -21,7 +22,7 @@ class PreparedRun:
 
     Args:
         context: the device.
-        plan: a plan with runs that no call waits for, and that clears no destination.
+        plan: a plan with runs that no call waits for, so its kernels are verified, and that clears no destination.
         buffers: the buffers that its kernels bind.
         held: arrays that have to stay alive because the kernels bind them: seeds and segment bits.
     """
@@ -48,9 +49,10 @@ class PreparedRun:
 
     def submit(self) -> None:
         """Submit the run. Its report stays unread until a later check."""
+        safe_until = time.perf_counter() + self._plan.min_timeout_seconds
         run = self.begin()
         if self._plan.posts:
-            self._context.runs.pending.append(run)
+            self._context.runs.add_pending(run, safe_until)
 
     def begin(self) -> Run:
         """Submit the run; the caller reads its report."""

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.reports import Run
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 # The longest length of a row, in elements, that shaders get. Longer rows are described as this long, since indices
 # within a piece have 32 bits.
 LONGEST_ROW = 2**31
+
+# Invocations in a workgroup of a stage that treats elements, or words, one by one: the most that every adapter has.
+WORKGROUP_SIZE = 256
 
 
 @dataclass(frozen=True)
@@ -189,6 +194,41 @@ def record_stage(
     compute.end()
     if batch is not None:
         batch.resolve(encoder)
+
+
+def submit_stage(
+    context: DeviceContext,
+    template: str,
+    numbers: Sequence[int],
+    bound: Sequence[Binding],
+    invocations: int,
+    elements: int,
+    /,
+    **values: Any,
+) -> None:
+    """Submit a stage that is no part of a scan plan, in workgroups of `WORKGROUP_SIZE`.
+
+    Args:
+        context: the device.
+        template: the path of a template under shaders/. Its bindings are the call's numbers and then `bound`, in order.
+        numbers: the parameters of the call, as `uniform_of` takes them.
+        bound: the buffers.
+        invocations: the number of invocations; there may be more of them.
+        elements: the number of elements that the stage works on, for profiles.
+        values: the variables of the template, without `workgroup_size`.
+    """
+    bindings = [uniform_of(context, numbers), *bound]
+    values["workgroup_size"] = WORKGROUP_SIZE
+    encoder = context.queue.encoder()
+    record_stage(context, encoder, template, bindings, -(-invocations // WORKGROUP_SIZE), elements, **values)
+    context.queue.submit(encoder)
+
+
+def uniform_of(context: DeviceContext, numbers: Sequence[int]) -> Binding:
+    """Return a uniform buffer of 32-bit numbers, filled up with zeros to whole vec4s. Numbers below zero wrap."""
+    words = np.zeros(padded(len(numbers), 4), np.uint32)
+    words[: len(numbers)] = np.array(numbers, np.int64).astype(np.uint32)
+    return context.uniform(words.tobytes())
 
 
 # The buffer that arrays/length.wgsl writes: the parameters of the run, the place of the length, and the grid.

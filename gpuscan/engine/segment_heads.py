@@ -11,7 +11,7 @@ orders:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,14 +23,14 @@ from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty, is_number, uploaded
 from gpuscan.device.reports import Verdict
-from gpuscan.device.transfer import padded
+from gpuscan.device.transfer import meanwhile, padded
 from gpuscan.elements import element_of, scalar_of
-from gpuscan.engine.element_copy import contiguous, copied, duplicate, transposed
+from gpuscan.engine.element_copy import bindable, contiguous, copied, interchanged
 from gpuscan.engine.places import part_of
-from gpuscan.engine.record import Origin, record_stage
+from gpuscan.engine.record import WORKGROUP_SIZE, Origin, record_stage, uniform_of
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.arguments import OnDevice
-from gpuscan.problem.segments import offsets_error
+from gpuscan.problem.segments import CHECKED_TOGETHER, offsets_error
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from gpuscan.planning.spec import ScanSpec
     from gpuscan.problem.segments import Heads
 
-# Invocations in a workgroup of the marking shaders: the most that every WebGPU adapter has.
-WORKGROUP_SIZE = 256
 # Keys that one invocation of arrays/mark_keys.wgsl compares. An invocation of a CPU adapter is a serial loop, which
 # makes a whole word.
 _KEYS_PER_INVOCATION = 4
@@ -66,6 +64,13 @@ class Recorder:
     def stage(self, template: str, bound: Sequence[Binding], workgroups: int, elements: int, **values: Any) -> None:
         """Record a stage over buffers of the pool, which the next call of a kind often gets again."""
         record_stage(self.context, self.encoder, template, bound, workgroups, elements, True, **values)
+
+
+def check_begun(heads: Heads | None) -> Callable[[], None]:
+    """Return a function that raises the error of offsets that fall. Many are checked on another thread meanwhile."""
+    if heads is None or not heads.unchecked:
+        return lambda: None
+    return heads.check if heads.segments < CHECKED_TOGETHER else meanwhile(heads.check)
 
 
 # ----- The bits of each part
@@ -237,8 +242,8 @@ def _bits_of(context: DeviceContext, heads: Heads, in_columns: bool, recorder: R
             words = heads.column_words(None, None) if in_columns else heads.words(0, heads.size)
             return uploaded(context, words)
         keys = uploaded(context, keys)
-    if not in_columns and heads.inner > 1:
-        keys = copied(transposed(keys, heads.row_length, heads.inner, keys.dtype.itemsize), keys.shape, keys.dtype)
+    if not in_columns:
+        keys = interchanged(keys, heads.row_length, heads.inner, keys.dtype.itemsize)
     return _marked_keys(context, heads, keys, in_columns, recorder)
 
 
@@ -295,7 +300,7 @@ def _marked_segments(
             f"take {4 * words} bytes, and {context.capabilities.summary} binds at most {context.binding_limit}. Pass "
             "segments.numpy()"
         )
-    offsets = offsets if offsets.is_bindable else duplicate(offsets)
+    offsets = bindable(offsets)
     marks = empty(context, words, np.uint32)
     verdict = empty(context, 3, np.uint32) if checks else None
     count = offsets.shape[0] - 1
@@ -308,8 +313,8 @@ def _marked_segments(
     for start in range(0, count, most):
         own = min(most, count - start)
         read, place = _stretch(context, offsets, start, own + 1)
-        numbers = [heads.row_length, own, heads.reverse, place, start, count, 0, 0]
-        bound = [context.uniform(np.array(numbers, np.uint32).tobytes()), read, marks.binding()]
+        call = uniform_of(context, [heads.row_length, own, heads.reverse, place, start, count])
+        bound = [call, read, marks.binding()]
         bound += [] if verdict is None else [verdict.binding()]
         recorder.stage("arrays/mark_segments.wgsl", bound, -(-own // WORKGROUP_SIZE), heads.row_length, **values)
     if verdict is not None:
@@ -332,7 +337,7 @@ def _marked_keys(
         recorder: takes the stages.
     """
     size, inner = keys.size, heads.inner if in_columns else 1
-    keys = keys if keys.is_bindable else duplicate(keys)
+    keys = bindable(keys)
     marks = empty(context, -(-size // 32), np.uint32)
     item = keys.dtype.itemsize
     limit = context.binding_limit // max(item, 1) - _PIECE_UNIT
@@ -354,7 +359,7 @@ def _marked_keys(
         origin = Origin.at(start, heads.row_length)
         offset, length = (start, heads.row_length) if in_columns else (origin.row_offset, origin.row_length)
         numbers = [count, words, heads.reverse, offset, length, inner, first, other]
-        call = context.uniform(np.array(numbers, np.int64).astype(np.uint32).tobytes())
+        call = uniform_of(context, numbers)
         bits = Binding(marks.buffer, marks.offset + start // 8, padded(4 * words, 4))
         workgroups = max(1, -(-count // (each * WORKGROUP_SIZE)))
         recorder.stage("arrays/mark_keys.wgsl", [call, own, others, bits], workgroups, count, **values)
@@ -377,7 +382,7 @@ def _repeated(context: DeviceContext, heads: Heads, row: DeviceArray, recorder: 
     """Return the heads of all rows, one after the other, given those of one."""
     words = -(-heads.size // 32)
     marks = empty(context, words, np.uint32)
-    rows = context.uniform(np.array([heads.size, heads.row_length, 0, 0], np.uint32).tobytes())
+    rows = uniform_of(context, [heads.size, heads.row_length])
     recorder.kept.append(row)
     values = {"workgroup_size": WORKGROUP_SIZE}
     bound = [rows, row.binding(), marks.binding()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from math import gcd, prod
+from math import gcd
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +17,7 @@ from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.transfer import padded
 from gpuscan.engine.element_copy import StridedView, copy_elements, view_of
 from gpuscan.engine.places import DeviceSink
-from gpuscan.engine.record import record_stage
+from gpuscan.engine.record import submit_stage
 from gpuscan.errors import GpuscanError
 
 if TYPE_CHECKING:
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from gpuscan.planning.spec import ScanSpec
     from gpuscan.problem.problem import Problem
     from gpuscan.problem.segments import Heads
-
-# Invocations in a workgroup of arrays/spread_segments.wgsl: the most that every WebGPU adapter has.
-_WORKGROUP_SIZE = 256
 
 
 def device_sinks(
@@ -187,21 +184,10 @@ def spread_segments(
     units = outer * segments * nbytes // unit
     words = -(-units * unit // 4)
     filling = uploaded(context, np.zeros(1, np.uint32) if fill is None else fill)
-    call = context.uniform(np.array([words, units, segments, outer, nbytes // unit, 0, 0, 0], np.uint32).tobytes())
-    bound = [call, *(array.binding() for array in (source, ranks, filling, result))]
+    numbers = [words, units, segments, outer, nbytes // unit]
+    bound = [array.binding() for array in (source, ranks, filling, result)]
     values = {"unit": unit, "in_columns": in_columns, "ranks_of_all_rows": ranks_of_all_rows}
-    encoder = context.queue.encoder()
-    record_stage(
-        context,
-        encoder,
-        "arrays/spread_segments.wgsl",
-        bound,
-        -(-words // _WORKGROUP_SIZE),
-        prod(result.shape),
-        workgroup_size=_WORKGROUP_SIZE,
-        **values,
-    )
-    context.queue.submit(encoder)
+    submit_stage(context, "arrays/spread_segments.wgsl", numbers, bound, words, result.size, **values)
 
 
 def check_binding(context: DeviceContext, nbytes: int, segments: int) -> None:

@@ -12,14 +12,12 @@ from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.device.transfer import padded, upload
-from gpuscan.engine.record import record_stage
+from gpuscan.engine.record import WORKGROUP_SIZE, record_stage, uniform_of
 from gpuscan.planning.array_heuristics import ARRAYS
 
 Array = np.ndarray[Any, Any]
 # Bindings begin at multiples of 256 bytes, which are this many numbers.
 _ALIGNED_NUMBERS = 64
-# Invocations in a workgroup of the stage that combines chunks: the most that every WebGPU adapter has.
-_WORKGROUP_SIZE = 256
 
 
 def selective_scan(
@@ -185,8 +183,8 @@ class _Call:
         context = arrays[0].context
         for first in range(0, state_count, ARRAYS.selective_states):
             states = -(-min(ARRAYS.selective_states, state_count - first) // 4) * 4
-            call = np.array([*numbers, first, *strides, self.series, self.ends, 0, 0, 0], np.uint32).tobytes()
-            bound = [context.uniform(call), *(array.binding() for array in arrays)]
+            call = uniform_of(context, [*numbers, first, *strides, self.series, self.ends])
+            bound = [call, *(array.binding() for array in arrays)]
             adds = first > 0 and values.get("purpose", "outputs") == "outputs"
             options = values | {"states": states, "adds": adds}
             record_stage(
@@ -212,12 +210,10 @@ def combine_chunks(steps: DeviceArray, decays: DeviceArray, ends: DeviceArray) -
 def _record_carries(encoder: Any, steps: DeviceArray, decays: DeviceArray, ends: DeviceArray) -> None:
     chunks, rows, state_count = ends.shape
     count, context = rows * state_count, ends.context
-    call = np.array([rows, decays.size // state_count, state_count, chunks], np.uint32).tobytes()
-    bound = [context.uniform(call), *(array.binding() for array in (steps, decays, ends))]
-    workgroups = -(-count // _WORKGROUP_SIZE)
-    record_stage(
-        context, encoder, "arrays/selective_carries.wgsl", bound, workgroups, count, workgroup_size=_WORKGROUP_SIZE
-    )
+    call = uniform_of(context, [rows, decays.size // state_count, state_count, chunks])
+    bound = [call, *(array.binding() for array in (steps, decays, ends))]
+    workgroups, values = -(-count // WORKGROUP_SIZE), {"workgroup_size": WORKGROUP_SIZE}
+    record_stage(context, encoder, "arrays/selective_carries.wgsl", bound, workgroups, count, **values)
 
 
 def _channels_of_workgroup(channels: int) -> int:

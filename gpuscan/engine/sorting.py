@@ -11,8 +11,8 @@ from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
 from gpuscan.device.reports import read_report
 from gpuscan.elements import Scalar, scalar_of
-from gpuscan.engine.element_copy import StridedView, contiguous, copied, copy_elements, duplicate, transposed, view_of
-from gpuscan.engine.record import record_stage
+from gpuscan.engine.element_copy import StridedView, bindable, contiguous, copied, copy_elements, interchanged, view_of
+from gpuscan.engine.record import record_stage, uniform_of
 from gpuscan.engine.tile_sorts import Keys, sort_tiles
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.planning.sort_plan import RowSort, plan_sort
@@ -78,24 +78,17 @@ def sort_device(
     size = keys.dtype.itemsize
     with guarded(context), context.lock:
         keys.check("STORAGE")
-        rows = keys = contiguous(keys)
-        if inner > 1:
-            rows = copied(transposed(keys, length, inner, size), shape, keys.dtype)
-        rows = _widened(rows, scalar)
+        rows = _widened(interchanged(contiguous(keys), length, inner, size), scalar)
         payload = "none" if not wants_places else "index" if words is None else "words"
-        if words is not None and not words.is_bindable:
-            words = duplicate(words)
-        given = Keys(rows, scalar, length, descending, with_keys, payload, words)
+        given = Keys(rows, scalar, length, descending, with_keys, payload, None if words is None else bindable(words))
         found_keys, places = _sort(executor, given, strategy, options)
         results: list[DeviceArray | None] = []
         for array, dtype in ((found_keys, keys.dtype), (places, np.dtype(np.uint32))):
             if array is None:
                 results.append(None)
                 continue
-            array = _narrowed(array, dtype)
-            if inner > 1:
-                array = copied(transposed(array, inner, length, dtype.itemsize), shape, dtype)
-            results.append(array.viewed(shape, dtype))
+            array = _narrowed(array, dtype).viewed(shape, dtype)
+            results.append(interchanged(array, inner, length, dtype.itemsize))
         return Sorted(*results)
 
 
@@ -113,7 +106,7 @@ def check_size(context: DeviceContext, keys: int, scalar: Scalar) -> None:
 def _widened(array: DeviceArray, scalar: Scalar) -> DeviceArray:
     """Return numbers of 8 or 16 bits as a word each; wider ones as they are, or copied if they cannot be bound."""
     if not scalar.packed:
-        return array if array.is_bindable else duplicate(array)
+        return bindable(array)
     context, size = array.context, scalar.bits // 8
     wide = empty(context, (array.size,), np.uint32)
     encoder = context.queue.encoder()
@@ -153,7 +146,7 @@ def _sort(
         if run is None:
             return found
         if trusts_waits(context.capabilities):
-            context.runs.pending.append(run)
+            context.runs.add_pending(run)
             context.check_if_many()
             return found
         report = read_report(context, run.state)
@@ -165,7 +158,7 @@ def _sort(
 def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[DeviceArray | None, DeviceArray | None]:
     """Submit a sort in which each workgroup sorts whole rows."""
     found, places = keys.result(context) if keys.with_keys else None, keys.places(context)
-    call = context.uniform(np.array([keys.size, keys.length, plan.rows, 0], np.uint32).tobytes())
+    call = uniform_of(context, [keys.size, keys.length, plan.rows])
     arrays = [array for array in (keys.array, found, places, keys.words) if array is not None]
     encoder = context.queue.encoder()
     record_stage(

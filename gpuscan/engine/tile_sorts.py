@@ -11,7 +11,7 @@ from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.reports import SortRun
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.record import record_stage
+from gpuscan.engine.record import WORKGROUP_SIZE, record_stage, uniform_of
 from gpuscan.planning.sort_heuristics import sort_heuristics_for
 from gpuscan.problem.cache import cached_problem
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 # Bytes of one step in the buffer of steps.
 _STEP_BYTES = 24
-# Invocations in a workgroup of sort/differences.wgsl.
-_WORKGROUP_SIZE = 256
 # Words before the counts that sort/histogram.wgsl leaves.
 _DIFFERENCES = 4
 
@@ -146,9 +144,9 @@ class _TileSort:
         found = Binding(context.wgpu_device.create_buffer_with_data(data=known, usage=usage.STORAGE))
         steps = self._new_steps(0)
         params, keys = self._params(0), sort_heuristics_for(context.capabilities.adapter_type).keys_compared
-        shape = self._keys_shape | {"workgroup_size": _WORKGROUP_SIZE, "keys_per_invocation": keys}
+        shape = self._keys_shape | {"workgroup_size": WORKGROUP_SIZE, "keys_per_invocation": keys}
         bound = [params, self._arrays[0], found]
-        compare = ("differences", bound, -(-size // (_WORKGROUP_SIZE * keys)), shape)
+        compare = ("differences", bound, -(-size // (WORKGROUP_SIZE * keys)), shape)
         self._submit(*([compare] if plan.digits > 1 else []), self._planning(found, steps))
         return steps
 
@@ -200,4 +198,4 @@ class _TileSort:
             epoch,
             plan.spin_rounds,
         ]
-        return self._context.uniform(np.array(numbers, np.uint32).tobytes())
+        return uniform_of(self._context, numbers)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuscan.elements import LEAF, Element, Field, Scalar, Structure, scalar_of
+from gpuscan.elements import Element, Field, Scalar, bundle_of, scalar_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators.derivatives import Calculus, is_constant
 from gpuscan.operators.differentiation import CONTINUOUS, cotangents, dependent, is_analytic
@@ -306,12 +306,6 @@ class _Derivation:
         nodes = iter(copied(results, graph, places))
         by_field = [[next(nodes) for _ in range(field.count)] for field in fields]
         return _map(graph, found.element(scalars), by_field, bundle_of(fields))
-
-
-def bundle_of(fields: Sequence[Field]) -> Element:
-    """Return an element of these fields, as a tuple."""
-    named = tuple(replace(field, name=f"f{i}") for i, field in enumerate(fields))
-    return Element(named, Structure("tuple", tuple(range(len(named))), (LEAF,) * len(named)))
 
 
 def _map(graph: Graph, source: Element, fields: Sequence[Sequence[Node]], result: Element) -> Map:

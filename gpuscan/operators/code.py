@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from gpuscan.elements import Element
 from gpuscan.operators.arithmetic_library import arithmetic_functions, helpers_of
 from gpuscan.operators.expression_graph import Node, reachable
@@ -56,6 +58,12 @@ class Code:
     neutral: int | None = None
     captured: tuple[float, ...] = field(default=(), compare=False)
     captured_count: int = 0
+
+    @property
+    def captured_bytes(self) -> bytes:
+        """The captured constants, in whole vec4<f32>."""
+        values = np.array(self.captured, np.float32)
+        return np.pad(values, (0, -len(values) % 4)).tobytes()
 
     @property
     def light(self) -> bool:

@@ -83,6 +83,9 @@ _UFUNCS: Mapping[np.ufunc, Operator] = {
     np.matmul: _builtin(np.matmul, NUMBERS, _eye, element_axes=2),
 }
 _ALIASES = {"mul": "multiply", "min": "minimum", "max": "maximum"}
+# What people call operators that have another name here, as NumPy calls the reductions.
+_MEANT = {"sum": "add", "cumsum": "add", "prod": "multiply", "product": "multiply", "cumprod": "multiply"}
+_MEANT |= {"and": "logical_and", "all": "logical_and", "or": "logical_or", "any": "logical_or", "xor": "logical_xor"}
 BUILTINS: Mapping[str, Operator] = {operator.name: operator for operator in _UFUNCS.values()}
 
 
@@ -97,7 +100,8 @@ def resolve(op: Any) -> Operator:
     if isinstance(op, str):
         found = BUILTINS.get(_ALIASES.get(op, op))
         if found is None:
-            raise OperatorError(f"op={op!r} was passed, and no operator has that name; {_choices()}")
+            meant = f"did you mean {_MEANT[op]!r}? You can also " if op in _MEANT else ""
+            raise OperatorError(f"op={op!r} was passed, and no operator has that name; {meant}{_choices()}")
         return found
     if isinstance(op, np.ufunc):
         if op not in _UFUNCS:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.elements import LEAF, Element, Structure, element_of
+from gpuscan.elements import Element, element_of, tuple_of
 from gpuscan.errors import OperatorError
 from gpuscan.operators.components import OTHER, Numbers, array_of, is_other, numbers_of
 from gpuscan.operators.expression_graph import reachable
@@ -129,8 +129,7 @@ def _checked(
     """Return the operator for `lead` axes of rows, if the function keeps those apart."""
     axes = max(map(len, own))
     shapes = tuple((1,) * (axes - len(shape)) + shape for shape in own)
-    leaves = Structure("tuple", tuple(range(len(shapes))), (LEAF,) * len(shapes))
-    element = element_of(dtypes, leaves, shapes)
+    element = element_of(dtypes, tuple_of(len(shapes)), shapes)
     found = [_in_row(function, lead, own, shapes, dtypes, row) for row in (0, ROWS - 1)]
     described = []
     for each in found:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.elements import LEAF, Element, Field, Scalar, Structure
+from gpuscan.elements import Element, Field, Scalar, tuple_of
 from gpuscan.operators.operator import Operator
 
 # The classes of the entries that are 0 or 1 in every product. The others count from 0.
@@ -51,7 +51,7 @@ class Transitions:
         fields = tuple(Field(f"f{i}", scalar) for i, scalar in enumerate(scalars))
         if self.width == 1:
             return Element(fields)
-        return Element(fields, Structure("tuple", tuple(range(self.width)), (LEAF,) * self.width))
+        return Element(fields, tuple_of(self.width))
 
 
 def pattern_of(entries: Sequence[Sequence[Hashable]], zero: Hashable, one: Hashable) -> Pattern:

@@ -7,49 +7,36 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ArrayHeuristics:
-    """The tuning constants for arrays, on every adapter. The comments of `ARRAYS` say what they mean."""
+    """The tuning constants for arrays, on every adapter."""
 
-    max_pitch: int
-    max_states: int
-    selective_channels: int
-    selective_times: int
-    selective_states: int
-    selective_gradient_channels: int
-    selective_gradient_times: int
-    min_selective_gradient_rows: int
-    selective_rows: int
-    min_selective_chunk: int
-    max_selective_chunk: int
-    selective_piece_bytes: int
-
-
-ARRAYS = ArrayHeuristics(
     # The distance between two rows of a view, in lengths of a row, up to which kernels read it where it is. Up to 2, no
     # strategy moves more bytes than with a copy: three dispatches read 2 * 2n and write n, and with a copy they move
     # 2n + n + 3n. There was no experiment.
-    max_pitch=2,
+    max_pitch: int = 2
     # The most states of a selective scan that are computed at a time. A device holds up to eight arrays of this size.
     # Not tuned.
-    max_states=1 << 25,
+    max_states: int = 1 << 25
     # The channels and steps of a workgroup of a selective scan, and the states of an invocation. The tiles of inputs
     # and weights, 12.8 kB, fit into the 16 KiB of workgroup memory that every adapter has.
-    selective_channels=64,
-    selective_times=16,
-    selective_states=16,
+    selective_channels: int = 64
+    selective_times: int = 16
+    selective_states: int = 16
     # The same for its gradient, which has four more numbers in workgroup memory for each channel, step and weight:
     # 14 kB for 32 states.
-    selective_gradient_channels=32,
-    selective_gradient_times=8,
+    selective_gradient_channels: int = 32
+    selective_gradient_times: int = 8
     # The fewest rows for which a GPU computes the gradient by one kernel instead of several over all states. Not
     # measured: with 2^11 rows the walk along 1,024 steps should take as long as these kernels.
-    min_selective_gradient_rows=1 << 11,
+    min_selective_gradient_rows: int = 1 << 11
     # The invocations that a selective scan should have on a GPU. If it has fewer rows, the steps are cut into chunks,
     # which takes a second pass.
-    selective_rows=1 << 14,
+    selective_rows: int = 1 << 14
     # The least and the most steps of such a chunk. The most bounds the time that an invocation takes, and its loops.
-    min_selective_chunk=128,
-    max_selective_chunk=1 << 13,
+    min_selective_chunk: int = 128
+    max_selective_chunk: int = 1 << 13
     # The most bytes of the input of a selective scan that are on a device at a time. While one piece is computed, the
     # next is uploaded.
-    selective_piece_bytes=64 << 20,
-)
+    selective_piece_bytes: int = 64 << 20
+
+
+ARRAYS = ArrayHeuristics()

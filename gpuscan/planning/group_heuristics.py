@@ -7,81 +7,58 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class GroupHeuristics:
-    """The tuning constants of groups for one class of adapter; the comments of `GPU` and `CPU` say what they mean."""
+    """The tuning constants of groups for one class of adapter. The defaults are those of a GPU."""
 
-    subgroups: bool
-    stretches: int
-    min_stretch: int
-    max_stretch: int
-    steps: int
-    max_words: int
-    turns: int
-    words_of_turn: int
-    serial_workgroup: int
-    atomic_workgroup: int
-    atomic_steps: int
-    atomic_copies: int
-    atomic_words: int
-    max_atomic_words: int
-    atomic_tables: int
-    atomic_table_words: int
-    carry_columns: int
-    carry_parts: int
-    carry_loads: int
-    expected_labels: int
-    max_table_share: float
-    min_read_elements: int
-
-
-GPU = GroupHeuristics(
     # True if the lanes of a subgroup combine a stretch together. Otherwise each invocation has a stretch of its own.
-    subgroups=True,
+    subgroups: bool = True
     # Stretches that all rows together are cut into, about: a workgroup of one subgroup for each. H200, 2^26 int32 with
     # 1,000 labels: 2.4 ms, by a sort 8.0 ms; with 2,048 stretches 2.5 ms, with 8,192 and 16,384 3.0 and 3.9 ms.
-    stretches=3500,
+    stretches: int = 3500
     # Elements of a stretch, at least and at most. Not tuned.
-    min_stretch=2048,
-    max_stretch=1 << 20,
+    min_stretch: int = 2048
+    max_stretch: int = 1 << 20
     # Words of elements that an invocation loads before it combines them, so that several loads are under way; a quarter
     # of that where operators are long. H200, with 8 subgroups in place of 4: 4, 8 and 16 words are alike within 10 %.
-    steps=8,
+    steps: int = 8
     # Words of an element, at most. Not tuned.
-    max_words=8,
+    max_words: int = 8
     # Subgroups that share the carries of a workgroup; more of them if carries take more words than these for each. The
     # more words a workgroup takes, the fewer workgroups run at a time. H200, 2^26 int32 with 1,000 labels, the last
     # stage: 0.56 ms, with 2, 8 and 16 of them 0.61, 0.86 and 1.3 ms, and one with marks 1.05 ms.
-    turns=4,
-    words_of_turn=512,
+    turns: int = 4
+    words_of_turn: int = 512
     # Invocations in a workgroup where each has a stretch of its own. Not tuned.
-    serial_workgroup=32,
+    serial_workgroup: int = 32
     # Invocations in a workgroup that combines the elements of a stretch by atomics; the elements that each loads at a
     # time; the carries for each label, at most, so that few invocations add to one at a time; and the words that all of
     # them take. Not tuned.
-    atomic_workgroup=256,
-    atomic_steps=8,
-    atomic_copies=32,
-    atomic_words=4096,
+    atomic_workgroup: int = 256
+    atomic_steps: int = 8
+    atomic_copies: int = 32
+    atomic_words: int = 4096
     # Words of carries from which on a reduction by atomics combines elements in the table, not in workgroup memory; and
     # how many tables there are, at most, and the words of all of them, which should stay in the GPU's cache. With
     # several tables, fewer invocations add to one carry at a time. Not tuned.
-    max_atomic_words=6000,
-    atomic_tables=8,
-    atomic_table_words=1 << 22,
+    max_atomic_words: int = 6000
+    atomic_tables: int = 8
+    atomic_table_words: int = 1 << 22
     # Labels side by side, and parts of their stretches one below the other, of a workgroup that scans the table; and
     # the carries that an invocation loads at a time. H200, 2,048 stretches of 1,000 labels: with 32 and 8, 2.5 times as
     # long.
-    carry_columns=8,
-    carry_parts=32,
-    carry_loads=4,
+    carry_columns: int = 8
+    carry_parts: int = 32
+    carry_loads: int = 4
     # Labels that a reduction by atomics makes a table for before it knows their number, if the caller does not pass it.
     # Not tuned.
-    expected_labels=2048,
+    expected_labels: int = 2048
     # Words of the table for each word that is read and written otherwise, at most. Each of them is written twice and
     # read three times. Not tuned.
-    max_table_share=0.25,
+    max_table_share: float = 0.25
     # Elements from which on the largest of labels on the device is read, which waits for the device. Not tuned.
-    min_read_elements=1 << 20,
-)
+    min_read_elements: int = 1 << 20
+
+
+GPU = GroupHeuristics()
 
 CPU = replace(
     GPU,

@@ -13,303 +13,216 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Heuristics:
-    """The tuning constants for one class of adapter. The comments of `GPU` and `CPU` say what each one means."""
+    """The tuning constants for one class of adapter. The defaults are those of a discrete GPU."""
 
-    # Strategies
-    strategy_order: tuple[str, ...]
-    lookback_tiles: range
-
-    # Waits
-    spins_per_round: int
-    lookback_seconds: float
-    min_lookback_spins: int
-    fixed_lookback_spins: int | None
-    fallback_spins: int
-    folded_fallback_spins: int
-    long_fallback_spins: int
-    first_fallback_spins: int
-    impatient_waits: int
-    pause_divisions: int
-    min_tiles_for_fold: int
-    max_loop_iterations: int
-
-    # Fold of the aggregates
-    fold_blocks: int
-    long_fold_blocks: int
-    fold_patience_divisor: int
-    fold_glance: int
-    fold_hint_blocks: int
-    fold_rest: int
-    fallback_fold_looks: int
-
-    # Shape of the code
-    wide_words: int
-    max_unrolled_words: int
-    max_unrolled_words_lookahead: int
-    recomputed_bytes: int
-    recomputed_words: int
-    moved_words_in_flight: int
-
-    # Tiles with subgroups
-    workgroup: int
-    steps: tuple[int, ...]
-    wide_workgroup: int
-    few_steps: int
-    max_words_in_wide_workgroup: int
-    min_long_steps: int
-    long_words: int
-    widest_words: int
-    tile_bytes: int
-    long_steps: int
-    resident_tiles: tuple[int, int]
-    deep_steps: int
-    min_deep_tiles: int
-    max_long_tile_bytes: int
-    register_words: int
-    wide_register_words: int
-    few_register_words: int
-    mask_chunk: int
-    mask_steps: tuple[int, ...]
-    min_tiles: int
-
-    # Tiles without subgroups
-    serial_workgroup: int
-    serial_wide_workgroup: int
-    serial_wide_item_words: int
-    serial_chunk_words: int
-    serial_wide_chunk_words: int
-    serial_long_chunk: int
-
-    # Tiles that end where rows end
-    min_row: int
-    row_workgroup: int
-    min_row_tile: int
-    min_lone_row_tile: int
-    min_row_use: float
-    row_use_tolerance: float
-    min_row_chunk_words: int
-    min_lone_row_chunk_words: int
-
-    # Tiles of columns
-    columns: int
-    column_groups: int
-    max_column_groups: int
-    min_column_workgroup: int
-    column_rows: tuple[int, ...]
-    column_register_words: int
-    long_column_tile: tuple[int, int, int, int] | None
-    long_column_chain: int
-    min_paired_chains: int | None
-
-    # Parts of arrays, and memory
-    single_piece_bytes: int
-    piece_bytes: int
-    min_piece_bytes: int
-    pieces_wanted: int
-    slab_bytes: int
-    mapped_slab_bytes: int
-    min_transposed_bytes: int | None
-    min_kernel_copy_bytes: int | None
-    max_free_bytes: int
-
-
-GPU = Heuristics(
     # ----- Strategies
     # The order in which "auto" tries strategies. A scan is bound by memory on a GPU, so the order is that of traffic.
-    strategy_order=("lookahead", "lookback", "fallback", "three_dispatch"),
+    strategy_order: tuple[str, ...] = ("lookahead", "lookback", "fallback", "three_dispatch")
     # The numbers of tiles for which look-back is faster than look-ahead: a few times more than run at once, so that
     # most tiles find their prefix posted. H100: 13.3 against 14.2 us at 2^21 elements, 17.0 against 19.7 at 2^22.
-    lookback_tiles=range(256, 513),
+    lookback_tiles: range = range(256, 513)
+
     # ----- Waits
     # Polls in one round of a wait. Between rounds a tile asks whether the run was given up. Not tuned.
-    spins_per_round=4096,
+    spins_per_round: int = 4096
     # The seconds that a tile waits for a post before it times out. A generous bound against hanging. Not tuned.
-    lookback_seconds=0.5,
+    lookback_seconds: float = 0.5
     # The fewest polls before a timeout, even if other programs made polls slow while the probe ran. Not tuned.
-    min_lookback_spins=1 << 18,
+    min_lookback_spins: int = 1 << 18
+    # A time that every poll exceeds, since it waits for memory that workgroups share. H200: 180 ns.
+    fastest_poll_seconds: float = 5e-9
     # None: the number of polls follows from `lookback_seconds` and the speed that the probe measured.
-    fixed_lookback_spins=None,
+    fixed_lookback_spins: int | None = None
     # Polls before a workgroup under fallback reduces the late tile itself. H100, 2^28, every second post withheld: 0.88
     # of the unblocked speed with 4 polls, 0.76 after 2 us, 0.31 after 20 us. Smith, Levien & Owens found a few, too.
-    fallback_spins=4,
+    fallback_spins: int = 4
     # The same where one workgroup folds for all. H100 under fallback, 8 polls instead of 2: 2x2 and 4x4 matrices from
     # 0.74 and 0.13 to 0.825 and 0.43 of a copy, uint8 from 0.86 to 0.90.
-    folded_fallback_spins=8,
+    folded_fallback_spins: int = 8
     # The same for long operators: their tiles take longer. H100, logaddexp of 2^28: 486 us with 32 polls, 747 with 2.
-    long_fallback_spins=32,
+    long_fallback_spins: int = 32
     # The same in the first round of a wait, for single words: their tiles take no longer than a load. H100, uint32 of
     # 2^28, every second post withheld: 851 us with 1 and then 8 polls, 863 with 2.
-    first_fallback_spins=1,
+    first_fallback_spins: int = 1
     # Waits without success after which a workgroup does what another one has claimed. H100, 2^25: after 4 waits the
     # unblocked scan takes 172 us instead of 106; 16 and 64 waits differ from 8 by less than runs do.
-    impatient_waits=8,
+    impatient_waits: int = 8
     # Divisions that pass the time between two polls. A GPU needs none.
-    pause_divisions=0,
+    pause_divisions: int = 0
     # From this number of tiles on, one workgroup folds for all. H100 under lookback: 736 instead of 923 us at 2^28, but
     # 21.9 instead of 17.5 us at 2^22.
-    min_tiles_for_fold=1024,
+    min_tiles_for_fold: int = 1024
     # The iterations that the loops of an operator's WGSL may make in one combination. A limit against hanging shaders,
     # not tuned.
-    max_loop_iterations=1 << 16,
+    max_loop_iterations: int = 1 << 16
+
     # ----- Fold of the aggregates
     # Blocks of aggregates that a fold reads at a time. H100, lookback, 2^28: 736 us with 2, 782 with 4, 906 with 8.
-    fold_blocks=2,
+    fold_blocks: int = 2
     # The same for vectors, matrices and long operators: their code stands in the shader once for each block. H100, 4x4
     # matrices under look-ahead: 0.465 instead of 0.44 of a copy, compiled in 1.2 instead of 1.7 s.
-    long_fold_blocks=1,
+    long_fold_blocks: int = 1
     # A fold ends a round after `spins_per_round` divided by this many looks that find nothing new. Not tuned.
-    fold_patience_divisor=2,
+    fold_patience_divisor: int = 2
     # Looks that find nothing new until the fold asks whether the run was given up. Not tuned.
-    fold_glance=64,
+    fold_glance: int = 64
     # Blocks from one hint, which says how far a fold is, to the next. H100 under fallback, 2^25: 2 instead of 8, and
     # `fold_rest` of 8 instead of 16, took every second post withheld from 0.83 to 0.845 of the unblocked speed.
-    fold_hint_blocks=2,
+    fold_hint_blocks: int = 2
     # Looks that find nothing new for tiles after the workgroup's own, before it stops folding. H100 under fallback,
     # 2^25: with 4 and 2 looks one tile in 7 withheld costs 1 % more; with none the unblocked scan is 16 % slower.
-    fold_rest=8,
+    fold_rest: int = 8
     # Looks that find nothing new for tiles before the workgroup's own, before a fold under fallback helps. H100, 2^25:
     # 16 and 64 looks differ from 32 by less than runs do.
-    fallback_fold_looks=32,
+    fallback_fold_looks: int = 32
+
     # ----- Shape of the code
     # Items of at least this many 32-bit words are wide: their posts are interleaved, and scans through workgroup memory
     # are loops. H100, interleaved posts: 4x4 matrices from 217 to 861 GB/s, single words from 2569 to 2309. lavapipe,
     # loops: the first scan of 4x4 matrices takes 1.0 instead of 1.9 s; single words run a fifth slower.
-    wide_words=3,
+    wide_words: int = 3
     # The widest item, in words, for which the scan over a block stands once for each distance. H100, 4x4 matrices under
     # lookback: 360 us, and 398 as a loop. 8x8 matrices under look-ahead take 2015 instead of 3260 us as a loop.
-    max_unrolled_words=16,
+    max_unrolled_words: int = 16
     # The same under look-ahead. H100, 4x4 matrices as a loop: 338 instead of 320 us, compiled in 0.27 and 0.39 s.
-    max_unrolled_words_lookahead=9,
+    max_unrolled_words_lookahead: int = 9
     # The largest element in storage, in bytes, for which chunks are scanned twice and kept in their storage form.
     # H100: bytes from 0.81 to 0.945 of a copy, 16-bit integers from 0.96 to 0.98, 32- and 64-bit numbers unchanged.
-    recomputed_bytes=2,
+    recomputed_bytes: int = 2
     # The largest item, in words, for which chunks are scanned twice: an element, and a head flag. Not tuned.
-    recomputed_words=2,
+    recomputed_words: int = 2
     # Words that an invocation of a compaction loads in one iteration, so that several loads are under way. The
     # experiment was not recorded.
-    moved_words_in_flight=4,
+    moved_words_in_flight: int = 4
+
     # ----- Tiles with subgroups
     # Invocations in a workgroup. Measured on an H100, sums of 2^16 to 2^28 words.
-    workgroup=256,
+    workgroup: int = 256
     # The numbers of steps that tiles are built with. Few, so that few pipelines are compiled. Not tuned.
-    steps=(1, 2, 4, 6, 8, 12),
+    steps: tuple[int, ...] = (1, 2, 4, 6, 8, 12)
     # Reductions of single words take as many steps as fit, in wide workgroups if the order of the elements is free.
     # H200, 2^28 elements: maxima of float32 304 us in 512 x 12 chunks, 546 in 512 x 4; sums of int32 308 and 514; sums
     # of float32, in order, 308 in 256 x 12, 400 in 512 x 4.
     # Invocations in a workgroup for items of several words, and for single words where look-ahead runs; such tiles take
     # `few_steps` steps. H100, uint32 of 2^25 under look-ahead: 2597 GB/s in 512 x 4 chunks, 2543 in 256 x 12. complex64
     # from 0.945 to 0.98 of a copy, compiled in 0.14 instead of 0.48 s.
-    wide_workgroup=512,
-    few_steps=4,
+    wide_workgroup: int = 512
+    few_steps: int = 4
     # The widest item, in words, in a wide workgroup. H100: 3x3 matrices are fastest in 512 x 2 chunks, 4x4 in 256 x 2.
-    max_words_in_wide_workgroup=9,
+    max_words_in_wide_workgroup: int = 9
     # Long operators take at least this many steps, and otherwise at most `long_words` words for each invocation. H100,
     # logaddexp: 472 us in 512 x 4 chunks, 518 in 512 x 2, once chunks are joined first.
-    min_long_steps=2,
-    long_words=16,
+    min_long_steps: int = 2
+    long_words: int = 16
     # From this item on, in words, a full workgroup is faster than chunks through workgroup memory. H100, 8x8 matrices:
     # 1480 us in workgroups of 256, 3260 in workgroups of 128 that exchange their chunks.
-    widest_words=64,
+    widest_words: int = 64
     # Bytes of storage in a tile. With fewer, the fold of all tiles is late. H100, rows of 100 float32: 240 us with 24
     # KiB, 227 with 32 KiB, 321 with 16 KiB.
-    tile_bytes=32 << 10,
+    tile_bytes: int = 32 << 10
     # Tiles of `long_steps` steps are taken if their number is within `resident_tiles`, so that all run together, and
     # they hold at most `max_long_tile_bytes`. H100, uint32: 11.0 instead of 11.5 us at 2^21, 14.7 instead of 15.3 at
     # 2^22. 2x2 matrices of 2^20: 18.0 instead of 20.1 us. Two float32: 0.94 instead of 0.97 of a copy with 64 KiB.
-    long_steps=8,
-    resident_tiles=(128, 256),
-    max_long_tile_bytes=64 << 10,
+    long_steps: int = 8
+    resident_tiles: tuple[int, int] = (128, 256)
+    max_long_tile_bytes: int = 64 << 10
     # Single words take this many steps, in workgroups of `workgroup`, if that gives at least so many tiles. H200,
     # uint32 under look-ahead: 0.949 of a copy at 2^25 and 0.987 at 2^28 in 256 x 12 chunks, 0.907 and 0.942 in 512 x 4;
     # at 2^24 256 x 10 chunks take 44.7 us and 512 x 4 chunks 44.3.
-    deep_steps=12,
-    min_deep_tiles=2048,
+    deep_steps: int = 12
+    min_deep_tiles: int = 2048
     # Words of payload that one invocation keeps between load and store. Measured on an H100, uint32 of 2^25 and 2^28.
-    register_words=48,
+    register_words: int = 48
     # The same for elements of 4 words and more in several arrays, and for bytes that are scanned once. H100.
-    wide_register_words=64,
+    wide_register_words: int = 64
     # The same for 64-bit numbers, for matrices in one array, and for chunks kept in their storage form. H100: 64-bit
     # numbers from 0.95 to 0.97 of a copy with 8 steps instead of 6; bytes 0.94 with 8 steps of 16.
-    few_register_words=32,
+    few_register_words: int = 32
     # Elements of a mask in a chunk. An invocation keeps their bits and not their sums. The experiment was not recorded.
-    mask_chunk=16,
+    mask_chunk: int = 16
     # The numbers of steps for masks. The experiment was not recorded.
-    mask_steps=(1, 2, 4),
+    mask_steps: tuple[int, ...] = (1, 2, 4)
     # A small array is cut into at least this many tiles, so that every compute unit has work. Not tuned.
-    min_tiles=64,
+    min_tiles: int = 64
+
     # ----- Tiles without subgroups
     # Invocations in a workgroup, for items of fewer than `serial_wide_item_words` words and for wider ones. Not
     # tuned on a GPU, since almost all GPUs have subgroups.
-    serial_workgroup=256,
-    serial_wide_workgroup=256,
-    serial_wide_item_words=4,
+    serial_workgroup: int = 256
+    serial_wide_workgroup: int = 256
+    serial_wide_item_words: int = 4
     # Words in a chunk, for elements of one word and for wider ones. Taken over from CPU adapters, not tuned on a GPU.
-    serial_chunk_words=64,
-    serial_wide_chunk_words=64,
+    serial_chunk_words: int = 64
+    serial_wide_chunk_words: int = 64
     # Elements in a chunk of a long operator, unless tiles end with rows. The first call of logaddexp takes 1.4 instead
     # of 2.7 s on lavapipe with 32 instead of 64, and 1.3 instead of 3.9 s on SwiftShader.
-    serial_long_chunk=32,
+    serial_long_chunk: int = 32
+
     # ----- Tiles that end where rows end
     # Elements in a row, at least. Shorter rows share tiles. The experiment was not recorded.
-    min_row=128,
+    min_row: int = 128
     # Invocations in a workgroup, at most. The experiment was not recorded.
-    row_workgroup=512,
+    row_workgroup: int = 512
     # Elements in a tile, at least: of a row that takes several tiles, and of a row that takes one. H100, sums of rows
     # of 128: 1660 GB/s in tiles of their own, 1818 in tiles that rows share. (12288, 8192) recurrences: 3003 and 1712.
-    min_row_tile=2048,
-    min_lone_row_tile=256,
+    min_row_tile: int = 2048
+    min_lone_row_tile: int = 256
     # The share of a tile that must be filled with elements. Not tuned.
-    min_row_use=0.75,
+    min_row_use: float = 0.75
     # Of the tiles that are filled at least this well, as a share of the best one, the largest is taken. Not tuned.
-    row_use_tolerance=0.9,
+    row_use_tolerance: float = 0.9
     # Words in a chunk, at least, of a row that takes several tiles and of a row that takes one. A GPU has no such rule.
-    min_row_chunk_words=0,
-    min_lone_row_chunk_words=0,
+    min_row_chunk_words: int = 0
+    min_lone_row_chunk_words: int = 0
+
     # ----- Tiles of columns
     # Invocations side by side: a cache line of 32-bit numbers, 128 bytes on NVIDIA's GPUs. Not tuned.
-    columns=32,
+    columns: int = 32
     # Invocations one below the other where all `columns` are used, and the most where fewer are used. Not tuned.
-    column_groups=8,
-    max_column_groups=16,
+    column_groups: int = 8
+    max_column_groups: int = 16
     # Invocations in a workgroup, at least. A GPU has no such rule.
-    min_column_workgroup=1,
+    min_column_workgroup: int = 1
     # The numbers of rows that one invocation takes. Few, so that few pipelines are compiled. Not tuned.
-    column_rows=(1, 2, 4, 8, 16),
+    column_rows: tuple[int, ...] = (1, 2, 4, 8, 16)
     # Words of payload that one invocation keeps between load and store. Taken over from `register_words`, not tuned.
-    column_register_words=48,
+    column_register_words: int = 48
     # Columns, groups, rows and chunk of the tile for single words in chains of at least `long_column_chain` such tiles.
     # H100: (1, 131072, 512) from 1785 to 2329 GB/s, but (8, 2048, 1536) with its short chains from 2288 to 2039.
-    long_column_tile=(16, 16, 24, 1),
-    long_column_chain=256,
+    long_column_tile: tuple[int, int, int, int] | None = (16, 16, 24, 1)
+    long_column_chain: int = 256
     # An invocation takes single words of two neighbouring columns if at least this many chains of tiles are left.
     # H200, sums of (8, 2048, 1536), 192 chains: 64.5 instead of 73.4 us.
-    min_paired_chains=192,
+    min_paired_chains: int | None = 192
+
     # ----- Parts of arrays, and memory
     # NumPy arrays up to this many bytes are scanned in one piece. H200, 32 MiB: 4.6 ms in one piece, 8.9 in four.
-    single_piece_bytes=32 << 20,
+    single_piece_bytes: int = 32 << 20
     # Bytes of the elements of one piece, at most. Larger pieces overlap less at both ends of the array, and each piece
     # costs the CPU some time. H200, 512 MiB: 25.2 GB/s in and out with 64 MiB, 22.1 with 32, 13.7 with 16, 10.1 with 8.
-    piece_bytes=64 << 20,
+    piece_bytes: int = 64 << 20
     # Bytes of the elements of one piece, at least, unless the array is shorter. H200, 64 and 128 MiB: 7.9 and 16 ms
     # with 32 MiB, 11.3 and 26 with 16, 15 and 25 with 8.
-    min_piece_bytes=32 << 20,
+    min_piece_bytes: int = 32 << 20
     # An array is cut into at least this many pieces if they are large enough, so that the first upload and the last
     # download, which nothing overlaps, are short. H200, 256 MiB: 25 ms with 4 pieces, 31 with 8.
-    pieces_wanted=4,
+    pieces_wanted: int = 4
     # Bytes of the largest field in a slab. The experiment was not recorded.
-    slab_bytes=128 << 20,
+    slab_bytes: int = 128 << 20
     # The same for memory-mapped files, which may be larger than memory. The experiment was not recorded.
-    mapped_slab_bytes=16 << 20,
+    mapped_slab_bytes: int = 16 << 20
     # A NumPy array of another memory order is brought into C order on the device if it has at least this many bytes.
     # None: always on the CPU. The experiment was not recorded.
-    min_transposed_bytes=1 << 20,
+    min_transposed_bytes: int | None = 1 << 20
     # The smallest copy on the device, in bytes, that a kernel makes and not the driver. None: always the driver. H200,
     # 1 GiB: the driver takes 2.7 ms, and 10 ms from byte 20 on.
-    min_kernel_copy_bytes=1 << 20,
+    min_kernel_copy_bytes: int | None = 1 << 20
     # Bytes of free buffers that a device keeps, or the bytes in use on a discrete GPU, if these are more. H200: to
     # create a buffer of 1 GiB takes 25 ms, fifty times as long as to scan it.
-    max_free_bytes=2 << 30,
-)
+    max_free_bytes: int = 2 << 30
+
+
+GPU = Heuristics()
 
 # A GPU that shares the computer's memory.
 INTEGRATED_GPU = replace(

@@ -17,7 +17,6 @@ from gpuscan.planning.strategies import starts_in_order
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 from gpuscan.planning.tiles import recomputes_scan, tile_shape
 from gpuscan.planning.workgroup_memory import exchanges_chunks
-from gpuscan.problem.problem import Problem
 
 # The 32-bit words in the widest load or store: WGSL's vec4<u32>.
 ACCESS_WORDS = 4
@@ -80,6 +79,18 @@ class ScanPlan:
     def loops(self) -> bool:
         """True if the operator is WGSL with loops. Their iterations are bounded."""
         return self.stages[-1].kernel.spec.combine.loops
+
+    @cached_property
+    def min_timeout_seconds(self) -> float:
+        """A time that passes before a run can fail, if its subgroups have the planned size; 0 if there is none.
+
+        A run that ended sooner has done its work, and its report need not be read.
+        """
+        kernel = self.stages[-1].kernel
+        if kernel.strategy not in ("lookahead", "lookback") or self.loops or kernel.target.driver_ends_loops:
+            return 0.0
+        per_round = max(1, kernel.wait_policy.spins_per_round // kernel.heuristics.fold_patience_divisor)
+        return self.spin_rounds * per_round * kernel.heuristics.fastest_poll_seconds
 
     @cached_property
     def state_bytes(self) -> int:
@@ -328,19 +339,19 @@ def grid_of(tiles: int, limit: int) -> tuple[int, int, int]:
 # ----- Reversed rows
 
 
-def reverses_rows(scan: ScanSpec | Problem) -> bool:
+def reverses_rows(spec: ScanSpec) -> bool:
     """Return True if there are several rows, one after the other, and each is reversed in its place."""
-    return scan.reverse and scan.inner == 1 and not scan.as_one_row
+    return spec.reverse and spec.inner == 1 and not spec.as_one_row
 
 
-def unaligned_sizes(scan: ScanSpec | Problem, length: int) -> tuple[int, ...]:
+def unaligned_sizes(spec: ScanSpec, length: int) -> tuple[int, ...]:
     """Return the sizes of elements, in bytes, with which a single reversed row begins within a 32-bit word."""
-    fields = (*scan.source.fields, *scan.destination.fields)
+    fields = (*spec.source.fields, *spec.destination.fields)
     sizes = {field.storage_bytes for field in fields if length * field.storage_bytes % 4}
-    return tuple(sorted(sizes)) if scan.reverse and scan.inner == 1 and scan.as_one_row else ()
+    return tuple(sorted(sizes)) if spec.reverse and spec.inner == 1 and spec.as_one_row else ()
 
 
-def shares_words(scan: ScanSpec | Problem, length: int) -> bool:
+def shares_words(spec: ScanSpec, length: int) -> bool:
     """Return True if invocations may store parts of one word, so that the array cannot be scanned in place."""
-    packed = any(field.scalar.packed for field in scan.destination.fields)
-    return (reverses_rows(scan) and packed) or bool(unaligned_sizes(scan, length))
+    packed = any(field.scalar.packed for field in spec.destination.fields)
+    return (reverses_rows(spec) and packed) or bool(unaligned_sizes(spec, length))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.elements import LEAF, SCALARS, Element, Field, Scalar, Structure, element_of, min_chunk
+from gpuscan.elements import SCALARS, Element, Field, Scalar, bundle_of, element_of, min_chunk
 from gpuscan.errors import OperatorError
 from gpuscan.operators.code import Code, combine_code, map_code
 from gpuscan.operators.named_operators import BUILTINS
@@ -100,11 +100,8 @@ class ShaderSpec(HashedOnce):
 
     @property
     def captured_bytes(self) -> bytes:
-        """The captured constants as shaders/shared/captured.wgsl declares them: each function's in whole vec4<f32>."""
-        return b"".join(
-            np.pad(np.array(code.captured, np.float32), (0, -len(code.captured) % 4)).tobytes()
-            for _, code in self.captured_functions
-        )
+        """The captured constants as shaders/shared/captured.wgsl declares them."""
+        return b"".join(code.captured_bytes for _, code in self.captured_functions)
 
     @property
     def seeded(self) -> bool:
@@ -126,7 +123,7 @@ class ShaderSpec(HashedOnce):
     def with_neighbour(self) -> Element:
         """The argument of `after` where there is a neighbour field: the fields of the element, then that field."""
         assert self.neighbour_field is not None
-        return element_with(self.element, self.neighbour_field)
+        return bundle_of((*self.element.fields, self.neighbour_field))
 
     @property
     def moved_fields(self) -> tuple[Field, ...]:
@@ -191,13 +188,6 @@ class ScanSpec(ShaderSpec):
         return ShaderSpec(**{each.name: getattr(self, each.name) for each in fields(ShaderSpec)})
 
 
-def element_with(element: Element, field: Field) -> Element:
-    """Return a tuple of the element's fields and of one more field."""
-    together = (*element.fields, field)
-    renamed = tuple(replace(each, name=f"f{i}") for i, each in enumerate(together))
-    return Element(renamed, Structure("tuple", tuple(range(len(together))), (LEAF,) * len(together)))
-
-
 def scan_spec(
     problem: Problem, capabilities: Capabilities, *, carried: bool = False, captures: bool = False
 ) -> ScanSpec:
@@ -222,7 +212,7 @@ def scan_spec(
     if problem.after is not None and not problem.passes_neighbour:
         after = _map_code(problem.after, problem.element, "after", "Element", "Result", native, captures)
     elif problem.after is not None:
-        argument = element_with(problem.element, problem.seed_element.fields[0])
+        argument = bundle_of((*problem.element.fields, *problem.seed_element.fields))
         after = _map_code(problem.after, argument, "after", "Stored", "Result", native, captures)
     inner = problem.inner if scans_columns(problem) else 1
     spec = ScanSpec(

@@ -114,6 +114,11 @@ def as_array(x: Any) -> Leaf:
     return np.asarray(x)
 
 
+def as_leaf(x: Any) -> Any:
+    """Return an array on a device as it is, and anything else as `as_array` does."""
+    return x if isinstance(x, OnDevice) else as_array(x)
+
+
 def native(array: Leaf) -> Leaf:
     """Return the array in native byte order."""
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
@@ -231,25 +236,46 @@ def as_scalars(given: Leaf, scalar: Scalar, what: str) -> Leaf:
 # ----- Initial values
 
 
-def initial_rows(initial: Any, element: Element, rows_shape: tuple[int, ...]) -> tuple[Leaf, ...]:
-    """Return `initial` for each field and row: (rows, *element shape), in the element's dtypes."""
+def initial_rows(
+    initial: Any, element: Element, rows_shape: tuple[int, ...], *, stays_on_device: bool = False
+) -> tuple[Leaf, ...]:
+    """Return `initial` for each field and row: (rows, *element shape), in the element's dtypes.
+
+    With `stays_on_device`, arrays on a device are returned as they are, in a shape that broadcasts to (*rows_shape,
+    *element shape). Integers that may not fit the element's dtype are read all the same.
+    """
     values = fields_of(initial, element, "initial")
     rows = int(np.prod(rows_shape, dtype=np.int64))
     seeds = []
     for value, f in zip(values, element.fields, strict=True):
-        cast = as_scalars(as_array(value), f.scalar, "initial")
+        on_device = stays_on_device and isinstance(value, OnDevice) and _is_held(value.dtype, f.scalar)
+        cast = value if on_device else as_scalars(as_array(value), f.scalar, "initial")
         if not rows_shape and cast.shape == (1, *f.shape):
             # One value for the one row of a 1-D scan.
             cast = cast[0]
-        try:
-            wide = np.broadcast_to(cast, (*rows_shape, *f.shape))
-        except ValueError:
+        shape = (*rows_shape, *f.shape)
+        if not _broadcasts(cast.shape, shape):
             raise ValueError(
-                f"initial of shape {cast.shape} was passed, which does not broadcast to {(*rows_shape, *f.shape)}, the "
-                "array's shape without the scanned axis. Pass one value, or one for each row"
-            ) from None
-        seeds.append(np.ascontiguousarray(wide).reshape(rows, *f.shape))
+                f"initial of shape {cast.shape} was passed, which does not broadcast to {shape}, the array's shape "
+                "without the scanned axis. Pass one value, or one for each row"
+            )
+        if not on_device:
+            cast = np.ascontiguousarray(np.broadcast_to(cast, shape)).reshape(rows, *f.shape)
+        seeds.append(cast)
     return tuple(seeds)
+
+
+def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Return True if an array of a shape broadcasts to another shape."""
+    lead = len(wanted) - len(shape)
+    return lead >= 0 and all(n in (1, size) for n, size in zip(shape, wanted[lead:], strict=True))
+
+
+def _is_held(dtype: np.dtype[Any], scalar: Scalar) -> bool:
+    """Return True if numbers of `scalar` hold every value of the dtype, as far as `as_scalars` asks them to."""
+    if scalar.kind in ("signed", "unsigned"):
+        return np.can_cast(dtype, scalar.dtype, "safe")
+    return _RANKS[scalar_of(dtype).kind] <= _RANKS[scalar.kind]
 
 
 def fields_of(value: Any, element: Element, what: str) -> list[Any]:

@@ -54,7 +54,7 @@ def _key(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, ...] | None:
         return None
     if not isinstance(op, (str, np.ufunc, Operator)):
         return None
-    plain = {"axis", "exclusive", "reverse", "dtype", "initial"}
+    plain = {"axis", "exclusive", "reverse", "dtype", "initial", "seeds_on_device"}
     if any(value is not None and name not in plain for name, value in options.items()):
         return None
     axis, exclusive, reverse = (options.get(name) for name in ("axis", "exclusive", "reverse"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.elements import Structure, element_of
+from gpuscan.elements import element_of, tuple_of
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.packed_fields import number_from, shaped
@@ -28,13 +28,13 @@ def compaction_problem(words: Sequence[Any], mask: Any) -> Problem:
         words: arrays (n, words of an entry), as `words_of_entry` says.
         mask: an array (n,) of uint8 that are 0 or 1, or a function of an entry, traced, that gives a bool.
     """
-    moved = element_of([leaf.dtype for leaf in words], _tuple_of(words), [leaf.shape[1:] for leaf in words])
+    moved = element_of([leaf.dtype for leaf in words], tuple_of(len(words)), [leaf.shape[1:] for leaf in words])
     arrays, source, before = list(words), moved, None
     if isinstance(mask, Map):
         before = traced(_selects(mask), moved, "mask")
     else:
         arrays = [mask, *words]
-        source = element_of([leaf.dtype for leaf in arrays], _tuple_of(arrays), [leaf.shape[1:] for leaf in arrays])
+        source = element_of([leaf.dtype for leaf in arrays], tuple_of(len(arrays)), [leaf.shape[1:] for leaf in arrays])
     return Problem(
         operator=resolve("add"),
         leaves=tuple(arrays),
@@ -46,10 +46,6 @@ def compaction_problem(words: Sequence[Any], mask: Any) -> Problem:
         before=before,
         compacts=True,
     )
-
-
-def _tuple_of(arrays: Sequence[Any]) -> Structure:
-    return Structure("tuple", tuple(range(len(arrays))), (Structure(),) * len(arrays))
 
 
 def _selects(predicate: Map) -> Callable[[Any], Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.problem.arguments import OnDevice, as_array
+from gpuscan.problem.arguments import as_leaf
 from gpuscan.problem.indexed_maps import with_index
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def checked_labels(groups: Any, shape: tuple[int, ...], axis: int) -> Any:
         TypeError: the labels are neither integers nor bools.
         ValueError: they have another shape.
     """
-    labels = groups if isinstance(groups, OnDevice) else as_array(groups)
+    labels = as_leaf(groups)
     if labels.dtype.kind not in "iub":
         raise TypeError(
             f"groups of dtype {labels.dtype} were passed, but labels are integers or bools. Number other labels first, "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.elements import Element, Field, Scalar, Structure, element_of
+from gpuscan.elements import Element, Field, Scalar, element_of, tuple_of
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.expression_graph import FLOAT32
 from gpuscan.operators.trace import traced
@@ -111,8 +111,7 @@ def places(element: Element) -> tuple[tuple[int, int], ...]:
 def packed_element(element: Element) -> Element:
     """Return the element of the arrays that carry the fields: one vector for each."""
     dtypes, counts, _ = _layout(element)
-    structure = Structure("tuple", tuple(range(len(counts))), (Structure(),) * len(counts))
-    return element_of(dtypes, structure, [(count,) for count in counts])
+    return element_of(dtypes, tuple_of(len(counts)), [(count,) for count in counts])
 
 
 def pack_arrays(element: Element, arrays: Sequence[Any], axes: int) -> Arrays:

@@ -151,13 +151,9 @@ class Problem:
 
     @property
     def arrays(self) -> tuple[Any, ...]:
-        """All arrays that the scan reads, and that may be on a device: the input's, and keys or offsets."""
-        return self.leaves if self.heads is None else (*self.leaves, self.heads.keys, self.heads.offsets)
-
-    @property
-    def as_one_row(self) -> bool:
-        """True if kernels take all rows, one after the other, for one row. Bits say where each of them begins."""
-        return self.rows == 1 or self.heads is not None
+        """All arrays that the scan reads, and that may be on a device: the input's, seeds, and keys or offsets."""
+        arrays = (*self.leaves, *(self.seeds or ()))
+        return arrays if self.heads is None else (*arrays, self.heads.keys, self.heads.offsets)
 
     @property
     def segmented(self) -> bool:
@@ -198,10 +194,13 @@ def make_problem(
     segments: Any = None,
     keys: Any = None,
     checks_later: bool = False,
+    seeds_on_device: bool = False,
 ) -> Problem:
     """Return the `Problem` of a call to `gpuscan.scan`.
 
-    With `checks_later`, `Heads.check` checks the offsets of NumPy if the elements are on a device.
+    With `checks_later`, `Heads.check` checks the offsets of NumPy if the elements are on a device. With
+    `seeds_on_device`, initial values on a device are not read if the elements are there as well; the seeds are then
+    arrays of any shape that broadcasts to that of the rows (see `gpuscan.engine.device_seeds`).
 
     Raises:
         ValueError: the axis, the shapes, `initial`, `segments` or `keys` do not fit, or an exclusive scan has neither
@@ -237,7 +236,8 @@ def make_problem(
     seeds = None
     rows_shape = tuple(s for i, s in enumerate(shape) if i != axis)
     if initial is not None:
-        seeds = initial_rows(initial, element, rows_shape)
+        seeds_on_device = seeds_on_device and 0 not in shape and all(isinstance(leaf, OnDevice) for leaf in leaves)
+        seeds = initial_rows(initial, element, rows_shape, stays_on_device=seeds_on_device)
     elif exclusive:
         identity = operator.identity_for(element)
         if identity is None:

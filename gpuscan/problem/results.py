@@ -102,6 +102,15 @@ def assembled(structure: Structure, leaves: Sequence[Any], like: Any = None, axe
     return record if record.ndim else record[()]
 
 
+def written(results: list[Any], outputs: list[Any] | None) -> list[Any]:
+    """Write NumPy results to the caller's arrays, if there are any, and return the arrays that have the results."""
+    if outputs is None:
+        return results
+    for output, result in zip(outputs, results, strict=True):
+        output[...] = result
+    return outputs
+
+
 def laid_out(packed: np.dtype[Any], like: Any) -> np.dtype[Any]:
     """Return the dtype of `like`, which may be aligned, if it has the same fields as `packed`; else `packed`."""
     # This module takes a while to import.

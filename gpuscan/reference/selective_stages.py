@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from gpuscan.problem.broadcasting import summed_to
+
 Array = np.ndarray[Any, Any]
 
 
@@ -44,8 +46,7 @@ def selective_gradient(
         parts = of_input * step, by_step, rate * step, of_state * step * x, np.conj(states[time + 1]) * grad
         for total, part in zip(found, parts, strict=True):
             own = _at(total, time)
-            axes = tuple(i for i, n in enumerate(own.shape) if n == 1 < part.shape[i])
-            own += part.sum(axes, keepdims=True)
+            own += summed_to(own.shape, part)
     return tuple(found)
 
 

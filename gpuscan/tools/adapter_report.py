@@ -9,7 +9,6 @@ import json
 import platform
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from gpuscan.planning.capabilities import Capabilities
 from gpuscan.tools.bench.results import Measurement, report
 from gpuscan.tools.bench.session import Request, run_request
 from gpuscan.tools.console import progress_console
+from gpuscan.tools.matrix.columns import without_cases
 from gpuscan.tools.matrix.command import run_all
 from gpuscan.tools.matrix.conformance import Case
 from gpuscan.tools.option_types import STDOUT
@@ -104,7 +104,7 @@ def adapter_report(
             "software": _software(capabilities),
             "probe": found,
             "litmus": litmus_counts(measure_again(device._context.adapter, device.wgpu_device, LITMUS_RUNS)),
-            "matrix": asdict(column),
+            "matrix": without_cases(column),
             "speeds": _speeds(device, run_request(device, request, progress_console())),
         }
     )

@@ -182,6 +182,12 @@ class TargetType(click.Path):
 
     def convert(self, value: Any, param: Parameter, ctx: Context) -> Path:
         """Return the path with links resolved, so that a link's target is replaced and not the link; or `STDOUT`."""
+        try:
+            return self._checked(value, param, ctx)
+        except PermissionError:  # of a folder above it, which this user may not look into
+            self.fail(f"{value} cannot be reached by this user. Name a file in another folder.", param, ctx)
+
+    def _checked(self, value: Any, param: Parameter, ctx: Context) -> Path:
         given = Path(os.fsdecode(super().convert(value, param, ctx)))
         if value == "-":
             if not self.allow_dash:
@@ -209,7 +215,10 @@ class FolderType(click.Path):
 
     def convert(self, value: Any, param: Parameter, ctx: Context) -> Path:
         folder = Path(os.fsdecode(super().convert(value, param, ctx)))
-        lowest = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
+        try:
+            lowest = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
+        except PermissionError:
+            self.fail(f"{value} cannot be reached by this user. Name another folder.", param, ctx)
         if not lowest.is_dir():
             self.fail(f"{lowest} is not a folder. Name another.", param, ctx)
         return folder

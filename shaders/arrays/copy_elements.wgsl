@@ -4,6 +4,7 @@
     out: destination: the units of the view in C order, in rows of `run` units, `pitch` units apart
     Values: workgroup_size; words: that an invocation copies; unit: bytes, 1, 2 or 4; rank: axes of the view;
         contiguous: True if run is pitch. -#}
+{% from "arrays/unit_of.wgsl" import unit_of with context %}
 struct Call {
     first: u32,  // the view's first unit in the source
     destination_first: u32,  // the first unit to write
@@ -36,11 +37,7 @@ fn unit_at(number: u32) -> u32 {
     rest /= call.size{{ axis }};
 {% endfor %}
     at += rest * call.stride0;
-{% if unit == 4 %}
-    return source[at];
-{% else %}
-    return extractBits(source[at / UNITS], at % UNITS * {{ 8 * unit }}u, {{ 8 * unit }}u);
-{% endif %}
+    return {{ unit_of("source", "at") }};
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)

@@ -52,7 +52,7 @@ struct Result {
 {% if helpers %}
 {% include "shared/arithmetic.wgsl" %}
 {% endif %}
-{% set conversions, packs_halves = text.conversions, text.packs_halves %}
+{% set conversions, packs_halves = text.float_conversions, text.packs_halves %}
 {% include "shared/small_floats.wgsl" %}
 
 {{ text.code.source }}

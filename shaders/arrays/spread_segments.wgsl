@@ -7,6 +7,7 @@
     out: result: (outer, segments, inner); of rows, inner is 1
     Values: workgroup_size; unit: bytes, 1, 2 or 4, that divide a result; in_columns; ranks_of_all_rows: True if each row has its own
         full segments, with ranks in all rows together. -#}
+{% from "arrays/unit_of.wgsl" import unit_of with context %}
 struct Call {
     words: u32,  // of the result
     units: u32,  // of the result
@@ -26,11 +27,7 @@ const WORKGROUP_SIZE = {{ workgroup_size }}u;
 {% include "arrays/units.wgsl" %}
 
 fn unit_of_fill(at: u32) -> u32 {
-{% if unit == 4 %}
-    return fill[at];
-{% else %}
-    return extractBits(fill[at / UNITS], at % UNITS * {{ 8 * unit }}u, {{ 8 * unit }}u);
-{% endif %}
+    return {{ unit_of("fill", "at") }};
 }
 
 // Return the unit that belongs at this place of the result.

@@ -1,14 +1,11 @@
 {#- Assemble words from units of 1, 2 or 4 bytes. The template that includes this defines `unit_at`.
     Values: unit: bytes, 1, 2 or 4; source: array<u32>. -#}
+{% from "arrays/unit_of.wgsl" import unit_of with context %}
 const UNITS = {{ 4 // unit }}u;  // in a word
 
 // Return the unit of the source at this place.
 fn unit_of_source(at: u32) -> u32 {
-{% if unit == 4 %}
-    return source[at];
-{% else %}
-    return extractBits(source[at / UNITS], at % UNITS * {{ 8 * unit }}u, {{ 8 * unit }}u);
-{% endif %}
+    return {{ unit_of("source", "at") }};
 }
 
 // Return the word of the result that begins with unit `first`, from the units before `end`.

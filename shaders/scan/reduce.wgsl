@@ -18,16 +18,7 @@ fn main(
     @builtin(subgroup_size) subgroup_size: u32,
 {% endif %}
 ) {
-    let tile = tile_of(invocation, workgroup, grid);
-    if (tile >= params.tiles) {
-        return;
-    }
-{% if kernel.subgroups %}
-    if (subgroup_size != SUBGROUP_SIZE) {
-        report_subgroup_size();
-        return;
-    }
-{% endif %}
+{% include "scan/own_tile.wgsl" %}
     let aggregate = reduce_tile(tile, invocation);
     if (invocation == 0u) {
         write_total(tile, aggregate);

@@ -24,20 +24,8 @@ fn main(
     @builtin(subgroup_size) subgroup_size: u32,
 {% endif %}
 ) {
-    let tile = tile_of(invocation, workgroup, grid);
-    if (tile >= params.tiles) {
-        return;
-    }
-{% if spec.keep_last_only and not spec.reduces_segments and kernel.strategy == "three_dispatch" %}
-    if (!has_end(tile)) {
-        return;  // the tile stores nothing, and no other tile waits for it
-    }
-{% endif %}
+{% include "scan/own_tile.wgsl" %}
 {% if kernel.subgroups %}
-    if (subgroup_size != SUBGROUP_SIZE) {
-        report_subgroup_size();
-        return;
-    }
     let lane = invocation % SUBGROUP_SIZE;
     let subgroup = invocation / SUBGROUP_SIZE;
 {% endif %}

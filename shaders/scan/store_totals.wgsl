@@ -20,21 +20,7 @@ fn main(
     @builtin(subgroup_size) subgroup_size: u32,
 {% endif %}
 ) {
-    let tile = tile_of(invocation, workgroup, grid);
-    if (tile >= params.tiles) {
-        return;
-    }
-{% if kernel.strategy == "three_dispatch" %}
-    if (!has_end(tile)) {
-        return;  // nothing to store, and nothing waits for it
-    }
-{% endif %}
-{% if kernel.subgroups %}
-    if (subgroup_size != SUBGROUP_SIZE) {
-        report_subgroup_size();
-        return;
-    }
-{% endif %}
+{% include "scan/own_tile.wgsl" %}
 {% if scheduler == "random" %}
     idle(LOADS, tile, {{ "invocation / SUBGROUP_SIZE" if kernel.subgroups else "invocation" }}, LONGEST_DELAY);
 {% endif %}

@@ -15,7 +15,7 @@ fn f32_{{ name }}(x: f32) -> f32 {
 // WGSL leaves the result open where x is negative, and SwiftShader may give a number for zero.
 fn f32_{{ name }}(x: f32) -> f32 {
     let known = select(f32_from_bits(0xff800000u), {{ name }}(x), f32_to_bool(x));
-    return select(known, f32_from_bits(0x7fc00000u), x < 0.0f || f32_isnan(x));
+    return select(known, f32_from_bits(0x7fc00000u), (x < 0.0f) | f32_isnan(x));
 }
 {% endif %}
 {% endfor %}
@@ -37,7 +37,7 @@ fn f32_log1p(x: f32) -> f32 {
 // What f32_log1p does not check, since functions that use it know that x is above -1 and not NaN.
 fn f32_checked_log1p(x: f32) -> f32 {
     let known = select(f32_log1p(x), f32_from_bits(0xff800000u), x == -1.0f);
-    return select(known, f32_from_bits(0x7fc00000u), x < -1.0f || f32_isnan(x));
+    return select(known, f32_from_bits(0x7fc00000u), (x < -1.0f) | f32_isnan(x));
 }
 {% endif %}
 {% if "f32_expm1" in helpers %}
@@ -97,7 +97,7 @@ fn f32_arccosh(x: f32) -> f32 {
     let small = f32_log1p(above + sqrt(above * (above + 2.0f)));
     let angle = select(small, log(max(x, 1.0f)) + 0.6931472f, x > 1e4f);
     let undefined = select(angle, f32_from_bits(0x7fc00000u), x < 1.0f);
-    return select(undefined, x, f32_isnan(x) || (f32_isinf(x) && x > 0.0f));
+    return select(undefined, x, f32_isnan(x) | (f32_isinf(x) & (x > 0.0f)));
 }
 {% endif %}
 {% if "f32_arctanh" in helpers %}
@@ -116,7 +116,7 @@ fn f32_cbrt(x: f32) -> f32 {
     let size = abs(x);
     let guess = exp2(log2(size) / 3.0f);
     let root = guess - (guess - size / (guess * guess)) / 3.0f;  // one step of Newton's method
-    return select(x, f32_copysign(root, x), f32_isfinite(x) && f32_to_bool(x));
+    return select(x, f32_copysign(root, x), f32_isfinite(x) & f32_to_bool(x));
 }
 {% endif %}
 {% if "f32_arctan2" in helpers %}
@@ -126,7 +126,7 @@ fn f32_arctan2(y: f32, x: f32) -> f32 {
     let low = f32_minimum(abs(y), abs(x));
     let diagonal = f32_isinf(low);
     let ratio = select(low / select(1.0f, high, f32_to_bool(high)), 1.0f, diagonal);
-    let octant = atan(select(ratio, 0.0f, f32_isinf(high) && !diagonal));
+    let octant = atan(select(ratio, 0.0f, f32_isinf(high) & !diagonal));
     let quadrant = select(octant, 1.5707964f - octant, abs(y) > abs(x));
     let angle = select(quadrant, 3.1415927f - quadrant, f32_signbit(x));
     return select(f32_copysign(angle, y), high, f32_isnan(high));
@@ -137,15 +137,15 @@ fn f32_arctan2(y: f32, x: f32) -> f32 {
 // |base|^exponent by logarithms; zero, one, infinity, NaN and the sign by cases, as C's pow has them.
 fn f32_power(base: f32, exponent: f32) -> f32 {
     let size = abs(base);
-    let limit = !f32_to_bool(base) || f32_isinf(base) || f32_isinf(exponent);
+    let limit = !f32_to_bool(base) | f32_isinf(base) | f32_isinf(exponent);
     let infinite = select(0.0f, f32_from_bits(0x7f800000u), (size > 1.0f) == (exponent > 0.0f));
     let power = select(exp2(exponent * log2(select(size, 1.0f, limit))), infinite, limit);
     let whole = floor(exponent) == exponent;
-    let odd = whole && floor(0.5f * exponent) * 2.0f != exponent;
-    let undefined = f32_signbit(base) && !limit && !whole;
-    let signed = select(power, -power, f32_signbit(base) && odd && !f32_isinf(exponent));
-    let nan = undefined || f32_isnan(base) || f32_isnan(exponent);
-    let one = !f32_to_bool(exponent) || (base == 1.0f && !f32_isnan(base)) || (size == 1.0f && f32_isinf(exponent));
+    let odd = whole & (floor(0.5f * exponent) * 2.0f != exponent);
+    let undefined = f32_signbit(base) & !limit & !whole;
+    let signed = select(power, -power, f32_signbit(base) & odd & !f32_isinf(exponent));
+    let nan = undefined | f32_isnan(base) | f32_isnan(exponent);
+    let one = !f32_to_bool(exponent) | ((base == 1.0f) & !f32_isnan(base)) | ((size == 1.0f) & f32_isinf(exponent));
     return select(select(signed, f32_from_bits(0x7fc00000u), nan), 1.0f, one);
 }
 {% endif %}
@@ -155,7 +155,7 @@ fn f32_power(base: f32, exponent: f32) -> f32 {
 fn f32_fmod(a: f32, b: f32) -> f32 {
     let x = f32_magnitude(a);
     let y = f32_magnitude(b);
-    if (x >= 0x7f800000u || y > 0x7f800000u || y == 0u) {
+    if ((x >= 0x7f800000u) | (y > 0x7f800000u) | (y == 0u)) {
         return f32_from_bits(0x7fc00000u);
     }
     if (x < y) {
@@ -193,7 +193,7 @@ fn f32_remainder(a: f32, b: f32) -> f32 {
 // floor(a / b) of the exact quotient.
 fn f32_floor_divide(a: f32, b: f32) -> f32 {
     let rest = f32_fmod(a, b);
-    let below = f32_to_bool(rest) && f32_signbit(rest) != f32_signbit(b);
+    let below = f32_to_bool(rest) & (f32_signbit(rest) != f32_signbit(b));
     let quotient = (a - rest) / b - select(0.0f, 1.0f, below);
     let lower = floor(quotient);
     let nearest = select(lower, lower + 1.0f, quotient - lower > 0.5f);

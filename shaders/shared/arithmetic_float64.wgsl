@@ -19,7 +19,7 @@ fn f64_exp(x: f64) -> f64 {
     let first = bitcast<f64>((half + 1023li) << 52u);
     let second = bitcast<f64>((i64(n) - half + 1023li) << 52u);
     let large = select(0.0lf, f64_from_bits(0x7ff0000000000000lu), x > 0.0lf);
-    return select(select(series * first * second, large, x > 709.9lf || x < -745.9lf), x, f64_isnan(x));
+    return select(select(series * first * second, large, (x > 709.9lf) | (x < -745.9lf)), x, f64_isnan(x));
 }
 {% endif %}
 {% if "f64_atanh_series" in helpers %}
@@ -46,7 +46,7 @@ fn f64_log(x: f64) -> f64 {
     let small = f64_atanh_series((m - 1.0lf) / (m + 1.0lf)) + exponent * 1.9082149292705877e-10lf;
     let finite = small + exponent * 0.6931471803691238lf;
     let zero = select(f64_from_bits(0x7ff8000000000000lu), f64_from_bits(0xfff0000000000000lu), !f64_to_bool(x));
-    return select(select(finite, zero, x <= 0.0lf), x, f64_isnan(x) || (f64_isinf(x) && x > 0.0lf));
+    return select(select(finite, zero, x <= 0.0lf), x, f64_isnan(x) | (f64_isinf(x) & (x > 0.0lf)));
 }
 {% endif %}
 {% if "f64_log1p" in helpers %}

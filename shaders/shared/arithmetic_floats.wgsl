@@ -106,7 +106,7 @@ fn {{ float }}_hypot(a: {{ float }}, b: {{ float }}) -> {{ float }} {
     let high = {{ float }}_maximum(abs(a), abs(b));
     let low = {{ float }}_minimum(abs(a), abs(b));
     let ratio = low / select(1.0{{ f }}, high, {{ float }}_to_bool(high));
-    let infinite = {{ float }}_isinf(a) || {{ float }}_isinf(b);
+    let infinite = {{ float }}_isinf(a) | {{ float }}_isinf(b);
     return select(high * sqrt(1.0{{ f }} + ratio * ratio), {{ float }}_from_bits({{ infinity }}{{ u }}), infinite);
 }
 {% endif %}

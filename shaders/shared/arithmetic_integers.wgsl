@@ -46,7 +46,7 @@ fn {{ uint }}_gcd(a: {{ uint }}, b: {{ uint }}) -> {{ uint }} {
 
 // Towards zero. The divisors 0 and -1 are left to arithmetic that cannot overflow.
 fn {{ int }}_divide(a: {{ int }}, b: {{ int }}) -> {{ int }} {
-    let special = b == {{ zero }} || b == -{{ one }};
+    let special = (b == {{ zero }}) | (b == -{{ one }});
     return select(a / select(b, {{ one }}, special), b * a, special);
 }
 {% endif %}
@@ -54,8 +54,8 @@ fn {{ int }}_divide(a: {{ int }}, b: {{ int }}) -> {{ int }} {
 
 fn {{ int }}_floor_divide(a: {{ int }}, b: {{ int }}) -> {{ int }} {
     let quotient = {{ int }}_divide(a, b);
-    let below = quotient * b != a && (a < {{ zero }}) != (b < {{ zero }});
-    return select(quotient, quotient - {{ one }}, below && b != {{ zero }});
+    let below = (quotient * b != a) & ((a < {{ zero }}) != (b < {{ zero }}));
+    return select(quotient, quotient - {{ one }}, below & (b != {{ zero }}));
 }
 {% endif %}
 {% if int ~ "_fmod" in helpers %}
@@ -104,14 +104,14 @@ fn {{ type }}_power(base: {{ type }}, exponent: {{ type }}) -> {{ type }} {
 
 // An amount that is negative or not below the width shifts every bit out.
 fn {{ type }}_left_shift(a: {{ type }}, amount: {{ type }}) -> {{ type }} {
-    let inside = amount >= {{ nil }} && amount < {{ bits }}{{ nil[1:] }};
+    let inside = (amount >= {{ nil }}) & (amount < {{ bits }}{{ nil[1:] }});
     return select({{ nil }}, a << (u32(amount) & {{ bits - 1 }}u), inside);
 }
 {% endif %}
 {% if type ~ "_right_shift" in helpers %}
 
 fn {{ type }}_right_shift(a: {{ type }}, amount: {{ type }}) -> {{ type }} {
-    let inside = amount >= {{ nil }} && amount < {{ bits }}{{ nil[1:] }};
+    let inside = (amount >= {{ nil }}) & (amount < {{ bits }}{{ nil[1:] }});
 {% if signed %}
     return a >> select({{ bits - 1 }}u, u32(amount) & {{ bits - 1 }}u, inside);
 {% else %}

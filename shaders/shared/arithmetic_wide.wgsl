@@ -97,7 +97,7 @@ fn wide_left_shift(a: vec2<u32>, amount: vec2<u32>) -> vec2<u32> {
     let carried = (a.x >> 1u) >> (31u - by);
     let near = vec2<u32>(a.x << by, (a.y << by) | carried);
     let shifted = select(near, vec2<u32>(0u, near.x), amount.x >= 32u);
-    return select(vec2<u32>(), shifted, amount.y == 0u && amount.x < 64u);
+    return select(vec2<u32>(), shifted, (amount.y == 0u) & (amount.x < 64u));
 }
 {% endif %}
 {% for sign, fill in (("unsigned", "0u"), ("signed", "bitcast<u32>(bitcast<i32>(a.y) >> 31u)")) %}
@@ -109,7 +109,7 @@ fn wide_{{ sign }}_right_shift(a: vec2<u32>, amount: vec2<u32>) -> vec2<u32> {
     let low = (a.x >> by) | ((a.y << 1u) << (31u - by));
     let high = (a.y >> by) | ((fill << 1u) << (31u - by));
     let shifted = select(vec2<u32>(low, high), vec2<u32>(high, fill), amount.x >= 32u);
-    return select(vec2<u32>(fill, fill), shifted, amount.y == 0u && amount.x < 64u);
+    return select(vec2<u32>(fill, fill), shifted, (amount.y == 0u) & (amount.x < 64u));
 }
 {% endif %}
 {% endfor %}
@@ -149,7 +149,7 @@ fn wide_unsigned_gcd(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
 
 // Quotient (xy) and remainder (zw), one bit a step; both are zero where the divisor is.
 fn wide_division(a: vec2<u32>, b: vec2<u32>) -> vec4<u32> {
-    if (a.y == 0u && b.y == 0u) {
+    if ((a.y == 0u) & (b.y == 0u)) {
         let divisor = max(b.x, 1u);
         return select(vec4<u32>(), vec4<u32>(a.x / divisor, 0u, a.x % divisor, 0u), b.x != 0u);
     }
@@ -201,7 +201,7 @@ fn wide_signed_fmod(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
 // Return the remainder with the sign of `b`.
 fn wide_signed_remainder(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
     let rest = wide_signed_fmod(a, b);
-    let across = any(rest != vec2<u32>()) && ((rest.y ^ b.y) >> 31u) != 0u;
+    let across = any(rest != vec2<u32>()) & (((rest.y ^ b.y) >> 31u) != 0u);
     return select(rest, wide_add(rest, b), across);
 }
 {% endif %}
@@ -217,7 +217,7 @@ fn wide_from_i32(x: i32) -> vec2<u32> {
 fn wide_unsigned_to_f32(a: vec2<u32>) -> f32 {
     let shift = select(countLeadingZeros(a.y), 32u + countLeadingZeros(a.x), a.y == 0u);
     let leading = wide_left_shift(a, vec2<u32>(shift, 0u));
-    let below = select(0u, 1u, (leading.y & 1u) != 0u || leading.x != 0u);
+    let below = select(0u, 1u, ((leading.y & 1u) != 0u) | (leading.x != 0u));
     let rounded = f32(i32((leading.y >> 1u) | below));
     return select(rounded * bitcast<f32>((160u - shift) << 23u), 0.0f, all(a == vec2<u32>()));
 }

@@ -159,6 +159,25 @@ def test_options_and_bundles(device: gs.Device) -> None:
     assert_same(gs.scan(rows[:0], axis=1), x[0][:0])
 
 
+def test_initial_values_stay_on_the_device(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scan and reduce with initial values on the device: columns, reversed segments, and the result of a reduction."""
+    x, first = numbers("int32", 5 * 9).reshape(5, 9), np.arange(18, dtype=np.int16)[::2]
+    a, values = device.asarray(x), device.asarray(np.arange(18, dtype=np.int16))[::2]
+    with monkeypatch.context() as patched:
+        reads = count_reads(patched)
+        columns = gs.scan(a, axis=0, initial=values)
+        totals = gs.reduce(a, axis=1, initial=values[:1])
+        segments = gs.scan(a, axis=1, initial=totals, segments=[0, 4, 9], exclusive=True, reverse=True)
+        assert reads == []
+    assert_same(columns, x.cumsum(0, np.int32) + first)
+    assert_same(totals, x.sum(1, dtype=np.int32))
+    assert_same(segments[:, 3], x.sum(1, dtype=np.int32))
+    assert_same(segments[:, 4], x.sum(1, dtype=np.int32) + x[:, 5:].sum(1, dtype=np.int32))
+    for wrong, error in ((values, ValueError), (values[0].astype(np.float32), TypeError)):
+        with pytest.raises(error, match="initial"):
+            gs.scan(a, axis=1, initial=wrong)
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32"])
 def test_the_rest_of_a_vector_is_left_alone(device: gs.Device, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     """Scan views that end in the same four-word vector as their array; in place too, and down columns."""
@@ -329,7 +348,9 @@ def test_synchronize_waits_for_what_was_submitted(device: gs.Device) -> None:
         done = time.perf_counter()
         result[:4].numpy()
         ratios.append((time.perf_counter() - done) / (done - begin))
-    assert min(ratios) < 0.5, ratios
+        if ratios[-1] < 0.5:
+            return
+    pytest.fail(f"no read was quick: {ratios}")
 
 
 def test_a_scan_over_the_same_arrays_reads_them_again(device: gs.Device) -> None:

@@ -132,12 +132,18 @@ def test_entries_without_bytes(on: gs.Device) -> None:
 
 
 @pytest.mark.parametrize("shape", [(600_001,), (130_001, 5)])
-def test_arrays_larger_than_a_binding(small: gs.Device, shape: tuple[int, ...]) -> None:
+def test_arrays_larger_than_a_binding(
+    small: gs.Device, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     x = entries("uint16", shape)
     mask = np.random.default_rng(4).random(len(x)) < 0.5
     same_bits(gs.compact(x, small.asarray(mask)), x[mask])
     got = gs.compact(small.asarray(x), mask)
     assert isinstance(got, gs.Array)
+    # The counts of the parts were read, so the length is known.
+    reads = count_reads(monkeypatch)
+    assert len(got) == mask.sum()
+    assert reads == []
     same_bits(got, x[mask])
 
 

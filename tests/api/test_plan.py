@@ -20,7 +20,7 @@ from tests.harness.devices import (
     recorded_runs,
     recorded_states,
 )
-from tests.oracle import assert_same
+from tests.oracle import assert_same, several
 
 
 def numbers(dtype: str, n: int) -> np.ndarray[Any, Any]:
@@ -87,7 +87,7 @@ def test_a_recorded_run_that_timed_out_is_reported_before_others(
     own_device: gs.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Assert that a timed-out run is reported together with one that has an endless operator."""
-    device, n = own_device, 200_000
+    device, n = own_device, several(own_device, 25_000)
     text = "fn combine(a: Element, b: Element) -> Element { var x = a; while (x != 9u) { x |= 1u << 31u; } return x; }"
     withhold_posts(monkeypatch)
     plans = [device.plan(n, np.uint32, op, strategy="lookback") for op in (gs.wgsl_operator(text), "add")]

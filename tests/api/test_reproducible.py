@@ -15,7 +15,8 @@ RUNS = 8
 
 def test_float_sums_have_one_set_of_bits(device: gs.Device) -> None:
     """Assert that the bits are those of the CPU twin, and that another order of adding gives others."""
-    x = np.random.default_rng(0).standard_normal(2**20).astype(np.float32)
+    length = 2**18 if device.capabilities.adapter_type == "CPU" else 2**20
+    x = np.random.default_rng(0).standard_normal(length).astype(np.float32)
     seen = {
         gs.scan(x, device=device, strategy=strategy).tobytes()
         for strategy in strategies_on(device)

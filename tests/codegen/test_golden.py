@@ -5,6 +5,7 @@ If the text is meant to change, ``python -m tests.codegen.test_golden`` writes t
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,13 @@ def test_golden(name: str) -> None:
 
 def test_every_golden_file_is_tested() -> None:
     assert {path.stem for path in FOLDER.iterdir()} == set(CASES)
+
+
+def test_arithmetic_has_no_short_circuits() -> None:
+    """SwiftShader's compile time is exponential in them (docs/decisions/217-no-short-circuits-in-loops.md)."""
+    folder = Path(__file__).parents[2] / "shaders" / "shared"
+    lines = [line for path in sorted(folder.glob("arithmetic*.wgsl")) for line in path.read_text().splitlines()]
+    assert [line for line in lines if re.search(r"&&|\|\|", line.partition("//")[0])] == []
 
 
 if __name__ == "__main__":

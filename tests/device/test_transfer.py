@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from concurrent.futures import Future
 from dataclasses import replace
@@ -99,6 +100,25 @@ def test_an_interrupted_copy_leaves_no_thread_at_work(monkeypatch: pytest.Monkey
     with pytest.raises(KeyboardInterrupt):
         copy(np.zeros(8000, np.uint8), random_bytes(8000))
     assert done == [1000] * 8
+
+
+@pytest.mark.usefixtures("default_signals")
+def test_an_interrupt_as_a_thread_takes_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that Ctrl-C inside the thread pool, which would break its locks, is raised after all shares are done."""
+    threads = transfer._copy_threads()
+
+    class Interrupted:
+        def submit(self, call: Any) -> Any:
+            signal.raise_signal(signal.SIGINT)
+            return threads.submit(call)
+
+    monkeypatch.setattr(transfer, "TRANSFERS", replace(transfer.TRANSFERS, min_copy_share_bytes=1000))
+    monkeypatch.setattr(transfer, "_THREADS", 8)
+    monkeypatch.setattr(transfer, "_copy_threads", Interrupted)
+    x, into = random_bytes(8000), np.zeros(8000, np.uint8)
+    with pytest.raises(KeyboardInterrupt):
+        copy(into, x)
+    np.testing.assert_array_equal(into, x)
 
 
 def test_what_lies_in_a_file(tmp_path: Path) -> None:

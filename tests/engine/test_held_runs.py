@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 
 import gpuscan as gs
 from tests.engine.test_withheld import TRUSTED
-from tests.harness.builds import shorten_waits, withhold_posts
+from tests.harness.builds import end_in_time, shorten_waits, withhold_posts
 from tests.harness.devices import device_as_if, hold_runs, pool_of, queue_of, spin
 from tests.oracle import assert_same, small_tiles
 
@@ -108,6 +110,33 @@ def test_a_held_report_tells_of_a_timeout(
             device.synchronize()
 
     assert steps(submissions, scan_and_wait, count=5)[-1] == 1
+
+
+def test_reports_of_runs_that_end_in_time_are_not_read(
+    own_device: gs.Device, submissions: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Assert that a timeout raises as long as the runs ended too late, or the GPU was still at work."""
+    shorten_waits(monkeypatch)
+    withhold_posts(monkeypatch, tile=small_tiles(own_device)[0])
+    device = device_as_if(own_device, unsafe=True, **TRUSTED)
+    source = device.asarray(np.ones(5000, np.uint32))
+    result = device.empty((5000,), np.uint32)
+    scan = partial(gs.scan, source, out=result, strategy="lookback")
+    for wait in (device.synchronize, result.numpy):
+        for answers, submitted, raises in (([True, True], 1, False), ([True, False], 2, True), ([False], 1, True)):
+            for _ in range(2):
+                scan()
+                with pytest.raises(gs.ProgressTimeoutError):
+                    device.synchronize()
+            with monkeypatch.context() as patched:
+                spin(device, patched, 60.0)
+                end_in_time(patched, iter(answers).__next__)
+                submissions.clear()
+                scan()
+                with pytest.raises(gs.ProgressTimeoutError) if raises else nullcontext():
+                    wait()
+            assert len(submissions) == submitted
+            device.synchronize()
 
 
 def test_nothing_overtakes_a_held_run(device: gs.Device) -> None:

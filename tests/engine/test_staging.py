@@ -21,6 +21,7 @@ from tests.oracle import (
     Array,
     assert_same,
     boundaries,
+    half_of,
     maps_of_vectors,
     one_by_one,
     small_tiles,
@@ -69,7 +70,7 @@ def test_every_way_in_and_out(device: gs.Device, number: int, case: str) -> None
 def test_sizes_about_every_boundary(device: gs.Device) -> None:
     tile = tile_on(device, 1)
     x = vectors(6, "uint32", boundaries(tile)[-1])
-    for reverse in (False, True):
+    for reverse in half_of(device, (False, True)):
         wanted = by_hand(x, reverse=reverse)
         for length in boundaries(tile):
             poison(device, 24 * length)

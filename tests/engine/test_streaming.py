@@ -24,7 +24,10 @@ from gpuscan.tools.file_scan import scan_in_pieces
 from tests.harness.devices import force_strategy
 from tests.harness.scans import make_problem, origin_of_piece, scan_chunks_with, scan_with, single_piece_bytes
 from tests.laws import dtype_of
-from tests.oracle import AFFINE, NO_IDENTITY, assert_same, small_tiles, some, strategies_in_turn, ufunc_scan, words
+from tests.oracle import AFFINE, NO_IDENTITY, assert_same, half_of, small_tiles, strategies_in_turn, ufunc_scan, words
+
+# Seconds within which a process that a test starts gets anywhere, also on a busy machine.
+SECONDS = 120
 
 
 def problems(n: int) -> Iterator[tuple[str, Problem]]:
@@ -42,10 +45,10 @@ def problems(n: int) -> Iterator[tuple[str, Problem]]:
 
 def test_pieces_have_the_bits_of_the_whole(device: gs.Device) -> None:
     for tile in small_tiles(device)[-1:]:
-        for turn, (note, problem) in some(device, enumerate(problems(50_001))):
+        for turn, (note, problem) in half_of(device, enumerate(problems(50_001))):
             wanted = scan_with(device, problem, "three_dispatch", tile=tile)
             in_turn = strategies_in_turn(device, turn // 2)
-            for strategy in in_turn if note in ("backwards", "long rows") else ["three_dispatch"]:
+            for strategy in in_turn if note in ("short rows", "long rows") else ["three_dispatch"]:
                 try:
                     got = scan_with(device, problem, strategy, tile=tile, piece_bytes=30_000)
                 except gs.ProgressTimeoutError:
@@ -294,8 +297,8 @@ def with_gpuscan() -> dict[str, str]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 def test_memory_is_bounded(adapter: wgpu.GPUAdapter, tmp_path: Path) -> None:
-    """Assert that a scan of a file of 256 MiB leaves no more in memory than pieces do."""
-    n = (256 << 20) // 4
+    """Assert that a scan of a file of 160 MiB leaves no more in memory than pieces do."""
+    n = (160 << 20) // 4
     x = np.lib.format.open_memmap(tmp_path / "in.npy", "w+", np.uint32, (n,))
     for start in range(0, n, 1 << 22):
         x[start : start + (1 << 22)] = np.arange(start, start + (1 << 22))
@@ -329,18 +332,33 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, before)
 @pytest.mark.skipif(os.name != "posix", reason="SIGINT to another process")
 @pytest.mark.usefixtures("default_signals")
 def test_interrupted(adapter: wgpu.GPUAdapter, tmp_path: Path) -> None:
-    """Assert that Ctrl-C in the middle leaves no partial file behind."""
-    np.lib.format.open_memmap(tmp_path / "in.npy", "w+", np.float32, (256 << 20,)).flush()
-    command = [sys.executable, "-m", "gpuscan", "scan", "in.npy", "out.npy", "--device", adapter.summary]
+    """Assert that Ctrl-C in the middle leaves no partial file behind.
+
+    It comes at any moment after the first piece. The scan waits for it before its end, so it is never too late.
+    """
+    np.lib.format.open_memmap(tmp_path / "in.npy", "w+", np.float32, (24 << 20,)).flush()
+    code = f"""
+import contextlib, pathlib, time
+from gpuscan import cli
+from gpuscan.tools import file_scan
+def show(total):
+    def shown(done):
+        pathlib.Path("begun").touch()
+        if done == total:
+            time.sleep({SECONDS})
+    return contextlib.nullcontext(shown)
+file_scan.displayed = show
+cli.main(["scan", "in.npy", "out.npy", "--device", {adapter.summary!r}])
+"""
+    command = [sys.executable, "-c", code]
     with subprocess.Popen(command, cwd=tmp_path, env=with_gpuscan(), stderr=subprocess.PIPE, text=True) as running:
         try:
-            deadline = time.monotonic() + 120
-            while not list(tmp_path.glob("*.partial")) and time.monotonic() < deadline:
-                time.sleep(0.02)
-            time.sleep(0.2)
+            deadline = time.monotonic() + SECONDS
+            while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
+                time.sleep(0.005)
             running.send_signal(signal.SIGINT)
-            _, err = running.communicate(timeout=120)
+            _, err = running.communicate(timeout=SECONDS)
         finally:
             running.kill()
     assert (running.returncode, err) == (130, "gpuscan: interrupted\n")
-    assert [p.name for p in tmp_path.iterdir()] == ["in.npy"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["begun", "in.npy"]

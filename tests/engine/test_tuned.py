@@ -10,6 +10,7 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.planning.tile_shapes import TileShape
+from tests.harness.builds import wait_with_pauses
 from tests.harness.devices import device_as_if, store_tuned_tiles, tuned_tiles_of
 from tests.harness.scans import make_problem, planned_tile, scan_with, tile_of
 from tests.oracle import AFFINE, assert_same, strategies_on, words
@@ -30,8 +31,10 @@ def shape_for(device: gs.Device) -> TileShape:
 
 
 @pytest.fixture
-def tuned(own_device: gs.Device, adapter: wgpu.GPUAdapter) -> gs.Device:
+def tuned(own_device: gs.Device, adapter: wgpu.GPUAdapter, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
     """Return a device for which `gpuscan tune` has found a tile for single words."""
+    if own_device.capabilities.adapter_type == "CPU":
+        wait_with_pauses(monkeypatch)
     store_tuned_tiles(own_device, {(1, LENGTH): shape_for(gpu(own_device))})
     return gpu(gs.Device(adapter))
 

@@ -13,10 +13,11 @@ import wgpu
 import gpuscan as gs
 from gpuscan.api import plan as plan_module
 from gpuscan.codegen.kernel_text import render_kernel
-from gpuscan.device import capability_probe, context, native_queue, transfer
+from gpuscan.device import capability_probe, context, native_queue, reports, transfer
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.queue import PublicMapping
-from gpuscan.engine import element_copy, executor, host_arrays, part_buffers
+from gpuscan.engine import element_copy, host_arrays, part_buffers, planner
+from gpuscan.engine.executor import Executor
 from gpuscan.planning import heuristics
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import InjectedFaults
@@ -36,19 +37,33 @@ def withhold_posts(monkeypatch: pytest.MonkeyPatch, *, every: int = 2, tile: Til
     def planned(*given: Any, **options: Any) -> ScanPlan:
         return plan_scan(*given, **(options | forced))
 
-    for module in (executor, plan_module):
+    for module in (planner, plan_module):
         monkeypatch.setattr(module, "plan_scan", planned)
+
+
+def end_in_time(monkeypatch: pytest.MonkeyPatch, in_time: Callable[[], bool]) -> None:
+    """Let `in_time` say, each time that the device looks, if runs over known buffers ended too soon to have failed."""
+    monkeypatch.setattr(reports.RunLog, "may_be_timely", property(lambda log: bool(log.pending) and in_time()))
 
 
 def wait_for_reports(monkeypatch: pytest.MonkeyPatch, wait: bool) -> None:
     """Make scans of device arrays wait for their own report, or leave it to a later read."""
-    monkeypatch.setattr(executor.Executor, "needs_report", lambda *_: wait)
+    monkeypatch.setattr(Executor, "needs_report", lambda *_: wait)
 
 
 def shorten_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let look-back give up after a few polls, within the iterations that llvmpipe allows a loop."""
     for table in ("GPU", "INTEGRATED_GPU"):
         monkeypatch.setattr(heuristics, table, replace(getattr(heuristics, table), min_lookback_spins=16))
+
+
+def wait_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let software adapters that pretend to be GPUs wait as they wait otherwise, with pauses between two polls.
+
+    Without pauses llvmpipe ends a wait after half a millisecond, and a busy machine may stop a workgroup for longer.
+    """
+    waits = {name: getattr(heuristics.CPU, name) for name in ("fixed_lookback_spins", "pause_divisions")}
+    monkeypatch.setattr(heuristics, "GPU", replace(heuristics.GPU, **waits))
 
 
 def plan_short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +144,7 @@ def count_plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         plans.append(given)
         return plan_scan(*given, **options)
 
-    monkeypatch.setattr(executor, "plan_scan", counted)
+    monkeypatch.setattr(planner, "plan_scan", counted)
     return plans
 
 
@@ -166,7 +181,7 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def count_copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows by the bytes of each copy of elements on a device, by a kernel or by the driver."""
     copies: list[int] = []
-    copy, scatter = element_copy.copy_elements, element_copy._scatter
+    copy, scatter = element_copy.copy_elements, element_copy.scatter
 
     def counted(view: element_copy.StridedView, result: DeviceArray, **options: Any) -> None:
         copies.append(view.nbytes)
@@ -177,7 +192,7 @@ def count_copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         scatter(source, target)
 
     monkeypatch.setattr(element_copy, "copy_elements", counted)
-    monkeypatch.setattr(element_copy, "_scatter", counted_scatter)
+    monkeypatch.setattr(element_copy, "scatter", counted_scatter)
     return copies
 
 

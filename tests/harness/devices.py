@@ -97,7 +97,7 @@ def device_as_if(device: gs.Device, *, unsafe: bool | None = None, **capabilitie
 def forget_plans(device: gs.Device) -> None:
     """Let the device plan every scan again. It keeps its compiled shaders."""
     executor = device._executor
-    for kept in (executor._plans, executor._layouts, executor._prepared):
+    for kept in (executor.planner._plans, executor.planner._layouts, executor._prepared):
         kept.clear()
 
 
@@ -190,7 +190,7 @@ def kept_bind_groups(device: gs.Device) -> int:
 
 def kept_plans_and_pipelines(device: gs.Device) -> tuple[int, int]:
     """Return how many plans and compiled shaders the device keeps."""
-    return len(device._executor._plans), len(device._context._pipelines)
+    return len(device._executor.planner._plans), len(device._context._pipelines)
 
 
 def recorded_runs(device: gs.Device) -> int:

@@ -219,7 +219,7 @@ def tile_of(plan: plan_module.Plan) -> Tile:
 
 def planned_tile(device: gs.Device, problem: Problem) -> Tile:
     """Return the tile that the planner takes for a problem on the device."""
-    return device._executor.plan(scan_spec(problem, device.capabilities), "auto").tile
+    return device._executor.planner.plan(scan_spec(problem, device.capabilities), "auto").tile
 
 
 def smallest_chunk(device: gs.Device, problem: Problem) -> int:

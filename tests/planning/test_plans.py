@@ -96,6 +96,18 @@ def test_waits_are_bounded() -> None:
                 assert polls <= max(GPU.min_lookback_spins, adapter.spins_per_second) * 2
 
 
+def test_no_wait_of_a_gpu_times_out_at_once() -> None:
+    trusted = gpu(progress_later=True, spins_per_second=1.0)
+    for strategy in ("lookahead", "lookback"):
+        seconds = plan_scan(spec(row_length=10**6), trusted, strategy, "").min_timeout_seconds
+        assert 1e-4 < seconds < trusted.spins_per_second
+        faster = gpu(progress_later=True, spins_per_second=1e9)
+        assert plan_scan(spec(row_length=10**6), faster, strategy, "").min_timeout_seconds > seconds
+        assert plan_scan(spec(row_length=10**6), software(), strategy, "").min_timeout_seconds == 0
+    for strategy in ("fallback", "three_dispatch"):
+        assert plan_scan(spec(row_length=10**6), trusted, strategy, "").min_timeout_seconds == 0
+
+
 @pytest.mark.parametrize("strategy", ["lookahead", "lookback", "fallback", "three_dispatch"])
 def test_one_tile_waits_for_none(strategy: str) -> None:
     plan = plan_scan(spec(row_length=100), gpu(progress_later=True), strategy, "")

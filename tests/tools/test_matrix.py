@@ -19,7 +19,7 @@ from gpuscan import cli
 from gpuscan.errors import StrategyError
 from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.tools.matrix import columns as matrix
-from gpuscan.tools.matrix import conformance, tables
+from gpuscan.tools.matrix import command, conformance, tables
 from gpuscan.tools.matrix.conformance import ELEMENTS, LAYOUTS, OPERATORS, Case, Outcome, suite
 from gpuscan.tools.matrix.sorts import SORTS
 from tests.fakes import capabilities
@@ -161,6 +161,31 @@ def test_files_come_back(column: matrix.Column, tmp_path: Path) -> None:
     assert matrix.read_columns(path) == [column]
 
 
+def test_a_column_goes_on_where_it_was(column: matrix.Column, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run only the cases that the column lacks. A column of another version is not continued."""
+    ran: list[Case] = []
+
+    def passes(_: Any, case: Case) -> Outcome:
+        ran.append(case)
+        return Outcome(case, "passed")
+
+    monkeypatch.setattr(matrix, "check", passes)
+    new = [replace(CASE, size=34), replace(CASE, size=35)]
+    so_far: list[str] = []
+    cases = [*sorted(column.cases, key=str), *new]
+    more = matrix.run_column(
+        DEVICE, cases, "full", lambda _, so: so_far.append(so.suite), matrix.continued([column], DEVICE)
+    )
+    assert (ran, so_far, more.suite) == (new, ["part of the full"] * 2, "full")
+    assert (more.total, more.cases) == (matrix.Cell(4, 5, 1), column.cases | set(new))
+    assert (
+        matrix.continued(
+            [replace(column, version="gpuscan 0.0.1, wgpu 0.1"), replace(column, cases=frozenset())], DEVICE
+        )
+        is None
+    )
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -184,6 +209,7 @@ def test_merging_keeps_the_latest_run_of_an_adapter(column: matrix.Column) -> No
     dawn = replace(column, implementation="Dawn")
     assert matrix.merge_columns([column, older, dawn]) == [column, dawn]
     assert matrix.merge_columns([older, column]) == [column]
+    assert matrix.merge_columns([column, replace(column, cases=frozenset())]) == [column]
 
 
 # ----- Tables
@@ -226,6 +252,32 @@ def test_the_command_merges_and_tells_failure(column: matrix.Column, tmp_path: P
     assert cli.run(["matrix", "--merge"]) == 2
     assert cli.run(["matrix", fine]) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_an_interrupted_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """Keep what has run when Ctrl-C comes, and run the rest the next time."""
+    cases = [replace(CASE, size=size) for size in range(5)]
+    ran: list[int] = []
+    tried: set[int] = set()
+
+    def check(_: Any, case: Case) -> Outcome:
+        if case.size == 3 and 3 not in tried:
+            tried.add(3)
+            raise KeyboardInterrupt
+        ran.append(case.size)
+        return Outcome(case, "passed")
+
+    path = tmp_path / "runs.json"
+    monkeypatch.setattr(matrix, "check", check)
+    monkeypatch.setattr(command, "suite", lambda quick: cases)
+    monkeypatch.setattr(command, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(gpuscan, "devices", lambda: [DEVICE])
+    assert cli.run(["matrix", "--add", str(path)]) != 0
+    assert [(len(column.cases), column.suite) for column in matrix.read_columns(path)] == [(3, "part of the full")]
+    assert cli.run(["matrix", "--add", str(path)]) == 0
+    assert ran == [0, 1, 2, 3, 4]
+    assert [(len(column.cases), column.suite) for column in matrix.read_columns(path)] == [(5, "full")]
+    assert cli.run(["matrix", "--add", str(path), "--merge", str(path)]) == 2
 
 
 @pytest.mark.parametrize("option", ["--json", "--markdown"])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
 from gpuscan.device.adapters import find_adapters
 from gpuscan.elements import SCALARS
 from gpuscan.errors import AdapterNotFoundError, DeviceLostError, OperatorError, StrategyError, UnsupportedDtypeError
-from gpuscan.operators.named_operators import BUILTINS
+from gpuscan.operators.named_operators import BUILTINS, resolve
 from gpuscan.tools.command_words import in_command_words
 from gpuscan.tools.exit_codes import exit_code_of
 from tests.tools.command_line import fails, run
@@ -47,6 +48,28 @@ def test_numpy_is_refused_by_a_command_for_gpus(capsys, command):
     """Refuse it with the same message in each command."""
     code, err = fails(capsys, command, "--device", "NumPy")
     assert (code, "this command needs a GPU adapter" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "command", ["scan in.npy closed/out.npy --axis 0", "probe --report closed/f.json", "export closed/web"]
+)
+def test_a_folder_that_this_user_may_not_look_into(files, capsys, monkeypatch, command):
+    """Tests may run as root, who may look everywhere."""
+    looked_at = Path.stat
+
+    def stat(path, **options):
+        if "closed" in path.parts:
+            raise PermissionError(13, "Permission denied", str(path))
+        return looked_at(path, **options)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    code, err = fails(capsys, *command.split())
+    assert (code, "cannot be reached by this user" in err, "Errno" in err) == (2, True, False)
+
+
+def test_names_of_reductions_are_understood():
+    with pytest.raises(OperatorError, match="did you mean 'add'"):
+        resolve("sum")
 
 
 @pytest.mark.parametrize("command", ["shader", "bench", "scan in.npy out.npy --axis 0", "export web"])

@@ -59,6 +59,17 @@ def test_a_failure_keeps_the_old_file(folder: Path) -> None:
     assert os.listdir() == ["out.npy"]
 
 
+def test_an_interrupt_as_soon_as_the_file_is_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(descriptor: int) -> bool:
+        assert len(os.listdir()) == 1
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gpuscan.replaced_file._locks", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write(Path("out.npy"))
+    assert os.listdir() == []
+
+
 @posix
 def test_the_partial_file_of_a_killed_process_is_removed(folder: Path) -> None:
     process, partial = holder()

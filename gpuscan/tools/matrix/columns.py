@@ -6,7 +6,7 @@ import datetime
 import importlib.metadata
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,9 @@ from gpuscan.tools.matrix.conformance import Case, Outcome, check
 
 # The name of the file format, with its version.
 FORMAT = "gpuscan matrix 1"
+
+# What stands between the parts of a case in a file.
+SEPARATOR = " | "
 
 # The number of failures of a column that a file keeps.
 MAX_FAILURES = 50
@@ -58,6 +61,7 @@ class Column:
         suite: ``"quick"``, ``"full"``, or the name of another suite, such as the exported page's.
         cells: kind of feature (``"strategy"``, ``"element"``, …) -> feature -> its cell.
         failures: a description of each case that failed.
+        cases: the cases that were run; empty in columns of browsers, which have cases of their own.
     """
 
     adapter: str
@@ -68,6 +72,7 @@ class Column:
     suite: str
     cells: Mapping[str, Mapping[str, Cell]]
     failures: tuple[str, ...] = ()
+    cases: frozenset[Case] = frozenset()
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -84,35 +89,70 @@ class Column:
     def failed(self) -> bool:
         return self.total.passed < self.total.run or not self.total.run
 
+    def plus(self, outcome: Outcome) -> Column:
+        """Return the column with one more case."""
+        case, cells, failures = outcome.case, dict(self.cells), self.failures
+        for kind, feature in case.features().items():
+            row = cells.get(kind, {})
+            cells[kind] = {**row, feature: row.get(feature, Cell()).plus(outcome)}
+        if outcome.verdict == "failed":
+            failures += (f"{case}: {' '.join(outcome.detail.split())[:MAX_FAILURE_LENGTH]}",)
+        return replace(self, cells=cells, failures=failures, cases=self.cases | {case})
+
 
 # ----- Running
 
 
-def run_column(
-    device: Device, cases: Sequence[Case], suite: str, progress: Callable[[Outcome], None] = lambda outcome: None
-) -> Column:
-    """Run the cases on a device, and call `progress` with each outcome."""
-    cells: dict[str, dict[str, Cell]] = {}
-    failures: list[str] = []
-    for case in cases:
-        outcome = check(device, case)
-        for kind, feature in case.features().items():
-            row = cells.setdefault(kind, {})
-            row[feature] = row.get(feature, Cell()).plus(outcome)
-        if outcome.verdict == "failed":
-            failures.append(f"{case}: {' '.join(outcome.detail.split())[:MAX_FAILURE_LENGTH]}")
-        progress(outcome)
+def empty_column(device: Device, suite: str) -> Column:
+    """Return the column of a device before its first case."""
     capabilities = device.capabilities
     return Column(
         adapter=capabilities.summary,
         driver=capabilities.driver,
         implementation=capabilities.implementation,
         version=f"gpuscan {__version__}, {_package(capabilities.implementation)}",
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        date=_today(),
         suite=suite,
-        cells=cells,
-        failures=tuple(failures),
+        cells={},
     )
+
+
+def run_column(
+    device: Device,
+    cases: Sequence[Case],
+    suite: str,
+    progress: Callable[[Outcome, Column], None] = lambda outcome, column: None,
+    start: Column | None = None,
+) -> Column:
+    """Run the cases on a device, and call `progress` with each outcome and the column so far.
+
+    Args:
+        device: where to run them.
+        cases: the cases to run, except those that `start` has.
+        suite: the name of the suite that the column then has.
+        progress: called after each case.
+        start: a column of the device to add the cases to.
+    """
+    column = empty_column(device, suite) if start is None else replace(start, date=_today())
+    for case in cases:
+        if case not in column.cases:
+            outcome = check(device, case)
+            column = replace(column.plus(outcome), suite=f"part of the {suite}")
+            progress(outcome, column)
+    return replace(column, suite=suite)
+
+
+def continued(columns: Iterable[Column], device: Device) -> Column | None:
+    """Return the column that more cases of a device can be added to: of its adapter, driver and versions."""
+    fresh = empty_column(device, "")
+    for column in columns:
+        if (column.key, column.version) == (fresh.key, fresh.version) and column.cases:
+            return column
+    return None
+
+
+def _today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def _package(implementation: str) -> str:
@@ -125,8 +165,15 @@ def _package(implementation: str) -> str:
 
 def to_json(columns: Iterable[Column]) -> str:
     """Return the columns as the text of a file that `read_columns` reads."""
-    data = [asdict(column) | {"failures": column.failures[:MAX_FAILURES]} for column in columns]
+    data = [without_cases(column) | {"cases": _case_names(column.cases)} for column in columns]
     return json.dumps({"format": FORMAT, "columns": data}, indent=1, ensure_ascii=False)
+
+
+def without_cases(column: Column) -> dict[str, Any]:
+    """Return the column as data, without the names of its cases."""
+    data = asdict(replace(column, failures=column.failures[:MAX_FAILURES], cases=frozenset()))
+    del data["cases"]
+    return data
 
 
 def read_columns(path: Path) -> list[Column]:
@@ -146,6 +193,24 @@ def read_columns(path: Path) -> list[Column]:
         ) from error
 
 
+def _case_names(cases: Iterable[Case]) -> dict[str, str]:
+    """Return the strategies of the cases that differ in nothing else: ``"uint32 | add | inclusive | 33": "auto …"``."""
+    names: dict[str, list[str]] = {}
+    for case in sorted(cases, key=lambda case: (case.element, case.operator, case.layout, case.size, case.strategy)):
+        rest = SEPARATOR.join((case.element, case.operator, case.layout, str(case.size)))
+        names.setdefault(rest, []).append(case.strategy)
+    return {rest: " ".join(strategies) for rest, strategies in names.items()}
+
+
+def _cases_named(names: Mapping[str, str]) -> frozenset[Case]:
+    """Return the cases that `_case_names` wrote."""
+    cases = set()
+    for rest, strategies in names.items():
+        element, operator, layout, size = rest.split(SEPARATOR)
+        cases |= {Case(strategy, element, operator, layout, int(size)) for strategy in strategies.split()}
+    return frozenset(cases)
+
+
 def _column(data: dict[str, Any]) -> Column:
     cells = {
         str(kind): {str(feature): Cell(**{name: int(n) for name, n in cell.items()}) for feature, cell in row.items()}
@@ -153,13 +218,18 @@ def _column(data: dict[str, Any]) -> Column:
     }
     failures = tuple(str(failure) for failure in data["failures"])
     names = ("adapter", "driver", "implementation", "version", "date", "suite")
-    return Column(**{name: str(data[name]) for name in names}, cells=cells, failures=failures)
+    told = {name: str(data[name]) for name in names}
+    return Column(**told, cells=cells, failures=failures, cases=_cases_named(data.get("cases", {})))
 
 
 def merge_columns(columns: Iterable[Column]) -> list[Column]:
-    """Keep one column for each adapter, driver and implementation: the one of the latest date, or the last of those."""
+    """Keep one column for each adapter, driver and implementation.
+
+    It is the one of the latest date; of those, the one with the most cases; and of those, the last.
+    """
     merged: dict[tuple[str, str, str], Column] = {}
     for column in columns:
-        if column.key not in merged or column.date >= merged[column.key].date:
+        kept = merged.get(column.key)
+        if kept is None or (column.date, len(column.cases)) >= (kept.date, len(kept.cases)):
             merged[column.key] = column
     return list(merged.values())

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -280,7 +280,8 @@ def _drawn(rng: np.random.Generator, element: str, name: str, layout: Layout, si
     return tuple(layout.view(_values(rng, np.dtype(dtype), name, shape, layout.axis)) for dtype in dtypes)
 
 
-@cache
+# The strategies of a case stand side by side in a suite. Large inputs have 128 MiB and more, so that few are kept.
+@lru_cache(maxsize=4)
 def _inputs_of(element: str, name: str, layout_name: str, size: int) -> tuple[Any, dict[str, Any], Fields]:
     """Return the input of a case, the options of the call, and the expected result."""
     layout = LAYOUTS[layout_name]

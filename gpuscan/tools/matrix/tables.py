@@ -31,9 +31,10 @@ def rows(columns: Sequence[Column]) -> list[tuple[str, str, list[Cell]]]:
 
 def _about(number: int, column: Column) -> str:
     """Return the line that says what a column's number stands for."""
+    count = column.total.run + column.total.refused
     return (
         f"{number}. {column.adapter}: {column.driver}; {column.implementation}; {column.version}; "
-        f"{column.suite} suite, {column.date}"
+        f"{column.suite} suite of {count:,} cases, {column.date}"
     )
 
 
@@ -71,6 +72,7 @@ def markdown(columns: Sequence[Column]) -> str:
         "A cell is the cases that passed of those that ran. Each case is one scan with a known result, and",
         "counts in one row of every section. *refused* means that gpuscan says no, with a reason: the probe found the",
         "strategy unsafe on this adapter, or the adapter lacks the type. *–* means that the suite has no such case.",
+        "The suite has grown: a column with fewer cases than others is of an earlier one.",
         "",
     ]
     lines += [_about(number, column) for number, column in enumerate(columns, 1)]

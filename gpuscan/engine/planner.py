@@ -1,0 +1,102 @@
+"""Plan the scans of a device, and keep the plans for later calls of their kinds."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from gpuscan.device.context import strategy_key
+from gpuscan.engine.preparation import tile_on
+from gpuscan.planning.plan import plan_scan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuscan.device.context import DeviceContext
+    from gpuscan.engine.job import Layout
+    from gpuscan.planning.plan import ScanPlan
+    from gpuscan.planning.spec import ScanSpec
+
+_log = logging.getLogger("gpuscan")
+# How many plans, and how many layouts, are kept; the least recently used goes first.
+_MAX_PLANS = 512
+
+
+class Planner:
+    """The plans and the layouts of one device's scans.
+
+    Args:
+        context: the device.
+    """
+
+    def __init__(self, context: DeviceContext) -> None:
+        self._context = context
+        self._plans: OrderedDict[tuple[Any, ...], ScanPlan] = OrderedDict()
+        self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
+
+    def plan(self, spec: ScanSpec, strategy: str, **options: Any) -> ScanPlan:
+        """Return the plan for a scan, kept for later calls of its kind.
+
+        Args:
+            spec: the scan.
+            strategy: as in `gpuscan.scan`; ``"auto"`` also looks at the number of tiles.
+            options: further arguments of `plan_scan`.
+        """
+        context = self._context
+        key = (spec, context.strategy(strategy), context.capabilities.distrusted, *options.items())
+        with context.lock:
+            plan = self._plans.get(key)
+            if plan is None or context.runs.has_wrong_subgroup_size(plan):
+                self._plans[key] = plan = self._new_plan(spec, strategy, options)
+                if len(self._plans) > _MAX_PLANS:
+                    self._plans.popitem(last=False)
+            else:
+                self._plans.move_to_end(key)
+            return plan
+
+    def _new_plan(self, spec: ScanSpec, strategy: str, options: dict[str, Any]) -> ScanPlan:
+        context = self._context
+        options = dict(options)
+        chosen, reason = context.strategy(strategy)
+        if options.get("tile") is None and spec.inner == 1:
+            options["tile"] = tile_on(context, spec, options.get("subgroups", True))
+        plan = plan_scan(spec, context.capabilities, chosen, reason, **options)
+        better, why = context.strategy(strategy, plan.tiles)
+        if plan.strategy == chosen != better:
+            plan = plan_scan(spec, context.capabilities, better, why, **options)
+        plan = self.bindable_plan(spec, plan, **options)
+        if context.runs.has_wrong_subgroup_size(plan):
+            return self._new_plan(spec, strategy, options | {"subgroups": False, "tile": None})
+        _log.debug("%s of %d elements by %s: %s", spec.operator_name, plan.length, plan.strategy, plan.reason)
+        return plan
+
+    def bindable_plan(self, spec: ScanSpec, plan: ScanPlan, **options: Any) -> ScanPlan:
+        """Return the plan, or that of ``three_dispatch`` if the tile state of this one exceeds a binding."""
+        limit = self._context.binding_limit
+        if not plan.posts or plan.state_bytes <= limit:
+            return plan
+        reason = f"{plan.reason}; but its tile state of {plan.state_bytes} bytes exceeds the binding limit of {limit}"
+        return plan_scan(spec, self._context.capabilities, "three_dispatch", reason, **options)
+
+    def layout(self, kind: object | None, strategy: str, make: Callable[[], Layout]) -> Layout:
+        """Return how scans of a kind are cut and planned, from an earlier call where there was one.
+
+        Args:
+            kind: `Problem.kind`, and everything else that decides the layout; None to keep nothing.
+            strategy: as in `gpuscan.scan`.
+            make: makes the layout.
+        """
+        if kind is None:
+            return make()
+        context = self._context
+        key = (kind, *strategy_key(strategy))
+        with context.lock:
+            found = self._layouts.get(key)
+            if found is None or found.capabilities is not context.capabilities:
+                self._layouts[key] = found = make()
+                if len(self._layouts) > _MAX_PLANS:
+                    self._layouts.popitem(last=False)
+            else:
+                self._layouts.move_to_end(key)
+            return found
