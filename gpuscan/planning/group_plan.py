@@ -263,7 +263,8 @@ def plan_groups(
         sharers = max(1, min(h.stretches // spec.rows // copies, -(-stretch // unit)))
     elif stretch is None:
         unit = (workgroup if subgroups else 1) * steps
-        wanted = max(h.min_stretch, min(h.max_stretch, -(-spec.length // h.stretches)))
+        stretches = h.atomic_stretches if by_atomics and reduces else h.stretches
+        wanted = max(h.min_stretch, min(h.max_stretch, -(-spec.length // stretches)))
         read = sum(field.storage_bytes for field in (*spec.source.fields, *spec.destination.fields)) / 4
         most = spec.length * read * h.max_table_share / (carry_words * groups * spec.rows)
         if most < 1:
