@@ -1,4 +1,4 @@
-"""`gpuscan.jax` gives what a loop in JAX does, and its gradients, under jit, grad and vmap."""
+"""`gpuscan.jax` gives what a loop in JAX does, and its derivatives, under jit and vmap."""
 
 from __future__ import annotations
 
@@ -132,20 +132,62 @@ def test_jit_and_vmap() -> None:
     assert_close(mapped, jnp.stack([gradient(A, B)] * 2))
 
 
-def test_derivatives_of_derivatives() -> None:
-    def second(scan: Any) -> Any:
-        return jax.jacrev(jax.grad(lambda a: (scan(affine, (a, B[:6, 0]))[1] ** 2).sum()))(A[:6, 0])
+def test_forward_mode() -> None:
+    """Derive in both modes, twice, and as a linear function; for a batch too."""
+    pair = A[:6, 0], B[:6, 0]
 
-    assert_close(jax.jit(second, static_argnums=0)(ours), jax.jit(second, static_argnums=0)(theirs), 1e-4)
+    def derivatives(scan: Any) -> Any:
+        def state(a: Any, b: Any) -> Any:
+            return scan(affine, (a, b))[1]
+
+        def rate(of_a: Any) -> Any:
+            return jax.jvp(state, pair, (of_a, pair[0]))
+
+        linear = jax.linearize(state, *pair)[1]
+        second = jax.jacfwd(jax.jacrev(state)), jax.jacrev(jax.jacfwd(state)), jax.jacrev(jax.jacrev(state))
+        return (
+            [jax.jacfwd(state)(*pair), *(each(*pair) for each in second)],
+            jax.vmap(rate)(jnp.stack(pair)),
+            jax.linear_transpose(lambda of_a: linear(of_a, pair[1]), pair[0])(pair[1]),
+        )
+
+    assert_close(jax.jit(derivatives, static_argnums=0)(ours), jax.jit(derivatives, static_argnums=0)(theirs), 1e-4)
 
 
-def test_large_elements_have_gradients_of_jax() -> None:
-    matrices = jnp.asarray(RNG.normal(size=(9, 5, 5)) * 0.3, jnp.float32)
+def test_forward_mode_of_complex_numbers() -> None:
+    elems, rates = (tuple((x[:6] + 1j * y[:6]).astype(jnp.complex64) for x, y in ((A, B), (B, A))) for _ in range(2))
 
-    def gradient(scan: Any) -> Any:
-        return jax.jit(jax.grad(lambda m: (scan(jnp.matmul, m) ** 2).sum()))(matrices)
+    def derivative(scan: Any) -> Any:
+        return jax.jvp(lambda *elems: scan(affine, elems, reverse=True), elems, rates[::-1])
 
-    assert_close(gradient(ours), gradient(theirs), 1e-4)
+    assert_close(derivative(ours), derivative(theirs), 1e-4)
+
+
+def test_derivatives_beside_integers() -> None:
+    """Derive with integers among the elements, which have no rates of change: the largest number and its place."""
+
+    def largest(l: Any, r: Any) -> Any:
+        return jnp.where(l[0] >= r[0], l[0], r[0]), jnp.where(l[0] >= r[0], l[1], r[1])
+
+    def derivatives(scan: Any) -> Any:
+        def values(x: Any) -> Any:
+            return scan(largest, (x, jnp.arange(len(x))))[0]
+
+        return jax.jvp(values, (B[:3, 0],), (A[:3, 0],)), jax.jacrev(values)(B[:3, 0])
+
+    assert_close(jax.jit(derivatives, static_argnums=0)(ours), jax.jit(derivatives, static_argnums=0)(theirs))
+
+
+def test_large_elements_have_derivatives_of_jax() -> None:
+    matrices = jnp.asarray(RNG.normal(size=(5, 5, 5)) * 0.3, jnp.float32)
+
+    def derivatives(scan: Any) -> Any:
+        def loss(m: Any) -> Any:
+            return (scan(jnp.matmul, m) ** 2).sum()
+
+        return jax.grad(loss)(matrices), jax.jvp(loss, (matrices,), (matrices,))
+
+    assert_close(jax.jit(derivatives, static_argnums=0)(ours), jax.jit(derivatives, static_argnums=0)(theirs), 1e-4)
 
 
 def test_errors() -> None:

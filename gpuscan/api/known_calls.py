@@ -18,11 +18,12 @@ from gpuscan.api.array import Array
 from gpuscan.device.guards import guarded
 from gpuscan.engine.device_arrays import run_key
 from gpuscan.problem.problem import Problem
+from gpuscan.recent_values import RecentValues
 
-# How many kinds of calls are known; the oldest goes first.
+# How many kinds of calls are known.
 _MAX_CALLS = 512
 
-_known: dict[tuple[Any, ...], KnownCall] = {}
+_known: RecentValues[tuple[Any, ...], KnownCall] = RecentValues(_MAX_CALLS)
 _lock = threading.Lock()
 
 
@@ -92,9 +93,7 @@ def learn(call: tuple[Any, ...], problem: Problem, shape: tuple[int, ...]) -> No
     found = described_call(problem, shape)
     if found is not None:
         with _lock, suppress(TypeError):  # an argument cannot be hashed
-            _known[call] = found
-            if len(_known) > _MAX_CALLS:
-                del _known[next(iter(_known))]
+            _known.keep(call, found)
 
 
 def described_call(problem: Problem, shape: tuple[int, ...]) -> KnownCall | None:

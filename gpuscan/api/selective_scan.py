@@ -178,7 +178,7 @@ class SelectiveScan:
 
         # Channels of a group stay together, since their gradients with respect to B and C are summed.
         limit = min(4 * ARRAYS.selective_piece_bytes, device._context.binding_limit) // 4
-        parts = _parts(shape[:2], gradient_numbers(shape[2], states, length), limit)
+        parts = _parts(shape[:2], gradient_numbers(device._context, shape[2], states, length), limit)
         for part, (u_read, dt_read, *sums) in _in_flight(computed, parts):
             for total, wait in zip(of_weights, sums, strict=True):
                 place = _within(total, part)

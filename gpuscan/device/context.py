@@ -6,7 +6,6 @@ import logging
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -35,6 +34,7 @@ from gpuscan.operators.user_wgsl import user_error
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.strategies import check_strategy, choose_sort_strategy, choose_strategy, unsafe_reason
 from gpuscan.planning.workgroup_memory import check_room
+from gpuscan.recent_values import RecentValues
 from gpuscan.templates import render
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ STRATEGY_VARIABLE = "GPUSCAN_STRATEGY"
 SLOW_COMPILE_SECONDS = 5.0
 # Characters after which the reason why an adapter cannot be opened is cut off.
 MAX_REASON = 200
-# How many compiled scan kernels a device keeps; the least recently used goes first.
+# How many compiled scan kernels a device keeps.
 _MAX_PIPELINES = 512
-# How many uniform buffers a device keeps for later stages, the oldest goes first, and the bytes of the largest.
+# How many uniform buffers a device keeps for later stages, and the bytes of the largest.
 _MAX_UNIFORMS = 256
 _MAX_UNIFORM_BYTES = 256
 
@@ -131,11 +131,11 @@ class DeviceContext:
         self.profiles = Profiles(self)
         self.runs = RunLog()
         self.on_cleanup: list[Callable[[], None]] = []
-        self._pipelines: OrderedDict[Kernel, Pipeline] = OrderedDict()
+        self._pipelines: RecentValues[Kernel, Pipeline] = RecentValues(_MAX_PIPELINES)
         # The same ones by their text: kernels of different scans can have the same.
-        self._by_text: OrderedDict[bytes, Pipeline] = OrderedDict()
-        self._stages: OrderedDict[tuple[Any, ...], Pipeline] = OrderedDict()
-        self._uniforms: OrderedDict[bytes, Binding] = OrderedDict()
+        self._by_text: RecentValues[bytes, Pipeline] = RecentValues(_MAX_PIPELINES)
+        self._stages: RecentValues[tuple[Any, ...], Pipeline] = RecentValues(_MAX_PIPELINES)
+        self._uniforms: RecentValues[bytes, Binding] = RecentValues(_MAX_UNIFORMS)
 
     # ----- Limits
 
@@ -207,15 +207,7 @@ class DeviceContext:
             UnsupportedDtypeError: the element has more bytes than fit the device.
         """
         with self.lock:
-            found = self._pipelines.get(kernel)
-            if found is None:
-                found = self._shared(kernel)
-                self._pipelines[kernel] = found
-                if len(self._pipelines) > _MAX_PIPELINES:
-                    self._pipelines.popitem(last=False)
-            else:
-                self._pipelines.move_to_end(kernel)
-            return found
+            return self._pipelines.find(kernel) or self._pipelines.keep(kernel, self._shared(kernel))
 
     def _shared(self, kernel: Kernel) -> Pipeline:
         """Return the pipeline of a kernel of the same text and bindings, or a new one."""
@@ -234,13 +226,12 @@ class DeviceContext:
             entries.append({"binding": binding, "visibility": visible, "buffer": {"type": "uniform"}})
         text = render_kernel(kernel)
         key = sha256(f"{entries}{text}".encode()).digest()
-        if key not in self._by_text:
+        found = self._by_text.find(key)
+        if found is None:
             # Objects of the package wgpu are released on the way, and Ctrl-C that arrives in a `__del__` is lost.
             with interrupts_held():
-                self._by_text[key] = self._compile(kernel, text, entries)
-            if len(self._by_text) > _MAX_PIPELINES:
-                self._by_text.popitem(last=False)
-        return self._by_text[key]
+                found = self._by_text.keep(key, self._compile(kernel, text, entries))
+        return found
 
     def _compile(self, kernel: Kernel, text: str, entries: list[dict[str, Any]]) -> Pipeline:
         device = self.wgpu_device
@@ -273,18 +264,15 @@ class DeviceContext:
         """Return a stage that is no part of a scan plan, such as a copy. It is compiled once, from a template."""
         key = (template, *sorted(values.items()))
         with self.lock:
-            if key not in self._stages:
+            found = self._stages.find(key)
+            if found is None:
                 code = render(template, **values)
                 module = self.wgpu_device.create_shader_module(label=f"gpuscan {template}", code=code)
                 pipeline = self.wgpu_device.create_compute_pipeline(
                     layout="auto", compute={"module": module, "entry_point": "main"}
                 )
-                self._stages[key] = (pipeline, pipeline.get_bind_group_layout(0))
-                if len(self._stages) > _MAX_PIPELINES:
-                    self._stages.popitem(last=False)
-            else:
-                self._stages.move_to_end(key)
-            return self._stages[key]
+                found = self._stages.keep(key, (pipeline, pipeline.get_bind_group_layout(0)))
+            return found
 
     @cached_property
     def lone_layout(self) -> wgpu.GPUBindGroupLayout:
@@ -307,9 +295,7 @@ class DeviceContext:
         made = Binding(self.wgpu_device.create_buffer_with_data(data=numbers, usage=self.usage.UNIFORM))
         if len(numbers) <= _MAX_UNIFORM_BYTES:
             with self.lock:
-                self._uniforms[numbers] = made
-                if len(self._uniforms) > _MAX_UNIFORMS:
-                    self._uniforms.popitem(last=False)
+                self._uniforms.keep(numbers, made)
         return made
 
     def memory_usage(self) -> MemoryUsage:

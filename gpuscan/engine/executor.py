@@ -20,7 +20,7 @@ from gpuscan.engine.drains import Drains
 from gpuscan.engine.held_arrays import HeldArrays
 from gpuscan.engine.job import Flight, Job, SharedBuffers
 from gpuscan.engine.part_buffers import PartBuffers
-from gpuscan.engine.places import DeviceSink, DeviceSource
+from gpuscan.engine.places import DeviceSink, DeviceSource, HostSource
 from gpuscan.engine.planner import Planner
 from gpuscan.engine.prepared_run import PreparedRun
 from gpuscan.engine.record import Buffers, Origin, record
@@ -29,12 +29,13 @@ from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning.strategies import trusts_waits
 from gpuscan.planning.transfer_heuristics import TRANSFERS
+from gpuscan.recent_values import RecentValues
 
 if TYPE_CHECKING:
     from gpuscan.planning.partition import Part
     from gpuscan.planning.plan import ScanPlan
 
-# How many runs over the same buffers are kept ready; the oldest goes first.
+# How many runs over the same buffers are kept ready.
 _MAX_PREPARED_RUNS = 64
 
 
@@ -52,7 +53,7 @@ class Executor:
     def __init__(self, context: DeviceContext) -> None:
         self.context = context
         self.planner = Planner(context)
-        self._prepared: dict[tuple[Any, ...], PreparedRun] = {}
+        self._prepared: RecentValues[tuple[Any, ...], PreparedRun] = RecentValues(_MAX_PREPARED_RUNS)
         # Bytes a second from NumPy to NumPy, once they are measured.
         self.speed: float | None = None
         self.held = HeldArrays(self._prepared.clear)
@@ -75,10 +76,7 @@ class Executor:
 
     def keep_run(self, key: tuple[Any, ...], prepared: PreparedRun) -> PreparedRun:
         """Keep a run for later calls, and return it."""
-        self._prepared[key] = prepared
-        if len(self._prepared) > _MAX_PREPARED_RUNS:
-            del self._prepared[next(iter(self._prepared))]
-        return prepared
+        return self._prepared.keep(key, prepared)
 
     # ----- The loop
 
@@ -165,37 +163,8 @@ class Executor:
         plan = self._plan_of(job, part)
         if job.placement is not None and job.placement.in_place:
             plan = self._verified_plan(job, part, plan)
-        kept: list[object] = []
-        rooms: list[tuple[DeviceSink, DeviceArray]] = []
-        sources: list[Binding] = []
-        upload_sizes: list[int] = []
-        copied = False
-        for source in job.sources:
-            if isinstance(source, DeviceSource):
-                binding, alive = source.binding(part)
-                kept.append(alive)
-                copied = copied or binding.buffer is not source.array.buffer
-            else:
-                assert buffers is not None
-                number, nbytes = len(upload_sizes), part.length * source.element_bytes
-                buffers.write(number, nbytes, source.contiguous(part), lambda memory, s=source: s.fill(part, memory))  # type: ignore[misc]
-                binding = buffers.source(number, nbytes)
-                upload_sizes.append(nbytes)
-            sources.append(binding)
-        destinations: list[Binding] = []
-        read_sizes: list[int] = []
-        for place, sink in enumerate(job.sinks):
-            if job.placement is not None and job.placement.in_place:
-                binding = sources[place]
-            elif isinstance(sink, DeviceSink):
-                binding, room = sink.binding(part)
-                if room is not None:
-                    rooms.append((sink, room))
-            else:
-                assert buffers is not None
-                binding = buffers.result(len(read_sizes), part.results * sink.element_bytes)
-                read_sizes.append(part.results * sink.element_bytes)
-            destinations.append(binding)
+        sources, upload_sizes, kept = self._bind_sources(job, part, buffers)
+        destinations, read_sizes, rooms = self._bind_sinks(job, part, buffers, sources)
         with context.lock:
             encoder = context.queue.encoder()
             bound = Buffers(
@@ -223,12 +192,60 @@ class Executor:
             if buffers is None:
                 if plan.posts:
                     context.runs.add_pending(flight.run)
-                if job.key is not None and not copied and not rooms and not plan.stages[-1].kernel.cleared:
+                copies = rooms or not all(_is_bound(*pair) for pair in zip(job.sources, sources, strict=True))
+                if job.key is not None and not copies and not plan.stages[-1].kernel.cleared:
                     self.keep_run(job.key, PreparedRun(context, plan, bound, shared.held))
         if buffers is not None:
             buffers.map_for_reading(read_sizes)
             if not part.last:
                 buffers.map_for_writing()
+
+    @staticmethod
+    def _bind_sources(
+        job: Job, part: Part, buffers: PartBuffers | None
+    ) -> tuple[list[Binding], list[int], list[object]]:
+        """Return what the shader reads, the bytes of each upload, and what has to stay alive until the submission.
+
+        Elements in the CPU's memory are written to the part's buffers.
+        """
+        bindings: list[Binding] = []
+        sizes: list[int] = []
+        kept: list[object] = []
+        for source in job.sources:
+            if isinstance(source, DeviceSource):
+                binding, alive = source.binding(part)
+                kept.append(alive)
+            else:
+                assert buffers is not None
+                number, nbytes = len(sizes), part.length * source.element_bytes
+                buffers.write(number, nbytes, source.contiguous(part), lambda memory, s=source: s.fill(part, memory))  # type: ignore[misc]
+                binding = buffers.source(number, nbytes)
+                sizes.append(nbytes)
+            bindings.append(binding)
+        return bindings, sizes, kept
+
+    @staticmethod
+    def _bind_sinks(
+        job: Job, part: Part, buffers: PartBuffers | None, sources: list[Binding]
+    ) -> tuple[list[Binding], list[int], list[tuple[DeviceSink, DeviceArray]]]:
+        """Return what the shader writes, the bytes of each read-back, and the temporary arrays that sinks copy from."""
+        bindings: list[Binding] = []
+        sizes: list[int] = []
+        rooms: list[tuple[DeviceSink, DeviceArray]] = []
+        if job.placement is not None and job.placement.in_place:
+            return sources, sizes, rooms
+        for sink in job.sinks:
+            if isinstance(sink, DeviceSink):
+                binding, room = sink.binding(part)
+                if room is not None:
+                    rooms.append((sink, room))
+            else:
+                assert buffers is not None
+                nbytes = part.results * sink.element_bytes
+                binding = buffers.result(len(sizes), nbytes)
+                sizes.append(nbytes)
+            bindings.append(binding)
+        return bindings, sizes, rooms
 
     def _land(self, job: Job, shared: SharedBuffers, in_flight: deque[Flight], drains: Drains) -> None:
         """Wait for the oldest part and begin to drain it; where it failed, run it and those after it again."""
@@ -323,3 +340,8 @@ class Executor:
     def may_time_out(self, plan: ScanPlan) -> bool:
         """Return True if a tile of the plan may wait longer than its bound."""
         return plan.posts and not trusts_waits(self.context.capabilities)
+
+
+def _is_bound(source: HostSource | DeviceSource, binding: Binding) -> bool:
+    """Return True if the shader reads the source's own array, not a copy."""
+    return isinstance(source, DeviceSource) and binding.buffer is source.array.buffer

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from gpuscan.device.context import strategy_key
 from gpuscan.engine.preparation import tile_on
 from gpuscan.planning.plan import plan_scan
+from gpuscan.recent_values import RecentValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpuscan.planning.spec import ScanSpec
 
 _log = logging.getLogger("gpuscan")
-# How many plans, and how many layouts, are kept; the least recently used goes first.
+# How many plans, and how many layouts, are kept.
 _MAX_PLANS = 512
 
 
@@ -32,8 +32,8 @@ class Planner:
 
     def __init__(self, context: DeviceContext) -> None:
         self._context = context
-        self._plans: OrderedDict[tuple[Any, ...], ScanPlan] = OrderedDict()
-        self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
+        self._plans: RecentValues[tuple[Any, ...], ScanPlan] = RecentValues(_MAX_PLANS)
+        self._layouts: RecentValues[tuple[Any, ...], Layout] = RecentValues(_MAX_PLANS)
 
     def plan(self, spec: ScanSpec, strategy: str, **options: Any) -> ScanPlan:
         """Return the plan for a scan, kept for later calls of its kind.
@@ -46,13 +46,9 @@ class Planner:
         context = self._context
         key = (spec, context.strategy(strategy), context.capabilities.distrusted, *options.items())
         with context.lock:
-            plan = self._plans.get(key)
+            plan = self._plans.find(key)
             if plan is None or context.runs.has_wrong_subgroup_size(plan):
-                self._plans[key] = plan = self._new_plan(spec, strategy, options)
-                if len(self._plans) > _MAX_PLANS:
-                    self._plans.popitem(last=False)
-            else:
-                self._plans.move_to_end(key)
+                plan = self._plans.keep(key, self._new_plan(spec, strategy, options))
             return plan
 
     def _new_plan(self, spec: ScanSpec, strategy: str, options: dict[str, Any]) -> ScanPlan:
@@ -92,11 +88,7 @@ class Planner:
         context = self._context
         key = (kind, *strategy_key(strategy))
         with context.lock:
-            found = self._layouts.get(key)
+            found = self._layouts.find(key)
             if found is None or found.capabilities is not context.capabilities:
-                self._layouts[key] = found = make()
-                if len(self._layouts) > _MAX_PLANS:
-                    self._layouts.popitem(last=False)
-            else:
-                self._layouts.move_to_end(key)
+                found = self._layouts.keep(key, make())
             return found

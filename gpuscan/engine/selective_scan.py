@@ -85,7 +85,7 @@ def selective_gradients(
     """
     batches, groups, channels, _, length = u.shape
     state_count, rows = decays.shape[3], batches * groups * channels
-    width, times = _gradient_channels(channels), ARRAYS.selective_gradient_times
+    width, times = _gradient_tile(context, channels)
     series = padded(u.size, _ALIGNED_NUMBERS)
     inputs = empty(context, 3 * series, u.dtype)
     ends = empty(context, decays.size + grad_last.size, u.dtype)
@@ -128,20 +128,20 @@ def can_differentiate(context: DeviceContext, rows: int, channels: int, state_co
     """
     if context.capabilities.adapter_type != "CPU" and rows < ARRAYS.min_selective_gradient_rows:
         return False
-    times, quads = ARRAYS.selective_gradient_times, -(-state_count // 4)
-    # Of one tile: its steps, twice for each four states, and the sums of two weights over the channels.
-    loops = -(-length // times) * (2 * times + quads * (2 * times + 8 * times + 1))
+    width, times = _gradient_tile(context, channels)
+    # Sums over the channels take eight at a time, and those over the states four.
+    loops = -(-length // times) * (1 + -(-8 * times // width) * (width // 8) + times * ARRAYS.selective_states // 4)
     return (
         length <= ARRAYS.max_selective_chunk
-        and 4 * gradient_numbers(channels, state_count, length) <= context.binding_limit
+        and 4 * gradient_numbers(context, channels, state_count, length) <= context.binding_limit
         and loops <= (context.capabilities.loop_iterations or loops)
     )
 
 
-def gradient_numbers(channels: int, state_count: int, length: int) -> int:
+def gradient_numbers(context: DeviceContext, channels: int, state_count: int, length: int) -> int:
     """Return the numbers of the largest array on the device for the gradient of one group of channels."""
-    strips = -(-channels // _gradient_channels(channels))
-    checkpoints = -(-length // ARRAYS.selective_gradient_times) * channels
+    width, times = _gradient_tile(context, channels)
+    strips, checkpoints = -(-channels // width), -(-length // times) * channels
     return max(3 * channels * length, checkpoints * state_count, 2 * strips * state_count * length)
 
 
@@ -182,7 +182,9 @@ class _Call:
         numbers = [batches, groups, channels, length, self.chunk, chunks, state_count]
         context = arrays[0].context
         for first in range(0, state_count, ARRAYS.selective_states):
-            states = -(-min(ARRAYS.selective_states, state_count - first) // 4) * 4
+            quads = -(-min(ARRAYS.selective_states, state_count - first) // 4)
+            # A gradient has an invocation for each four states of a channel: as many as a power of two.
+            states = 4 * (1 << (quads - 1).bit_length() if stage == "gradient" else quads)
             call = uniform_of(context, [*numbers, first, *strides, self.series, self.ends])
             bound = [call, *(array.binding() for array in arrays)]
             adds = first > 0 and values.get("purpose", "outputs") == "outputs"
@@ -221,9 +223,16 @@ def _channels_of_workgroup(channels: int) -> int:
     return min(ARRAYS.selective_channels, max(8, 1 << (channels - 1).bit_length()))
 
 
-def _gradient_channels(channels: int) -> int:
-    """Return the same for the gradient, which needs more workgroup memory for each channel."""
-    return min(ARRAYS.selective_gradient_channels, _channels_of_workgroup(channels))
+def _gradient_tile(context: DeviceContext, channels: int) -> tuple[int, int]:
+    """Return the channels and the steps of a workgroup of the gradient: the largest tile that fits into its memory."""
+    room = context.capabilities.limits["max-compute-workgroup-storage-size"]
+    states = ARRAYS.selective_states
+    for width, times in ARRAYS.selective_gradient_tiles:
+        width = min(width, _channels_of_workgroup(channels))
+        numbers = 3 * width * (times + 1) + 2 * times * states + 2 * times * states * (width + 1)
+        if 4 * numbers <= room:
+            break
+    return width, times
 
 
 def _chunk_length(context: DeviceContext, rows: int, length: int) -> int:

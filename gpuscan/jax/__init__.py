@@ -1,4 +1,4 @@
-"""Scans of JAX arrays on any GPU, under `jit`, `grad` and `vmap`. It needs ``pip install ".[jax]"``."""
+"""Scans of JAX arrays on any GPU, under `jit` and `vmap`, with derivatives. It needs ``pip install ".[jax]"``."""
 
 from gpuscan.jax.associative_scan import associative_scan
 

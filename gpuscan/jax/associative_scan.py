@@ -1,4 +1,4 @@
-"""`associative_scan` of JAX arrays: a callback to the host, with a derivative of its own."""
+"""`associative_scan` of JAX arrays, with an operator written with `jax.numpy`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import jax.numpy as jnp  # noqa: TID253
 import numpy as np
 
 from gpuscan.api.row_scan import RowScan
+from gpuscan.jax.derivatives import DifferentiableScan
 from gpuscan.jax.traced_function import row_function
 from gpuscan.operators.operator import name_of
 from gpuscan.operators.row_functions import check_combined, row_operator
@@ -20,8 +21,8 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     """Return the running combination of the elements along an axis, as `jax.lax.associative_scan` does.
 
     ``y[0] = x[0]`` and ``y[i] = fn(y[i-1], x[i])``. The function is traced by JAX and becomes a kernel of one scan on
-    gpuscan's default device. It works under `jax.jit`, `jax.vmap` and `jax.grad`; arrays go to the device and back by
-    way of the host, in a callback.
+    gpuscan's default device. It works under `jax.jit` and `jax.vmap`, and has derivatives in both modes (`jax.grad`,
+    `jax.jvp`); arrays go to the device and back by way of the host, in a callback.
 
     Args:
         fn: an associative function of two pytrees like `elems`, written with `jax.numpy`. It treats all entries along
@@ -41,9 +42,9 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
             elements along the axis.
         UnsupportedDtypeError: no element on a GPU has the dtype.
 
-    The scan is that of Blelloch 1990. If `fn` has an operation that gpuscan cannot differentiate, JAX computes the
-    gradient; it computes derivatives of gradients always. Forward mode (`jax.jvp`, `jax.jacfwd`) is not supported: JAX
-    raises a TypeError that names `custom_vjp`. Use `jax.jacrev`.
+    The scan is that of Blelloch 1990. Its gradient is a scan from the other end, and its derivative in forward mode a
+    scan of twice as many arrays. JAX computes derivatives of derivatives, and all derivatives if `fn` has an operation
+    that gpuscan cannot differentiate, or an element has more than 16 numbers.
 
     Example:
         >>> import jax.numpy as jnp
@@ -57,92 +58,35 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     leaves, tree = jax.tree.flatten(elems)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
     axis = _checked_axis(leaves, axis)
-    _check_results(fn, tree, leaves)
+    like = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves])
+    results = jax.tree.flatten(jax.eval_shape(fn, like, like))
+    check_combined("fn", results, (leaves, tree), "an array", ".astype(x.dtype)")
     if not leaves[0].shape[axis]:
         return jax.tree.unflatten(tree, leaves)
-    dtypes = [np.dtype(leaf.dtype) for leaf in leaves]
-    found = row_operator(
-        name_of(fn),
-        lambda shapes: row_function(fn, tree, shapes, dtypes),
-        [leaf.shape for leaf in leaves],
-        dtypes,
-        axis,
-    )
-    rows = RowScan(found, axis, as_flag("reverse", reverse), tuple(leaf.ndim for leaf in leaves))
+    reverse = as_flag("reverse", reverse)
+
+    def make_rows(function: Callable[[Any, Any], Any], times: int) -> RowScan:
+        """Return the scan with a function of two lists, which hold the leaves `times` times."""
+        like = leaves * times
+        dtypes = [np.dtype(leaf.dtype) for leaf in like]
+        found = row_operator(
+            name_of(fn),
+            lambda shapes: row_function(function, shapes, dtypes, name_of(fn)),
+            [leaf.shape for leaf in like],
+            dtypes,
+            axis,
+        )
+        return RowScan(found, axis, reverse, tuple(leaf.ndim for leaf in like))
+
+    def combined(left: Any, right: Any) -> Any:
+        return jax.tree.leaves(fn(jax.tree.unflatten(tree, left), jax.tree.unflatten(tree, right)))
 
     def by_jax(*values: Any) -> tuple[Any, ...]:
-        results = jax.lax.associative_scan(fn, jax.tree.unflatten(tree, values), reverse=rows.reverse, axis=axis)
+        results = jax.lax.associative_scan(fn, jax.tree.unflatten(tree, values), reverse=reverse, axis=axis)
         return tuple(jax.tree.leaves(results))
 
-    return jax.tree.unflatten(tree, _differentiable(rows, by_jax)(*leaves))
-
-
-def _differentiable(rows: RowScan, by_jax: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-    """Return the scan of leaves as a function that JAX differentiates by the derivative given here.
-
-    Args:
-        rows: the scan.
-        by_jax: the same by JAX, for derivatives that have no scan: those of large elements, and derivatives of
-            derivatives.
-    """
-
-    @jax.custom_vjp
-    def scanned(*leaves: Any) -> tuple[Any, ...]:
-        return _called(rows.scanned, leaves, leaves)
-
-    def forward(*leaves: Any) -> tuple[Any, Any]:
-        results = scanned(*leaves)
-        return results, (leaves, results)
-
-    def backward(kept: Any, grads: Any) -> Any:
-        leaves, results = kept
-        if not rows.has_gradient:
-            return pullback(leaves, grads)
-        return pulled_back(leaves, results, grads)
-
-    def pullback(leaves: Any, grads: Any) -> Any:
-        return jax.vjp(by_jax, *leaves)[1](grads)
-
-    @jax.custom_vjp
-    def pulled_back(leaves: Any, results: Any, grads: Any) -> Any:
-        # JAX's gradient with respect to complex numbers is the conjugate of gpuscan's.
-        weights = [jnp.conj(grad) for grad in grads]
-        count = len(leaves)
-        found = _called(
-            lambda arrays: rows.gradients(arrays[:count], arrays[count : 2 * count], arrays[2 * count :]),
-            leaves,
-            [*leaves, *results, *weights],
-        )
-        return tuple(jnp.conj(grad) for grad in found)
-
-    def forward_again(leaves: Any, results: Any, grads: Any) -> Any:
-        return pulled_back(leaves, results, grads), (leaves, results, grads)
-
-    def backward_again(kept: Any, weights: Any) -> Any:
-        leaves, results, grads = kept
-        # The results count as a function of the leaves, so they have no gradient of their own.
-        ours, theirs = jax.vjp(pullback, leaves, grads)[1](weights)
-        return ours, jax.tree.map(jnp.zeros_like, results), theirs
-
-    scanned.defvjp(forward, backward)
-    pulled_back.defvjp(forward_again, backward_again)
-    differentiable: Callable[..., tuple[Any, ...]] = scanned
-    return differentiable
-
-
-def _called(
-    function: Callable[[list[Any]], list[Any]], like: Sequence[Any], arguments: Sequence[Any]
-) -> tuple[Any, ...]:
-    """Return the arrays that a function of NumPy arrays gives on the host; they are like `like`."""
-
-    def on_host(*arrays: Any) -> tuple[Any, ...]:
-        return tuple(function([np.asarray(array) for array in arrays]))
-
-    shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in like)
-    return tuple(jax.pure_callback(on_host, shapes, *arguments, vmap_method="broadcast_all"))
-
-
-# ----- Checks
+    scan = DifferentiableScan(make_rows(combined, 1), combined, by_jax, make_rows)
+    return jax.tree.unflatten(tree, scan.results(leaves))
 
 
 def _checked_axis(leaves: Sequence[Any], axis: Any) -> int:
@@ -173,19 +117,3 @@ def _checked_axis(leaves: Sequence[Any], axis: Any) -> int:
     if len(set(lengths)) > 1:
         raise ValueError(f"arrays of the lengths {lengths} along axis {index} were passed; pass arrays of one length")
     return found.pop()
-
-
-def _check_results(fn: Callable[[Any, Any], Any], tree: Any, leaves: Sequence[Any]) -> None:
-    """Raise an error unless the function returns what it takes.
-
-    Raises:
-        TypeError: it returns another pytree or dtype.
-        ValueError: it returns another shape.
-    """
-    alike = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
-    argument = jax.tree.unflatten(tree, alike)
-    value = jax.eval_shape(fn, argument, argument)
-    results, found = jax.tree.flatten(value)
-    if found != tree:
-        raise TypeError(f"fn returned the pytree {found} for elems of {tree}; return a pytree like its arguments")
-    check_combined("fn", results, alike, "an array", ".astype(x.dtype)")

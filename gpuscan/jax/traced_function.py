@@ -12,40 +12,35 @@ from jax.extend.core import Literal  # noqa: TID253
 from gpuscan.errors import OperatorError
 from gpuscan.jax.primitives import CALLS, ELEMENTWISE, FOLDS, NAMES, OTHERS, TYPED
 from gpuscan.operators.components import Numbers, apply, constants_of, folded
-from gpuscan.operators.operator import name_of
 from gpuscan.operators.row_functions import RowFunction
 
 
 def row_function(
-    function: Callable[..., Any], tree: Any, shapes: Sequence[tuple[int, ...]], dtypes: Any
+    function: Callable[..., Any], shapes: Sequence[tuple[int, ...]], dtypes: Any, name: str
 ) -> RowFunction:
-    """Return a function of two pytrees as one of two lists of arrays of numbers.
+    """Return a function of two lists of arrays as one of two lists of arrays of numbers.
 
     Args:
         function: JAX's function.
-        tree: the structure of its arguments.
-        shapes: the shape of each leaf.
+        shapes: the shape of each array.
         dtypes: their dtypes.
+        name: the name of the user's function, for messages.
 
     Raises:
         OperatorError: the function closes over values that JAX is tracing.
     """
     leaves = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
 
-    def flat(left: Any, right: Any) -> Any:
-        value = function(jax.tree.unflatten(tree, left), jax.tree.unflatten(tree, right))
-        return jax.tree.leaves(value)
-
-    closed = jax.make_jaxpr(flat)(leaves, leaves)
+    closed = jax.make_jaxpr(function)(leaves, leaves)
     if any(isinstance(const, jax.core.Tracer) for const in closed.consts):
         raise OperatorError(
-            f"{name_of(function)} closes over a value that JAX is tracing, which a scan outside of JAX does not see. "
+            f"{name} closes over a value that JAX is tracing, which a scan outside of JAX does not see. "
             "Pass the value as one more leaf of elems, broadcast along the axis, or use a constant"
         )
     consts = [constants_of(const) for const in closed.consts]
 
     def interpreted(left: Sequence[Numbers], right: Sequence[Numbers]) -> list[Numbers]:
-        return _run(closed.jaxpr, consts, [*left, *right], name_of(function))
+        return _run(closed.jaxpr, consts, [*left, *right], name)
 
     return interpreted
 

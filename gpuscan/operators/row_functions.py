@@ -93,21 +93,27 @@ def row_operator(
     ) from (reasons[0] if reasons else None)
 
 
-def check_combined(name: str, results: Sequence[Any], elements: Sequence[Any], kind: str, conversion: str) -> None:
+def check_combined(
+    name: str, results: tuple[Sequence[Any], Any], elements: tuple[Sequence[Any], Any], kind: str, conversion: str
+) -> None:
     """Raise an error unless a function of elements returns arrays like its arguments.
 
     Args:
         name: the function's parameter, for messages.
-        results: the leaves that the function returned. They have the pytree of its arguments.
-        elements: the leaves of an argument.
+        results: the leaves of what the function returned, and its pytree.
+        elements: those of an argument.
         kind: what the framework calls its arrays.
         conversion: how to convert the result to the dtype of an array x.
 
     Raises:
-        TypeError: a result has another dtype.
+        TypeError: a result has another dtype, or the pytree differs.
         ValueError: a result has another shape.
     """
-    for result, element in zip(results, elements, strict=True):
+    if results[1] != elements[1]:
+        raise TypeError(
+            f"{name} returned the pytree {results[1]} for elements of {elements[1]}; return a pytree like its arguments"
+        )
+    for result, element in zip(results[0], elements[0], strict=True):
         if result.dtype != element.dtype:
             raise TypeError(
                 f"{name} returned {result.dtype} for elements of {element.dtype}; convert the result with {conversion}"

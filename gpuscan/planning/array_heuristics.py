@@ -21,10 +21,9 @@ class ArrayHeuristics:
     selective_channels: int = 64
     selective_times: int = 16
     selective_states: int = 16
-    # The same for its gradient, which has four more numbers in workgroup memory for each channel, step and weight:
-    # 14 kB for 32 states.
-    selective_gradient_channels: int = 32
-    selective_gradient_times: int = 8
+    # The same for its gradient, channels and steps: the first that fits is taken. They need 38, 19 and 10 kB, most of
+    # it for a number of each channel, step, state and weight.
+    selective_gradient_tiles: tuple[tuple[int, int], ...] = ((32, 8), (32, 4), (16, 4))
     # The fewest rows for which a GPU computes the gradient by one kernel instead of several over all states. Not
     # measured: with 2^11 rows the walk along 1,024 steps should take as long as these kernels.
     min_selective_gradient_rows: int = 1 << 11

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,12 @@ import numpy as np
 from gpuscan.operators.operator import Operator
 from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.problem import Problem, make_problem
+from gpuscan.recent_values import RecentValues
 
-# How many kinds of problems are kept; the least recently used goes first.
+# How many kinds of problems are kept.
 _MAX_PROBLEMS = 512
 
-_problems: OrderedDict[tuple[Any, ...], Problem] = OrderedDict()
+_problems: RecentValues[tuple[Any, ...], Problem] = RecentValues(_MAX_PROBLEMS)
 _lock = threading.Lock()
 
 
@@ -31,9 +31,7 @@ def cached_problem(x: Any, op: Any, **options: Any) -> Problem:
         return make_problem(x, op, **options)
     try:
         with _lock:
-            known = _problems.get(key)
-            if known is not None:
-                _problems.move_to_end(key)
+            known = _problems.find(key)
     except TypeError:
         # An option cannot be hashed.
         return make_problem(x, op, **options)
@@ -42,9 +40,7 @@ def cached_problem(x: Any, op: Any, **options: Any) -> Problem:
     problem = make_problem(x, op, **options)
     if len(problem.leaves) == 1 and problem.leaves[0] is x:
         with _lock:
-            _problems[key] = problem.kept()
-            if len(_problems) > _MAX_PROBLEMS:
-                _problems.popitem(last=False)
+            _problems.keep(key, problem.kept())
     return problem
 
 

@@ -201,10 +201,7 @@ def _check_results(function: Callable[[Any, Any], Any], tree: Any, leaves: Seque
     argument = pytree.tree_unflatten(alike, tree)
     with torch.no_grad():
         value = function(argument, argument)
-    results, found = pytree.tree_flatten(value)
-    if found != tree:
-        raise TypeError(f"combine_fn returned {found} for elements of {tree}; return a pytree like its arguments")
-    check_combined("combine_fn", results, alike, "a tensor", ".to(x.dtype)")
+    check_combined("combine_fn", pytree.tree_flatten(value), (alike, tree), "a tensor", ".to(x.dtype)")
 
 
 def _without(leaf: Any, axis: int) -> tuple[int, ...]:

@@ -13,7 +13,10 @@
     Gu & Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces" (2023), algorithm 2. -#}
 {% set varying = (["inward"] if inward_varies else []) + (["outward"] if outward_varies and purpose == "outputs" else []) %}
 {% set fixed = (["inward"] if not inward_varies else []) + (["outward"] if not outward_varies and purpose == "outputs" else []) %}
+{% set invocations = channels %}
+{% set inputs = {"u": "source_u[at]", "dt": "source_dt[at]"} %}
 {% include "shared/selective_place.wgsl" %}
+{% from "shared/selective_tile.wgsl" import declare_tile, declare_next, load_tile, share_tile with context %}
 
 @group(0) @binding(1) var<storage, read> source_u: array<f32>;
 @group(0) @binding(2) var<storage, read> source_dt: array<f32>;
@@ -33,32 +36,8 @@
 {% endif %}
 {% endif %}
 
-// The inputs of a tile; each is replaced by the output.
-var<workgroup> tile_u: array<f32, {{ channels * (times + 1) }}>;
-var<workgroup> tile_dt: array<f32, {{ channels * (times + 1) }}>;
-{% for name in varying %}
-var<workgroup> tile_{{ name }}: array<vec4<f32>, {{ times * states // 4 }}>;
-{% endfor %}
-
-{% set quads = (times * states // 4 + channels - 1) // channels %}
-{#- Load a tile that begins at `start` into registers. Neighbouring invocations load neighbouring times. Loads beyond the
-    end give some value, which is not used. -#}
-{% macro load(start) %}
-{% for i in range(times) %}
-    {
-        let number = lane + {{ i * channels }}u;
-        let at = (place.first_row + min(number / TIMES, place.present - 1u)) * call.length + min({{ start }} + number % TIMES, end - 1u);
-        next_u{{ i }} = source_u[at];
-        next_dt{{ i }} = source_dt[at];
-    }
-{% endfor %}
-{% for name in varying %}
-{% for i in range(quads) %}
-    next_{{ name }}{{ i }} = {{ name }}_of({{ name }}_begins, (lane + {{ i * channels }}u) / TIMES, min({{ start }} + (lane + {{ i * channels }}u) % TIMES, end - 1u));
-{% endfor %}
-{% endfor %}
-{% endmacro %}
-
+// The inputs of a tile; each of `tile_u` is replaced by the output.
+{{ declare_tile(inputs, varying) }}
 @compute @workgroup_size({{ channels }})
 fn main(
     @builtin(local_invocation_index) lane: u32,
@@ -101,33 +80,13 @@ fn main(
     var total = 0.0;
 {% endif %}
 
-{% for i in range(times) %}
-    var next_u{{ i }}: f32;
-    var next_dt{{ i }}: f32;
-{% endfor %}
-{% for name in varying %}
-{% for i in range(quads) %}
-    var next_{{ name }}{{ i }}: vec4<f32>;
-{% endfor %}
-{% endfor %}
-{{ load("begin") -}}
-
+{{ declare_next(inputs, varying) }}
+{{ load_tile(inputs, varying, "begin", "end") }}
     for (var start = begin; start < end; start += TIMES) {
         // ----- Share the tile, and load the next one meanwhile
-{% for i in range(times) %}
-        tile_u[(lane + {{ i * channels }}u) / TIMES * PITCH + (lane + {{ i * channels }}u) % TIMES] = next_u{{ i }};
-        tile_dt[(lane + {{ i * channels }}u) / TIMES * PITCH + (lane + {{ i * channels }}u) % TIMES] = next_dt{{ i }};
-{% endfor %}
-{% for i in range(quads if varying else 0) %}
-        if (lane + {{ i * channels }}u < TIMES * QUADS) {
-            let at = (lane + {{ i * channels }}u) % TIMES * QUADS + (lane + {{ i * channels }}u) / TIMES;
-{% for name in varying %}
-            tile_{{ name }}[at] = next_{{ name }}{{ i }};
-{% endfor %}
-        }
-{% endfor %}
+{{ share_tile(inputs, varying) }}
         workgroupBarrier();
-{{ load("start + TIMES") -}}
+{{ load_tile(inputs, varying, "start + TIMES", "end") }}
 
 {% if purpose == "checkpoints" %}
 {% for state in range(states) %}

@@ -44,6 +44,34 @@ TICKS, WALL = "timestamps", "wall clock"
 Recording = Callable[["wgpu.GPUCommandEncoder", "dict[str, Any] | None"], object]
 
 
+class Heat:
+    """Copies that keep the clocks of a GPU high. A CPU adapter needs none."""
+
+    def __init__(self, device: Device) -> None:
+        self._gpu = device.wgpu_device
+        self._copy: Recording | None = None
+        if device.capabilities.adapter_type != "CPU":
+            usage = webgpu().BufferUsage.STORAGE
+            source, target = (self._gpu.create_buffer(size=HEAT_BYTES, usage=usage) for _ in range(2))
+            self._copy = copy_recording(device, source, target, HEAT_BYTES // VECTOR_BYTES)
+
+    def __bool__(self) -> bool:
+        return self._copy is not None
+
+    def record(self, encoder: wgpu.GPUCommandEncoder) -> None:
+        """Record the copies that go before a batch."""
+        if self._copy is not None:
+            for _ in range(HEAT_RUNS):
+                self._copy(encoder, None)
+
+    def submit(self) -> None:
+        """Submit these copies, and do not wait for them."""
+        if self._copy is not None:
+            encoder = self._gpu.create_command_encoder()
+            self.record(encoder)
+            self._gpu.queue.submit([encoder.finish()])
+
+
 class GpuTimer:
     """Times what a `Recording` puts into one compute pass.
 
@@ -62,10 +90,7 @@ class GpuTimer:
         usage = webgpu().BufferUsage
         self._active = -math.inf  # when the GPU was last seen at work
         self._word = self._gpu.create_buffer(size=4, usage=usage.COPY_SRC)
-        self._heat: Recording | None = None
-        if device.capabilities.adapter_type != "CPU":
-            source, target = (self._gpu.create_buffer(size=HEAT_BYTES, usage=usage.STORAGE) for _ in range(2))
-            self._heat = copy_recording(device, source, target, HEAT_BYTES // VECTOR_BYTES)
+        self._heat = Heat(device)
         if self.clock == TICKS:
             self._queries = self._gpu.create_query_set(type="timestamp", count=2 * repeats)
             self._ticks = self._gpu.create_buffer(size=16 * repeats, usage=usage.QUERY_RESOLVE | usage.COPY_SRC)
@@ -74,7 +99,7 @@ class GpuTimer:
         """Return the median time of one run."""
         self._batch(recording, 1)  # compiles
         warm = self.warm_seconds
-        if self._heat is not None:
+        if self._heat:
             warm = max(warm, min(time.perf_counter() - self._active, MAX_WARM_SECONDS))
         repeats = repeats_for(max(self._batch(recording, 1)), self._repeats)
         begin, before = time.perf_counter(), 0.0
@@ -90,9 +115,7 @@ class GpuTimer:
     def _batch(self, recording: Recording, repeats: int) -> Sequence[float]:
         """Return the times of a number of runs that follow each other in one submission."""
         encoder = self._gpu.create_command_encoder()
-        if self._heat is not None:
-            for _ in range(HEAT_RUNS):
-                self._heat(encoder, None)
+        self._heat.record(encoder)
         for i in range(repeats):
             writes = None
             if self.clock == TICKS:
