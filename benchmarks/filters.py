@@ -25,7 +25,7 @@ CUTOFF = 0.1
 # What is compared with SciPy in float64: the first samples.
 CHECKED, TOLERANCE = 100_000, 1e-4
 WARM_SECONDS = 0.5
-# Calls of which the median is taken.
+# How many calls the median is taken over.
 REPEATS = 5
 
 

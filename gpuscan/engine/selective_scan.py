@@ -217,7 +217,7 @@ class _Call:
         context = arrays[0].context
         for first in range(0, state_count, ARRAYS.selective_states):
             quads = -(-min(ARRAYS.selective_states, state_count - first) // 4)
-            # A gradient has an invocation for each four states of a channel: as many as a power of two.
+            # In a gradient an invocation takes four states of a channel, and their number is a power of two.
             states = 4 * (1 << (quads - 1).bit_length() if stage == "gradient" else quads)
             call = uniform_of(context, [*numbers, first, *strides, self.series, self.ends])
             bound = [call, *(array.binding() for array in arrays)]

@@ -21,8 +21,8 @@ class ArrayHeuristics:
     selective_channels: int = 64
     selective_times: int = 16
     selective_states: int = 16
-    # The same for its gradient: channels, steps of a tile, and steps of a stretch whose states an invocation holds. The
-    # first that fits is taken. They need 42, 24 and 14 kB, most of it for a number of each channel, step of a stretch,
+    # The same for its gradient: channels, steps of a tile, and steps of a stretch. An invocation holds the states of a
+    # stretch. The first that fits is taken. They need 42, 24 and 14 kB, most of it for a number of each channel, step of a stretch,
     # state and weight.
     selective_gradient_tiles: tuple[tuple[int, int, int], ...] = ((32, 16, 8), (32, 16, 4), (16, 16, 4))
     # The fewest states of all rows, 16 of each at most, for which a GPU computes the gradient by one kernel instead of
