@@ -22,12 +22,12 @@ class ArrayHeuristics:
     selective_times: int = 16
     selective_states: int = 16
     # The same for its gradient: channels, steps of a tile, and steps of a stretch. An invocation holds the states of a
-    # stretch. The first that fits is taken. They need 42, 24 and 14 kB, most of it for a number of each channel, step of a stretch,
-    # state and weight.
+    # stretch. The first that fits is taken. They need 42, 24 and 14 kB, most of it for a number of each channel, step
+    # of a stretch, state and weight.
     selective_gradient_tiles: tuple[tuple[int, int, int], ...] = ((32, 16, 8), (32, 16, 4), (16, 16, 4))
     # The fewest states of all rows, 16 of each at most, for which a GPU computes the gradient by one kernel instead of
-    # several over all states. H200: 0.72 and 0.71 ms for 2^10 rows of 16 states, 0.77 and 1.32 ms for twice as many.
-    min_selective_gradient_states: int = 1 << 14
+    # several over all states. H200: 0.77 and 1.32 ms for 2^11 rows of 16 states; of 2^10 rows of 64, 4.9 and 2.4 ms.
+    min_selective_gradient_states: int = 1 << 15
     # The most steps of that gradient, which bound the time that an invocation takes: 45 ms on an H200.
     max_selective_gradient_length: int = 1 << 16
     # The invocations that a selective scan should have on a GPU. If it has fewer rows, the steps are cut into chunks,
