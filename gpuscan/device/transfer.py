@@ -88,12 +88,14 @@ def copy(into: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
     if shares < 2:
         np.copyto(into, source, casting="unsafe")
         return
-    edges = [count * i // shares for i in range(shares + 1)]
+    edges = [count * i // shares for i in range(1, shares + 1)]
     parts: list[Future[None]] = []
     try:
         with interrupts_held():
             for a, b in pairwise(edges):
                 parts.append(begun(_copy_threads(), partial(np.copyto, into[a:b], source[a:b], casting="unsafe")))
+            # This thread has a share, too.
+            np.copyto(into[: edges[0]], source[: edges[0]], casting="unsafe")
         for part in parts:
             part.result()
     finally:  # After an interrupt the memory may be unmapped next, so wait until all threads are done.
