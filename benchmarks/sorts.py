@@ -1,4 +1,6 @@
-"""GPU time of sorts of arrays on the device, beside NumPy. With CUDA, also beside PyTorch and CuPy, which use CUB.
+"""GPU time of sorts of arrays on the device, and of NumPy's. With CUDA, also of PyTorch's and CuPy's, which use CUB.
+
+The GPU is busy for half a second before each line.
 
 Run:  python benchmarks/sorts.py [--logs 20 24 28] [--device SUBSTRING] [--stages]
 """
@@ -19,10 +21,21 @@ from gpuscan.tools.bench.peers.subjects import need
 
 # Elements up to which NumPy is timed as well.
 NUMPY_LIMIT = 1 << 24
+# Seconds of the same call before it is measured: an idle GPU lowers its clocks.
+WARM_SECONDS = 0.5
+
+
+def warm(call: Callable[[], Any], wait: Callable[[], Any]) -> None:
+    """Make a call again and again, for `WARM_SECONDS` at least."""
+    end = time.perf_counter() + WARM_SECONDS
+    while time.perf_counter() < end:
+        call()
+        wait()
 
 
 def gpu_times(device: gs.Device, call: Callable[[], Any], repeats: int = 5) -> dict[str, float]:
     """Return the seconds of each stage of a call. Of several runs it is the one with the median sum."""
+    warm(call, device.synchronize)
     runs: list[dict[str, float]] = []
     for _ in range(repeats):
         with device.profile() as profile:
@@ -37,8 +50,8 @@ def gpu_times(device: gs.Device, call: Callable[[], Any], repeats: int = 5) -> d
 
 def wall_time(call: Callable[[], Any], wait: Callable[[], Any] = lambda: None, repeats: int = 5) -> float:
     """Return the median seconds of a call, by the wall clock."""
-    call()
-    wait()
+    if repeats > 1:
+        warm(call, wait)
     times = []
     for _ in range(repeats):
         begin = time.perf_counter()

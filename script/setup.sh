@@ -6,6 +6,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # No script reads from the terminal, and a background job that tried to would be stopped.
 exec </dev/null
 
+# Python compiles a module where it is first imported. Pip would compile all modules of all packages, for half a minute,
+# and processes that could not store what they compile would do it again and again.
+unset PYTHONDONTWRITEBYTECODE
+
 VENV=.venv
 SWIFTSHADER=/usr/lib/chromium/vk_swiftshader_icd.json # in Debian's chromium-common
 
@@ -60,7 +64,7 @@ enter_environment() { # EXTRAS: makes .venv if it does not exist, installs the c
   if [ -d $VENV/Scripts ]; then PATH="$PWD/$VENV/Scripts:$PATH"; else PATH="$PWD/$VENV/bin:$PATH"; fi
   export PATH
   say "Installing gpuscan with [$1] into $VENV"
-  python -m pip install --quiet --disable-pip-version-check --no-input --editable ".[$1]"
+  python -m pip install --quiet --disable-pip-version-check --no-input --no-compile --editable ".[$1]"
 }
 
 use_swiftshader() { # lets the Vulkan loader find SwiftShader, unless the caller chose the drivers

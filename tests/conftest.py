@@ -4,13 +4,14 @@ Environment:
     GPUSCAN_TEST_MIN_ADAPTERS: the run fails unless tests passed on this many adapters. With 0, a machine without an
         adapter passes.
     GPUSCAN_TEST_IN_TURN: with 1, the software adapters share the cases of a test: each case runs on one of them, in
-        turn. A test with fewer cases than there are software adapters runs on all of them. GPUs run every case. Most
-        tests also give software adapters shorter chunks than users get, since most of their time goes to compiling.
+        turn, and each adapter runs a case of each test. GPUs run every case. Most tests also give software adapters
+        shorter chunks than users get, since most of their time goes to compiling.
     HYPOTHESIS_PROFILE: ``default`` or ``nightly`` (many more cases).
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -64,6 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Pip keeps the user's: the test of the wheel installs from it. So does Mesa, which finds there what earlier runs have
     compiled, and what the processes that tests start have.
     """
+    gc.disable()  # until the tests are collected: nothing of them is garbage
     if not hasattr(config, "workerinput"):  # workers inherit the variables
         os.environ.setdefault("PIP_CACHE_DIR", platformdirs.user_cache_dir("pip", appauthor=False))
         caches = platformdirs.user_cache_dir()
@@ -202,11 +204,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item, turn in zip(items, turns, strict=True) if turn]
 
 
+def pytest_collection_finish() -> None:
+    """Collect garbage from now on, and do not look for it among the thousands of collected tests each time."""
+    gc.freeze()
+    gc.enable()
+
+
 def has_turn(asked: list[tuple[str, str | None]], sharing: list[str]) -> list[bool]:
     """Return, for each case of a test on an adapter, whether it runs.
 
     Adapters in `sharing` take the cases of a test in turn, so that every case runs on one of them and every test on
-    each. A test with too few cases for that runs on all of them. Other adapters run every case.
+    each. Where there are more adapters than cases, the first cases have a second turn. Other adapters run every case.
 
     Args:
         asked: for each case, the test and the summary of the adapter, or None.
@@ -214,8 +222,10 @@ def has_turn(asked: list[tuple[str, str | None]], sharing: list[str]) -> list[bo
     """
     cases, seen, turns = Counter(asked), Counter[tuple[str, str | None]](), []
     for case in asked:
-        few = case[1] not in sharing or cases[case] < len(sharing)
-        turns.append(few or seen[case] % len(sharing) == sharing.index(case[1]))
+        turns.append(
+            case[1] not in sharing
+            or seen[case] % len(sharing) == sharing.index(case[1]) % min(cases[case], len(sharing))
+        )
         seen[case] += 1
     return turns
 

@@ -174,13 +174,14 @@ def one_of(device: gs.Device, cases: Iterable[T], turn: int) -> list[T]:
 
 
 def half_of(device: gs.Device, cases: Iterable[T], turn: int = 0) -> list[T]:
-    """Return all cases, or every other one on a software adapter that shares cases.
+    """Return all cases, or every other one on a software adapter that shares cases; every third one for OpenGL.
 
     At the same turn lavapipe and SwiftShader try all of them together. At every turn an adapter tries the other half.
     """
     every = list(cases)
     if shares_cases(device):
-        return every[(turn + len(device.capabilities.summary)) % 2 :: 2]
+        step = 3 if shares_opengl(device) and len(every) > 2 else 2
+        return every[(turn + len(device.capabilities.summary)) % 2 :: step] or every
     return every
 
 

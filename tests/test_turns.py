@@ -15,7 +15,16 @@ def test_every_case_runs_on_one_adapter_and_every_test_on_each() -> None:
     assert third == [False, False, True, False, False]
 
 
-def test_few_cases_gpus_and_tests_without_an_adapter_run_everywhere() -> None:
+def test_few_cases_have_several_turns() -> None:
+    adapters = ["first", "second", "third"]
+    assert has_turn([("test_two", adapter) for adapter in adapters for _ in range(2)], adapters) == [
+        *(True, False),
+        *(False, True),
+        *(True, False),
+    ]
+
+
+def test_single_cases_gpus_and_tests_without_an_adapter_run_everywhere() -> None:
     asked = [("test_one", "second"), ("test_one", "third"), *[("test_many", "gpu")] * 4, *[("test_cpu", None)] * 3]
     assert all(has_turn(asked, ["second", "third"]))
     assert all(has_turn([("test_many", "only")] * 3, []))

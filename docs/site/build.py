@@ -70,6 +70,8 @@ RETURNED = (
 )
 
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\])\(([^)\s]+)\)")
+# A number such as 1e-06 in a table. A word joiner keeps a line from breaking before its last digits.
+NUMBER = re.compile(r"(?<=\d)(e-)(\d+)(?=[^\n`]*\|)")
 
 
 # ----- Staging
@@ -147,7 +149,7 @@ def with_site_links(text: str, name: str, files: dict[str, str], gallery: bool) 
             words = "[]"  # Sphinx fills in the title of the page
         return f"{words}({relative}{'#' + anchor if anchor else ''})"
 
-    return LINK.sub(on_site, text)
+    return NUMBER.sub("\\1\u2060\\2", LINK.sub(on_site, text))
 
 
 def contents_of(place: str, text: str, files: dict[str, str], gallery: bool) -> str:

@@ -314,6 +314,14 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
     def __int__(self) -> int:
         return int(self.item())
 
+    def __index__(self) -> int:
+        if self.shape or self.dtype.kind not in "iu":
+            raise TypeError(
+                f"an array of dtype {self.dtype} and shape {self.shape} was passed as an index, but an index is one "
+                "integer. Index the array first: array[0]"
+            )
+        return int(self.item())
+
     def __complex__(self) -> complex:
         return complex(self.item())
 

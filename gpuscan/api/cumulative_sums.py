@@ -65,20 +65,14 @@ def cumulative_prod(
     """Return the cumulative product along an axis, ``y[i] = x[0] * … * x[i]``, as the array API standard defines it.
 
     Args:
-        x: an array of numbers, as in `gpuscan.scan`.
-        axis: the axis to multiply along. A 1-D array needs none.
-        dtype: the dtype of the product (default: as in `cumulative_sum`).
+        x, axis, dtype, out, device: as in `cumulative_sum`.
         include_initial: True to begin with 1, which makes the axis longer by one.
-        out: the array to write the result to, of the result's shape and dtype.
-        device: as in `gpuscan.scan`.
 
     Returns:
-        An array of the kind and shape of `x`; `axis` is one longer with `include_initial`. If `out` is passed, `out`.
+        An array as `cumulative_sum` returns it.
 
     Raises:
-        ValueError: the axis is out of range, or missing for an array of several axes; or `out` has another shape.
-        TypeError: an argument has the wrong type, or `out` another dtype.
-        GpuscanError: as `gpuscan.scan` does.
+        ValueError, TypeError, GpuscanError: as `cumulative_sum` does.
 
     Example:
         >>> import numpy as np

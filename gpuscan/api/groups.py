@@ -116,16 +116,16 @@ def counted(problem: Problem, labels: Any, num_groups: Any, home: OpenedDevice |
     if isinstance(labels, DeviceArray):
         assert home is not None
         wanted = None if num_groups is None else checked_count(num_groups, 0, -1)
-        checked = combine_unread(home._executor, problem, labels, wanted)
-        few = checked.labels if checked else few_labels(home._executor, problem, labels, exact=True)
+        unread = None if wanted == 0 else combine_unread(home._executor, problem, labels, wanted)
+        if unread is not None:
+            return unread, unread.table.count
+        few = few_labels(home._executor, problem, labels, exact=True)
         if few is not None:
             count = checked_count(num_groups, 0, few.count - 1)
-            if checked and checked.combined:
-                return checked.combined, count
             by_table = tabled(home._executor, problem, replace(few, count=count), reduces=True)
             if by_table is not None:
                 return by_table, count
-        found = sort_labels(home._executor, problem, labels)
+        found = sort_labels(home._executor, problem, labels, moves=True)
         return found, checked_count(num_groups, *label_range(found))
     return labels, checked_count(num_groups, int(labels.min()), int(labels.max()))
 

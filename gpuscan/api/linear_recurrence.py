@@ -14,8 +14,9 @@ from gpuscan.api.outputs import execute, is_on_device
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.elements import compute_dtype, dtype_from, element_of, tuple_of
+from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.operators.operator import operator
-from gpuscan.problem.arguments import as_array, as_flag, as_scalars, native, resolve_axis
+from gpuscan.problem.arguments import as_array, as_flag, initial_rows, native, resolve_axis
 from gpuscan.problem.broadcasting import repeated_axes
 from gpuscan.problem.problem import Problem
 
@@ -167,19 +168,11 @@ def gradients(
         )
     axis = resolve_axis(axis, a.shape)
     others = tuple(size for i, size in enumerate(a.shape) if i != axis)
-    start = None
-    if initial is not None:
-        scalar = element_of([a.dtype]).fields[0].scalar
-        given = as_scalars(np.asarray(initial), scalar, "initial")
-        given = given[0] if not others and given.shape == (1,) else given
-        try:
-            start = np.ascontiguousarray(np.broadcast_to(given, others))
-        except ValueError:
-            raise ValueError(
-                f"initial of shape {given.shape} was passed, which does not broadcast to {others}, the arrays' shape "
-                "without the axis. Pass one value, or one for each row"
-            ) from None
     leaves = (a, grad_h, h)
+    seeds = None
+    if initial is not None:
+        stays = all(isinstance(leaf, Array) for leaf in leaves)
+        seeds = initial_rows(initial, element_of([a.dtype]), others, stays_on_device=stays)
     scalar = element_of([a.dtype]).fields[0].scalar
     # Gradients that are summed afterwards are rounded only once, after the sum.
     summed = gates.shape != a.shape or real
@@ -193,20 +186,21 @@ def gradients(
         shape=a.shape,
         axis=axis,
         reverse=not reverse,
-        seeds=None if start is None else (start.reshape(-1),),
+        seeds=seeds,
         after=_wide_gradients if of_gates != a.dtype else _gradients,
         field_offsets=(-1, 0, 1),
     )
-    home = home_of(leaves, device)
+    home = home_of(problem.arrays, device)
+    problem = seeds_by_rows(problem)
     if is_on_device(problem) or (home is not None and problem.size):
         grad_a, grad_b = execute(problem, home, "auto", None)
     else:
-        grad_a, grad_b = _gradients_on_cpu(problem, start)
+        grad_a, grad_b = _gradients_on_cpu(problem)
     where = home if is_on_device(problem) else "numpy"
     if summed:
         part = np.real if real else None
         grad_a = gradient_of_broadcast(grad_a, gates.shape, gates.dtype, where, part)
-    if start is None:
+    if initial is None:
         return grad_a, grad_b, None
     # The gradient of the first state passes through the first gate.
     if a.shape[axis]:
@@ -218,7 +212,7 @@ def gradients(
     return grad_a, grad_b, first
 
 
-def _gradients_on_cpu(problem: Problem, start: np.ndarray[Any, Any] | None) -> list[np.ndarray[Any, Any]]:
+def _gradients_on_cpu(problem: Problem) -> list[np.ndarray[Any, Any]]:
     results = [np.empty(problem.shape, field.scalar.dtype) for field in problem.destination.fields]
     if problem.size == 0:
         return results
@@ -232,7 +226,8 @@ def _gradients_on_cpu(problem: Problem, start: np.ndarray[Any, Any] | None) -> l
     grad_b = linear_recurrence(gates, grad_h, axis=axis, reverse=problem.reverse, device="numpy")
     states = np.zeros_like(h)
     states[neighbour] = h[here]
-    if start is not None:
+    if problem.seeds is not None:
+        start = problem.seeds[0].reshape(tuple(size for i, size in enumerate(problem.shape) if i != axis))
         first = [slice(None)] * h.ndim
         first[axis] = slice(0, 1) if step > 0 else slice(-1, None)
         states[tuple(first)] = np.expand_dims(start, axis)

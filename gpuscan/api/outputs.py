@@ -73,8 +73,8 @@ def check_place(array: Any, shape: tuple[int, ...], dtype: np.dtype[Any], home: 
         )
     if array.dtype.newbyteorder("=") != dtype or (home is not None and not array.dtype.isnative):
         raise TypeError(
-            f"out of dtype {array.dtype} was passed for a result of dtype {dtype}. Pass "
-            f"dtype={array.dtype.newbyteorder('=')} to combine in it, or an out of the result's dtype"
+            f"out of dtype {array.dtype} was passed for a result of dtype {dtype}. Pass an out of the result's dtype, "
+            f"or dtype={array.dtype.newbyteorder('=')} to a function that takes it"
         )
     if isinstance(array, Array):
         array.check("STORAGE")

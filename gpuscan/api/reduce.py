@@ -20,7 +20,7 @@ from gpuscan.api.sharded_calls import reduce_sharded
 from gpuscan.api.team import Team
 from gpuscan.device.device_array import uploaded
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.device_seeds import seeds_by_rows
+from gpuscan.engine.device_seeds import seeds_by_rows, seeds_on_host
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.named_operators import resolve
@@ -161,7 +161,7 @@ def _results(problem: Problem, home: Device | Team | None, outputs: list[Any] | 
         assert isinstance(home, Device)
         if problem.empty:
             nothing = problem.with_leaves(tuple(np.empty(leaf.shape, leaf.dtype) for leaf in problem.leaves))
-            return _on_device(home, reference.reduce_rows(nothing), outputs)
+            return _on_device(home, reference.reduce_rows(seeds_on_host(nothing)), outputs)
         rows = None
         if outputs is not None:
             shapes = [(*problem.results_shape, *field.shape) for field in fields]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -13,8 +14,14 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.home import Devices, team_or_home
-from gpuscan.api.outputs import in_form_of
+from gpuscan.api.outputs import in_form_of, is_on_device
 from gpuscan.api.team import Team
+from gpuscan.device.device_array import DeviceArray, empty
+from gpuscan.engine.carries import reduced_on_device
+from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.device_seeds import seeds_by_rows
+from gpuscan.engine.element_copy import duplicate, stretch_of
+from gpuscan.engine.executor import Executor
 from gpuscan.engine.streams import scan_stream
 from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.strategies import check_strategy
@@ -48,7 +55,9 @@ def scan_chunks(
 
     A few chunks are in flight at a time, so the row may be larger than memory. Results come when the device has enough
     elements for a piece, or when the chunks end, so that a chunk's result may come after later chunks were taken.
-    Chunks are copied as they come, so all of them may be read into one array.
+    Chunks are copied as they come, so all of them may be read into one array. Chunks that are `gpuscan.Array` stay on
+    their device: each goes on from the last result of the one before, and its result comes at once. The last bits of
+    floats depend on where such chunks are cut.
 
     With ``device="numpy"``, floats combined by Python functions, by ``"matmul"`` or in segments are combined in an
     order that depends on the chunks, so their last bits may differ from those of one scan.
@@ -72,11 +81,13 @@ def scan_chunks(
         strategy: the scan algorithm.
 
     Yields:
-        For each chunk a NumPy array of its length, or the bundle of them, in order.
+        For each chunk an array of its length, or the bundle of them, in order: a `gpuscan.Array` if the first chunk is
+        one, else a NumPy array.
 
     Raises:
-        ValueError: a chunk is not 1-D; both `segments` and `keys` are passed; the offsets do not begin with 0,
-            decrease, or do not end where the chunks do; or there is not one key for each element of each chunk.
+        ValueError: a chunk is not 1-D, or is on another device than the first one; both `segments` and `keys` are
+            passed; the offsets do not begin with 0, decrease, or do not end where the chunks do; or there is not one
+            key for each element of each chunk.
         TypeError: a chunk has another dtype than the first one; the offsets are not integers; or `keys` is one array,
             or its arrays are of several kinds. Errors of a chunk, of its keys or of its place among the segments, and
             what the iterables themselves raise, come after the results of the chunks before it.
@@ -116,7 +127,7 @@ def scan_chunks(
         )
     cuts = chunk_cuts(segments, keys)
     problems = chunk_problems(chunks, op, options, as_flag("compensated", compensated), cuts)
-    return _scanned(problems, team_or_home((), device), strategy)
+    return _scanned(problems, team_or_home((), device), strategy, device)
 
 
 def chunk_problems(
@@ -141,7 +152,7 @@ def _problem_of(chunk: Any, op: Any, options: dict[str, Any]) -> Problem:
     Raises:
         ValueError: the chunk is not 1-D.
     """
-    problem = make_problem(chunk, op, **options)
+    problem = make_problem(chunk, op, seeds_on_device=True, **options)
     if problem.indexed:
         raise TypeError(
             "before= was passed as a function of an element and its index, but chunks have no axis to count along. "
@@ -155,12 +166,24 @@ def _problem_of(chunk: Any, op: Any, options: dict[str, Any]) -> Problem:
     return problem
 
 
-def _scanned(problems: Iterator[tuple[Any, Problem]], device: Device | Team | None, strategy: str) -> Iterator[Any]:
-    """Yield the result of each chunk."""
+def _scanned(
+    problems: Iterator[tuple[Any, Problem]], device: Device | Team | None, strategy: str, asked: Devices
+) -> Iterator[Any]:
+    """Yield the result of each chunk.
+
+    Args:
+        problems: the chunks.
+        device: where to scan chunks of NumPy.
+        strategy: as in `scan`.
+        asked: the device that the caller asked for.
+    """
     first = next(problems, None)
     if first is None:
         return
     x, opening = first
+    if is_on_device(opening):
+        yield from _scan_on_device(first, problems, strategy, asked)
+        return
     if device is None or not opening.source.storage_bytes:
         yield from _scan_on_cpu(first, problems)
         return
@@ -185,6 +208,42 @@ def _scanned(problems: Iterator[tuple[Any, Problem]], device: Device | Team | No
             yield in_form_of(opening, x, results)
     if failures:
         raise failures[0]
+
+
+def _scan_on_device(
+    first: tuple[Any, Problem], others: Iterator[tuple[Any, Problem]], strategy: str, asked: Devices
+) -> Iterator[Any]:
+    """Yield the results of chunks that are on a device. The carry from chunk to chunk stays there as well."""
+    opening = seeds_by_rows(first[1])
+    home = team_or_home(first[1].arrays, asked)
+    assert isinstance(home, Device)
+    executor = home._executor
+    carry: tuple[Any, ...] | None = None
+    for number, (x, given) in enumerate(chain([first], others), 1):
+        check_alike(number, given, opening)
+        team_or_home(given.arrays, home)
+        problem = replace(given, seeds=opening.seeds)
+        fields = problem.destination.fields
+        results = [empty(executor.context, (problem.size, *f.shape), f.scalar.dtype) for f in fields]
+        start = 0
+        for stretch in _stretches(problem, carry):
+            if stretch.size:
+                own = [stretch_of(result, 0, start, start + stretch.size) for result in results]
+                scan_device(executor, stretch, strategy, out=own)
+                carry = _carry_on_device(executor, stretch, own)
+                start += stretch.size
+        yield in_form_of(problem, x, [Array.of(home, result) for result in results])
+
+
+def _carry_on_device(executor: Executor, problem: Problem, results: list[DeviceArray]) -> tuple[DeviceArray, ...]:
+    """Return the seeds of what follows a stretch: the combination of the elements since its last head."""
+    last = problem.size - 1
+    if not problem.exclusive and unrounded(problem) is problem:
+        return tuple(duplicate(stretch_of(result, 0, last, last + 1)) for result in results)
+    marks = np.zeros(1) if problem.heads is None else problem.heads.marks
+    begin = int(np.flatnonzero(marks)[-1]) if marks.any() else 0
+    tail = replace(cut(problem, 0, begin, problem.size), heads=None)
+    return tuple(reduced_on_device(executor, tail, tail.seeds if tail.initial else None))
 
 
 def _scan_on_cpu(first: tuple[Any, Problem], others: Iterator[tuple[Any, Problem]]) -> Iterator[Any]:

@@ -16,6 +16,7 @@ from gpuscan.api.linear_recurrence import gradient_of_broadcast
 from gpuscan.api.outputs import execute, in_form_of, is_on_device
 from gpuscan.elements import Element, Field, bundle_of
 from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.device_seeds import seeds_by_rows
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.operators.adjoint import LAST, Adjoint, Slot, adjoint, cached_adjoint, sum_of, with_flag
 from gpuscan.operators.operator import Operator
@@ -112,9 +113,8 @@ def gradients(
     device: Device | str | int | None = None,
 ) -> Any:
     """Return what `scan_vjp` returns, computed on a device of choice."""
-    forward = make_problem(
-        x, op, axis=axis, exclusive=exclusive, reverse=reverse, initial=initial, segments=segments, keys=keys
-    )
+    options = {"exclusive": exclusive, "reverse": reverse, "initial": initial, "segments": segments, "keys": keys}
+    forward = make_problem(x, op, axis=axis, seeds_on_device=True, **options)
     kept = isinstance(op, (str, np.ufunc, Operator))
     derived = (cached_adjoint if kept else adjoint)(
         forward.operator,
@@ -126,6 +126,7 @@ def gradients(
     states, grads = _alike("y", y, forward), _alike("grad_y", grad_y, forward)
     leaves = [*forward.leaves, *states, *grads]
     home = home_of([*leaves, *forward.arrays], device)
+    forward = seeds_by_rows(forward)
     if any(isinstance(leaf, OnDevice) for leaf in leaves):
         assert home is not None
         leaves = [leaf if isinstance(leaf, OnDevice) else home.asarray(leaf) for leaf in leaves]

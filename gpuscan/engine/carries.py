@@ -90,6 +90,13 @@ def combined(
 
 def reduced(executor: Executor, problem: Problem, start: Carry) -> tuple[np.ndarray[Any, Any], ...]:
     """Return the combination of a carry and all elements of each row, in full precision."""
+    values = tuple(each.read() for each in reduced_on_device(executor, problem, start))
+    executor.context.check()
+    return values
+
+
+def reduced_on_device(executor: Executor, problem: Problem, start: tuple[Any, ...] | None) -> list[DeviceArray]:
+    """Return what `reduced` does as arrays on the device: (rows, *element shape). The carry may be there, too."""
     plain = replace(
         problem,
         exclusive=False,
@@ -100,10 +107,7 @@ def reduced(executor: Executor, problem: Problem, start: Carry) -> tuple[np.ndar
         heads=None,
         keep_last_only=True,
     )
-    found = scan_device(executor, unrounded(plain))
-    values = tuple(each.read() for each in found)
-    executor.context.check()
-    return values
+    return scan_device(executor, unrounded(plain))
 
 
 def ends_with_carry(problem: Problem) -> bool:

@@ -23,27 +23,32 @@ if TYPE_CHECKING:
 
 
 def seeds_by_rows(problem: Problem) -> Problem:
-    """Return the problem with one initial value for each row, in the form in which elements are combined.
+    """Return the problem with one initial value for each row.
 
-    Only initial values on the device are changed: they become arrays (rows, *element shape) of their own.
+    Only initial values on the device are changed: they become arrays (rows, *element shape) of their own. As initial
+    values of NumPy are, they are rounded to what an element can store.
     """
     if not any(isinstance(seed, DeviceArray) for seed in problem.seeds or ()):
         return problem
     others = tuple(size for i, size in enumerate(problem.shape) if i != problem.axis)
     seeds: list[Any] = []
-    for seed, field in zip(problem.seeds or (), problem.element.fields, strict=True):
+    for seed, field in zip(problem.seeds or (), problem.seed_element.fields, strict=True):
         if isinstance(seed, DeviceArray):
-            dtype = word_dtype(field.scalar)
-            rows = empty(seed.context, (*others, *field.shape), dtype)
+            rows = empty(seed.context, (*others, *field.shape), field.scalar.dtype)
             if rows.nbytes:
                 with guarded(seed.context), seed.context.lock:
                     seed.check("STORAGE")
-                    # As initial values of NumPy are, these are rounded to what an element can store.
-                    for each in (field.scalar.dtype, dtype):
-                        seed = seed if seed.dtype == each else converted(seed.context, seed, each)
-                    write_elements(broadcast(seed, rows.shape), rows)
+                    write_elements(broadcast(_in_dtype(seed, rows.dtype), rows.shape), rows)
             seed = rows.viewed((problem.rows, *field.shape))
         seeds.append(seed)
+    return replace(problem, seeds=tuple(seeds))
+
+
+def seeds_on_host(problem: Problem) -> Problem:
+    """Return the problem with the seeds that `seeds_by_rows` placed on the device as NumPy arrays."""
+    if not any(isinstance(seed, DeviceArray) for seed in problem.seeds or ()):
+        return problem
+    seeds = (seed.read() if isinstance(seed, DeviceArray) else seed for seed in problem.seeds or ())
     return replace(problem, seeds=tuple(seeds))
 
 
@@ -53,7 +58,7 @@ def bound_seeds(
     """Return what `seed_words` returns, on the device if an initial value is there. The caller must hold its lock.
 
     Args:
-        problem: the problem, as `seeds_by_rows` returns it.
+        problem: the problem. Its seeds have the shape (rows, *element shape).
         spec: the scan of the problem.
         context: the arrays' device.
         whole: True if the device binds the values of all rows at once.
@@ -72,9 +77,13 @@ def bound_seeds(
     start = (rows - 1) * pitch if backwards else 0
     for seed, field in zip(problem.seeds or (), fields, strict=True):
         dtype = word_dtype(field.scalar)
-        values = seed if isinstance(seed, DeviceArray) else uploaded(context, seed.astype(dtype, copy=False))
+        values = seed if isinstance(seed, DeviceArray) else uploaded(context, np.ascontiguousarray(seed))
         strides = (-pitch if backwards else pitch, *c_strides(field.shape, dtype.itemsize))
         target = StridedView(words, start, (rows, *field.shape), strides, dtype.itemsize)
-        scatter(elements_of(values), target)
+        scatter(elements_of(_in_dtype(values, dtype)), target)
         start += prod(field.shape) * dtype.itemsize
     return words
+
+
+def _in_dtype(array: DeviceArray, dtype: np.dtype[Any]) -> DeviceArray:
+    return array if array.dtype == dtype else converted(array.context, array, dtype)

@@ -79,7 +79,7 @@ def reduce_groups(
         if isinstance(labels, TabledGroups):
             return reduce_by_table(executor, problem, labels, out)
         problem = with_indices(problem)
-        found = grouped(executor, problem, labels)
+        found = grouped(executor, problem, labels, moves=True)
         inside = found.problem
         marks = _marks_of(found.labels, problem.row_length, groups)
         if problem.fill is None:

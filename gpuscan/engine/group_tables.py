@@ -153,55 +153,40 @@ def tabled(executor: Executor, problem: Problem, labels: FewLabels, **options: A
     return None if table is None else TabledGroups(in_rows, labels.labels, spec, table)
 
 
-@dataclass(frozen=True)
-class CheckedLabels:
-    """Labels on a device after a check.
-
-    Attributes:
-        labels: the labels with their number; None if one is negative.
-        combined: the reduction, with the elements of stretches combined; None if a table has no place for all labels.
-    """
-
-    labels: FewLabels | None
-    combined: TabledGroups | None
-
-
 def combine_unread(
     executor: Executor, problem: Problem, labels: DeviceArray, count: int | None, **options: Any
-) -> CheckedLabels | None:
-    """Combine the elements of stretches before the largest label is known, which is read afterwards.
+) -> TabledGroups | None:
+    """Return a reduction that combined the elements of stretches before the largest label was read.
 
-    That saves a pass over the labels. If one is too large for the table, the elements have to be combined again.
+    That saves a pass over the labels. It ends at once if a label is too large for the table.
 
     Args:
         executor: of the arrays' device.
         problem: the scan of the elements, without heads.
         labels: the labels, on the device.
-        count: the number of labels, if the caller knows it. It is checked.
+        count: the number of groups (default: the largest label + 1).
         options: those of `gpuscan.planning.group_plan.plan_groups`.
 
     Returns:
-        None if elements are not combined by atomics in workgroup memory.
+        None if a label is too large for a table of `count` labels, or of as many as there usually are; or if elements
+        are not combined by atomics in workgroup memory.
     """
     context = executor.context
     with guarded(context), context.lock:
-        found = _bindable(labels)
         h = group_heuristics_for(context.capabilities.adapter_type)
-        guess = {1: 2 if found.dtype == np.bool_ else 256}.get(found.dtype.itemsize, h.expected_labels)
-        rows = _by_rows(problem, found)
-        groups = tabled(executor, problem, FewLabels(rows, count or guess), reduces=True, checked=True, **options)
+        found = _by_rows(problem, _bindable(labels))
+        few = FewLabels(found, count or min(h.expected_labels, 1 << 8 * found.dtype.itemsize))
+        groups = tabled(executor, problem, few, reduces=True, checked=True, **options)
         if groups is None:
             return None
-        combining = groups.table.kernels[:1]
+        table = groups.table
         largest = empty(context, (1,), np.uint32)
-        first = replace(groups, table=replace(groups.table, kernels=combining))
+        first = replace(groups, table=replace(table, kernels=table.kernels[:1]))
         memory = run_stages(context, first, _leaves(executor, problem), (), largest=largest)
         most = int(largest.read()[0])
-        if most >= _MOST_LABELS or (found.dtype.kind == "i" and most > np.iinfo(found.dtype).max):
-            return CheckedLabels(None, None)
-        table = replace(groups.table, kernels=groups.table.kernels[1:], count=count or most + 1)
-        known = FewLabels(rows, most + 1)
-        return CheckedLabels(known, replace(groups, table=table, memory=memory) if most < groups.table.groups else None)
+        if most >= table.groups or (found.dtype.kind == "i" and most > np.iinfo(found.dtype).max):
+            return None
+        return replace(groups, table=replace(table, kernels=table.kernels[1:], count=count or most + 1), memory=memory)
 
 
 def scan_by_table(

@@ -30,11 +30,13 @@ class SortedLabels:
 
     Attributes:
         labels: the labels: (row_length,) for all rows alike, or (rows, row_length).
-        places: the index of each of them in its row before the sort.
+        places: the index of each of them in its row before the sort; or if the elements moved along, these.
+        moved: True if the elements moved along.
     """
 
     labels: DeviceArray
     places: DeviceArray
+    moved: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,12 @@ class Grouped:
     Attributes:
         problem: the problem, with rows one after the other and cut by the sorted labels.
         labels: the sorted labels: (row_length,) for all rows alike, or (rows, row_length).
-        order: the reordering of the elements of all rows.
+        order: the reordering of the elements of all rows; None if they moved along with the labels.
     """
 
     problem: Problem
     labels: DeviceArray
-    order: Permutation
+    order: Permutation | None
 
 
 def scan_groups(
@@ -84,6 +86,7 @@ def scan_groups(
         problem = with_indices(problem)
         found = grouped(executor, problem, labels)
         inside = found.problem
+        assert found.order is not None
         scanned = scan_device(executor, inside, strategy)
         results = []
         for array, f in zip(scanned, problem.destination.fields, strict=True):
@@ -93,10 +96,23 @@ def scan_groups(
         return written(results, out)
 
 
-def sort_labels(executor: Executor, problem: Problem, labels: Any) -> SortedLabels:
-    """Submit the sort of the labels of each row, or of those of all rows alike."""
+def sort_labels(executor: Executor, problem: Problem, labels: Any, *, moves: bool = False) -> SortedLabels:
+    """Submit the sort of the labels of each row, or of those of all rows alike.
+
+    Args:
+        executor: of the arrays' device.
+        problem: the scan of the elements, without heads.
+        labels: the labels, as `gpuscan.problem.groups.checked_labels` returns them.
+        moves: True to move the elements along if they are words of one row, in place of their indices.
+    """
     length, inner = problem.row_length, problem.inner
     given = _on_device(executor, labels)
+    if moves and problem.rows == 1 and not problem.indexed and [f.storage_bytes for f in problem.source.fields] == [4]:
+        words = _on_device(executor, problem.leaves[0]).viewed((length,), np.uint32)
+        found = sort_device(executor, given.viewed((length,)), 0, words=words)
+        assert found.keys is not None
+        assert found.places is not None
+        return SortedLabels(found.keys, found.places, moved=True)
     by_element = given.shape == problem.shape and problem.rows > 1
     if by_element:
         given = interchanged(given, length, inner, given.dtype.itemsize)
@@ -108,10 +124,17 @@ def sort_labels(executor: Executor, problem: Problem, labels: Any) -> SortedLabe
     return SortedLabels(found.keys.viewed(shape), found.places)
 
 
-def grouped(executor: Executor, problem: Problem, labels: Any) -> Grouped:
-    """Return the problem with the elements in the order of their labels. Labels are sorted first if need be."""
+def grouped(executor: Executor, problem: Problem, labels: Any, *, moves: bool = False) -> Grouped:
+    """Return the problem with the elements in the order of their labels. Labels are sorted first if need be.
+
+    `moves` is that of `sort_labels`: True if the elements need not go back to their places.
+    """
     context, length, inner = executor.context, problem.row_length, problem.inner
-    found = labels if isinstance(labels, SortedLabels) else sort_labels(executor, problem, labels)
+    found = labels if isinstance(labels, SortedLabels) else sort_labels(executor, problem, labels, moves=moves)
+    if found.moved:
+        (f,) = problem.source.fields
+        moved = found.places.viewed((length, *f.shape), f.scalar.dtype)
+        return Grouped(in_label_order(problem, found).with_leaves((moved,)), found.labels, None)
     order = Permutation.of_rows(context, found.places, problem.rows, length)
     leaves = []
     for leaf, f in zip(problem.leaves, problem.source.fields, strict=True):

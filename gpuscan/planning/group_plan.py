@@ -263,7 +263,8 @@ def plan_groups(
         sharers = max(1, min(h.stretches // spec.rows // copies, -(-stretch // unit)))
     elif stretch is None:
         unit = (workgroup if subgroups else 1) * steps
-        wanted = max(h.min_stretch, min(h.max_stretch, -(-spec.length // h.stretches)))
+        stretches = h.atomic_stretches if by_atomics and reduces else h.stretches
+        wanted = max(h.min_stretch, min(h.max_stretch, -(-spec.length // stretches)))
         read = sum(field.storage_bytes for field in (*spec.source.fields, *spec.destination.fields)) / 4
         most = spec.length * read * h.max_table_share / (carry_words * groups * spec.rows)
         if most < 1:
@@ -295,14 +296,16 @@ def plan_groups(
         room = max(1, h.atomic_words // (carry_words * capacity))
         copies = min(h.atomic_copies, 1 << (room.bit_length() - 1))
         combining = replace(combining, copies=copies, checked=checked)
-    parts = h.carry_parts
+    columns, parts = h.carry_columns, h.carry_parts
     room = min(memory // (4 * carry_words), most_invocations)
-    while parts > 1 and h.carry_columns * parts > room:
+    while parts > 1 and columns * parts > room:
         parts //= 2
+    while parts > 1 and parts * stretch * h.carry_loads > spec.row_length:
+        columns, parts = 2 * columns, parts // 2
     carrying = replace(
         combining,
         stage="reduce_carries" if reduces else "scan_carries",
-        tile=TileShape(h.carry_columns * parts, 0, 1, 1),
+        tile=TileShape(columns * parts, 0, 1, 1),
         label_bits=0,
         capacity=0,
         copies=0,
@@ -312,7 +315,7 @@ def plan_groups(
         parts=parts,
         carry_loads=h.carry_loads,
     )
-    if h.carry_columns * parts > room:
+    if columns * parts > room:
         return None
     scanning = replace(walking, stage="scan_groups")
     if reduces:

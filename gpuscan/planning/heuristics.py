@@ -62,6 +62,9 @@ class Heuristics:
     # The same for vectors, matrices and long operators: their code stands in the shader once for each block. H100, 4x4
     # matrices under look-ahead: 0.465 instead of 0.44 of a copy, compiled in 1.2 instead of 1.7 s.
     long_fold_blocks: int = 1
+    # From this width of an item on, in words, all subgroups of the workgroup that folds take part, each with a block in
+    # each round. H200, 4x4 matrices in 128 x 4 chunks: 269 instead of 336 us; 3x3 in 256 x 6: 249 instead of 239.
+    min_words_for_rounds: int = 16
     # A fold ends a round after `spins_per_round` divided by this many looks that find nothing new. Not tuned.
     fold_patience_divisor: int = 2
     # Looks that find nothing new until the fold asks whether the run was given up. Not tuned.
@@ -131,6 +134,16 @@ class Heuristics:
     # at 2^24 256 x 10 chunks take 44.7 us and 512 x 4 chunks 44.3.
     deep_steps: int = 12
     min_deep_tiles: int = 2048
+    # Shapes for many elements of several words, as they were measured: the words of an element, the elements in a
+    # chunk, the workgroup and its steps. H200, of a copy: 2x2 matrices 0.833 in 256 x 8 chunks, 0.776 in 512 x 4.
+    measured_shapes: tuple[tuple[int, int, int, int], ...] = (
+        (4, 1, 256, 8),
+        (4, 4, 256, 3),
+        (9, 1, 256, 6),
+        (16, 1, 128, 4),
+    )
+    # The fewest tiles of such a shape.
+    min_measured_tiles: int = 1024
     # Words of payload that one invocation keeps between load and store. Measured on an H100, uint32 of 2^25 and 2^28.
     register_words: int = 48
     # The same for elements of 4 words and more in several arrays, and for bytes that are scanned once. H100.

@@ -103,12 +103,14 @@ class WaitPolicy:
         first_spins: polls in the first round of a wait under fallback, where one workgroup folds for all.
         pauses: divisions that pass the time between two polls.
         one_workgroup_folds: one waiting workgroup at a time computes the prefixes of all tiles.
+        in_rounds: all subgroups of the workgroup that folds take part, each with a block in each round.
     """
 
     spins_per_round: int
     first_spins: int
     pauses: int = 0
     one_workgroup_folds: bool = False
+    in_rounds: bool = False
 
 
 @dataclass(frozen=True)

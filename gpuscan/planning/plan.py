@@ -295,6 +295,8 @@ def tile_stages(
 def folding_policy(kernel: Kernel) -> WaitPolicy:
     """Return how tiles wait where one workgroup folds for all."""
     policy, h = replace(kernel.wait_policy, one_workgroup_folds=True), kernel.heuristics
+    if kernel.strategy == "lookahead" and kernel.block_in_subgroup and kernel.tile.subgroups_per_workgroup > 1:
+        return replace(policy, in_rounds=kernel.item_words >= h.min_words_for_rounds)
     if kernel.strategy != "fallback" or kernel.target.is_cpu_adapter:
         return policy
     long = kernel.spec.combine.long

@@ -124,6 +124,11 @@ def lanes_and_steps(
     single_words = set(stored) == {4} and spec.item_words == 1 and not long
     if single_words and fit >= h.deep_steps and spec.length >= h.min_deep_tiles * deep:
         return workgroup, h.deep_steps
+    for words, elements, lanes, steps in h.measured_shapes:
+        many = spec.length >= h.min_measured_tiles * lanes * steps * chunk and lanes <= wide
+        plain = spec.item_words == spec.element.words == sum(stored) // 4 and not long
+        if plain and (spec.item_words, chunk) == (words, elements) and many:
+            return lanes, steps
     tiles = spec.length / (wide * h.long_steps * chunk)
     short = wide * h.long_steps * lane_bytes <= h.max_long_tile_bytes and not long
     fewest, most = h.resident_tiles

@@ -236,7 +236,7 @@ def make_problem(
     seeds = None
     rows_shape = tuple(s for i, s in enumerate(shape) if i != axis)
     if initial is not None:
-        seeds_on_device = seeds_on_device and 0 not in shape and all(isinstance(leaf, OnDevice) for leaf in leaves)
+        seeds_on_device = seeds_on_device and all(isinstance(leaf, OnDevice) for leaf in leaves)
         seeds = initial_rows(initial, element, rows_shape, stays_on_device=seeds_on_device)
     elif exclusive:
         identity = operator.identity_for(element)

@@ -106,7 +106,8 @@ def signal_of(x: Any, axis: Any, zi: Any = None) -> Signal:
             x = x.astype(x.dtype.newbyteorder("="))
     shape = x.shape
     axis = resolve_axis(axis, shape)
-    if np.iscomplexobj(zi) and x.dtype.kind != "c":
+    states_are_complex = zi.dtype.kind == "c" if isinstance(zi, Array) else np.iscomplexobj(zi)
+    if states_are_complex and x.dtype.kind != "c":
         narrow = x.dtype == np.float32 or x.dtype.name in WIDER
         x = x.astype(np.complex64 if narrow else np.complex128)
     is_complex = x.dtype.kind == "c"

@@ -35,7 +35,10 @@ def read_array(path: Path) -> np.ndarray[Any, Any]:
     except OSError as error:
         fail_to_read(path, error)
     except Exception as error:  # a damaged header makes NumPy raise nearly anything: SyntaxError, OverflowError, …
-        raise _bad(f"{path} is a .npy file that cannot be read: {error}. Save the array again.") from error
+        if "Python objects" in str(error):
+            raise _bad(f"{path} holds Python objects, which are never loaded. Save an array of numbers.") from error
+        reason = str(error).rstrip(".")
+        raise _bad(f"{path} is a .npy file that cannot be read: {reason}. Save the array again.") from error
     if array.dtype.names is not None:
         raise _bad(
             f"{path} holds records of the fields {', '.join(array.dtype.names)}, and named operators combine single "

@@ -57,6 +57,11 @@ fn main(
         atomicStore(&is_known[slot{{ i }}], 1u);
 {% endif %}
 {% endfor %}
+{% if kernel.checked %}
+        if (most >= params.groups) {  // the table is of no use
+            break;
+        }
+{% endif %}
     }
 {% if kernel.checked %}
     atomicMax(&own_largest, most);

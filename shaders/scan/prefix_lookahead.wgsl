@@ -1,7 +1,7 @@
 {#- The prefix by look-ahead: the workgroup of ticket or number 0 scans no tile and folds all aggregates as they arrive.
     Workgroup t + 1 scans tile t and waits for one post.
     Assumes: workgroups that have not started do start while an earlier one waits. -#}
-{% include "scan/fold_ahead.wgsl" %}
+{% include "scan/fold_in_rounds.wgsl" if kernel.wait_policy.in_rounds else "scan/fold_ahead.wgsl" %}
 {% include "scan/wait_for_prefix.wgsl" %}
 // ----- Look-ahead
 

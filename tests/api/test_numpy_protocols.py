@@ -154,6 +154,7 @@ def test_numbers_and_truth(device: gs.Device) -> None:
     assert float(np.sum(a)) == A.sum()
     assert device.asarray(C).tolist() == C.tolist()
     assert (int(b[3]), complex(b[3]), b[3].item()) == (B[3], complex(B[3]), B[3])
+    assert hex(b[3]) == hex(B[3])
     assert bool(b[0] > 0) is True
     assert np.array_equal(a, A)
     assert not np.array_equal(a, A + 1)
@@ -165,6 +166,7 @@ def test_numbers_and_truth(device: gs.Device) -> None:
     for call, error, match in (
         (lambda: bool(a), ValueError, "truth of an array"),
         (lambda: float(a), TypeError, "one number was asked for"),
+        (lambda: [0, 1][a], TypeError, "as an index"),
         (lambda: hash(a), TypeError, "unhashable"),
     ):
         with pytest.raises(error, match=match):

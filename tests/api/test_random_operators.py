@@ -24,7 +24,7 @@ from tests.oracle import boundaries, small_tiles, some, strategies_on
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 # Cases on all adapters together.
-CASES = 2000 if NIGHTLY else 66
+CASES = 2000 if NIGHTLY else 54
 # The most 32-bit words of an element. Software adapters take long to compile wide ones.
 WIDEST = 16 if NIGHTLY else 6
 # The most elements of a case: several blocks of the small tiles.

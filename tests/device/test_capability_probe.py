@@ -21,6 +21,7 @@ from gpuscan.device.litmus import HALVES, Litmus, ProbeBench
 from gpuscan.device.requirements import checked_limits, wanted_features, wanted_limits
 from gpuscan.planning.capabilities import Capabilities
 from tests.harness.builds import count_measurements
+from tests.harness.devices import small_binding
 
 # Seconds within which the probe has ended even on a busy machine; an unbounded wait never ends.
 BOUNDED_SECONDS = 60
@@ -188,14 +189,15 @@ def test_limits_by_every_name(adapter: wgpu.GPUAdapter, name: str) -> None:
 
 def test_small_limits_are_kept_to(adapter: wgpu.GPUAdapter) -> None:
     """Assert that arrays larger than a binding are scanned in pieces, also short ones."""
-    small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": 1 << 23})
-    assert small.capabilities.limits["max-storage-buffer-binding-size"] == 1 << 23
-    x = np.arange(3_200_000, dtype=np.int32)
+    limit = small_binding(adapter)
+    small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": limit})
+    assert small.capabilities.limits["max-storage-buffer-binding-size"] == limit
+    x = np.arange(limit // 1024 * 400, dtype=np.int32)
     wanted = x.cumsum(dtype=np.int32)
     plan = small.plan(len(x), np.int32)
     for got in (gs.scan(x, device=small), plan(x), gs.scan(small.asarray(x)).numpy()):
         np.testing.assert_array_equal(got, wanted)
-    columns = x.reshape(8000, 400)
+    columns = x.reshape(-1, 400)
     for axis in (0, 1):
         got = gs.scan(columns, axis=axis, reverse=True, device=small)
         np.testing.assert_array_equal(got, np.flip(np.flip(columns, axis).cumsum(axis, dtype=np.int32), axis))
@@ -204,9 +206,10 @@ def test_small_limits_are_kept_to(adapter: wgpu.GPUAdapter) -> None:
 
 def test_small_buffers_take_arrays_in_pieces(adapter: wgpu.GPUAdapter) -> None:
     """Scan NumPy arrays of any length, also if one buffer cannot hold both the array and the run's report."""
-    small = gs.Device(adapter, required_limits={"max-buffer-size": 1 << 23})
-    assert small.capabilities.limits["max-storage-buffer-binding-size"] == 1 << 23
-    for n in (1 << 21, 1 << 22):
+    limit = 1 << (22 if adapter.info["adapter_type"] == "CPU" else 23)
+    small = gs.Device(adapter, required_limits={"max-buffer-size": limit})
+    assert small.capabilities.limits["max-storage-buffer-binding-size"] == limit
+    for n in (limit // 4, limit // 2):
         x = np.arange(n, dtype=np.int32)
         wanted = x.cumsum(dtype=np.int32)
         np.testing.assert_array_equal(gs.scan(x, device=small), wanted)
@@ -220,8 +223,9 @@ def test_small_buffers_take_arrays_in_pieces(adapter: wgpu.GPUAdapter) -> None:
 
 def test_limits_that_end_within_a_vector(adapter: wgpu.GPUAdapter) -> None:
     """Scan an array in the last 12 bytes below a binding limit that is not a multiple of 16."""
-    small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": (1 << 23) - 4})
-    x = np.arange((1 << 21) - 1, dtype=np.int32)
+    limit = 1 << (20 if adapter.info["adapter_type"] == "CPU" else 23)
+    small = gs.Device(adapter, required_limits={"max-storage-buffer-binding-size": limit - 4})
+    x = np.arange(limit // 4 - 1, dtype=np.int32)
     wanted = x.cumsum(dtype=np.int32)
     np.testing.assert_array_equal(gs.scan(x, device=small), wanted)
     np.testing.assert_array_equal(gs.scan(small.asarray(x)).numpy(), wanted)

@@ -23,7 +23,7 @@ from tests.harness.devices import (
 )
 
 # Calls on the best adapter: more than any cache keeps entries.
-CALLS = 4_000
+CALLS = 3_000
 
 
 def resident() -> int:
@@ -77,7 +77,7 @@ def test_what_is_kept_for_later_calls_is_not_in_use(own_device: gs.Device, monke
 def test_nothing_grows(own_device: gs.Device) -> None:
     """Assert that calls of changing sizes, on NumPy and device arrays, do not use more and more memory."""
     device = own_device
-    calls = CALLS if all_adapters()[0].summary == device.capabilities.summary else CALLS // 3
+    calls = CALLS if all_adapters()[0].summary == device.capabilities.summary else CALLS // 5
     rng = np.random.default_rng(0)
     x = np.ones(20_000, np.uint32)
     on_device = device.asarray(x)
@@ -95,7 +95,7 @@ def test_nothing_grows(own_device: gs.Device) -> None:
     (early, resident_early, _), (late, resident_late, groups) = marks
     assert late.bytes_in_use == early.bytes_in_use
     assert late.bytes_reserved <= early.bytes_reserved * 1.25
-    assert resident_late - resident_early < 16 << 20
+    assert resident_late - resident_early < 12 << 20
     assert groups <= MAX_BIND_GROUPS
 
 

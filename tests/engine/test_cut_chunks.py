@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
+from tests.harness.builds import count_reads
 from tests.harness.scans import scan_chunks_with
 from tests.oracle import AFFINE, Array, assert_same, cut_one_by_one, heads_along, words
 
@@ -52,6 +53,26 @@ def test_on_numpy() -> None:
 @pytest.mark.parametrize("options", OPTIONS)
 def test_on_devices(device: gs.Device, options: dict[str, Any]) -> None:
     check(device, options)
+
+
+def test_chunks_that_are_on_a_device_stay_there(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scan chunks of a device: the carry, which is not rounded, goes from one to the next there."""
+    x, places = np.random.default_rng(6).integers(0, 9, 2_500).astype(np.float16), [0, 1, 2, 2, 700, 1_501]
+    chunks = [device.asarray(part) for part in np.split(x, places)]
+    for cuts in ({}, {"segments": np.array([0, 1, 600, 600, 1_600, 2_500])}):
+        with monkeypatch.context() as patched:
+            reads = count_reads(patched)
+            parts = list(gs.scan_chunks(chunks, exclusive=True, initial=device.asarray(np.float16(3)), **cuts))
+            assert reads == []
+        assert all(isinstance(part, gs.Array) for part in parts)
+        wanted = gs.scan(x.astype(np.float32), exclusive=True, initial=3, device="numpy", **cuts)
+        assert_same(np.concatenate([part.numpy() for part in parts]), wanted.astype(np.float16))
+    other = gs.scan_chunks([chunks[-1], chunks[-1].astype(np.float32)])
+    next(other)
+    with pytest.raises(TypeError, match="chunk 2 has the elements float32"):
+        next(other)
+    with pytest.raises(ValueError, match="a call runs where its arrays are"):
+        next(gs.scan_chunks(chunks, device="numpy"))
 
 
 def test_on_several_devices() -> None:

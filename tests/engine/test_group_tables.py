@@ -11,7 +11,6 @@ import pytest
 import gpuscan as gs
 from gpuscan.device.device_array import empty, uploaded
 from gpuscan.engine.group_tables import (
-    CheckedLabels,
     FewLabels,
     TabledGroups,
     combine_unread,
@@ -150,22 +149,19 @@ def test_unread_labels(device: gs.Device) -> None:
     options: dict[str, Any] = {"subgroups": True, "stretch": STRETCH}
     filled = replace(problem, fill=(np.zeros(1, np.int32),))
 
-    def check(labels: Array, count: int | None) -> CheckedLabels:
-        on_device = uploaded(device._context, labels)
-        checked = combine_unread(device._executor, filled, on_device, count, **options)
-        assert checked is not None
-        return checked
+    def found(labels: Array, count: int | None) -> TabledGroups | None:
+        return combine_unread(device._executor, filled, uploaded(device._context, labels), count, **options)
 
     for count in (None, 40):
-        found = check(labels, count)
-        assert found.labels is not None
-        assert found.labels.count == labels.max() + 1
-        assert found.combined is not None
-        (reduced,) = reduce_by_table(device._executor, filled, found.combined, None)
+        groups = found(labels, count)
+        assert groups is not None
+        assert groups.table.count == (count or labels.max() + 1)
+        (reduced,) = reduce_by_table(device._executor, filled, groups, None)
         np.testing.assert_array_equal(reduced.read(), np.bincount(labels, x, count or 0))
-    assert check(labels, 20).combined is None
+    assert found(labels, 20) is None
     for wrong in (-1, 1 << 33):
-        assert check(np.where(labels > 0, labels, wrong), None).labels is None
+        assert found(np.where(labels > 0, labels, wrong), None) is None
+    assert found(np.where(labels > 0, labels, -1).astype(np.int8), None) is None
 
 
 def test_turns_and_parts(device: gs.Device) -> None:

@@ -14,7 +14,7 @@ from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.problem.problem import Problem
 from tests.harness.devices import auto_strategy
 from tests.harness.scans import make_problem, plan_with, scan_with
-from tests.oracle import AFFINE, Array, assert_same, small_tiles, strategies_on, ufunc_scan, words
+from tests.oracle import AFFINE, Array, assert_same, half_of, small_tiles, strategies_on, ufunc_scan, words
 
 SCHEDULERS = ["random", "serial", "bursts"]
 # Seconds within which a call with bounded waits ends even on a busy machine. A call that hangs never ends.
@@ -60,7 +60,7 @@ def hindered(device: gs.Device, problem: Problem, strategy: str, scheduler: str,
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_float_sums_have_the_bits_of_unhindered_ones(device: gs.Device, scheduler: str, folds: bool) -> None:
     x = np.random.default_rng(0).standard_normal(40_000).astype(np.float32)
-    for tile in tiles_on(device):
+    for tile in half_of(device, tiles_on(device), int(folds)):
         for n in (tile.tile_size + 1, 5_000, len(x)):
             problem = make_problem(x[:n])
             (wanted,) = scan_with(device, problem, "three_dispatch", tile=tile)

@@ -12,6 +12,9 @@ import wgpu
 
 import gpuscan as gs
 
+# Seconds after which a process that hangs is killed. On a busy machine it takes a while to open a device.
+SECONDS = 120
+
 
 @pytest.mark.usefixtures("default_signals")
 def test_an_interrupt_while_a_buffer_is_mapped(adapter: wgpu.GPUAdapter) -> None:
@@ -63,7 +66,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=SECONDS,
         check=False,
     )
 
@@ -146,7 +149,7 @@ name = {adapter.summary!r}
 def in_child(act):
     child = os.fork()
     if child == 0:
-        signal.alarm(20)
+        signal.alarm({SECONDS // 2})
         os._exit(act())
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 def scans():
@@ -193,7 +196,7 @@ def after_fork():
     return min(len(released), 9)
 child = os.fork()
 if child == 0:
-    signal.alarm(20)
+    signal.alarm({SECONDS // 2})
     os._exit(after_fork())
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), after_fork() > 0)
 """

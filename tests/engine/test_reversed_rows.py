@@ -70,13 +70,14 @@ def test_rows_that_share_tiles(device: gs.Device, dtype: str) -> None:
             options["initial"] = np.arange(len(x)).astype(dtype)
         tile = tile_in_turn(device, turn)
         for strategy in strategies_in_turn(device, turn + len(dtype)):
-            forwards, backwards = make_problem(flipped(x), **options), make_problem(x, reverse=True, **options)
+            backwards = make_problem(x, reverse=True, **options)
             poison(device, x.nbytes)
-            (wanted,) = scan_with(device, forwards, strategy, tile=tile)
             (got,) = scan_with(device, backwards, strategy, tile=tile)
-            assert_flipped(got, wanted, (length, tile, strategy))
-            (twin,) = twin_of(backwards, tile)
-            if dtype != "complex64":  # NumPy rounds complex products in another way
+            if dtype == "complex64":  # NumPy rounds complex products in another way
+                (wanted,) = scan_with(device, make_problem(flipped(x), **options), strategy, tile=tile)
+                assert_flipped(got, wanted, (length, tile, strategy))
+            else:
+                (twin,) = twin_of(backwards, tile)
                 assert_same(got, np.ascontiguousarray(twin), (length, tile, strategy))
 
 

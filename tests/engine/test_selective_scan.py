@@ -13,6 +13,7 @@ from gpuscan.api.selective_scan import SelectiveScan
 from gpuscan.engine import selective_scan as engine
 from gpuscan.planning.array_heuristics import ARRAYS
 from gpuscan.reference import selective_stages as stages
+from tests.oracle import half_of
 
 RNG = np.random.default_rng(0)
 
@@ -52,23 +53,19 @@ def test_selective_scan(
     assert_scans((y.read(), last.read()), arrays)
 
 
-@pytest.mark.parametrize(("shape", "weights"), [
-    ((2, 1, 70, 37), "vv"), ((1, 2, 5, 17), "fv"),
-])  # fmt: skip
-def test_selective_gradients(
-    device: gs.Device, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], weights: str
-) -> None:
-    few = 4 if weights == "fv" else ARRAYS.selective_states
-    monkeypatch.setattr(engine, "ARRAYS", replace(ARRAYS, selective_states=few))
-    arrays = scan_of(*shape, weights)
-    grads = [some(*arrays[0].shape), some(*shape[:3], arrays[2].shape[3], 1)]
-    found = engine.selective_gradients(device._context, *arrays, *grads)
-    wanted = stages.selective_gradient(*(each.astype(np.float64) for each in (*arrays, *grads)))
-    for one, other in zip(found, wanted, strict=True):
-        total = gs.Array.of(device, one).numpy()
-        total = total if total.shape == other.shape else total.sum(0)
-        total = total if total.shape == other.shape else total.sum(0, keepdims=True)
-        np.testing.assert_allclose(total, other, rtol=0, atol=2e-5 * np.abs(other).max())
+def test_selective_gradients(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    for shape, weights in half_of(device, [((2, 1, 70, 37), "vv"), ((1, 2, 5, 17), "fv")]):
+        few = 4 if weights == "fv" else ARRAYS.selective_states
+        monkeypatch.setattr(engine, "ARRAYS", replace(ARRAYS, selective_states=few))
+        arrays = scan_of(*shape, weights)
+        grads = [some(*arrays[0].shape), some(*shape[:3], arrays[2].shape[3], 1)]
+        found = engine.selective_gradients(device._context, *arrays, *grads)
+        wanted = stages.selective_gradient(*(each.astype(np.float64) for each in (*arrays, *grads)))
+        for one, other in zip(found, wanted, strict=True):
+            total = gs.Array.of(device, one).numpy()
+            total = total if total.shape == other.shape else total.sum(0)
+            total = total if total.shape == other.shape else total.sum(0, keepdims=True)
+            np.testing.assert_allclose(total, other, rtol=0, atol=2e-5 * np.abs(other).max())
 
 
 def test_carries(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.builds import shorten_waits
 from tests.harness.devices import auto_strategy, device_as_if
 from tests.harness.scans import make_problem, plan_with, scan_with, traits_of
-from tests.oracle import AFFINE, assert_same, safe_strategies, small_tiles, tile_in_turn, ufunc_scan, words
+from tests.oracle import AFFINE, assert_same, half_of, safe_strategies, small_tiles, tile_in_turn, ufunc_scan, words
 
 PERIODS = [2, 7, 64]
 # In these strategies a tile can do nothing but wait.
@@ -27,7 +27,7 @@ def test_fallback_does_the_late_tiles_work_itself(device: gs.Device, period: int
     """Assert that the bits are those of three_dispatch, although other workgroups reduce the late tiles."""
     x = np.random.default_rng(0).standard_normal(60_000).astype(np.float32)
     rows = words(np.random.default_rng(1), 2, (7, 3001))
-    for tile in small_tiles(device):
+    for tile in half_of(device, small_tiles(device), int(folds)):
         problems = (
             [make_problem(x)]
             if period != 7

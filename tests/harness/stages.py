@@ -13,6 +13,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.bind_groups import Binding
+from gpuscan.device.tile_state import PARAMS, parameters
 from gpuscan.elements import words_of
 from gpuscan.engine.record import Buffers, record
 from gpuscan.operators.code import combine_code
@@ -100,6 +101,51 @@ def run_stages(
     fields = zip(results, problem.element.fields, strict=True)
     arrays = [np.frombuffer(gpu.queue.read_buffer(b), f.scalar.dtype)[: problem.size] for b, f in fields]
     return StageRun(plan, run.epoch, state, [a.reshape(problem.rows, problem.row_length) for a in arrays])
+
+
+def run_fold(device: gs.Device, problem: Problem, tile: Tile, posted: Array) -> StageRun:
+    """Run the workgroups of look-ahead that scan no tile, alone, over posts that are there before they start.
+
+    So the fold is tested on adapters where no workgroup may wait for a later one.
+
+    Args:
+        device: the device to run on.
+        problem: the scan; its arrays are not read.
+        tile: the shape of its tiles.
+        posted: the words of every post, in the order of their places and of `StageRun.posts`; a word of -1 is missing.
+    """
+    plan = plan_with(device, problem, "lookahead", tile=tile)
+    assert plan.strategy == "lookahead"
+    (stage,) = plan.stages
+    kernel, epoch = stage.kernel, 7
+    words, bits = posted.reshape(-1).astype(np.int64), kernel.tag_shift
+    tagged = (epoch << bits) | ((words[:, None] >> (bits * np.arange(32 // bits))) & ((1 << bits) - 1))
+    tagged[words < 0] = 0
+    stride = tile.columns if isinstance(tile, ColumnTile) else kernel.post_stride  # from one half to the other
+    tagged = tagged.reshape(-1, stride, 32 // bits).swapaxes(1, 2).reshape(-1)
+    content = np.zeros(plan.state_bytes // (bits // 4), np.uint64 if bits == 32 else np.uint32)
+    header = STATE_HEADER_WORDS * 4 // content.itemsize
+    content[header : header + tagged.size] = tagged
+    make = device.wgpu_device.create_buffer_with_data
+    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
+    state = make(data=content, usage=usage)
+    params = make(data=PARAMS.pack(*parameters(plan, (plan.row_length, 0, 0), epoch)), usage=wgpu.BufferUsage.UNIFORM)
+    junk = [make(data=np.zeros(leaf.nbytes // 4 + 4, np.uint32), usage=usage) for leaf in problem.leaves * 2]
+    pipeline, layout = device._context.pipeline(kernel)
+    bound = [params, state, *junk]
+    entries = [
+        {"binding": i, "resource": {"buffer": buffer, "offset": 0, "size": buffer.size}}
+        for i, buffer in enumerate(bound)
+    ]
+    encoder = device.wgpu_device.create_command_encoder()
+    compute = encoder.begin_compute_pass()
+    compute.set_pipeline(pipeline)
+    compute.set_bind_group(0, device.wgpu_device.create_bind_group(layout=layout, entries=entries), [0])
+    compute.dispatch_workgroups(plan.workgroups_without_tile)
+    compute.end()
+    device.wgpu_device.queue.submit([encoder.finish()])
+    left = np.frombuffer(device.wgpu_device.queue.read_buffer(state), np.uint32)[STATE_HEADER_WORDS:]
+    return StageRun(plan, epoch, left, [])
 
 
 # ----- Shaders as text

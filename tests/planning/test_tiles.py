@@ -146,7 +146,7 @@ def test_tiles_are_longer_where_all_of_them_run_together() -> None:
         **dict.fromkeys((25, 28), (256, 12)),
     }, "and where there are very many"
     matrices = {log: tile_shape(spec(shapes=[(2, 2)], row_length=2**log), adapter).steps for log in (18, 19, 20, 21)}
-    assert matrices == {18: 4, 19: 8, 20: 8, 21: 4}
+    assert matrices == {18: 4, 19: 8, 20: 8, 21: 8}
     pairs = {log: tile_shape(spec(*["float32"] * 2, row_length=2**log), adapter).steps for log in (19, 20, 21, 22)}
     assert set(pairs.values()) == {4}, "registers have no room for more"
 
@@ -155,7 +155,7 @@ def test_tiles_of_several_words_hold_as_many_bytes_in_few_steps() -> None:
     """Assert the size of the tiles: smaller ones make the fold late, more steps take longer to compile."""
     kinds: tuple[tuple[list[str], Any, int], ...] = (
         (["int64"], None, 32), (["complex64"], None, 32), (["float16"] * 2, None, 32), (["float32"] * 2, None, 32),
-        (["float32"] * 3, None, 48), (["float32"] * 4, None, 32), (["float32"] * 5, None, 40),
+        (["float32"] * 3, None, 48), (["float32"] * 4, None, 48), (["float32"] * 5, None, 40),
         (["float32"] * 6, None, 48), (["float32"] * 8, None, 32), (["float32"], [(3,)], 36),
         (["float32"], [(2, 2)], 32), (["float32"], [(4, 4)], 32),
     )  # fmt: skip
@@ -168,7 +168,7 @@ def test_tiles_of_several_words_hold_as_many_bytes_in_few_steps() -> None:
                 == kib << 10
                 >= GPU.tile_bytes
             )
-            assert tile.steps <= GPU.few_steps or shapes == [(3,)], "12 bytes a lane are few"
+            assert tile.steps <= GPU.few_steps or shapes in ([(3,)], [(2, 2)]), "12 and 16 bytes a lane are few"
         rows = tile_shape(spec("float32", rows=2**18, row_length=100), adapter)  # items carry a head flag
         assert rows.tile_size * 4 == GPU.tile_bytes
 
@@ -195,6 +195,25 @@ def test_long_operators_stand_in_a_shader_few_times() -> None:
 
     assert tile_shape(spec("float16", row_length=2**25, combine=long), gpu()).steps == GPU.min_long_steps
     assert tile_shape(spec(row_length=2**25, combine=long), software()).chunk == CPU.serial_long_chunk
+
+
+def test_shapes_that_were_measured_are_for_many_tiles() -> None:
+    """Assert that they are not taken for few tiles, for items with a head flag, or where lanes are too few."""
+    for words, chunk, lanes, steps in GPU.measured_shapes:
+        shapes = [(words,)] if chunk == 1 else None
+        names = ["float32"] * (1 if shapes else words)
+        asked = spec(*names, shapes=shapes, row_length=GPU.min_measured_tiles * lanes * steps * chunk)
+        tile = tile_shape(asked, gpu())
+        assert (tile.workgroup_size, tile.steps, tile.chunk) == (lanes, steps, chunk)
+        for other, adapter in (
+            (replace(asked, row_length=asked.row_length // 2), gpu()),
+            (replace(asked, rows=asked.row_length // 100, row_length=100), gpu()),
+            (asked, gpu(limits=LIMITS | {"max-compute-invocations-per-workgroup": lanes // 2})),
+        ):
+            tile = tile_shape(other, adapter)
+            assert (tile.workgroup_size, tile.steps, tile.chunk) != (lanes, steps, chunk)
+    folds = [plan_scan(spec(shapes=[shape], row_length=2**22), gpu(), "lookahead", "") for shape in ((3, 3), (4, 4))]
+    assert [plan.stages[0].kernel.wait_policy.in_rounds for plan in folds] == [False, True]
 
 
 def test_narrow_integers_are_kept_as_they_lie_in_storage() -> None:

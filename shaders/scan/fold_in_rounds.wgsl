@@ -1,0 +1,92 @@
+{#- The fold of look-ahead for wide items, whose scan takes as long as a look at memory: in each round every subgroup of the
+    first workgroup reads and scans one block, and joins the totals of the blocks before it. The order of combination is that
+    of scan/fold_ahead.wgsl: P(block) ⊕ K(tile).
+    in:  the aggregates in the tile state
+    out: the prefixes in the tile state -#}
+{% include "shared/tile_state.wgsl" %}
+{% include "scan/block_lanes.wgsl" %}
+{% include "scan/carry_in.wgsl" %}
+{% include "shared/pause.wgsl" %}
+{% include "scan/prefix_result.wgsl" %}
+{% from "shared/peek.wgsl" import peek with context %}
+// ----- Fold of the aggregates
+const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
+const PATIENCE = max(1u, SPINS_PER_ROUND / {{ kernel.heuristics.fold_patience_divisor }}u);  // looks that find nothing new, for one round of a wait
+const GLANCE = {{ kernel.heuristics.fold_glance }}u;  // looks that find nothing new until the fold asks whether the run timed out
+const FOLDERS = {{ kernel.tile.subgroups_per_workgroup }}u;  // subgroups that fold
+
+const STOPPED = 0x80000000u;
+var<workgroup> shared_place: u32;  // the first tile without a prefix for the one after it, and STOPPED if the fold gives up
+var<workgroup> block_ready: array<u32, FOLDERS>;  // the tiles of each block up to the first missing aggregate
+var<workgroup> block_totals: array<{{ text.shared_item }}, FOLDERS>;
+
+// Post prefixes until all are posted, or until `patience` looks in a row find nothing new. Return the first tile with a
+// missing aggregate.
+fn fold_ahead(invocation: u32, tile: u32, patience: u32, rest: u32) -> u32 {
+    let lane = invocation % SUBGROUP_SIZE;
+    let folder = invocation / SUBGROUP_SIZE;
+{% if spec.carried %}
+    var carry = carry_in();  // the prefix of the first block of the round
+    var known = true;  // whether it has one
+{% else %}
+    var carry = Item();  // the prefix of the first block of the round
+    var known = false;  // whether it has one
+{% endif %}
+    var place = 0u;  // the first tile that is not folded
+    var idle = 0u;  // looks since the last one that found something new
+    while (place < params.tiles) {
+        let first = place / BLOCK * BLOCK;
+        let own = first + folder * BLOCK + min(lane, BLOCK - 1u);
+        let post = read_post(aggregate_of(min(own, params.tiles - 1u)));
+        let ready = min(first_lane_where(lane, (lane < BLOCK) & !(post.ready & (own < params.tiles))), BLOCK);
+        var sums = post.item;
+        if (ready > 0u) {
+            sums = scan_block(lane, post.item);
+            let total = item_at(sums, BLOCK - 1u);
+            if (lane == 0u) {
+                block_totals[folder] = {{ text.to_shared("total") }};
+            }
+        }
+        if (lane == 0u) {
+            block_ready[folder] = ready;
+        }
+        workgroupBarrier();
+        var reached = first;
+        for (var block = 0u; block < FOLDERS; block++) {
+            let count = block_ready[block];
+            if (block == folder) {
+                let before = pick(known, join(carry, sums), sums);
+                if ((own >= place) & (lane < ready)) {
+                    write_post(prefix_after(own), before);
+                }
+            }
+            if (count < BLOCK) {
+                reached += count;
+                break;
+            }
+            let total = {{ text.from_shared("block_totals[block]") }};
+            carry = pick(known, join(carry, total), total);
+            known = true;
+            reached += BLOCK;
+        }
+        idle = select(0u, idle + 1u, reached == place);
+        if (invocation == 0u) {
+            var stop = idle >= patience;
+            if (idle % GLANCE == GLANCE - 1u) {
+                stop = stop | given_up();
+            }
+            shared_place = reached | select(0u, STOPPED, stop);
+        }
+{% if kernel.wait_policy.pauses %}
+        if (pause(idle) == 0x70000001u) {
+            idle += 2u;  // never so, but the compiler cannot tell, and keeps the pause
+        }
+{% endif %}
+        let told = workgroupUniformLoad(&shared_place);
+        place = told & ~STOPPED;
+        if (told >= STOPPED) {
+            break;
+        }
+    }
+    return place;
+}
