@@ -13,7 +13,6 @@ from gpuscan.api.sharded_array import sharded_leaves
 from gpuscan.api.sharded_calls import scan_sharded
 from gpuscan.api.totals import total_of
 from gpuscan.engine.device_seeds import seeds_by_rows
-from gpuscan.engine.segment_heads import check_begun
 from gpuscan.planning.strategies import check_strategy
 from gpuscan.problem.arguments import as_flag, check_one_cut
 from gpuscan.problem.cache import cached_problem
@@ -149,7 +148,6 @@ def scan(
         x, op, options = as_pairs(x, op, options)
     problem = cached_problem(x, op, seeds_on_device=True, **options)
     check_strategy(strategy)
-    check_offsets = check_begun(problem.heads)
     labels = None if groups is None else checked_labels(groups, problem.shape, problem.axis)
     home = team_or_home((*problem.arrays, labels), device)
     problem = seeds_by_rows(problem)
@@ -161,7 +159,8 @@ def scan(
         results = execute(problem, home, strategy, outputs)
     else:
         results = execute_groups(problem, labels, home, strategy, outputs)
-    check_offsets()
+    if problem.heads is not None:
+        problem.heads.check()
     if call is not None:
         learn(call, problem, problem.shape)
     result = in_form_of(problem, given, results) if out is None else out

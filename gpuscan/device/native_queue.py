@@ -204,6 +204,13 @@ class NativeMapping:
         with interrupts_held():
             library.checked.wgpuBufferMapAsync(buffer._internal, mode, 0, size, info[0])
 
+    def is_ready(self) -> bool:
+        """Return True if the buffer is mapped by now, or cannot be; polls once."""
+        if self._number not in self._library.ended:
+            with interrupts_held():
+                self._queue.poll(0, self._library.ffi.NULL)
+        return self._number in self._library.ended
+
     def sync_wait(self) -> None:
         """Wait until the buffer is mapped; polls on this thread.
 

@@ -36,6 +36,10 @@ class PublicMapping:
         self._promise = buffer.map_async(webgpu().MapMode.WRITE if write else read, 0, size)
         self._written: list[tuple[Bytes, int]] = []
 
+    def is_ready(self) -> bool:
+        """Return False: only a wait shows when the buffer is mapped."""
+        return False
+
     def sync_wait(self) -> None:
         """Wait until the buffer is mapped."""
         self._promise.sync_wait()

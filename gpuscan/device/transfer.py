@@ -46,14 +46,14 @@ def bytes_of(array: np.ndarray[Any, Any]) -> Bytes:
 
 _threads: ThreadPoolExecutor | None = None
 _threads_lock = threading.Lock()
-# How many threads there are for all copies.
-_thread_count = _THREADS
+# How many threads there are for all copies. One part is filled while the results of another are written.
+_thread_count = min(2 * _THREADS, os.cpu_count() or 1)
 
 
 def serve_devices(count: int) -> None:
     """Let there be as many threads as that many devices need that copy at the same time."""
     global _threads, _thread_count
-    wanted = min(TRANSFERS.max_copy_threads * count, os.cpu_count() or 1)
+    wanted = min(2 * TRANSFERS.max_copy_threads * count, os.cpu_count() or 1)
     with _threads_lock:
         if wanted > _thread_count:
             _thread_count = wanted
@@ -88,12 +88,14 @@ def copy(into: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
     if shares < 2:
         np.copyto(into, source, casting="unsafe")
         return
-    edges = [count * i // shares for i in range(shares + 1)]
+    edges = [count * i // shares for i in range(1, shares + 1)]
     parts: list[Future[None]] = []
     try:
         with interrupts_held():
             for a, b in pairwise(edges):
                 parts.append(begun(_copy_threads(), partial(np.copyto, into[a:b], source[a:b], casting="unsafe")))
+            # This thread has a share, too.
+            np.copyto(into[: edges[0]], source[: edges[0]], casting="unsafe")
         for part in parts:
             part.result()
     finally:  # After an interrupt the memory may be unmapped next, so wait until all threads are done.
@@ -118,11 +120,6 @@ def begun(threads: ThreadPoolExecutor, call: Callable[[], T]) -> Future[T]:
         except Exception as error:
             made.set_exception(error)
         return made
-
-
-def meanwhile(call: Callable[[], T]) -> Callable[[], T]:
-    """Begin a call on a thread that copies; return a function that waits for it and returns its result."""
-    return begun(_copy_threads(), call).result
 
 
 # ----- Staging

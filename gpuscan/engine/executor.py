@@ -99,7 +99,8 @@ class Executor:
 
         try:
             for number, part in enumerate(parts):
-                if len(in_flight) == TRANSFERS.parts_in_flight:
+                # The results of a part that is done are written while this one is filled.
+                while in_flight and (len(in_flight) == TRANSFERS.parts_in_flight or in_flight[0].is_ready()):
                     self._land(job, shared, in_flight, drains)
                 yield from landed(TRANSFERS.parts_draining)
                 buffers = None

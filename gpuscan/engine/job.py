@@ -90,6 +90,10 @@ class Flight:
         self.number, self.part, self.buffers = number, part, buffers
         self.run: Run | None = None
 
+    def is_ready(self) -> bool:
+        """Return True if the part is known to be done."""
+        return self.buffers is not None and self.buffers.is_ready()
+
 
 class SharedBuffers:
     """Buffers that all parts of one job use: carries, seeds and captured constants."""

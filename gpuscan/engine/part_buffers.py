@@ -162,6 +162,10 @@ class PartBuffers:
             spans += [] if self._report is None else [(self._report, REPORT_BYTES)]
         self._readable = [self._context.queue.map(buffer, size) for buffer, size in spans]
 
+    def is_ready(self) -> bool:
+        """Return True if `wait` would not wait."""
+        return all(mapping.is_ready() for mapping in self._readable)
+
     def wait(self) -> list[int]:
         """Wait for the run; return its report, empty where it has none."""
         for mapping in self._readable:

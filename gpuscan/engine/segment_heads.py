@@ -11,7 +11,7 @@ orders:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,14 +23,14 @@ from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty, is_number, uploaded
 from gpuscan.device.reports import Verdict
-from gpuscan.device.transfer import meanwhile, padded
+from gpuscan.device.transfer import padded
 from gpuscan.elements import element_of, scalar_of
 from gpuscan.engine.element_copy import bindable, contiguous, copied, interchanged
 from gpuscan.engine.places import part_of
 from gpuscan.engine.record import WORKGROUP_SIZE, Origin, record_stage, uniform_of
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.arguments import OnDevice
-from gpuscan.problem.segments import CHECKED_TOGETHER, offsets_error
+from gpuscan.problem.segments import offsets_error
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -64,13 +64,6 @@ class Recorder:
     def stage(self, template: str, bound: Sequence[Binding], workgroups: int, elements: int, **values: Any) -> None:
         """Record a stage over buffers of the pool, which the next call of a kind often gets again."""
         record_stage(self.context, self.encoder, template, bound, workgroups, elements, True, **values)
-
-
-def check_begun(heads: Heads | None) -> Callable[[], None]:
-    """Return a function that raises the error of offsets that fall. Many are checked on another thread meanwhile."""
-    if heads is None or not heads.unchecked:
-        return lambda: None
-    return heads.check if heads.segments < CHECKED_TOGETHER else meanwhile(heads.check)
 
 
 # ----- The bits of each part

@@ -15,7 +15,7 @@ from gpuscan.problem.arguments import OnDevice, as_array, as_leaf, check_one_cut
 Flags = np.ndarray[Any, Any]
 
 # Offsets that are compared and copied at a time: they stay in a CPU's caches.
-CHECKED_TOGETHER = 1 << 16
+_CHECKED_TOGETHER = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -298,8 +298,8 @@ def ascending_offsets(segments: Any, elements: str) -> np.ndarray[Any, Any]:
 
 def _check_order(offsets: np.ndarray[Any, Any], into: np.ndarray[Any, Any] | None = None) -> None:
     """Raise ValueError if offsets fall; in the same pass over them, copy them to `into`."""
-    for start in range(0, len(offsets), CHECKED_TOGETHER):
-        stretch = offsets[start : start + CHECKED_TOGETHER + 1]
+    for start in range(0, len(offsets), _CHECKED_TOGETHER):
+        stretch = offsets[start : start + _CHECKED_TOGETHER + 1]
         falls = stretch[1:] < stretch[:-1]
         if falls.any():
             at = start + int(falls.argmax())
@@ -308,7 +308,7 @@ def _check_order(offsets: np.ndarray[Any, Any], into: np.ndarray[Any, Any] | Non
                 "fall (equal ones are empty segments)"
             )
         if into is not None:
-            np.copyto(into[start : start + CHECKED_TOGETHER], stretch[:CHECKED_TOGETHER], casting="unsafe")
+            np.copyto(into[start : start + _CHECKED_TOGETHER], stretch[:_CHECKED_TOGETHER], casting="unsafe")
 
 
 def _check_shape(offsets: Any, elements: str, ends: str = "") -> None:
