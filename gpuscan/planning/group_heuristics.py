@@ -11,8 +11,8 @@ class GroupHeuristics:
 
     # True if the lanes of a subgroup combine a stretch together. Otherwise each invocation has a stretch of its own.
     subgroups: bool = True
-    # Stretches that all rows together are cut into, about: a workgroup for each. H200, 2^26 int32 with 1,000 labels:
-    # 0.82 ms (by a sort 8.0 ms), with 1,056 stretches 0.9 ms.
+    # Stretches that all rows together are cut into, about: a workgroup for each. H200, 2^26 float32 with 1,000 labels:
+    # 0.94 ms, by a sort 8.0 ms. Other numbers of stretches were last measured with one subgroup in a workgroup.
     stretches: int = 3500
     # Elements of a stretch, at least and at most. Not tuned.
     min_stretch: int = 2048
@@ -24,7 +24,7 @@ class GroupHeuristics:
     max_words: int = 8
     # Subgroups that share the carries of a workgroup; more of them if carries take more words than these for each. The
     # more words a workgroup takes, the fewer workgroups run at a time. H200, 2^26 int32 with 1,000 labels, the last
-    # stage: 0.56 ms, with 2, 8 and 16 of them 0.61, 0.86 and 1.3 ms, and one with marks 1.05 ms.
+    # stage, when turns were a loop: 0.51 ms, with 2, 8 and 16 of them 0.61, 0.86 and 1.3 ms.
     turns: int = 4
     words_of_turn: int = 512
     # Invocations in a workgroup where each has a stretch of its own. Not tuned.

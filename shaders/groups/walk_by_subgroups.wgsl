@@ -58,20 +58,21 @@ fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, belo
 {% if kernel.marked %}
     var known = false;
 {% endif %}
-    for (var now = 0u; now < TURNS; now++) {
-        if (now == own_turn) {
-            carry = {{ text.from_shared("carries[label]") }};
+{# No loop: wgpu counts the iterations of loops, which takes as long as a turn. #}
+{% for now in range(kernel.turns) %}
+    if (own_turn == {{ now }}u) {
+        carry = {{ text.from_shared("carries[label]") }};
 {% if kernel.marked %}
-            known = is_known[label] != 0u;
-            is_known[label] = 1u;
-            let next = pick(known, join(carry, item), item);
+        known = is_known[label] != 0u;
+        is_known[label] = 1u;
+        let next{{ now }} = pick(known, join(carry, item), item);
 {% else %}
-            let next = join(carry, item);
+        let next{{ now }} = join(carry, item);
 {% endif %}
-            carries[label] = {{ text.to_shared("next") }};
-        }
-        workgroupBarrier();
+        carries[label] = {{ text.to_shared("next%d" % now) }};
     }
+    workgroupBarrier();
+{% endfor %}
 {% if kernel.stores_results %}
     carry = item_at(carry, last);
 {% if kernel.marked %}
