@@ -18,8 +18,8 @@ class Heuristics:
     # ----- Strategies
     # The order in which "auto" tries strategies. A scan is bound by memory on a GPU, so the order is that of traffic.
     strategy_order: tuple[str, ...] = ("lookahead", "lookback", "fallback", "three_dispatch")
-    # The numbers of tiles for which look-back is faster than look-ahead: so few that each looks at all before it,
-    # or a few times more than run at once, so that most tiles find their prefix posted. H200: 8.86 against 9.2 us at 2^20
+    # The numbers of tiles for which look-back is faster than look-ahead: so few that each looks at all before it, or a
+    # few times more than run at once, so that most tiles find their prefix posted. H200: 8.86 against 9.2 us at 2^20
     # elements, 128 tiles. H100: 13.3 against 14.2 us at 2^21, 17.0 against 19.7 at 2^22.
     lookback_tiles: range = range(128, 513)
 
