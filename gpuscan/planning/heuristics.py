@@ -18,9 +18,10 @@ class Heuristics:
     # ----- Strategies
     # The order in which "auto" tries strategies. A scan is bound by memory on a GPU, so the order is that of traffic.
     strategy_order: tuple[str, ...] = ("lookahead", "lookback", "fallback", "three_dispatch")
-    # The numbers of tiles for which look-back is faster than look-ahead: a few times more than run at once, so that
-    # most tiles find their prefix posted. H100: 13.3 against 14.2 us at 2^21 elements, 17.0 against 19.7 at 2^22.
-    lookback_tiles: range = range(256, 513)
+    # The numbers of tiles for which look-back is faster than look-ahead: so few that each looks at all before it, or a
+    # few times more than run at once, so that most tiles find their prefix posted. H200: 8.86 against 9.2 us at 2^20
+    # elements, 128 tiles. H100: 13.3 against 14.2 us at 2^21, 17.0 against 19.7 at 2^22.
+    lookback_tiles: range = range(128, 513)
 
     # ----- Waits
     # Polls in one round of a wait. Between rounds a tile asks whether the run was given up. Not tuned.
@@ -52,6 +53,9 @@ class Heuristics:
     # From this number of tiles on, one workgroup folds for all. H100 under lookback: 736 instead of 923 us at 2^28, but
     # 21.9 instead of 17.5 us at 2^22.
     min_tiles_for_fold: int = 1024
+    # Up to this number of tiles, one that looks back looks at all tiles before it at once. H200,
+    # uint32: 8.86 us at 2^20 and 13.25 at 2^22, where look-ahead takes 9.2 and 13.9; 512 tiles take longer at once.
+    max_tiles_at_once: int = 256
     # The iterations that the loops of an operator's WGSL may make in one combination. A limit against hanging shaders,
     # not tuned.
     max_loop_iterations: int = 1 << 16

@@ -104,6 +104,7 @@ class WaitPolicy:
         pauses: divisions that pass the time between two polls.
         one_workgroup_folds: one waiting workgroup at a time computes the prefixes of all tiles.
         in_rounds: all subgroups of the workgroup that folds take part, each with a block in each round.
+        at_once: a tile looks at all tiles before it at once.
     """
 
     spins_per_round: int
@@ -111,6 +112,7 @@ class WaitPolicy:
     pauses: int = 0
     one_workgroup_folds: bool = False
     in_rounds: bool = False
+    at_once: bool = False
 
 
 @dataclass(frozen=True)

@@ -275,12 +275,15 @@ def tile_stages(
     tiles = max(1, -(-length // tile.tile_size))
     if tile.per_row:
         tiles = length // spec.row_length * -(-spec.row_length // tile.tile_size)
+    at_once = one_workgroup_folds is None and looks_at_once(kernel, tiles)
     if one_workgroup_folds is None:  # a fold is a loop over all tiles, which some drivers end
         many = tiles >= kernel.heuristics.min_tiles_for_fold
         one_workgroup_folds = many and not kernel.target.driver_ends_loops
     may_fold = kernel.strategy in ("lookback", "fallback") and not tile.per_row
     if kernel.strategy == "lookahead" or (may_fold and one_workgroup_folds):
         kernel = replace(kernel, wait_policy=folding_policy(kernel))
+    elif at_once:
+        kernel = replace(kernel, wait_policy=replace(kernel.wait_policy, at_once=True))
     dispatches = [(kernel, tiles + 1 if kernel.strategy == "lookahead" else tiles)]
     later = replace(kernel, spec=replace(kernel.spec, exclusive=False, initial=False))
     if kernel.strategy == "three_dispatch":
@@ -290,6 +293,13 @@ def tile_stages(
     elif spec.carry_out:
         dispatches.append((replace(later, stage="carry"), 1))
     return tiles, dispatches
+
+
+def looks_at_once(kernel: Kernel, tiles: int) -> bool:
+    """Return True if there are so few tiles that one looks at all before it at once."""
+    plain = not (kernel.tile.per_row or kernel.spec.carry_out or kernel.segmented or kernel.wide)
+    few = tiles <= kernel.heuristics.max_tiles_at_once
+    return kernel.strategy == "lookback" and kernel.block_in_subgroup and plain and few
 
 
 def folding_policy(kernel: Kernel) -> WaitPolicy:

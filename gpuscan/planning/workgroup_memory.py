@@ -40,6 +40,8 @@ def waiting_bytes(kernel: Kernel) -> int:
     tile = kernel.tile
     items = tile.columns * tile.chunk if isinstance(tile, ColumnTile) else 1 + kernel.wait_policy.one_workgroup_folds
     words = tile.columns if isinstance(tile, ColumnTile) else tile.block
+    if kernel.wait_policy.at_once:
+        items += kernel.heuristics.max_tiles_at_once // tile.block
     folders = tile.subgroups_per_workgroup if kernel.wait_policy.in_rounds else 0
     return 4 * (kernel.item_words * (items + folders) + words + folders + WAIT_WORDS)
 

@@ -1,4 +1,7 @@
 {#- The prefix by look-back. A wait that exceeds its bound is reported, and the tile stores nothing. -#}
+{% if kernel.wait_policy.at_once %}
+{% include "scan/look_back_at_once.wgsl" %}
+{% else %}
 {% include "scan/single_pass.wgsl" %}
 
 // Wait for the tile's prefix. Return false if the wait timed out.
@@ -12,3 +15,4 @@ fn await_prefix(invocation: u32, tile: u32, aggregate: Item) -> bool {
     }
     return learned;
 }
+{% endif %}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
+from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.planning import kernel, tile_shapes
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.reference.stages import Joiner, scan_totals
@@ -18,11 +19,20 @@ from tests.oracle import AFFINE, shares_opengl, words
 
 
 @pytest.mark.parametrize(("in_rounds", "late"), [(True, False), (True, True), (False, True)])
-def test_rows(device: gs.Device, in_rounds: bool, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows(
+    own_device: gs.Device,
+    in_rounds: bool,
+    late: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
     """Assert that every tile up to the first missing aggregate gets its prefix, and no other one."""
+    device = own_device
     size = device.capabilities.subgroup_size
     if not size or shares_opengl(device):
         return
+    render_kernel.cache_clear()  # the size of a block is no part of its keys
+    request.addfinalizer(render_kernel.cache_clear)
     monkeypatch.setattr(tile_shapes, "BLOCK", size)  # as on GPUs, whose subgroups are as wide as a block
     monkeypatch.setattr(kernel, "CPU", replace(kernel.CPU, min_words_for_rounds=2 if in_rounds else 99))
     device = device_as_if(device, int64_atomics=device.capabilities.int64_atomics and not late)
