@@ -34,7 +34,8 @@ def test_rows(
     render_kernel.cache_clear()  # the size of a block is no part of its keys
     request.addfinalizer(render_kernel.cache_clear)
     monkeypatch.setattr(tile_shapes, "BLOCK", size)  # as on GPUs, whose subgroups are as wide as a block
-    monkeypatch.setattr(kernel, "CPU", replace(kernel.CPU, min_words_for_rounds=2 if in_rounds else 99))
+    for name, table in (("CPU", kernel.CPU), ("GPU", kernel.GPU)):
+        monkeypatch.setattr(kernel, name, replace(table, min_words_for_rounds=2 if in_rounds else 99))
     device = device_as_if(device, int64_atomics=device.capabilities.int64_atomics and not late)
     tile, tiles = TileShape(4 * size, size, 1, 1), 9 * size + 3  # three rounds; the last block is not full
     rng = np.random.default_rng(0)
