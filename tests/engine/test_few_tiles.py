@@ -26,7 +26,7 @@ def test_several_subgroups_look(
     monkeypatch.setattr(tile_shapes, "BLOCK", size)  # as on GPUs, whose subgroups are as wide as a block
     tile = TileShape(4 * size, size, 1, 4)
     rng = np.random.default_rng(0)
-    length = 2 * tile.block * 4 * tile.tile_size + 5  # each subgroup looks at two blocks
+    length = 2 * tile.block * 4 * tile.tile_size - 5  # each subgroup of the last tile looks at two blocks
     initial = tuple(np.uint32(value) for value in (3, 5))
     floats = make_problem(rng.standard_normal(length).astype(np.float32))
     for problem in (floats, make_problem(words(rng, 2, (length // 3,)), AFFINE, exclusive=True, initial=initial)):
