@@ -30,6 +30,13 @@ fn place_of(number: u32) -> u32 {
     return {{ "params.row_length - 1u - number" if spec.reverse else "number" }};
 }
 
+{#- The row of `stretch`, and the numbers of its first element in the row and of the one after its last. -#}
+{% macro bounds_of_stretch() %}
+    let row = stretch / params.stretches;
+    let begin = stretch % params.stretches * params.stretch;
+    let end = min(begin + params.stretch, params.row_length);
+{% endmacro %}
+
 {#- Load the elements whose numbers in the row are `number0`, …: `e0`, … with the labels `label0`, … -#}
 {% macro load_elements() %}
 {% for i in range(kernel.tile.chunk) %}
@@ -41,6 +48,15 @@ fn place_of(number: u32) -> u32 {
 {% endif %}
     let e{{ i }} = {{ text.loaded_element(i, "") }};
 {% endfor %}
+{% endmacro %}
+{#- Load the elements that the invocation at `place` takes in the workgroup's step from `first` on. Their numbers in the row
+    are `next0`, …; where they are not below `end`, the last element is loaded. -#}
+{% macro load_step(place) %}
+{% for i in range(kernel.tile.chunk) %}
+    let next{{ i }} = first + {{ i }}u * WORKGROUP_SIZE + {{ place }};
+    let number{{ i }} = min(next{{ i }}, end - 1u);
+{% endfor %}
+{{ load_elements() -}}
 {% endmacro %}
 {#- Store `result` at `at`, as `after` maps it. -#}
 {% macro store_result(at, result) %}

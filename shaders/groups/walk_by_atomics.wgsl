@@ -2,7 +2,7 @@
     workgroup takes a stretch, with some carries for each label in its memory. Neighbours use different ones.
     Values: spec.combine.atomic: the atomic, and the bits of its identity; kernel.copies: the carries for a label. -#}
 {% include "groups/labels.wgsl" %}
-{% from "groups/labels.wgsl" import load_elements with context %}
+{% from "groups/labels.wgsl" import bounds_of_stretch, load_step with context %}
 const COPIES = {{ kernel.copies }}u;
 const PARKED = {{ kernel.capacity * kernel.copies }}u;  // the carry of elements that are not there
 
@@ -35,15 +35,9 @@ fn main(
     var most = 0u;
 {% endif %}
     workgroupBarrier();
-    let row = stretch / params.stretches;
-    let begin = stretch % params.stretches * params.stretch;
-    let end = min(begin + params.stretch, params.row_length);
+{{ bounds_of_stretch() -}}
     for (var first = begin; first < end; first += STEPS * WORKGROUP_SIZE) {
-{% for i in range(kernel.tile.chunk) %}
-        let next{{ i }} = first + {{ i }}u * WORKGROUP_SIZE + invocation;
-        let number{{ i }} = min(next{{ i }}, end - 1u);
-{% endfor %}
-{{ load_elements() | indent(4) -}}
+{{ load_step("invocation") | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
 {% if kernel.checked %}
         let is_there{{ i }} = next{{ i }} < end && label{{ i }} < params.groups;

@@ -1,7 +1,7 @@
 {#- The main function of stages that combine stretches, without subgroups: each invocation walks along a stretch of its own,
     with its carries in the table. -#}
 {% include "groups/labels.wgsl" %}
-{% from "groups/labels.wgsl" import load_elements, store_result with context %}
+{% from "groups/labels.wgsl" import bounds_of_stretch, load_elements, store_result with context %}
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(
     @builtin(local_invocation_index) invocation: u32,
@@ -12,9 +12,7 @@ fn main(
     if (stretch >= params.total) {
         return;
     }
-    let row = stretch / params.stretches;
-    let begin = stretch % params.stretches * params.stretch;
-    let end = min(begin + params.stretch, params.row_length);
+{{ bounds_of_stretch() -}}
     for (var first = begin; first < end; first += STEPS) {
 {% for i in range(kernel.tile.chunk) %}
         let number{{ i }} = min(first + {{ i }}u, end - 1u);

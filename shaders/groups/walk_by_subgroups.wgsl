@@ -7,7 +7,7 @@
     Values: kernel.turns: the most subgroups that a workgroup has, whatever size of them the compiler chooses. -#}
 {% set starts = kernel.stores_results and spec.exclusive %}
 {% include "groups/labels.wgsl" %}
-{% from "groups/labels.wgsl" import load_elements, store_result with context %}
+{% from "groups/labels.wgsl" import bounds_of_stretch, load_step, store_result with context %}
 {% include "scan/item_exchange.wgsl" %}
 {% include "shared/lanes.wgsl" %}
 
@@ -132,15 +132,9 @@ fn main(
     let own_place = member;
 {% endif %}
     workgroupBarrier();
-    let row = stretch / params.stretches;
-    let begin = stretch % params.stretches * params.stretch;
-    let end = min(begin + params.stretch, params.row_length);
+{{ bounds_of_stretch() -}}
     for (var first = begin; first < end; first += STEPS * WORKGROUP_SIZE) {
-{% for i in range(kernel.tile.chunk) %}
-        let next{{ i }} = first + {{ i }}u * WORKGROUP_SIZE + own_place;
-        let number{{ i }} = min(next{{ i }}, end - 1u);
-{% endfor %}
-{{ load_elements() | indent(4) -}}
+{{ load_step("own_place") | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
         let result{{ i }} = combine_step(row, label{{ i }}, e{{ i }}, next{{ i }} < end, lane, below, turn);
 {% endfor %}

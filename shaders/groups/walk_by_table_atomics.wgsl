@@ -5,7 +5,7 @@
     combined by the subgroup.
     Values: spec.combine.atomic: the atomic, and the bits of its identity. -#}
 {% include "groups/labels.wgsl" %}
-{% from "groups/labels.wgsl" import load_elements with context %}
+{% from "groups/labels.wgsl" import bounds_of_stretch, load_step with context %}
 {% include "shared/lanes.wgsl" %}
 {# Xored with ones, a minimum is a maximum, and "and" is "or". #}
 {% set name = {"atomicMin": "Max", "atomicMax": "Max", "atomicAnd": "Or", "atomicOr": "Or", "atomicXor": "Xor", "atomicAdd": "Add"}[spec.combine.atomic[0]] %}
@@ -31,17 +31,11 @@ fn main(
     // Workgroups that run at a time have different stretches.
     let stretch = number % params.total;
     let part = number / params.total;
-    let row = stretch / params.stretches;
-    let begin = stretch % params.stretches * params.stretch;
-    let end = min(begin + params.stretch, params.row_length);
+{{ bounds_of_stretch() -}}
     let carries = stretch * params.groups;
     let turn = STEPS * WORKGROUP_SIZE;
     for (var first = begin + part * turn; first < end; first += params.sharers * turn) {
-{% for i in range(kernel.tile.chunk) %}
-        let next{{ i }} = first + {{ i }}u * WORKGROUP_SIZE + invocation;
-        let number{{ i }} = min(next{{ i }}, end - 1u);
-{% endfor %}
-{{ load_elements() | indent(4) -}}
+{{ load_step("invocation") | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
         var is_there{{ i }} = next{{ i }} < end;
         var bits{{ i }} = {{ "bitcast<u32>(e%d) ^ 0x%xu" % (i, spec.combine.atomic[1]) }};

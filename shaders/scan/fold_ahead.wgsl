@@ -6,16 +6,8 @@
     in:  the aggregates in the tile state
     out: the prefixes in the tile state -#}
 {% from "scan/by_lanes.wgsl" import by_lanes with context %}
-{% include "shared/tile_state.wgsl" %}
-{% include "scan/block_lanes.wgsl" %}
-{% include "scan/carry_in.wgsl" %}
-{% include "shared/pause.wgsl" %}
-{% include "scan/prefix_result.wgsl" %}
+{% include "scan/fold_looks.wgsl" %}
 {% from "shared/peek.wgsl" import peek with context %}
-// ----- Fold of the aggregates
-const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
-const PATIENCE = max(1u, SPINS_PER_ROUND / {{ kernel.heuristics.fold_patience_divisor }}u);  // looks that find nothing new, for one round of a wait
-const GLANCE = {{ kernel.heuristics.fold_glance }}u;  // looks that find nothing new until the fold asks whether the run timed out
 
 var<workgroup> shared_place: u32;  // the block that the fold begins with, later the first tile with a missing aggregate
 {% if kernel.strategy != "lookahead" %}

@@ -3,16 +3,7 @@
     of scan/fold_ahead.wgsl: P(block) ⊕ K(tile).
     in:  the aggregates in the tile state
     out: the prefixes in the tile state -#}
-{% include "shared/tile_state.wgsl" %}
-{% include "scan/block_lanes.wgsl" %}
-{% include "scan/carry_in.wgsl" %}
-{% include "shared/pause.wgsl" %}
-{% include "scan/prefix_result.wgsl" %}
-{% from "shared/peek.wgsl" import peek with context %}
-// ----- Fold of the aggregates
-const SPINS_PER_ROUND = {{ kernel.wait_policy.spins_per_round }}u;
-const PATIENCE = max(1u, SPINS_PER_ROUND / {{ kernel.heuristics.fold_patience_divisor }}u);  // looks that find nothing new, for one round of a wait
-const GLANCE = {{ kernel.heuristics.fold_glance }}u;  // looks that find nothing new until the fold asks whether the run timed out
+{% include "scan/fold_looks.wgsl" %}
 const FOLDERS = {{ kernel.tile.subgroups_per_workgroup }}u;  // subgroups that fold
 
 const STOPPED = 0x80000000u;
