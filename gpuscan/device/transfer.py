@@ -46,14 +46,21 @@ def bytes_of(array: np.ndarray[Any, Any]) -> Bytes:
 
 _threads: ThreadPoolExecutor | None = None
 _threads_lock = threading.Lock()
-# How many threads there are for all copies. One part is filled while the results of another are written.
-_thread_count = min(2 * _THREADS, os.cpu_count() or 1)
+
+
+def _threads_for(devices: int) -> int:
+    """Return the number of threads that all copies of this many devices share."""
+    return min(TRANSFERS.copies_at_a_time * TRANSFERS.max_copy_threads * devices, os.cpu_count() or 1)
+
+
+# How many threads there are for all copies.
+_thread_count = _threads_for(1)
 
 
 def serve_devices(count: int) -> None:
     """Let there be as many threads as that many devices need that copy at the same time."""
     global _threads, _thread_count
-    wanted = min(2 * TRANSFERS.max_copy_threads * count, os.cpu_count() or 1)
+    wanted = _threads_for(count)
     with _threads_lock:
         if wanted > _thread_count:
             _thread_count = wanted

@@ -168,8 +168,8 @@ def combine_unread(
         options: those of `gpuscan.planning.group_plan.plan_groups`.
 
     Returns:
-        None if a label is too large for a table of `count` labels, or of as many as there usually are; or if elements
-        are not combined by atomics in workgroup memory.
+        None if elements are not combined by atomics in workgroup memory, or if a label is too large for the table. It
+        has a place for `count` labels. Without `count` it has places for as many labels as usual.
     """
     context = executor.context
     with guarded(context), context.lock:

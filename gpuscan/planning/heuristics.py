@@ -133,9 +133,9 @@ class Heuristics:
     long_steps: int = 8
     resident_tiles: tuple[int, int] = (128, 256)
     max_long_tile_bytes: int = 64 << 10
-    # Single words take this many steps, in workgroups of `workgroup`, if that gives at least so many tiles. H200,
-    # uint32 under look-ahead: 0.949 of a copy at 2^25 and 0.987 at 2^28 in 256 x 12 chunks, 0.907 and 0.942 in 512 x 4;
-    # at 2^24 256 x 10 chunks take 44.7 us and 512 x 4 chunks 44.3.
+    # The steps of tiles of single words, in workgroups of `workgroup`, and the fewest such tiles. H200, uint32 under
+    # look-ahead, as shares of a copy: 0.949 at 2^25 and 0.987 at 2^28 in 256 x 12 chunks; 0.907 and 0.942 in 512 x 4.
+    # At 2^24: 44.7 us in 256 x 10 chunks, 44.3 in 512 x 4.
     deep_steps: int = 12
     min_deep_tiles: int = 2048
     # Shapes for many elements of several words, as they were measured: the words of an element, the elements in a

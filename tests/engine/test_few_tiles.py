@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.codegen.kernel_text import render_kernel
-from gpuscan.planning import tile_shapes
 from gpuscan.planning.tile_shapes import TileShape
+from tests.harness.builds import narrow_blocks
 from tests.harness.scans import make_problem, plan_with, scan_with
 from tests.oracle import AFFINE, assert_same, strategies_on, words
 
@@ -21,9 +20,7 @@ def test_several_subgroups_look(
     if not size or "lookback" not in strategies_on(own_device):
         assert not size or own_device.capabilities.backend == "OpenGL" or not own_device.capabilities.progress_earlier
         return
-    render_kernel.cache_clear()  # the size of a block is no part of its keys
-    request.addfinalizer(render_kernel.cache_clear)
-    monkeypatch.setattr(tile_shapes, "BLOCK", size)  # as on GPUs, whose subgroups are as wide as a block
+    narrow_blocks(monkeypatch, request, size)
     tile = TileShape(4 * size, size, 1, 4)
     rng = np.random.default_rng(0)
     length = 2 * tile.block * 4 * tile.tile_size - 5  # each subgroup of the last tile looks at two blocks

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from gpuscan.codegen.kernel_text import render_kernel
-from gpuscan.planning import kernel, tile_shapes
+from gpuscan.planning import kernel
 from gpuscan.planning.tile_shapes import TileShape
 from gpuscan.reference.stages import Joiner, scan_totals
+from tests.harness.builds import narrow_blocks
 from tests.harness.devices import device_as_if
 from tests.harness.scans import make_problem
 from tests.harness.stages import run_fold
@@ -31,9 +31,7 @@ def test_rows(
     size = device.capabilities.subgroup_size
     if not size or shares_opengl(device):
         return
-    render_kernel.cache_clear()  # the size of a block is no part of its keys
-    request.addfinalizer(render_kernel.cache_clear)
-    monkeypatch.setattr(tile_shapes, "BLOCK", size)  # as on GPUs, whose subgroups are as wide as a block
+    narrow_blocks(monkeypatch, request, size)
     for name, table in (("CPU", kernel.CPU), ("GPU", kernel.GPU)):
         monkeypatch.setattr(kernel, name, replace(table, min_words_for_rounds=2 if in_rounds else 99))
     device = device_as_if(device, int64_atomics=device.capabilities.int64_atomics and not late)

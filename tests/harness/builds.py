@@ -18,7 +18,7 @@ from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.queue import PublicMapping
 from gpuscan.engine import element_copy, host_arrays, part_buffers, planner
 from gpuscan.engine.executor import Executor
-from gpuscan.planning import heuristics
+from gpuscan.planning import heuristics, tile_shapes
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import InjectedFaults
 from gpuscan.planning.plan import ScanPlan, plan_scan
@@ -55,6 +55,14 @@ def shorten_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let look-back give up after a few polls, within the iterations that llvmpipe allows a loop."""
     for table in ("GPU", "INTEGRATED_GPU"):
         monkeypatch.setattr(heuristics, table, replace(getattr(heuristics, table), min_lookback_spins=16))
+
+
+def narrow_blocks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, size: int) -> None:
+    """Make a block as wide as a subgroup of `size` lanes, as it is on GPUs, until the test ends."""
+    # The size of a block is no part of the cache's keys.
+    render_kernel.cache_clear()
+    request.addfinalizer(render_kernel.cache_clear)
+    monkeypatch.setattr(tile_shapes, "BLOCK", size)
 
 
 def wait_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
