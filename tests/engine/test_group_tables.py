@@ -170,7 +170,7 @@ def test_unread_labels(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("dtype", [np.int32, np.float32], ids=str)
 def test_remembered_number_of_labels(device: gs.Device, dtype: Any) -> None:
-    """Assert that scans and sums of labels that were read before start at once, and take back what a wrong number gave."""
+    """Assert that scans and sums of labels that were read before start at once, and that wrong numbers are noticed."""
     if not device.capabilities.subgroup_size:
         return
     rng = np.random.default_rng(5)
