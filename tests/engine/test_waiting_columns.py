@@ -18,7 +18,7 @@ TILE = ColumnTile(8, 2, 3, 1)
 
 @pytest.fixture
 def waiting_device(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
-    """Return a device whose tiles of columns wait for the tile above, however few chains there are."""
+    """Return a device whose tiles of columns wait for the tile above, even if there are few chains."""
     for name in ("CPU", "GPU"):
         monkeypatch.setattr(kernel, name, replace(getattr(kernel, name), min_waiting_chains=1))
     return own_device
@@ -26,7 +26,7 @@ def waiting_device(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> gs
 
 @pytest.mark.parametrize("scheduler", ["", "random"])
 def test_bits_are_those_of_a_look_back(waiting_device: gs.Device, scheduler: str) -> None:
-    """Assert it for floats, whose bits show the order, and for integers against NumPy."""
+    """Assert that tiles are joined in the same order, which floats show, and for operators that do not commute."""
     device = waiting_device
     rng = np.random.default_rng(0)
     halves = make_problem(rng.standard_normal((2, 301, 13), dtype=np.float32), axis=1, exclusive=True, reverse=True)
