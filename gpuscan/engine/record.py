@@ -220,7 +220,7 @@ def submit_stage(
     bindings = [uniform_of(context, numbers), *bound]
     values["workgroup_size"] = WORKGROUP_SIZE
     encoder = context.queue.encoder()
-    record_stage(context, encoder, template, bindings, -(-invocations // WORKGROUP_SIZE), elements, **values)
+    record_stage(context, encoder, template, bindings, -(-invocations // WORKGROUP_SIZE), elements, True, **values)
     context.queue.submit(encoder)
 
 
