@@ -116,7 +116,7 @@ def counted(problem: Problem, labels: Any, num_groups: Any, home: OpenedDevice |
     if isinstance(labels, DeviceArray):
         assert home is not None
         wanted = None if num_groups is None else checked_count(num_groups, 0, -1)
-        unread = None if wanted == 0 else combine_unread(home._executor, problem, labels, wanted)
+        unread = None if wanted == 0 else combine_unread(home._executor, problem, labels, wanted, reduces=True)
         if unread is not None:
             return unread, unread.table.count
         few = few_labels(home._executor, problem, labels, exact=True)

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 # How many runs over the same buffers are kept ready.
 _MAX_PREPARED_RUNS = 64
+# For this many arrays the number of different labels is kept.
+_MAX_LABEL_COUNTS = 64
 
 
 class Executor:
@@ -54,6 +56,8 @@ class Executor:
         self.context = context
         self.planner = Planner(context)
         self._prepared: RecentValues[tuple[Any, ...], PreparedRun] = RecentValues(_MAX_PREPARED_RUNS)
+        # How many labels there were in arrays, by `gpuscan.engine.group_tables.place_of`. They may have changed since.
+        self.label_counts: RecentValues[tuple[Any, ...], int] = RecentValues(_MAX_LABEL_COUNTS)
         # Bytes a second from NumPy to NumPy, once they are measured.
         self.speed: float | None = None
         self.held = HeldArrays(self._prepared.clear)

@@ -60,6 +60,7 @@ class TabledGroups:
         spec: its specification.
         table: the shape of the table.
         memory: the table, if the elements of stretches are combined already.
+        leaves: the arrays that they were combined from, with the elements of a row one after the other.
     """
 
     problem: Problem
@@ -67,6 +68,7 @@ class TabledGroups:
     spec: ScanSpec
     table: GroupTable
     memory: DeviceArray | None = None
+    leaves: tuple[DeviceArray, ...] = ()
 
 
 def few_labels(executor: Executor, problem: Problem, labels: Any, *, exact: bool = False) -> FewLabels | None:
@@ -96,9 +98,15 @@ def few_labels(executor: Executor, problem: Problem, labels: Any, *, exact: bool
         if problem.size < h.min_read_elements and not exact:
             return None
         largest = _largest_of(executor, found)
+        executor.label_counts.keep(place_of(labels), largest + 1)
         if largest >= _MOST_LABELS or (found.dtype.kind == "i" and largest > np.iinfo(found.dtype).max):
             return None
         return FewLabels(_by_rows(problem, found), largest + 1)
+
+
+def place_of(labels: DeviceArray) -> tuple[Any, ...]:
+    """Return what tells labels in one place of the device's memory from others."""
+    return id(labels.buffer), labels.offset, labels.dtype.str, labels.size
 
 
 def _largest_of(executor: Executor, labels: DeviceArray) -> int:
@@ -154,39 +162,52 @@ def tabled(executor: Executor, problem: Problem, labels: FewLabels, **options: A
 
 
 def combine_unread(
-    executor: Executor, problem: Problem, labels: DeviceArray, count: int | None, **options: Any
+    executor: Executor, problem: Problem, labels: DeviceArray, count: int | None, *, reduces: bool, **options: Any
 ) -> TabledGroups | None:
-    """Return a reduction that combined the elements of stretches before the largest label was read.
+    """Return a scan or reduction that combined the elements of stretches before the largest label was read.
 
-    That saves a pass over the labels. It ends at once if a label is too large for the table.
+    That saves a pass over the labels. The number of labels is taken to be what it was when labels in the same place
+    were read last. If it is another one, the order of combination could be another, so the work was for nothing unless
+    the order does not matter. Atomics end at once if a label is too large for the table.
 
     Args:
         executor: of the arrays' device.
         problem: the scan of the elements, without heads.
         labels: the labels, on the device.
-        count: the number of groups (default: the largest label + 1).
-        options: those of `gpuscan.planning.group_plan.plan_groups`.
+        count: the number of groups of a reduction (default: the largest label + 1).
+        reduces: True for a reduction.
+        options: more of `gpuscan.planning.group_plan.plan_groups`.
 
     Returns:
-        None if elements are not combined by atomics in workgroup memory, or if a label is too large for the table. It
-        has a place for `count` labels. Without `count` it has places for as many labels as usual.
+        None if the number of labels is not known but has an effect, if it was another one, or if workgroups do not
+        combine stretches in their memory. It has a place for `count` labels. Without `count` it may have places for
+        more labels than there are.
     """
     context = executor.context
     with guarded(context), context.lock:
         h = group_heuristics_for(context.capabilities.adapter_type)
-        found = _by_rows(problem, _bindable(labels))
-        few = FewLabels(found, count or min(h.expected_labels, 1 << 8 * found.dtype.itemsize))
-        groups = tabled(executor, problem, few, reduces=True, checked=True, **options)
-        if groups is None:
+        if not options.get("subgroups", h.subgroups):
             return None
-        table = groups.table
+        expected = count or executor.label_counts.find(place_of(labels))
+        if not reduces and (expected is None or labels.dtype.itemsize == 1 or problem.size < h.min_read_elements):
+            return None
+        found = _by_rows(problem, _bindable(labels))
+        few = FewLabels(found, expected or min(h.expected_labels, 1 << 8 * found.dtype.itemsize))
+        groups = tabled(executor, problem, few, reduces=reduces, checked=True, **options)
+        if groups is None or (expected is None and not groups.table.kernels[0].copies):
+            return None
+        table, leaves = groups.table, tuple(_leaves(executor, problem))
         largest = empty(context, (1,), np.uint32)
         first = replace(groups, table=replace(table, kernels=table.kernels[:1]))
-        memory = run_stages(context, first, _leaves(executor, problem), (), largest=largest)
+        memory = run_stages(context, first, leaves, (), largest=largest)
         most = int(largest.read()[0])
+        executor.label_counts.keep(place_of(labels), most + 1)
         if most >= table.groups or (found.dtype.kind == "i" and most > np.iinfo(found.dtype).max):
             return None
-        return replace(groups, table=replace(table, kernels=table.kernels[1:], count=count or most + 1), memory=memory)
+        if count is None and most + 1 != expected and not table.kernels[0].copies:
+            return None
+        rest = replace(table, kernels=table.kernels[1:], count=count or (most + 1 if reduces else table.count))
+        return replace(groups, table=rest, memory=memory, leaves=leaves)
 
 
 def scan_by_table(
@@ -195,12 +216,12 @@ def scan_by_table(
     """Return the result of a problem in which each element is combined with those of its own label."""
     context, inner, length = executor.context, problem.inner, problem.row_length
     fields = problem.destination.fields
-    leaves = _leaves(executor, problem)
+    leaves = groups.leaves or _leaves(executor, problem)
     if inner == 1 and out is not None and _can_be_written(out, (*leaves, groups.labels)):
-        run_stages(context, groups, leaves, out)
+        run_stages(context, groups, leaves, out, groups.memory)
         return list(out)
     results = [empty(context, (problem.size, *f.shape), f.scalar.dtype) for f in fields]
-    run_stages(context, groups, leaves, results)
+    run_stages(context, groups, leaves, results, groups.memory)
     results = [
         interchanged(each, inner, length, f.storage_bytes).viewed((*problem.shape, *f.shape))
         for each, f in zip(results, fields, strict=True)
@@ -218,7 +239,7 @@ def reduce_by_table(
     """
     context, table = executor.context, groups.table
     fields = problem.destination.fields
-    leaves = [] if groups.memory is not None else _leaves(executor, problem)
+    leaves = groups.leaves or _leaves(executor, problem)
     results = [empty(context, (table.results, *f.shape), f.scalar.dtype) for f in fields]
     memory = run_stages(context, groups, leaves, results, groups.memory)
     if problem.fill is None:

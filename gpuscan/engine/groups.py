@@ -11,7 +11,7 @@ from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import contiguous, interchanged, written
-from gpuscan.engine.group_tables import TabledGroups, few_labels, scan_by_table, tabled
+from gpuscan.engine.group_tables import TabledGroups, combine_unread, few_labels, scan_by_table, tabled
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import sort_device
 from gpuscan.problem.groups import with_indices
@@ -78,8 +78,11 @@ def scan_groups(
     context = executor.context
     with guarded(context), context.lock:
         if not isinstance(labels, (SortedLabels, TabledGroups)):
-            few = few_labels(executor, problem, labels)
-            labels = (few and tabled(executor, problem, few)) or labels
+            unread = None
+            if isinstance(labels, DeviceArray):
+                unread = combine_unread(executor, problem, labels, None, reduces=False)
+            few = None if unread is not None else few_labels(executor, problem, labels)
+            labels = unread or (few and tabled(executor, problem, few)) or labels
         if isinstance(labels, TabledGroups):
             context.strategy(strategy)
             return scan_by_table(executor, problem, labels, out)

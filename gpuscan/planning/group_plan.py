@@ -180,7 +180,7 @@ class GroupTable:
         first = self.kernels[0]
         if first.in_table:
             return self.words
-        return self.plane if first.stage != "reduce_carries" and not first.capacity else 0
+        return self.plane if first.stage in ("combine_groups", "scan_groups") and not first.capacity else 0
 
     def workgroups(self, kernel: GroupKernel) -> int:
         """Return the number of workgroups of a stage."""
@@ -214,8 +214,8 @@ def plan_groups(
         groups: the number of labels, 1 or more.
         capabilities: the device's.
         reduces: True for one result for each label.
-        checked: True for a reduction that also finds the largest label. Labels that are not less than `groups` are left
-            out. The result is None unless atomics in workgroup memory combine the elements.
+        checked: True if the first stage also finds the largest label. Labels that are not less than `groups` are left
+            out. The result is None unless workgroups combine the elements of stretches in their memory first.
         subgroups: True to combine stretches by subgroups (default: on GPUs that have subgroups).
         stretch: the elements of a stretch, to take a table whatever its size.
         in_table: True to combine the elements of a reduction by atomics in the table (default: if it is too large for
@@ -245,7 +245,7 @@ def plan_groups(
         in_table = by_atomics and reduces and carry_words * capacity > h.max_atomic_words
     if in_table:
         capacity = 0
-    if 4 * carry_words * (capacity + 1) + 4 > memory or (checked and (in_table or not by_atomics)):
+    if 4 * carry_words * (capacity + 1) + 4 > memory or (checked and not capacity):
         return None
     sharers = 1
     turns, workgroup = 1, h.serial_workgroup
@@ -289,13 +289,14 @@ def plan_groups(
         marked=marked,
     )
     walking = combining
+    combining = replace(walking, checked=checked)
     if by_atomics:
         shape = TileShape(min(h.atomic_workgroup, most_invocations), lanes if in_table else 0, 1, h.atomic_steps)
-        combining = replace(walking, tile=shape, label_bits=0, turns=1, in_table=in_table, encoded=in_table)
+        combining = replace(combining, tile=shape, label_bits=0, turns=1, in_table=in_table, encoded=in_table)
     if by_atomics and not in_table:
         room = max(1, h.atomic_words // (carry_words * capacity))
         copies = min(h.atomic_copies, 1 << (room.bit_length() - 1))
-        combining = replace(combining, copies=copies, checked=checked)
+        combining = replace(combining, copies=copies)
     columns, parts = h.carry_columns, h.carry_parts
     room = min(memory // (4 * carry_words), most_invocations)
     while parts > 1 and columns * parts > room:
@@ -321,6 +322,8 @@ def plan_groups(
     if reduces:
         kernels: tuple[GroupKernel, ...] = (combining, carrying)
     elif stretch >= spec.row_length and not spec.initial:
+        if checked:
+            return None
         kernels = (replace(scanning, alone=True),)
     else:
         kernels = (combining, carrying, scanning)

@@ -133,10 +133,19 @@ fn main(
 {% endif %}
     workgroupBarrier();
 {{ bounds_of_stretch() -}}
+{% if kernel.checked %}
+    var most = 0u;
+{% endif %}
     for (var first = begin; first < end; first += STEPS * WORKGROUP_SIZE) {
 {{ load_step("own_place") | indent(4) -}}
 {% for i in range(kernel.tile.chunk) %}
-        let result{{ i }} = combine_step(row, label{{ i }}, e{{ i }}, next{{ i }} < end, lane, below, turn);
+{% if kernel.checked %}
+        let is_there{{ i }} = next{{ i }} < end && label{{ i }} < params.groups;
+        most = max(most, label{{ i }});
+{% else %}
+        let is_there{{ i }} = next{{ i }} < end;
+{% endif %}
+        let result{{ i }} = combine_step(row, label{{ i }}, e{{ i }}, is_there{{ i }}, lane, below, turn);
 {% endfor %}
 {% if kernel.stores_results %}
 {% for i in range(kernel.tile.chunk) %}
@@ -146,6 +155,12 @@ fn main(
 {% endfor %}
 {% endif %}
     }
+{% if kernel.checked %}
+    let own_largest = subgroupMax(most);
+    if (member == 0u) {
+        atomicMax(&largest, own_largest);
+    }
+{% endif %}
 {% if not kernel.stores_results %}
     for (var label = invocation; label < params.groups; label += WORKGROUP_SIZE) {
 {% if kernel.marked %}

@@ -14,6 +14,8 @@ from gpuscan.engine.group_tables import (
     FewLabels,
     TabledGroups,
     combine_unread,
+    few_labels,
+    place_of,
     reduce_by_table,
     run_stages,
     scan_by_table,
@@ -150,7 +152,9 @@ def test_unread_labels(device: gs.Device) -> None:
     filled = replace(problem, fill=(np.zeros(1, np.int32),))
 
     def found(labels: Array, count: int | None) -> TabledGroups | None:
-        return combine_unread(device._executor, filled, uploaded(device._context, labels), count, **options)
+        return combine_unread(
+            device._executor, filled, uploaded(device._context, labels), count, reduces=True, **options
+        )
 
     for count in (None, 40):
         groups = found(labels, count)
@@ -162,6 +166,48 @@ def test_unread_labels(device: gs.Device) -> None:
     for wrong in (-1, 1 << 33):
         assert found(np.where(labels > 0, labels, wrong), None) is None
     assert found(np.where(labels > 0, labels, -1).astype(np.int8), None) is None
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32], ids=str)
+def test_remembered_number_of_labels(device: gs.Device, dtype: Any) -> None:
+    """Assert that scans and sums of labels that were read before start at once, and that wrong numbers are noticed."""
+    if not device.capabilities.subgroup_size:
+        return
+    rng = np.random.default_rng(5)
+    length, executor = 4099, device._executor
+    x, labels = rng.standard_normal(length).astype(dtype), rng.integers(0, 37, length).astype(np.uint16)
+    labels[-1] = 36
+    problem, there = make_problem(x, "add"), uploaded(device._context, labels)
+    options: dict[str, Any] = {"subgroups": True, "stretch": 600}
+    in_order = dtype == np.float32
+
+    def found(reduces: bool) -> TabledGroups | None:
+        filled = replace(problem, fill=(np.zeros(1, dtype),)) if reduces else problem
+        return combine_unread(executor, filled, there, None, reduces=reduces, **options)
+
+    def scanned(groups: TabledGroups | None) -> Array:
+        assert groups is not None
+        return scan_by_table(executor, problem, groups, None)[0].read()
+
+    executor.label_counts.clear()
+    assert found(reduces=False) is None
+    few = few_labels(executor, problem, there)
+    assert few is not None
+    exact = scanned(tabled(executor, problem, few, **options))
+    np.testing.assert_array_equal(scanned(found(reduces=False)).view(np.uint32), exact.view(np.uint32))
+    sums = found(reduces=True)
+    assert sums is not None
+    (got,) = reduce_by_table(executor, replace(problem, fill=(np.zeros(1, dtype),)), sums, None)
+    np.testing.assert_allclose(got.read(), np.bincount(labels, x), rtol=1e-5, atol=1e-5)
+    # There are fewer labels now: the order of combination could be another one.
+    there = uploaded(device._context, np.minimum(labels, 35))
+    executor.label_counts.keep(place_of(there), 37)
+    assert (found(reduces=False) is None) == in_order
+    assert scanned(found(reduces=False)).shape == (length,)
+    # There are more labels now.
+    executor.label_counts.keep(place_of(there), 35)
+    assert found(reduces=False) is None
+    assert found(reduces=True) is not None
 
 
 def test_turns_and_parts(device: gs.Device) -> None:
