@@ -1,4 +1,4 @@
-"""Calls that come again with Python functions: submitted again while these compute the same, else traced anew."""
+"""Calls that come again with Python functions give what the functions compute now."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_what_closures_hold(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("where", ["numpy", "gpu"])
 def test_cell_of_an_earlier_call(device: gs.Device, where: str) -> None:
-    """A function kept from an earlier call is not called any more, as its variables may have changed since."""
+    """Assert that a function of an earlier call is not called, since its variables may have changed."""
 
     def make() -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any], Callable[[int], None]]:
         factor = 2

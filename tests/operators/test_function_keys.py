@@ -47,7 +47,7 @@ def test_equal_values() -> None:
 
 
 def test_different_values() -> None:
-    """Values of several types, signs and dtypes are told apart, and so are functions of another code."""
+    """Assert that values of several types, signs and dtypes differ, and so do functions of other code."""
     values: list[Any] = [1, 1.0, True, np.float32(1), np.int32(1), 0.0, -0.0, (1,), (1.0,), np.ones(1), np.ones(2)]
     values += [np.ones(1, np.float32), by_name, calls_other, "1", 1j]
     keys = [function_key(closed(value)) for value in values]
@@ -57,7 +57,7 @@ def test_different_values() -> None:
 
 
 def test_numbers_of_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A number that a function, or one that it calls, reads from its module is a part of the key."""
+    """Assert that a number of the module is a part of the key, also of one that a called function reads."""
     before = function_key(by_name), function_key(calls_other)
     monkeypatch.setitem(globals(), "SCALE", 3.0)
     after = function_key(by_name), function_key(calls_other)
@@ -105,7 +105,7 @@ def test_what_may_change() -> None:
 
 
 def test_unassigned_cell() -> None:
-    """A function that closes over a variable without a value has no key."""
+    """Assert that a variable without a value leaves a function without a key."""
 
     def make() -> Any:
         function = lambda x: x * later  # noqa: E731
