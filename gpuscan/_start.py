@@ -16,7 +16,7 @@ def is_command() -> bool:
     if arguments[0] == "-m":
         # Python looks for the module, and has not put its path here yet.
         return given[len(given) - len(arguments)] == "gpuscan"
-    return os.path.splitext(os.path.basename(arguments[0]))[0] == "gpuscan"
+    return os.path.splitext(os.path.basename(str(arguments[0])))[0] == "gpuscan"
 
 
 def end_on_interrupt() -> None:
