@@ -56,7 +56,7 @@ def structure_and_leaves(x: Any, *, only_moved: bool = False) -> tuple[Structure
 
     Args:
         x: an array or a bundle of arrays.
-        only_moved: True to let NumPy arrays have dtypes of no element whose bits can be moved; see `as_bits`.
+        only_moved: True to accept NumPy arrays of dates, durations and complex128 as well; see `as_bits`.
 
     Raises:
         TypeError: a value is a masked array, or not an array.
