@@ -29,9 +29,14 @@ def cached_problem(x: Any, op: Any, **options: Any) -> Problem:
 
     Problems are kept for one array or a tuple of arrays, in native byte order, with at most a number as the initial
     value. Python functions are known by their code and by what they read; see `function_key`. Problems with others are
-    not kept, since what these read may change from call to call; nor are problems with arrays of their own, such as
-    keys.
+    not kept, since what these read may change from call to call; nor are initial values that are arrays. Of a scan with
+    segments or keys, all but these is kept.
     """
+    segments, keys = options.get("segments"), options.get("keys")
+    if (segments is None) != (keys is None):
+        later = bool(options.get("checks_later"))
+        whole = cached_problem(x, op, **(options | {"segments": None, "keys": None, "checks_later": None}))
+        return whole.cut(segments, keys, checks_later=later)
     key = _key(x, op, options)
     if key is None:
         return make_problem(x, op, **options)
