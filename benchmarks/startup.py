@@ -1,36 +1,73 @@
-"""The time that importing gpuscan takes in a fresh process, and the number of modules that it imports.
+"""What a fresh process takes to import gpuscan, and to its first result.
 
 Run:  python benchmarks/startup.py [--runs 10]
 
-NumPy's share is printed too, since every user of gpuscan imports it anyway.
+Imports: the time of the import, and the modules there are after it. NumPy's is printed too, since every user of gpuscan
+imports it anyway.
+
+First results: from the start of the process to its end, with a scan of 1,000 elements in between, in wall and CPU time.
+A cold one finds no results of the probe and no compiled shaders of Mesa on disk, a warm one those of a process before.
+Python's own compiled code is there each time, whatever PYTHONDONTWRITEBYTECODE says: installed packages have it.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import resource
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Mapping
 
 MODULES = ("numpy", "gpuscan", "gpuscan.cli")
-CODE = (
+IMPORT = (
     "import sys, time; begin = time.perf_counter(); import {module}; seconds = time.perf_counter() - begin; "
     "print(seconds, len(sys.modules))"
 )
+FIRST_RESULT = "import numpy as np, gpuscan as gs; gs.scan(np.arange(1000, dtype=np.float32))"
+
+
+def environment(folder: str) -> dict[str, str]:
+    """Return the environment of a process that keeps its caches in a folder."""
+    compiled = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return compiled | {"XDG_CACHE_HOME": folder, "MESA_SHADER_CACHE_DIR": folder}
+
+
+def output_of(code: str, variables: Mapping[str, str]) -> str:
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=variables).stdout
+
+
+def first_result(folder: str) -> tuple[float, float]:
+    """Return the milliseconds of a process with a first result: by the wall clock, and on all cores."""
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    output_of(FIRST_RESULT, environment(folder))
+    wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return 1e3 * wall, 1e3 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=10, help="processes for each module (10)")
+    parser.add_argument("--runs", type=int, default=10, help="processes for each line (10)")
     runs = parser.parse_args().runs
-    for module in MODULES:
-        command = [sys.executable, "-c", CODE.format(module=module)]
-        lines = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(runs)]
-        taken = [1e3 * float(line.split()[0]) for line in lines]
-        modules = lines[0].split()[1]
-        print(
-            f"import {module:12} median {statistics.median(taken):.1f} ms, least {min(taken):.1f} ms, {modules} modules"
-        )
+    with tempfile.TemporaryDirectory() as kept:
+        first_result(kept)
+        for module in MODULES:
+            lines = [output_of(IMPORT.format(module=module), environment(kept)) for _ in range(runs)]
+            taken = [1e3 * float(line.split()[0]) for line in lines]
+            name, modules = f"import {module}", lines[0].split()[1]
+            print(f"{name:18} median {statistics.median(taken):.1f} ms, least {min(taken):.1f} ms, {modules} modules")
+        cold = []
+        for _ in range(runs):
+            with tempfile.TemporaryDirectory() as empty:
+                cold.append(first_result(empty))
+        for kind, results in (("cold", cold), ("warm", [first_result(kept) for _ in range(runs)])):
+            name = f"first result, {kind}"
+            for clock, taken in zip(("wall", "CPU"), zip(*results, strict=True), strict=True):
+                print(f"{name:18} median {statistics.median(taken):.0f} ms, least {min(taken):.0f} ms, {clock} time")
 
 
 if __name__ == "__main__":

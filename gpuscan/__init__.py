@@ -1,40 +1,86 @@
-"""Parallel prefix scans for any associative operator, on any GPU, through WebGPU."""
+"""Parallel prefix scans for any associative operator, on any GPU, through WebGPU.
+
+A public name is imported when it is first used, so that ``import gpuscan`` takes no longer than a few milliseconds.
+"""
 
 # ruff: noqa: E402 (Ctrl-C is handled before the imports that take time)
 from gpuscan import _start
 
 _start.end_on_interrupt()
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from gpuscan._version import __version__
-from gpuscan.api import numpy_functions as _numpy_functions  # noqa: F401 (it answers NumPy's protocols)
-from gpuscan.api.array import Array
-from gpuscan.api.check_associative import check_associative
-from gpuscan.api.compact import compact
-from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
-from gpuscan.api.device import Device, default_device, devices
-from gpuscan.api.export import export
-from gpuscan.api.linear_recurrence import linear_recurrence, linear_recurrence_vjp
-from gpuscan.api.map import map  # noqa: A004 (the public name)
-from gpuscan.api.progress_bar import progress_bar
-from gpuscan.api.reduce import reduce
-from gpuscan.api.reduce_by_key import reduce_by_key
-from gpuscan.api.scan import scan
-from gpuscan.api.scan_chunks import scan_chunks
-from gpuscan.api.scan_vjp import scan_vjp
-from gpuscan.api.sharded_array import ShardedArray
-from gpuscan.api.sort import argsort, sort, sort_by_key
-from gpuscan.device.buffer_pool import MemoryUsage
-from gpuscan.errors import (
-    AdapterNotFoundError,
-    DeviceLostError,
-    DeviceMemoryError,
-    GpuscanError,
-    OperatorError,
-    ProgressTimeoutError,
-    StrategyError,
-    UnsupportedDtypeError,
-)
-from gpuscan.operators.operator import Operator, operator, wgsl_operator
+from gpuscan.device import forks as _forks  # noqa: F401 (the program may use the package wgpu itself, and then fork)
+
+if TYPE_CHECKING:
+    from gpuscan.api.array import Array
+    from gpuscan.api.check_associative import check_associative
+    from gpuscan.api.compact import compact
+    from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
+    from gpuscan.api.device import Device, default_device, devices
+    from gpuscan.api.export import export
+    from gpuscan.api.linear_recurrence import linear_recurrence, linear_recurrence_vjp
+    from gpuscan.api.map import map  # noqa: A004 (the public name)
+    from gpuscan.api.progress_bar import progress_bar
+    from gpuscan.api.reduce import reduce
+    from gpuscan.api.reduce_by_key import reduce_by_key
+    from gpuscan.api.scan import scan
+    from gpuscan.api.scan_chunks import scan_chunks
+    from gpuscan.api.scan_vjp import scan_vjp
+    from gpuscan.api.sharded_array import ShardedArray
+    from gpuscan.api.sort import argsort, sort, sort_by_key
+    from gpuscan.device.buffer_pool import MemoryUsage
+    from gpuscan.errors import (
+        AdapterNotFoundError,
+        DeviceLostError,
+        DeviceMemoryError,
+        GpuscanError,
+        OperatorError,
+        ProgressTimeoutError,
+        StrategyError,
+        UnsupportedDtypeError,
+    )
+    from gpuscan.operators.operator import Operator, operator, wgsl_operator
+
+# The module of each public name, as above.
+_HOMES = {
+    "Array": "gpuscan.api.array",
+    "check_associative": "gpuscan.api.check_associative",
+    "compact": "gpuscan.api.compact",
+    "cumulative_prod": "gpuscan.api.cumulative_sums",
+    "cumulative_sum": "gpuscan.api.cumulative_sums",
+    "Device": "gpuscan.api.device",
+    "default_device": "gpuscan.api.device",
+    "devices": "gpuscan.api.device",
+    "export": "gpuscan.api.export",
+    "linear_recurrence": "gpuscan.api.linear_recurrence",
+    "linear_recurrence_vjp": "gpuscan.api.linear_recurrence",
+    "map": "gpuscan.api.map",
+    "progress_bar": "gpuscan.api.progress_bar",
+    "reduce": "gpuscan.api.reduce",
+    "reduce_by_key": "gpuscan.api.reduce_by_key",
+    "scan": "gpuscan.api.scan",
+    "scan_chunks": "gpuscan.api.scan_chunks",
+    "scan_vjp": "gpuscan.api.scan_vjp",
+    "ShardedArray": "gpuscan.api.sharded_array",
+    "argsort": "gpuscan.api.sort",
+    "sort": "gpuscan.api.sort",
+    "sort_by_key": "gpuscan.api.sort",
+    "MemoryUsage": "gpuscan.device.buffer_pool",
+    "AdapterNotFoundError": "gpuscan.errors",
+    "DeviceLostError": "gpuscan.errors",
+    "DeviceMemoryError": "gpuscan.errors",
+    "GpuscanError": "gpuscan.errors",
+    "OperatorError": "gpuscan.errors",
+    "ProgressTimeoutError": "gpuscan.errors",
+    "StrategyError": "gpuscan.errors",
+    "UnsupportedDtypeError": "gpuscan.errors",
+    "Operator": "gpuscan.operators.operator",
+    "operator": "gpuscan.operators.operator",
+    "wgsl_operator": "gpuscan.operators.operator",
+}
 
 __all__ = [
     "AdapterNotFoundError",
@@ -73,3 +119,16 @@ __all__ = [
     "sort_by_key",
     "wgsl_operator",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module of a public name at its first use (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    """Return the public names, also those that were not imported yet."""
+    return sorted({*globals(), *_HOMES})

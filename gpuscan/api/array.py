@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cached_property
+from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any, Never
 
@@ -265,10 +266,10 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
     # ----- NumPy's and Python's protocols
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        return _protocols["ufunc"](ufunc, method, inputs, options)
+        return _answer_of("ufunc")(ufunc, method, inputs, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        return _protocols["function"](function, args, options)
+        return _answer_of("function")(function, args, options)
 
     def __dlpack__(self, *, copy: bool | None = None, dl_device: Any = None, **options: Any) -> Any:
         """Return a capsule of a copy in the CPU's memory, for ``from_dlpack`` of other libraries."""
@@ -344,6 +345,12 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
 
 # The functions that answer NumPy's protocols. They are made of scans and maps, which are above arrays.
 _protocols: dict[str, Callable[..., Any]] = {}
+
+
+def _answer_of(protocol: str) -> Callable[..., Any]:
+    if not _protocols:
+        import_module("gpuscan.api.numpy_functions")  # It calls `answer_protocols`.
+    return _protocols[protocol]
 
 
 def answer_protocols(ufunc: Callable[..., Any], function: Callable[..., Any]) -> None:

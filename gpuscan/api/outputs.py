@@ -15,7 +15,7 @@ from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.team import Team
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.host_arrays import scan_host
-from gpuscan.problem.arguments import OnDevice, fields_of, structure_and_leaves
+from gpuscan.problem.arguments import OnDevice, fields_of, is_masked, structure_and_leaves
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import assembled, written
 from gpuscan.reference import scan as reference
@@ -96,7 +96,7 @@ def _check_kind(array: Any, home: OpenedDevice | Team | None) -> None:
         if not array.is_contiguous:
             _check_overlap(array)
         return
-    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+    if not isinstance(array, np.ndarray) or is_masked(array):
         raise TypeError(f"out of type {type(array).__name__} was passed for a NumPy result; pass a NumPy array")
     if not array.flags.writeable:
         raise ValueError("a read-only out was passed; pass an array that can be written")

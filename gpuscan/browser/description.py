@@ -65,7 +65,7 @@ def files_of(
         },
     }
     if plan["subgroup_probe"]:
-        values = {"workgroups": PROBE["workgroups"], "workgroup_size": _PROBE_WORKGROUP, "extra_polls": 0}
+        values = {"workgroups": PROBE["workgroups"], "workgroup_size": _PROBE_WORKGROUP, "pauses": 0}
         shaders["subgroups.wgsl"] = render("probe/subgroups.wgsl", enable_subgroups=True, rounds=1, polls=1, **values)
     return {
         **{name: text.encode() for name, text in shaders.items()},

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import operator
 import os
-import sys
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpuscan.device.backends import BACKENDS, module_of, package_of, webgpu
+from gpuscan.device import forks
+from gpuscan.device.backends import module_of, package_of, webgpu
 from gpuscan.device.driver_advice import driver_advice
 from gpuscan.device.guards import forked_error
 from gpuscan.device.requirements import wanted_features
@@ -34,8 +34,6 @@ NUMPY = "numpy"
 _lock = threading.Lock()
 # The adapters that `find_adapters` found, or None before its first call.
 _found: list[wgpu.GPUAdapter] | None = None
-# The process that first used WebGPU: this one, or one that it was forked from. None if none did.
-_user: int | None = None
 
 
 def find_adapters() -> list[wgpu.GPUAdapter]:
@@ -54,7 +52,7 @@ def find_adapters() -> list[wgpu.GPUAdapter]:
         >>> isinstance(find_adapters(), list)
         True
     """
-    global _found, _user
+    global _found
     _check_process()
     with _lock:
         if _found is None:
@@ -62,8 +60,7 @@ def find_adapters() -> list[wgpu.GPUAdapter]:
             with libraries_quiet():
                 listed = api.gpu.enumerate_adapters_sync()
             _found = _without_duplicates(sorted(filter(_can_compute, listed), key=_rank))
-            if _found:
-                _user = os.getpid()
+            forks.note_search(found=bool(_found))
         return list(_found)
 
 
@@ -126,10 +123,9 @@ def choose_adapter(wanted: str | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapt
         TypeError: `wanted` has another type.
         DeviceLostError: this process was forked from one that has used a GPU.
     """
-    global _user
     if hasattr(wanted, "summary"):  # It is an adapter.
         _check_process()
-        _user = os.getpid()
+        forks.note_use()
         return wanted
     if not (wanted is None or isinstance(wanted, str)):
         raise TypeError(
@@ -174,36 +170,9 @@ def fresh(adapter: wgpu.GPUAdapter) -> wgpu.GPUAdapter:
 
 def _check_process() -> None:
     """Raise DeviceLostError in a process that was forked from a user of WebGPU, where a new device would hang."""
-    if _user not in (None, os.getpid()):
-        raise forked_error("the GPU was used", _user)
-
-
-def _note_instance() -> None:
-    """Note, in a forked process, if its parent used the package wgpu without gpuscan."""
-    global _user
-    used = getattr(sys.modules.get("wgpu.backends.wgpu_native._helpers"), "_the_instance", None) is not None
-    if used and _found is None and _user is None:
-        _user = os.getppid()
-
-
-def _release_nothing() -> None:
-    """Let a process that was forked from a user of WebGPU drop objects without a call of the driver.
-
-    The driver would wait for threads that only the parent has.
-    """
-    if _user is None:
-        return
-    for package in BACKENDS.values():
-        classes = sys.modules.get(f"{package}._classes")
-        for name in ("GPUObjectBase", "GPUAdapter"):  # The classes with a __del__ that calls the driver.
-            kind = getattr(classes, name, None)
-            if kind is not None:
-                kind.__del__ = lambda _: None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_note_instance)
-    os.register_at_fork(after_in_child=_release_nothing)
+    user = forks.first_user()
+    if user is not None and user != os.getpid():
+        raise forked_error("the GPU was used", user)
 
 
 def _question(asked: str) -> str:

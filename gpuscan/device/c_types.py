@@ -9,7 +9,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-# The types that opening a device and a first scan name, spelled as the package wgpu and `native_queue` spell them.
+# The types that opening a device, its probe and a first scan name, spelled as the package wgpu and `native_queue`
+# spell them.
 _TYPES = (
     "WGPUStringView *",
     "WGPUInstanceDescriptor *",
@@ -52,6 +53,11 @@ _TYPES = (
     "WGPUPassTimestampWrites *",
     "WGPUComputePassDescriptor *",
     "WGPUQuerySetDescriptor *",
+    "WGPUCommandEncoderDescriptor *",
+    "WGPUCommandBufferDescriptor *",
+    "WGPUCommandBuffer[]",
+    "uint32_t []",
+    "intptr_t",
     "void *",
     "void(WGPUDevice const *, WGPUDeviceLostReason, WGPUStringView, void *, void *)",
     "void(WGPUDevice const *, WGPUErrorType, WGPUStringView, void *, void *)",

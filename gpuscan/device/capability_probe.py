@@ -42,7 +42,7 @@ _VENDORS = {
 # planning/heuristics.py.
 #
 # A GPU holds a few thousand invocations on each of at most some 300 cores, which 8192 workgroups exceed several times.
-_GPU_LITMUS = Litmus(workgroups=8192, workgroup_size=256, chain_seconds=0.05, later_seconds=0.02, extra_polls=0)
+_GPU_LITMUS = Litmus(workgroups=8192, workgroup_size=256, chain_seconds=0.05, later_seconds=0.02, pauses=0)
 # The limits that a device needs for the litmus tests. With less, the probe opens a device of its own.
 _LITMUS_LIMITS = {
     "max-buffer-size": 1 << 16,
@@ -52,8 +52,9 @@ _LITMUS_LIMITS = {
     "max-compute-workgroups-per-dimension": 8192,
 }
 # A software adapter runs a workgroup or two on each core, and the system may take the core away for a while, so waits
-# are longer. Additional polls in an iteration lengthen them, since llvmpipe allows an invocation 65,535 iterations.
-_CPU_LITMUS = Litmus(workgroups=512, workgroup_size=64, chain_seconds=0.1, later_seconds=0.02, extra_polls=64)
+# are longer. Pauses lengthen them, since llvmpipe allows an invocation 65,535 iterations: with 32 divisions each
+# they take 42 ms.
+_CPU_LITMUS = Litmus(workgroups=512, workgroup_size=64, chain_seconds=0.1, later_seconds=0.02, pauses=32)
 
 # The most polls in a round, fewer than the 65,535 iterations that llvmpipe allows.
 _MAX_POLLS = 60_000
@@ -161,7 +162,7 @@ def _measure(wgpu_device: wgpu.GPUDevice, described: dict[str, Any]) -> dict[str
     timestamps = all(0 < spin.gpu_seconds < spin.wall_seconds * 1.1 for spin in spins)
     rate = max(polls, 1) / min(spin.gpu_seconds if timestamps else spin.wall_seconds for spin in spins)
 
-    iterations_per_second = rate / (1 + litmus.extra_polls)
+    iterations_per_second = rate / (1 + litmus.pauses)
     chain = _bound(litmus.chain_seconds * iterations_per_second)
     words = bench.run({"chain": chain, "later": _bound(litmus.later_seconds * iterations_per_second)}).words
     # The threads of a CPU start workgroups in any order, and the packing of halves need not be fast there.

@@ -45,14 +45,14 @@ class Litmus:
         workgroup_size: invocations in a workgroup.
         chain_seconds: how long a workgroup waits for the one before it. Only a chain that fails takes as long.
         later_seconds: how long the first workgroup waits for the later ones to start.
-        extra_polls: additional polls in each iteration of a wait.
+        pauses: divisions that pass the time between two polls; see shaders/shared/pause.wgsl.
     """
 
     workgroups: int
     workgroup_size: int
     chain_seconds: float
     later_seconds: float
-    extra_polls: int
+    pauses: int
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class ProbeBench:
         self._values: dict[str, Any] = {
             "workgroups": litmus.workgroups,
             "workgroup_size": litmus.workgroup_size,
-            "extra_polls": litmus.extra_polls,
+            "pauses": litmus.pauses,
             "enable_subgroups": enable_subgroups,
         }
         self._grids = {"spin": 1, "subgroups": 4, "halves": -(-HALVES // litmus.workgroup_size)}

@@ -9,6 +9,8 @@ import numpy as np
 
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
+from gpuscan.device.interrupts import interrupts_held
+from gpuscan.device.transfer import read_later
 from gpuscan.elements import scalar_of, words_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import bound_seeds
@@ -61,6 +63,7 @@ class TabledGroups:
         table: the shape of the table.
         memory: the table, if the elements of stretches are combined already.
         leaves: the arrays that they were combined from, with the elements of a row one after the other.
+        results: the results of a scan, if all its stages are submitted.
     """
 
     problem: Problem
@@ -69,6 +72,7 @@ class TabledGroups:
     table: GroupTable
     memory: DeviceArray | None = None
     leaves: tuple[DeviceArray, ...] = ()
+    results: tuple[DeviceArray, ...] = ()
 
 
 def few_labels(executor: Executor, problem: Problem, labels: Any, *, exact: bool = False) -> FewLabels | None:
@@ -162,7 +166,14 @@ def tabled(executor: Executor, problem: Problem, labels: FewLabels, **options: A
 
 
 def combine_unread(
-    executor: Executor, problem: Problem, labels: DeviceArray, count: int | None, *, reduces: bool, **options: Any
+    executor: Executor,
+    problem: Problem,
+    labels: DeviceArray,
+    count: int | None,
+    *,
+    reduces: bool,
+    at_once: bool = False,
+    **options: Any,
 ) -> TabledGroups | None:
     """Return a scan or reduction that combined the elements of stretches before the largest label was read.
 
@@ -176,6 +187,7 @@ def combine_unread(
         labels: the labels, on the device.
         count: the number of groups of a reduction (default: the largest label + 1).
         reduces: True for a reduction.
+        at_once: True to submit all stages of a scan before the largest label is read, so that the GPU does not wait.
         options: more of `gpuscan.planning.group_plan.plan_groups`.
 
     Returns:
@@ -200,20 +212,29 @@ def combine_unread(
         largest = empty(context, (1,), np.uint32)
         first = replace(groups, table=replace(table, kernels=table.kernels[:1]))
         memory = run_stages(context, first, leaves, (), largest=largest)
-        most = int(largest.read()[0])
+        rest = replace(groups, table=replace(table, kernels=table.kernels[1:]), memory=memory, leaves=leaves)
+        with interrupts_held():
+            read = read_later(context.queue, context.pool, [(largest.buffer, largest.offset, 4)])
+            try:
+                results = tuple(scan_by_table(executor, problem, rest, None)) if at_once else ()
+            finally:
+                (words,) = read()
+        most = int(words.view(np.uint32)[0])
         executor.label_counts.keep(place_of(labels), most + 1)
         if most >= table.groups or (found.dtype.kind == "i" and most > np.iinfo(found.dtype).max):
             return None
         if count is None and most + 1 != expected and not table.kernels[0].copies:
             return None
-        rest = replace(table, kernels=table.kernels[1:], count=count or (most + 1 if reduces else table.count))
-        return replace(groups, table=rest, memory=memory, leaves=leaves)
+        counted = replace(rest.table, count=count or most + 1) if reduces else rest.table
+        return replace(rest, table=counted, results=results)
 
 
 def scan_by_table(
     executor: Executor, problem: Problem, groups: TabledGroups, out: Sequence[DeviceArray] | None
 ) -> list[DeviceArray]:
     """Return the result of a problem in which each element is combined with those of its own label."""
+    if groups.results:
+        return written(list(groups.results), out)
     context, inner, length = executor.context, problem.inner, problem.row_length
     fields = problem.destination.fields
     leaves = groups.leaves or _leaves(executor, problem)

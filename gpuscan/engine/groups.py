@@ -77,14 +77,15 @@ def scan_groups(
     """
     context = executor.context
     with guarded(context), context.lock:
+        context.strategy(strategy)
         if not isinstance(labels, (SortedLabels, TabledGroups)):
             unread = None
             if isinstance(labels, DeviceArray):
-                unread = combine_unread(executor, problem, labels, None, reduces=False)
+                # An array of the caller's changes only once it is known that the result is right.
+                unread = combine_unread(executor, problem, labels, None, reduces=False, at_once=out is None)
             few = None if unread is not None else few_labels(executor, problem, labels)
             labels = unread or (few and tabled(executor, problem, few)) or labels
         if isinstance(labels, TabledGroups):
-            context.strategy(strategy)
             return scan_by_table(executor, problem, labels, out)
         problem = with_indices(problem)
         found = grouped(executor, problem, labels)

@@ -8,6 +8,7 @@ from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.spec import ScanSpec, column_chunk
 from gpuscan.planning.tile_shapes import ColumnTile
+from gpuscan.planning.tiles import max_invocations
 
 
 def column_tile(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
@@ -31,13 +32,45 @@ def column_tile(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
         groups //= 2
     while columns > 1 and columns * (groups + 2) > room:
         columns //= 2
-    rows = 1
-    for candidate in h.column_rows:
-        if candidate * kept <= h.column_register_words and candidate * groups < 2 * spec.row_length:
-            rows = candidate
-    if h.long_column_tile is not None and (columns, groups) == (h.columns, h.column_groups):
-        long = ColumnTile(*h.long_column_tile)
-        fits = chunk == long.chunk and long.rows * words <= h.column_register_words
-        if fits and spec.row_length >= h.long_column_chain * long.height:
-            return replace(long, rows=min(long.rows, h.column_register_words // kept))
+    rows = rows_that_fit(h.column_rows, h.column_register_words // kept, groups, spec.row_length)
+    if (columns, groups) == (h.columns, h.column_groups):
+        return tile_of_full_columns(spec, capabilities, ColumnTile(columns, groups, rows, chunk), kept)
     return ColumnTile(columns, groups, rows, chunk)
+
+
+def rows_that_fit(choices: tuple[int, ...], most: int, groups: int, row_length: int) -> int:
+    """Return the largest choice of at most `most` rows that leaves no more than half of a tile empty, or 1."""
+    return max((rows for rows in choices if rows <= most and rows * groups < 2 * row_length), default=1)
+
+
+def tile_of_full_columns(spec: ScanSpec, capabilities: Capabilities, tile: ColumnTile, kept: int) -> ColumnTile:
+    """Return the shape that was measured for such items in columns of this length, or the tile if there is none.
+
+    The number of chains decides nothing here, since all parts of an array combine in the same order.
+
+    Args:
+        spec: the scan.
+        capabilities: the adapter's.
+        tile: the tile for other scans.
+        kept: the words that an invocation keeps of each row.
+    """
+    h = heuristics_for(capabilities.adapter_type)
+    most_words, deep = h.column_register_words, h.deep_column_rows
+    if h.long_column_tile is not None:
+        long = ColumnTile(*h.long_column_tile)
+        fits = tile.chunk == long.chunk and long.rows * spec.item_words * long.chunk <= most_words
+        if fits and spec.row_length >= h.long_column_chain * long.height:
+            most_words = h.long_neighbour_register_words if spec.neighbour_field else most_words
+            return replace(long, rows=min(long.rows, most_words // kept))
+    narrow = spec.item_words == spec.element.words <= 2
+    if spec.neighbour_field:
+        groups = h.neighbour_column_groups
+        if not narrow or tile.columns * groups > max_invocations(capabilities):
+            return tile
+        most = h.neighbour_register_words // kept
+        return replace(tile, groups=groups, rows=rows_that_fit(h.column_rows, most, groups, spec.row_length))
+    one_result = len(spec.destination.fields) == 1 and not spec.keep_last_only
+    if deep is None or not (narrow and one_result) or deep * kept > most_words:
+        return tile
+    many = spec.row_length >= h.min_deep_column * tile.groups * deep
+    return replace(tile, rows=deep) if many else tile

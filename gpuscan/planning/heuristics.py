@@ -12,6 +12,29 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
+class MeasuredShape:
+    """A tile shape that was measured for elements of one kind.
+
+    Attributes:
+        words: the 32-bit words of an element.
+        fields: the arrays that an element is read from.
+        lanes: the invocations in a workgroup.
+        steps: the chunks of an invocation.
+        chunk: the elements in a chunk.
+        joined_once: as `TileShape.single_lead`.
+        long_too: it is also for long operators, such as products of 4x4 matrices.
+    """
+
+    words: int
+    fields: int
+    lanes: int
+    steps: int
+    chunk: int
+    joined_once: bool = False
+    long_too: bool = False
+
+
+@dataclass(frozen=True)
 class Heuristics:
     """The tuning constants for one class of adapter. The defaults are those of a discrete GPU."""
 
@@ -69,6 +92,9 @@ class Heuristics:
     # From this width of an item on, in words, all subgroups of the workgroup that folds take part, each with a block in
     # each round. H200, 4x4 matrices in 128 x 4 chunks: 269 instead of 336 us; 3x3 in 256 x 6: 249 instead of 239.
     min_words_for_rounds: int = 16
+    # The same where only two subgroups meet after each round. H200, 3x3 matrices in 64 x 4 chunks of 4: 0.734 of a
+    # copy, and 0.715 without rounds.
+    min_words_for_rounds_of_two: int = 9
     # A fold ends a round after `spins_per_round` divided by this many looks that find nothing new. Not tuned.
     fold_patience_divisor: int = 2
     # Looks that find nothing new until the fold asks whether the run was given up. Not tuned.
@@ -138,13 +164,15 @@ class Heuristics:
     # At 2^24: 44.7 us in 256 x 10 chunks, 44.3 in 512 x 4.
     deep_steps: int = 12
     min_deep_tiles: int = 2048
-    # Shapes for many elements of several words, as they were measured: the words of an element, the elements in a
-    # chunk, the workgroup and its steps. H200, of a copy: 2x2 matrices 0.857 in 256 x 10 chunks, 0.778 in 512 x 4.
-    measured_shapes: tuple[tuple[int, int, int, int], ...] = (
-        (4, 1, 256, 10),
-        (4, 4, 128, 5),
-        (9, 1, 256, 6),
-        (16, 1, 128, 5),
+    # Shapes for many elements of several words. H200, as shares of a copy: 2 float32 0.95 in 128 x 10 chunks, 0.92 in
+    # 256 x 4; 4 float32 0.937 in 128 x 6, 0.918 in 128 x 5; 2x2 matrices 0.857 in 256 x 10, 0.778 in 512 x 4; 3x3
+    # matrices 0.734 in 64 x 4 chunks of 4, 0.589 in 256 x 6; 4x4 matrices 0.532 in 128 x 5, 0.414 in 256 x 2.
+    measured_shapes: tuple[MeasuredShape, ...] = (
+        MeasuredShape(words=2, fields=2, lanes=128, steps=10, chunk=4),
+        MeasuredShape(words=4, fields=4, lanes=128, steps=6, chunk=4),
+        MeasuredShape(words=4, fields=1, lanes=256, steps=10, chunk=1),
+        MeasuredShape(words=9, fields=1, lanes=64, steps=4, chunk=4, joined_once=True),
+        MeasuredShape(words=16, fields=1, lanes=128, steps=5, chunk=1, long_too=True),
     )
     # The fewest tiles of such a shape.
     min_measured_tiles: int = 1024
@@ -202,12 +230,28 @@ class Heuristics:
     min_column_workgroup: int = 1
     # The numbers of rows that one invocation takes. Few, so that few pipelines are compiled. Not tuned.
     column_rows: tuple[int, ...] = (1, 2, 4, 8, 16)
+    # The rows that one invocation takes of elements of at most two words and one result, in columns that are at least
+    # `min_deep_column` such tiles long. H200, of a copy: recurrences of (8, 2048, 1536) and (4, 4096, 2048) 0.92 to
+    # 0.95 and 0.95 with 22 rows, 0.90 and 0.91 with 16. Two results: 0.86 with 24 rows, 0.88 with 16.
+    deep_column_rows: int | None = 22
+    min_deep_column: int = 8
+    # Invocations one below the other where each also keeps its rows' neighbours, and the words that one keeps. H200,
+    # gradients of recurrences of (8, 2048, 1536) and (4, 4096, 2048): 0.900 and 0.948 of a copy with 16 x 8 rows that
+    # wait in chains, 0.840 and 0.891 with 8 x 16 rows.
+    neighbour_column_groups: int = 16
+    neighbour_register_words: int = 24
+    # From this number of chains on, a tile only waits for the tile above. H200, of a copy: sums of float32 down (8,
+    # 2048, 1536), 192 chains, 0.841 instead of 0.827; of uint64 down (8, 2048, 768) 0.897 instead of 0.873.
+    min_waiting_chains: int | None = 192
     # Words of payload that one invocation keeps between load and store. Taken over from `register_words`, not tuned.
     column_register_words: int = 48
     # Columns, groups, rows and chunk of the tile for single words in chains of at least `long_column_chain` such tiles.
     # H100: (1, 131072, 512) from 1785 to 2329 GB/s, but (8, 2048, 1536) with its short chains from 2288 to 2039.
     long_column_tile: tuple[int, int, int, int] | None = (16, 16, 24, 1)
     long_column_chain: int = 256
+    # Words that an invocation of such a tile keeps if it also keeps its rows' neighbours. H200, gradients of
+    # recurrences of (1, 131072, 512): 0.866 of a copy with 20 rows of 3 words, 0.836 with 16, 0.634 with 22.
+    long_neighbour_register_words: int = 60
     # An invocation takes single words of two neighbouring columns if at least this many chains of tiles are left.
     # H200, sums of (8, 2048, 1536), 192 chains: 64.5 instead of 73.4 us.
     min_paired_chains: int | None = 192
@@ -288,6 +332,8 @@ CPU = replace(
     # An invocation keeps its rows on the stack, so it may take many. The experiment was not recorded.
     column_rows=(1, 4, 16, 64),
     column_register_words=192,
+    deep_column_rows=None,
+    min_waiting_chains=None,
     long_column_tile=None,
     min_paired_chains=None,
     # Smaller pieces stay in the caches of the CPU. Measured on lavapipe; the numbers were not recorded.

@@ -105,6 +105,7 @@ class WaitPolicy:
         one_workgroup_folds: one waiting workgroup at a time computes the prefixes of all tiles.
         in_rounds: all subgroups of the workgroup that folds take part, each with a block in each round.
         at_once: a tile looks at all tiles before it at once.
+        chained: a tile of columns waits for the prefix that the tile above posts, and looks no further back.
     """
 
     spins_per_round: int
@@ -113,6 +114,7 @@ class WaitPolicy:
     one_workgroup_folds: bool = False
     in_rounds: bool = False
     at_once: bool = False
+    chained: bool = False
 
 
 @dataclass(frozen=True)

@@ -306,7 +306,11 @@ def folding_policy(kernel: Kernel) -> WaitPolicy:
     """Return how tiles wait where one workgroup folds for all."""
     policy, h = replace(kernel.wait_policy, one_workgroup_folds=True), kernel.heuristics
     if kernel.strategy == "lookahead" and kernel.block_in_subgroup and kernel.tile.subgroups_per_workgroup > 1:
-        return replace(policy, in_rounds=kernel.item_words >= h.min_words_for_rounds)
+        two = kernel.tile.subgroups_per_workgroup == 2
+        return replace(
+            policy,
+            in_rounds=kernel.item_words >= (h.min_words_for_rounds_of_two if two else h.min_words_for_rounds),
+        )
     if kernel.strategy != "fallback" or kernel.target.is_cpu_adapter:
         return policy
     long = kernel.spec.combine.long
@@ -319,6 +323,9 @@ def column_stages(kernel: Kernel, tile: ColumnTile, spec: ScanSpec) -> tuple[int
     """Return the number of tiles, and the dispatches with their numbers of workgroups."""
     chains = spec.rows // spec.inner * -(-spec.inner // tile.width)
     tiles = chains * -(-spec.row_length // tile.height)
+    least = kernel.heuristics.min_waiting_chains
+    if kernel.strategy == "lookback" and least is not None and chains >= least:
+        kernel = replace(kernel, wait_policy=replace(kernel.wait_policy, chained=True))
     dispatches = [(kernel, tiles)]
     if kernel.strategy == "three_dispatch":
         later = replace(kernel, spec=replace(kernel.spec, exclusive=False, initial=False))

@@ -59,6 +59,9 @@ def serial_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
 
 def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     """Return the tile that uses subgroup operations."""
+    measured = measured_tile(spec, capabilities)
+    if measured is not None:
+        return measured
     h = heuristics_for(capabilities.adapter_type)
     subgroup_size = capabilities.subgroup_size
     chunk = h.mask_chunk if spec.compacts else min_chunk(spec.source, spec.destination)
@@ -76,6 +79,21 @@ def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     workgroup, steps = lanes_and_steps(spec, capabilities, chunk, workgroup, wide)
     once = spec.combine.long or joins_rows_once(spec, capabilities, chunk) or joins_segments_once(spec)
     return TileShape(workgroup, subgroup_size, steps, chunk, single_lead=once and chunk > 1 and not spec.compacts)
+
+
+def measured_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape | None:
+    """Return the shape that was measured for many elements of this kind, or None if there is none that runs here."""
+    h, size = heuristics_for(capabilities.adapter_type), capabilities.subgroup_size
+    sizes = [field.storage_bytes for field in spec.source.fields]
+    plain = spec.item_words == spec.element.words == sum(sizes) // 4 and not spec.compacts
+    room = min(max_invocations(capabilities), items_that_fit(spec, capabilities))
+    for shape in h.measured_shapes:
+        tile = TileShape(shape.lanes, size, shape.steps, shape.chunk, single_lead=shape.joined_once)
+        alike = plain and (spec.item_words, len(sizes)) == (shape.words, shape.fields)
+        alike = alike and (shape.long_too or not spec.combine.long)
+        if alike and spec.length >= h.min_measured_tiles * tile.tile_size and not shape.lanes % size:
+            return tile if shape.lanes <= room else None
+    return None
 
 
 def max_invocations(capabilities: Capabilities) -> int:
@@ -124,11 +142,6 @@ def lanes_and_steps(
     single_words = set(stored) == {4} and spec.item_words == 1 and not long
     if single_words and fit >= h.deep_steps and spec.length >= h.min_deep_tiles * deep:
         return workgroup, h.deep_steps
-    for words, elements, lanes, steps in h.measured_shapes:
-        many = spec.length >= h.min_measured_tiles * lanes * steps * chunk and lanes <= wide
-        plain = spec.item_words == spec.element.words == sum(stored) // 4 and not long
-        if plain and (spec.item_words, chunk) == (words, elements) and many:
-            return lanes, steps
     tiles = spec.length / (wide * h.long_steps * chunk)
     short = wide * h.long_steps * lane_bytes <= h.max_long_tile_bytes and not long
     fewest, most = h.resident_tiles

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from reprlib import repr as shortened
 from typing import Any
@@ -106,12 +107,18 @@ def as_array(x: Any) -> Leaf:
             "a ShardedArray was passed, but only gpuscan.scan and gpuscan.reduce take one, as the array to scan or "
             "reduce. Pass x.numpy(), a copy in NumPy"
         )
-    if isinstance(x, np.ma.MaskedArray):
+    if is_masked(x):
         raise TypeError(
             "a masked array was passed, but gpuscan has no masks. Pass x.filled(value) with a value that does not "
             "change the result, such as the operator's identity, and mask the result again"
         )
     return np.asarray(x)
+
+
+def is_masked(x: Any) -> bool:
+    """Return True for a masked array. `numpy.ma`, which takes long to import, is there if there is one."""
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(x, masked.MaskedArray)
 
 
 def as_leaf(x: Any) -> Any:

@@ -69,6 +69,20 @@ fn glance_above(tile: u32, lane: u32, group: u32) -> ChunkPost {
     return ChunkPost(post.ready & (tile >= chains), post.chunk);
 }
 
+{% if kernel.wait_policy.chained %}
+// Wait for the prefix of a lane's columns. Return NO_TILE, or the tile that is late. There are so many chains that the
+// tile above has all but always posted by now, and a longer look back would cost registers.
+fn look_back(tile: u32, lane: u32, prefix: ptr<function, Chunk>) -> u32 {
+    let chains = chains_of_columns();
+    if (tile < chains) {
+        return NO_TILE;
+    }
+    let at = post_of(tile - chains, lane, NEXT_PREFIX);
+    let post = await_chunk(at, read_chunk(at));
+    *prefix = post.chunk;
+    return select(tile - chains, NO_TILE, post.ready);
+}
+{% else %}
 // Find the prefix of a lane's columns. Return NO_TILE, or the tile that is late. One post is read at a time: what several
 // take in registers, all invocations of the workgroup lack.
 fn look_back(tile: u32, lane: u32, prefix: ptr<function, Chunk>) -> u32 {
@@ -97,6 +111,7 @@ fn look_back(tile: u32, lane: u32, prefix: ptr<function, Chunk>) -> u32 {
     *prefix = carry;
     return select(tile % chains, NO_TILE, next == tile);  // otherwise the driver ended the loop
 }
+{% endif %}
 
 var<workgroup> shared_prefix: array<{{ "SharedChunk" if kernel.has_bools else "Chunk" }}, COLUMNS>;
 var<workgroup> late_tiles: array<u32, COLUMNS>;

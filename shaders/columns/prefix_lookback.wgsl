@@ -2,7 +2,9 @@
 {% include "columns/look_back.wgsl" %}
 
 fn learn_prefix(invocation: u32, tile: u32, aggregate: Chunk, early: ChunkPost) -> Prefix {
+{% if not kernel.wait_policy.chained %}
     post_columns(invocation, tile, aggregate);
+{% endif %}
     share_look_back(invocation, tile, aggregate, early);
     let lane = invocation % COLUMNS;
     let learned = late_tiles[lane] == NO_TILE;

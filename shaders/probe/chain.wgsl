@@ -22,6 +22,8 @@ const POSTED: u32 = {{ 2 if by_number else 1 }}u;
 
 var<workgroup> ticket: u32;
 
+{% include "shared/pause.wgsl" %}
+
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) workgroup: vec3<u32>) {
     if (local_index == 0u) {
@@ -38,10 +40,14 @@ fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id
                 break;
             }
             for (var polls = 0u; polls < POLLS && posted < POSTED; polls++) {
+{% if pauses %}
+                posted = atomicOr(&results.posts[ticket - 1u], 0u);  // as shared/peek.wgsl does
+                if (pause(polls) == 0x70000001u) {
+                    break;  // never so, but the compiler cannot tell, and keeps the pause
+                }
+{% else %}
                 posted = atomicLoad(&results.posts[ticket - 1u]);
-{% for _ in range(extra_polls) %}
-                posted |= atomicOr(&results.posts[ticket - 1u], 0u);
-{% endfor %}
+{% endif %}
             }
         }
         // The end of the loop is not success. Only the post is.

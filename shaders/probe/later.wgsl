@@ -11,6 +11,8 @@
 // spinning thread's share never starts.
 {% include "probe/results.wgsl" %}
 
+{% include "shared/pause.wgsl" %}
+
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(@builtin(local_invocation_index) local_index: u32) {
     if (local_index == 0u) {
@@ -18,10 +20,14 @@ fn main(@builtin(local_invocation_index) local_index: u32) {
         if (started == 1u) {
             for (var rounds = 0u; rounds < ROUNDS && started < WORKGROUPS; rounds++) {
                 for (var polls = 0u; polls < POLLS && started < WORKGROUPS; polls++) {
+{% if pauses %}
+                    started = atomicOr(&results.started, 0u);  // as shared/peek.wgsl does
+                    if (pause(polls) == 0x70000001u) {
+                        break;  // never so, but the compiler cannot tell, and keeps the pause
+                    }
+{% else %}
                     started = atomicLoad(&results.started);
-{% for _ in range(extra_polls) %}
-                    started = max(started, atomicOr(&results.started, 0u));
-{% endfor %}
+{% endif %}
                 }
             }
             atomicStore(&results.started_while_spinning, started);

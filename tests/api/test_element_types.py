@@ -265,7 +265,7 @@ def test_halves_by_instructions(device: gs.Device) -> None:
 
     All patterns, which nothing is added to, and sums of many of them.
     """
-    litmus = Litmus(workgroups=1, workgroup_size=64, chain_seconds=0, later_seconds=0, extra_polls=0)
+    litmus = Litmus(workgroups=1, workgroup_size=64, chain_seconds=0, later_seconds=0, pauses=0)
     bench = ProbeBench(device.wgpu_device, litmus, enable_subgroups=device.capabilities.enable_subgroups)
     exact = bench.run({"halves": (0, 0)}).words["halves_alike"] == HALVES
     x = np.random.default_rng(12).permutation(HALVES).astype(np.uint16).view(np.float16)

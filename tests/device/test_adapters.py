@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import wgpu
 
-from gpuscan.device import adapters
+from gpuscan.device import adapters, forks
 from gpuscan.errors import AdapterNotFoundError
 from tests.fakes import MESA, FakeAdapter
 
@@ -32,7 +32,8 @@ def listed(monkeypatch: pytest.MonkeyPatch):
 
     def listed(*found: FakeAdapter) -> None:
         monkeypatch.setattr(adapters, "_found", None)
-        monkeypatch.setattr(adapters, "_user", None)
+        monkeypatch.setattr(forks, "_user", None)
+        monkeypatch.setattr(forks, "_searched", False)
         monkeypatch.setattr(wgpu.gpu, "enumerate_adapters_sync", lambda: list(found))
 
     monkeypatch.delenv(adapters.ADAPTER_VARIABLE, raising=False)

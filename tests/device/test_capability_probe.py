@@ -70,7 +70,7 @@ def test_verdicts_are_stable(adapter, wgpu_device, found):
 
 def test_the_chain_by_number_sees_who_waits_in_vain(wgpu_device, found):
     """Assert that the chain by number counts the workgroups that see no post, within bounded waits."""
-    litmus = Litmus(workgroups=64, workgroup_size=32, chain_seconds=0, later_seconds=0, extra_polls=0)
+    litmus = Litmus(workgroups=64, workgroup_size=32, chain_seconds=0, later_seconds=0, pauses=0)
     bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in found.features)
     words = bench.run({"chain": (1, 60_000), "order": (1, 60_000)}).words
     assert words["next_ticket"] == 64  # the chain of tickets leaves nothing that the other takes for its own
@@ -83,7 +83,7 @@ def test_the_chain_by_number_sees_who_waits_in_vain(wgpu_device, found):
 
 def test_packing_of_halves_that_rounds_another_way_is_seen(wgpu_device, found):
     """Assert that only SwiftShader is seen to cut bits off: llvmpipe and NVIDIA's GPUs round as NumPy."""
-    litmus = Litmus(workgroups=1, workgroup_size=48, chain_seconds=0, later_seconds=0, extra_polls=0)
+    litmus = Litmus(workgroups=1, workgroup_size=48, chain_seconds=0, later_seconds=0, pauses=0)
     bench = ProbeBench(wgpu_device, litmus, enable_subgroups="subgroups" in found.features)
     alike = bench.run({"halves": (0, 0)}).words["halves_alike"]
     assert 1 << 11 < alike <= HALVES  # what a half can hold needs no rounding

@@ -158,7 +158,7 @@ def test_tint_takes_groups(dawn: gs.Device) -> None:
 @pytest.mark.parametrize("stage", ["chain", "halves", "later", "order", "spin", "subgroups"])
 def test_tint_takes_the_probe(dawn: gs.Device, stage: str) -> None:
     assert dawn.capabilities.spins_per_second > 0  # the device was opened through it
-    values = {"workgroups": 64, "workgroup_size": 64, "extra_polls": 2, "rounds": 2, "polls": 2}
+    values = {"workgroups": 64, "workgroup_size": 64, "pauses": 2, "rounds": 2, "polls": 2}
     text = render(f"probe/{stage}.wgsl", enable_subgroups=stage == "subgroups", **values)
     dawn.wgpu_device.create_shader_module(code=text)
 

@@ -181,9 +181,9 @@ def test_remembered_number_of_labels(device: gs.Device, dtype: Any) -> None:
     options: dict[str, Any] = {"subgroups": True, "stretch": 600}
     in_order = dtype == np.float32
 
-    def found(reduces: bool) -> TabledGroups | None:
+    def found(*, reduces: bool, at_once: bool = False) -> TabledGroups | None:
         filled = replace(problem, fill=(np.zeros(1, dtype),)) if reduces else problem
-        return combine_unread(executor, filled, there, None, reduces=reduces, **options)
+        return combine_unread(executor, filled, there, None, reduces=reduces, at_once=at_once, **options)
 
     def scanned(groups: TabledGroups | None) -> Array:
         assert groups is not None
@@ -194,15 +194,17 @@ def test_remembered_number_of_labels(device: gs.Device, dtype: Any) -> None:
     few = few_labels(executor, problem, there)
     assert few is not None
     exact = scanned(tabled(executor, problem, few, **options))
-    np.testing.assert_array_equal(scanned(found(reduces=False)).view(np.uint32), exact.view(np.uint32))
+    for at_once in (False, True):
+        got = scanned(found(reduces=False, at_once=at_once))
+        np.testing.assert_array_equal(got.view(np.uint32), exact.view(np.uint32))
     sums = found(reduces=True)
     assert sums is not None
-    (got,) = reduce_by_table(executor, replace(problem, fill=(np.zeros(1, dtype),)), sums, None)
-    np.testing.assert_allclose(got.read(), np.bincount(labels, x), rtol=1e-5, atol=1e-5)
+    (result,) = reduce_by_table(executor, replace(problem, fill=(np.zeros(1, dtype),)), sums, None)
+    np.testing.assert_allclose(result.read(), np.bincount(labels, x), rtol=1e-5, atol=1e-5)
     # There are fewer labels now: the order of combination could be another one.
     there = uploaded(device._context, np.minimum(labels, 35))
     executor.label_counts.keep(place_of(there), 37)
-    assert (found(reduces=False) is None) == in_order
+    assert (found(reduces=False, at_once=True) is None) == in_order
     assert scanned(found(reduces=False)).shape == (length,)
     # There are more labels now.
     executor.label_counts.keep(place_of(there), 35)

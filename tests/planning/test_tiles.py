@@ -79,6 +79,33 @@ def test_long_chains_of_columns_get_taller_tiles() -> None:
     assert tile("uint8", length=131_072) == tile("uint8", length=8192), "measured on single words alone"
 
 
+def test_columns_that_are_long_enough_get_the_rows_that_were_measured() -> None:
+    """Assert that shorter columns waste no loads, and that the number of columns does not decide the order."""
+
+    def rows(*dtypes: str, length: int = 2048, inner: int = 1536, outer: int = 8) -> int:
+        return column_tile(spec(*dtypes, rows=outer * inner, row_length=length, inner=inner), gpu()).rows
+
+    assert rows("float32") == rows("uint64") == GPU.deep_column_rows
+    assert rows("float32", length=128) == rows("float32", length=1000) == 16
+    assert rows("float32", "float32") == 16, "the results of two fields take registers, too"
+    assert rows("uint8") == 8, "chunks of four columns"
+    for length in (2048, 4096):
+        assert rows("float32", length=length, outer=1, inner=64) == rows("float32", length=length)
+
+
+def test_tiles_in_many_chains_of_columns_wait_for_the_one_above() -> None:
+    assert GPU.min_waiting_chains is not None
+    for inner in (32 * GPU.min_waiting_chains - 32, 32 * GPU.min_waiting_chains):
+        asked = spec("uint64", rows=inner, row_length=2048, inner=inner)
+        policies = {
+            strategy: plan_scan(asked, gpu(), strategy, "").stages[-1].kernel.wait_policy.chained
+            for strategy in ("lookahead", "lookback", "fallback", "three_dispatch")
+        }
+        many = inner == 32 * GPU.min_waiting_chains
+        assert policies == {"lookahead": many, "lookback": many, "fallback": False, "three_dispatch": False}
+        assert not plan_scan(asked, software(), "lookback", "").stages[-1].kernel.wait_policy.chained
+
+
 def test_single_words_of_many_columns_go_in_pairs() -> None:
     def chunk(*dtypes: str, inner: int, outer: int = 8) -> int:
         return column_tile(spec(*dtypes, rows=outer * inner, row_length=2048, inner=inner), gpu()).chunk
@@ -154,8 +181,8 @@ def test_tiles_are_longer_where_all_of_them_run_together() -> None:
 def test_tiles_of_several_words_hold_as_many_bytes_in_few_steps() -> None:
     """Assert the size of the tiles: smaller ones make the fold late, more steps take longer to compile."""
     kinds: tuple[tuple[list[str], Any, int], ...] = (
-        (["int64"], None, 32), (["complex64"], None, 32), (["float16"] * 2, None, 32), (["float32"] * 2, None, 32),
-        (["float32"] * 3, None, 48), (["float32"] * 4, None, 40), (["float32"] * 5, None, 40),
+        (["int64"], None, 32), (["complex64"], None, 32), (["float16"] * 2, None, 32), (["float32"] * 2, None, 40),
+        (["float32"] * 3, None, 48), (["float32"] * 4, None, 48), (["float32"] * 5, None, 40),
         (["float32"] * 6, None, 48), (["float32"] * 8, None, 32), (["float32"], [(3,)], 36),
         (["float32"], [(2, 2)], 40), (["float32"], [(4, 4)], 40),
     )  # fmt: skip
@@ -168,7 +195,8 @@ def test_tiles_of_several_words_hold_as_many_bytes_in_few_steps() -> None:
                 == kib << 10
                 >= GPU.tile_bytes
             )
-            assert tile.steps <= GPU.few_steps or (len(names) == 4 or shapes), "unless they were measured"
+            measured = shapes or names in (["float32"] * 2, ["float32"] * 4)
+            assert tile.steps <= GPU.few_steps or measured
         rows = tile_shape(spec("float32", rows=2**18, row_length=100), adapter)  # items carry a head flag
         assert rows.tile_size * 4 == GPU.tile_bytes
 
@@ -199,21 +227,23 @@ def test_long_operators_stand_in_a_shader_few_times() -> None:
 
 def test_shapes_that_were_measured_are_for_many_tiles() -> None:
     """Assert that they are not taken for few tiles, for items with a head flag, or where lanes are too few."""
-    for words, chunk, lanes, steps in GPU.measured_shapes:
-        shapes = [(words,)] if chunk == 1 else None
-        names = ["float32"] * (1 if shapes else words)
-        asked = spec(*names, shapes=shapes, row_length=GPU.min_measured_tiles * lanes * steps * chunk)
-        tile = tile_shape(asked, gpu())
-        assert (tile.workgroup_size, tile.steps, tile.chunk) == (lanes, steps, chunk)
+    for shape in GPU.measured_shapes:
+        shapes = [(shape.words,)] if shape.fields == 1 else None
+        many = GPU.min_measured_tiles * shape.lanes * shape.steps * shape.chunk
+        asked = spec(*["float32"] * shape.fields, shapes=shapes, row_length=many)
+        wanted = TileShape(shape.lanes, 32, shape.steps, shape.chunk, single_lead=shape.joined_once)
+        assert tile_shape(asked, gpu()) == wanted
         for other, adapter in (
             (replace(asked, row_length=asked.row_length // 2), gpu()),
             (replace(asked, rows=asked.row_length // 100, row_length=100), gpu()),
-            (asked, gpu(limits=LIMITS | {"max-compute-invocations-per-workgroup": lanes // 2})),
+            (asked, gpu(limits=LIMITS | {"max-compute-invocations-per-workgroup": shape.lanes // 2})),
+            (asked, gpu(subgroup_size=128 if shape.lanes == 64 else 512)),
         ):
-            tile = tile_shape(other, adapter)
-            assert (tile.workgroup_size, tile.steps, tile.chunk) != (lanes, steps, chunk)
-    folds = [plan_scan(spec(shapes=[shape], row_length=2**22), gpu(), "lookahead", "") for shape in ((3, 3), (4, 4))]
-    assert [plan.stages[0].kernel.wait_policy.in_rounds for plan in folds] == [False, True]
+            assert replace(tile_shape(other, adapter), subgroup_size=32) != wanted
+    folds = [
+        plan_scan(spec(shapes=[shape], row_length=2**23), gpu(), "lookahead", "") for shape in ((2, 2), (3, 3), (4, 4))
+    ]
+    assert [plan.stages[0].kernel.wait_policy.in_rounds for plan in folds] == [False, True, True]
 
 
 def test_narrow_integers_are_kept_as_they_lie_in_storage() -> None:

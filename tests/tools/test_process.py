@@ -42,10 +42,11 @@ def test_interrupted_during_the_imports(files, name):
         "sys.meta_path.insert(0, Interrupter())\n"
         f"sys.argv, sys.orig_argv = [{name!r}, 'probe'], ['python', '-m', 'gpuscan', 'probe']\n"
     )
-    done = python("-c", code + "import gpuscan")
+    done = python("-c", code + "import gpuscan.cli")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "gpuscan: interrupted\n")
     done = python(
-        "-c", code + "sys.argv[0] = 'program.py'\ntry: import gpuscan\nexcept KeyboardInterrupt: print('mine')"
+        "-c",
+        code + "sys.argv[0] = 'program.py'\ntry: from gpuscan import scan\nexcept KeyboardInterrupt: print('mine')",
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "mine\n", "")
 

@@ -1,0 +1,68 @@
+"""What ``import gpuscan`` imports, each time in a process of its own."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import wgpu
+
+import gpuscan
+
+
+def printed(code: str) -> list[str]:
+    """Run the code in a Python process, and return the lines that it prints."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_an_import_waits_for_its_first_use() -> None:
+    """Assert that ``import gpuscan`` imports no other package, and a scan by NumPy neither wgpu nor Jinja2."""
+    code = """if True:
+        import sys
+        before = set(sys.modules)
+        import gpuscan
+        print(*sys.modules.keys() - before)
+        print(gpuscan.scan([1, 2, 3], device="numpy").tolist())
+        print({"wgpu", "jinja2", "numpy.ma"} & sys.modules.keys())
+    """
+    imported, result, heavy = printed(code)
+    names = set(imported.split())
+    own = {name for name in names if name.partition(".")[0] == "gpuscan"}
+    assert len(own) <= 10
+    assert not any(name.startswith(("gpuscan.api", "gpuscan.engine", "gpuscan.operators")) for name in own)
+    packages = {name.partition(".")[0] for name in names - own}
+    assert packages <= set(sys.stdlib_module_names)
+    assert not packages & {"asyncio", "concurrent", "dataclasses", "hashlib", "inspect", "ssl", "tempfile"}
+    assert (result, heavy) == ("[1, 3, 6]", "set()")
+
+
+def test_protocols_of_numpy_wait_for_their_first_use(adapter: wgpu.GPUAdapter) -> None:
+    """Assert that NumPy's functions take arrays of a device in a process that used nothing else."""
+    code = f"""if True:
+        import sys
+        import numpy as np
+        import gpuscan
+        device = gpuscan.Device({adapter.summary!r})
+        before = "gpuscan.api.numpy_functions" in sys.modules
+        array = device.asarray(np.arange(4, dtype=np.int32))
+        print(before, np.cumsum(array).numpy().tolist(), np.add(array, array).numpy().tolist())
+    """
+    assert printed(code) == ["False [0, 1, 3, 6] [0, 2, 4, 6]"]
+
+
+def test_public_names() -> None:
+    """Assert that every public name has a module, that type checkers read the same ones, and that all are listed."""
+    tree = ast.parse(Path(gpuscan.__file__).read_text(encoding="utf-8"))
+    (checked,) = (node for node in tree.body if isinstance(node, ast.If))
+    homes = {alias.name: node.module for node in checked.body for alias in node.names}  # type: ignore[attr-defined]
+    assert homes == gpuscan._HOMES
+    assert {*homes, "__version__"} == set(gpuscan.__all__) <= set(dir(gpuscan))
+    for name, module in homes.items():
+        assert getattr(gpuscan, name) is getattr(import_module(module), name)
+    with pytest.raises(AttributeError, match="module 'gpuscan' has no attribute 'scann'"):
+        gpuscan.scann  # noqa: B018
