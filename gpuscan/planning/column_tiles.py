@@ -55,22 +55,21 @@ def tile_of_full_columns(spec: ScanSpec, capabilities: Capabilities, tile: Colum
         kept: the words that an invocation keeps of each row.
     """
     h = heuristics_for(capabilities.adapter_type)
-    most_words, deep = h.column_register_words, h.deep_column_rows
+    most_words = h.column_register_words
     if h.long_column_tile is not None:
         long = ColumnTile(*h.long_column_tile)
         fits = tile.chunk == long.chunk and long.rows * spec.item_words * long.chunk <= most_words
         if fits and spec.row_length >= h.long_column_chain * long.height:
             most_words = h.long_neighbour_register_words if spec.neighbour_field else most_words
             return replace(long, rows=min(long.rows, most_words // kept))
-    narrow = spec.item_words == spec.element.words <= 2
+    plain = spec.item_words == spec.element.words
     if spec.neighbour_field:
         groups = h.neighbour_column_groups
-        if not narrow or tile.columns * groups > max_invocations(capabilities):
+        if not plain or spec.item_words > 2 or tile.columns * groups > max_invocations(capabilities):
             return tile
         most = h.neighbour_register_words // kept
         return replace(tile, groups=groups, rows=rows_that_fit(h.column_rows, most, groups, spec.row_length))
-    one_result = len(spec.destination.fields) == 1 and not spec.keep_last_only
-    if deep is None or not (narrow and one_result) or deep * kept > most_words:
-        return tile
-    many = spec.row_length >= h.min_deep_column * tile.groups * deep
-    return replace(tile, rows=deep) if many else tile
+    rows = dict(h.deep_column_rows).get(spec.item_words, 0)
+    one_result = len(spec.destination.fields) == 1 and spec.destination.words <= 2 and not spec.keep_last_only
+    many = spec.row_length >= h.min_deep_column * tile.groups * rows > 0
+    return replace(tile, rows=rows) if plain and one_result and many and rows * kept <= most_words else tile

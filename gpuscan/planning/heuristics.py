@@ -159,6 +159,9 @@ class Heuristics:
     long_steps: int = 8
     resident_tiles: tuple[int, int] = (128, 256)
     max_long_tile_bytes: int = 64 << 10
+    # The numbers of tiles of `long_steps` steps in workgroups of `workgroup` for which single words take them. H200,
+    # uint32 in 256 x 8 chunks: 8.7 us at 2^20, 9.0 in 512 x 4; 10.3 us at 2^21, 10.7 in 512 x 8.
+    few_single_tiles: tuple[int, int] = (128, 256)
     # The steps of tiles of single words, in workgroups of `workgroup`, and the fewest such tiles. H200, uint32 under
     # look-ahead, as shares of a copy: 0.949 at 2^25 and 0.987 at 2^28 in 256 x 12 chunks; 0.907 and 0.942 in 512 x 4.
     # At 2^24: 44.7 us in 256 x 10 chunks, 44.3 in 512 x 4.
@@ -230,19 +233,22 @@ class Heuristics:
     min_column_workgroup: int = 1
     # The numbers of rows that one invocation takes. Few, so that few pipelines are compiled. Not tuned.
     column_rows: tuple[int, ...] = (1, 2, 4, 8, 16)
-    # The rows that one invocation takes of elements of at most two words and one result, in columns that are at least
-    # `min_deep_column` such tiles long. H200, of a copy: recurrences of (8, 2048, 1536) and (4, 4096, 2048) 0.92 to
-    # 0.95 and 0.95 with 22 rows, 0.90 and 0.91 with 16. Two results: 0.86 with 24 rows, 0.88 with 16.
-    deep_column_rows: int | None = 22
+    # The words of an element, and the rows that one invocation takes of it if there is one result of at most two words
+    # and columns are at least `min_deep_column` such tiles long. H200, of a copy: maxima of (8, 2048, 1536), unpaired,
+    # 0.814 with 24 rows, 0.721 with 22, 0.773 with 16; recurrences of (8, 2048, 1536) and (4, 4096, 2048) 0.926 and
+    # 0.957 with 22, 0.90 and 0.92 with 16; gradients of maxima, 4 words, 0.804 with 12, 0.719 with 8. Affine maps with
+    # two results: 0.86 with 24 rows, 0.88 with 16.
+    deep_column_rows: tuple[tuple[int, int], ...] = ((1, 24), (2, 22), (4, 12))
     min_deep_column: int = 8
     # Invocations one below the other where each also keeps its rows' neighbours, and the words that one keeps. H200,
     # gradients of recurrences of (8, 2048, 1536) and (4, 4096, 2048): 0.900 and 0.948 of a copy with 16 x 8 rows that
     # wait in chains, 0.840 and 0.891 with 8 x 16 rows.
     neighbour_column_groups: int = 16
     neighbour_register_words: int = 24
-    # From this number of chains on, a tile only waits for the tile above. H200, of a copy: sums of float32 down (8,
-    # 2048, 1536), 192 chains, 0.841 instead of 0.827; of uint64 down (8, 2048, 768) 0.897 instead of 0.873.
-    min_waiting_chains: int | None = 192
+    # From this number of chains on, a tile only waits for the tile above. H200, of a copy: recurrences of (2, 2048,
+    # 1536), 96 chains, 0.757 instead of 0.729, their gradients 0.849 instead of 0.793; sums of (8, 2048, 1536), 192
+    # chains, 0.841 instead of 0.827. With 48 chains sums take 1 % longer, and with 32 recurrences 4 %.
+    min_waiting_chains: int | None = 96
     # Words of payload that one invocation keeps between load and store. Taken over from `register_words`, not tuned.
     column_register_words: int = 48
     # Columns, groups, rows and chunk of the tile for single words in chains of at least `long_column_chain` such tiles.
@@ -253,8 +259,9 @@ class Heuristics:
     # recurrences of (1, 131072, 512): 0.866 of a copy with 20 rows of 3 words, 0.836 with 16, 0.634 with 22.
     long_neighbour_register_words: int = 60
     # An invocation takes single words of two neighbouring columns if at least this many chains of tiles are left.
-    # H200, sums of (8, 2048, 1536), 192 chains: 64.5 instead of 73.4 us.
-    min_paired_chains: int | None = 192
+    # H200, sums of (8, 2048, 1536), 192 chains: 64.5 instead of 73.4 us; of (2, 2048, 1536), 48 chains: 22.4 instead of
+    # 23.0 us, maxima 23.5 instead of 24.7.
+    min_paired_chains: int | None = 48
 
     # ----- Parts of arrays, and memory
     # NumPy arrays up to this many bytes are scanned in one piece. H200, 32 MiB: 4.6 ms in one piece, 8.9 in four.
@@ -332,7 +339,7 @@ CPU = replace(
     # An invocation keeps its rows on the stack, so it may take many. The experiment was not recorded.
     column_rows=(1, 4, 16, 64),
     column_register_words=192,
-    deep_column_rows=None,
+    deep_column_rows=(),
     min_waiting_chains=None,
     long_column_tile=None,
     min_paired_chains=None,

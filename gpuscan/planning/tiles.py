@@ -142,6 +142,9 @@ def lanes_and_steps(
     single_words = set(stored) == {4} and spec.item_words == 1 and not long
     if single_words and fit >= h.deep_steps and spec.length >= h.min_deep_tiles * deep:
         return workgroup, h.deep_steps
+    fewest, most = h.few_single_tiles
+    if single_words and fit >= h.long_steps and fewest <= spec.length / (workgroup * h.long_steps * chunk) <= most:
+        return workgroup, h.long_steps
     tiles = spec.length / (wide * h.long_steps * chunk)
     short = wide * h.long_steps * lane_bytes <= h.max_long_tile_bytes and not long
     fewest, most = h.resident_tiles

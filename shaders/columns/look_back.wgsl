@@ -1,4 +1,5 @@
 {#- Look-back for columns: every column is a chain by itself, and each lane of the first group walks up its own columns.
+    Where there are many chains, it only waits for the prefix that the tile above posts, and no aggregate is posted.
     The order of combination is left to right over the tiles of a column. It does not depend on what is posted when a lane looks.
     in, out: the tile state -#}
 {% include "shared/tile_state.wgsl" %}

@@ -85,7 +85,7 @@ def test_columns_that_are_long_enough_get_the_rows_that_were_measured() -> None:
     def rows(*dtypes: str, length: int = 2048, inner: int = 1536, outer: int = 8) -> int:
         return column_tile(spec(*dtypes, rows=outer * inner, row_length=length, inner=inner), gpu()).rows
 
-    assert rows("float32") == rows("uint64") == GPU.deep_column_rows
+    assert ((1, rows("float32")), (2, rows("uint64"))) == GPU.deep_column_rows[:2]
     assert rows("float32", length=128) == rows("float32", length=1000) == 16
     assert rows("float32", "float32") == 16, "the results of two fields take registers, too"
     assert rows("uint8") == 8, "chunks of four columns"
@@ -179,8 +179,8 @@ def test_tiles_are_longer_where_all_of_them_run_together() -> None:
     shapes = {log: tile_shape(spec(row_length=2**log), adapter) for log in (20, 21, 22, 23, 24, 25, 28)}
     steps = {log: (shape.workgroup_size, shape.steps) for log, shape in shapes.items()}
     assert steps == {
-        20: (512, 4),
-        21: (512, 8),
+        20: (256, 8),
+        21: (256, 8),
         22: (512, 8),
         23: (512, 4),
         24: (512, 4),
