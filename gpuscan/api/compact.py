@@ -225,7 +225,7 @@ def picked_arrays(home: Device, arrays: list[Array], mask: Array | Map, places: 
 
 def copied_into(places: list[Array], found: Compacted) -> list[Array]:
     """Copy the entries to arrays that may be too short for all of them; this waits for their number."""
-    count = int(found.count.read()[0])
+    count = found.read_count(found.rooms[0].shape[0])
     for place in places:
         place.context.check()
         check_room(place, count)
@@ -258,7 +258,7 @@ def compact_host(home: Device, leaves: list[Any], mask: Any) -> list[np.ndarray[
         arrays: list[DeviceArray] = [home.asarray(leaf[start:stop]) for leaf in leaves]
         chosen = mask if isinstance(mask, Map) else home.asarray(mask[start:stop])
         found = compact_on_device(executor, arrays, chosen)
-        count = int(found.count.read()[0])
+        count = found.read_count(stop - start)
         views = [
             room.viewed((count, *leaf.shape[1:]), leaf.dtype) for room, leaf in zip(found.rooms, arrays, strict=True)
         ]

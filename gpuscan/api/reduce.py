@@ -105,8 +105,9 @@ def reduce(
         array([[ 1,  0,  7],
                [ 5,  0, 10]], dtype=int32)
     """
-    plain = device is initial is segments is groups is before is after is None and num_groups is None
-    call = call_of("reduce", x, op, axis, keepdims, dtype) if plain and type(axis) is not tuple else None
+    call = None
+    if device is initial is segments is groups is num_groups is None and type(axis) is not tuple:
+        call = call_of("reduce", x, op, axis, keepdims, dtype, before=before, after=after)
     if call is not None and (again := repeated(call, x, out)) is not None:
         return again
     options = {"initial": initial, "dtype": dtype, "before": before, "after": after}
@@ -126,7 +127,7 @@ def reduce(
     if groups is not None:
         problem, labels = grouped_reduction(joined(x, axes), operator, axes, groups, **options)
     elif segments is None:
-        problem = reduction(joined(x, axes), operator, axis=axes.axis, seeds_on_device=True, **options)
+        problem = reduction(joined(x, axes), op, axis=axes.axis, seeds_on_device=True, **options)
         shape = axes.result_shape(keepdims)
     else:
         problem = segmented_reduction(joined(x, axes), operator, axis=axes.axis, segments=segments, **options)

@@ -23,19 +23,19 @@ from gpuscan.problem.segments import empty_segment_error
 from gpuscan.reference import scan as reference
 
 
-def reduction(x: Any, operator: Operator, **options: Any) -> Problem:
+def reduction(x: Any, op: Any, **options: Any) -> Problem:
     """Return a reduction along one axis as a problem. Its seeds are the results if the axis has length 0.
 
     Raises:
         ValueError: the axis has length 0, and there is neither `initial` nor an identity.
     """
-    problem = cached_problem(x, operator, exclusive=False, reverse=False, **options)
+    problem = cached_problem(x, op, exclusive=False, reverse=False, **options)
     if problem.row_length == 0 and problem.seeds is None:
         seeds = identities(problem)
         if seeds is None:
             raise ValueError(
                 f"a reduction of no elements was asked for (shape {problem.shape}, axis {problem.axis}), but "
-                f"{operator.described} has no identity. Pass initial=..., or give the operator an identity"
+                f"{problem.operator.described} has no identity. Pass initial=..., or give the operator an identity"
             )
         problem = replace(problem, seeds=seeds)
     reduced = problem.with_leaves(problem.leaves)

@@ -128,9 +128,9 @@ def scan(
         (array([[ 3,  4,  8],
                [ 1,  6, 15]], dtype=int32), array([ 8, 15], dtype=int32))
     """
-    plain = device is initial is segments is keys is groups is before is after is None
-    plain = plain and compensated is return_total is False
-    call = call_of("scan", x, op, axis, exclusive, reverse, dtype, strategy) if plain else None
+    call = None
+    if device is initial is segments is keys is groups is None and compensated is return_total is False:
+        call = call_of("scan", x, op, axis, exclusive, reverse, dtype, strategy, before=before, after=after)
     if call is not None and (again := repeated(call, x, out, strategy)) is not None:
         return again
     options = {"axis": axis, "exclusive": exclusive, "reverse": reverse, "initial": initial, "segments": segments}

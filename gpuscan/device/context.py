@@ -20,6 +20,7 @@ from gpuscan.device.bind_groups import BindGroups, Binding
 from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage
 from gpuscan.device.capability_probe import distrust, probe
 from gpuscan.device.guards import guarded, lost_while_compiling
+from gpuscan.device.held_runs import KeptStages
 from gpuscan.device.interrupts import interrupts_held
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.profiles import Profiles
@@ -55,6 +56,8 @@ _MAX_PIPELINES = 512
 # How many uniform buffers a device keeps for later stages, and the bytes of the largest.
 _MAX_UNIFORMS = 256
 _MAX_UNIFORM_BYTES = 256
+# How many stages over the same buffers a device keeps.
+_MAX_KEPT_STAGES = 256
 
 _log = logging.getLogger("gpuscan")
 
@@ -103,6 +106,7 @@ class DeviceContext:
         lock: held while a run is recorded and submitted, since runs share the tile state.
         runs: unread reports, and what reports have shown.
         on_cleanup: called by `memory_cleanup`, for those who keep buffers ready.
+        kept_stages: stages over buffers of the pool that are only submitted again, by the function and the arrays.
     """
 
     def __init__(
@@ -131,6 +135,7 @@ class DeviceContext:
         self.profiles = Profiles(self)
         self.runs = RunLog()
         self.on_cleanup: list[Callable[[], None]] = []
+        self.kept_stages: RecentValues[tuple[Any, ...], KeptStages] = RecentValues(_MAX_KEPT_STAGES)
         self._pipelines: RecentValues[Kernel, Pipeline] = RecentValues(_MAX_PIPELINES)
         # The same ones by their text: kernels of different scans can have the same.
         self._by_text: RecentValues[bytes, Pipeline] = RecentValues(_MAX_PIPELINES)
@@ -308,6 +313,7 @@ class DeviceContext:
         with self.lock:
             for forget in self.on_cleanup:
                 forget()
+            self.kept_stages.clear()
             self.bind_groups.clear()
             self._uniforms.clear()
             self.tile_state.release()

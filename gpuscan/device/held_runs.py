@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuscan.device.interrupts import interrupts_held
 from gpuscan.planning.transfer_heuristics import TRANSFERS
@@ -17,12 +17,28 @@ from gpuscan.planning.transfer_heuristics import TRANSFERS
 if TYPE_CHECKING:
     import wgpu
 
-# Pipeline, bind group and grid of each dispatch of a run, and the dynamic offset of the bind groups.
-Held = tuple[Sequence[tuple[Any, Any, tuple[int, int, int]]], int]
+# Pipeline, bind group and grid of a dispatch.
+Dispatch = tuple[Any, Any, tuple[int, int, int]]
+# The dispatches of a run, and the dynamic offset of their bind groups; None without.
+Held = tuple[Sequence[Dispatch], int | None]
 # Source, its first byte, destination, its first byte, and the number of bytes.
 Copy = tuple[Any, int, Any, int, int]
 # The methods of the package's queue that may use what a held run reads or writes.
 _METHODS = ("submit", "write_buffer", "on_submitted_work_done_async", "on_submitted_work_done_sync")
+
+
+class KeptStages(NamedTuple):
+    """Stages that are no part of a scan plan, ready to be submitted again.
+
+    Attributes:
+        dispatches: the stages.
+        nbytes: the bytes that they read.
+        alive: what has to stay alive so that the key is its own: a function, and buffers.
+    """
+
+    dispatches: list[Dispatch]
+    nbytes: int
+    alive: tuple[Any, ...]
 
 
 class HoldingQueue(ABC):
@@ -57,12 +73,12 @@ class HoldingQueue(ABC):
     def _send(self, commands: Any) -> None:
         """Submit the commands. Ctrl-C is held back meanwhile."""
 
-    def run(self, stages: Sequence[tuple[Any, Any, tuple[int, int, int]]], offset: int, nbytes: int) -> None:
+    def run(self, stages: Sequence[Dispatch], offset: int | None, nbytes: int) -> None:
         """Submit the stages as one compute pass, at once or with what is submitted next.
 
         Args:
-            stages: pipeline, bind group and grid of each dispatch.
-            offset: the dynamic offset of every bind group.
+            stages: the dispatches.
+            offset: the dynamic offset of every bind group; None without.
             nbytes: the bytes that the run reads, by which its time is estimated.
         """
         self._held.append((stages, offset))

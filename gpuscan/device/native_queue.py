@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.device.backends import package_of
-from gpuscan.device.held_runs import Held, HoldingQueue
+from gpuscan.device.held_runs import Dispatch, Held, HoldingQueue
 from gpuscan.device.interrupts import interrupts_held
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
@@ -78,6 +78,8 @@ class _Library:
             self.ended[int(ffi.cast("uintptr_t", number))] = text
 
         self.on_mapped = on_mapped
+        # Types by their names would be looked up at each call.
+        self.pointer, self.index_pointer = ffi.typeof("void *"), ffi.typeof("WGPUSubmissionIndex *")
 
 
 _library: _Library | None = None
@@ -195,13 +197,10 @@ class NativeMapping:
         self._index = queue.last
         self._library = library = queue.library
         self._number = next(library.numbers)
-        ffi, lib = library.ffi, library.lib
-        info = ffi.new("WGPUBufferMapCallbackInfo *")
-        info.mode = lib.WGPUCallbackMode_AllowProcessEvents
-        info.callback = library.on_mapped
-        info.userdata1 = ffi.cast("void *", self._number)
-        mode = lib.WGPUMapMode_Write if write else lib.WGPUMapMode_Read
-        with interrupts_held():
+        mode = library.lib.WGPUMapMode_Write if write else library.lib.WGPUMapMode_Read
+        with interrupts_held(), queue._lock:
+            info = queue.map_info
+            info.userdata1 = library.ffi.cast(library.pointer, self._number)
             library.checked.wgpuBufferMapAsync(buffer._internal, mode, 0, size, info[0])
 
     def is_ready(self) -> bool:
@@ -223,8 +222,11 @@ class NativeMapping:
                 for _ in self._queue.spins():
                     if self._number in ended:
                         break
+                library, index = self._library, self._library.ffi.NULL
+                if self._index is not None:
+                    index = library.ffi.new(library.index_pointer, self._index)
                 while self._number not in ended:
-                    self._queue.poll(1, self._index)
+                    self._queue.poll(1, index)
                     if self._number not in ended:
                         time.sleep(_POLL_SECONDS)
         error = ended.pop(self._number)
@@ -256,8 +258,15 @@ class NativeQueue(HoldingQueue):
     def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
         super().__init__(wgpu_device)
         self.library = _get_library()
-        # The last submission.
-        self.last: Any = self.library.ffi.NULL
+        # The number of the last submission; None before the first.
+        self.last: int | None = None
+        # C structures that are filled again and again, with the lock held.
+        ffi, lib = self.library.ffi, self.library.lib
+        self.map_info = ffi.new("WGPUBufferMapCallbackInfo *")
+        self.map_info.mode = lib.WGPUCallbackMode_AllowProcessEvents
+        self.map_info.callback = self.library.on_mapped
+        self._commands, self._offsets = ffi.new("WGPUCommandBuffer[1]"), ffi.new("uint32_t *")
+        self._internal = wgpu_device.queue._internal
         # A software adapter computes on the cores that would spin.
         on_cpu = wgpu_device.adapter_info["adapter_type"] == "CPU"
         self._spin_seconds = 0.0 if on_cpu else TRANSFERS.spin_seconds
@@ -274,7 +283,7 @@ class NativeQueue(HoldingQueue):
         """Return a new command encoder."""
         return NativeEncoder(self.library, self._device)
 
-    def run(self, stages: Sequence[tuple[Any, Any, tuple[int, int, int]]], offset: int, nbytes: int) -> None:
+    def run(self, stages: Sequence[Dispatch], offset: int | None, nbytes: int) -> None:
         """Submit the stages as one compute pass, at once or with what is submitted next."""
         self.check_alive()
         super().run(stages, offset, nbytes)
@@ -284,15 +293,16 @@ class NativeQueue(HoldingQueue):
         library = self.library
         lib = library.lib
         handle = lib.wgpuCommandEncoderBeginComputePass(encoder.handle, library.ffi.NULL)
-        offsets = library.ffi.new("uint32_t *")
+        offsets = self._offsets
         current: Any = None
         for stages, offset in runs:
-            offsets[0] = offset
+            offsets[0] = offset or 0
+            count = offset is not None
             for pipeline, group, (x, y, z) in stages:
                 if pipeline is not current:
                     current = pipeline
                     lib.wgpuComputePassEncoderSetPipeline(handle, pipeline._internal)
-                lib.wgpuComputePassEncoderSetBindGroup(handle, 0, group._internal, 1, offsets)
+                lib.wgpuComputePassEncoderSetBindGroup(handle, 0, group._internal, count, offsets)
                 lib.wgpuComputePassEncoderDispatchWorkgroups(handle, x, y, z)
         lib.wgpuComputePassEncoderEnd(handle)
         lib.wgpuComputePassEncoderRelease(handle)
@@ -306,9 +316,8 @@ class NativeQueue(HoldingQueue):
         library = self.library
         try:
             self.check_alive()
-            array = library.ffi.new("WGPUCommandBuffer[1]", [commands])
-            index = library.checked.wgpuQueueSubmitForIndex(self._device.queue._internal, 1, array)
-            self.last = library.ffi.new("WGPUSubmissionIndex *", index)
+            self._commands[0] = commands
+            self.last = library.checked.wgpuQueueSubmitForIndex(self._internal, 1, self._commands)
         finally:
             library.lib.wgpuCommandBufferRelease(commands)
 
@@ -317,8 +326,7 @@ class NativeQueue(HoldingQueue):
         self.flush()
         library = self.library
         content = library.ffi.from_buffer(data)
-        queue = self._device.queue._internal
-        library.checked.wgpuQueueWriteBuffer(queue, buffer._internal, offset, content, data.nbytes)
+        library.checked.wgpuQueueWriteBuffer(self._internal, buffer._internal, offset, content, data.nbytes)
 
     def map(self, buffer: wgpu.GPUBuffer, size: int | None = None, *, write: bool = False) -> NativeMapping:
         """Ask for a buffer to be mapped once everything submitted so far is done."""

@@ -75,7 +75,7 @@ class PublicQueue(HoldingQueue):
         for stages, offset in runs:
             for pipeline, group, grid in stages:
                 compute.set_pipeline(pipeline)
-                compute.set_bind_group(0, group, [offset])
+                compute.set_bind_group(0, group, [] if offset is None else [offset])
                 compute.dispatch_workgroups(*grid)
         compute.end()
 

@@ -53,6 +53,13 @@ class Compacted:
     count: DeviceArray
     known: int | None = None
 
+    def read_count(self, most: int) -> int:
+        """Return the number of picked entries, which is at most `most`, once the GPU is done.
+
+        A run that timed out leaves any number, so the caller checks the reports before it uses the entries.
+        """
+        return min(int(self.count.read()[0]), most)
+
 
 def compact_on_device(
     executor: Executor,
@@ -92,7 +99,7 @@ def compact_on_device(
             parts = [_entries(leaf, start, stop) for leaf in leaves]
             part_mask = mask if isinstance(mask, Map) else _entries(mask, start, stop)
             found = _compact_part(executor, parts, part_mask)
-            count = int(found.count.read()[0])
+            count = found.read_count(stop - start)
             for part, room in zip(found.rooms, rooms, strict=True):
                 content = _entries(part, 0, count)
                 copy_elements(view_of(content, (count,), entry_bytes(room)), room, offset=picked * entry_bytes(room))
@@ -139,7 +146,7 @@ def _compact_part(
     if not moved:
         # Entries without bytes: only their number counts.
         return Compacted(list(leaves), _counted(executor, mask))
-    count = uploaded(context, np.zeros(1, np.uint32))
+    count = empty(context, (1,), np.uint32)
     if rooms is not None:
         rooms = [room for room, leaf in zip(rooms, leaves, strict=True) if entry_bytes(leaf)]
     found = iter(_rooms_of(executor, moved, mask, count, rooms))

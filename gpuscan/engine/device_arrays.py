@@ -79,7 +79,8 @@ def scan_device(
     results = list(out) if out is not None else [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]
     if problem.empty:
         return results
-    key = None if options or count is not None else run_key(problem, strategy, (*problem.leaves, *results))
+    counts = () if count is None else (count,)
+    key = None if options else run_key(problem, strategy, (*problem.leaves, *results, *counts))
     with guarded(context), context.lock:
         if key is not None and executor.run_again(key):
             return results
@@ -122,7 +123,7 @@ def run_key(problem: Problem, strategy: str, arrays: Iterable[Any]) -> tuple[Any
     Args:
         problem: the scan, with or without its arrays.
         strategy: as in `gpuscan.scan`.
-        arrays: the input's arrays and the results.
+        arrays: the input's arrays, the results, and the array for a count.
     """
     if problem.kind is None:
         return None

@@ -15,6 +15,7 @@ from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
+from gpuscan.device.held_runs import KeptStages
 from gpuscan.device.strides import c_strides, joined, reach
 from gpuscan.device.transfer import padded
 from gpuscan.elements import element_of, tuple_of
@@ -27,6 +28,7 @@ from gpuscan.problem.packed_fields import STORAGE_LIMIT
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
+    from gpuscan.device.held_runs import Dispatch
     from gpuscan.operators.trace import Map
 
 # Chunks that an invocation computes, so that several loads are under way.
@@ -92,7 +94,11 @@ def map_elements(
     results = list(out) if out is not None else [empty(context, (*shape, *f.shape), f.scalar.dtype) for f in fields]
     if not any(result.nbytes for result in results):
         return results
+    key = _key(function, shape, sources, results)
     with guarded(context), context.lock:
+        if key is not None and (kept := context.kept_stages.find(key)) and not context.profiles.active:
+            context.queue.run(kept.dispatches, None, kept.nbytes)
+            return results
         for array in (*sources, *results):
             array.check("STORAGE")
         code, used = elementwise_code(function, context.capabilities.native_int64)
@@ -106,12 +112,29 @@ def map_elements(
         )
         run = _joined(context, _Run(text, views, (), rooms, aliases), shape)
         length = _piece_length(context, run, prod(shape))
-        for start in range(0, prod(shape), length):
-            _submit(context, run, start, min(start + length, prod(shape)))
+        starts = range(0, prod(shape), length)
+        dispatches = [_submit(context, run, start, min(start + length, prod(shape))) for start in starts]
+        pairs = (*zip(run.sources, views, strict=True), *zip(rooms, results, strict=True))
+        if key is not None and all(one.buffer is other.buffer for one, other in pairs):
+            nbytes = sum(array.nbytes for array in (*views, *rooms))
+            alive = (function, *(array.buffer for array in (*sources, *results)))
+            context.kept_stages.keep(key, KeptStages(dispatches, nbytes, alive))
         for room, result in zip(rooms, results, strict=True):
             if room is not result:
                 write_elements(room, result)
     return results
+
+
+def _key(
+    function: Map, shape: tuple[int, ...], sources: Sequence[DeviceArray], results: Sequence[DeviceArray]
+) -> tuple[Any, ...] | None:
+    """Return what tells a call from others: the function and the places of the arrays; None for a caller's buffers."""
+    key: list[Any] = [id(function), shape]
+    for array in (*sources, *results):
+        if array.owner is None:
+            return None
+        key += (id(array.buffer), array.offset, array.shape, None if array.is_contiguous else array.strides)
+    return tuple(key)
 
 
 def converted(context: DeviceContext, array: DeviceArray, dtype: np.dtype[Any]) -> DeviceArray:
@@ -207,7 +230,7 @@ def _piece_length(context: DeviceContext, run: _Run, size: int) -> int:
     return length if length == size else max(_PIECE_UNIT, length // _PIECE_UNIT * _PIECE_UNIT)
 
 
-def _submit(context: DeviceContext, run: _Run, start: int, stop: int) -> None:
+def _submit(context: DeviceContext, run: _Run, start: int, stop: int) -> Dispatch:
     """Submit the kernel for the elements from `start` to `stop`, counted in C order."""
     first_row, rows = start // run.inner, (stop - 1) // run.inner - start // run.inner + 1
     numbers = [start - first_row * run.inner, stop - start, *(length for length, *_ in run.axes)]
@@ -233,4 +256,4 @@ def _submit(context: DeviceContext, run: _Run, start: int, stop: int) -> None:
     bound = [*sources, *results, *captured]
     count, values = stop - start, {"text": run.text, "steps": _STEPS}
     invocations = -(-count // (_STEPS * run.text.chunk))
-    submit_stage(context, "arrays/map_elements.wgsl", numbers, bound, invocations, count, **values)
+    return submit_stage(context, "arrays/map_elements.wgsl", numbers, bound, invocations, count, **values)

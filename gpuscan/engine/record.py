@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.device.context import DeviceContext
+    from gpuscan.device.held_runs import Dispatch
     from gpuscan.planning.plan import ScanPlan, Stage
 
 # The longest length of a row, in elements, that shaders get. Longer rows are described as this long, since indices
@@ -171,7 +172,7 @@ def record_stage(
     keep: bool = False,
     /,
     **values: Any,
-) -> None:
+) -> Dispatch:
     """Record a stage that is no part of a scan plan, such as a copy.
 
     Args:
@@ -183,17 +184,23 @@ def record_stage(
         elements: the number of elements that the stage works on, for profiles.
         keep: True to keep the bind group, because later calls may bind the same buffers of the pool.
         values: the variables of the template.
+
+    Returns:
+        What was recorded.
     """
     pipeline, layout = context.stage(template, **values)
     name = template.rpartition("/")[2].removesuffix(".wgsl")
     batch = context.profiles.batch([name], "", elements) if context.profiles.active else None
     compute = encoder.begin_compute_pass(timestamp_writes=batch and batch.writes(name))
+    group = context.bind_groups.group(layout, list(enumerate(bound)), keep=keep)
+    grid = grid_of(workgroups, max_workgroups(context))
     compute.set_pipeline(pipeline)
-    compute.set_bind_group(0, context.bind_groups.group(layout, list(enumerate(bound)), keep=keep))
-    compute.dispatch_workgroups(*grid_of(workgroups, max_workgroups(context)))
+    compute.set_bind_group(0, group)
+    compute.dispatch_workgroups(*grid)
     compute.end()
     if batch is not None:
         batch.resolve(encoder)
+    return pipeline, group, grid
 
 
 def submit_stage(
@@ -205,7 +212,7 @@ def submit_stage(
     elements: int,
     /,
     **values: Any,
-) -> None:
+) -> Dispatch:
     """Submit a stage that is no part of a scan plan, in workgroups of `WORKGROUP_SIZE`.
 
     Args:
@@ -216,12 +223,18 @@ def submit_stage(
         invocations: the number of invocations; there may be more of them.
         elements: the number of elements that the stage works on, for profiles.
         values: the variables of the template, without `workgroup_size`.
+
+    Returns:
+        What was submitted.
     """
     bindings = [uniform_of(context, numbers), *bound]
     values["workgroup_size"] = WORKGROUP_SIZE
     encoder = context.queue.encoder()
-    record_stage(context, encoder, template, bindings, -(-invocations // WORKGROUP_SIZE), elements, **values)
+    workgroups = -(-invocations // WORKGROUP_SIZE)
+    # Later calls often bind the same buffers of the pool.
+    dispatch = record_stage(context, encoder, template, bindings, workgroups, elements, True, **values)
     context.queue.submit(encoder)
+    return dispatch
 
 
 def uniform_of(context: DeviceContext, numbers: Sequence[int]) -> Binding:

@@ -217,7 +217,7 @@ def with_dtype(
     """
     scalar = scalar_of(dtype)
     if before is not None:
-        return leaves, _cast_after(before, dtype)
+        return leaves, cast_after(before, dtype)
     if all(leaf.dtype == dtype for leaf in leaves):
         return leaves, None
     narrower = all(leaf.dtype.itemsize * 8 < scalar.bits and leaf.dtype.isnative for leaf in leaves)
@@ -225,11 +225,11 @@ def with_dtype(
     if structure.kind == "leaf" and (narrower or on_device):
         return leaves, lambda value: value.astype(dtype)
     if on_device:
-        return leaves, _cast_after(lambda value: value, dtype)
+        return leaves, cast_after(lambda value: value, dtype)
     return [leaf.astype(dtype, copy=False) for leaf in leaves], None
 
 
-def _cast_after(before: Callable[[Any], Any], dtype: np.dtype[Any]) -> Callable[[Any], Any]:
+def cast_after(before: Callable[[Any], Any], dtype: np.dtype[Any]) -> Callable[[Any], Any]:
     """Return `before` followed by a conversion of all its results to `dtype`."""
 
     def cast(value: Any) -> Any:

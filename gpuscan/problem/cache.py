@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
+from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.operator import Operator
 from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.problem import Problem, make_problem
 from gpuscan.recent_values import RecentValues
+
+# The options that a kept problem may have.
+_PLAIN = frozenset({"axis", "exclusive", "reverse", "dtype", "initial", "before", "after", "seeds_on_device"})
 
 # How many kinds of problems are kept.
 _MAX_PROBLEMS = 512
@@ -22,9 +27,10 @@ _lock = threading.Lock()
 def cached_problem(x: Any, op: Any, **options: Any) -> Problem:
     """Return what `make_problem` returns, from an earlier call of the same kind if there was one.
 
-    Problems are kept for one array in native byte order and a named operator, with at most a number as the initial
-    value. Python functions are not kept, since what they close over may change from call to call; nor are problems with
-    arrays of their own, such as keys.
+    Problems are kept for one array or a tuple of arrays, in native byte order, with at most a number as the initial
+    value. Python functions are known by their code and by what they read; see `function_key`. Problems with others are
+    not kept, since what these read may change from call to call; nor are problems with arrays of their own, such as
+    keys.
     """
     key = _key(x, op, options)
     if key is None:
@@ -35,23 +41,28 @@ def cached_problem(x: Any, op: Any, **options: Any) -> Problem:
     except TypeError:
         # An option cannot be hashed.
         return make_problem(x, op, **options)
+    given = x if type(x) is tuple else (x,)
     if known is not None:
-        return known.with_leaves((x,))
+        functions = {name: options.get(name) for name in ("before", "after")}
+        return known.again(given, op, options.get("dtype"), **functions)
     problem = make_problem(x, op, **options)
-    if len(problem.leaves) == 1 and problem.leaves[0] is x:
+    if len(problem.leaves) == len(given) and all(a is b for a, b in zip(problem.leaves, given, strict=True)):
         with _lock:
             _problems.keep(key, problem.kept())
     return problem
 
 
+def operator_key(op: Any) -> Hashable | None:
+    """Return a value that is equal for operators that compute the same; None if that cannot be told."""
+    return op if isinstance(op, (str, np.ufunc, Operator)) else function_key(op)
+
+
 def _key(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, ...] | None:
     """Return a key that identifies the kind of problem; None if the problem cannot be kept."""
-    if type(x) is not np.ndarray and not isinstance(x, OnDevice):
+    arrays = x if type(x) is tuple else (x,)
+    if not all(type(each) is np.ndarray or isinstance(each, OnDevice) for each in arrays):
         return None
-    if not isinstance(op, (str, np.ufunc, Operator)):
-        return None
-    plain = {"axis", "exclusive", "reverse", "dtype", "initial", "seeds_on_device"}
-    if any(value is not None and name not in plain for name, value in options.items()):
+    if any(value is not None and name not in _PLAIN for name, value in options.items()):
         return None
     axis, exclusive, reverse = (options.get(name) for name in ("axis", "exclusive", "reverse"))
     # 1.0 and True are equal to 1, but they are no axes; 1 is equal to True.
@@ -60,5 +71,16 @@ def _key(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, ...] | None:
     initial = options.get("initial")
     if initial is not None and not isinstance(initial, (int, float, complex, np.generic)):
         return None
+    functions = [operator_key(op)]
+    for name in ("before", "after"):
+        function = options.get(name)
+        functions.append(None if function is None else function_key(function))
+        if function is not None and functions[-1] is None:
+            return None
+    if functions[0] is None:
+        return None
+    kinds = tuple((each.dtype, each.shape) for each in arrays) if arrays is x else (x.dtype, x.shape)
+    # Arrays on a device are not checked for the same things as NumPy's, and their initial values may stay there.
+    places = tuple(isinstance(each, OnDevice) for each in arrays)
     # Numbers of several types are equal: 1, 1.0 and np.int8(1).
-    return op, x.dtype, x.shape, axis, exclusive, reverse, options.get("dtype"), type(initial), initial
+    return *functions, kinds, places, axis, exclusive, reverse, options.get("dtype"), type(initial), initial

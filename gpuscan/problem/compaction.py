@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import gcd
 from typing import Any
 
 import numpy as np
 
-from gpuscan.elements import element_of, tuple_of
+from gpuscan.elements import Element, element_of, tuple_of
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.packed_fields import number_from, shaped
 from gpuscan.problem.problem import Problem
+
+# The dtype of each array, and the shape of its entries.
+_Kinds = tuple[tuple[np.dtype[Any], tuple[int, ...]], ...]
 
 
 def words_of_entry(nbytes: int) -> tuple[np.dtype[Any], int]:
@@ -28,24 +32,42 @@ def compaction_problem(words: Sequence[Any], mask: Any) -> Problem:
         words: arrays (n, words of an entry), as `words_of_entry` says.
         mask: an array (n,) of uint8 that are 0 or 1, or a function of an entry, traced, that gives a bool.
     """
-    moved = element_of([leaf.dtype for leaf in words], tuple_of(len(words)), [leaf.shape[1:] for leaf in words])
-    arrays, source, before = list(words), moved, None
+    kinds = tuple((leaf.dtype, leaf.shape[1:]) for leaf in words)
+    length = words[0].shape[0]
     if isinstance(mask, Map):
+        return _problem(kinds, length, mask).with_leaves(tuple(words))
+    return _kept_problem(kinds, length).with_leaves((mask, *words))
+
+
+@lru_cache(maxsize=256)
+def _kept_problem(kinds: _Kinds, length: int) -> Problem:
+    """Return the scan of a mask of bytes, without its arrays. Scans of one kind share it."""
+    return _problem(kinds, length, None).kept()
+
+
+def _problem(kinds: _Kinds, length: int, mask: Map | None) -> Problem:
+    """Return the scan of arrays of these dtypes and shapes of an entry, without the arrays."""
+    moved = source = _element(kinds)
+    before = None
+    if mask is not None:
         before = traced(_selects(mask), moved, "mask")
     else:
-        arrays = [mask, *words]
-        source = element_of([leaf.dtype for leaf in arrays], tuple_of(len(arrays)), [leaf.shape[1:] for leaf in arrays])
+        source = _element(((np.dtype(np.uint8), ()), *kinds))
     return Problem(
         operator=resolve("add"),
-        leaves=tuple(arrays),
+        leaves=(),
         source=source,
         element=element_of([np.dtype(np.uint32)]),
         destination=moved,
-        shape=words[0].shape[:1],
+        shape=(length,),
         axis=0,
         before=before,
         compacts=True,
     )
+
+
+def _element(kinds: _Kinds) -> Element:
+    return element_of([dtype for dtype, _ in kinds], tuple_of(len(kinds)), [shape for _, shape in kinds])
 
 
 def _selects(predicate: Map) -> Callable[[Any], Any]:

@@ -13,11 +13,12 @@ import numpy as np
 from gpuscan.elements import Element, dtype_from, element_of
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator
-from gpuscan.operators.trace import ROUNDED_WHEN_STORED, traced
+from gpuscan.operators.trace import ROUNDED_WHEN_STORED, Map, traced
 from gpuscan.problem.arguments import (
     Leaf,
     OnDevice,
     as_flag,
+    cast_after,
     initial_rows,
     native,
     resolve_axis,
@@ -104,6 +105,29 @@ class Problem:
         other.__dict__.update(self.__dict__, leaves=leaves)
         return other
 
+    def again(
+        self,
+        leaves: tuple[Any, ...],
+        op: Any,
+        dtype: Any,
+        before: Callable[..., Any] | None,
+        after: Callable[[Any], Any] | None,
+    ) -> Problem:
+        """Return the same problem with other arrays, and with functions that compute the same.
+
+        What the functions of the first call close over may have changed since, so they are not called any more.
+        """
+        other = self.with_leaves(leaves)
+        if not isinstance(op, (str, np.ufunc, Operator)):
+            vars(other)["operator"] = resolve(op)
+        if before is not None:
+            assert isinstance(self.before, Map)
+            vars(other)["before"] = replace(self.before, function=lambda value: _loaded(before, dtype)(value))
+        if after is not None:
+            assert isinstance(self.after, Map)
+            vars(other)["after"] = replace(self.after, function=after)
+        return other
+
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: all but the object that stands for the kind, which other processes do not have."""
         return {name: value for name, value in vars(self).items() if name != "kind"}
@@ -178,6 +202,12 @@ class Problem:
         shaped = rows.reshape(*others, *rows.shape[1:])
         last = len(self.shape) - 1
         return shaped if self.axis == last else np.moveaxis(shaped, last, self.axis)
+
+
+def _loaded(before: Callable[..., Any], dtype: Any) -> Callable[[Any], Any]:
+    """Return the map on load of a call with `before`."""
+    function = as_map(before)
+    return function if dtype is None else cast_after(function, dtype_from(dtype))
 
 
 def make_problem(

@@ -10,9 +10,9 @@ import torch  # noqa: TID253 (only users of torch import this package)
 from torch.utils import _pytree as pytree  # noqa: TID253
 
 from gpuscan.api.row_scan import RowScan
+from gpuscan.operators.function_keys import function_key, has_closure
 from gpuscan.operators.row_functions import check_combined
 from gpuscan.problem.arguments import as_flag
-from gpuscan.torch.function_keys import function_key, has_closure
 from gpuscan.torch.operations import TensorScan, forward_derivative, handle_of, run
 from gpuscan.torch.tensors import check_tensors, checked_dim
 from gpuscan.torch.torch_steps import scanned

@@ -9,10 +9,10 @@ from typing import Any
 import torch  # noqa: TID253 (only users of torch import this package)
 from torch.utils import _pytree as pytree  # noqa: TID253
 
+from gpuscan.operators.function_keys import function_key, has_closure
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.operator import Operator
 from gpuscan.problem.arguments import as_flag, check_one_cut
-from gpuscan.torch.function_keys import function_key, has_closure
 from gpuscan.torch.operations import handle_of, run
 from gpuscan.torch.operator_scan import TORCH_FUNCTIONS, OperatorScan
 from gpuscan.torch.tensors import check_tensors

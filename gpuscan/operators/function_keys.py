@@ -1,0 +1,136 @@
+"""Recognise functions that compute the same, so that they are traced once."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Hashable, Iterator
+from functools import lru_cache
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, ModuleType
+from typing import Any
+
+import numpy as np
+
+# Packages with functions and classes that never change.
+_FIXED = frozenset({"torch", "numpy", "ml_dtypes", "math", "cmath", "operator", "builtins", "_operator"})
+_NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(...))
+# The classes of further values that never change, by module and name: torch is not imported here.
+_CONSTANTS = frozenset({("torch", "dtype"), ("torch", "device")})
+# Arrays up to this many bytes are compared by their numbers.
+_MAX_ARRAY_BYTES = 1024
+# Builtins that may read anything.
+_READERS = frozenset({"__import__", "eval", "exec", "globals", "input", "locals", "open", "vars"})
+_IMPORT = dis.opmap["IMPORT_NAME"]
+
+
+class _UnknownError(Exception):
+    """A function reads something that may change without notice."""
+
+
+def function_key(function: Any, *, numbers: bool = True) -> Hashable | None:
+    """Return a value that is equal for functions that compute the same; None if that cannot be told.
+
+    The value describes the function's code and all that it reads: functions in the same way, numbers, and short arrays
+    of NumPy. A function that reads other objects, such as tensors, has no key, since these can change.
+
+    Args:
+        function: the function.
+        numbers: False to return None for a function that reads numbers, too.
+
+    Example:
+        >>> def scaled(factor):
+        ...     return lambda x: factor * x
+        >>> function_key(scaled(2)) == function_key(scaled(2)), function_key(scaled(2)) == function_key(scaled(2.0))
+        (True, False)
+        >>> function_key(lambda x, seen=[]: x) is None
+        True
+    """
+    try:
+        return _key(function, numbers, [])
+    except _UnknownError:
+        return None
+
+
+def has_closure(function: Any) -> bool:
+    """Return True for a function that closes over variables."""
+    code = getattr(function, "__code__", None)
+    return code is not None and len(code.co_freevars) > 0
+
+
+def _key(value: Any, numbers: bool, within: list[Any]) -> Hashable:
+    """Return the key of a function or of a value that it reads.
+
+    Args:
+        value: the function or value.
+        numbers: as in `function_key`.
+        within: the functions that this one is called in.
+    """
+    kind = type(value)
+    if kind is FunctionType:
+        return _function_key(value, numbers, within)
+    if kind is ModuleType and value.__name__.partition(".")[0] in _FIXED:
+        return value  # type: ignore[no-any-return]
+    if numbers:
+        if kind in _NUMBERS or isinstance(value, (np.dtype, np.generic)):
+            return kind, repr(value)
+        if (kind.__module__, kind.__name__) in _CONSTANTS:
+            return kind, repr(value)
+        if kind is np.ndarray and value.nbytes <= _MAX_ARRAY_BYTES and not value.dtype.hasobject:
+            return value.dtype, value.shape, value.tobytes()
+    if kind is tuple:
+        return tuple(_key(each, numbers, within) for each in value)
+    if isinstance(value, (MethodDescriptorType, np.ufunc)) or (isinstance(value, type) and _is_fixed(value)):
+        return value
+    # A method of an object has that object as its __self__, a function its module or class.
+    if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, (ModuleType, type, type(None))):
+        return value
+    raise _UnknownError
+
+
+def _is_fixed(value: Any) -> bool:
+    return (getattr(value, "__module__", None) or "").partition(".")[0] in _FIXED
+
+
+def _function_key(function: FunctionType, numbers: bool, within: list[Any]) -> Hashable:
+    """Return the key of a Python function."""
+    if function.__closure__ is None and _is_fixed(function):
+        return function
+    if any(function is each for each in within):
+        return "recursive", [function is each for each in within].index(True)
+    names = _names_of(function.__code__)
+    # The attributes of a function may be read by its name.
+    if names is None or function.__dict__:
+        raise _UnknownError
+    inner = [*within, function]
+    found: list[Hashable] = [function.__code__]
+    for default in function.__defaults__ or ():
+        found.append(_key(default, numbers, inner))
+    for name, default in (function.__kwdefaults__ or {}).items():
+        found.append((name, _key(default, numbers, inner)))
+    for cell in function.__closure__ or ():
+        try:
+            found.append(_key(cell.cell_contents, numbers, inner))
+        except ValueError:  # nothing has been assigned yet
+            raise _UnknownError from None
+    known = function.__globals__
+    for name in names:
+        if name in known:
+            found.append((name, _key(known[name], numbers, inner)))
+    return tuple(found)
+
+
+@lru_cache(maxsize=512)
+def _names_of(code: CodeType) -> tuple[str, ...] | None:
+    """Return the names that code may read from its module or from the builtins; None if it may read anything."""
+    blocks = list(_blocks(code))
+    names = sorted({name for block in blocks for name in block.co_names})
+    if not _READERS.isdisjoint(names) or any(_IMPORT in block.co_code[::2] for block in blocks):
+        return None
+    return tuple(names)
+
+
+def _blocks(code: CodeType) -> Iterator[CodeType]:
+    """Yield code and that of the functions in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _blocks(constant)

@@ -1,0 +1,117 @@
+"""Functions that compute the same have equal keys, and functions that read what may change have none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpuscan.operators.function_keys import function_key
+
+SCALE = 2.0
+SETTINGS = {"scale": 2.0}
+
+
+class Settings:
+    """A class with an attribute that a program may change."""
+
+    scale = 2.0
+
+
+def closed(value: Any) -> Callable[[Any], Any]:
+    """Return a function that closes over a value."""
+    return lambda x: x * value
+
+
+def by_name(x: Any) -> Any:
+    """Read a number of the module."""
+    return x * SCALE
+
+
+def calls_other(x: Any) -> Any:
+    """Call a function that reads a number of the module."""
+    return by_name(x) + np.float32(math.pi)
+
+
+def test_equal_values() -> None:
+    """Functions of the same code that close over equal values have equal keys."""
+    for value in (1, 1.0, True, None, "a", np.float32(0.1), np.dtype(np.int8), (1, (2.0,)), np.arange(3), np.add, abs):
+        assert function_key(closed(value)) is not None, value
+        again = value.copy() if isinstance(value, np.ndarray) else value
+        assert function_key(closed(value)) == function_key(closed(again))
+    assert function_key(closed(by_name)) == function_key(closed(by_name))
+
+
+def test_different_values() -> None:
+    """Assert that values of several types, signs and dtypes differ, and so do functions of other code."""
+    values: list[Any] = [1, 1.0, True, np.float32(1), np.int32(1), 0.0, -0.0, (1,), (1.0,), np.ones(1), np.ones(2)]
+    values += [np.ones(1, np.float32), by_name, calls_other, "1", 1j]
+    keys = [function_key(closed(value)) for value in values]
+    assert None not in keys
+    assert len(set(keys)) == len(values)
+    assert function_key(lambda x, k=1: x * k) != function_key(lambda x, k=2: x * k)
+
+
+def test_numbers_of_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that a number of the module is a part of the key, also of one that a called function reads."""
+    before = function_key(by_name), function_key(calls_other)
+    monkeypatch.setitem(globals(), "SCALE", 3.0)
+    after = function_key(by_name), function_key(calls_other)
+    assert None not in before + after
+    assert before[0] != after[0]
+    assert before[1] != after[1]
+
+
+def test_what_may_change() -> None:
+    """Functions that read what may change without notice have no key."""
+
+    def with_attribute(x: Any) -> Any:
+        return x * with_attribute.scale  # type: ignore[attr-defined]
+
+    with_attribute.scale = 2  # type: ignore[attr-defined]
+
+    def importing(x: Any) -> Any:
+        from tests.operators import test_function_keys  # noqa: PLC0415 (the function under test imports)
+
+        return x * test_function_keys.SCALE
+
+    counter = iter(range(9))
+    changing: list[Any] = [
+        closed([2.0]),
+        closed(SETTINGS),
+        closed(Settings),
+        closed(np.zeros(4096)),
+        closed(np.array([object()])),
+        lambda x: x * SETTINGS["scale"],
+        lambda x: x * Settings.scale,
+        lambda x: x + next(counter),
+        lambda x: x * globals()["SCALE"],
+        lambda x, seen=[]: x,
+        partial(by_name),
+        Settings().__eq__,
+        with_attribute,
+        importing,
+        "add",
+    ]
+    for function in changing[:-1]:
+        assert function_key(function) is None
+    # A name is no function, but it cannot change.
+    assert function_key(changing[-1]) is not None
+    assert function_key(by_name, numbers=False) is None
+
+
+def test_unassigned_cell() -> None:
+    """Assert that a variable without a value leaves a function without a key."""
+
+    def make() -> Any:
+        function = lambda x: x * later  # noqa: E731
+        key = function_key(function)
+        later = 2
+        return key, function_key(function), later
+
+    assert make()[0] is None
+    assert make()[1] is not None
