@@ -193,11 +193,12 @@ def open_device(adapter: str | int | wgpu.GPUAdapter | None = None) -> Device:
     """Return the process's own device on an adapter: opened at the first call, and shared from then on."""
     if adapter_number(adapter) is not None:
         return _numbered_device(adapter)
-    chosen = choose_adapter(adapter)
     if adapter is None and not os.environ.get(ADAPTER_VARIABLE, "").strip():
         # The best that can be opened: some drivers list adapters that cannot.
-        return next(_opened_devices(), None) or _shared_device(chosen)
-    return _shared_device(chosen)
+        found = next(_opened_devices(), None)
+        if found is not None:
+            return found
+    return _shared_device(choose_adapter(adapter))
 
 
 def _shared_device(chosen: wgpu.GPUAdapter) -> Device:
@@ -236,7 +237,7 @@ def _opened_devices() -> Iterator[Device]:
     """Open one adapter after the other, best first; leave out those that fail."""
     for adapter in find_adapters():
         try:
-            device = open_device(adapter)
+            device = _shared_device(adapter)
         except (RuntimeError, AdapterNotFoundError) as error:
             _log.info("an adapter is skipped: %s", error)
             continue

@@ -87,7 +87,7 @@ class KnownCall:
 
 
 def call_of(
-    name: str, x: Any, op: Any, *settings: Any, before: Any = None, after: Any = None
+    name: str, x: Any, op: Any, *settings: Any, before: Any = None, after: Any = None, initial: Any = None
 ) -> tuple[Any, ...] | None:
     """Return what tells a call from others of another kind.
 
@@ -100,6 +100,7 @@ def call_of(
         op: the operator, as it was passed.
         settings: the other arguments but `out`. No array may be among them.
         before, after: functions of elements, or None.
+        initial: numbers, or None.
     """
     kinds: tuple[Any, ...]
     if type(x) is Array:
@@ -112,9 +113,9 @@ def call_of(
         return None
     # 1.0 and True are equal to 1, but they are no axes.
     call = (name, operator, kinds, *settings, *map(type, settings))
-    for place, function in (("before", before), ("after", after)):
-        if function is not None:
-            if (key := function_key(function)) is None:
+    for place, value in (("before", before), ("after", after), ("initial", initial)):
+        if value is not None:
+            if (key := function_key(value)) is None:
                 return None
             call += (place, key)
     return call

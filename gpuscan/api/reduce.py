@@ -106,8 +106,8 @@ def reduce(
                [ 5,  0, 10]], dtype=int32)
     """
     call = None
-    if device is initial is segments is groups is num_groups is None and type(axis) is not tuple:
-        call = call_of("reduce", x, op, axis, keepdims, dtype, before=before, after=after)
+    if device is segments is groups is num_groups is None and type(axis) is not tuple:
+        call = call_of("reduce", x, op, axis, keepdims, dtype, before=before, after=after, initial=initial)
     if call is not None and (again := repeated(call, x, out)) is not None:
         return again
     options = {"initial": initial, "dtype": dtype, "before": before, "after": after}

@@ -129,8 +129,9 @@ def scan(
                [ 1,  6, 15]], dtype=int32), array([ 8, 15], dtype=int32))
     """
     call = None
-    if device is initial is segments is keys is groups is None and compensated is return_total is False:
-        call = call_of("scan", x, op, axis, exclusive, reverse, dtype, strategy, before=before, after=after)
+    if device is segments is keys is groups is None and return_total is False:
+        settings = (axis, exclusive, reverse, dtype, compensated, strategy)
+        call = call_of("scan", x, op, *settings, before=before, after=after, initial=initial)
     if call is not None and (again := repeated(call, x, out, strategy)) is not None:
         return again
     options = {"axis": axis, "exclusive": exclusive, "reverse": reverse, "initial": initial, "segments": segments}

@@ -28,7 +28,7 @@ from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.places import DeviceSource
 from gpuscan.engine.preparation import check_elements, row_too_long, tile_on, whole_tile
-from gpuscan.engine.segment_heads import ComparedKeys, HeadBits, MarkedHeads, segment_heads, with_keys
+from gpuscan.engine.segment_heads import ComparedKeys, HeadBits, MarkedHeads, can_compare, segment_heads, with_keys
 from gpuscan.engine.segment_results import device_sinks
 from gpuscan.errors import StrategyError
 from gpuscan.planning.kernel_parts import Placement
@@ -93,7 +93,10 @@ def scan_device(
                 whole = packed(problem, _packed_arrays(problem, arrays), limit, context.capabilities.summary)
                 _unpack(problem, scan_device(executor, whole, strategy, count=count, **options), rooms)
             return results
-        kind = None if options or problem.kind is None else (problem.kind, problem.keep_last_only, "on device")
+        kind = None if options else problem.layout_kind
+        if kind is not None:
+            compares = problem.heads is not None and can_compare(problem.heads, results)
+            kind = (kind, problem.keep_last_only, compares, "on device")
         layout = executor.planner.layout(kind, strategy, lambda: _layout(context, problem, strategy, results))
         if layout.parts:
             _scan_whole(executor, problem, strategy, layout, leaves, results, count, key, options)

@@ -181,13 +181,18 @@ def with_keys(spec: ScanSpec, heads: Heads | None, strategy: str, results: Seque
         strategy: how tiles learn their prefixes.
         results: the arrays that the kernels write.
     """
-    keys = None if heads is None else heads.keys
-    if strategy == "three_dispatch" or heads is None or not isinstance(keys, DeviceArray) or keys.shape != heads.shape:
+    if strategy == "three_dispatch" or heads is None or not can_compare(heads, results):
         return spec
+    return replace(spec, key=scalar_of(heads.keys.dtype))
+
+
+def can_compare(heads: Heads, results: Sequence[DeviceArray]) -> bool:
+    """Return True if a kernel of a single pass can compare the keys itself."""
+    keys = heads.keys
+    if not isinstance(keys, DeviceArray) or keys.shape != heads.shape:
+        return False
     bound = keys.is_bindable and padded(keys.nbytes, ALIGNMENT) <= keys.context.binding_limit
-    if not bound or any(result.buffer is keys.buffer for result in results):
-        return spec
-    return replace(spec, key=scalar_of(keys.dtype))
+    return bound and not any(result.buffer is keys.buffer for result in results)
 
 
 # ----- The bits of a whole array

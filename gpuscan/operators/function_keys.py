@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 # Packages with functions and classes that never change.
-_FIXED = frozenset({"torch", "numpy", "ml_dtypes", "math", "cmath", "operator", "builtins", "_operator"})
+_FIXED = frozenset({"gpuscan", "torch", "numpy", "ml_dtypes", "math", "cmath", "operator", "builtins", "_operator"})
 _NUMBERS = (bool, int, float, complex, str, bytes, type(None), type(...))
 # The classes of further values that never change, by module and name: torch is not imported here.
 _CONSTANTS = frozenset({("torch", "dtype"), ("torch", "device")})
@@ -70,7 +70,10 @@ def _key(value: Any, numbers: bool, within: list[Any]) -> Hashable:
     if kind is ModuleType and value.__name__.partition(".")[0] in _FIXED:
         return value  # type: ignore[no-any-return]
     if numbers:
-        if kind in _NUMBERS or isinstance(value, (np.dtype, np.generic)):
+        # NaN of all signs and payloads are spelled alike.
+        if isinstance(value, np.generic):
+            return kind, value.dtype, value.tobytes()
+        if isinstance(value, np.dtype) or (kind in _NUMBERS and value == value):
             return kind, repr(value)
         if (kind.__module__, kind.__name__) in _CONSTANTS:
             return kind, repr(value)
@@ -92,7 +95,8 @@ def _is_fixed(value: Any) -> bool:
 
 def _function_key(function: FunctionType, numbers: bool, within: list[Any]) -> Hashable:
     """Return the key of a Python function."""
-    if function.__closure__ is None and _is_fixed(function):
+    # Lambdas and functions inside others are made anew at each call.
+    if function.__closure__ is None and _is_fixed(function) and "<" not in function.__qualname__:
         return function
     if any(function is each for each in within):
         return "recursive", [function is each for each in within].index(True)

@@ -27,11 +27,15 @@ _lock = threading.Lock()
 def cached_problem(x: Any, op: Any, **options: Any) -> Problem:
     """Return what `make_problem` returns, from an earlier call of the same kind if there was one.
 
-    Problems are kept for one array or a tuple of arrays, in native byte order, with at most a number as the initial
-    value. Python functions are known by their code and by what they read; see `function_key`. Problems with others are
-    not kept, since what these read may change from call to call; nor are problems with arrays of their own, such as
-    keys.
+    Problems are kept for one array or a tuple of arrays, in native byte order, with initial values of few numbers.
+    Python functions are known by their code and by what they read; see `function_key`. Problems with others are not
+    kept, since what these read may change from call to call. Of a scan with segments or keys, all but these is kept.
     """
+    segments, keys = options.get("segments"), options.get("keys")
+    if (segments is None) != (keys is None):
+        later = bool(options.get("checks_later"))
+        whole = cached_problem(x, op, **(options | {"segments": None, "keys": None, "checks_later": None}))
+        return whole.cut(segments, keys, checks_later=later)
     key = _key(x, op, options)
     if key is None:
         return make_problem(x, op, **options)
@@ -68,19 +72,16 @@ def _key(x: Any, op: Any, options: dict[str, Any]) -> tuple[Any, ...] | None:
     # 1.0 and True are equal to 1, but they are no axes; 1 is equal to True.
     if (axis is not None and type(axis) is not int) or type(exclusive) is not bool or type(reverse) is not bool:
         return None
-    initial = options.get("initial")
-    if initial is not None and not isinstance(initial, (int, float, complex, np.generic)):
-        return None
     functions = [operator_key(op)]
-    for name in ("before", "after"):
-        function = options.get(name)
-        functions.append(None if function is None else function_key(function))
-        if function is not None and functions[-1] is None:
+    # Initial values are numbers, short arrays, and tuples of those.
+    for name in ("before", "after", "initial"):
+        value = options.get(name)
+        functions.append(None if value is None else function_key(value))
+        if value is not None and functions[-1] is None:
             return None
     if functions[0] is None:
         return None
     kinds = tuple((each.dtype, each.shape) for each in arrays) if arrays is x else (x.dtype, x.shape)
     # Arrays on a device are not checked for the same things as NumPy's, and their initial values may stay there.
     places = tuple(isinstance(each, OnDevice) for each in arrays)
-    # Numbers of several types are equal: 1, 1.0 and np.int8(1).
-    return *functions, kinds, places, axis, exclusive, reverse, options.get("dtype"), type(initial), initial
+    return *functions, kinds, places, axis, exclusive, reverse, options.get("dtype")

@@ -90,6 +90,11 @@ class Problem:
         """An object that all cached problems of one kind share; None if the problem is not cached."""
         return None
 
+    @property
+    def layout_kind(self) -> object | None:
+        """An object that all problems share whose scans are planned alike; None if that is not known."""
+        return vars(self).get("_layout_kind") or self.kind
+
     def kept(self) -> Problem:
         """Return the problem without its arrays, for the cache. Problems of its kind share its cached properties."""
         other = self.with_leaves(())
@@ -128,9 +133,24 @@ class Problem:
             vars(other)["after"] = replace(self.after, function=after)
         return other
 
+    def cut(self, segments: Any, keys: Any, *, checks_later: bool) -> Problem:
+        """Return the same problem with rows that restart at these offsets, or where these keys change.
+
+        Raises:
+            ValueError, TypeError: as `heads_of` does.
+        """
+        checks_later = checks_later and all(isinstance(leaf, OnDevice) for leaf in self.leaves)
+        heads = heads_of(segments, keys, self.shape, self.axis, self.reverse, checks_later=checks_later)
+        assert heads is not None
+        other = self.with_leaves(self.leaves)
+        how = ("segments",) if heads.keys is None else (heads.keys.dtype, heads.keys.shape)
+        # The bits of the heads are this call's own, so its runs are not those of another.
+        vars(other).update(heads=heads, kind=None, _layout_kind=self.kind and (self.kind, *how))
+        return other
+
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: all but the object that stands for the kind, which other processes do not have."""
-        return {name: value for name, value in vars(self).items() if name != "kind"}
+        """Return what is pickled: all but the objects that stand for the kind, which other processes do not have."""
+        return {name: value for name, value in vars(self).items() if name not in ("kind", "_layout_kind")}
 
     @property
     def seed_element(self) -> Element:

@@ -130,3 +130,39 @@ def test_recurrences(device: gs.Device) -> None:
             assert_same(gs.linear_recurrence(a[start:], b[start:]).numpy(), states(gates[start:], inputs[start:]))
     for gate in (0.0, 1.0, 0.0, 1.0):
         assert_same(gs.linear_recurrence(gate, b).numpy(), states(gate, inputs))
+
+
+def test_initial_values(device: gs.Device) -> None:
+    """Assert that calls that come again see other initial values, of one number and of several."""
+    x, y = device.asarray(X), device.asarray(Y)
+    holder = np.zeros(2, np.int32)
+    for initial in (1, 2, 1, np.int32(2), True, 1):
+        for exclusive in (False, True):
+            wanted = np.cumsum(X, dtype=np.int32) + np.int32(initial) - (X if exclusive else 0)
+            assert_same(gs.scan(x, initial=initial, exclusive=exclusive).numpy(), wanted)
+        assert gs.reduce(x, initial=initial).numpy()[()] == X.sum() + int(initial)
+        holder[:] = initial
+        sums, largest = gs.scan((x, y), pairwise, initial=(initial, holder[1]))
+        assert_same(sums.numpy(), np.cumsum(X, dtype=np.int32) + np.int32(initial))
+        assert_same(largest.numpy(), np.maximum(np.maximum.accumulate(Y), np.int32(initial)))
+        rows = gs.scan(x.reshape(1, N), axis=0, initial=np.full(1, initial, np.int32))
+        assert_same(rows.numpy()[0], X + np.int32(initial))
+
+
+def test_compensated_sums_and_cuts(device: gs.Device) -> None:
+    """Assert that compensated sums and cut scans come again with other arrays, offsets and keys."""
+    big = np.where(np.arange(N) % 7 == 0, 2.0**25, 1.0).astype(np.float32)
+    exact = np.cumsum(big.astype(np.float64)).astype(np.float32)
+    a, x = device.asarray(big), device.asarray(X)
+    for _ in range(3):
+        assert_same(gs.scan(a, compensated=True).numpy(), exact)
+        assert not np.array_equal(gs.scan(a).numpy(), exact)
+    for at in (5, 100, 5, 7):
+        keys = (np.arange(N) >= at).astype(np.int32)
+        wanted = np.concatenate([np.cumsum(X[:at]), np.cumsum(X[at:])]).astype(np.int32)
+        on_device = device.asarray(keys)
+        for cut in ({"segments": [0, at, N]}, {"segments": np.array([0, at, N])}, {"keys": keys}, {"keys": on_device}):
+            assert_same(gs.scan(x, **cut).numpy(), wanted)
+        assert_same(gs.scan(x, keys=on_device, out=on_device).numpy(), wanted)
+        with pytest.raises(ValueError, match="segments"):
+            gs.scan(x, segments=[0, at + 1, at, N])

@@ -49,7 +49,7 @@ def test_equal_values() -> None:
 def test_different_values() -> None:
     """Assert that values of several types, signs and dtypes differ, and so do functions of other code."""
     values: list[Any] = [1, 1.0, True, np.float32(1), np.int32(1), 0.0, -0.0, (1,), (1.0,), np.ones(1), np.ones(2)]
-    values += [np.ones(1, np.float32), by_name, calls_other, "1", 1j]
+    values += [np.float32("nan"), -np.float32("nan"), np.ones(1, np.float32), by_name, calls_other, "1", 1j]
     keys = [function_key(closed(value)) for value in values]
     assert None not in keys
     assert len(set(keys)) == len(values)
@@ -82,6 +82,7 @@ def test_what_may_change() -> None:
     counter = iter(range(9))
     changing: list[Any] = [
         closed([2.0]),
+        closed(float("nan")),
         closed(SETTINGS),
         closed(Settings),
         closed(np.zeros(4096)),
