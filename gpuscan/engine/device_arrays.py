@@ -128,9 +128,13 @@ def run_key(problem: Problem, strategy: str, arrays: Iterable[Any]) -> tuple[Any
         strategy: as in `gpuscan.scan`.
         arrays: the input's arrays, the results, and the array for a count.
     """
-    if problem.kind is None:
+    kind = problem.kind
+    if kind is None and problem.heads is not None and isinstance(problem.heads.keys, DeviceArray):
+        # Only runs that compare the keys themselves are kept.
+        kind, arrays = problem.layout_kind, (*arrays, problem.heads.keys)
+    if kind is None:
         return None
-    key: list[Any] = [problem.kind, problem.keep_last_only, *strategy_key(strategy)]
+    key: list[Any] = [kind, problem.keep_last_only, *strategy_key(strategy)]
     for array in arrays:
         if not isinstance(array, DeviceArray) or array.owner is None:
             return None
@@ -198,7 +202,7 @@ def _scan_whole(
         options=options,
         plans=None if options or placement != Placement() else layout.plans,
         kind=problem.kind,
-        key=None if in_place or copies else key,
+        key=None if in_place or copies or (problem.kind is None and spec.key is None) else key,
     )
     for _ in executor.run(job, layout.parts):
         pass

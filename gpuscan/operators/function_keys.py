@@ -95,7 +95,7 @@ def _is_fixed(value: Any) -> bool:
 
 def _function_key(function: FunctionType, numbers: bool, within: list[Any]) -> Hashable:
     """Return the key of a Python function."""
-    # Lambdas and functions inside others are made anew at each call.
+    # Each call of a function makes its own lambdas and inner functions.
     if function.__closure__ is None and _is_fixed(function) and "<" not in function.__qualname__:
         return function
     if any(function is each for each in within):

@@ -92,7 +92,7 @@ class Problem:
 
     @property
     def layout_kind(self) -> object | None:
-        """An object that all problems share whose scans are planned alike; None if that is not known."""
+        """An object that problems with the same plans share; None if that is not known."""
         return vars(self).get("_layout_kind") or self.kind
 
     def kept(self) -> Problem:

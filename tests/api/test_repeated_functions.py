@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import gpuscan as gs
-from tests.oracle import assert_same
+from tests.harness.builds import wait_for_reports
+from tests.oracle import assert_same, strategies_on
 
 N = 3001
 X = np.random.default_rng(0).integers(-8, 8, N).astype(np.int32)
@@ -166,3 +167,19 @@ def test_compensated_sums_and_cuts(device: gs.Device) -> None:
         assert_same(gs.scan(x, keys=on_device, out=on_device).numpy(), wanted)
         with pytest.raises(ValueError, match="segments"):
             gs.scan(x, segments=[0, at + 1, at, N])
+
+
+def test_keys_of_a_kept_run(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that a scan by keys that is only submitted again reads what its own keys hold now."""
+    strategies = [name for name in strategies_on(device) if name != "three_dispatch"]
+    wait_for_reports(monkeypatch, wait=False)
+    x, out = device.asarray(X), device.empty(N, np.int32)
+    for strategy in strategies[:2]:
+        starts = [5, 100, 700]
+        arrays = [device.asarray((np.arange(N) >= at).astype(np.int32)) for at in starts]
+        for number in (0, 1, 0, 0, 2, 1, 0):
+            at, keys = starts[number], arrays[number]
+            wanted = np.concatenate([np.cumsum(X[:at]), np.cumsum(X[at:])]).astype(np.int32)
+            assert_same(gs.scan(x, keys=keys, out=out, strategy=strategy).numpy(), wanted)
+        arrays[0][:] = 1
+        assert_same(gs.scan(x, keys=arrays[0], out=out, strategy=strategy).numpy(), np.cumsum(X, dtype=np.int32))
