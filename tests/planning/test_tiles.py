@@ -94,7 +94,7 @@ def test_columns_that_are_long_enough_get_the_rows_that_were_measured() -> None:
 
 
 def test_gradients_down_columns_take_more_invocations() -> None:
-    """Assert it only where a workgroup may have so many."""
+    """Assert that adapters with small workgroups keep the tile of other scans."""
 
     def gradient(length: int, inner: int) -> ScanSpec:
         source = spec(*["float32"] * 3).source
