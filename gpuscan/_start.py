@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import threading
-from pathlib import Path
 from types import FrameType
 
 # The exit code of a process that Ctrl-C ended, as shells report it.
@@ -17,7 +16,7 @@ def is_command() -> bool:
     if arguments[0] == "-m":
         # Python looks for the module, and has not put its path here yet.
         return given[len(given) - len(arguments)] == "gpuscan"
-    return Path(arguments[0]).stem == "gpuscan"
+    return os.path.splitext(os.path.basename(str(arguments[0])))[0] == "gpuscan"
 
 
 def end_on_interrupt() -> None:

@@ -37,7 +37,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _compiled_templates() -> jinja2.BytecodeCache | None:
-    """Return the cache of compiled templates, a folder next to them; None where Python keeps no compiled code.
+    """Return the cache of compiled templates, a folder next to them; None where Python keeps compiled code elsewhere.
 
     To compile the templates of a first scan takes as long as NumPy's import. Jinja2 compares a template with the hash
     of the text that its code was made from.
@@ -52,13 +52,15 @@ def _compiled_templates() -> jinja2.BytecodeCache | None:
 
         def dump_bytecode(self, bucket: Any) -> None:
             with suppress(OSError):
-                super().dump_bytecode(bucket)
+                if not sys.dont_write_bytecode:
+                    super().dump_bytecode(bucket)
 
-    if sys.dont_write_bytecode or sys.pycache_prefix:
+    if sys.pycache_prefix:
         return None
     folder = shader_folder() / "__pycache__"
-    with suppress(OSError):
-        folder.mkdir(exist_ok=True)
+    if not sys.dont_write_bytecode:
+        with suppress(OSError):
+            folder.mkdir(exist_ok=True)
     return Compiled(str(folder), f"%s.{sys.implementation.cache_tag}.jinja2")
 
 

@@ -18,7 +18,7 @@ from gpuscan.elements import Structure, compute_dtype, element_of, scalar_of
 from gpuscan.engine.compaction import Compacted, compact_on_device, entry_bytes, max_entries
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.operators.trace import Map, traced
-from gpuscan.problem.arguments import as_leaf, structure_and_leaves
+from gpuscan.problem.arguments import as_bits, as_leaf, from_bits, structure_and_leaves
 from gpuscan.problem.results import assembled, over_arrays
 
 
@@ -31,7 +31,8 @@ def compact(x: Any, mask: Any, *, out: Any = None, device: Devices = None) -> An
     an array of one word on the device.
 
     Args:
-        x: (n, …): a NumPy array or a `gpuscan.Array`, or a bundle of arrays of one length.
+        x: (n, …): a NumPy array or a `gpuscan.Array`, or a bundle of arrays of one length. With a mask of bools, NumPy
+            arrays may also hold dates, durations or complex128.
         mask: (n,) of bool; or a function of an entry that gives a bool, which is fused into the pass as the maps of
             `gpuscan.scan` are. An entry of an array (n, k) is a vector; write ``v[..., 0]`` for its first number.
         out: an array to write the entries to, of the dtype of `x` and with the same axes after the first; for a bundle,
@@ -59,7 +60,10 @@ def compact(x: Any, mask: Any, *, out: Any = None, device: Devices = None) -> An
         >>> gs.compact(x, lambda v: v % 2 == 1)
         array([3, 1, 1, 5], dtype=int32)
     """
-    structure, leaves = structure_and_leaves(x)
+    structure, given = structure_and_leaves(x, only_moved=not callable(mask))
+    leaves = given
+    if not callable(mask) and not any(isinstance(leaf, Array) for leaf in given):
+        leaves = [as_bits(leaf) for leaf in given]
     for leaf in leaves:
         # The same error with and without an adapter.
         scalar_of(leaf.dtype)
@@ -68,13 +72,13 @@ def compact(x: Any, mask: Any, *, out: Any = None, device: Devices = None) -> An
         home = team_or_home(leaves, device)
     else:
         mask = as_leaf(mask)
-        check_mask(mask, [leaf.shape for leaf in leaves])
+        check_mask(mask, [leaf.shape for leaf in given])
         home = team_or_home((*leaves, mask), device)
     on_device = isinstance(home, Device) and any(isinstance(leaf, Array) for leaf in leaves)
     places = (
         None
         if out is None
-        else places_of(out, structure, leaves, home if isinstance(home, Device) and on_device else None)
+        else places_of(out, structure, given, home if isinstance(home, Device) and on_device else None)
     )
     results: list[Any]
     if isinstance(home, Device) and on_device:
@@ -87,6 +91,7 @@ def compact(x: Any, mask: Any, *, out: Any = None, device: Devices = None) -> An
         results = [leaf[bools].astype(leaf.dtype.newbyteorder("="), copy=False) for leaf in leaves]
     else:
         results = compact_together(home, leaves, mask) if isinstance(home, Team) else compact_host(home, leaves, mask)
+    results = [from_bits(result, leaf.dtype) for result, leaf in zip(results, given, strict=True)]
     if places is not None:
         return written(results, places, out)
     return assembled(structure, results, x)
@@ -166,7 +171,7 @@ def places_of(out: Any, structure: Structure, leaves: list[Any], home: Device | 
     Raises:
         ValueError, TypeError: as `compact` raises them.
     """
-    found, places = structure_and_leaves(out)
+    found, places = structure_and_leaves(out, only_moved=True)
     if found != structure or (structure.kind == "record" and not isinstance(out, np.ndarray)):
         raise ValueError(
             f"out of type {type(out).__name__} was passed, but it does not nest as the input does; pass an array for "

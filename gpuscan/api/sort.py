@@ -123,7 +123,7 @@ def sort_by_key(keys: Any, values: Any, *, descending: bool = False) -> tuple[An
     Args:
         keys: (n,) of `bool`, integers or floats: a NumPy array or a `gpuscan.Array`.
         values: (n, …): an array of any element type, or a bundle of such arrays, which are moved along their first
-            axis.
+            axis. NumPy arrays may also hold dates, durations or complex128, unless an array is on the device.
         descending: True to put the greatest key first.
 
     Returns:
@@ -140,7 +140,7 @@ def sort_by_key(keys: Any, values: Any, *, descending: bool = False) -> tuple[An
         >>> names
         array([ 0, 10, 20], dtype=int16)
     """
-    structure, leaves = structure_and_leaves(values)
+    structure, leaves = structure_and_leaves(values, only_moved=True)
     given, place, home = _checked(keys, 0, descending, True, None, "sorted by", leaves)
     if given.ndim != 1:
         raise ValueError(

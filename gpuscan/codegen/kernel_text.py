@@ -81,6 +81,19 @@ class KernelText:
         """
         return self.kernel.segmented and 0 < self.kernel.tile.subgroup_size <= 32
 
+    @property
+    def packs_heads(self) -> bool:
+        """True if the head flags of chunks are kept as bits of a few words while the tile waits.
+
+        Flags of their own would take a register for each element, and the stores would load the segment bits or keys
+        again. An H200 takes 171 instead of 223 us for exclusive sums of 2^26 words in a million segments. Inclusive
+        sums take as long either way.
+        """
+        kernel, spec, tile = self.kernel, self.spec, self.kernel.tile
+        cut = spec.has_segment_bits and spec.exclusive and not spec.reduces_segments
+        once = tile.single_lead and kernel.subgroups and not kernel.access.several_rows
+        return cut and once and max(tile.steps, tile.chunk) <= 32
+
     # ----- Items in workgroup memory: bools are stored as words, see Kernel.has_bools
 
     @property

@@ -51,18 +51,22 @@ def check_one_cut(**cuts: Any) -> None:
 # ----- Bundles
 
 
-def structure_and_leaves(x: Any) -> tuple[Structure, list[Leaf]]:
+def structure_and_leaves(x: Any, *, only_moved: bool = False) -> tuple[Structure, list[Leaf]]:
     """Return how the user's value nests its arrays, and the arrays, depth first.
+
+    Args:
+        x: an array or a bundle of arrays.
+        only_moved: True to accept NumPy arrays of dates, durations and complex128 as well; see `as_bits`.
 
     Raises:
         TypeError: a value is a masked array, or not an array.
         ValueError: a bundle is empty, or nests too deeply.
         UnsupportedDtypeError: no element has an array's dtype.
     """
-    return _flattened(x, 0)
+    return _flattened(x, 0, only_moved)
 
 
-def _flattened(x: Any, depth: int) -> tuple[Structure, list[Leaf]]:
+def _flattened(x: Any, depth: int, only_moved: bool) -> tuple[Structure, list[Leaf]]:
     if isinstance(x, OnDevice):
         return LEAF, [x]  # type: ignore[list-item]
     if depth > _MAX_DEPTH:
@@ -70,30 +74,57 @@ def _flattened(x: Any, depth: int) -> tuple[Structure, list[Leaf]]:
             f"a bundle nested more than {_MAX_DEPTH} levels deep was passed; pass a bundle of arrays in fewer levels"
         )
     if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return _gathered("named", x._fields, list(x), depth, type(x))
+        return _gathered("named", x._fields, list(x), depth, only_moved, type(x))
     if isinstance(x, tuple):
-        return _gathered("tuple", tuple(range(len(x))), list(x), depth)
+        return _gathered("tuple", tuple(range(len(x))), list(x), depth, only_moved)
     if isinstance(x, dict):
-        return _gathered("dict", tuple(x), list(x.values()), depth)
+        return _gathered("dict", tuple(x), list(x.values()), depth, only_moved)
     if isinstance(x, list) and holds_arrays(x):
-        return _gathered("list", tuple(range(len(x))), x, depth)
+        return _gathered("list", tuple(range(len(x))), x, depth, only_moved)
     array = as_array(x)
     if array.dtype.names:
-        return _gathered("record", array.dtype.names, [array[name] for name in array.dtype.names], depth)
+        return _gathered("record", array.dtype.names, [array[name] for name in array.dtype.names], depth, only_moved)
     # complex128 is the dtype of no element, but dtype= may convert it.
-    if array.dtype.newbyteorder("=") != np.complex128:
+    if array.dtype.newbyteorder("=") != np.complex128 and not (only_moved and array.dtype.kind in "mM"):
         scalar_of(array.dtype)
     return LEAF, [array]
 
 
 def _gathered(
-    kind: str, keys: tuple[Any, ...], parts: list[Any], depth: int, factory: Callable[..., Any] | None = None
+    kind: str,
+    keys: tuple[Any, ...],
+    parts: list[Any],
+    depth: int,
+    only_moved: bool,
+    factory: Callable[..., Any] | None = None,
 ) -> tuple[Structure, list[Leaf]]:
     if not parts:
         raise ValueError("a bundle of no arrays was passed; pass a bundle of one array or more, all of one shape")
-    found = [_flattened(part, depth + 1) for part in parts]
+    found = [_flattened(part, depth + 1, only_moved) for part in parts]
     structure = Structure(kind, keys, tuple(s for s, _ in found), factory)
     return structure, [leaf for _, leaves in found for leaf in leaves]
+
+
+def as_bits(array: Leaf) -> Leaf:
+    """Return an array as numbers with the same bits, if it holds dates, durations or complex128, else as it is.
+
+    A complex number becomes two integers, along a new last axis.
+    """
+    if isinstance(array, OnDevice) or not array.shape:
+        return array
+    if array.dtype.kind in "mM":
+        return native(array).view(np.int64)
+    if array.dtype.newbyteorder("=") == np.complex128:
+        return np.ascontiguousarray(native(array))[..., None].view(np.uint64)
+    return array
+
+
+def from_bits(array: Leaf, dtype: np.dtype[Any]) -> Leaf:
+    """Return numbers that `as_bits` made of an array of this dtype, or moved ones of them, as such an array again."""
+    wanted = dtype.newbyteorder("=")
+    if wanted == np.complex128:
+        return np.ascontiguousarray(array).view(wanted)[..., 0]
+    return array.view(wanted) if dtype.kind in "mM" else array
 
 
 def as_array(x: Any) -> Leaf:

@@ -70,8 +70,8 @@ fn glance_above(tile: u32, lane: u32, group: u32) -> ChunkPost {
 }
 
 {% if kernel.wait_policy.chained %}
-// Wait for the prefix of a lane's columns. Return NO_TILE, or the tile that is late. There are so many chains that the
-// tile above has all but always posted by now, and a longer look back would cost registers.
+// Wait for the prefix of a lane's columns. Return NO_TILE, or the tile that is late. With many chains the tile above has
+// nearly always posted by now, and a longer look back would cost registers.
 fn look_back(tile: u32, lane: u32, prefix: ptr<function, Chunk>) -> u32 {
     let chains = chains_of_columns();
     if (tile < chains) {

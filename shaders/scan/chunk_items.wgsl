@@ -32,7 +32,7 @@
     return Chunk(
 {% for position in range(kernel.tile.chunk) %}
 {% if kernel.segmented %}
-        Item(e{{ position }}, select(0u, 1u, {{ head_at(position) }})),
+        Item(e{{ position }}, select(0u, {{ 2 ** position if text.packs_heads else 1 }}u, {{ head_at(position) }})),
 {% else %}
         e{{ position }},
 {% endif %}

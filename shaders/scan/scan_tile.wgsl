@@ -36,6 +36,10 @@
 {% endif %}
 {% endfor %}
 {% endif %}
+{% if text.packs_heads %}
+    let chunk_heads = packed_heads(array<u32, STEPS>({% for step in range(kernel.tile.steps) %}local{{ step }}[CHUNK - 1u].head{{ ", " if not loop.last }}{% endfor %}));
+    let lead_heads = {% for step in range(kernel.tile.steps) %}{{ "" if loop.first else " | " }}select(0u, {{ "0x%x" % 2 ** step }}u, lead{{ step }}.head != 0u){% endfor %};
+{% endif %}
 {% if kernel.tile.bands > 1 %}
     let sums = scan_bands(invocation, array<Item, OWN_BANDS>({% for step in range(band_steps - 1, kernel.tile.steps, band_steps) %}carry{{ step }}{{ ", " if not loop.last }}{% endfor %}));
     let aggregate = sums.aggregate;

@@ -1,7 +1,7 @@
 {#- Store the results of a chunk. An exclusive scan stores the initial value where a row begins. -#}
 {% from "shared/chunk_access.wgsl" import load_next, store_results, store_single with context %}
 {% from "scan/chunk_places.wgsl" import rows_within, find_heads, head_after, head_at, end_at, find_places, find_ends with context %}
-{% set needs_heads = spec.exclusive or spec.reduces_segments or (rows_within and (spec.neighbour_field or spec.keep_last_only or kernel.single_elements)) %}
+{% set needs_heads = (spec.exclusive and not text.packs_heads) or spec.reduces_segments or (rows_within and (spec.neighbour_field or spec.keep_last_only or kernel.single_elements)) %}
 {% if kernel.exchanges_chunks %}
 fn store_chunk(index: u32, chunk: Chunk, invocation: u32) {
     let lane = invocation % SUBGROUP_SIZE;
@@ -21,9 +21,17 @@ fn store_chunk(index: u32, chunk: Chunk) {
 {% endfor %}
 {{ load_next("first") -}}
 {% endif %}
+{% if text.packs_heads %}
+    let start = seed(0u);
+{% endif %}
 {% for position in range(kernel.tile.chunk) %}
 {% set item = "chunk[%d]" % position ~ (".value" if kernel.segmented else "") %}
-{% if spec.exclusive %}
+{% if text.packs_heads %}
+    let own{{ position }} = {{ item }};
+    let head{{ position }} = chunk[{{ position }}].head == 1u;
+    let e{{ position }} = {{ text.pick_element("head%d" % position, "start", "own%d" % position) }};
+    let r{{ position }} = {{ text.mapped_result("e%d" % position, position) }};
+{% elif spec.exclusive %}
     var e{{ position }} = {{ item }};
     if ({{ head_at(position) }}) {
         e{{ position }} = seed(row_of(index + {{ position }}u));

@@ -31,6 +31,12 @@
     store_chunk({{ at }}, {{ chunk }}{{ for_exchange }});
 {% endif %}
 {% endmacro %}
+{% if text.packs_heads %}
+{% for word in range((kernel.tile.steps * kernel.tile.chunk + 31) // 32) %}
+    let kept_heads{{ word }} = kept(chunk_heads[{{ word }}]);
+{% endfor %}
+    let kept_leads = kept(lead_heads);
+{% endif %}
 {% macro shifted(before, chunk) %}Chunk({{ before }}{% for position in range(kernel.tile.chunk - 1) %}, {{ chunk }}[{{ position }}]{% endfor %}){% endmacro %}
 {% for step in range(kernel.tile.steps) %}
 {% set begins = step % kernel.tile.band_steps == 0 %}{# a band #}
@@ -41,7 +47,22 @@
     let scanned{{ step }} = scan_chunk(chunk_of({{ place(step) }}, again(loaded{{ step }})));
     let chunk{{ step }} = join_chunk({{ "lane > 0u" if begins else "true" }}, lead{{ step }}, scanned{{ step }});
 {% endif %}
-{% if kernel.tile.single_lead %}{# join the prefixes of the chunk and of the tile first, then each element #}
+{% if text.packs_heads %}
+{% set per_word = 32 // kernel.tile.chunk %}
+{% set led = "true" if step else "known || lane > 0u" %}
+    let heads{{ step }} = extractBits(kept_heads{{ step // per_word }}, {{ step % per_word * kernel.tile.chunk }}u, {{ kernel.tile.chunk }}u);
+    let both{{ step }} = combine({{ lead }}.value, lead{{ step }}.value);
+    let joins{{ step }} = {{ known }} && extractBits(kept_leads, {{ step }}u, 1u) == 0u;
+    let joined{{ step }} = {{ text.pick_element("joins%d" % step, "both%d" % step, "lead%d.value" % step) }};
+{% if begins %}
+    let before{{ step }} = {{ text.pick_element("lane > 0u", "joined%d" % step, "%s.value" % lead) }};
+{% else %}
+    let before{{ step }} = joined{{ step }};
+{% endif %}
+    var result{{ step }} = join_before_heads({{ led }}, before{{ step }}, {{ shifted("Item(before%d, 0u)" % step, "local" ~ step) }}, heads{{ step }});
+    result{{ step }}[0].value = before{{ step }};
+{{ store(place(step), "result" ~ step) -}}
+{% elif kernel.tile.single_lead %}{# join the prefixes of the chunk and of the tile first, then each element #}
     let joined{{ step }} = pick({{ known }}, join({{ lead }}, lead{{ step }}), lead{{ step }});
     let before{{ step }} = {{ "pick(lane > 0u, joined" ~ step ~ ", " ~ lead ~ ")" if begins else "joined" ~ step }};
 {% set led = "true" if step else "known || lane > 0u" %}

@@ -44,6 +44,41 @@ fn join_chunk(known: bool, lead: Item, chunk: Chunk) -> Chunk {
     );
 }
 
+{% if text.packs_heads %}
+{% set per_word = 32 // kernel.tile.chunk %}
+{% set head_words = (kernel.tile.steps + per_word - 1) // per_word %}
+alias Heads = array<u32, {{ head_words }}>;
+
+// Return the head flags of all chunks as bits of few words, since each flag would take a register.
+fn packed_heads(chunks: array<u32, STEPS>) -> Heads {
+    return Heads(
+{% for word in range(head_words) %}
+        {% for step in range(word * per_word, [kernel.tile.steps, (word + 1) * per_word] | min) %}{{ " | " if not loop.first }}(chunks[{{ step }}] << {{ (step - word * per_word) * kernel.tile.chunk }}u){% endfor %},
+{% endfor %}
+    );
+}
+
+// Return the same bits, but compilers cannot know that. They would keep the flags that the bits were made of.
+fn kept(bits: u32) -> u32 {
+    return bits ^ (params.epoch >> 16u);  // epochs have 16 bits
+}
+
+// Join `lead` with what precedes each element of a scanned chunk, unless a head before the element cuts the lead off.
+// `heads` has a bit for each element, which is returned with the item.
+fn join_before_heads(known: bool, lead: Element, chunk: Chunk, heads: u32) -> Chunk {
+    let all = select(0u, min(countTrailingZeros(heads), CHUNK) + 1u, known);
+{% for position in range(kernel.tile.chunk) %}
+    let own{{ position }} = chunk[{{ position }}].value;
+    let both{{ position }} = combine(lead, own{{ position }});
+{% endfor %}
+    return Chunk(
+{% for position in range(kernel.tile.chunk) %}
+        Item({{ text.pick_element("all > %du" % position, "both%d" % position, "own%d" % position) }}, extractBits(heads, {{ position }}u, 1u)),
+{% endfor %}
+    );
+}
+
+{% endif %}
 {% if kernel.tile.per_row %}
 fn tiles_per_row() -> u32 {
     return (params.row_length + TILE_SIZE - 1u) / TILE_SIZE;

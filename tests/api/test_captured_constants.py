@@ -34,7 +34,7 @@ def clipped_by_numpy(x: Any, value: float) -> Any:
     return combined + np.float32(value), combined < np.float32(value)
 
 
-@pytest.mark.parametrize("where", ["numpy", "device", "reduce", "chunks", "operator"])
+@pytest.mark.parametrize("where", ["numpy", "device", "reduce", "chunks", "operator", "default"])
 def test_other_values_compile_nothing(device: gs.Device, where: str) -> None:
     """Assert right results for each value, and that only the first value compiles shaders."""
 
@@ -48,6 +48,8 @@ def test_other_values_compile_nothing(device: gs.Device, where: str) -> None:
         if where == "chunks":
             chunks = np.array_split(X, 3)
             return np.concatenate(list(gs.scan_chunks(chunks, "maximum", before=lambda v: v * value, device=device)))
+        if where == "default":  # of a parameter, which the function does not close over
+            return gs.scan(X, lambda l, r, c=value: np.maximum(l, r * 1.0) - c * 0.0, device=device)
         return gs.scan(X, gs.operator(lambda l, r: np.maximum(l, r * 1.0) - value * 0.0), device=device)
 
     compiled = []

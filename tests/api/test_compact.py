@@ -174,9 +174,44 @@ def test_dtypes_that_no_gpu_has(on: gs.Device, monkeypatch: pytest.MonkeyPatch, 
     """Assert that they are refused with and without an adapter, also if there is nothing to move."""
     if where == "numpy":
         monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
-    for x in (np.ones(3, np.complex128), np.zeros(0, np.complex128), np.array(["a"])):
+    for x in (np.array(["a"]), np.zeros(0, "S3")):
         with pytest.raises(gs.UnsupportedDtypeError, match="cannot be an element"):
             gs.compact(x, np.ones(len(x), bool))
+    with pytest.raises(gs.UnsupportedDtypeError, match="cannot be an element"):
+        gs.compact(np.ones(3, np.complex128), lambda v: v.real > 0)
+    with pytest.raises(gs.UnsupportedDtypeError, match=r"x\.view\(np\.int64\)"):
+        gs.compact(np.ones(3, "M8[D]"), lambda v: v > 0)
+
+
+@pytest.mark.parametrize("where", ["adapter", "numpy"])
+def test_entries_that_are_only_moved(on: gs.Device, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Assert that dates, durations and complex128 are picked as NumPy does, and moved along with keys."""
+    if where == "numpy":
+        monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
+    numbers = np.arange(-7, 5)
+    days = numbers.astype("M8[D]")
+    days[3] = np.datetime64("NaT")
+    record = np.zeros(12, [("when", "M8[us]"), ("size", "f4")])
+    record["when"], record["size"] = days, numbers
+    mask, keys = numbers % 3 == 0, numbers[::-1].astype(np.int16)
+    many = (
+        *(days, days[::-1], days.astype(">M8[ns]"), numbers.astype("m8[s]").reshape(12, 1), numbers * (1 + 2j)),
+        *((numbers * 1j).reshape(6, 2).repeat(2, 0).astype(">c16"), np.zeros((12, 0), np.complex128)),
+    )
+    for x in many:
+        wanted = x[mask].astype(x.dtype.newbyteorder("="))
+        found = gs.compact(x, mask)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)
+        out = np.zeros((9, *x.shape[1:]), wanted.dtype)
+        assert gs.compact(x, mask, out=out).base is out
+        np.testing.assert_array_equal(out[: len(wanted)], wanted)
+        moved = gs.sort_by_key(keys, x)[1]
+        np.testing.assert_array_equal(moved, x[::-1])
+    np.testing.assert_array_equal(gs.compact(record, mask), record[mask])
+    assert gs.compact(days[:0], mask[:0]).dtype == days.dtype
+    with pytest.raises(TypeError, match="out of dtype int64"):
+        gs.compact(days, mask, out=np.zeros(12, np.int64))
 
 
 def test_errors(on: gs.Device) -> None:

@@ -66,7 +66,15 @@ def test_a_folder_that_cannot_be_written(folder: Path) -> None:
     assert rendered() == "hello world\n"
 
 
-def test_nothing_is_written_where_python_writes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_written_where_python_writes_nothing(
+    folder: Path, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Assert that such a process reads what another one wrote, as Python does."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     assert rendered() == "hello world\n"
     assert not (folder / "__pycache__").exists()
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    rendered()
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert rendered() == "hello world\n"
+    assert len(compiled) == 2

@@ -18,7 +18,7 @@ TILE = ColumnTile(8, 2, 3, 1)
 
 @pytest.fixture
 def waiting_device(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> gs.Device:
-    """Return a device whose tiles of columns wait for the tile above, even if there are few chains."""
+    """Return a device on which tiles of columns wait for the tile above, even in few chains."""
     for name in ("CPU", "GPU"):
         monkeypatch.setattr(kernel, name, replace(getattr(kernel, name), min_waiting_chains=1))
     return own_device

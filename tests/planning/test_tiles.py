@@ -93,6 +93,20 @@ def test_columns_that_are_long_enough_get_the_rows_that_were_measured() -> None:
         assert rows("float32", length=length, outer=1, inner=64) == rows("float32", length=length)
 
 
+def test_gradients_down_columns_take_more_invocations() -> None:
+    """Assert it only where a workgroup may have so many."""
+
+    def gradient(length: int, inner: int) -> ScanSpec:
+        source = spec(*["float32"] * 3).source
+        asked = spec("float32", "float32", rows=inner, row_length=length, inner=inner, field_offsets=(0, 0, 1))
+        return replace(asked, source=source)
+
+    small = gpu(limits=LIMITS | {"max-compute-invocations-per-workgroup": 256})
+    assert column_tile(gradient(2048, 1536), gpu()) == ColumnTile(32, 16, 8, 1)
+    assert column_tile(gradient(2048, 1536), small) == ColumnTile(32, 8, 16, 1)
+    assert column_tile(gradient(131_072, 512), gpu()) == ColumnTile(16, 16, 20, 1)
+
+
 def test_tiles_in_many_chains_of_columns_wait_for_the_one_above() -> None:
     assert GPU.min_waiting_chains is not None
     for inner in (32 * GPU.min_waiting_chains - 32, 32 * GPU.min_waiting_chains):
