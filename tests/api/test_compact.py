@@ -190,7 +190,7 @@ def test_entries_that_are_only_moved(on: gs.Device, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("GPUSCAN_ADAPTER", "numpy")
     numbers = np.arange(-7, 5)
     days = numbers.astype("M8[D]")
-    days[3] = np.datetime64("NaT")
+    days[3] = "NaT"
     record = np.zeros(12, [("when", "M8[us]"), ("size", "f4")])
     record["when"], record["size"] = days, numbers
     mask, keys = numbers % 3 == 0, numbers[::-1].astype(np.int16)
