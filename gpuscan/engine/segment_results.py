@@ -213,9 +213,10 @@ def spread_segments(
     words = -(-units * unit // 4)
     filling = uploaded(context, np.zeros(1, np.uint32) if fill is None else fill)
     numbers = [words, units, segments, outer, nbytes // unit]
-    bound = [array.binding() for array in (source, ranks, filling, result)]
+    arrays = (source, ranks, filling, result)
+    bound, held = [array.binding() for array in arrays], all(array.owner is not None for array in arrays)
     values = {"unit": unit, "in_columns": in_columns, "ranks_of_all_rows": ranks_of_all_rows}
-    stage = submit_stage(context, "arrays/spread_segments.wgsl", numbers, bound, words, result.size, **values)
+    stage = submit_stage(context, "arrays/spread_segments.wgsl", numbers, bound, words, result.size, held, **values)
     return PreparedStages(context, [stage], [ranks, filling])
 
 
