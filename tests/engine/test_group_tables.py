@@ -21,6 +21,7 @@ from gpuscan.engine.group_tables import (
     scan_by_table,
     tabled,
 )
+from gpuscan.planning.group_heuristics import group_heuristics_for
 from gpuscan.planning.group_plan import GroupTable
 from gpuscan.problem.problem import make_problem
 from gpuscan.reference import group_stages as twins
@@ -174,7 +175,9 @@ def test_remembered_number_of_labels(device: gs.Device, dtype: Any) -> None:
     if not device.capabilities.subgroup_size:
         return
     rng = np.random.default_rng(5)
-    length, executor = 4099, device._executor
+    # Of fewer labels on a device the largest one is not read.
+    length = group_heuristics_for(device.capabilities.adapter_type).min_read_elements + 3
+    executor = device._executor
     x, labels = rng.standard_normal(length).astype(dtype), rng.integers(0, 37, length).astype(np.uint16)
     labels[-1] = 36
     problem, there = make_problem(x, "add"), uploaded(device._context, labels)
@@ -200,7 +203,7 @@ def test_remembered_number_of_labels(device: gs.Device, dtype: Any) -> None:
     sums = found(reduces=True)
     assert sums is not None
     (result,) = reduce_by_table(executor, replace(problem, fill=(np.zeros(1, dtype),)), sums, None)
-    np.testing.assert_allclose(result.read(), np.bincount(labels, x), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result.read(), np.bincount(labels, x), rtol=1e-4, atol=1e-3)
     # There are fewer labels now: the order of combination could be another one.
     there = uploaded(device._context, np.minimum(labels, 35))
     executor.label_counts.keep(place_of(there), 37)
