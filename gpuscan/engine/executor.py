@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # How many runs over the same buffers are kept ready.
 _MAX_PREPARED_RUNS = 64
 # Bytes of the segment bits and temporary results that these runs keep alive, except for those of a single one.
-_MAX_PREPARED_BYTES = 64 << 20
+_MAX_PREPARED_BYTES = 128 << 20
 # For this many arrays the number of different labels is kept.
 _MAX_LABEL_COUNTS = 64
 
