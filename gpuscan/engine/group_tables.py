@@ -328,8 +328,9 @@ def run_stages(
         kept.append(seeds if isinstance(seeds, DeviceArray) else uploaded(context, seeds))
         bound["seeds"] = kept[-1].binding()
     if any(kernel.stage == "reduce_carries" and kernel.marked for kernel in table.kernels):
+        # With initial values the carries of groups without elements are their results.
         none = np.zeros((problem.rows, spec.destination.words), np.uint32)
-        fills = none if problem.fill is None else words_of(spec.destination, problem.fill)
+        fills = none if problem.fill is None or spec.initial else words_of(spec.destination, problem.fill)
         kept.append(uploaded(context, fills))
         bound["fills"] = kept[-1].binding()
     if spec.captured_bytes:
