@@ -143,7 +143,7 @@ def tabled(executor: Executor, problem: Problem, labels: FewLabels, **options: A
     """
     context, length = executor.context, problem.row_length
     in_rows = replace(problem, shape=(problem.rows, length), axis=1)
-    if problem.indexed and length > MAX_INT32_LENGTH:
+    if problem.empty or (problem.indexed and length > MAX_INT32_LENGTH):
         return None
     check_elements(context, problem)
     limit = context.binding_limit

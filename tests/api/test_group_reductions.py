@@ -132,6 +132,11 @@ def test_empty(device: gs.Device) -> None:
         assert gs.reduce(given, axis=1, groups=labels, **where).shape == (2, 0)
         found = gs.reduce(given, axis=1, groups=labels, num_groups=2, initial=np.float32([3, 4]), **where)
         np.testing.assert_array_equal(np.asarray(found), [[3, 3], [4, 4]])
+    # No rows, but labels.
+    none, labels = device.asarray(x.T), device.asarray(np.array([3, 0]))
+    assert gs.reduce(none, axis=1, groups=labels).shape == (0, 4)
+    with pytest.raises(ValueError, match="label"):
+        gs.reduce(none, axis=1, groups=labels, num_groups=3)
 
 
 def test_extrema_without_elements(device: gs.Device) -> None:
