@@ -72,7 +72,7 @@ def test_public_names() -> None:
 
 
 def test_packages_are_imported_at_their_first_use() -> None:
-    """Assert that ``gpuscan.signal`` needs no import of its own, and what a package says whose own need is missing."""
+    """Assert that ``gpuscan.signal`` needs no import of its own, and that the error names a package that is missing."""
     code = """if True:
         import sys
         import gpuscan
