@@ -148,6 +148,11 @@ class KernelText:
         """Return the `Element` that consists of ``words[offset + 0]`` and the following words."""
         return self._from_words("Element", self.spec.element, words, offset)
 
+    def seed_from_words(self, words: str, offset: str = "") -> str:
+        """Return the seed that consists of ``words[offset + 0]`` and the following words."""
+        value = self.element_from_words(words, offset)
+        return f"before({value})" if self.spec.maps_seeds else value
+
     def result_from_words(self, words: str, offset: str = "") -> str:
         """Return the `Result` that consists of ``words[offset + 0]`` and the following words."""
         return self._from_words("Result", self.spec.destination, words, offset)

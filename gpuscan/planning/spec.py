@@ -41,6 +41,7 @@ class ShaderSpec(HashedOnce):
         operator_name: the operator's name, for comments and messages.
         combine: the operator's code.
         before: the code of the map that is fused into the load, or None.
+        maps_seeds: True if `before` also maps the rows' initial values, which then are of the source's type.
         after: the code of the map that is fused into the store, or None.
         reverse: the scan runs from the end of each row.
         exclusive: a result excludes its own element.
@@ -73,6 +74,7 @@ class ShaderSpec(HashedOnce):
     operator_name: str
     combine: Code
     before: Code | None = None
+    maps_seeds: bool = False
     after: Code | None = None
     reverse: bool = False
     exclusive: bool = False
@@ -337,19 +339,19 @@ def _extrema() -> dict[tuple[Code, Element], tuple[Code, Code, Code]]:
 
 
 def by_order(spec: ScanSpec) -> ScanSpec:
-    """Return the same scan over integers in the order of the floats if it is an extremum of float32 down columns.
+    """Return the same scan over integers in the order of the floats if it is an extremum of float32.
 
     An element is mapped once when it is loaded and once when it is stored. In between, an extremum is one instruction.
-    That of floats takes ten, which tell NaN and signed zeros apart. Of several NaN another one may be the result.
+    That of floats takes ten, which tell NaN and signed zeros apart. Of several NaN another one may be the result. An
+    H200 takes 60 instead of 81 us for maxima of 25 million float32 in one row.
     """
     mapped = spec.before is not None or spec.after is not None or spec.compacts or any(spec.field_offsets)
-    if mapped or spec.seeded or spec.inner == 1 or not spec.source == spec.element == spec.destination:
+    if mapped or not spec.source == spec.element == spec.destination:
         return spec
     known = _extrema().get((spec.combine, spec.element))
     if known is None:
         return spec
     combine, before, after = known
-    element = combine.result
-    return replace(
-        spec, source=element, element=element, destination=element, combine=combine, before=before, after=after
-    )
+    bits = combine.result
+    fields = {"source": bits, "element": bits, "destination": bits}
+    return replace(spec, **fields, combine=combine, before=before, maps_seeds=spec.seeded, after=after)

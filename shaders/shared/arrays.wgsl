@@ -29,7 +29,7 @@
 // Return the value that precedes a row's first element: `initial`, or the identity of an exclusive scan.
 fn seed(row: u32) -> Element {
     let at = row * {{ spec.element.words }}u;
-    return {{ text.element_from_words("seeds", "at + ") }};
+    return {{ text.seed_from_words("seeds", "at + ") }};
 }
 {% endif %}
 {% if (spec.keep_last_only or spec.compacts) and kernel.destinations %}

@@ -178,20 +178,42 @@ def test_zeros_of_both_signs_are_ordered(device: gs.Device) -> None:
 
 
 @pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin"])
-def test_extrema_down_columns(device: gs.Device, name: str) -> None:
-    """Assert that integers in the order of the floats, which columns combine, give the floats' extrema."""
+def test_extrema_of_special_floats(device: gs.Device, name: str) -> None:
+    """Assert that integers in the order of the floats, which are combined, give the floats' extrema."""
     rng = np.random.default_rng(9)
     x = rng.choice(np.array([*SPECIAL_FLOATS, -np.nan, -0.0, -3, 2], np.float32), (2, 50, 12))
     x[0, :, :4] = -np.abs(rng.random((50, 4), np.float32))
     ufunc: np.ufunc = getattr(np, name)
-    wanted = ufunc.accumulate(x, axis=1)
-    got = gs.scan(x, name, axis=1, device=device)
-    np.testing.assert_array_equal(got, wanted)
-    # Zeros by their signs, and what is no zero out of the way.
     greatest = name in ("maximum", "fmax")
-    zeros = np.where(x == 0, np.where(np.signbit(x), -1, 1), -2 if greatest else 2)
-    of_zeros = (np.maximum if greatest else np.minimum).accumulate(zeros, axis=1)
-    np.testing.assert_array_equal(np.signbit(got[wanted == 0]), of_zeros[wanted == 0] == -1)
+    for axis in (1, 2):
+        wanted = ufunc.accumulate(x, axis=axis)
+        got = gs.scan(x, name, axis=axis, device=device)
+        np.testing.assert_array_equal(got, wanted)
+        # Zeros by their signs, and what is no zero out of the way.
+        zeros = np.where(x == 0, np.where(np.signbit(x), -1, 1), -2 if greatest else 2)
+        of_zeros = (np.maximum if greatest else np.minimum).accumulate(zeros, axis=axis)
+        np.testing.assert_array_equal(np.signbit(got[wanted == 0]), of_zeros[wanted == 0] == -1)
+    for first in (-np.inf, np.inf, np.nan, np.float32(-2.5)):
+        for axis in (1, 2):
+            seeded = ufunc(np.float32(first), ufunc.accumulate(x, axis=axis))
+            np.testing.assert_array_equal(gs.scan(x, name, axis=axis, initial=first, device=device), seeded)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin"])
+def test_extrema_of_nothing_are_identities(device: gs.Device, name: str) -> None:
+    """Assert that exclusive scans begin with the identity, and that groups and segments without elements give it."""
+    identity = {"maximum": -np.inf, "minimum": np.inf}.get(name, np.nan)
+    x = np.random.default_rng(2).standard_normal(700).astype(np.float32)
+    ufunc: np.ufunc = getattr(np, name)
+    got = gs.scan(device.asarray(x), name, exclusive=True).numpy()
+    np.testing.assert_array_equal(got, np.append(np.float32(identity), ufunc.accumulate(x)[:-1]))
+    labels = np.arange(700, dtype=np.int32) % 5 * 2
+    wanted = np.full(12, identity, np.float32)
+    wanted[:10:2] = [ufunc.reduce(x[i::5]) for i in range(5)]
+    found = gs.reduce(device.asarray(x), name, groups=device.asarray(labels), num_groups=12)
+    np.testing.assert_array_equal(found.numpy(), wanted)
+    cut = gs.reduce(device.asarray(x), name, segments=np.array([0, 0, 300, 700]))
+    np.testing.assert_array_equal(cut.numpy(), [np.float32(identity), ufunc.reduce(x[:300]), ufunc.reduce(x[300:])])
 
 
 # ----- Where the result goes

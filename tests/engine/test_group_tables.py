@@ -21,6 +21,7 @@ from gpuscan.engine.group_tables import (
     scan_by_table,
     tabled,
 )
+from gpuscan.planning.group_heuristics import group_heuristics_for
 from gpuscan.planning.group_plan import GroupTable
 from gpuscan.problem.problem import make_problem
 from gpuscan.reference import group_stages as twins
