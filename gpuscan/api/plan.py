@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.groups import execute_groups, heads_of_groups
-from gpuscan.api.known_calls import described_call
+from gpuscan.api.known_calls import known_call
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.places import arrays_in, length_of, placement_of, places_of
@@ -104,7 +104,7 @@ class Plan:
             if self._labels is not None:
                 scanned = in_label_order(with_indices(scanned), self._labels)
             self._spec = scan_spec(scanned, context.capabilities, captures=True)
-        self._known = None if self._labels is not None else described_call(self._problem, self._problem.shape)
+        self._known = None if self._labels is not None else known_call(self._problem, self._problem.shape)
         with guarded(context):
             self._make()
             for kernel in self._kernels:
@@ -191,7 +191,7 @@ class Plan:
             and array.dtype == self.dtype
             and array.device is self.device
         ):
-            again = self._known.again(array, out, self._asked)
+            again = self._known.run_again(array, out, self._asked)
             if again is not None:
                 self._keep_up()
                 return again

@@ -24,13 +24,13 @@ class PreparedRun:
         context: the device.
         plan: a plan with runs that no call waits for, so its kernels are verified, and that clears no destination.
         buffers: the buffers that its kernels bind.
-        held: arrays that have to stay alive because the kernels bind them: seeds and segment bits.
+        alive: arrays that the kernels bind and that nothing else may keep alive: seeds and segment bits.
     """
 
     def __init__(
-        self, context: DeviceContext, plan: ScanPlan, buffers: Buffers, held: tuple[DeviceArray | None, ...]
+        self, context: DeviceContext, plan: ScanPlan, buffers: Buffers, alive: tuple[DeviceArray | None, ...]
     ) -> None:
-        self._context, self._plan, self._buffers, self._held = context, plan, buffers, held
+        self._context, self._plan, self._buffers, self._alive = context, plan, buffers, alive
         self._capabilities = context.capabilities
         self._place = (plan.row_length, 0, 0)
         self._bytes = sum(part.size or 0 for part in buffers.sources)

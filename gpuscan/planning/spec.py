@@ -353,5 +353,5 @@ def by_order(spec: ScanSpec) -> ScanSpec:
         return spec
     combine, before, after = known
     bits = combine.result
-    fields = {"source": bits, "element": bits, "destination": bits}
-    return replace(spec, **fields, combine=combine, before=before, maps_seeds=spec.seeded, after=after)
+    elements: dict[str, Any] = {"source": bits, "element": bits, "destination": bits}
+    return replace(spec, **elements, combine=combine, before=before, maps_seeds=spec.seeded, after=after)
