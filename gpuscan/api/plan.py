@@ -20,7 +20,7 @@ from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.device.foreign_buffers import check_encoder, recording
 from gpuscan.device.guards import guarded
 from gpuscan.engine.element_copy import duplicate
-from gpuscan.engine.group_tables import TabledGroups, few_labels, tabled
+from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table
 from gpuscan.engine.groups import SortedLabels, in_label_order, sort_labels
 from gpuscan.engine.preparation import check_elements, seed_words
 from gpuscan.engine.record import Buffers, record
@@ -131,8 +131,8 @@ class Plan:
             self._problem = replace(problem, heads=heads).kept()
             return
         executor = self.device._executor
-        few = few_labels(executor, problem, copied(labels, on_device=True))
-        by_table = None if few is None else tabled(executor, problem, few)
+        few = count_labels(executor, problem, copied(labels, on_device=True))
+        by_table = None if few is None else plan_table(executor, problem, few)
         self._labels = by_table or sort_labels(executor, problem, labels)
 
     def _make(self) -> None:
