@@ -17,7 +17,7 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.device.guards import guarded
 from gpuscan.elements import LEAF, tuple_of
-from gpuscan.engine.device_arrays import run_key
+from gpuscan.engine.prepared_run import run_key
 from gpuscan.operators.function_keys import function_key
 from gpuscan.problem.cache import operator_key
 from gpuscan.problem.problem import Problem

@@ -130,7 +130,9 @@ def reduce(
         problem = reduction(joined(x, axes), op, axis=axes.axis, seeds_on_device=True, **options)
         shape = axes.result_shape(keepdims)
     else:
-        problem = segmented_reduction(joined(x, axes), operator, axis=axes.axis, segments=segments, **options)
+        # Offsets of NumPy are checked while the GPU works. If they are wrong, the call raises and returns nothing.
+        options |= {"segments": segments, "checks_later": out is None}
+        problem = segmented_reduction(joined(x, axes), op, axis=axes.axis, **options)
         shape = problem.results_shape
     home = team_or_home((*problem.arrays, labels), device)
     problem = seeds_by_rows(problem)
@@ -142,6 +144,8 @@ def reduce(
         results = _results(problem, home, outputs)
     else:
         results = execute_reduction(problem, labels, count, home, outputs)
+    if problem.heads is not None:
+        problem.heads.check()
     if key is not None:
         remember_call(key, problem, shape)
     if out is not None:

@@ -16,7 +16,8 @@ from gpuscan.engine.compaction import gathered
 from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.runs import Runs, reduce_runs
 from gpuscan.problem.arguments import as_leaf
-from gpuscan.problem.problem import Problem, make_problem
+from gpuscan.problem.cache import cached_problem
+from gpuscan.problem.problem import Problem
 from gpuscan.reference import scan as reference
 
 
@@ -60,7 +61,7 @@ def reduce_by_key(keys: Any, x: Any, op: Any = "add", *, device: Devices = None)
         raise ValueError(
             f"keys of shape {keys.shape} were passed, but runs are stretches of one row. Pass keys of one axis"
         )
-    problem = make_problem(x, op, axis=0, keys=keys)
+    problem = cached_problem(x, op, axis=0, exclusive=False, reverse=False, keys=keys)
     if len(problem.shape) != 1:
         raise ValueError(
             f"an array of shape {problem.shape} was passed, but runs are stretches of one row. Pass an array of one "

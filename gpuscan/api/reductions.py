@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array
 from gpuscan.api.reduced_axes import ReducedAxes
-from gpuscan.device.device_array import DeviceArray
-from gpuscan.device.reports import Verdict
-from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.element_copy import duplicate
 from gpuscan.operators.operator import Operator
-from gpuscan.problem.arguments import as_leaf
+from gpuscan.problem.arguments import OnDevice, as_leaf
 from gpuscan.problem.cache import cached_problem
 from gpuscan.problem.groups import checked_labels
 from gpuscan.problem.problem import Problem, make_problem
@@ -38,9 +32,7 @@ def reduction(x: Any, op: Any, **options: Any) -> Problem:
                 f"{problem.operator.described} has no identity. Pass initial=..., or give the operator an identity"
             )
         problem = replace(problem, seeds=seeds)
-    reduced = problem.with_leaves(problem.leaves)
-    vars(reduced)["keep_last_only"] = True
-    return reduced
+    return problem.reduced()
 
 
 def grouped_reduction(
@@ -58,13 +50,13 @@ def grouped_reduction(
     return replace(problem, fill=fill), labels
 
 
-def segmented_reduction(x: Any, operator: Operator, **options: Any) -> Problem:
-    """Return a reduction of the segments of rows as a problem.
+def segmented_reduction(x: Any, op: Any, **options: Any) -> Problem:
+    """Return a reduction of the segments of rows as a problem. With `checks_later`, `Heads.check` checks offsets.
 
     Raises:
         ValueError: a segment is empty, and there is neither `initial` nor an identity.
     """
-    return of_segments(make_problem(x, operator, **options))
+    return of_segments(cached_problem(x, op, exclusive=False, reverse=False, **options))
 
 
 def of_segments(problem: Problem) -> Problem:
@@ -76,34 +68,21 @@ def of_segments(problem: Problem) -> Problem:
     heads = problem.heads
     assert heads is not None
     fill = _fill_of(problem)
-    if isinstance(heads.offsets, Array):
-        ranks = ranks_of(heads.offsets)
-        if fill is None and heads.segments:
-            last = duplicate(ranks.viewed((1,), offset=ranks.nbytes - 4))
-            verdict = Verdict(last, partial(empty_segment_error, heads.segments, problem.operator.described))
-            last.context.runs.verdicts.append(verdict)
-        problem = replace(problem, heads=replace(heads, ranks_on_device=ranks))
-    elif fill is None and not heads.all_full:
-        empty = int(np.argmax(heads.offsets[:-1] == heads.offsets[1:]))
-        raise ValueError(
-            f"a reduction of segments was asked for, but segment {empty} is empty and {problem.operator.described} has "
-            "no identity. Pass initial=..., or give the operator an identity"
-        )
-    return replace(problem, keep_last_only=True, fill=fill)
+    if fill is None and isinstance(heads.offsets, OnDevice):
+        heads = replace(heads, needs_full=problem.operator.described)
+    elif fill is None:
+        if not heads.all_full:
+            heads.check()
+            empty = int(np.argmax(heads.offsets[:-1] == heads.offsets[1:]))
+            raise empty_segment_error(empty, problem.operator.described)
+        heads = replace(heads, unchecked=False)
+    return problem.reduced(heads=heads, fill=fill)
 
 
 def _fill_of(problem: Problem) -> tuple[Any, ...] | None:
     """Return the result of a group or segment without elements; None if it has none."""
     seeds = problem.seeds or identities(problem)
     return None if seeds is None else tuple(reference.stored_seeds(problem, seeds))
-
-
-def ranks_of(offsets: Array) -> DeviceArray:
-    """Return for each segment how many of those up to and with it have elements, computed on the offsets' device."""
-    pairs = (offsets[:-1], offsets[1:])
-    problem = make_problem(pairs, "add", before=lambda pair: (pair[0] < pair[1]).astype(np.uint32))
-    (ranks,) = scan_device(offsets.device._executor, problem)
-    return ranks
 
 
 def identities(problem: Problem) -> tuple[Any, ...] | None:

@@ -23,6 +23,7 @@ from gpuscan.operators.user_wgsl import kept_apart
 from gpuscan.operators.wgsl_arithmetic import Text, literal, wrapped
 from gpuscan.planning.kernel import MOVED, RUNS_AT, Kernel
 from gpuscan.planning.kernel_parts import BoundArray
+from gpuscan.planning.tile_shapes import ColumnTile
 from gpuscan.templates import render
 
 
@@ -93,6 +94,12 @@ class KernelText:
         cut = spec.has_segment_bits and spec.exclusive and not spec.reduces_segments
         once = tile.single_lead and kernel.subgroups and not kernel.access.several_rows
         return cut and once and max(tile.steps, tile.chunk) <= 32
+
+    @property
+    def packs_column_heads(self) -> bool:
+        """True if the head flags of columns are kept as bits of a word while the tile waits."""
+        tile = self.kernel.tile
+        return isinstance(tile, ColumnTile) and self.kernel.heads_cut_off and tile.rows <= 32
 
     # ----- Items in workgroup memory: bools are stored as words, see Kernel.has_bools
 

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 # Pipeline, bind group and grid of a dispatch.
 Dispatch = tuple[Any, Any, tuple[int, int, int]]
-# The dispatches of a run, and the dynamic offset of their bind groups; None without.
-Held = tuple[Sequence[Dispatch], int | None]
+# A buffer, and the first byte and the number of bytes to set to zero.
+Clear = tuple[Any, int, int]
+# The dispatches of a run, the dynamic offset of their bind groups (None without), and what is cleared before.
+Held = tuple[Sequence[Dispatch], int | None, Sequence[Clear]]
 # Source, its first byte, destination, its first byte, and the number of bytes.
 Copy = tuple[Any, int, Any, int, int]
 # The methods of the package's queue that may use what a held run reads or writes.
@@ -49,7 +51,7 @@ class HoldingQueue(ABC):
 
     @abstractmethod
     def _record(self, encoder: Any, runs: Sequence[Held]) -> None:
-        """Record the runs in one compute pass."""
+        """Record the runs in compute passes. Each one goes on until something is cleared."""
 
     @abstractmethod
     def _finished(self, encoder: Any) -> Any:
@@ -59,15 +61,16 @@ class HoldingQueue(ABC):
     def _send(self, commands: Any) -> None:
         """Submit the commands. Ctrl-C is held back meanwhile."""
 
-    def run(self, stages: Sequence[Dispatch], offset: int | None, nbytes: int) -> None:
-        """Submit the stages as one compute pass, at once or with what is submitted next.
+    def run(self, stages: Sequence[Dispatch], offset: int | None, nbytes: int, clears: Sequence[Clear] = ()) -> None:
+        """Submit the stages in one compute pass, at once or with what is submitted next.
 
         Args:
             stages: the dispatches.
             offset: the dynamic offset of every bind group; None without.
             nbytes: the bytes that the run reads, by which its time is estimated.
+            clears: what is set to zero before.
         """
-        self._held.append((stages, offset))
+        self._held.append((stages, offset, clears))
         self._held_bytes += nbytes
         if len(self._held) >= TRANSFERS.held_runs or self._held_bytes > TRANSFERS.held_bytes:
             self.flush()

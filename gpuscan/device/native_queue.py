@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.device.backends import package_of
-from gpuscan.device.held_runs import Dispatch, Held, HoldingQueue
+from gpuscan.device.held_runs import Clear, Dispatch, Held, HoldingQueue
 from gpuscan.device.interrupts import interrupts_held
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
@@ -283,19 +283,27 @@ class NativeQueue(HoldingQueue):
         """Return a new command encoder."""
         return NativeEncoder(self.library, self._device)
 
-    def run(self, stages: Sequence[Dispatch], offset: int | None, nbytes: int) -> None:
-        """Submit the stages as one compute pass, at once or with what is submitted next."""
+    def run(self, stages: Sequence[Dispatch], offset: int | None, nbytes: int, clears: Sequence[Clear] = ()) -> None:
+        """Submit the stages in one compute pass, at once or with what is submitted next."""
         self.check_alive()
-        super().run(stages, offset, nbytes)
+        super().run(stages, offset, nbytes, clears)
 
     def _record(self, encoder: NativeEncoder, runs: Sequence[Held]) -> None:
-        """Record the runs in one compute pass."""
+        """Record the runs in compute passes. Each one goes on until something is cleared."""
         library = self.library
         lib = library.lib
-        handle = lib.wgpuCommandEncoderBeginComputePass(encoder.handle, library.ffi.NULL)
         offsets = self._offsets
+        handle: Any = None
         current: Any = None
-        for stages, offset in runs:
+        for stages, offset, clears in runs:
+            if handle is not None and clears:
+                lib.wgpuComputePassEncoderEnd(handle)
+                lib.wgpuComputePassEncoderRelease(handle)
+                handle = current = None
+            for cleared in clears:
+                encoder.clear_buffer(*cleared)
+            if handle is None:
+                handle = lib.wgpuCommandEncoderBeginComputePass(encoder.handle, library.ffi.NULL)
             offsets[0] = offset or 0
             count = offset is not None
             for pipeline, group, (x, y, z) in stages:
@@ -304,8 +312,9 @@ class NativeQueue(HoldingQueue):
                     lib.wgpuComputePassEncoderSetPipeline(handle, pipeline._internal)
                 lib.wgpuComputePassEncoderSetBindGroup(handle, 0, group._internal, count, offsets)
                 lib.wgpuComputePassEncoderDispatchWorkgroups(handle, x, y, z)
-        lib.wgpuComputePassEncoderEnd(handle)
-        lib.wgpuComputePassEncoderRelease(handle)
+        if handle is not None:
+            lib.wgpuComputePassEncoderEnd(handle)
+            lib.wgpuComputePassEncoderRelease(handle)
 
     def _finished(self, encoder: NativeEncoder) -> Any:
         """Return the encoder's commands."""

@@ -70,14 +70,21 @@ class PublicQueue(HoldingQueue):
         return self._device.create_command_encoder()
 
     def _record(self, encoder: wgpu.GPUCommandEncoder, runs: Sequence[Held]) -> None:
-        """Record the runs in one compute pass."""
-        compute = encoder.begin_compute_pass()
-        for stages, offset in runs:
+        """Record the runs in compute passes. Each one goes on until something is cleared."""
+        compute = None
+        for stages, offset, clears in runs:
+            if compute is not None and clears:
+                compute.end()
+                compute = None
+            for cleared in clears:
+                encoder.clear_buffer(*cleared)
+            compute = compute or encoder.begin_compute_pass()
             for pipeline, group, grid in stages:
                 compute.set_pipeline(pipeline)
                 compute.set_bind_group(0, group, [] if offset is None else [offset])
                 compute.dispatch_workgroups(*grid)
-        compute.end()
+        if compute is not None:
+            compute.end()
 
     def _finished(self, encoder: wgpu.GPUCommandEncoder) -> wgpu.GPUCommandBuffer:
         """Return the encoder's commands."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gpuscan.device.native_queue import Bytes
-from gpuscan.device.transfer import read_together
+from gpuscan.device.transfer import padded, read_together
 from gpuscan.errors import GpuscanError, OperatorError, ProgressTimeoutError
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import LOOP_LIMIT_WORD, STATE_HEADER_WORDS, STATUS_WORD, SUBGROUP_SIZE_WORD
@@ -208,6 +208,11 @@ class RunLog:
         self.pending.append(run)
         self.safe_until = min(self.safe_until, safe_until)
 
+    def add_verdict(self, verdict: Verdict) -> None:
+        """Keep a verdict until it is read. Runs over the same buffers share one, which keeps what is wrong."""
+        if not any(each is verdict for each in self.verdicts):
+            self.verdicts.append(verdict)
+
     def forget_pending(self) -> None:
         """Forget the pending runs, because none of them has failed."""
         self.pending.clear()
@@ -286,6 +291,10 @@ class RunLog:
             error = verdict.error(words.view(np.uint32).tolist())
             if error is not None:
                 others.append(error)
+                # Later runs may write the same words.
+                encoder = device.queue.encoder()
+                encoder.clear_buffer(verdict.array.buffer, verdict.array.offset, padded(verdict.array.nbytes))
+                device.queue.submit(encoder)
         return timeouts + others, failed, rest[len(verdicts) :]
 
 

@@ -235,9 +235,10 @@ def gathered(
         direct = out is not None and out.is_writable_in_vectors and out.buffer is not leaf.buffer
         target = out if out is not None and direct else empty(context, like.shape, like.dtype)
         numbers = [entry_bytes(leaf) // unit, words]
-        bound = [array.binding() for array in (bindable(leaf), indices, count, target)]
+        arrays = (bindable(leaf), indices, count, target)
+        bound, held = [array.binding() for array in arrays], all(array.owner is not None for array in arrays)
         invocations = min(words, _MAX_GATHER_INVOCATIONS)
-        submit_stage(context, "arrays/gather.wgsl", numbers, bound, invocations, like.shape[0], unit=unit)
+        submit_stage(context, "arrays/gather.wgsl", numbers, bound, invocations, like.shape[0], held, unit=unit)
         if out is not None and not direct:
             copy_elements(view_of(target, target.shape, target.dtype.itemsize), out)
     return target if out is None else out

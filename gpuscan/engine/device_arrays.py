@@ -6,30 +6,42 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
-from gpuscan.device.context import DeviceContext, strategy_key
+import numpy as np
+
+from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.engine.array_places import ArrayPlace, place_of_array
 from gpuscan.engine.device_seeds import bound_seeds
 from gpuscan.engine.element_copy import (
-    StridedView,
     contiguous,
     copied,
     copy_elements,
     duplicate,
+    stretch_of,
     transposed,
-    view_of,
     write_elements,
 )
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job, Layout
+from gpuscan.engine.packed_arrays import packed_arrays, unpack
 from gpuscan.engine.places import DeviceSource
 from gpuscan.engine.preparation import check_elements, row_too_long, tile_on, whole_tile
-from gpuscan.engine.segment_heads import ComparedKeys, HeadBits, MarkedHeads, can_compare, segment_heads, with_keys
-from gpuscan.engine.segment_results import device_sinks
+from gpuscan.engine.prepared_run import run_key
+from gpuscan.engine.segment_heads import (
+    ComparedKeys,
+    HeadBits,
+    MarkedHeads,
+    can_compare,
+    segment_heads,
+    with_keys,
+    with_offsets_there,
+)
+from gpuscan.engine.segment_results import Ranks, device_sinks
 from gpuscan.errors import StrategyError
 from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.partition import (
@@ -45,8 +57,10 @@ from gpuscan.planning.partition import (
 )
 from gpuscan.planning.plan import reverses_rows, shares_words
 from gpuscan.planning.spec import ScanSpec, scan_spec
-from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, packed, packed_element, places
+from gpuscan.problem.cache import cached_problem
+from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, packed
 from gpuscan.problem.problem import Problem
+from gpuscan.problem.segments import Heads
 
 
 def scan_device(
@@ -80,8 +94,9 @@ def scan_device(
     if problem.empty:
         return results
     counts = () if count is None else (count,)
-    key = None if options else run_key(problem, strategy, (*problem.leaves, *results, *counts))
     with guarded(context), context.lock:
+        problem = with_offsets_there(context, problem)
+        key = None if options else run_key(problem, strategy, (*problem.leaves, *results, *counts))
         if key is not None and executor.run_again(key):
             return results
         leaves = [leaf if isinstance(leaf, DeviceArray) else uploaded(context, leaf) for leaf in problem.leaves]
@@ -90,13 +105,13 @@ def scan_device(
         limit = context.capabilities.limits[STORAGE_LIMIT]
         if binds_too_many(problem, limit):
             with _in_c_order(leaves, results) as (arrays, targets):
-                whole = packed(problem, _packed_arrays(problem, arrays), limit, context.capabilities.summary)
-                _unpack(problem, scan_device(executor, whole, strategy, count=count, **options), targets)
+                whole = packed(problem, packed_arrays(problem, arrays), limit, context.capabilities.summary)
+                unpack(problem, scan_device(executor, whole, strategy, count=count, **options), targets)
             return results
         kind = None if options else problem.layout_kind
         if kind is not None:
             compares = problem.heads is not None and can_compare(problem.heads, results)
-            kind = (kind, problem.keep_last_only, compares, "on device")
+            kind = (kind, problem.keep_last_only, problem.lists_runs, compares, "on device")
         layout = executor.planner.layout(kind, strategy, lambda: _layout(context, problem, strategy, results))
         if layout.parts:
             _scan_whole(executor, problem, strategy, layout, leaves, results, count, key, options)
@@ -116,30 +131,6 @@ def _in_c_order(
     for target, result in zip(targets, results, strict=True):
         if target is not result:
             write_elements(target, result)
-
-
-def run_key(problem: Problem, strategy: str, arrays: Iterable[Any]) -> tuple[Any, ...] | None:
-    """Return what tells a scan from others of its kind: its buffers. None if it may change, or a caller owns one.
-
-    Buffers of the pool live as long as the run that is kept, so their ids are theirs alone.
-
-    Args:
-        problem: the scan, with or without its arrays.
-        strategy: as in `gpuscan.scan`.
-        arrays: the input's arrays, the results, and the array for a count.
-    """
-    kind = problem.kind
-    if kind is None and problem.heads is not None and isinstance(problem.heads.keys, DeviceArray):
-        # Only runs that compare the keys themselves are kept.
-        kind, arrays = problem.layout_kind, (*arrays, problem.heads.keys)
-    if kind is None:
-        return None
-    key: list[Any] = [kind, problem.keep_last_only, *strategy_key(strategy)]
-    for array in arrays:
-        if not isinstance(array, DeviceArray) or array.owner is None:
-            return None
-        key += (id(array.buffer), array.offset, None if array.is_contiguous else array.strides)
-    return tuple(key)
 
 
 # ----- Arrays that a shader binds as a whole
@@ -193,7 +184,7 @@ def _scan_whole(
         spec,
         strategy,
         sources,
-        device_sinks(context, problem, spec, targets, written),
+        device_sinks(context, problem, spec, targets, partial(segment_ranks, executor), written),
         seeds=bound_seeds(problem, spec, context),
         inner=spec.inner,
         heads=_heads_of(executor, problem, spec, one_part=True),
@@ -202,7 +193,7 @@ def _scan_whole(
         options=options,
         plans=None if options or placement != Placement() else layout.plans,
         kind=problem.kind,
-        key=None if in_place or copies or (problem.kind is None and spec.key is None) else key,
+        key=None if in_place or copies else key,
     )
     for _ in executor.run(job, layout.parts):
         pass
@@ -250,6 +241,26 @@ def _in_place(
     return same and not shares_words(spec, spec.length) and all(a.is_writable_in_vectors or place for a, place in pairs)
 
 
+# ----- Segments
+
+
+def segment_ranks(executor: Executor, heads: Heads) -> Ranks:
+    """Return the ranks of segments by offsets, computed on the device."""
+    offsets, count = heads.offsets, heads.segments
+    if not isinstance(offsets, DeviceArray):
+        offsets = uploaded(executor.context, offsets, np.uint32)
+    ends = (stretch_of(offsets, 0, 0, count), stretch_of(offsets, 0, 1, count + 1))
+    problem = cached_problem(ends, "add", axis=0, exclusive=False, reverse=False, before=_is_full)
+    (ranks,) = scan_device(executor, problem)
+    key = run_key(problem, "auto", (*ends, ranks))
+    return Ranks(ranks, None if key is None else executor.prepared(key))
+
+
+def _is_full(ends: Any) -> Any:
+    """Return 1 for a segment with elements, 0 for an empty one."""
+    return (ends[0] < ends[1]).astype(np.uint32)
+
+
 # ----- Arrays that exceed a binding
 
 
@@ -276,7 +287,7 @@ def _scan_in_parts(
         spec,
         strategy,
         [DeviceSource(leaf, f, inner) for leaf, f in zip(leaves, problem.source.fields, strict=True)],
-        device_sinks(context, problem, spec, results),
+        device_sinks(context, problem, spec, results, partial(segment_ranks, executor)),
         seeds=bound_seeds(problem, spec, context, whole=False),
         inner=inner,
         heads=_heads_of(executor, problem, spec, one_part=False),
@@ -371,32 +382,4 @@ def _scan_rows_together(
         view = transposed(target, inner, length, f.storage_bytes)
         if target.buffer is result.buffer:
             view = replace(view, array=duplicate(target))
-        copy_elements(view, result)
-
-
-# ----- Bundles of more fields than a shader binds
-
-
-def _packed_arrays(problem: Problem, leaves: Sequence[DeviceArray]) -> list[DeviceArray]:
-    """Pack the fields into the arrays that carry them, on the device."""
-    context = leaves[0].context
-    carriers = packed_element(problem.source).fields
-    arrays = [empty(context, (*problem.shape, *carrier.shape), carrier.scalar.dtype) for carrier in carriers]
-    for leaf, f, (carrier, start) in zip(leaves, problem.source.fields, places(problem.source), strict=True):
-        copy_elements(
-            view_of(leaf, (problem.size,), f.storage_bytes),
-            arrays[carrier],
-            offset=start,
-            run=f.storage_bytes,
-            pitch=carriers[carrier].storage_bytes,
-        )
-    return arrays
-
-
-def _unpack(problem: Problem, wholes: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> None:
-    """Copy the fields of a packed problem's results to arrays of their own."""
-    fields, carriers = problem.destination.fields, packed_element(problem.destination).fields
-    count = math.prod(problem.results_shape)
-    for result, f, (carrier, start) in zip(results, fields, places(problem.destination), strict=True):
-        view = StridedView(wholes[carrier], start, (count,), (carriers[carrier].storage_bytes,), f.storage_bytes)
         copy_elements(view, result)

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 # How many runs over the same buffers are kept ready.
 _MAX_PREPARED_RUNS = 64
+# Bytes of the segment bits and temporary results that these runs keep alive, except for those of a single one.
+_MAX_PREPARED_BYTES = 128 << 20
 # For this many arrays the number of different labels is kept.
 _MAX_LABEL_COUNTS = 64
 
@@ -80,7 +82,11 @@ class Executor:
 
     def keep_run(self, key: tuple[Any, ...], prepared: PreparedRun) -> PreparedRun:
         """Keep a run for later calls, and return it."""
-        return self._prepared.keep(key, prepared)
+        self._prepared.keep(key, prepared)
+        owning = [each for each, run in self._prepared.items() if run.nbytes]
+        while len(owning) > 1 and sum(self._prepared[each].nbytes for each in owning) > _MAX_PREPARED_BYTES:
+            del self._prepared[owning.pop(0)]
+        return prepared
 
     # ----- The loop
 
@@ -172,13 +178,14 @@ class Executor:
         destinations, read_sizes, temporaries = self._bind_sinks(job, part, buffers, sources)
         with context.lock:
             encoder = context.queue.encoder()
+            recorder = Recorder(context, encoder, kept)
             bound = Buffers(
                 sources,
                 destinations,
                 shared.seeds(part, kept),
                 shared.carry(flight.number) if part.spec.carried else None,
                 shared.carry(flight.number + 1) if part.spec.carry_out else None,
-                None if job.heads is None else job.heads.binding(part, buffers, Recorder(context, encoder, kept)),
+                None if job.heads is None else job.heads.binding(part, buffers, recorder),
                 None if job.count is None else job.count.binding(),
                 shared.captured,
                 shared.views,
@@ -192,14 +199,18 @@ class Executor:
             if buffers is not None:
                 buffers.record_readback(encoder, flight.run.state, read_sizes)
             context.queue.submit(encoder)
-            for sink, temporary in temporaries:
-                sink.finish(part, temporary)
+            after = [sink.finish(part, each) for sink, each in temporaries]
             if buffers is None:
                 if plan.posts:
                     context.runs.add_pending(flight.run)
-                copies = temporaries or not all(_is_bound(*pair) for pair in zip(job.sources, sources, strict=True))
+                copies = None in after or not all(_is_bound(*pair) for pair in zip(job.sources, sources, strict=True))
                 if job.key is not None and not copies and not plan.stages[-1].kernel.cleared:
-                    self.keep_run(job.key, PreparedRun(context, plan, bound, shared.bound_arrays))
+                    # Several sinks may share a run.
+                    steps = list({id(step): step for each in after for step in each or ()}.values())
+                    own = [each for _, each in temporaries]
+                    nbytes = sum(each.nbytes for each in own)
+                    alive = (*shared.bound_arrays, *own)
+                    self.keep_run(job.key, PreparedRun(context, plan, bound, alive, recorder.prepared, steps, nbytes))
         if buffers is not None:
             buffers.map_for_reading(read_sizes)
             if not part.last:

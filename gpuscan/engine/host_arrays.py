@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
+from gpuscan.engine.device_arrays import segment_ranks
 from gpuscan.engine.element_copy import StridedView, copied
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job, Layout
@@ -263,7 +265,7 @@ class _Scan:
             fields = problem.destination.fields
             lead = problem.results_shape if spec.inner == problem.inner else self._rows_of_results
             on_device = [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]
-            sinks = device_sinks(context, problem, spec, on_device)
+            sinks = device_sinks(context, problem, spec, on_device, partial(segment_ranks, self._executor))
         elif sinks is None:
             sinks = [
                 self._sink(result, f, inner, whole=whole, flipped=flipped)

@@ -188,19 +188,30 @@ def record_stage(
     Returns:
         What was recorded.
     """
-    pipeline, layout = context.stage(template, **values)
+    stage = pipeline, group, grid = _dispatch(context, template, bound, workgroups, keep, values)
     name = template.rpartition("/")[2].removesuffix(".wgsl")
     batch = context.profiles.batch([name], "", elements) if context.profiles.active else None
     compute = encoder.begin_compute_pass(timestamp_writes=batch and batch.writes(name))
-    group = context.bind_groups.group(layout, list(enumerate(bound)), keep=keep)
-    grid = grid_of(workgroups, max_workgroups(context))
     compute.set_pipeline(pipeline)
     compute.set_bind_group(0, group)
     compute.dispatch_workgroups(*grid)
     compute.end()
     if batch is not None:
         batch.resolve(encoder)
-    return pipeline, group, grid
+    return stage
+
+
+def _dispatch(
+    context: DeviceContext,
+    template: str,
+    bound: Sequence[Binding],
+    workgroups: int,
+    keep: bool,
+    values: dict[str, Any],
+) -> Dispatch:
+    pipeline, layout = context.stage(template, **values)
+    group = context.bind_groups.group(layout, list(enumerate(bound)), keep=keep)
+    return pipeline, group, grid_of(workgroups, max_workgroups(context))
 
 
 def submit_stage(
@@ -210,6 +221,7 @@ def submit_stage(
     bound: Sequence[Binding],
     invocations: int,
     elements: int,
+    held: bool = False,
     /,
     **values: Any,
 ) -> Dispatch:
@@ -222,6 +234,7 @@ def submit_stage(
         bound: the buffers.
         invocations: the number of invocations; there may be more of them.
         elements: the number of elements that the stage works on, for profiles.
+        held: True to submit it with what comes next, if it is short. All buffers have to be those of the pool.
         values: the variables of the template, without `workgroup_size`.
 
     Returns:
@@ -229,8 +242,12 @@ def submit_stage(
     """
     bindings = [uniform_of(context, numbers), *bound]
     values["workgroup_size"] = WORKGROUP_SIZE
-    encoder = context.queue.encoder()
     workgroups = -(-invocations // WORKGROUP_SIZE)
+    if held and not context.profiles.active:
+        stage = _dispatch(context, template, bindings, workgroups, True, values)
+        context.queue.run([stage], None, sum(part.size or 0 for part in bound))
+        return stage
+    encoder = context.queue.encoder()
     # Later calls often bind the same buffers of the pool.
     dispatch = record_stage(context, encoder, template, bindings, workgroups, elements, True, **values)
     context.queue.submit(encoder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -52,6 +52,5 @@ def reduce_runs(executor: Executor, problem: Problem) -> Runs:
         )
     with guarded(context):
         counts = empty(context, (RUNS_AT + length,), np.uint32)
-        runs = replace(problem, keep_last_only=True, lists_runs=True)
-        results = scan_device(executor, runs, count=counts)
+        results = scan_device(executor, problem.reduced(lists_runs=True), count=counts)
     return Runs(results, counts.viewed((length,), offset=4 * RUNS_AT), counts.viewed((1,)))

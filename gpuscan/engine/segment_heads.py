@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,11 +22,13 @@ import numpy as np
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty, is_number, uploaded
+from gpuscan.device.held_runs import Clear, Dispatch
 from gpuscan.device.reports import Verdict
 from gpuscan.device.transfer import padded
 from gpuscan.elements import element_of, scalar_of
 from gpuscan.engine.element_copy import bindable, contiguous, copied, interchanged
 from gpuscan.engine.places import part_of
+from gpuscan.engine.prepared_run import PreparedStages
 from gpuscan.engine.record import WORKGROUP_SIZE, Origin, record_stage, uniform_of
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.arguments import OnDevice
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from gpuscan.engine.part_buffers import PartBuffers
     from gpuscan.planning.partition import Part
     from gpuscan.planning.spec import ScanSpec
+    from gpuscan.problem.problem import Problem
     from gpuscan.problem.segments import Heads
 
 # Keys that one invocation of arrays/mark_keys.wgsl compares. An invocation of a CPU adapter is a serial loop, which
@@ -55,15 +58,38 @@ class Recorder:
         context: the device.
         encoder: the encoder, without an open pass.
         kept: what must not be freed before the commands are submitted.
+        dispatches, made, clears, verdicts: what was recorded, as `PreparedStages` has it.
     """
 
     context: DeviceContext
     encoder: Any
     kept: list[object]
+    dispatches: list[Dispatch] = field(default_factory=list)
+    made: list[DeviceArray] = field(default_factory=list)
+    clears: list[Clear] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
 
     def stage(self, template: str, bound: Sequence[Binding], workgroups: int, elements: int, **values: Any) -> None:
         """Record a stage over buffers of the pool, which the next call of a kind often gets again."""
-        record_stage(self.context, self.encoder, template, bound, workgroups, elements, True, **values)
+        stage = record_stage(self.context, self.encoder, template, bound, workgroups, elements, True, **values)
+        self.dispatches.append(stage)
+
+    def empty(self, words: int) -> DeviceArray:
+        """Return a new array of 32-bit words that the stages write."""
+        self.made.append(empty(self.context, words, np.uint32))
+        return self.made[-1]
+
+    def clear(self, array: DeviceArray) -> None:
+        """Record that an array is set to zero. No stage may have been recorded before."""
+        self.clears.append((array.buffer, array.offset, padded(array.nbytes)))
+        self.encoder.clear_buffer(*self.clears[-1])
+
+    @property
+    def prepared(self) -> list[PreparedStages]:
+        """What was recorded, ready to be submitted again."""
+        if not self.dispatches:
+            return []
+        return [PreparedStages(self.context, self.dispatches, self.made, self.clears, self.verdicts)]
 
 
 # ----- The bits of each part
@@ -146,8 +172,8 @@ class MarkedHeads:
         heads = self._heads
         if not isinstance(heads.keys, DeviceArray):
             return uploaded(self._context, heads.column_words(part.outer, part.columns))
-        (field,) = element_of([heads.keys.dtype]).fields
-        view = part_of(heads.keys, part, field, heads.inner)
+        (number,) = element_of([heads.keys.dtype]).fields
+        view = part_of(heads.keys, part, number, heads.inner)
         slab = replace(heads, shape=view.shape, axis=1, keys=copied(view, view.shape, heads.keys.dtype))
         return segment_heads(self._context, slab, in_columns=True, recorder=recorder)
 
@@ -193,6 +219,20 @@ def can_compare(heads: Heads, results: Sequence[DeviceArray]) -> bool:
         return False
     bound = keys.is_bindable and padded(keys.nbytes, ALIGNMENT) <= keys.context.binding_limit
     return bound and not any(result.buffer is keys.buffer for result in results)
+
+
+def with_offsets_there(context: DeviceContext, problem: Problem) -> Problem:
+    """Return the problem with offsets of NumPy on the device, where all that depends on them is computed.
+
+    Those of plans stay, since their bits are kept; so do those of rows with bits that exceed a binding.
+    """
+    heads = problem.heads
+    if heads is None or problem.kind is not None or not isinstance(heads.offsets, np.ndarray):
+        return problem
+    if -(-heads.row_length // 8) > context.binding_limit:
+        return problem
+    there = uploaded(context, heads.offsets, np.uint32)
+    return problem.with_heads(replace(heads, offsets=there, unchecked=False))
 
 
 # ----- The bits of a whole array
@@ -266,27 +306,26 @@ def _row_heads(context: DeviceContext, heads: Heads, recorder: Recorder) -> Devi
     if isinstance(given, DeviceArray):
         if by_keys:
             return _marked_keys(context, heads, given, False, recorder)
-        return _marked_segments(context, heads, given, recorder, checks=True)
+        return _marked_segments(context, heads, given, recorder)
     item = given.dtype.itemsize if by_keys else 4
     if (by_keys and not is_number(given.dtype)) or max(given.size * item, 4 * words) > context.binding_limit:
         heads.check()
         return uploaded(context, heads.row_words)
     if by_keys:
         return _marked_keys(context, heads, uploaded(context, given), False, recorder)
-    return _marked_segments(context, heads, uploaded(context, given, np.uint32), recorder, checks=False)
+    return _marked_segments(context, replace(heads, unchecked=False), uploaded(context, given, np.uint32), recorder)
 
 
-def _marked_segments(
-    context: DeviceContext, heads: Heads, offsets: DeviceArray, recorder: Recorder, *, checks: bool
-) -> DeviceArray:
+def _marked_segments(context: DeviceContext, heads: Heads, offsets: DeviceArray, recorder: Recorder) -> DeviceArray:
     """Return the heads that offsets define, of one row for all.
+
+    Unchecked offsets are checked as well. The verdict is read with the reports.
 
     Args:
         context: the device.
         heads: the heads.
         offsets: the offsets. Those that exceed a binding are read piece by piece.
         recorder: takes the stages.
-        checks: True to check the offsets as well. The verdict is read with the reports.
 
     Raises:
         DeviceMemoryError: the bits of a row exceed a binding.
@@ -299,15 +338,20 @@ def _marked_segments(
             "segments.numpy()"
         )
     offsets = bindable(offsets)
-    marks = empty(context, words, np.uint32)
-    verdict = empty(context, 3, np.uint32) if checks else None
+    marks = recorder.empty(words)
+    recorder.clear(marks)
     count = offsets.shape[0] - 1
+    verdict = None
+    if heads.unchecked:
+        verdict = recorder.empty(4)
+        # It is not cleared before later runs, so that none hides what an earlier one has found.
+        recorder.encoder.clear_buffer(verdict.buffer, verdict.offset, padded(verdict.nbytes))
+        recorder.verdicts.append(Verdict(verdict, partial(offsets_error, heads.row_length, count, heads.needs_full)))
+        context.runs.add_verdict(recorder.verdicts[-1])
     most = context.binding_limit // offsets.dtype.itemsize // _PIECE_UNIT * _PIECE_UNIT - _PIECE_UNIT
-    values = {"workgroup_size": WORKGROUP_SIZE, "scalar": scalar_of(offsets.dtype), "checked": checks}
+    values = {"workgroup_size": WORKGROUP_SIZE, "scalar": scalar_of(offsets.dtype), "checked": heads.unchecked}
+    values["needs_full"] = heads.unchecked and bool(heads.needs_full)
     recorder.kept.append(offsets)
-    for array in (marks, verdict):
-        if array is not None:
-            recorder.encoder.clear_buffer(array.buffer, 0, padded(array.nbytes))
     for start in range(0, count, most):
         own = min(most, count - start)
         read, place = _stretch(context, offsets, start, own + 1)
@@ -315,8 +359,6 @@ def _marked_segments(
         bound = [call, read, marks.binding()]
         bound += [] if verdict is None else [verdict.binding()]
         recorder.stage("arrays/mark_segments.wgsl", bound, -(-own // WORKGROUP_SIZE), heads.row_length, **values)
-    if verdict is not None:
-        context.runs.verdicts.append(Verdict(verdict, partial(offsets_error, heads.row_length, count)))
     return marks
 
 
@@ -336,7 +378,7 @@ def _marked_keys(
     """
     size, inner = keys.size, heads.inner if in_columns else 1
     keys = bindable(keys)
-    marks = empty(context, -(-size // 32), np.uint32)
+    marks = recorder.empty(-(-size // 32))
     item = keys.dtype.itemsize
     limit = context.binding_limit // max(item, 1) - _PIECE_UNIT
     most = size if size <= limit else limit // _PIECE_UNIT * _PIECE_UNIT
@@ -379,7 +421,7 @@ def _stretch(context: DeviceContext, array: DeviceArray, first: int, count: int)
 def _repeated(context: DeviceContext, heads: Heads, row: DeviceArray, recorder: Recorder) -> DeviceArray:
     """Return the heads of all rows, one after the other, given those of one."""
     words = -(-heads.size // 32)
-    marks = empty(context, words, np.uint32)
+    marks = recorder.empty(words)
     rows = uniform_of(context, [heads.size, heads.row_length])
     recorder.kept.append(row)
     values = {"workgroup_size": WORKGROUP_SIZE}

@@ -6,10 +6,10 @@ heads. Segments without elements get theirs afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import gcd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.transfer import padded
 from gpuscan.engine.element_copy import StridedView, copy_elements, view_of
 from gpuscan.engine.places import DeviceSink
+from gpuscan.engine.prepared_run import Prepared, PreparedRun, PreparedStages
 from gpuscan.engine.record import submit_stage
 from gpuscan.errors import GpuscanError
 
@@ -36,9 +37,19 @@ def device_sinks(
     problem: Problem,
     spec: ScanSpec,
     results: Sequence[DeviceArray],
+    ranks: Callable[[Heads], Ranks],
     places: Sequence[ArrayPlace | None] = (),
 ) -> list[DeviceSink]:
-    """Return the sinks that write a scan's results to arrays on the device, of the problem's `results_shape`."""
+    """Return the sinks that write a scan's results to arrays on the device.
+
+    Args:
+        context: the device.
+        problem: the scan.
+        spec: the scan of the problem.
+        results: the arrays, of the problem's `results_shape`.
+        ranks: computes the ranks of segments.
+        places: for each array, its place if it is a view that the kernel writes where it is.
+    """
     fields = problem.destination.fields
     places = places or [None] * len(results)
     if not spec.reduces_segments:
@@ -47,9 +58,21 @@ def device_sinks(
             for result, f, place in zip(results, fields, places, strict=True)
         ]
     assert problem.heads is not None
-    segments = Segments(context, problem.heads, problem.heads.rows // spec.inner, spec.inner)
+    segments = Segments(context, problem.heads, problem.heads.rows // spec.inner, spec.inner, ranks)
     fills = problem.fill or [None] * len(fields)
     return [SegmentSink(result, f, segments, fill) for result, f, fill in zip(results, fields, fills, strict=True)]
+
+
+class Ranks(NamedTuple):
+    """For each segment, how many of the segments up to and with it have elements.
+
+    Attributes:
+        array: the ranks.
+        run: what computes them again, from the same offsets; None if that is not known.
+    """
+
+    array: DeviceArray
+    run: PreparedRun | None
 
 
 class Segments:
@@ -60,13 +83,16 @@ class Segments:
         heads: the segments.
         outer: arrays (row_length, inner) that are scanned down their columns, or the number of rows.
         inner: rows that are interleaved in memory; 1 for rows that are one after the other.
+        ranks: computes the ranks of the segments.
 
     Raises:
         GpuscanError: a table with a word for each segment exceeds a binding.
     """
 
-    def __init__(self, context: DeviceContext, heads: Heads, outer: int, inner: int) -> None:
-        self.context, self.heads, self.outer, self.inner = context, heads, outer, inner
+    def __init__(
+        self, context: DeviceContext, heads: Heads, outer: int, inner: int, ranks: Callable[[Heads], Ranks]
+    ) -> None:
+        self.context, self.heads, self.outer, self.inner, self._ranks = context, heads, outer, inner, ranks
         self.count = heads.segments
         check_binding(context, 4 * (self.count + 1), self.count)
 
@@ -76,12 +102,9 @@ class Segments:
         return self.heads.all_full and (self.inner == 1 or self.outer == 1)
 
     @cached_property
-    def ranks(self) -> DeviceArray:
-        """For each segment, how many of the segments up to and with it have elements."""
-        if self.heads.ranks_on_device is not None:
-            ranks: DeviceArray = self.heads.ranks_on_device
-            return ranks
-        return uploaded(self.context, self.heads.ranks)
+    def ranks(self) -> Ranks:
+        """The ranks of the segments, which a run computes when they are first asked for."""
+        return self._ranks(self.heads)
 
 
 class SegmentSink(DeviceSink):
@@ -124,20 +147,22 @@ class SegmentSink(DeviceSink):
         shape = (max(1, rows * self._segments.count), *self._field.shape)
         return empty(self.array.context, shape, self._field.scalar.dtype)
 
-    def finish(self, part: Part, temporary: DeviceArray) -> None:
+    def finish(self, part: Part, temporary: DeviceArray) -> Sequence[Prepared] | None:
         """Submit the move of the results from `temporary` to the caller's array, after the last piece or a slab."""
         segments = self._segments
         if not (part.last or part.is_slab) or not self.array.nbytes:
-            return
+            return None
         if segments.in_order and not part.is_slab:
             copy_elements(view_of(temporary, (self.array.size,), temporary.dtype.itemsize), self.array)
-            return
+            return None
         whole = not part.is_slab and self._can_be_bound
         view = self._view(part)
         spread = self.array if whole else self._new_temporary(view.shape[0] * view.shape[2])
-        self._spread(part, temporary, spread, view.shape[0], view.shape[2])
+        stages = self._spread(part, temporary, spread, view.shape[0], view.shape[2])
         if not whole:
-            super().finish(part, spread)
+            return super().finish(part, spread)
+        run = segments.ranks.run
+        return None if run is None else (run, stages)
 
     def _view(self, part: Part) -> StridedView:
         segments, size = self._segments, self._field.storage_bytes
@@ -150,12 +175,14 @@ class SegmentSink(DeviceSink):
         first = part.outer.start * segments.count * step + part.columns.start * size
         return StridedView(self.array, first, shape, (segments.count * step, step, size), size)
 
-    def _spread(self, part: Part, temporary: DeviceArray, result: DeviceArray, outer: int, columns: int) -> None:
+    def _spread(
+        self, part: Part, temporary: DeviceArray, result: DeviceArray, outer: int, columns: int
+    ) -> PreparedStages:
         segments, fill = self._segments, self._fill
         if fill is not None and part.is_slab:
             fill = fill.reshape(segments.outer, segments.inner, *self._field.shape)[part.outer, part.columns]
         shape = outer, segments.count, columns * self._field.storage_bytes
-        spread_segments(temporary, segments.ranks, fill, result, shape, in_columns=segments.inner > 1)
+        return spread_segments(temporary, segments.ranks.array, fill, result, shape, in_columns=segments.inner > 1)
 
 
 def spread_segments(
@@ -167,7 +194,7 @@ def spread_segments(
     *,
     in_columns: bool = False,
     ranks_of_all_rows: bool = False,
-) -> None:
+) -> PreparedStages:
     """Submit the move of the results of segments with elements to their places, and the fill of the others.
 
     Args:
@@ -178,6 +205,9 @@ def spread_segments(
         shape: the rows, or arrays of columns; the segments in each; and the bytes of neighbouring results of one.
         in_columns: True for columns.
         ranks_of_all_rows: True if `ranks` has a rank in all rows together for each segment of each row.
+
+    Returns:
+        What was submitted.
     """
     context, (outer, segments, nbytes) = source.context, shape
     unit = gcd(4, nbytes)
@@ -185,9 +215,11 @@ def spread_segments(
     words = -(-units * unit // 4)
     filling = uploaded(context, np.zeros(1, np.uint32) if fill is None else fill)
     numbers = [words, units, segments, outer, nbytes // unit]
-    bound = [array.binding() for array in (source, ranks, filling, result)]
+    arrays = (source, ranks, filling, result)
+    bound, held = [array.binding() for array in arrays], all(array.owner is not None for array in arrays)
     values = {"unit": unit, "in_columns": in_columns, "ranks_of_all_rows": ranks_of_all_rows}
-    submit_stage(context, "arrays/spread_segments.wgsl", numbers, bound, words, result.size, **values)
+    stage = submit_stage(context, "arrays/spread_segments.wgsl", numbers, bound, words, result.size, held, **values)
+    return PreparedStages(context, [stage], [ranks, filling])
 
 
 def check_binding(context: DeviceContext, nbytes: int, segments: int) -> None:

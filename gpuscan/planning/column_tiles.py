@@ -15,12 +15,15 @@ def column_tile(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     """Return the tile for a scan of columns on an adapter."""
     h = heuristics_for(capabilities.adapter_type)
     chunk = max(1, column_chunk(spec.source, spec.destination, spec.inner))
-    if h.min_paired_chains is not None and spec.item_words == chunk == 1 and spec.inner % 2 == 0:
+    # Head flags are bits while a tile waits, but counts of heads are words.
+    own_words = spec.item_words if spec.reduces_segments else spec.element.words
+    heads_apart = spec.has_segment_bits and not spec.cuts_columns_alike
+    if h.min_paired_chains is not None and own_words == chunk == 1 and spec.inner % 2 == 0 and not heads_apart:
         chains = spec.rows // spec.inner * -(-spec.inner // (2 * h.columns))
         chunk = 2 if chains >= h.min_paired_chains else 1
     words = spec.item_words * chunk
     following = spec.neighbour_field.words if spec.neighbour_field else 0
-    kept = words + following * chunk  # by an invocation, of each row, while its tile waits
+    kept = (own_words + following) * chunk  # by an invocation, of each row, while its tile waits
     columns = min(h.columns, 1 << (-(-spec.inner // chunk) - 1).bit_length())
     if capabilities.adapter_type == "CPU":
         groups = max(1, h.min_column_workgroup // columns)
@@ -62,14 +65,16 @@ def tile_of_full_columns(spec: ScanSpec, capabilities: Capabilities, tile: Colum
         if fits and spec.row_length >= h.long_column_chain * long.height:
             most_words = h.long_neighbour_register_words if spec.neighbour_field else most_words
             return replace(long, rows=min(long.rows, most_words // kept))
-    plain = spec.item_words == spec.element.words
+    words = spec.element.words
     if spec.neighbour_field:
         groups = h.neighbour_column_groups
-        if not plain or spec.item_words > 2 or tile.columns * groups > max_invocations(capabilities):
+        if spec.segmented or words > 2 or tile.columns * groups > max_invocations(capabilities):
             return tile
         most = h.neighbour_register_words // kept
         return replace(tile, groups=groups, rows=rows_that_fit(h.column_rows, most, groups, spec.row_length))
-    rows = dict(h.deep_column_rows).get(spec.item_words, 0)
+    rows = dict(h.deep_column_rows).get(words, 0)
+    rows = min(rows, h.max_cut_column_rows) if spec.cuts_columns_alike else rows
     one_result = len(spec.destination.fields) == 1 and spec.destination.words <= 2 and not spec.keep_last_only
     many = spec.row_length >= h.min_deep_column * tile.groups * rows > 0
-    return replace(tile, rows=rows) if plain and one_result and many and rows * kept <= most_words else tile
+    fits = one_result and many and rows * kept <= most_words
+    return replace(tile, rows=rows) if fits else tile

@@ -237,6 +237,9 @@ class Heuristics:
     # two results: 0.86 with 24 rows, 0.88 with 16.
     deep_column_rows: tuple[tuple[int, int], ...] = ((1, 24), (2, 22), (4, 12))
     min_deep_column: int = 8
+    # The most rows that one invocation takes of columns that are cut alike. H200, uint32 of (16384, 4096) in pairs of
+    # columns: 161 us with 20 rows, 170 with 16, 199 with 24.
+    max_cut_column_rows: int = 20
     # Invocations one below the other where each also keeps its rows' neighbours, and the words that one keeps. H200,
     # gradients of recurrences of (8, 2048, 1536) and (4, 4096, 2048): 0.900 and 0.948 of a copy with 16 x 8 rows that
     # wait in chains, 0.840 and 0.891 with 8 x 16 rows.

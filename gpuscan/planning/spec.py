@@ -352,6 +352,6 @@ def by_order(spec: ScanSpec) -> ScanSpec:
     if known is None:
         return spec
     combine, before, after = known
-    bits = combine.result
-    elements: dict[str, Any] = {"source": bits, "element": bits, "destination": bits}
-    return replace(spec, **elements, combine=combine, before=before, maps_seeds=spec.seeded, after=after)
+    places = combine.result
+    spec = replace(spec, source=places, element=places, destination=places)
+    return replace(spec, combine=combine, before=before, maps_seeds=spec.seeded, after=after)

@@ -148,6 +148,25 @@ class Problem:
         vars(other).update(heads=heads, kind=None, _layout_kind=self.kind and (self.kind, *how))
         return other
 
+    def reduced(
+        self, *, heads: Heads | None = None, fill: tuple[Leaf, ...] | None = None, lists_runs: bool = False
+    ) -> Problem:
+        """Return the reduction of the rows, or of their segments, with the same arrays and of the same kind.
+
+        Args:
+            heads: the heads (default: those of the problem).
+            fill, lists_runs: see the attributes.
+        """
+        other = self.with_leaves(self.leaves)
+        vars(other).update(heads=heads or self.heads, keep_last_only=True, fill=fill, lists_runs=lists_runs)
+        return other
+
+    def with_heads(self, heads: Heads) -> Problem:
+        """Return the problem with the same heads in another place."""
+        other = self.with_leaves(self.leaves)
+        vars(other)["heads"] = heads
+        return other
+
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: all but the objects that stand for the kind, which other processes do not have."""
         return {name: value for name, value in vars(self).items() if name not in ("kind", "_layout_kind")}

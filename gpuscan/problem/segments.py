@@ -32,9 +32,10 @@ class Heads:
             equal keys. None with offsets.
         marks: a bool for each element of the only row, in the order of the scan: True if it is a head. These rows are
             parts of longer ones, so that the first element need not be a head. None with offsets or keys.
-        ranks_on_device: `ranks`, for a reduction of segments by offsets on a device.
-        unchecked: True if it is not known if the offsets fall anywhere. Until `check` is called, only shaders may read
-            them, which skip wrong segments.
+        unchecked: True if it is not known if the offsets fall anywhere. Those on a device are checked there. Until
+            `check` is called for others, only shaders may read them, which skip wrong segments.
+        needs_full: the operator of a reduction in which no segment may be empty, for messages; a device checks that
+            together with the offsets. "" if segments may be empty.
     """
 
     shape: tuple[int, ...]
@@ -43,12 +44,12 @@ class Heads:
     offsets: Any = None
     keys: Any = None
     marks: Any = None
-    ranks_on_device: Any = None
     unchecked: bool = False
+    needs_full: str = ""
 
     def check(self) -> None:
-        """Raise ValueError if the offsets fall, unless they were checked before."""
-        if self.unchecked:
+        """Raise ValueError if offsets of NumPy fall, unless they were checked before."""
+        if self.unchecked and not isinstance(self.offsets, OnDevice):
             _check_order(self.offsets)
 
     @cached_property
@@ -81,11 +82,6 @@ class Heads:
         """The number of segments in a row; by keys, the most that there may be."""
         return self.row_length if self.offsets is None else int(self.offsets.shape[0]) - 1
 
-    @cached_property
-    def ranks(self) -> np.ndarray[Any, Any]:
-        """For each segment by offsets, how many of the segments up to and with it have elements."""
-        return np.cumsum(self.offsets[:-1] < self.offsets[1:], dtype=np.uint32)
-
     @property
     def on_device(self) -> bool:
         """True if the offsets or the keys are on a device."""
@@ -96,7 +92,7 @@ class Heads:
         """True if every segment has elements, as those by keys do. It is not known of offsets on a device."""
         if isinstance(self.offsets, OnDevice):
             return False
-        return self.offsets is None or not self.segments or int(self.ranks[-1]) == self.segments
+        return self.offsets is None or bool((self.offsets[:-1] < self.offsets[1:]).all())
 
     @cached_property
     def places(self) -> np.ndarray[Any, Any]:
@@ -231,10 +227,15 @@ def heads_of(
     check_one_cut(segments=segments, keys=keys)
     if isinstance(segments, OnDevice):
         _check_shape(segments, f"{shape[axis]} elements", f", the first 0 and the last {shape[axis]}")
-        return Heads(shape, axis, reverse, offsets=segments)
+        if segments.shape[0] == 1 and shape[axis]:
+            raise ValueError(
+                f"one offset was passed as segments of {shape[axis]} elements; pass at least two, the first 0 and the "
+                f"last {shape[axis]}"
+            )
+        return Heads(shape, axis, reverse, offsets=segments, unchecked=True)
     if segments is not None:
         given = _integers(segments, shape[axis])
-        if not (checks_later and given.dtype.itemsize >= 4 and given.dtype.isnative):
+        if not (checks_later and 0 not in shape and given.dtype.itemsize >= 4 and given.dtype.isnative):
             return Heads(shape, axis, reverse, offsets=checked_offsets(given, shape[axis]))
         _check_ends(given, shape[axis])
         return Heads(shape, axis, reverse, offsets=given, unchecked=True)
@@ -324,33 +325,29 @@ def _check_shape(offsets: Any, elements: str, ends: str = "") -> None:
         )
 
 
-def empty_segment_error(segments: int, described: str, words: Sequence[int]) -> ValueError | None:
-    """Return the error for a reduction in which a segment is empty and has no result; None if none is empty.
+def empty_segment_error(segment: int, described: str) -> ValueError:
+    """Return the error for a reduction in which a segment is empty and has no result.
 
     Args:
-        segments: the number of segments.
+        segment: the first of these segments.
         described: the operator, which has no identity.
-        words: the number of segments that have elements.
     """
-    (full,) = words
-    if full == segments:
-        return None
     return ValueError(
-        f"a reduction of {segments} segments was asked for, but {segments - full} of them are empty and {described} "
-        "has no identity. Pass initial=..., or give the operator an identity"
+        f"a reduction of segments was asked for, but segment {segment} is empty and {described} has no identity. Pass "
+        "initial=..., or give the operator an identity"
     )
 
 
-def offsets_error(length: int, segments: int, words: Sequence[int]) -> ValueError | None:
+def offsets_error(length: int, segments: int, needs_full: str, words: Sequence[int]) -> ValueError | None:
     """Return the error for offsets that a device has checked; None if they are right.
 
     Args:
         length: the number of elements that are cut.
         segments: the number of segments.
-        words: the verdict of shaders/arrays/mark_segments.wgsl: 2^32 - 1 minus the first segment that is wrong, or 0;
-            then the first and the last offset.
+        needs_full: as in `Heads`.
+        words: the verdict of shaders/arrays/mark_segments.wgsl.
     """
-    fall, first, last = words
+    fall, first, beyond, empty = words
     if fall:
         at = 2**32 - 1 - fall + 1
         return ValueError(
@@ -358,9 +355,10 @@ def offsets_error(length: int, segments: int, words: Sequence[int]) -> ValueErro
             f"of {segments}; offsets never fall (equal ones are empty segments), and the last is {length}. "
             f"segments[{at - 1}:{at + 1}].numpy() shows the place"
         )
-    if first != 0 or last != length:
+    if first or beyond:
+        last = beyond - 1 if beyond else length
         return ValueError(
             f"segments from {first} to {last} were passed for {length} elements; the first offset must be 0 and the "
             f"last {length}"
         )
-    return None
+    return empty_segment_error(2**32 - 1 - empty, needs_full) if empty else None

@@ -1,8 +1,10 @@
 {#- Mark the heads of the segments that offsets define, and check the offsets if they were not checked before. Each
     invocation marks the head of one segment, unless it is empty or wrong.
     in:  offsets, as in CSR's indptr: one more than there are segments
-    out: heads, cleared before: one bit for each element, in the order of the scan; checked: verdict, cleared before
-    Values: workgroup_size; scalar: the kind of offset; checked: True to check the offsets. -#}
+    out: heads, cleared before: one bit for each element, in the order of the scan; checked: verdict, which keeps what
+         is wrong until it is cleared, so that several runs may share it
+    Values: workgroup_size; scalar: the kind of offset; checked: True to check the offsets; needs_full: True to check
+        also that no segment is empty. -#}
 struct Row {
     length: u32,
     segments: u32,  // of this piece of the offsets
@@ -22,8 +24,9 @@ const NO_OFFSET = 0xffffffffu;
 {% if checked %}
 struct Verdict {
     fall: atomic<u32>,  // NO_OFFSET minus the first segment that ends before it begins, or after the row; 0 if none does
-    first: u32,  // the first and the last offset
-    last: u32,
+    first: u32,  // the first offset, which has to be 0
+    beyond: u32,  // the last offset + 1 if it is not the length, else 0
+    empty: atomic<u32>,  // NO_OFFSET minus the first segment without elements, if there may be none; 0 if none is empty
 }
 
 @group(0) @binding(3) var<storage, read_write> verdict: Verdict;
@@ -62,12 +65,17 @@ fn main(
     if (start > stop || stop > row.length) {
         atomicMax(&verdict.fall, NO_OFFSET - number);
     }
-    if (number == 0u) {
+    if (number == 0u && start != 0u) {
         verdict.first = start;
     }
-    if (number + 1u == row.all_segments) {
-        verdict.last = stop;
+    if (number + 1u == row.all_segments && stop != row.length) {
+        verdict.beyond = stop + 1u;
     }
+{% if needs_full %}
+    if (start == stop) {
+        atomicMax(&verdict.empty, NO_OFFSET - number);
+    }
+{% endif %}
 {% endif %}
     if (start < stop && stop <= row.length) {
         let head = select(start, row.length - stop, row.reverse == 1u);

@@ -66,15 +66,45 @@ fn heads_of(place: Place, row: u32) -> u32 {
 }
 
 {% endif %}
+{% if text.packs_column_heads %}
+// The head flags of an invocation's rows in each column: a bit for each row.
+alias PackedHeads = array<u32, {{ kernel.tile.chunk }}>;
+
+// Return a chunk with a head flag wherever the bits of these rows have one.
+fn with_heads(chunk: Chunk, packed: PackedHeads, rows: u32) -> Chunk {
+    return Chunk(
+{% for column in range(kernel.tile.chunk) %}
+        Item(chunk[{{ column }}].value, select(0u, 1u, (packed[{{ column }}] & rows) != 0u)),
+{% endfor %}
+    );
+}
+{% if spec.cuts_columns_alike %}
+
+// Return the bits of the ROWS rows from this one on.
+fn heads_from(row: u32) -> u32 {
+    let low = heads[row >> 5u];
+    let high = heads[(row + ROWS - 1u) >> 5u];
+    let shift = row & 31u;
+    return (low >> shift) | select(high << (32u - shift), 0u, shift == 0u);
+}
+{% endif %}
+
+{% endif %}
 {#- Whether a segment begins with this column of a chunk, as 1 or 0. -#}
 {% macro head_of(column) -%}
 {{ "marks" if spec.cuts_columns_alike else "extractBits(marks, %du, 1u)" % column }}
 {%- endmacro %}
-fn load_row(place: Place, row: u32) -> Chunk {
-    let first = element_index(place, row);
 {% if spec.has_segment_bits %}
-    let marks = heads_of(place, row);
+fn load_row(place: Place, row: u32) -> Chunk {
+    return load_marked_row(place, row, heads_of(place, row));
+}
+
+// Load a row where these bits say in which of its columns a segment begins.
+fn load_marked_row(place: Place, row: u32, marks: u32) -> Chunk {
+{% else %}
+fn load_row(place: Place, row: u32) -> Chunk {
 {% endif %}
+    let first = element_index(place, row);
 {% if spec.field_offsets %}
     let before_first = element_index(place, row - 1u);
 {% for column in range(kernel.tile.chunk) %}

@@ -36,9 +36,20 @@ fn main(
 {% endif %}
 
     // 1. Load every row, so that all reads are under way together.
+{% if text.packs_column_heads and spec.cuts_columns_alike %}
+    let heads_down = heads_from(first);
+{% endif %}
 {% for row in range(kernel.tile.rows) %}
-    let loaded{{ row }} = load_row(place, first + {{ row }}u);
+    let loaded{{ row }} = {{ "load_marked_row(place, first + %du, extractBits(heads_down, %du, 1u))" % (row, row) if text.packs_column_heads and spec.cuts_columns_alike else "load_row(place, first + %du)" % row }};
 {% endfor %}
+{% if text.packs_column_heads %}
+    // The head flags of the rows are bits of one word while the tile waits, where flags of their own take a register each.
+    let packed = PackedHeads(
+{% for column in range(kernel.tile.chunk) %}
+        {% if spec.cuts_columns_alike %}heads_down{% else %}{% for row in range(kernel.tile.rows) %}(loaded{{ row }}[{{ column }}].head << {{ row }}u){{ " | " if not loop.last }}{% endfor %}{% endif %},
+{% endfor %}
+    );
+{% endif %}
 {% if spec.neighbour_field %}
 {% for row in range(kernel.tile.rows) %}
     let following{{ row }} = load_following(place, first + {{ row }}u);
@@ -70,16 +81,19 @@ fn main(
     let known = prefix.known || group > 0u;
 
     // 4. Store every element once.
+{% macro local(row) -%}
+{{ "with_heads(local%d, packed, %du)" % (row, 2 ** (row + 1) - 1) if text.packs_column_heads else "local%d" % row }}
+{%- endmacro %}
 {% for row in range(kernel.tile.rows) %}
 {% set following = ", following%d" % row if spec.neighbour_field else "" %}
 {% if spec.exclusive %}
 {% if row == 0 %}
     store_row(place, first, lead{{ following }});
 {% else %}
-    store_row(place, first + {{ row }}u, pick_chunk(known, join_chunks(lead, local{{ row - 1 }}), local{{ row - 1 }}){{ following }});
+    store_row(place, first + {{ row }}u, pick_chunk(known, join_chunks(lead, {{ local(row - 1) }}), {{ local(row - 1) }}){{ following }});
 {% endif %}
 {% else %}
-    store_row(place, first + {{ row }}u, pick_chunk(known, join_chunks(lead, local{{ row }}), local{{ row }}){{ following }});
+    store_row(place, first + {{ row }}u, pick_chunk(known, join_chunks(lead, {{ local(row) }}), {{ local(row) }}){{ following }});
 {% endif %}
 {% endfor %}
 {% if scheduler == "serial" %}

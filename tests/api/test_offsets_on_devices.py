@@ -105,6 +105,65 @@ def test_offsets_that_cannot_be_right(device: gs.Device) -> None:
 def test_an_empty_segment_without_a_result(device: gs.Device) -> None:
     first = gs.operator(lambda l, r: l)
     x, segments = device.asarray(np.arange(4, dtype=np.int32)), device.asarray(np.array([0, 2, 2, 4]))
-    with pytest.raises(ValueError, match="of 3 segments was asked for, but 1 of them"):
+    with pytest.raises(ValueError, match="segment 1 is empty and the operator"):
         gs.reduce(x, first, segments=segments).numpy()
     assert_same(gs.reduce(x, first, segments=segments, initial=9).numpy(), np.array([9, 9, 9], np.int32))
+
+
+@pytest.mark.parametrize("place", ["NumPy", "device"])
+def test_calls_that_come_again(device: gs.Device, place: str) -> None:
+    """Assert that calls over the buffers of earlier ones, which are only submitted again, read what is there now."""
+    rng = np.random.default_rng(5)
+    given = rng.integers(0, 2**32, 3000, dtype=np.uint32)
+    x = device.asarray(given)
+    kinds = [{"exclusive": True}, {"reverse": True}, {"op": lambda left, right: left ^ right, "initial": 3}]
+    for _ in range(4):
+        cuts = np.concatenate([[0], np.sort(rng.integers(0, 3001, 400)), [3000]])
+        there = cuts if place == "NumPy" else device.asarray(cuts.astype(np.int32))
+        for options in kinds:
+            assert_same(
+                gs.scan(x, segments=there, **options).numpy(), gs.scan(given, segments=cuts, device="numpy", **options)
+            )
+        assert_same(gs.reduce(x, segments=there).numpy(), gs.reduce(given, segments=cuts, device="numpy"))
+        labels = np.repeat(np.arange(401), np.diff(cuts)).astype(np.uint16)
+        keys = device.asarray(labels)
+        assert_same(gs.scan(x, keys=keys).numpy(), gs.scan(given, segments=cuts, device="numpy"))
+        starts = np.flatnonzero(np.diff(labels, prepend=-1))
+        found, sums = gs.reduce_by_key(keys, x)
+        assert_same(found.numpy(), labels[starts])
+        assert_same(sums.numpy(), np.add.reduceat(given, starts, dtype=np.uint32))
+
+
+def test_wrong_offsets_between_right_ones(device: gs.Device) -> None:
+    """Assert that calls over the same buffers tell of the wrong offsets of one of them, and only once."""
+    x, segments = device.asarray(np.ones(LENGTH, np.uint32)), device.asarray(np.array([0, 30, LENGTH], np.int32))
+    right, wrong = (device.asarray(np.array([0, second, LENGTH], np.int32)) for second in (50, -7))
+
+    def reduce_by(offsets: DeviceArray) -> DeviceArray:
+        gs.map(lambda place: place, offsets, out=segments)
+        return gs.reduce(x, segments=segments)
+
+    for _ in range(3):
+        assert_same(reduce_by(right).numpy(), np.array([50, 50], np.uint32))
+    for _ in range(2):
+        reduce_by(wrong)
+        reduce_by(right)
+        with pytest.raises(ValueError, match="they fall, or exceed 100, at index 1 of 2"):
+            device.synchronize()
+        assert_same(reduce_by(right).numpy(), np.array([50, 50], np.uint32))
+
+
+def test_wrong_offsets_of_numpy(device: gs.Device) -> None:
+    """Assert that the call itself raises, whether or not it came before, and leaves `out` as it was."""
+    x, out = device.asarray(np.ones(LENGTH, np.uint32)), device.asarray(np.full(3, 7, np.uint32))
+    first = gs.operator(lambda l, r: l, name="first")
+    for _ in range(3):
+        assert_same(gs.reduce(x, segments=[0, 5, 9, LENGTH], out=out).numpy(), np.array([5, 4, 91], np.uint32))
+        for op, cuts, message in (
+            ("add", [0, 9, 5, LENGTH], "segments fall from 9 at index 1"),
+            (first, [0, 9, 9, LENGTH], "segment 1 is empty"),
+        ):
+            for target in (None, out):
+                with pytest.raises(ValueError, match=message):
+                    gs.reduce(x, op, segments=np.array(cuts), out=target)
+        assert_same(out.numpy(), np.array([5, 4, 91], np.uint32))

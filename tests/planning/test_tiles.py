@@ -93,6 +93,17 @@ def test_columns_that_are_long_enough_get_the_rows_that_were_measured() -> None:
         assert rows("float32", length=length, outer=1, inner=64) == rows("float32", length=length)
 
 
+def test_columns_that_are_cut_take_the_shapes_that_were_measured() -> None:
+    """Assert that head flags take no room in registers, unless they are counted."""
+
+    def tile(**options: bool) -> ColumnTile:
+        return column_tile(spec(rows=8 * 1536, row_length=2048, inner=1536, has_segment_bits=True, **options), gpu())
+
+    assert tile(cuts_columns_alike=True) == ColumnTile(32, 8, GPU.max_cut_column_rows, 2)
+    assert tile() == ColumnTile(32, 8, 24, 1)
+    assert tile(cuts_columns_alike=True, keep_last_only=True) == ColumnTile(32, 8, 16, 1)
+
+
 def test_gradients_down_columns_take_more_invocations() -> None:
     """Assert that adapters with small workgroups keep the tile of other scans."""
 
