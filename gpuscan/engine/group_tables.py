@@ -143,7 +143,7 @@ def plan_table(executor: Executor, problem: Problem, labels: FewLabels, **option
     """
     context, length = executor.context, problem.row_length
     in_rows = replace(problem, shape=(problem.rows, length), axis=1)
-    if problem.indexed and length > MAX_INT32_LENGTH:
+    if problem.empty or (problem.indexed and length > MAX_INT32_LENGTH):
         return None
     check_elements(context, problem)
     limit = context.binding_limit
@@ -177,9 +177,9 @@ def combine_speculatively(
 ) -> TabledGroups | None:
     """Submit the combination of the elements of stretches before the largest label is read, and return the groups.
 
-    That saves a pass over the labels. It speculates that there are as many labels as when labels in the same place were
-    read last. If there are not, the order of combination may be another one, and the work is dropped unless no order
-    changes a bit. Atomics end at once if a label is too large for the table.
+    That saves a pass over the labels. It speculates that the number of labels is what it was when labels in the same
+    place were read last. If it is not, the order of combination may be another one, and the work is dropped unless no
+    order changes a bit. Atomics end at once if a label is too large for the table.
 
     Args:
         executor: of the arrays' device.
@@ -191,8 +191,8 @@ def combine_speculatively(
         options: more of `gpuscan.planning.group_plan.plan_groups`.
 
     Returns:
-        The groups, with a table for `count` labels, or without `count` for at least as many labels as there are. None
-        if the number of labels matters and is unknown, if there are not as many as expected, or if workgroups do not
+        The groups, with a table for `count` labels, or without `count` for the labels that there are and perhaps more.
+        None if the number of labels matters and is unknown, if it is not the expected one, or if workgroups do not
         combine stretches in their memory.
     """
     context = executor.context
@@ -370,8 +370,9 @@ def _bindings(
         kept.append(seeds if isinstance(seeds, DeviceArray) else uploaded(context, seeds))
         bound["seeds"] = kept[-1].binding()
     if any(kernel.stage == "reduce_carries" and kernel.marked for kernel in groups.table.kernels):
+        # With initial values the carries of groups without elements are their results.
         none = np.zeros((problem.rows, spec.destination.words), np.uint32)
-        fills = none if problem.fill is None else words_of(spec.destination, problem.fill)
+        fills = none if problem.fill is None or spec.initial else words_of(spec.destination, problem.fill)
         kept.append(uploaded(context, fills))
         bound["fills"] = kept[-1].binding()
     if spec.captured_bytes:
