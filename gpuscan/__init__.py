@@ -8,6 +8,7 @@ from gpuscan import _start
 
 _start.end_on_interrupt()
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +83,9 @@ _HOMES = {
     "wgsl_operator": "gpuscan.operators.operator",
 }
 
+# Packages that are imported at their first use, too. Some need others that may not be installed.
+_PACKAGES = frozenset({"dask", "jax", "signal", "torch"})
+
 __all__ = [
     "AdapterNotFoundError",
     "Array",
@@ -122,13 +126,21 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the module of a public name at its first use (PEP 562)."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return found
+    """Import the module of a public name, or a package, at its first use (PEP 562)."""
+    if name in _HOMES:
+        found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return found
+    module = sys.modules[__name__]
+    message = f"module {__name__!r} has no attribute {name!r}"
+    if name in _PACKAGES:
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            message = f"{__name__}.{name} was asked for, but it needs the package {error.name}; install that"
+            raise AttributeError(message, name=name, obj=module) from error
+    raise AttributeError(message, name=name, obj=module)
 
 
 def __dir__() -> list[str]:
-    """Return the public names, also those that were not imported yet."""
-    return sorted({*globals(), *_HOMES})
+    """Return the public names, also those that were not imported yet, and the packages that were."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__") or name in _PACKAGES)})

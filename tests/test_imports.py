@@ -64,5 +64,25 @@ def test_public_names() -> None:
     assert {*homes, "__version__"} == set(gpuscan.__all__) <= set(dir(gpuscan))
     for name, module in homes.items():
         assert getattr(gpuscan, name) is getattr(import_module(module), name)
-    with pytest.raises(AttributeError, match="module 'gpuscan' has no attribute 'scann'"):
+    assert not {"Any", "import_module", "sys"} & set(dir(gpuscan))
+    with pytest.raises(AttributeError, match="module 'gpuscan' has no attribute 'scann'") as caught:
         gpuscan.scann  # noqa: B018
+    # Python then asks whether scan was meant.
+    assert (caught.value.name, caught.value.obj) == ("scann", gpuscan)
+
+
+def test_packages_are_imported_at_their_first_use() -> None:
+    """Assert that ``gpuscan.signal`` needs no import of its own, and that the error names a package that is missing."""
+    code = """if True:
+        import sys
+        import gpuscan
+        print("signal" in dir(gpuscan), gpuscan.signal.__name__, "signal" in dir(gpuscan))
+        sys.modules["torch"] = None
+        try:
+            gpuscan.torch
+        except AttributeError as error:
+            print(error)
+    """
+    first, second = printed(code)
+    assert first == "False gpuscan.signal True"
+    assert second == "gpuscan.torch was asked for, but it needs the package torch; install that"

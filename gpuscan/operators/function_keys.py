@@ -67,7 +67,7 @@ def _key(value: Any, numbers: bool, within: list[Any]) -> Hashable:
     kind = type(value)
     if kind is FunctionType:
         return _function_key(value, numbers, within)
-    if kind is ModuleType and value.__name__.partition(".")[0] in _FIXED:
+    if kind is ModuleType and _is_of_fixed(value.__name__):
         return value  # type: ignore[no-any-return]
     if numbers:
         # NaN of all signs and payloads are spelled alike.
@@ -81,7 +81,9 @@ def _key(value: Any, numbers: bool, within: list[Any]) -> Hashable:
             return value.dtype, value.shape, value.tobytes()
     if kind is tuple:
         return tuple(_key(each, numbers, within) for each in value)
-    if isinstance(value, (MethodDescriptorType, np.ufunc)) or (isinstance(value, type) and _is_fixed(value)):
+    if isinstance(value, (MethodDescriptorType, np.ufunc)):
+        return value
+    if isinstance(value, type) and _is_of_fixed(value.__module__):
         return value
     # A method of an object has that object as its __self__, a function its module or class.
     if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, (ModuleType, type, type(None))):
@@ -89,14 +91,16 @@ def _key(value: Any, numbers: bool, within: list[Any]) -> Hashable:
     raise _UnknownError
 
 
-def _is_fixed(value: Any) -> bool:
-    return (getattr(value, "__module__", None) or "").partition(".")[0] in _FIXED
+def _is_of_fixed(module: Any) -> bool:
+    """Return True for the name of a module of a package that never changes."""
+    return isinstance(module, str) and module.partition(".")[0] in _FIXED
 
 
 def _function_key(function: FunctionType, numbers: bool, within: list[Any]) -> Hashable:
     """Return the key of a Python function."""
-    # Each call of a function makes its own lambdas and inner functions.
-    if function.__closure__ is None and _is_fixed(function) and "<" not in function.__qualname__:
+    # Each call of a function makes its own lambdas and inner functions. functools.wraps copies __module__.
+    module = function.__globals__.get("__name__")
+    if function.__closure__ is None and _is_of_fixed(module) and "<" not in function.__qualname__:
         return function
     if any(function is each for each in within):
         return "recursive", [function is each for each in within].index(True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,23 @@ def test_empty(device: gs.Device) -> None:
         assert gs.reduce(given, axis=1, groups=labels, **where).shape == (2, 0)
         found = gs.reduce(given, axis=1, groups=labels, num_groups=2, initial=np.float32([3, 4]), **where)
         np.testing.assert_array_equal(np.asarray(found), [[3, 3], [4, 4]])
+    # No rows, but labels.
+    none, labels = device.asarray(x.T), device.asarray(np.array([3, 0]))
+    assert gs.reduce(none, axis=1, groups=labels).shape == (0, 4)
+    with pytest.raises(ValueError, match="label"):
+        gs.reduce(none, axis=1, groups=labels, num_groups=3)
+
+
+def test_extrema_without_elements(device: gs.Device) -> None:
+    """Assert that the infinities of groups without elements are the identity's, and that nothing warns about them."""
+    x, labels = np.array([1, -0.5, np.nan, -np.inf], np.float32), np.array([4, 4, 0, 2])
+    for op, expected in (
+        ("maximum", [np.nan, -np.inf, -np.inf, -np.inf, 1]),
+        ("minimum", [np.nan, np.inf, -np.inf, np.inf, -0.5]),
+    ):
+        for where in (device, "numpy"):
+            with warnings.catch_warnings(action="error"):
+                np.testing.assert_array_equal(gs.reduce(x, op, groups=labels, device=where), np.float32(expected))
 
 
 def test_refused(device: gs.Device) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,17 @@ def test_numbers_of_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
     assert None not in before + after
     assert before[0] != after[0]
     assert before[1] != after[1]
+
+
+def test_names_of_fixed_functions() -> None:
+    """Assert that a function that took NumPy's name and module by `functools.wraps` is not taken for NumPy's."""
+    assert function_key(np.broadcast_shapes) is np.broadcast_shapes
+
+    @wraps(np.broadcast_shapes)
+    def scaled(x: Any) -> Any:
+        return x * SCALE
+
+    assert function_key(scaled) is None
 
 
 def test_what_may_change() -> None:
