@@ -315,7 +315,7 @@ def hogs(count: int) -> Iterator[None]:
 
 @click.command(help=__doc__)
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True)
-@click.option("--cases", type=click.IntRange(min=1), help="End an adapter after so many, if time is left.")
+@click.option("--cases", type=click.IntRange(min=1), help="The most cases on an adapter, also if time remains.")
 @click.option("--device", help='Words of an adapter\'s name, as "llvmpipe Vulkan"; else every adapter in turn.')
 @click.option("--seed", type=int, help="Of the cases; else the time.")
 def main(minutes: float, cases: int | None, device: str | None, seed: int | None) -> None:

@@ -364,9 +364,9 @@ class Picked(Array):
         count: the length, as one 32-bit word on the device. `Plan.record` takes it as ``length=``.
     """
 
-    def __init__(self, room: Array, dtype: np.dtype[Any], trailing: tuple[int, ...], count: Array) -> None:
-        self.device, self.context = room.device, room.context
-        self.buffer, self.offset, self.owner = room.buffer, room.offset, room.owner
+    def __init__(self, memory: Array, dtype: np.dtype[Any], trailing: tuple[int, ...], count: Array) -> None:
+        self.device, self.context = memory.device, memory.context
+        self.buffer, self.offset, self.owner = memory.buffer, memory.offset, memory.owner
         self._dtype = dtype
         self.count = count
         self._trailing = trailing

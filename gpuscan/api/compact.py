@@ -207,16 +207,16 @@ def picked_arrays(home: Device, arrays: list[Array], mask: Array | Map, places: 
     """Return the picked entries as public arrays."""
     length = arrays[0].shape[0]
     long = places is not None and all(len(place) >= length and place.is_contiguous for place in places)
-    rooms = None
+    out = None
     if places is not None and long:
-        rooms = [place[:length].viewed(array.shape) for place, array in zip(places, arrays, strict=True)]
-    found = compact_on_device(home._executor, arrays, mask, rooms)
+        out = [place[:length].viewed(array.shape) for place, array in zip(places, arrays, strict=True)]
+    found = compact_on_device(home._executor, arrays, mask, out)
     if places is not None and not long:
         return copied_into(places, found)
     count = Array.of(home, found.count)
     picked: list[Array] = []
-    for room, array in zip(rooms or found.rooms, arrays, strict=True):
-        result = Picked(Array.of(home, room), array.dtype, array.shape[1:], count)
+    for entries, array in zip(out or found.entries, arrays, strict=True):
+        result = Picked(Array.of(home, entries), array.dtype, array.shape[1:], count)
         if found.known is not None:
             vars(result)["_shape"] = (found.known, *array.shape[1:])
         picked.append(result)
@@ -225,14 +225,14 @@ def picked_arrays(home: Device, arrays: list[Array], mask: Array | Map, places: 
 
 def copied_into(places: list[Array], found: Compacted) -> list[Array]:
     """Copy the entries to arrays that may be too short for all of them; this waits for their number."""
-    count = found.read_count(found.rooms[0].shape[0])
+    count = found.read_count(found.entries[0].shape[0])
     for place in places:
         place.context.check()
         check_room(place, count)
-    for place, room in zip(places, found.rooms, strict=True):
-        if entry_bytes(room):
+    for place, entries in zip(places, found.entries, strict=True):
+        if entry_bytes(entries):
             with guarded(place.context):
-                write_elements(room.viewed((count, *place.shape[1:]), place.dtype), place[:count])
+                write_elements(entries.viewed((count, *place.shape[1:]), place.dtype), place[:count])
     return [place if len(place) == count else place[:count] for place in places]
 
 
@@ -260,7 +260,8 @@ def compact_host(home: Device, leaves: list[Any], mask: Any) -> list[np.ndarray[
         found = compact_on_device(executor, arrays, chosen)
         count = found.read_count(stop - start)
         views = [
-            room.viewed((count, *leaf.shape[1:]), leaf.dtype) for room, leaf in zip(found.rooms, arrays, strict=True)
+            entries.viewed((count, *leaf.shape[1:]), leaf.dtype)
+            for entries, leaf in zip(found.entries, arrays, strict=True)
         ]
         parts.append([view.read() if entry_bytes(view) else np.empty(view.shape, view.dtype) for view in views])
     home._context.check()

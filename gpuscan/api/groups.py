@@ -16,7 +16,7 @@ from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.engine.element_copy import write_elements
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.group_results import label_range, reduce_groups
-from gpuscan.engine.group_tables import combine_unread, few_labels, tabled
+from gpuscan.engine.group_tables import combine_speculatively, count_labels, plan_table
 from gpuscan.engine.groups import scan_groups, sort_labels
 from gpuscan.problem.groups import checked_count, in_order, numbered, with_indices
 from gpuscan.problem.problem import Problem
@@ -116,13 +116,13 @@ def counted(problem: Problem, labels: Any, num_groups: Any, home: OpenedDevice |
     if isinstance(labels, DeviceArray):
         assert home is not None
         wanted = None if num_groups is None else checked_count(num_groups, 0, -1)
-        unread = None if wanted == 0 else combine_unread(home._executor, problem, labels, wanted, reduces=True)
-        if unread is not None:
-            return unread, unread.table.count
-        few = few_labels(home._executor, problem, labels, exact=True)
+        begun = None if wanted == 0 else combine_speculatively(home._executor, problem, labels, wanted, reduces=True)
+        if begun is not None:
+            return begun, begun.table.count
+        few = count_labels(home._executor, problem, labels, exact=True)
         if few is not None:
             count = checked_count(num_groups, 0, few.count - 1)
-            by_table = tabled(home._executor, problem, replace(few, count=count), reduces=True)
+            by_table = plan_table(home._executor, problem, replace(few, count=count), reduces=True)
             if by_table is not None:
                 return by_table, count
         found = sort_labels(home._executor, problem, labels, moves=True)

@@ -52,7 +52,7 @@ class KnownCall:
     results: tuple[ResultKind, ...]
     gives_tuple: bool
 
-    def again(self, x: Any, out: Any, strategy: str) -> Any:
+    def run_again(self, x: Any, out: Any, strategy: str) -> Any:
         """Submit the run of an earlier call over these arrays; None if there was none, or it is not valid any more.
 
         Args:
@@ -86,13 +86,13 @@ class KnownCall:
         return tuple(results) if self.gives_tuple else results[0]
 
 
-def call_of(
+def call_key(
     name: str, x: Any, op: Any, *settings: Any, before: Any = None, after: Any = None, initial: Any = None
 ) -> tuple[Any, ...] | None:
-    """Return what tells a call from others of another kind.
+    """Return a key that is equal for calls of one kind.
 
-    None if the input is not one array on a device, or a tuple of such arrays, or if a function may compute something
-    else than at an earlier call.
+    It is None if the input is not one array on a device, or a tuple of such arrays, or if a function may compute
+    something else than at an earlier call.
 
     Args:
         name: the function's.
@@ -112,33 +112,33 @@ def call_of(
     if (operator := operator_key(op)) is None:
         return None
     # 1.0 and True are equal to 1, but they are no axes.
-    call = (name, operator, kinds, *settings, *map(type, settings))
-    for place, value in (("before", before), ("after", after), ("initial", initial)):
+    key = (name, operator, kinds, *settings, *map(type, settings))
+    for argument, value in (("before", before), ("after", after), ("initial", initial)):
         if value is not None:
-            if (key := function_key(value)) is None:
+            if (value_key := function_key(value)) is None:
                 return None
-            call += (place, key)
-    return call
+            key += (argument, value_key)
+    return key
 
 
-def repeated(call: tuple[Any, ...], x: Any, out: Any, strategy: str = "auto") -> Any:
-    """Submit the run of an earlier call of this kind over the same arrays; None as `KnownCall.again` says."""
+def repeat_call(key: tuple[Any, ...], x: Any, out: Any, strategy: str = "auto") -> Any:
+    """Submit the run of an earlier call of this kind over the same arrays; None as `KnownCall.run_again`."""
     try:
-        known = _known.get(call)
+        known = _known.get(key)
     except TypeError:  # an argument cannot be hashed
         return None
-    return None if known is None else known.again(x, out, strategy)
+    return None if known is None else known.run_again(x, out, strategy)
 
 
-def learn(call: tuple[Any, ...], problem: Problem, shape: tuple[int, ...]) -> None:
+def remember_call(key: tuple[Any, ...], problem: Problem, shape: tuple[int, ...]) -> None:
     """Keep a kind of call that gave a result of this shape, without the axes of the element."""
-    found = described_call(problem, shape)
+    found = known_call(problem, shape)
     if found is not None:
         with _lock, suppress(TypeError):  # an argument cannot be hashed
-            _known.keep(call, found)
+            _known.keep(key, found)
 
 
-def described_call(problem: Problem, shape: tuple[int, ...]) -> KnownCall | None:
+def known_call(problem: Problem, shape: tuple[int, ...]) -> KnownCall | None:
     """Return the kind of call that a problem is; None if its runs are not kept, or if it gives other bundles."""
     structure = problem.destination.structure
     if problem.kind is None or problem.empty or structure not in (LEAF, tuple_of(len(structure.children))):

@@ -104,8 +104,8 @@ class OpenedDevice:
 
         What it keeps for later scans, such as the state that tiles share, counts as reserved and not as in use.
         """
-        usage, held = self._context.memory_usage(), self._executor.held
-        return replace(usage, bytes_in_use=usage.bytes_in_use - held.nbytes, allocations=usage.allocations - len(held))
+        usage, kept = self._context.memory_usage(), self._executor.kept_arrays
+        return replace(usage, bytes_in_use=usage.bytes_in_use - kept.nbytes, allocations=usage.allocations - len(kept))
 
     def memory_cleanup(self) -> None:
         """Give free memory back to the GPU."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.groups import execute_groups, heads_of_groups
-from gpuscan.api.known_calls import described_call
+from gpuscan.api.known_calls import known_call
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.places import arrays_in, length_of, placement_of, places_of
@@ -20,7 +20,7 @@ from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.device.foreign_buffers import check_encoder, recording
 from gpuscan.device.guards import guarded
 from gpuscan.engine.element_copy import duplicate
-from gpuscan.engine.group_tables import TabledGroups, few_labels, tabled
+from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table
 from gpuscan.engine.groups import SortedLabels, in_label_order, sort_labels
 from gpuscan.engine.preparation import check_elements, seed_words
 from gpuscan.engine.record import Buffers, record
@@ -104,7 +104,7 @@ class Plan:
             if self._labels is not None:
                 scanned = in_label_order(with_indices(scanned), self._labels)
             self._spec = scan_spec(scanned, context.capabilities, captures=True)
-        self._known = None if self._labels is not None else described_call(self._problem, self._problem.shape)
+        self._known = None if self._labels is not None else known_call(self._problem, self._problem.shape)
         with guarded(context):
             self._make()
             for kernel in self._kernels:
@@ -131,8 +131,8 @@ class Plan:
             self._problem = replace(problem, heads=heads).kept()
             return
         executor = self.device._executor
-        few = few_labels(executor, problem, copied(labels, on_device=True))
-        by_table = None if few is None else tabled(executor, problem, few)
+        few = count_labels(executor, problem, copied(labels, on_device=True))
+        by_table = None if few is None else plan_table(executor, problem, few)
         self._labels = by_table or sort_labels(executor, problem, labels)
 
     def _make(self) -> None:
@@ -191,7 +191,7 @@ class Plan:
             and array.dtype == self.dtype
             and array.device is self.device
         ):
-            again = self._known.again(array, out, self._asked)
+            again = self._known.run_again(array, out, self._asked)
             if again is not None:
                 self._keep_up()
                 return again

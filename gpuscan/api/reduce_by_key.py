@@ -86,8 +86,8 @@ def _keys_of(home: OpenedDevice, runs: Runs, keys: Any) -> Any:
     if not isinstance(keys, Array):
         found: np.ndarray[Any, Any] = keys[runs.starts.viewed((int(count.numpy()[0]),)).read()]
         return found
-    room = gathered(home._context, contiguous(keys), runs.starts, runs.count)
-    return Picked(Array.of(home, room), keys.dtype, (), count)
+    first = gathered(home._context, contiguous(keys), runs.starts, runs.count)
+    return Picked(Array.of(home, first), keys.dtype, (), count)
 
 
 def _results_of(home: OpenedDevice, problem: Problem, runs: Runs) -> list[Any]:
@@ -95,8 +95,8 @@ def _results_of(home: OpenedDevice, problem: Problem, runs: Runs) -> list[Any]:
     count = Array.of(home, runs.count)
     fields = problem.destination.fields
     if is_on_device(problem):
-        pairs = zip(runs.rooms, fields, strict=True)
-        return [Picked(Array.of(home, room), f.scalar.dtype, f.shape, count) for room, f in pairs]
+        pairs = zip(runs.results, fields, strict=True)
+        return [Picked(Array.of(home, result), f.scalar.dtype, f.shape, count) for result, f in pairs]
     length = int(count.numpy()[0])
     home._context.check()
-    return [room.viewed((length, *f.shape)).read() for room, f in zip(runs.rooms, fields, strict=True)]
+    return [result.viewed((length, *f.shape)).read() for result, f in zip(runs.results, fields, strict=True)]

@@ -292,8 +292,8 @@ def taken(array: Array, places: np.ndarray[Any, Any], axis: int) -> Array:
     source, context = contiguous(rows), array.context
     if not source.nbytes or not len(places):
         return new_array(array.device, None, shape, array.dtype).swapaxes(0, axis)
-    room = new_array(array.device, None, shape, array.dtype)
+    result = new_array(array.device, None, shape, array.dtype)
     indices = uploaded(context, places.astype(np.uint32))
     count = uploaded(context, np.array([len(places)], np.uint32))
-    gathered(context, source, indices, count, room)
-    return room.swapaxes(0, axis) if axis == 0 else room.swapaxes(0, axis).copy()
+    gathered(context, source, indices, count, result)
+    return result.swapaxes(0, axis) if axis == 0 else result.swapaxes(0, axis).copy()

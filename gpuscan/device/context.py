@@ -20,8 +20,8 @@ from gpuscan.device.bind_groups import BindGroups, Binding
 from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage
 from gpuscan.device.capability_probe import distrust, probe
 from gpuscan.device.guards import guarded, lost_while_compiling
-from gpuscan.device.held_runs import KeptStages
 from gpuscan.device.interrupts import interrupts_held
+from gpuscan.device.kept_stages import KeptStages
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.profiles import Profiles
 from gpuscan.device.queue import open_queue
@@ -56,8 +56,6 @@ _MAX_PIPELINES = 512
 # How many uniform buffers a device keeps for later stages, and the bytes of the largest.
 _MAX_UNIFORMS = 256
 _MAX_UNIFORM_BYTES = 256
-# How many stages over the same buffers a device keeps.
-_MAX_KEPT_STAGES = 256
 
 _log = logging.getLogger("gpuscan")
 
@@ -106,7 +104,7 @@ class DeviceContext:
         lock: held while a run is recorded and submitted, since runs share the tile state.
         runs: unread reports, and what reports have shown.
         on_cleanup: called by `memory_cleanup`, for those who keep buffers ready.
-        kept_stages: stages over buffers of the pool that are only submitted again, by the function and the arrays.
+        kept_stages: stages of the last copies and maps, which are only submitted again.
     """
 
     def __init__(
@@ -136,7 +134,7 @@ class DeviceContext:
         self.profiles = Profiles(self)
         self.runs = RunLog()
         self.on_cleanup: list[Callable[[], None]] = []
-        self.kept_stages: RecentValues[tuple[Any, ...], KeptStages] = RecentValues(_MAX_KEPT_STAGES)
+        self.kept_stages = KeptStages(self.queue, self.profiles)
         self._pipelines: RecentValues[Kernel, Pipeline] = RecentValues(_MAX_PIPELINES)
         # The same ones by their text: kernels of different scans can have the same.
         self._by_text: RecentValues[bytes, Pipeline] = RecentValues(_MAX_PIPELINES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from gpuscan.device.interrupts import interrupts_held
 from gpuscan.planning.transfer_heuristics import TRANSFERS
@@ -27,20 +27,6 @@ Held = tuple[Sequence[Dispatch], int | None, Sequence[Clear]]
 Copy = tuple[Any, int, Any, int, int]
 # The methods of the package's queue that may use what a held run reads or writes.
 _METHODS = ("submit", "write_buffer", "on_submitted_work_done_async", "on_submitted_work_done_sync")
-
-
-class KeptStages(NamedTuple):
-    """Stages that are no part of a scan plan, ready to be submitted again.
-
-    Attributes:
-        dispatches: the stages.
-        nbytes: the bytes that they read.
-        alive: what has to stay alive so that the key is its own: a function, and buffers.
-    """
-
-    dispatches: list[Dispatch]
-    nbytes: int
-    alive: tuple[Any, ...]
 
 
 class HoldingQueue(ABC):

@@ -44,12 +44,12 @@ class Compacted:
     """The entries of some arrays that a mask picks.
 
     Attributes:
-        rooms: for each array, memory that begins with the `count` picked entries.
+        entries: for each array, memory that begins with the `count` picked entries.
         count: the number of picked entries, as one 32-bit word on the device.
         known: the same number on the CPU, if it had to be read.
     """
 
-    rooms: Sequence[DeviceArray]
+    entries: Sequence[DeviceArray]
     count: DeviceArray
     known: int | None = None
 
@@ -65,7 +65,7 @@ def compact_on_device(
     executor: Executor,
     leaves: Sequence[DeviceArray],
     mask: DeviceArray | Map,
-    rooms: Sequence[DeviceArray] | None = None,
+    out: Sequence[DeviceArray] | None = None,
 ) -> Compacted:
     """Return the entries of each array that the mask picks.
 
@@ -73,7 +73,7 @@ def compact_on_device(
         executor: of the device.
         leaves: the arrays, of one length.
         mask: a bool for each entry, or a function that gives one of an entry.
-        rooms: memory for the results, as long as the arrays (default: new).
+        out: arrays to write, as long as the arrays; new ones without.
 
     The call waits for the GPU only if the arrays exceed a binding, because the place of a part's results depends on the
     counts of the parts before.
@@ -86,12 +86,12 @@ def compact_on_device(
     mask = mask if isinstance(mask, Map) else contiguous(mask)
     most = max_entries(context, leaves)
     if length <= most:
-        return _compact_part(executor, leaves, mask, rooms)
+        return _compact_part(executor, leaves, mask, out)
     with guarded(context), context.lock:
-        if rooms is None:
-            rooms = [empty(context, leaf.shape, leaf.dtype) for leaf in leaves]
+        if out is None:
+            out = [empty(context, leaf.shape, leaf.dtype) for leaf in leaves]
         else:
-            taken = {id(room.buffer) for room in rooms}
+            taken = {id(result.buffer) for result in out}
             leaves = [duplicate(leaf) if id(leaf.buffer) in taken else leaf for leaf in leaves]
         picked = 0
         for start in range(0, length, most):
@@ -100,11 +100,11 @@ def compact_on_device(
             part_mask = mask if isinstance(mask, Map) else _entries(mask, start, stop)
             found = _compact_part(executor, parts, part_mask)
             count = found.read_count(stop - start)
-            for part, room in zip(found.rooms, rooms, strict=True):
-                content = _entries(part, 0, count)
-                copy_elements(view_of(content, (count,), entry_bytes(room)), room, offset=picked * entry_bytes(room))
+            for entries, result in zip(found.entries, out, strict=True):
+                nbytes = entry_bytes(result)
+                copy_elements(view_of(_entries(entries, 0, count), (count,), nbytes), result, offset=picked * nbytes)
             picked += count
-        return Compacted(rooms, uploaded(context, np.array([picked], np.uint32)), picked)
+        return Compacted(out, uploaded(context, np.array([picked], np.uint32)), picked)
 
 
 def max_entries(context: DeviceContext, leaves: Sequence[Any]) -> int:
@@ -139,7 +139,7 @@ def _compact_part(
     executor: Executor,
     leaves: Sequence[DeviceArray],
     mask: DeviceArray | Map,
-    rooms: Sequence[DeviceArray] | None = None,
+    out: Sequence[DeviceArray] | None = None,
 ) -> Compacted:
     context = executor.context
     moved = [leaf for leaf in leaves if leaf.shape[0] and entry_bytes(leaf)]
@@ -147,9 +147,9 @@ def _compact_part(
         # Entries without bytes: only their number counts.
         return Compacted(list(leaves), _counted(executor, mask))
     count = empty(context, (1,), np.uint32)
-    if rooms is not None:
-        rooms = [room for room, leaf in zip(rooms, leaves, strict=True) if entry_bytes(leaf)]
-    found = iter(_rooms_of(executor, moved, mask, count, rooms))
+    if out is not None:
+        out = [result for result, leaf in zip(out, leaves, strict=True) if entry_bytes(leaf)]
+    found = iter(_picked(executor, moved, mask, count, out))
     return Compacted([next(found) if entry_bytes(leaf) else leaf for leaf in leaves], count)
 
 
@@ -162,12 +162,12 @@ def _counted(executor: Executor, mask: DeviceArray | Map) -> DeviceArray:
     return count
 
 
-def _rooms_of(
+def _picked(
     executor: Executor,
     leaves: Sequence[DeviceArray],
     mask: DeviceArray | Map,
     count: DeviceArray,
-    rooms: Sequence[DeviceArray] | None,
+    out: Sequence[DeviceArray] | None,
 ) -> list[DeviceArray]:
     """Return memory as long as the arrays, with the picked entries, and write their number to `count`."""
     context, length = executor.context, leaves[0].shape[0]
@@ -175,12 +175,12 @@ def _rooms_of(
     bound = 2 * len(leaves) + 4 <= context.capabilities.limits[STORAGE_LIMIT]
     few = sum(-(-size // 4) for size in sizes) <= _MAX_MOVED_WORDS
     if bound and few and all(size in _MOVED_BYTES for size in sizes):
-        return _scattered(executor, leaves, mask, count, rooms)
+        return _scattered(executor, leaves, mask, count, out)
     if isinstance(mask, Map):
         mask = _evaluated(executor, leaves, mask)
-    (picked,) = _scattered(executor, [all_indices(context, length)], mask, count, None)
-    targets = [None] * len(leaves) if rooms is None else rooms
-    return [gathered(context, leaf, picked, count, room) for leaf, room in zip(leaves, targets, strict=True)]
+    (indices,) = _scattered(executor, [all_indices(context, length)], mask, count, None)
+    results = [None] * len(leaves) if out is None else out
+    return [gathered(context, leaf, indices, count, result) for leaf, result in zip(leaves, results, strict=True)]
 
 
 def _evaluated(executor: Executor, leaves: Sequence[DeviceArray], predicate: Map) -> DeviceArray:
@@ -211,13 +211,13 @@ def _scattered(
     leaves: Sequence[DeviceArray],
     mask: DeviceArray | Map,
     count: DeviceArray,
-    rooms: Sequence[DeviceArray] | None,
+    out: Sequence[DeviceArray] | None,
 ) -> list[DeviceArray]:
     """Scan the mask, store each picked entry at the place that its sum gives, and write their number to `count`."""
     flags = mask if isinstance(mask, Map) else mask.viewed(mask.shape, np.uint8)
     problem = compaction_problem([_as_words(leaf) for leaf in leaves], flags)
-    out = None if rooms is None else [_as_words(room) for room in rooms]
-    return scan_device(executor, problem, out=out, count=count)
+    words = None if out is None else [_as_words(result) for result in out]
+    return scan_device(executor, problem, out=words, count=count)
 
 
 def gathered(
@@ -225,20 +225,20 @@ def gathered(
     leaf: DeviceArray,
     indices: DeviceArray,
     count: DeviceArray,
-    room: DeviceArray | None = None,
+    out: DeviceArray | None = None,
 ) -> DeviceArray:
-    """Return the entries with these indices, one after the other, in `room` or in new memory as large as the array."""
+    """Return the entries with these indices, one after the other, in `out` or in new memory as large as the array."""
     unit = gcd(4, entry_bytes(leaf))
-    like = leaf if room is None else room
+    like = leaf if out is None else out
     words = -(-like.nbytes // 4)
     with guarded(context), context.lock:
-        direct = room is not None and room.is_writable_in_vectors and room.buffer is not leaf.buffer
-        target = room if room is not None and direct else empty(context, like.shape, like.dtype)
+        direct = out is not None and out.is_writable_in_vectors and out.buffer is not leaf.buffer
+        target = out if out is not None and direct else empty(context, like.shape, like.dtype)
         numbers = [entry_bytes(leaf) // unit, words]
         arrays = (bindable(leaf), indices, count, target)
         bound, held = [array.binding() for array in arrays], all(array.owner is not None for array in arrays)
         invocations = min(words, _MAX_GATHER_INVOCATIONS)
         submit_stage(context, "arrays/gather.wgsl", numbers, bound, invocations, like.shape[0], held, unit=unit)
-        if room is not None and not direct:
-            copy_elements(view_of(target, target.shape, target.dtype.itemsize), room)
-    return target if room is None else room
+        if out is not None and not direct:
+            copy_elements(view_of(target, target.shape, target.dtype.itemsize), out)
+    return target if out is None else out

@@ -104,9 +104,9 @@ def scan_device(
             array.check("STORAGE")
         limit = context.capabilities.limits[STORAGE_LIMIT]
         if binds_too_many(problem, limit):
-            with _in_c_order(leaves, results) as (arrays, rooms):
+            with _in_c_order(leaves, results) as (arrays, targets):
                 whole = packed(problem, packed_arrays(problem, arrays), limit, context.capabilities.summary)
-                unpack(problem, scan_device(executor, whole, strategy, count=count, **options), rooms)
+                unpack(problem, scan_device(executor, whole, strategy, count=count, **options), targets)
             return results
         kind = None if options else problem.layout_kind
         if kind is not None:
@@ -116,8 +116,8 @@ def scan_device(
         if layout.parts:
             _scan_whole(executor, problem, strategy, layout, leaves, results, count, key, options)
             return results
-        with _in_c_order(leaves, results) as (arrays, rooms):
-            _scan_in_parts(executor, problem, strategy, layout, arrays, rooms, count, options)
+        with _in_c_order(leaves, results) as (arrays, targets):
+            _scan_in_parts(executor, problem, strategy, layout, arrays, targets, count, options)
     return results
 
 
@@ -126,11 +126,11 @@ def _in_c_order(
     leaves: Sequence[DeviceArray], results: Sequence[DeviceArray]
 ) -> Iterator[tuple[list[DeviceArray], list[DeviceArray]]]:
     """Give arrays in C order: copies of views, and memory for results that are copied to views at the end."""
-    rooms = [each if each.is_contiguous else empty(each.context, each.shape, each.dtype) for each in results]
-    yield [contiguous(leaf) for leaf in leaves], rooms
-    for room, result in zip(rooms, results, strict=True):
-        if room is not result:
-            write_elements(room, result)
+    targets = [each if each.is_contiguous else empty(each.context, each.shape, each.dtype) for each in results]
+    yield [contiguous(leaf) for leaf in leaves], targets
+    for target, result in zip(targets, results, strict=True):
+        if target is not result:
+            write_elements(target, result)
 
 
 # ----- Arrays that a shader binds as a whole
@@ -163,7 +163,7 @@ def _scan_whole(
     if in_place and strategy == "auto":
         # A single pass that fails leaves a part of the input overwritten, so it could not be done again.
         strategy = "three_dispatch"
-    found, rooms = list(leaves), list(results)
+    found, targets = list(leaves), list(results)
     if in_place:
         read = written
     else:
@@ -171,12 +171,12 @@ def _scan_whole(
         for i, (leaf, place) in enumerate(zip(leaves, read, strict=True)):
             if id(leaf.buffer) in taken or not (place or leaf.is_contiguous):
                 found[i], read[i] = duplicate(leaf), None
-        rooms = [
+        targets = [
             each if place or each.is_contiguous else empty(context, each.shape, each.dtype)
             for each, place in zip(results, written, strict=True)
         ]
     # Copies are of this call's elements, so no later call can run over the same buffers.
-    copies = any(a is not b for a, b in zip((*found, *rooms), (*leaves, *results), strict=True))
+    copies = any(a is not b for a, b in zip((*found, *targets), (*leaves, *results), strict=True))
     sources = [DeviceSource(leaf, f, spec.inner, place) for leaf, f, place in zip(found, fields, read, strict=True)]
     views = tuple(place.kind if place else "" for place in (*read, *written))
     placement = Placement(in_place=in_place, views=views if any(views) else ())
@@ -184,7 +184,7 @@ def _scan_whole(
         spec,
         strategy,
         sources,
-        device_sinks(context, problem, spec, rooms, partial(segment_ranks, executor), written),
+        device_sinks(context, problem, spec, targets, partial(segment_ranks, executor), written),
         seeds=bound_seeds(problem, spec, context),
         inner=spec.inner,
         heads=_heads_of(executor, problem, spec, one_part=True),
@@ -197,9 +197,9 @@ def _scan_whole(
     )
     for _ in executor.run(job, layout.parts):
         pass
-    for room, result in zip(rooms, results, strict=True):
-        if room is not result:
-            write_elements(room, result)
+    for target, result in zip(targets, results, strict=True):
+        if target is not result:
+            write_elements(target, result)
 
 
 def _places_of_results(problem: Problem, results: Sequence[DeviceArray]) -> list[ArrayPlace | None]:
@@ -309,7 +309,9 @@ def _heads_of(executor: Executor, problem: Problem, spec: ScanSpec, *, one_part:
         return ComparedKeys(heads.keys)
     bits = None
     if one_part and problem.kind is not None:
-        bits = executor.held.get(problem.kind, "heads", lambda: segment_heads(context, heads, in_columns=in_columns))
+        bits = executor.kept_arrays.get(
+            problem.kind, "heads", lambda: segment_heads(context, heads, in_columns=in_columns)
+        )
     return MarkedHeads(context, heads, in_columns, bits)
 
 

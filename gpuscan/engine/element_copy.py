@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
-from gpuscan.device.held_runs import KeptStages
 from gpuscan.device.strides import is_c_order, joined, reach
 from gpuscan.device.transfer import padded
 from gpuscan.engine.record import submit_stage
@@ -208,8 +207,7 @@ def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int
     if view.array.owner is not None and result.owner is not None:
         places = (id(view.array.buffer), view.start, view.shape, view.strides, view.element_bytes)
         key = (*places, id(result.buffer), start, run, pitch)
-        if (kept := context.kept_stages.find(key)) is not None and not context.profiles.active:
-            context.queue.run(kept.dispatches, None, kept.nbytes)
+        if context.kept_stages.run_again(key):
             return
     axes = joined(view.shape, view.strides)
     low, high = view.extent
@@ -245,8 +243,7 @@ def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int
     bound = [source, destination]
     dispatch = submit_stage(context, "arrays/copy_elements.wgsl", numbers, bound, invocations, elements, **values)
     if key is not None:
-        alive = (view.array.buffer, result.buffer)
-        context.kept_stages.keep(key, KeptStages([dispatch], 2 * view.nbytes, alive))
+        context.kept_stages.keep(key, [dispatch], 2 * view.nbytes, alive=(view.array.buffer, result.buffer))
 
 
 def _copy_in_halves(view: StridedView, result: DeviceArray, start: int, run: int, pitch: int) -> None:

@@ -15,7 +15,6 @@ from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
-from gpuscan.device.held_runs import KeptStages
 from gpuscan.device.strides import c_strides, joined, reach
 from gpuscan.device.transfer import padded
 from gpuscan.elements import element_of, tuple_of
@@ -96,32 +95,31 @@ def map_elements(
         return results
     key = _key(function, shape, sources, results)
     with guarded(context), context.lock:
-        if key is not None and (kept := context.kept_stages.find(key)) and not context.profiles.active:
-            context.queue.run(kept.dispatches, None, kept.nbytes)
+        if key is not None and context.kept_stages.run_again(key):
             return results
         for array in (*sources, *results):
             array.check("STORAGE")
         code, used = elementwise_code(function, context.capabilities.native_int64)
         _check_count(context, len(used), len(fields))
         views = [broadcast(sources[index], shape) for index in used]
-        rooms = [each if _is_direct(each, views) else empty(context, each.shape, each.dtype) for each in results]
-        aliases = [next((i for i, room in enumerate(rooms) if room.buffer is view.buffer), None) for view in views]
+        targets = [each if _is_direct(each, views) else empty(context, each.shape, each.dtype) for each in results]
+        aliases = [next((i for i, each in enumerate(targets) if each.buffer is view.buffer), None) for view in views]
         known = context.capabilities
         text = ElementwiseText(
             code, function.source, used, 1, known.native_int64, known.packs_halves, tuple(aliases), ()
         )
-        run = _joined(context, _Run(text, views, (), rooms, aliases), shape)
+        run = _joined(context, _Run(text, views, (), targets, aliases), shape)
         length = _piece_length(context, run, prod(shape))
         starts = range(0, prod(shape), length)
         dispatches = [_submit(context, run, start, min(start + length, prod(shape))) for start in starts]
-        pairs = (*zip(run.sources, views, strict=True), *zip(rooms, results, strict=True))
+        pairs = (*zip(run.sources, views, strict=True), *zip(targets, results, strict=True))
         if key is not None and all(one.buffer is other.buffer for one, other in pairs):
-            nbytes = sum(array.nbytes for array in (*views, *rooms))
+            nbytes = sum(array.nbytes for array in (*views, *targets))
             alive = (function, *(array.buffer for array in (*sources, *results)))
-            context.kept_stages.keep(key, KeptStages(dispatches, nbytes, alive))
-        for room, result in zip(rooms, results, strict=True):
-            if room is not result:
-                write_elements(room, result)
+            context.kept_stages.keep(key, dispatches, nbytes, alive)
+        for target, result in zip(targets, results, strict=True):
+            if target is not result:
+                write_elements(target, result)
     return results
 
 

@@ -17,8 +17,8 @@ from gpuscan.device.context import DeviceContext, strategy_asked_for
 from gpuscan.device.device_array import DeviceArray
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
 from gpuscan.engine.drains import Drains
-from gpuscan.engine.held_arrays import HeldArrays
 from gpuscan.engine.job import Flight, Job, SharedBuffers
+from gpuscan.engine.kept_arrays import KeptArrays
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostSource
 from gpuscan.engine.planner import Planner
@@ -51,7 +51,7 @@ class Executor:
 
     Attributes:
         planner: makes the plans, and keeps them.
-        held: arrays on the device that are kept for later scans.
+        kept_arrays: arrays on the device that later scans read again.
     """
 
     def __init__(self, context: DeviceContext) -> None:
@@ -62,8 +62,8 @@ class Executor:
         self.label_counts: RecentValues[tuple[Any, ...], int] = RecentValues(_MAX_LABEL_COUNTS)
         # Bytes a second from NumPy to NumPy, once they are measured.
         self.speed: float | None = None
-        self.held = HeldArrays(self._prepared.clear)
-        context.on_cleanup += [self._prepared.clear, self.held.clear]
+        self.kept_arrays = KeptArrays(self._prepared.clear)
+        context.on_cleanup += [self._prepared.clear, self.kept_arrays.clear]
 
     # ----- Runs that come again
 
@@ -95,7 +95,7 @@ class Executor:
         context, in_flight = self.context, deque[Flight]()
         idle: list[PartBuffers] = []
         taken: list[PartBuffers] = []
-        shared = SharedBuffers(context, job, self.held)
+        shared = SharedBuffers(context, job, self.kept_arrays)
         drains = Drains()
         clean = waits = False
 
@@ -175,7 +175,7 @@ class Executor:
         if job.placement is not None and job.placement.in_place:
             plan = self._verified_plan(job, part, plan)
         sources, upload_sizes, kept = self._bind_sources(job, part, buffers)
-        destinations, read_sizes, rooms = self._bind_sinks(job, part, buffers, sources)
+        destinations, read_sizes, temporaries = self._bind_sinks(job, part, buffers, sources)
         with context.lock:
             encoder = context.queue.encoder()
             recorder = Recorder(context, encoder, kept)
@@ -199,7 +199,7 @@ class Executor:
             if buffers is not None:
                 buffers.record_readback(encoder, flight.run.state, read_sizes)
             context.queue.submit(encoder)
-            after = [sink.finish(part, room) for sink, room in rooms]
+            after = [sink.finish(part, each) for sink, each in temporaries]
             if buffers is None:
                 if plan.posts:
                     context.runs.add_pending(flight.run)
@@ -207,10 +207,10 @@ class Executor:
                 if job.key is not None and not copies and not plan.stages[-1].kernel.cleared:
                     # Several sinks may share a run.
                     steps = list({id(step): step for each in after for step in each or ()}.values())
-                    own = [room for _, room in rooms]
-                    nbytes = sum(room.nbytes for room in own)
-                    held = (*shared.held, *own)
-                    self.keep_run(job.key, PreparedRun(context, plan, bound, held, recorder.prepared, steps, nbytes))
+                    own = [each for _, each in temporaries]
+                    nbytes = sum(each.nbytes for each in own)
+                    alive = (*shared.bound_arrays, *own)
+                    self.keep_run(job.key, PreparedRun(context, plan, bound, alive, recorder.prepared, steps, nbytes))
         if buffers is not None:
             buffers.map_for_reading(read_sizes)
             if not part.last:
@@ -247,21 +247,21 @@ class Executor:
         """Return what the shader writes, the bytes of each read-back, and the temporary arrays that sinks copy from."""
         bindings: list[Binding] = []
         sizes: list[int] = []
-        rooms: list[tuple[DeviceSink, DeviceArray]] = []
+        temporaries: list[tuple[DeviceSink, DeviceArray]] = []
         if job.placement is not None and job.placement.in_place:
-            return sources, sizes, rooms
+            return sources, sizes, temporaries
         for sink in job.sinks:
             if isinstance(sink, DeviceSink):
-                binding, room = sink.binding(part)
-                if room is not None:
-                    rooms.append((sink, room))
+                binding, temporary = sink.binding(part)
+                if temporary is not None:
+                    temporaries.append((sink, temporary))
             else:
                 assert buffers is not None
                 nbytes = part.results * sink.element_bytes
                 binding = buffers.result(len(sizes), nbytes)
                 sizes.append(nbytes)
             bindings.append(binding)
-        return bindings, sizes, rooms
+        return bindings, sizes, temporaries
 
     def _land(self, job: Job, shared: SharedBuffers, in_flight: deque[Flight], drains: Drains) -> None:
         """Wait for the oldest part and begin to drain it; where it failed, run it and those after it again."""

@@ -12,7 +12,7 @@ from gpuscan.device.guards import guarded
 from gpuscan.elements import scalar_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import StridedView, bindable, copied, interchanged, written
-from gpuscan.engine.group_tables import TabledGroups, few_labels, reduce_by_table, tabled
+from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table, reduce_by_table
 from gpuscan.engine.groups import SortedLabels, grouped
 from gpuscan.engine.record import WORKGROUP_SIZE, record_stage, uniform_of
 from gpuscan.engine.segment_results import spread_segments
@@ -74,8 +74,8 @@ def reduce_groups(
         )
     with guarded(context), context.lock:
         if not isinstance(labels, (SortedLabels, TabledGroups)):
-            few = few_labels(executor, problem, labels)
-            labels = (few and tabled(executor, problem, replace(few, count=groups), reduces=True)) or labels
+            few = count_labels(executor, problem, labels)
+            labels = (few and plan_table(executor, problem, replace(few, count=groups), reduces=True)) or labels
         if isinstance(labels, TabledGroups):
             return reduce_by_table(executor, problem, labels, out)
         problem = with_indices(problem)

@@ -75,8 +75,8 @@ class TabledGroups:
     results: tuple[DeviceArray, ...] = ()
 
 
-def few_labels(executor: Executor, problem: Problem, labels: Any, *, exact: bool = False) -> FewLabels | None:
-    """Return labels with their number; None if one is negative, or if their number is unknown.
+def count_labels(executor: Executor, problem: Problem, labels: Any, *, exact: bool = False) -> FewLabels | None:
+    """Return the labels with their number; None if one is negative, or if their number stays unknown.
 
     The largest of labels on a device is read, which waits for the device, unless their dtype says enough or there are
     so few elements that it would take longer than a sort.
@@ -132,7 +132,7 @@ def _by_rows(problem: Problem, labels: DeviceArray) -> DeviceArray:
     return labels.viewed((problem.rows, length) if by_element else (length,))
 
 
-def tabled(executor: Executor, problem: Problem, labels: FewLabels, **options: Any) -> TabledGroups | None:
+def plan_table(executor: Executor, problem: Problem, labels: FewLabels, **options: Any) -> TabledGroups | None:
     """Return how groups are combined by a table; None if it cannot be, or if sorting the labels is faster.
 
     Args:
@@ -165,21 +165,21 @@ def tabled(executor: Executor, problem: Problem, labels: FewLabels, **options: A
     return None if table is None else TabledGroups(in_rows, labels.labels, spec, table)
 
 
-def combine_unread(
+def combine_speculatively(
     executor: Executor,
     problem: Problem,
     labels: DeviceArray,
     count: int | None,
     *,
     reduces: bool,
-    at_once: bool = False,
+    all_stages: bool = False,
     **options: Any,
 ) -> TabledGroups | None:
-    """Return a scan or reduction that combined the elements of stretches before the largest label was read.
+    """Submit the combination of the elements of stretches before the largest label is read, and return the groups.
 
-    That saves a pass over the labels. The number of labels is taken to be what it was when labels in the same place
-    were read last. If it is another one, the order of combination could be another, so the work was for nothing unless
-    the order does not matter. Atomics end at once if a label is too large for the table.
+    That saves a pass over the labels. It speculates that the number of labels is what it was when labels in the same
+    place were read last. If it is not, the order of combination may be another one, and the work is dropped unless no
+    order changes a bit. Atomics end at once if a label is too large for the table.
 
     Args:
         executor: of the arrays' device.
@@ -187,13 +187,13 @@ def combine_unread(
         labels: the labels, on the device.
         count: the number of groups of a reduction (default: the largest label + 1).
         reduces: True for a reduction.
-        at_once: True to submit all stages of a scan before the largest label is read, so that the GPU does not wait.
+        all_stages: True to submit all stages of a scan before the largest label is read, so that the GPU never idles.
         options: more of `gpuscan.planning.group_plan.plan_groups`.
 
     Returns:
-        None if the number of labels is not known but has an effect, if it was another one, or if workgroups do not
-        combine stretches in their memory. It has a place for `count` labels. Without `count` it may have places for
-        more labels than there are.
+        The groups, with a table for `count` labels, or without `count` for the labels that there are and perhaps more.
+        None if the number of labels matters and is unknown, if it is not the expected one, or if workgroups do not
+        combine stretches in their memory.
     """
     context = executor.context
     with guarded(context), context.lock:
@@ -205,7 +205,7 @@ def combine_unread(
             return None
         found = _by_rows(problem, _bindable(labels))
         few = FewLabels(found, expected or min(h.expected_labels, 1 << 8 * found.dtype.itemsize))
-        groups = tabled(executor, problem, few, reduces=reduces, checked=True, **options)
+        groups = plan_table(executor, problem, few, reduces=reduces, checked=True, **options)
         if groups is None or (expected is None and not groups.table.kernels[0].copies):
             return None
         table, leaves = groups.table, tuple(_leaves(executor, problem))
@@ -216,7 +216,7 @@ def combine_unread(
         with interrupts_held():
             read = read_later(context.queue, context.pool, [(largest.buffer, largest.offset, 4)])
             try:
-                results = tuple(scan_by_table(executor, problem, rest, None)) if at_once else ()
+                results = tuple(scan_by_table(executor, problem, rest, None)) if all_stages else ()
             finally:
                 (words,) = read()
         most = int(words.view(np.uint32)[0])
@@ -316,25 +316,10 @@ def run_stages(
         memory: memory for the table (default: new memory).
         largest: takes the largest label, if the first stage finds it.
     """
-    problem, table, spec = groups.problem, groups.table, groups.spec
+    table, spec = groups.table, groups.spec
     memory = memory or empty(context, (table.words,), np.uint32)
-    bound: dict[str, Binding] = {"table": memory.binding(), "labels": groups.labels.binding()}
-    bound |= {f"source{i}": leaf.binding() for i, leaf in enumerate(leaves)}
-    bound |= {f"destination{i}": result.binding() for i, result in enumerate(results)}
-    seeds = bound_seeds(problem, spec, context)
-    # Their memory is the pool's again once nothing refers to them, so they are kept until the stages are submitted.
-    kept = []
-    if seeds is not None:
-        kept.append(seeds if isinstance(seeds, DeviceArray) else uploaded(context, seeds))
-        bound["seeds"] = kept[-1].binding()
-    if any(kernel.stage == "reduce_carries" and kernel.marked for kernel in table.kernels):
-        # With initial values the carries of groups without elements are their results.
-        none = np.zeros((problem.rows, spec.destination.words), np.uint32)
-        fills = none if problem.fill is None or spec.initial else words_of(spec.destination, problem.fill)
-        kept.append(uploaded(context, fills))
-        bound["fills"] = kept[-1].binding()
-    if spec.captured_bytes:
-        bound["captured"] = context.uniform(spec.captured_bytes)
+    bound, kept = _bindings(context, groups, leaves, results)
+    bound["table"] = memory.binding()
     step = table.row_length if groups.labels.ndim > 1 else 0
     numbers = [
         *(table.row_length, table.stretch, table.stretches, table.rows * table.stretches),
@@ -366,4 +351,30 @@ def run_stages(
         if batch is not None:
             batch.resolve(encoder)
     context.queue.submit(encoder)
+    # The pool has their memory again once nothing refers to them.
+    del kept
     return memory
+
+
+def _bindings(
+    context: DeviceContext, groups: TabledGroups, leaves: Sequence[DeviceArray], results: Sequence[DeviceArray]
+) -> tuple[dict[str, Binding], list[DeviceArray]]:
+    """Return what the stages bind by name, without the table, and the arrays that were made for it."""
+    problem, spec = groups.problem, groups.spec
+    bound = {"labels": groups.labels.binding()}
+    bound |= {f"source{i}": leaf.binding() for i, leaf in enumerate(leaves)}
+    bound |= {f"destination{i}": result.binding() for i, result in enumerate(results)}
+    kept = []
+    seeds = bound_seeds(problem, spec, context)
+    if seeds is not None:
+        kept.append(seeds if isinstance(seeds, DeviceArray) else uploaded(context, seeds))
+        bound["seeds"] = kept[-1].binding()
+    if any(kernel.stage == "reduce_carries" and kernel.marked for kernel in groups.table.kernels):
+        # With initial values the carries of groups without elements are their results.
+        none = np.zeros((problem.rows, spec.destination.words), np.uint32)
+        fills = none if problem.fill is None or spec.initial else words_of(spec.destination, problem.fill)
+        kept.append(uploaded(context, fills))
+        bound["fills"] = kept[-1].binding()
+    if spec.captured_bytes:
+        bound["captured"] = context.uniform(spec.captured_bytes)
+    return bound, kept

@@ -11,7 +11,7 @@ from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import contiguous, interchanged, written
-from gpuscan.engine.group_tables import TabledGroups, combine_unread, few_labels, scan_by_table, tabled
+from gpuscan.engine.group_tables import TabledGroups, combine_speculatively, count_labels, plan_table, scan_by_table
 from gpuscan.engine.permutations import Permutation
 from gpuscan.engine.sorting import sort_device
 from gpuscan.problem.groups import with_indices
@@ -79,12 +79,8 @@ def scan_groups(
     with guarded(context), context.lock:
         context.strategy(strategy)
         if not isinstance(labels, (SortedLabels, TabledGroups)):
-            unread = None
-            if isinstance(labels, DeviceArray):
-                # An array of the caller's changes only once it is known that the result is right.
-                unread = combine_unread(executor, problem, labels, None, reduces=False, at_once=out is None)
-            few = None if unread is not None else few_labels(executor, problem, labels)
-            labels = unread or (few and tabled(executor, problem, few)) or labels
+            # An array of the caller's changes only once it is known that the result is right.
+            labels = _tabled(executor, problem, labels, all_stages=out is None) or labels
         if isinstance(labels, TabledGroups):
             return scan_by_table(executor, problem, labels, out)
         problem = with_indices(problem)
@@ -98,6 +94,16 @@ def scan_groups(
             back = interchanged(back, problem.inner, problem.row_length, f.storage_bytes)
             results.append(back.viewed((*problem.shape, *f.shape)))
         return written(results, out)
+
+
+def _tabled(executor: Executor, problem: Problem, labels: Any, *, all_stages: bool) -> TabledGroups | None:
+    """Return the groups by a table, perhaps with some or `all_stages` submitted; None to sort the labels."""
+    if isinstance(labels, DeviceArray):
+        begun = combine_speculatively(executor, problem, labels, None, reduces=False, all_stages=all_stages)
+        if begun is not None:
+            return begun
+    few = count_labels(executor, problem, labels)
+    return None if few is None else plan_table(executor, problem, few)
 
 
 def sort_labels(executor: Executor, problem: Problem, labels: Any, *, moves: bool = False) -> SortedLabels:

@@ -178,8 +178,8 @@ class _Scan:
             length = host_piece_length(spec, unit, capabilities, self._piece_bytes)
             sinks: list[Any] = []
             for f in problem.destination.fields:
-                room = empty(self._executor.context, (1, *f.shape), f.scalar.dtype)
-                sinks.append(DeviceSink(room, f, 1, per_row=True))
+                total = empty(self._executor.context, (1, *f.shape), f.scalar.dtype)
+                sinks.append(DeviceSink(total, f, 1, per_row=True))
             self._run_parts(pieces(spec, length), spec, sinks=sinks)
             for result, sink in zip(self._results, sinks, strict=True):
                 result[...] = sink.array.read()
@@ -260,12 +260,12 @@ class _Scan:
             self._source(leaf, f, inner, whole=whole, flipped=flipped, transposed=transposed)
             for leaf, f in zip(problem.leaves, problem.source.fields, strict=True)
         ]
-        rooms: list[DeviceArray] = []
+        on_device: list[DeviceArray] = []
         if spec.reduces_segments:
             fields = problem.destination.fields
             lead = problem.results_shape if spec.inner == problem.inner else self._rows_of_results
-            rooms = [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]
-            sinks = device_sinks(context, problem, spec, rooms, partial(segment_ranks, self._executor))
+            on_device = [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]
+            sinks = device_sinks(context, problem, spec, on_device, partial(segment_ranks, self._executor))
         elif sinks is None:
             sinks = [
                 self._sink(result, f, inner, whole=whole, flipped=flipped)
@@ -290,8 +290,8 @@ class _Scan:
         for part in self._executor.run(job, parts):
             done += part.length
             report_progress(done * problem.source.storage_bytes)
-        for room, result in zip(rooms, self._results, strict=False):
-            content = room.read()
+        for array, result in zip(on_device, self._results, strict=False):
+            content = array.read()
             result[...] = content if content.shape == result.shape else problem.from_rows(content)
 
     @property

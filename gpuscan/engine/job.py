@@ -13,7 +13,7 @@ from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.reports import Run
 from gpuscan.engine.array_places import places_binding
 from gpuscan.engine.element_copy import duplicate, stretch_of
-from gpuscan.engine.held_arrays import HeldArrays
+from gpuscan.engine.kept_arrays import KeptArrays
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostSink, HostSource
 from gpuscan.engine.preparation import check_seeds
@@ -98,8 +98,8 @@ class Flight:
 class SharedBuffers:
     """Buffers that all parts of one job use: carries, seeds and captured constants."""
 
-    def __init__(self, context: DeviceContext, job: Job, held: HeldArrays) -> None:
-        self._context, self._job, self._held = context, job, held
+    def __init__(self, context: DeviceContext, job: Job, kept_arrays: KeptArrays) -> None:
+        self._context, self._job, self._kept_arrays = context, job, kept_arrays
         self._carries: list[DeviceArray] = []
         self._seeds: DeviceArray | None = None
         self._captured: Binding | None = None
@@ -130,7 +130,7 @@ class SharedBuffers:
                 self._seeds = (
                     words
                     if isinstance(words, DeviceArray)
-                    else self._held.get(self._job.kind, name, lambda: uploaded(self._context, words))
+                    else self._kept_arrays.get(self._job.kind, name, lambda: uploaded(self._context, words))
                 )
             return self._seeds.binding()
         matrices = (words.shape[0] // self._job.inner, self._job.inner, words.shape[-1])
@@ -160,7 +160,7 @@ class SharedBuffers:
         return self._views
 
     @property
-    def held(self) -> tuple[DeviceArray | None, ...]:
-        """The arrays on the device that later runs of the kind read as well."""
+    def bound_arrays(self) -> tuple[DeviceArray | None, ...]:
+        """The seeds and the segment bits on the device, which stay alive as long as a run that binds them is kept."""
         heads = self._job.heads
         return self._seeds, heads.bits if isinstance(heads, MarkedHeads) else None

@@ -207,10 +207,11 @@ class DeviceSink:
                 return found.binding(), None
             if found.is_bindable and not part.last and not part.is_slab and found.nbytes % 16 == 0:
                 return found.binding(), None
-        room = empty(self.array.context, (view.nbytes // self._field.scalar.dtype.itemsize,), self._field.scalar.dtype)
-        return room.binding(), room
+        dtype = self._field.scalar.dtype
+        temporary = empty(self.array.context, (view.nbytes // dtype.itemsize,), dtype)
+        return temporary.binding(), temporary
 
-    def finish(self, part: Part, room: DeviceArray) -> Sequence[Prepared] | None:
+    def finish(self, part: Part, temporary: DeviceArray) -> Sequence[Prepared] | None:
         """Submit the copy of a part's results from the temporary array to their place.
 
         Returns:
@@ -218,15 +219,15 @@ class DeviceSink:
         """
         view = self._view(part)
         if view.is_contiguous:
-            copy_elements(view_of(room, room.shape, room.dtype.itemsize), self.array, offset=view.first)
+            copy_elements(view_of(temporary, temporary.shape, temporary.dtype.itemsize), self.array, offset=view.first)
             return None
         *outer, rows, columns = view.shape
         run, matrix = view.element_bytes * columns, view.element_bytes * columns * rows
         for number in range(prod(outer)):
-            numbers = matrix // room.dtype.itemsize
-            content = room.viewed((numbers,), offset=number * matrix)
+            numbers = matrix // temporary.dtype.itemsize
+            content = temporary.viewed((numbers,), offset=number * matrix)
             first = view.first + (number * view.strides[0] if outer else 0)
-            elements = view_of(content, (numbers,), room.dtype.itemsize)
+            elements = view_of(content, (numbers,), temporary.dtype.itemsize)
             copy_elements(elements, self.array, offset=first, run=run, pitch=view.strides[-2])
         return None
 

@@ -62,7 +62,7 @@ class PreparedRun:
         context: the device.
         plan: a plan with runs that no call waits for, so its kernels are verified, and that clears no destination.
         buffers: the buffers that its kernels bind.
-        held: arrays that have to stay alive because the kernels bind them: seeds, segment bits, temporary results.
+        alive: arrays that have to stay alive because the kernels bind them: seeds, segment bits, temporary results.
         before, after: what is submitted before and after the plan.
 
     Attributes:
@@ -74,12 +74,12 @@ class PreparedRun:
         context: DeviceContext,
         plan: ScanPlan,
         buffers: Buffers,
-        held: tuple[DeviceArray | None, ...],
+        alive: tuple[DeviceArray | None, ...],
         before: Sequence[Prepared] = (),
         after: Sequence[Prepared] = (),
         nbytes: int = 0,
     ) -> None:
-        self._context, self._plan, self._buffers, self._held = context, plan, buffers, held
+        self._context, self._plan, self._buffers, self._alive = context, plan, buffers, alive
         self._before, self._after = before, after
         self.nbytes: int = nbytes + sum(each.nbytes for each in (*before, *after))
         self._capabilities = context.capabilities

@@ -22,12 +22,12 @@ class Runs:
     """The reductions of runs.
 
     Attributes:
-        rooms: for each field, memory that begins with the results of the `count` runs.
+        results: for each field, memory that begins with the results of the `count` runs.
         starts: memory that begins with the index of each run's first element.
         count: the number of runs, as one 32-bit word on the device.
     """
 
-    rooms: Sequence[DeviceArray]
+    results: Sequence[DeviceArray]
     starts: DeviceArray
     count: DeviceArray
 
@@ -52,5 +52,5 @@ def reduce_runs(executor: Executor, problem: Problem) -> Runs:
         )
     with guarded(context):
         counts = empty(context, (RUNS_AT + length,), np.uint32)
-        rooms = scan_device(executor, problem.reduced(lists_runs=True), count=counts)
-    return Runs(rooms, counts.viewed((length,), offset=4 * RUNS_AT), counts.viewed((1,)))
+        results = scan_device(executor, problem.reduced(lists_runs=True), count=counts)
+    return Runs(results, counts.viewed((length,), offset=4 * RUNS_AT), counts.viewed((1,)))

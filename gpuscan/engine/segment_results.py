@@ -133,32 +133,32 @@ class SegmentSink(DeviceSink):
         if not part.is_slab and self._segments.in_order and self._can_be_bound:
             return self.array.binding(), None
         if part.is_slab:
-            room = self._room(part.spec.rows)
+            temporary = self._new_temporary(part.spec.rows)
         else:
             # All pieces store into the same array.
-            room = self._pieces = self._pieces or self._room(self._segments.outer * self._segments.inner)
-        return room.binding(), room
+            temporary = self._pieces = self._pieces or self._new_temporary(self._segments.outer * self._segments.inner)
+        return temporary.binding(), temporary
 
     @property
     def _can_be_bound(self) -> bool:
         return self.array.is_writable_in_vectors and self.array.can_be("COPY_DST")
 
-    def _room(self, rows: int) -> DeviceArray:
+    def _new_temporary(self, rows: int) -> DeviceArray:
         shape = (max(1, rows * self._segments.count), *self._field.shape)
         return empty(self.array.context, shape, self._field.scalar.dtype)
 
-    def finish(self, part: Part, room: DeviceArray) -> Sequence[Prepared] | None:
-        """Submit the move of the results from `room` to the caller's array, after the last piece or a slab."""
+    def finish(self, part: Part, temporary: DeviceArray) -> Sequence[Prepared] | None:
+        """Submit the move of the results from `temporary` to the caller's array, after the last piece or a slab."""
         segments = self._segments
         if not (part.last or part.is_slab) or not self.array.nbytes:
             return None
         if segments.in_order and not part.is_slab:
-            copy_elements(view_of(room, (self.array.size,), room.dtype.itemsize), self.array)
+            copy_elements(view_of(temporary, (self.array.size,), temporary.dtype.itemsize), self.array)
             return None
         whole = not part.is_slab and self._can_be_bound
         view = self._view(part)
-        spread = self.array if whole else self._room(view.shape[0] * view.shape[2])
-        stages = self._spread(part, room, spread, view.shape[0], view.shape[2])
+        spread = self.array if whole else self._new_temporary(view.shape[0] * view.shape[2])
+        stages = self._spread(part, temporary, spread, view.shape[0], view.shape[2])
         if not whole:
             return super().finish(part, spread)
         run = segments.ranks.run
@@ -175,12 +175,14 @@ class SegmentSink(DeviceSink):
         first = part.outer.start * segments.count * step + part.columns.start * size
         return StridedView(self.array, first, shape, (segments.count * step, step, size), size)
 
-    def _spread(self, part: Part, room: DeviceArray, result: DeviceArray, outer: int, columns: int) -> PreparedStages:
+    def _spread(
+        self, part: Part, temporary: DeviceArray, result: DeviceArray, outer: int, columns: int
+    ) -> PreparedStages:
         segments, fill = self._segments, self._fill
         if fill is not None and part.is_slab:
             fill = fill.reshape(segments.outer, segments.inner, *self._field.shape)[part.outer, part.columns]
         shape = outer, segments.count, columns * self._field.storage_bytes
-        return spread_segments(room, segments.ranks.array, fill, result, shape, in_columns=segments.inner > 1)
+        return spread_segments(temporary, segments.ranks.array, fill, result, shape, in_columns=segments.inner > 1)
 
 
 def spread_segments(

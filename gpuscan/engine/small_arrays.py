@@ -115,7 +115,7 @@ def _prepared(
         seeds = None
         if words is not None:
             name = "seeds of columns" if spec.inner > 1 else "seeds"
-            seeds = executor.held.get(problem.kind, name, lambda: uploaded(context, words))
+            seeds = executor.kept_arrays.get(problem.kind, name, lambda: uploaded(context, words))
         bound = [Binding(each, 0, padded(size, ALIGNMENT)) for each, size in zip(buffers, sizes, strict=True)]
         count = len(problem.leaves)
         parts = Buffers(bound[:count], bound[count:], None if seeds is None else seeds.binding())

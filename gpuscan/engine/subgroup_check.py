@@ -45,14 +45,14 @@ def verified(context: DeviceContext, plan: ScanPlan) -> bool:
     workgroups = 1 + plan.workgroups_without_tile
     stages = tuple(replace(stage, grid=(min(workgroups, stage.grid[0]), 1, 1)) for stage in plan.stages)
     single = replace(plan, length=min(plan.length, elements), tiles=1, stages=stages)
-    rooms = []
+    memory = []
 
-    def room(nbytes: int) -> Binding:
-        rooms.append(empty(context, (nbytes,), np.uint8))
-        return rooms[-1].binding()
+    def bound(nbytes: int) -> Binding:
+        memory.append(empty(context, (nbytes,), np.uint8))
+        return memory[-1].binding()
 
     def arrays(fields: tuple[Field, ...]) -> list[Binding]:
-        return [room(elements * field.storage_bytes) for field in fields]
+        return [bound(elements * field.storage_bytes) for field in fields]
 
     sources = arrays(kernel.spec.source.fields)
     destinations = sources if kernel.access.in_place else arrays(kernel.spec.destination.fields)
@@ -62,10 +62,10 @@ def verified(context: DeviceContext, plan: ScanPlan) -> bool:
     buffers = Buffers(
         sources,
         destinations,
-        seeds=room(elements * words),
-        carry_in=room(words),
-        carry_out=room(words),
-        heads=room(elements * (kernel.spec.key.bits if kernel.spec.key else 8) // 8),
+        seeds=bound(elements * words),
+        carry_in=bound(words),
+        carry_out=bound(words),
+        heads=bound(elements * (kernel.spec.key.bits if kernel.spec.key else 8) // 8),
         captured=captured,
         views=views,
     )

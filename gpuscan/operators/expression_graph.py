@@ -1,7 +1,7 @@
 """The expression graph of a traced function: each node is one number, has a type, and exists once.
 
-Vectors and matrices are arrays of nodes (`tracing.Traced`), so a node is always one number. A node's operation
-is the name of the NumPy ufunc that it computes (``add``, ``floor_divide``, …), or one of
+Vectors and matrices are arrays of nodes (`gpuscan.operators.traced_array.Traced`). A node's operation is the
+name of the NumPy ufunc that it computes (``add``, ``floor_divide``, …), or one of
 
 - ``input``: a number of an argument; `Node.data` is ``(argument, field, component)``;
 - ``constant``: `Node.data` is the number's bytes, in the dtype that it is combined in;

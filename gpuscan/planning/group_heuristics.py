@@ -24,9 +24,9 @@ class GroupHeuristics:
     max_words: int = 8
     # Subgroups that share the carries of a workgroup; more of them if carries take more words than these for each. The
     # more words a workgroup takes, the fewer workgroups run at a time. H200, 2^26 int32 with 1,000 labels, the last
-    # stage, when turns were a loop: 0.51 ms, with 2, 8 and 16 of them 0.61, 0.86 and 1.3 ms.
-    turns: int = 4
-    words_of_turn: int = 512
+    # stage, when they took turns in a loop: 0.51 ms, with 2, 8 and 16 of them 0.61, 0.86 and 1.3 ms.
+    subgroups_per_workgroup: int = 4
+    carry_words_per_subgroup: int = 512
     # Invocations in a workgroup where each has a stretch of its own. Not tuned.
     serial_workgroup: int = 32
     # Invocations in a workgroup that combines the elements of a stretch by atomics; the elements that each loads at a

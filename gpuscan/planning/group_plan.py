@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 
 from gpuscan.elements import SCALARS, Scalar
 from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.group_heuristics import group_heuristics_for
+from gpuscan.planning.group_heuristics import GroupHeuristics, group_heuristics_for
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import Access, BoundArray, WaitPolicy
 from gpuscan.planning.plan import target_of
@@ -43,7 +43,7 @@ class GroupKernel(Kernel):
         in_table: True if atomics combine elements in the table.
         encoded: True if the table has the bits of carries xored with those of the identity.
         checked: True to find the largest label as well, and to leave out labels without a place in the table.
-        turns: the most subgroups that a workgroup may have. They take turns with its carries.
+        max_subgroups: the most subgroups that a workgroup may have. They take turns with its carries.
         marked: True if the table says which carries are there. Otherwise all are: they begin with the identity.
         alone: True if there are no carries before any stretch, since each is a whole row.
         parts: the parts of the stretches that a workgroup scans the carries of side by side.
@@ -57,7 +57,7 @@ class GroupKernel(Kernel):
     in_table: bool = False
     encoded: bool = False
     checked: bool = False
-    turns: int = 1
+    max_subgroups: int = 1
     marked: bool = True
     alone: bool = False
     parts: int = 1
@@ -79,6 +79,11 @@ class GroupKernel(Kernel):
     def uses_scratch(self) -> bool:
         """False: no item goes through workgroup memory on its way to another invocation."""
         return False
+
+    @property
+    def carry_words(self) -> int:
+        """The 32-bit words of a carry: those of an item, and a mark if carries are marked."""
+        return self.item_words + (1 if self.marked else 0)
 
     @property
     def walk(self) -> str:
@@ -171,8 +176,7 @@ class GroupTable:
     @property
     def words(self) -> int:
         """The 32-bit words of the table."""
-        first = self.kernels[0]
-        return self.plane * (first.item_words + (1 if first.marked else 0)) + self.results
+        return self.plane * self.kernels[0].carry_words + self.results
 
     @property
     def cleared_words(self) -> int:
@@ -222,21 +226,14 @@ def plan_groups(
             workgroup memory).
     """
     h = group_heuristics_for(capabilities.adapter_type)
-    if spec.combine.loops or spec.field_offsets or spec.length > _MOST_COUNTED:
+    words = spec.element.words
+    if spec.combine.loops or spec.field_offsets or spec.length > _MOST_COUNTED or words > h.max_words:
         return None
     if subgroups is None:
         subgroups = h.subgroups and capabilities.subgroup_size > 0
         if h.subgroups and not subgroups:
             return None
-    words = spec.element.words
-    if words > h.max_words:
-        return None
-    lanes = min(capabilities.subgroup_sizes) if subgroups else 0
-    label_bits = (groups - 1).bit_length()
-    step = max(1, (1 << label_bits) // _CAPACITY_STEPS)
-    capacity = -(-groups // step) * step if subgroups else 0
-    memory = capabilities.limits["max-compute-workgroup-storage-size"]
-    most_invocations = capabilities.limits["max-compute-invocations-per-workgroup"]
+    capacity = _capacity(groups) if subgroups else 0
     by_atomics = subgroups and spec.combine.atomic is not None
     # A walk without subgroups has its carries in the table, and leaves out the others.
     marked = not subgroups or spec.combine.neutral is None or (reduces and not spec.initial)
@@ -245,65 +242,140 @@ def plan_groups(
         in_table = by_atomics and reduces and carry_words * capacity > h.max_atomic_words
     if in_table:
         capacity = 0
-    if 4 * carry_words * (capacity + 1) + 4 > memory or (checked and not capacity):
+    limits = capabilities.limits
+    no_memory = 4 * carry_words * (capacity + 1) + 4 > limits["max-compute-workgroup-storage-size"]
+    if no_memory or (checked and not capacity):
         return None
-    sharers = 1
-    turns, workgroup = 1, h.serial_workgroup
-    if subgroups:
-        fewest = fewest_lanes(capabilities)
-        wanted = min(max(h.turns, carry_words * capacity // h.words_of_turn), -(-spec.row_length // fewest))
-        turns = 1 << (max(1, min(wanted, most_invocations // fewest)).bit_length() - 1)
-        workgroup = turns * fewest
-    steps = min(h.steps // words // (4 if spec.combine.long else 1), spec.row_length // (workgroup if subgroups else 1))
-    steps = 1 << max(0, steps.bit_length() - 1)
-    if in_table:
-        unit = h.atomic_workgroup * h.atomic_steps
-        copies = max(1, min(h.atomic_tables, h.atomic_table_words // (carry_words * groups * spec.rows)))
-        stretch = stretch or -(-spec.row_length // (copies * unit)) * unit
-        sharers = max(1, min(h.stretches // spec.rows // copies, -(-stretch // unit)))
-    elif stretch is None:
-        unit = (workgroup if subgroups else 1) * steps
-        stretches = h.atomic_stretches if by_atomics and reduces else h.stretches
-        wanted = max(h.min_stretch, min(h.max_stretch, -(-spec.length // stretches)))
-        read = sum(field.storage_bytes for field in (*spec.source.fields, *spec.destination.fields)) / 4
-        most = spec.length * read * h.max_table_share / (carry_words * groups * spec.rows)
-        if most < 1:
-            return None
-        wanted = max(wanted, -(-spec.row_length // int(most)))
-        if wanted > h.max_stretch:
-            return None
-        stretch = -(-wanted // unit) * unit
-    target = target_of(capabilities)
-    combining = GroupKernel(
+    walking = GroupKernel(
         "combine_groups",
         "table",
         spec.shader_spec,
-        TileShape(workgroup, lanes, 1, steps),
+        _walking_tile(spec, capabilities, subgroups, carry_words * capacity),
         Access(width=1),
-        target,
+        target_of(capabilities),
         WaitPolicy(1, 1),
         label=label,
-        label_bits=label_bits,
+        label_bits=(groups - 1).bit_length(),
         capacity=capacity,
-        turns=turns,
         marked=marked,
     )
-    walking = combining
+    if subgroups:
+        walking = replace(walking, max_subgroups=walking.tile.workgroup_size // fewest_lanes(capabilities))
     combining = replace(walking, checked=checked)
     if by_atomics:
-        shape = TileShape(min(h.atomic_workgroup, most_invocations), lanes if in_table else 0, 1, h.atomic_steps)
-        combining = replace(combining, tile=shape, label_bits=0, turns=1, in_table=in_table, encoded=in_table)
-    if by_atomics and not in_table:
-        room = max(1, h.atomic_words // (carry_words * capacity))
-        copies = min(h.atomic_copies, 1 << (room.bit_length() - 1))
-        combining = replace(combining, copies=copies)
+        combining = _by_atomics(combining, capabilities, in_table)
+    sharers = 1
+    if in_table:
+        unit = h.atomic_workgroup * h.atomic_steps
+        tables = max(1, min(h.atomic_tables, h.atomic_table_words // (carry_words * groups * spec.rows)))
+        stretch = stretch or -(-spec.row_length // (tables * unit)) * unit
+        sharers = max(1, min(h.stretches // spec.rows // tables, -(-stretch // unit)))
+    elif stretch is None:
+        unit = walking.tile.tile_size if subgroups else walking.tile.chunk
+        stretches = h.atomic_stretches if by_atomics and reduces else h.stretches
+        stretch = _stretch(spec, h, carry_words * groups, unit, stretches)
+        if stretch is None:
+            return None
+    carrying = _carrying_kernel(combining, capabilities, spec.row_length, stretch, reduces)
+    if carrying is None:
+        return None
+    scanning = replace(walking, stage="scan_groups")
+    if reduces:
+        kernels: tuple[GroupKernel, ...] = (combining, carrying)
+    elif stretch < spec.row_length or spec.initial:
+        kernels = (combining, carrying, scanning)
+    elif checked:
+        return None
+    else:
+        kernels = (replace(scanning, alone=True),)
+    table = GroupTable(groups, spec.rows, spec.row_length, stretch, kernels, groups, sharers)
+    bound = max(len(kernel.bindings) for kernel in kernels)
+    if bound > limits[STORAGE_LIMIT] or 4 * table.words > limits["max-storage-buffer-binding-size"]:
+        return None
+    return table
+
+
+def _capacity(groups: int) -> int:
+    """Return the number of labels that a shader has workgroup memory for: `groups`, or a few more."""
+    step = max(1, (1 << (groups - 1).bit_length()) // _CAPACITY_STEPS)
+    return -(-groups // step) * step
+
+
+def _walking_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool, memory_words: int) -> TileShape:
+    """Return the invocations that go through a stretch together, and the elements that each loads at a time.
+
+    Args:
+        spec: the scan.
+        capabilities: the device's.
+        subgroups: True if the lanes of subgroups combine a stretch; otherwise each invocation has one of its own.
+        memory_words: the words of the carries in workgroup memory.
+    """
+    h = group_heuristics_for(capabilities.adapter_type)
+    most_loads = h.steps // spec.element.words // (4 if spec.combine.long else 1)
+    if not subgroups:
+        return TileShape(h.serial_workgroup, 0, 1, _power_below(min(most_loads, spec.row_length)))
+    lanes = fewest_lanes(capabilities)
+    wanted = max(h.subgroups_per_workgroup, memory_words // h.carry_words_per_subgroup)
+    most = min(-(-spec.row_length // lanes), capabilities.limits["max-compute-invocations-per-workgroup"] // lanes)
+    workgroup = lanes * _power_below(min(wanted, most))
+    loads = _power_below(min(most_loads, spec.row_length // workgroup))
+    return TileShape(workgroup, min(capabilities.subgroup_sizes), 1, loads)
+
+
+def _by_atomics(kernel: GroupKernel, capabilities: Capabilities, in_table: bool) -> GroupKernel:
+    """Return the kernel that combines the elements of stretches by atomics, in the table or in workgroup memory."""
+    h = group_heuristics_for(capabilities.adapter_type)
+    workgroup = min(h.atomic_workgroup, capabilities.limits["max-compute-invocations-per-workgroup"])
+    tile = TileShape(workgroup, kernel.tile.subgroup_size if in_table else 0, 1, h.atomic_steps)
+    kernel = replace(kernel, tile=tile, label_bits=0, max_subgroups=1)
+    if in_table:
+        return replace(kernel, in_table=True, encoded=True)
+    copies = _power_below(h.atomic_words // (kernel.carry_words * kernel.capacity))
+    return replace(kernel, copies=min(h.atomic_copies, copies))
+
+
+def _stretch(spec: ScanSpec, h: GroupHeuristics, carries_words: int, unit: int, stretches: int) -> int | None:
+    """Return the elements of a stretch, in whole units; None if the table would be too large.
+
+    Args:
+        spec: the scan.
+        h: the tuning constants.
+        carries_words: the words of the table for one stretch.
+        unit: the elements that are combined at a time.
+        stretches: the number of stretches in all rows, about.
+    """
+    wanted = max(h.min_stretch, min(h.max_stretch, -(-spec.length // stretches)))
+    moved_words = sum(f.storage_bytes for f in (*spec.source.fields, *spec.destination.fields)) / 4
+    most = spec.length * moved_words * h.max_table_share / (carries_words * spec.rows)  # stretches of a row
+    if most < 1:
+        return None
+    wanted = max(wanted, -(-spec.row_length // int(most)))
+    return None if wanted > h.max_stretch else -(-wanted // unit) * unit
+
+
+def _carrying_kernel(
+    combining: GroupKernel, capabilities: Capabilities, row_length: int, stretch: int, reduces: bool
+) -> GroupKernel | None:
+    """Return the kernel that scans or reduces the carries of the table; None if no workgroup has memory for it.
+
+    Args:
+        combining: the kernel that makes the carries.
+        capabilities: the device's.
+        row_length: the elements of a row.
+        stretch: the elements of a stretch.
+        reduces: True for one result for each label.
+    """
+    h, limits = group_heuristics_for(capabilities.adapter_type), capabilities.limits
     columns, parts = h.carry_columns, h.carry_parts
-    room = min(memory // (4 * carry_words), most_invocations)
-    while parts > 1 and columns * parts > room:
+    memory = limits["max-compute-workgroup-storage-size"] // (4 * combining.carry_words)
+    most = min(memory, limits["max-compute-invocations-per-workgroup"])
+    while parts > 1 and columns * parts > most:
         parts //= 2
-    while parts > 1 and parts * stretch * h.carry_loads > spec.row_length:
+    while parts > 1 and parts * stretch * h.carry_loads > row_length:
         columns, parts = 2 * columns, parts // 2
-    carrying = replace(
+    if columns * parts > most:
+        return None
+    return replace(
         combining,
         stage="reduce_carries" if reduces else "scan_carries",
         tile=TileShape(columns * parts, 0, 1, 1),
@@ -312,24 +384,12 @@ def plan_groups(
         copies=0,
         in_table=False,
         checked=False,
-        turns=1,
+        max_subgroups=1,
         parts=parts,
         carry_loads=h.carry_loads,
     )
-    if columns * parts > room:
-        return None
-    scanning = replace(walking, stage="scan_groups")
-    if reduces:
-        kernels: tuple[GroupKernel, ...] = (combining, carrying)
-    elif stretch >= spec.row_length and not spec.initial:
-        if checked:
-            return None
-        kernels = (replace(scanning, alone=True),)
-    else:
-        kernels = (combining, carrying, scanning)
-    table = GroupTable(groups, spec.rows, spec.row_length, stretch, kernels, groups, sharers)
-    limits = capabilities.limits
-    bound = max(len(kernel.bindings) for kernel in kernels)
-    if bound > limits[STORAGE_LIMIT] or 4 * table.words > limits["max-storage-buffer-binding-size"]:
-        return None
-    return table
+
+
+def _power_below(number: int) -> int:
+    """Return the largest power of 2 up to the number, at least 1."""
+    return 1 << max(0, number.bit_length() - 1)

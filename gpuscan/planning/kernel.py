@@ -9,7 +9,16 @@ from math import gcd
 from gpuscan.elements import Field
 from gpuscan.operators.user_wgsl import label
 from gpuscan.planning.heuristics import CPU, GPU, Heuristics
-from gpuscan.planning.kernel_parts import Access, BoundArray, InjectedFaults, Target, WaitPolicy
+from gpuscan.planning.kernel_parts import (
+    NO_FAULTS,
+    Access,
+    BoundArray,
+    Fold,
+    InjectedFaults,
+    PostFormat,
+    Target,
+    WaitPolicy,
+)
 from gpuscan.planning.spec import HashedOnce, ShaderSpec
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 
@@ -35,7 +44,7 @@ class Kernel(HashedOnce):
         access: how the arrays are read and written.
         target: what the device's shaders may use.
         wait_policy: how a tile waits.
-        test_build: faults that a test injects, or None.
+        test_build: faults that a test injects.
     """
 
     stage: str
@@ -45,7 +54,7 @@ class Kernel(HashedOnce):
     access: Access
     target: Target
     wait_policy: WaitPolicy
-    test_build: InjectedFaults | None = None
+    test_build: InjectedFaults = NO_FAULTS
 
     __hash__ = HashedOnce.__hash__
 
@@ -65,16 +74,6 @@ class Kernel(HashedOnce):
     def heuristics(self) -> Heuristics:
         """The tuning constants for the adapter's class."""
         return CPU if self.target.is_cpu_adapter else GPU
-
-    @property
-    def withheld_period(self) -> int:
-        """The period of the tiles that post nothing, in a test build; else 0."""
-        return self.test_build.withheld_period if self.test_build else 0
-
-    @property
-    def scheduler(self) -> str:
-        """The hostile scheduler that a test build plays; else ``""``."""
-        return self.test_build.scheduler if self.test_build else ""
 
     # ----- Rows and chunks
 
@@ -127,7 +126,7 @@ class Kernel(HashedOnce):
         """The 32-bit words of an item: the element's, and one for the head flag."""
         return self.spec.element.words + (1 if self.segmented else 0)
 
-    # ----- Posts: see shaders/scan/posts.wgsl
+    # ----- Posts and folds
 
     @property
     def posts(self) -> bool:
@@ -135,57 +134,35 @@ class Kernel(HashedOnce):
         return self.strategy not in ("three_dispatch", "alone")
 
     @property
-    def long_posts(self) -> bool:
-        """True if tiles post in 64-bit words. Otherwise each word of an item goes in two halves.
-
-        Where each tile looks back over single words, halves are faster: 905 against 976 us for 2^28 on an H100.
-        """
-        single = self.item_words == 1 and self.strategy in ("lookback", "fallback")
-        read_once = self.wait_policy.one_workgroup_folds or self.wait_policy.at_once or self.in_columns
-        return self.target.int64_atomics and (read_once or not single)
-
-    @property
-    def post_words(self) -> int:
-        """The words of a tile's post. Each carries the epoch."""
-        return self.item_words * (1 if self.long_posts else 2)
-
-    @property
-    def tag_shift(self) -> int:
-        """The bits of payload in a word of a post."""
-        return 32 if self.long_posts else 16
-
-    @property
     def wide(self) -> bool:
         """True if posts are interleaved, and scans through workgroup memory are loops, since items are wide."""
         return self.item_words >= self.heuristics.wide_words
 
-    @property
-    def post_stride(self) -> int:
-        """The words from one word of a tile's post to the next: see shaders/scan/tile_state.wgsl."""
-        return self.tile.block if self.wide else 1
+    @cached_property
+    def post_format(self) -> PostFormat:
+        """The words of a post."""
+        # Where each tile looks back over single words, an H100 takes 905 us for 2^28 by halves, 976 by 64-bit words.
+        single = self.item_words == 1 and self.strategy in ("lookback", "fallback")
+        read_once = self.wait_policy.one_workgroup_folds or self.wait_policy.at_once or self.in_columns
+        in_64_bits = self.target.int64_atomics and (read_once or not single)
+        return PostFormat(self.item_words, in_64_bits, stride=self.tile.block if self.wide else 1)
 
-    # ----- Blocks and folds
+    @cached_property
+    def fold(self) -> Fold:
+        """The way in which a workgroup folds the aggregates of all tiles."""
+        one_a_load = self.wide and self.tile.chunk == 1  # an element fills a lane's load
+        short = not (one_a_load or self.spec.combine.long)
+        blocks = self.heuristics.fold_blocks if short else self.heuristics.long_fold_blocks
+        # If several workgroups may fold in turn, reading ahead costs an H100 3 to 30 % under lookback, 10 % under
+        # fallback.
+        return Fold(blocks, reads_ahead=blocks == 1 and self.strategy == "lookahead")
+
+    # ----- Scans over lanes and blocks
 
     @property
     def block_in_subgroup(self) -> bool:
         """True if one subgroup is wide enough to look at a block of tiles at once."""
         return self.tile.subgroup_size >= self.tile.block
-
-    @property
-    def blocks_ahead(self) -> int:
-        """The blocks of aggregates that a fold reads at a time."""
-        one_a_load = self.wide and self.tile.chunk == 1  # an element fills a lane's load
-        short = not (one_a_load or self.spec.combine.long)
-        return self.heuristics.fold_blocks if short else self.heuristics.long_fold_blocks
-
-    @property
-    def reads_ahead(self) -> bool:
-        """True if a fold reads the next block's aggregates while it scans one.
-
-        It does not if several workgroups may fold in turn: an H100 is then 3 to 30 % slower under lookback, and 10 %
-        slower under fallback.
-        """
-        return self.blocks_ahead == 1 and self.strategy == "lookahead"
 
     @property
     def loops_over_lanes(self) -> bool:
@@ -276,8 +253,8 @@ class Kernel(HashedOnce):
 
     @property
     def tiles_by_number(self) -> bool:
-        """True if the number of a tile is that of its workgroup. Some schedulers of test builds need tickets."""
-        return self.target.starts_in_order and self.scheduler not in ("serial", "bursts")
+        """True if the number of a tile is that of its workgroup. Otherwise workgroups draw tickets."""
+        return self.target.starts_in_order and not self.test_build.needs_tickets
 
     @property
     def last_tiles_first(self) -> bool:

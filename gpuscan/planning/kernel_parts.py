@@ -124,11 +124,57 @@ class InjectedFaults:
     Attributes:
         withheld_period: leave out the post of every tile of this period; 0 leaves out none.
         scheduler: play a hostile scheduler: ``"random"``, ``"serial"`` or ``"bursts"``; ``""`` plays none. See
-            shaders/scan/hostile_scheduler.wgsl.
+            shaders/shared/hostile_scheduler.wgsl.
     """
 
     withheld_period: int = 0
     scheduler: str = ""
+
+    @property
+    def needs_tickets(self) -> bool:
+        """True if the scheduler decides by tickets which tile a workgroup takes."""
+        return self.scheduler in ("serial", "bursts")
+
+
+NO_FAULTS = InjectedFaults()
+
+
+@dataclass(frozen=True)
+class PostFormat:
+    """Describe the words of a tile's post; see shaders/shared/posts.wgsl. Each of them carries the epoch.
+
+    Attributes:
+        item_words: the 32-bit words of the item that is posted.
+        in_64_bits: a word has 64 bits, 32 of them of the item. Otherwise a word has 32 bits, 16 of them of the item.
+        stride: the words from one word of a post to the next; see shaders/shared/tile_state.wgsl.
+    """
+
+    item_words: int
+    in_64_bits: bool
+    stride: int
+
+    @property
+    def words(self) -> int:
+        """The number of words of a post."""
+        return self.item_words * (1 if self.in_64_bits else 2)
+
+    @property
+    def payload_bits(self) -> int:
+        """The bits of the item in a word. The epoch is above them."""
+        return 32 if self.in_64_bits else 16
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Describe how a workgroup folds the aggregates of all tiles; see shaders/scan/fold_ahead.wgsl.
+
+    Attributes:
+        blocks: the blocks of aggregates that it reads at a time.
+        reads_ahead: it reads the next block's aggregates while it scans one.
+    """
+
+    blocks: int
+    reads_ahead: bool
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,15 @@ from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.column_tiles import column_tile
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.kernel import Kernel
-from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS, Access, InjectedFaults, Placement, Target, WaitPolicy
+from gpuscan.planning.kernel_parts import (
+    NO_FAULTS,
+    STATE_HEADER_WORDS,
+    Access,
+    InjectedFaults,
+    Placement,
+    Target,
+    WaitPolicy,
+)
 from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.strategies import starts_in_order
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
@@ -121,7 +129,7 @@ def plan_scan(
     piece: int | None = None,
     placement: Placement | None = None,
     one_workgroup_folds: bool | None = None,
-    test_build: InjectedFaults | None = None,
+    test_build: InjectedFaults = NO_FAULTS,
 ) -> ScanPlan:
     """Plan a scan by a strategy on a device.
 

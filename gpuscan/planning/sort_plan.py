@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from gpuscan.elements import Scalar
 from gpuscan.planning.capabilities import Capabilities
-from gpuscan.planning.kernel_parts import STATE_HEADER_WORDS, InjectedFaults, Target, WaitPolicy
+from gpuscan.planning.kernel_parts import NO_FAULTS, STATE_HEADER_WORDS, InjectedFaults, Target, WaitPolicy
 from gpuscan.planning.plan import target_of, wait_bounds
 from gpuscan.planning.sort_heuristics import SortHeuristics, sort_heuristics_for
 
@@ -53,22 +53,7 @@ class DigitKernel:
     @property
     def tiles_by_number(self) -> bool:
         """True if the number of a tile is that of its workgroup."""
-        return self.target.starts_in_order and self.scheduler not in ("serial", "bursts")
-
-    @property
-    def scheduler(self) -> str:
-        """The hostile scheduler of a test build, or ``""``."""
-        return self.test_build.scheduler
-
-    @property
-    def withheld_period(self) -> int:
-        """The period of the tiles that post nothing in a test build, or 0."""
-        return self.test_build.withheld_period
-
-    @property
-    def long_posts(self) -> bool:
-        """False: each word of a post has 32 bits."""
-        return False
+        return self.target.starts_in_order and not self.test_build.needs_tickets
 
     @property
     def header_words(self) -> int:
@@ -178,7 +163,7 @@ def plan_sort(
     strategy: str = "three_dispatch",
     subgroups: bool | None = None,
     tile_size: int | None = None,
-    test_build: InjectedFaults | None = None,
+    test_build: InjectedFaults = NO_FAULTS,
 ) -> TileSort | RowSort:
     """Return how rows are sorted.
 
@@ -234,7 +219,7 @@ def plan_sort(
     tiles = rows * tiles_per_row
     shape = radix_bits, digits, workgroup, groups, subgroups, tile_size, tiles_per_row, tiles
     plan = TileSort(*shape, turns, h.copies)
-    return _in_single_passes(plan, strategy, capabilities, h, test_build or InjectedFaults())
+    return _in_single_passes(plan, strategy, capabilities, h, test_build)
 
 
 def _in_single_passes(

@@ -140,7 +140,7 @@ class Joiner:
         plain = plain or (array.dtype == np.float64 and wanted == np.float32)
         if not plain and array.dtype not in (wanted, field.scalar.dtype):
             raise OperatorError(
-                f"{self.operator.described} gives {array.dtype} in field {field.name}, whose elements are "
+                f"{self.operator.described} gives {array.dtype} in field {field.name}, but its elements are "
                 f"{field.scalar.name}. Write .astype(np.{field.scalar.name}) on it"
             )
         try:

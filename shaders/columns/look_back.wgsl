@@ -42,7 +42,7 @@ fn read_chunk(at: u32) -> ChunkPost {
     let tag = {{ tag }};
     let strange ={% for place in range(kernel.tile.chunk * kernel.item_words) %} {{ strange(place) }}{{ ";" if loop.last else " |" }}{% endfor %}
 
-    return ChunkPost((strange >> {{ kernel.tag_shift }}u) == {{ "0lu" if kernel.long_posts else "0u" }}, Chunk(
+    return ChunkPost((strange >> {{ kernel.post_format.payload_bits }}u) == {{ "0lu" if kernel.post_format.in_64_bits else "0u" }}, Chunk(
 {% for column in range(kernel.tile.chunk) %}
         item_from_words(Words(
 {% for word in range(kernel.item_words) %}
@@ -128,8 +128,8 @@ fn share_look_back(invocation: u32, tile: u32, aggregate: Chunk, early: ChunkPos
         if (late == NO_TILE) {
             let known = tile >= chains_of_columns();
             let next = pick_chunk(known, join_chunks(prefix, aggregate), aggregate);
-{% if kernel.withheld_period %}
-            if (tile % {{ kernel.withheld_period }}u != 1u) {  // a test build: this post never comes
+{% if kernel.test_build.withheld_period %}
+            if (tile % {{ kernel.test_build.withheld_period }}u != 1u) {  // a test build: this post never comes
                 write_chunk(post_of(tile, invocation, NEXT_PREFIX), next);
             }
 {% else %}
@@ -143,8 +143,8 @@ fn share_look_back(invocation: u32, tile: u32, aggregate: Chunk, early: ChunkPos
 }
 
 fn post_columns(invocation: u32, tile: u32, aggregate: Chunk) {
-{% if kernel.withheld_period %}
-    if (tile % {{ kernel.withheld_period }}u == 1u) {
+{% if kernel.test_build.withheld_period %}
+    if (tile % {{ kernel.test_build.withheld_period }}u == 1u) {
         return;  // a test build: this tile's post never comes
     }
 {% endif %}

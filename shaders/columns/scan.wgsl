@@ -3,7 +3,7 @@
     in:  the sources, the initial values, the tile state
     out: the destinations
     The strategies are those of scan/scan.wgsl. Every column is a scan by itself, so lanes exchange nothing sideways. -#}
-{% set scheduler = kernel.scheduler if kernel.posts else "" %}
+{% set scheduler = kernel.test_build.scheduler if kernel.posts else "" %}
 {% include "shared/header.wgsl" %}
 {% include "shared/element.wgsl" %}
 {% include "shared/operator.wgsl" %}

@@ -4,7 +4,7 @@
     the one before, which are twice as long each round (Hillis & Steele, "Data parallel algorithms", 1986).
     The subgroups of a workgroup take turns with the carries: in each step, the last lane of a label reads its carry and
     writes the next one. The rest of a step they do side by side.
-    Values: kernel.turns: the most subgroups that a workgroup has, whatever size of them the compiler chooses. -#}
+    Values: kernel.max_subgroups: the most subgroups that a workgroup has, whatever size of them the compiler chooses. -#}
 {% set starts = kernel.stores_results and spec.exclusive %}
 {% include "groups/labels.wgsl" %}
 {% from "groups/labels.wgsl" import bounds_of_stretch, load_step, store_result with context %}
@@ -12,7 +12,7 @@
 {% include "shared/lanes.wgsl" %}
 
 const CAPACITY = {{ kernel.capacity }}u;  // labels
-const TURNS = {{ kernel.turns }}u;  // the most subgroups that a workgroup has
+const TURNS = {{ kernel.max_subgroups }}u;  // the most subgroups that a workgroup has
 const NO_PEER = 0x100u;  // a link to itself has this bit
 
 // The carry of each label{{ ", and if it is there" if kernel.marked }}.
@@ -20,7 +20,7 @@ var<workgroup> carries: array<{{ text.shared_item }}, CAPACITY>;
 {% if kernel.marked %}
 var<workgroup> is_known: array<u32, CAPACITY>;
 {% endif %}
-{% if kernel.turns > 1 %}
+{% if kernel.max_subgroups > 1 %}
 var<workgroup> registered: atomic<u32>;  // the number of subgroups
 {% endif %}
 
@@ -59,7 +59,7 @@ fn combine_step(row: u32, label: u32, own: Item, is_there: bool, lane: u32, belo
     var known = false;
 {% endif %}
 {# No loop: wgpu counts the iterations of loops, which takes as long as a turn. #}
-{% for now in range(kernel.turns) %}
+{% for now in range(kernel.max_subgroups) %}
     if (own_turn == {{ now }}u) {
         carry = {{ text.from_shared("carries[label]") }};
 {% if kernel.marked %}
@@ -120,7 +120,7 @@ fn main(
     let below = lanes_below(lane);
     let members = subgroupBallot(true);
     let member = count_bits(members & below);
-{% if kernel.turns > 1 %}
+{% if kernel.max_subgroups > 1 %}
     // Subgroups number themselves, so it does not matter which invocations they consist of. All have as many lanes.
     atomicStore(&registered, 0u);
     workgroupBarrier();

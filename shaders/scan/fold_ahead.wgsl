@@ -56,7 +56,7 @@ let {{ post }}_ready = min(first_lane_where(invocation, (invocation < BLOCK) & !
 {%- endmacro %}
 {% macro fold_block(post) %}
         // Post the prefixes up to the first missing aggregate. If none is missing, go on to the next block.
-{% if not kernel.reads_ahead %}
+{% if not kernel.fold.reads_ahead %}
         {{ count_ready(post) }}
 {% endif %}
         if ({{ post }}_ready > posted) {
@@ -90,20 +90,20 @@ fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u3
     var block = start;  // the block that is scanned
     var posted = 0u;  // its tiles that are followed by a posted prefix
     var idle = 0u;  // looks since the last one that found something new
-{% if kernel.reads_ahead %}
+{% if kernel.fold.reads_ahead %}
     var post0 = Post(false, carry);  // the block's posts, as they were when they were read
 {% endif %}
     while (block * BLOCK + posted < params.tiles) {
         if (idle >= select(patience, rest, block * BLOCK + posted >= tile)) {
             break;
         }
-{% if kernel.reads_ahead %}
+{% if kernel.fold.reads_ahead %}
         {{ count_ready("post0") }}
         // Loaded while this block is scanned: the next block, or this one again if it was incomplete.
         let next = read_aggregate((block + post0_ready / BLOCK) * BLOCK + min(invocation, BLOCK - 1u));
 {% else %}
         let first = block * BLOCK + min(invocation, BLOCK - 1u);
-{% for ahead in range(kernel.blocks_ahead) %}
+{% for ahead in range(kernel.fold.blocks) %}
         let post{{ ahead }} = read_aggregate(first + {{ ahead }}u * BLOCK);{{ "  // all loads are under way together" if ahead == 0 }}
 {% endfor %}
 {% endif %}
@@ -115,7 +115,7 @@ fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u3
             }
         }
 {{ fold_block("post0") -}}
-{% for ahead in range(1, kernel.blocks_ahead) %}
+{% for ahead in range(1, kernel.fold.blocks) %}
         if (block == was + {{ ahead }}u) {
 {{ fold_block("post" ~ ahead) | indent(4, true) }}
         }
@@ -130,7 +130,7 @@ fn fold_by_lanes(invocation: u32, start: u32, tile: u32, patience: u32, rest: u3
             idle += 2u;  // never so, but the compiler cannot tell, and keeps the pause
         }
 {% endif %}
-{% if kernel.reads_ahead %}
+{% if kernel.fold.reads_ahead %}
         post0 = next;
 {% endif %}
     }

@@ -22,8 +22,8 @@ fn claim_of(tile: u32) -> u32 {
     return 2u * blocks_of(params.tiles) * BLOCK * POST_WORDS + tile;
 }
 
-fn claim_tag() -> {{ "u64" if kernel.long_posts else "u32" }} {
-    return {{ "u64(params.epoch)" if kernel.long_posts else "params.epoch" }};
+fn claim_tag() -> {{ "u64" if kernel.post_format.in_64_bits else "u32" }} {
+    return {{ "u64(params.epoch)" if kernel.post_format.in_64_bits else "params.epoch" }};
 }
 
 // Return the late tile to reduce, or NO_TILE if another workgroup has claimed it and this one is not impatient.
@@ -48,7 +48,7 @@ fn late_before(invocation: u32, tile: u32, impatient: bool) -> u32 {
 fn find_late(invocation: u32, tile: u32, impatient: bool) {
     let distance = min(min(invocation, BLOCK - 1u), tile - 1u);
     let at = tile - 1u - distance;
-    let claimed = ({{ peek("posts[claim_of(at)]") }} == claim_tag()) & !impatient;
+    let claimed = ({{ peek("posts[claim_of(at)]", "0lu" if kernel.post_format.in_64_bits else "0u") }} == claim_tag()) & !impatient;
     let late = !read_post(aggregate_of(at)).ready & !claimed;
     let nearest = first_lane_where(invocation, (invocation < min(tile, BLOCK)) & late);
     if (invocation == 0u) {

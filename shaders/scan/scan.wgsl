@@ -6,7 +6,7 @@
     strategy fallback:       the same, but a waiting workgroup reduces a late tile itself (Smith, Levien & Owens 2025)
     strategy three_dispatch: reduce.wgsl and scan_totals.wgsl have computed the prefix before
     strategy alone:          a tile holds a whole row and has no prefix -#}
-{% set scheduler = kernel.scheduler if kernel.posts else "" %}
+{% set scheduler = kernel.test_build.scheduler if kernel.posts else "" %}
 {% from "scan/subgroup_scan.wgsl" import place, scan_steps with context %}
 {% include "shared/header.wgsl" %}
 {% include "shared/element.wgsl" %}

@@ -3,7 +3,7 @@
     in:  the source, the seeds where there are any, the tile state
     out: the destination
     strategies: as in scan.wgsl -#}
-{% set scheduler = kernel.scheduler if kernel.posts else "" %}
+{% set scheduler = kernel.test_build.scheduler if kernel.posts else "" %}
 {% include "shared/header.wgsl" %}
 {% include "shared/element.wgsl" %}
 {% include "shared/operator.wgsl" %}

@@ -5,7 +5,7 @@
             waits for others. A workgroup that ends without a result keeps the lock, and the others wait out its bound
     bursts: a workgroup continues when all tickets of its burst are taken, so that they begin together -#}
 // ----- Scheduler
-{% if kernel.scheduler == "random" %}
+{% if kernel.test_build.scheduler == "random" %}
 const LOADS = 0u;  // places to idle at
 const POSTS = 1u;
 const STORES = 2u;
@@ -27,7 +27,7 @@ fn idle(place: u32, tile: u32, who: u32, longest: u32) {
 {% else %}
 const MAX_LOOKS = {{ "1u << 12u" if kernel.target.is_cpu_adapter else "1u << 18u" }};
 {% endif %}
-{% if kernel.scheduler == "serial" %}
+{% if kernel.test_build.scheduler == "serial" %}
 const BUSY = 0x80000000u;  // of the ticket counter: a workgroup is at work
 
 var<workgroup> done: atomic<u32>;  // invocations
@@ -51,7 +51,7 @@ fn leave() {
     }
 }
 {% endif %}
-{% if kernel.scheduler == "bursts" %}
+{% if kernel.test_build.scheduler == "bursts" %}
 const BURST = {{ 2 if kernel.target.is_cpu_adapter else 16 }}u;  // tickets; a CPU runs few workgroups at a time
 
 fn await_burst(own: u32) {

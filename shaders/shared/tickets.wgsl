@@ -13,7 +13,7 @@ fn report_subgroup_size() {
 fn given_up() -> bool {
     return {{ peek("status") }} == params.epoch;
 }
-{% if kernel.scheduler %}
+{% if kernel.test_build.scheduler %}
 
 {% include "shared/hostile_scheduler.wgsl" %}
 {% endif %}
@@ -31,7 +31,7 @@ var<workgroup> ticket: u32;
 // The last ticket leaves the counter at zero for the next run.
 fn ticket_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
     if (invocation == 0u) {
-{% if kernel.scheduler == "serial" %}
+{% if kernel.test_build.scheduler == "serial" %}
         enter();
         ticket = atomicAdd(&state.ticket, 1u) & ~BUSY;
 {% else %}
@@ -40,7 +40,7 @@ fn ticket_of(invocation: u32, workgroup: vec3<u32>, grid: vec3<u32>) -> u32 {
         if (ticket == grid.x * grid.y * grid.z - 1u) {
             atomicStore(&state.ticket, 0u);
         }
-{% if kernel.scheduler == "bursts" %}
+{% if kernel.test_build.scheduler == "bursts" %}
         await_burst(ticket);
 {% endif %}
     }

@@ -11,13 +11,13 @@ struct State {
     loop_limit: atomic<u32>,  // the epoch of a run in which a loop of the operator did not end
     folding: atomic<u32>,  // the epoch of a run in which a workgroup folds
     frontier: atomic<u32>,  // a hint: the epoch, and below it the first block with a missing prefix
-    posts: array<atomic<{{ "u64" if kernel.long_posts else "u32" }}>>,  // {{ "of columns" if kernel.in_columns else "an aggregate for each tile, then " ~ ("what comes after each" if kernel.wait_policy.one_workgroup_folds else "a total and a prefix for each block") }}
+    posts: array<atomic<{{ "u64" if kernel.post_format.in_64_bits else "u32" }}>>,  // {{ "of columns" if kernel.in_columns else "an aggregate for each tile, then " ~ ("what comes after each" if kernel.wait_policy.one_workgroup_folds else "a total and a prefix for each block") }}
 }
 @group(0) @binding({{ kernel.state_binding }}) var<storage, read_write> state: State;
 
 const NO_TILE = 0xffffffffu;
-const POST_WORDS = {{ kernel.post_words }}u;
-const POST_STRIDE = {{ kernel.post_stride }}u;  // from one word of a post to the next
+const POST_WORDS = {{ kernel.post_format.words }}u;
+const POST_STRIDE = {{ kernel.post_format.stride }}u;  // from one word of a post to the next
 
 struct Post {
     ready: bool,
@@ -70,7 +70,7 @@ fn read_post(at: u32) -> Post {
     let tag = {{ tag }};
     let strange ={% for word in range(kernel.item_words) %} {{ strange(word) }}{{ ";" if loop.last else " |" }}{% endfor %}
 
-    let ready = (strange >> {{ kernel.tag_shift }}u) == {{ "0lu" if kernel.long_posts else "0u" }};
+    let ready = (strange >> {{ kernel.post_format.payload_bits }}u) == {{ "0lu" if kernel.post_format.in_64_bits else "0u" }};
     return Post(ready, item_from_words(Words(
 {% for word in range(kernel.item_words) %}
         {{ word_seen(word) }},
@@ -79,8 +79,8 @@ fn read_post(at: u32) -> Post {
 }
 
 fn post_aggregate(tile: u32, aggregate: Item) {
-{% if kernel.withheld_period %}
-    if (tile % {{ kernel.withheld_period }}u == 1u) {
+{% if kernel.test_build.withheld_period %}
+    if (tile % {{ kernel.test_build.withheld_period }}u == 1u) {
         return;  // a test build: this tile's post never comes
     }
 {% endif %}

@@ -46,8 +46,8 @@ fn write_count(index: u32, digit: u32, count: u32) {
 }
 
 fn post_count(index: u32, digit: u32, count: u32) {
-{% if kernel.withheld_period %}
-    if (index % {{ kernel.withheld_period }}u == 1u) {
+{% if kernel.test_build.withheld_period %}
+    if (index % {{ kernel.test_build.withheld_period }}u == 1u) {
         return;  // a test build: this tile's posts never come
     }
 {% endif %}
@@ -59,8 +59,8 @@ fn post_sum(index: u32, tile: Tile, digit: u32, sum: u32) {
     if (tile.number % BLOCK != BLOCK - 1u) {
         return;
     }
-{% if kernel.withheld_period %}
-    if (index % {{ kernel.withheld_period }}u == 1u) {
+{% if kernel.test_build.withheld_period %}
+    if (index % {{ kernel.test_build.withheld_period }}u == 1u) {
         return;  // a test build
     }
 {% endif %}

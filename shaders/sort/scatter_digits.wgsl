@@ -13,7 +13,7 @@
 enable subgroups;
 diagnostic(off, subgroup_uniformity);
 {% endif %}
-{% set scheduler = kernel.scheduler if kernel else "" %}
+{% set scheduler = kernel.test_build.scheduler if kernel else "" %}
 {% include "sort/tile_counters.wgsl" %}
 
 @group(0) @binding(0) var<uniform> params: Params;

@@ -112,7 +112,7 @@ def test_an_empty_segment_without_a_result(device: gs.Device) -> None:
 
 @pytest.mark.parametrize("place", ["NumPy", "device"])
 def test_calls_that_come_again(device: gs.Device, place: str) -> None:
-    """Assert that calls over the buffers of earlier ones, which are only submitted again, read what is there now."""
+    """Assert that calls over the same buffers, which are only submitted again, read their present contents."""
     rng = np.random.default_rng(5)
     given = rng.integers(0, 2**32, 3000, dtype=np.uint32)
     x = device.asarray(given)

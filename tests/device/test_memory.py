@@ -14,7 +14,7 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.device.buffer_pool import size_class
-from gpuscan.engine import held_arrays
+from gpuscan.engine import kept_arrays
 from tests.harness.devices import (
     MAX_BIND_GROUPS,
     RUNS_BEFORE_PARAMETERS_ARE_WRITTEN_AHEAD,
@@ -54,7 +54,7 @@ def test_arrays_are_counted_to_the_byte(own_device: gs.Device) -> None:
 def test_what_is_kept_for_later_calls_is_not_in_use(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Assert that initial values and segment bits stay on the device for later calls, up to a bound."""
     device = own_device
-    monkeypatch.setattr(held_arrays, "_MAX_HELD_BYTES", 100_000)
+    monkeypatch.setattr(kept_arrays, "_MAX_KEPT_BYTES", 100_000)
     keys = np.arange(1000) // 7
     plan = device.plan(1000, np.int32, keys=keys)
     ones = device.asarray(np.ones(1000, np.int32))

@@ -13,13 +13,13 @@ from gpuscan.device.device_array import empty, uploaded
 from gpuscan.engine.group_tables import (
     FewLabels,
     TabledGroups,
-    combine_unread,
-    few_labels,
+    combine_speculatively,
+    count_labels,
     place_of,
+    plan_table,
     reduce_by_table,
     run_stages,
     scan_by_table,
-    tabled,
 )
 from gpuscan.planning.group_heuristics import group_heuristics_for
 from gpuscan.planning.group_plan import GroupTable
@@ -66,7 +66,7 @@ def test_stages(device: gs.Device, options: dict[str, Any]) -> None:
     whole = twins.reduce_carries(join, own, seeds)
     few = FewLabels(uploaded(device._context, labels), groups)
     for subgroups in ways(device):
-        found = tabled(device._executor, problem, few, subgroups=subgroups, stretch=STRETCH)
+        found = plan_table(device._executor, problem, few, subgroups=subgroups, stretch=STRETCH)
         assert found is not None
         leaves = [uploaded(device._context, each) for each in x]
         for stages, expected in ((1, own), (2, before)):
@@ -74,7 +74,7 @@ def test_stages(device: gs.Device, options: dict[str, Any]) -> None:
             known, carries = shape_of(found.table, run(device, part, leaves)[0])
             np.testing.assert_array_equal(known, expected.known)
             np.testing.assert_array_equal(carries[known], np.stack(expected.carries, -1)[known])
-        alone = tabled(device._executor, problem, few, subgroups=subgroups, stretch=length)
+        alone = plan_table(device._executor, problem, few, subgroups=subgroups, stretch=length)
         assert alone is not None
         assert problem.initial or [kernel.stage for kernel in alone.table.kernels] == ["scan_groups"]
         got = [
@@ -86,7 +86,7 @@ def test_stages(device: gs.Device, options: dict[str, Any]) -> None:
         if options.get("exclusive"):
             continue
         filled = replace(problem, fill=tuple(np.full(rows, value, np.uint32) for value in (7, 8)))
-        reduction = tabled(device._executor, filled, few, subgroups=subgroups, stretch=STRETCH, reduces=True)
+        reduction = plan_table(device._executor, filled, few, subgroups=subgroups, stretch=STRETCH, reduces=True)
         assert reduction is not None
         table, *fields = run(device, reduction, leaves)
         np.testing.assert_array_equal(table[-rows * groups :].reshape(rows, groups), whole.known)
@@ -111,7 +111,7 @@ def test_neutral_carries(device: gs.Device, op: str, dtype: Any) -> None:
     problem = make_problem(x, op)
     few = FewLabels(uploaded(device._context, labels), groups)
     options: dict[str, Any] = {"subgroups": True, "stretch": STRETCH}
-    found = tabled(device._executor, problem, few, **options)
+    found = plan_table(device._executor, problem, few, **options)
     assert found is not None
     combine = found.spec.combine
     assert bool(found.table.kernels[0].copies) == (combine.atomic is not None)
@@ -135,14 +135,14 @@ def test_neutral_carries(device: gs.Device, op: str, dtype: Any) -> None:
     full = np.bincount(labels, minlength=groups) > 0
     for each, compared in ((filled, np.ones(groups, bool)), (problem, full)):
         for in_table in {False, combine.atomic is not None}:
-            reduction = tabled(device._executor, each, few, reduces=True, in_table=in_table, **options)
+            reduction = plan_table(device._executor, each, few, reduces=True, in_table=in_table, **options)
             assert reduction is not None
             assert reduction.table.kernels[0].in_table == in_table
             (reduced,) = reduce_by_table(device._executor, filled, reduction, None)
             np.testing.assert_array_equal(reduced.read()[compared], totals[compared])
 
 
-def test_unread_labels(device: gs.Device) -> None:
+def test_speculative_combination(device: gs.Device) -> None:
     """Assert that elements are combined before the labels are read, unless a label is outside."""
     if not device.capabilities.subgroup_size:
         return
@@ -153,7 +153,7 @@ def test_unread_labels(device: gs.Device) -> None:
     filled = replace(problem, fill=(np.zeros(1, np.int32),))
 
     def found(labels: Array, count: int | None) -> TabledGroups | None:
-        return combine_unread(
+        return combine_speculatively(
             device._executor, filled, uploaded(device._context, labels), count, reduces=True, **options
         )
 
@@ -184,9 +184,9 @@ def test_remembered_number_of_labels(device: gs.Device, dtype: Any) -> None:
     options: dict[str, Any] = {"subgroups": True, "stretch": 600}
     in_order = dtype == np.float32
 
-    def found(*, reduces: bool, at_once: bool = False) -> TabledGroups | None:
+    def found(*, reduces: bool, all_stages: bool = False) -> TabledGroups | None:
         filled = replace(problem, fill=(np.zeros(1, dtype),)) if reduces else problem
-        return combine_unread(executor, filled, there, None, reduces=reduces, at_once=at_once, **options)
+        return combine_speculatively(executor, filled, there, None, reduces=reduces, all_stages=all_stages, **options)
 
     def scanned(groups: TabledGroups | None) -> Array:
         assert groups is not None
@@ -194,11 +194,11 @@ def test_remembered_number_of_labels(device: gs.Device, dtype: Any) -> None:
 
     executor.label_counts.clear()
     assert found(reduces=False) is None
-    few = few_labels(executor, problem, there, exact=True)
+    few = count_labels(executor, problem, there, exact=True)
     assert few is not None
-    exact = scanned(tabled(executor, problem, few, **options))
-    for at_once in (False, True):
-        got = scanned(found(reduces=False, at_once=at_once))
+    exact = scanned(plan_table(executor, problem, few, **options))
+    for all_stages in (False, True):
+        got = scanned(found(reduces=False, all_stages=all_stages))
         np.testing.assert_array_equal(got.view(np.uint32), exact.view(np.uint32))
     sums = found(reduces=True)
     assert sums is not None
@@ -207,7 +207,7 @@ def test_remembered_number_of_labels(device: gs.Device, dtype: Any) -> None:
     # There are fewer labels now: the order of combination could be another one.
     there = uploaded(device._context, np.minimum(labels, 35))
     executor.label_counts.keep(place_of(there), 37)
-    assert (found(reduces=False, at_once=True) is None) == in_order
+    assert (found(reduces=False, all_stages=True) is None) == in_order
     assert scanned(found(reduces=False)).shape == (length,)
     # There are more labels now.
     executor.label_counts.keep(place_of(there), 35)
@@ -225,10 +225,10 @@ def test_turns_and_parts(device: gs.Device) -> None:
     x, labels = words(rng, 2, length), rng.integers(0, 5, length).astype(np.int64)
     problem = make_problem(x, AFFINE, exclusive=True)
     few = FewLabels(uploaded(device._context, labels), 5)
-    found = tabled(device._executor, problem, few, subgroups=True, stretch=5)
+    found = plan_table(device._executor, problem, few, subgroups=True, stretch=5)
     assert found is not None
     kernels = tuple(
-        replace(each, tile=replace(each.tile, workgroup_size=lanes, subgroup_size=lanes), turns=2)
+        replace(each, tile=replace(each.tile, workgroup_size=lanes, subgroup_size=lanes), max_subgroups=2)
         if each.capacity
         else replace(each, tile=replace(each.tile, workgroup_size=256), parts=32, carry_loads=4)
         for each in found.table.kernels

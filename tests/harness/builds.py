@@ -20,7 +20,7 @@ from gpuscan.engine import element_copy, host_arrays, part_buffers, planner
 from gpuscan.engine.executor import Executor
 from gpuscan.planning import heuristics, tile_shapes
 from gpuscan.planning.kernel import Kernel
-from gpuscan.planning.kernel_parts import InjectedFaults
+from gpuscan.planning.kernel_parts import Fold, InjectedFaults
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 
@@ -86,7 +86,13 @@ def plan_short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read_ahead_always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a workgroup that folds one block at a time read ahead, as only look-ahead on a GPU does otherwise."""
-    monkeypatch.setattr(Kernel, "reads_ahead", property(lambda kernel: kernel.blocks_ahead == 1))
+    planned = Kernel.fold.func  # type: ignore[attr-defined]
+
+    def fold(kernel: Kernel) -> Fold:
+        found: Fold = planned(kernel)
+        return replace(found, reads_ahead=found.blocks == 1)
+
+    monkeypatch.setattr(Kernel, "fold", property(fold))
 
 
 def transpose_any_size(monkeypatch: pytest.MonkeyPatch) -> None:

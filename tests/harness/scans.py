@@ -201,8 +201,8 @@ def traits_of(plan: ScanPlan | plan_module.Plan) -> dict[str, KernelTraits]:
         kernel.stage: KernelTraits(
             one_workgroup_folds=kernel.wait_policy.one_workgroup_folds,
             looks_at_blocks=kernel.reloads_after_help,
-            reads_ahead=kernel.reads_ahead,
-            blocks_at_once=kernel.blocks_ahead,
+            reads_ahead=kernel.fold.reads_ahead,
+            blocks_at_once=kernel.fold.blocks,
             keeps_storage=kernel.keeps_storage_form,
             uses_workgroup_memory=kernel.exchanges_chunks,
             starts_at_the_end=kernel.last_tiles_first,

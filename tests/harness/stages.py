@@ -62,11 +62,11 @@ class StageRun:
         side, then all second words, and so on up to the stride.
         """
         kernel = self.plan.stages[0].kernel
-        words = self.state.view(np.uint64) if kernel.long_posts else self.state
-        per_word, size = kernel.post_words // item_words, kernel.post_words * kernel.post_stride
-        posted = words[: len(words) // size * size].reshape(-1, item_words, per_word, kernel.post_stride)
+        words = self.state.view(np.uint64) if kernel.post_format.in_64_bits else self.state
+        per_word, size = kernel.post_format.words // item_words, kernel.post_format.words * kernel.post_format.stride
+        posted = words[: len(words) // size * size].reshape(-1, item_words, per_word, kernel.post_format.stride)
         posted = np.moveaxis(posted, 3, 1).reshape(-1, item_words, per_word)
-        if kernel.long_posts:
+        if kernel.post_format.in_64_bits:
             return posted >> 32, posted[..., 0].astype(np.uint32)
         return posted >> 16, (posted[..., 0] & 0xFFFF) | (posted[..., 1] << 16)
 
@@ -118,10 +118,10 @@ def run_fold(device: gs.Device, problem: Problem, tile: Tile, posted: Array) -> 
     assert plan.strategy == "lookahead"
     (stage,) = plan.stages
     kernel, epoch = stage.kernel, 7
-    words, bits = posted.reshape(-1).astype(np.int64), kernel.tag_shift
+    words, bits = posted.reshape(-1).astype(np.int64), kernel.post_format.payload_bits
     tagged = (epoch << bits) | ((words[:, None] >> (bits * np.arange(32 // bits))) & ((1 << bits) - 1))
     tagged[words < 0] = 0
-    stride = tile.columns if isinstance(tile, ColumnTile) else kernel.post_stride  # from one half to the other
+    stride = tile.columns if isinstance(tile, ColumnTile) else kernel.post_format.stride  # from one half to the other
     tagged = tagged.reshape(-1, stride, 32 // bits).swapaxes(1, 2).reshape(-1)
     content = np.zeros(plan.state_bytes // (bits // 4), np.uint64 if bits == 32 else np.uint32)
     header = STATE_HEADER_WORDS * 4 // content.itemsize

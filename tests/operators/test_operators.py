@@ -339,7 +339,7 @@ def test_a_wrong_identity_is_found() -> None:
         (lambda l, r: l if l > r else r, {}, OperatorError, r"write np\.where\(condition"),
         (lambda l, r: (l, r), {}, OperatorError, "returns 2 fields, but its arguments are single values"),
         (lambda l, r: l[0] + r, {}, OperatorError, "indexes 0 into one int32 number"),
-        (lambda l, r: l + 0.5 * r, {}, OperatorError, "gives float64 .*whose elements are int32"),
+        (lambda l, r: l + 0.5 * r, {}, OperatorError, "gives float64 .*its elements are int32"),
         ("add", {"samples": "a"}, TypeError, "samples is a number, got 'a'"),
         ("add", {"samples": 0}, ValueError, "samples must be at least 1"),
         ("add", {"seed": 0.5}, TypeError, r"seed is a number, got 0\.5"),

@@ -9,10 +9,10 @@ from gpuscan.device.device_array import DeviceArray
 
 # An executor keeps arrays of at most this many bytes, or a single one; the least recently used go first. This is little
 # in comparison with the arrays of a scan that has many initial values or segment bits.
-_MAX_HELD_BYTES = 32 << 20
+_MAX_KEPT_BYTES = 32 << 20
 
 
-class HeldArrays:
+class KeptArrays:
     """Arrays by the kind of scan that reads them. The caller must hold the device's lock.
 
     Args:
@@ -47,7 +47,7 @@ class HeldArrays:
             return found
         found = self._arrays[key] = make()
         self.nbytes += found.buffer.size
-        while self.nbytes > _MAX_HELD_BYTES and len(self._arrays) > 1:
+        while self.nbytes > _MAX_KEPT_BYTES and len(self._arrays) > 1:
             _, oldest = self._arrays.popitem(last=False)
             self.nbytes -= oldest.buffer.size
             self._forget()
