@@ -52,7 +52,7 @@ def _is_nan(bits: Array, scalar: Scalar) -> Any:
 
 
 def merge_rows(order: Array) -> Array:
-    """Return the indices that sort each row (rows, row_length), by merges of runs of 1, 2, 4, … elements."""
+    """Return the indices that sort each row (rows, row_length), by stable merges of neighbouring runs."""
     rows, length = order.shape
     places = np.broadcast_to(np.arange(length), (rows, length)).copy()
     width = 1

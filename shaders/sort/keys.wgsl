@@ -41,5 +41,5 @@ fn order_of(key: Key) -> Key {
 
 // Return true if the key of order `a` comes before that of `b`.
 fn precedes(a: Key, b: Key) -> bool {
-    return {{ "a.y < b.y || (a.y == b.y && a.x < b.x)" if wide else "a < b" }};
+    return {{ "(a.y < b.y) | ((a.y == b.y) & (a.x < b.x))" if wide else "a < b" }};
 }

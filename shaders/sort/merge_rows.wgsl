@@ -1,10 +1,12 @@
-{#- Sort short rows, as many in a workgroup as fit, by merges in workgroup memory. Sorted runs of 1, 2, 4, … elements are
-    merged in pairs: each element searches the other run of its pair for the number of elements that come before it
-    (the ranks of Cole, "Parallel merge sort", 1988). Equal elements of the left run come first, so the sort is stable.
+{#- Sort short rows, as many in a workgroup as fit, by merges in workgroup memory. Each invocation sorts runs of RUN
+    elements in registers, by exchanges of neighbours. Then sorted runs of RUN, 2 RUN, 4 RUN, … elements are merged in
+    pairs: each invocation searches for the place in both runs where its RUN results begin, and merges these one by one
+    (Green, McColl & Bader, "GPU Merge Path", 2012). Equal elements of the left run come first, so the sort is stable.
     in:  input: the keys; words: a word for each key, if payload is "words"
     out: keys: sorted; places: the index of each key in its row, or its word
     Values: scalar; descending; workgroup_size; capacity: keys in a workgroup; with_keys: True to store the keys; payload:
         "none", "index" or "words". -#}
+{% set run = 8 %}
 struct Call {
     length: u32,  // of all rows together
     row_length: u32,
@@ -13,6 +15,7 @@ struct Call {
 
 const WORKGROUP_SIZE = {{ workgroup_size }}u;
 const CAPACITY = {{ capacity }}u;
+const RUN = {{ run }}u;  // results that an invocation merges at a time
 
 {% include "sort/keys.wgsl" %}
 
@@ -45,35 +48,77 @@ fn main(
     let count = min(call.length - begin, call.rows * call.row_length);
     for (var i = invocation; i < count; i += WORKGROUP_SIZE) {
         orders[i] = order_of(input[begin + i]);
-        origins[i] = i;
     }
-    var half = 0u;
-    for (var width = 1u; width < call.row_length; width *= 2u) {
+    workgroupBarrier();
+    let runs_of_row = (call.row_length + RUN - 1u) / RUN;
+    let runs = count / call.row_length * runs_of_row;
+    for (var task = invocation; task < runs; task += WORKGROUP_SIZE) {
+        let place = task % runs_of_row * RUN;
+        let first = task / runs_of_row * call.row_length + place;
+        let there = min(RUN, call.row_length - place);
+{% for i in range(run) %}
+        var order{{ i }} = orders[min(first + {{ i }}u, count - 1u)];
+        var origin{{ i }} = first + {{ i }}u;
+{% endfor %}
+{% for round in range(run) %}
+{% for i in range(round % 2, run - 1, 2) %}
+        let swaps{{ round }}_{{ i }} = ({{ i + 1 }}u < there) & precedes(order{{ i + 1 }}, order{{ i }});
+        let order{{ round }}_{{ i }} = order{{ i }};
+        let origin{{ round }}_{{ i }} = origin{{ i }};
+        order{{ i }} = select(order{{ i }}, order{{ i + 1 }}, swaps{{ round }}_{{ i }});
+        origin{{ i }} = select(origin{{ i }}, origin{{ i + 1 }}, swaps{{ round }}_{{ i }});
+        order{{ i + 1 }} = select(order{{ i + 1 }}, order{{ round }}_{{ i }}, swaps{{ round }}_{{ i }});
+        origin{{ i + 1 }} = select(origin{{ i + 1 }}, origin{{ round }}_{{ i }}, swaps{{ round }}_{{ i }});
+{% endfor %}
+{% endfor %}
+{% for i in range(run) %}
+        if ({{ i }}u < there) {
+            orders[CAPACITY + first + {{ i }}u] = order{{ i }};
+            origins[CAPACITY + first + {{ i }}u] = origin{{ i }};
+        }
+{% endfor %}
+    }
+    var half = CAPACITY;
+    for (var width = RUN; width < call.row_length; width *= 2u) {
         workgroupBarrier();
-        for (var i = invocation; i < count; i += WORKGROUP_SIZE) {
-            let place = i % call.row_length;
-            let row = half + i - place;
+        for (var task = invocation; task < runs; task += WORKGROUP_SIZE) {
+            let place = task % runs_of_row * RUN;
+            let row = half + task / runs_of_row * call.row_length;
             let pair = place - place % (2u * width);
-            let in_left = place - pair < width;
             let middle = min(pair + width, call.row_length);
-            let order = orders[half + i];
-            // Elements of the other run before `low` come before this one, those from `high` on do not.
-            let first = select(pair, middle, in_left);
-            var low = first;
-            var high = select(middle, min(pair + 2u * width, call.row_length), in_left);
+            let end = min(pair + 2u * width, call.row_length);
+            // Of the results before `place`, `low` come from the left run.
+            let before = place - pair;
+            var low = max(before, end - middle) - (end - middle);
+            var high = min(before, middle - pair);
             while (low < high) {
                 let at = (low + high) / 2u;
-                let other = orders[row + at];
-                // Of equal elements, those of the left run come first.
-                if (select(!precedes(order, other), precedes(other, order), in_left)) {
-                    low = at + 1u;
-                } else {
+                if (precedes(orders[row + middle + before - 1u - at], orders[row + pair + at])) {
                     high = at;
+                } else {
+                    low = at + 1u;
                 }
             }
-            let merged = i - place + select(place - width, place, in_left) + (low - first);
-            orders[CAPACITY - half + merged] = order;
-            origins[CAPACITY - half + merged] = origins[half + i];
+            var left = row + pair + low;
+            var right = row + middle + before - low;
+            let left_end = row + middle;
+            let right_end = row + end;
+            var order_left = orders[min(left, left_end - 1u)];
+            var order_right = orders[min(right, right_end - 1u)];
+            let goal = CAPACITY - half + (row - half) + place;
+            let there = min(RUN, end - place);
+{% for i in range(run) %}
+            if ({{ i }}u < there) {
+                let takes_left = (right >= right_end) | ((left < left_end) & !precedes(order_right, order_left));
+                orders[goal + {{ i }}u] = select(order_right, order_left, takes_left);
+                origins[goal + {{ i }}u] = origins[select(right, left, takes_left)];
+                left += select(0u, 1u, takes_left);
+                right += select(1u, 0u, takes_left);
+                let next = orders[select(min(right, right_end - 1u), min(left, left_end - 1u), takes_left)];
+                order_left = select(order_left, next, takes_left);
+                order_right = select(next, order_right, takes_left);
+            }
+{% endfor %}
         }
         half = CAPACITY - half;
     }
