@@ -138,7 +138,7 @@ def scalar_of(dtype: np.dtype[Any]) -> Scalar:
 def _way_out(dtype: np.dtype[Any]) -> str:
     """Return what a caller can do with an array of a dtype that no element has."""
     if dtype.kind in "mM":
-        return "Scan the numbers behind it: x.view(np.int64)"
+        return "Pass the numbers behind it: x.view(np.int64)"
     if dtype.name == "complex128":
         return "Pass dtype=np.complex64 to combine in 32-bit parts, or convert the array with .astype(np.complex64)"
     if dtype.kind == "O":

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from functools import cached_property
 from importlib import import_module
 from math import prod
+from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
@@ -185,12 +186,20 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
 
         Raises:
             ValueError: the value does not broadcast to the array's shape, or it is on another device.
+            ValueError, TypeError, OverflowError: the array's dtype cannot hold the value.
         """
         if not isinstance(value, Array):
             given = as_array(value)
             # Python numbers have to fit the dtype; arrays are cast.
             is_plain = isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic)
-            value = new_array(self.device, np.array(value, self.dtype) if is_plain else given.astype(self.dtype))
+            try:
+                fitting = np.array(value, self.dtype) if is_plain else given.astype(self.dtype)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise type(error)(
+                    f"{shortened(value)} was assigned to elements of {self.dtype}, which cannot hold it: {error}. "
+                    f"Pass numbers, or an array of a dtype that NumPy casts to {self.dtype}"
+                ) from None
+            value = new_array(self.device, fitting)
         elif value.device is not self.device:
             raise ValueError(
                 f"an array on {value.device!r} was assigned to elements on {self.device!r}, but a call runs where its "

@@ -167,6 +167,7 @@ class DeviceContext:
         Raises:
             StrategyError: there is no such strategy, or it is unsafe on this adapter.
         """
+        check_strategy(asked)
         source = f"from {STRATEGY_VARIABLE}" if asked == "auto" else "as asked"
         asked = strategy_asked_for(asked)
         if asked == "auto":

@@ -132,7 +132,7 @@ def _full_index(index: Any, ndim: int) -> list[Any]:
 
 def _is_integer(part: Any) -> bool:
     """Return True for an integer. Arrays of one integer are, too, but not those with axes."""
-    return hasattr(part, "__index__") and not isinstance(part, bool) and getattr(part, "shape", ()) == ()
+    return hasattr(part, "__index__") and not isinstance(part, (bool, type)) and getattr(part, "shape", ()) == ()
 
 
 # ----- Shapes

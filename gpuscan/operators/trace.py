@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
@@ -97,9 +99,15 @@ def _mapped(graph: Graph, value: Any, function: Callable[..., Any], name: str) -
     for position, leaf in enumerate(leaves):
         if isinstance(leaf, np.generic):
             leaves[position] = leaf = constant(graph, leaf, known_scalar(np.asarray(leaf).dtype))
+        place = "" if structure == LEAF else f" in field {position}"
+        if not isinstance(leaf, (Traced, *Python)):
+            raise OperatorError(
+                f"{name} returns {shortened(leaf)}{place}, which is no number; return one that is computed "
+                f"from the arguments, or a tuple or dict of such numbers{defined_at(function)}"
+            )
         if not isinstance(leaf, Traced):
             raise OperatorError(
-                f"{name} returns {leaf!r} in field {position}, which has no dtype; write np.float32({leaf!r}) or "
+                f"{name} returns {leaf!r}{place}, which has no dtype; write np.float32({leaf!r}) or "
                 f"np.full_like(x, {leaf!r})" + defined_at(function)
             )
     names = field_names(structure)
@@ -217,7 +225,8 @@ def _field_nodes(graph: Graph, leaf: Any, field: Field, function: Callable[..., 
         else:
             exact = is_exact_constant(leaf) and field.scalar.kind == "float"
             leaf = constant(graph, leaf, field.scalar if exact else known_scalar(np.asarray(leaf).dtype))
-        leaf = Traced(graph, np.broadcast_to(leaf.nodes, field.shape), leaf.scalar)
+        with suppress(ValueError):  # another shape is refused below
+            leaf = Traced(graph, np.broadcast_to(leaf.nodes, field.shape), leaf.scalar)
     rounded = field.scalar.name in ROUNDED_WHEN_STORED and leaf.scalar.name == "float32"
     if leaf.scalar != field.scalar and not rounded:
         raise OperatorError(

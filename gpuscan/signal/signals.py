@@ -100,7 +100,7 @@ def signal_of(x: Any, axis: Any, zi: Any = None) -> Signal:
     """
     if not isinstance(x, Array):
         x = as_array(x)
-        if x.dtype.kind not in "biufcV" or x.dtype.name == "longdouble":
+        if (x.dtype.kind not in "biufc" and x.dtype.name != "bfloat16") or x.dtype.name == "longdouble":
             raise TypeError(f"a signal of dtype {x.dtype} was passed; pass an array of numbers")
         if not x.dtype.isnative:
             x = x.astype(x.dtype.newbyteorder("="))

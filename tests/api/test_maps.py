@@ -232,6 +232,10 @@ def test_dtype_after_before(device: gs.Device) -> None:
         assert_same(nested[1]["a"], np.ones(5, np.int32))
         with pytest.raises(gs.OperatorError, match=r"before returns 1 in field 1, which has no dtype"):
             gs.scan(x, AFFINE, before=lambda v: (v, 1), dtype=np.int32, device=where)
+        with pytest.raises(gs.OperatorError, match=r"before returns None, which is no number; return one"):
+            gs.scan(x, before=lambda v: None, device=where)
+        with pytest.raises(gs.OperatorError, match=r"has the shape|is float64"):
+            gs.scan(x, lambda l, r: np.ones(3), device=where)
 
 
 # ----- What a map is at the time

@@ -119,7 +119,10 @@ def test_assignments_that_do_not_fit(device: gs.Device) -> None:
     a = device.asarray(x)
     wrong: tuple[tuple[Any, Any, type[Exception], str], ...] = (
         (0, np.ones(5), ValueError, r"shape \(5,\) were assigned to elements of shape \(6,\)"),
-        (0, 2**15, OverflowError, "out of bounds for int16"),
+        (0, 2**15, OverflowError, "out of bounds for int16.* Pass numbers"),
+        (0, None, TypeError, "None was assigned to elements of int16"),
+        (0, "ab", ValueError, "'ab' was assigned to elements of int16"),
+        (int, 1, TypeError, "views are"),
         (9, 1, IndexError, "pass one from -4 to 3"),
         ([0, 1], 1, TypeError, "views are"),
         (a > 3, np.ones(2), TypeError, "takes one number"),

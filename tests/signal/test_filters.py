@@ -256,6 +256,8 @@ def test_errors() -> None:
         signal.lfilter([1.0], [1.0], x, axis=2)
     with pytest.raises(ValueError, match=r"zi of shape \(1,\) was passed.*states of shape \(4, 1\)"):
         signal.lfilter([1.0], [1.0, 0.5], x, zi=[0.0])
+    with pytest.raises(TypeError, match=r"a signal of dtype \|V8 was passed"):
+        signal.lfilter([1.0], [1.0, 0.5], np.zeros(3, "V8"))
     with pytest.raises(TypeError, match="a signal of dtype <U1 was passed"):
         signal.lfilter([1.0], [1.0], ["a"])
     with pytest.raises(ValueError, match=r"sos of shape \(1, 5\) was passed"):
