@@ -242,10 +242,26 @@ class _Derivation:
         numbers = []
         for node, whole, scalar in zip(found, self.total, self.own, strict=True):
             node = self.calculus.like(0, whole) if node is None else self.graph.cast(node, whole.scalar)
-            # Without a value before it, the first element is the first state, and grad_x is G there.
-            node = node if self.seeded else self.graph.select(self.begun, node, whole)
+            node = node if self.seeded else self._once_begun(node, whole)
             numbers.append(self.graph.cast(node, scalar))
         return numbers
+
+    def _once_begun(self, node: Node, whole: Node) -> Node:
+        """Return G for a first element, which is the first state if there is no value before it, and otherwise `node`.
+
+        Where it is a product with G, or G is chosen, the flag is combined with the other operand or with the condition,
+        so that the element carries one number and not two.
+        """
+        graph = self.graph
+        if node.op == "select" and whole in node.args[1:]:
+            condition, yes, no = node.args
+            if yes is whole:
+                condition, yes = graph.apply("logical_not", (condition,), BOOL), no
+            return graph.select(graph.apply("logical_and", (self.begun, condition), BOOL), yes, whole)
+        if node.op == "multiply" and whole in node.args:
+            factor = node.args[1] if node.args[0] is whole else node.args[0]
+            return self.calculus.times(whole, graph.select(self.begun, factor, self.calculus.like(1, factor)))
+        return graph.select(self.begun, node, whole)
 
     def _first(self) -> list[Node]:
         """Return the numbers of the cotangent of `initial`: 0 unless the element is the first."""

@@ -153,7 +153,7 @@ MATRIX = element_of([np.dtype(np.float32)], shapes=[(2, 2)])
         # grad_x is a running sum of grad_y.
         ("add", SINGLE, "grad", 1),
         ("multiply", SINGLE, "grad previous x+", 3),
-        ("maximum", SINGLE, "begun grad previous x x+ y", 4),
+        ("maximum", SINGLE, "begun grad previous x x+ y", 3),
         ("matmul", MATRIX, "grad previous x+", 12),
         # One gate for both fields, and the first states are those of the identity.
         (operator(affine, identity=(1, 0)), element_of([np.dtype(np.float32)] * 2, PAIR), "grad previous x+", 5),
