@@ -27,20 +27,13 @@ from gpuscan.engine.element_copy import (
     write_elements,
 )
 from gpuscan.engine.executor import Executor
+from gpuscan.engine.head_bits import ComparedKeys, HeadBits, MarkedHeads, can_compare, with_keys, with_offsets_there
 from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.packed_arrays import packed_arrays, unpack
 from gpuscan.engine.places import DeviceSource
 from gpuscan.engine.preparation import check_elements, row_too_long, tile_on, whole_tile
 from gpuscan.engine.prepared_run import run_key
-from gpuscan.engine.segment_heads import (
-    ComparedKeys,
-    HeadBits,
-    MarkedHeads,
-    can_compare,
-    segment_heads,
-    with_keys,
-    with_offsets_there,
-)
+from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.segment_results import Ranks, device_sinks
 from gpuscan.errors import StrategyError
 from gpuscan.planning.kernel_parts import Placement

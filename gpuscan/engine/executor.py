@@ -24,7 +24,7 @@ from gpuscan.engine.places import DeviceSink, DeviceSource, HostSource
 from gpuscan.engine.planner import Planner
 from gpuscan.engine.prepared_run import PreparedRun
 from gpuscan.engine.record import Buffers, Origin, record
-from gpuscan.engine.segment_heads import Recorder
+from gpuscan.engine.recorder import Recorder
 from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning.strategies import trusts_waits

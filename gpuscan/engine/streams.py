@@ -19,7 +19,7 @@ from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.preparation import check_elements, seed_words, tile_on
-from gpuscan.engine.segment_heads import Recorder
+from gpuscan.engine.recorder import Recorder
 from gpuscan.planning.partition import Part, host_piece_length, piece, piece_unit
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.spec import ScanSpec, scan_spec
