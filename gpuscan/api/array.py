@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import cached_property
@@ -23,7 +22,7 @@ from gpuscan.device.transfer import begun, padded
 from gpuscan.engine.element_copy import contiguous, duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, converted
 from gpuscan.html_table import html_table
-from gpuscan.problem.arguments import as_array
+from gpuscan.problem.arguments import as_array, as_integer
 
 if TYPE_CHECKING:
     import wgpu
@@ -115,20 +114,20 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
         shape, dtype = checked_shape(shape), checked_dtype(dtype)
         check_buffer(device.wgpu_device, buffer, "buffer", ())
         check_state(device._context, buffer, "buffer")
-        if not hasattr(offset, "__index__"):
+        first = as_integer(offset)
+        if first is None:
             raise TypeError(
                 f"offset={offset!r} was passed, but an offset is an integer number of bytes, such as {dtype.itemsize}"
             )
-        offset = operator.index(offset)
-        if offset < 0 or offset % dtype.itemsize:
+        if first < 0 or first % dtype.itemsize:
             raise ValueError(
                 f"offset={offset} was passed for numbers of {dtype.itemsize} bytes; pass a multiple of that, 0 or more"
             )
-        array = cls(device, buffer, shape, dtype, offset, None)
-        if padded(offset + array.nbytes) > buffer.size:
+        array = cls(device, buffer, shape, dtype, first, None)
+        if padded(first + array.nbytes) > buffer.size:
             raise ValueError(
-                f"an array of {array.nbytes} bytes at byte {offset} was asked for, which needs whole 4-byte words up "
-                f"to byte {padded(offset + array.nbytes)}, but the buffer has {buffer.size} bytes. Make it larger"
+                f"an array of {array.nbytes} bytes at byte {first} was asked for, which needs whole 4-byte words up "
+                f"to byte {padded(first + array.nbytes)}, but the buffer has {buffer.size} bytes. Make it larger"
             )
         return array
 

@@ -255,7 +255,7 @@ def _numbered_device(wanted: Any) -> Device:
     """
     number = adapter_number(wanted)
     assert number is not None
-    found = list(islice(_opened_devices(), max(0, number + 1)))
+    found = list(islice(_opened_devices(), min(max(0, number + 1), sys.maxsize)))
     if number < 0 or len(found) <= number:
         raise no_number_error(wanted, [device.capabilities.summary for device in devices()])
     return found[number]

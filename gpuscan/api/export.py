@@ -21,7 +21,7 @@ from gpuscan.elements import dtype_from, element_of
 from gpuscan.errors import UnsupportedDtypeError
 from gpuscan.operators.named_operators import resolve
 from gpuscan.planning.strategies import check_strategy
-from gpuscan.problem.arguments import as_flag, structure_and_leaves
+from gpuscan.problem.arguments import as_flag, as_integer, structure_and_leaves
 from gpuscan.problem.compaction import compaction_problem, words_of_entry
 from gpuscan.problem.problem import make_problem
 from gpuscan.replaced_file import replaced_file
@@ -140,11 +140,11 @@ def _compaction_files(x: Any, length: int, compact: Any, strategy: str) -> dict[
 
 
 def _checked_length(length: Any) -> int:
-    if isinstance(length, bool) or not hasattr(length, "__index__"):
+    if (found := as_integer(length)) is None:
         raise TypeError(f"length={length!r} was passed; pass the number of elements of the longest array")
-    if length < 1:
+    if found < 1:
         raise ValueError(f"length={length} was passed; pass the number of elements of the longest array, 1 or more")
-    return int(length)
+    return found
 
 
 def _stand_in(dtype: Any, length: int, element_axes: int) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import threading
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from gpuscan.device.guards import forked_error
 from gpuscan.device.requirements import wanted_features
 from gpuscan.device.webgpu_log import libraries_quiet
 from gpuscan.errors import AdapterNotFoundError
+from gpuscan.problem.arguments import as_integer
 
 if TYPE_CHECKING:
     import wgpu
@@ -83,9 +83,7 @@ def adapter_number(wanted: Any) -> int | None:
     if isinstance(wanted, str):
         digits = wanted.strip()
         return int(digits) if digits.isdecimal() else None
-    if hasattr(wanted, "__index__") and not isinstance(wanted, bool):
-        return operator.index(wanted)
-    return None
+    return as_integer(wanted)
 
 
 def no_number_error(wanted: Any, adapters: Sequence[str]) -> AdapterNotFoundError:

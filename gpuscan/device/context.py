@@ -112,7 +112,8 @@ class DeviceContext:
     ) -> None:
         self.adapter: wgpu.GPUAdapter = choose_adapter(adapter)
         self.unsafe = unsafe
-        limits = limits_within(wanted_limits(self.adapter) | checked_limits(self.adapter, required_limits or {}))
+        required = checked_limits(self.adapter, {} if required_limits is None else required_limits)
+        limits = limits_within(wanted_limits(self.adapter) | required)
         with libraries_quiet():
             self.wgpu_device: wgpu.GPUDevice = _opened(self.adapter, limits)
             self.queue = open_queue(self.wgpu_device)

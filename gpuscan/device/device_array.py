@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from math import prod
 from typing import TYPE_CHECKING, Any, Never
 
@@ -16,7 +15,7 @@ from gpuscan.device.strides import c_strides, reach
 from gpuscan.device.transfer import download, padded, upload
 from gpuscan.elements import dtype_from, scalar_of
 from gpuscan.errors import UnsupportedDtypeError
-from gpuscan.problem.arguments import OnDevice
+from gpuscan.problem.arguments import OnDevice, tuple_of_integers
 
 if TYPE_CHECKING:
     import wgpu
@@ -188,8 +187,13 @@ class DeviceArray(OnDevice):
 
 
 def checked_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
-    """Return a shape as a tuple of integers that are 0 or more."""
-    axes = tuple(operator.index(n) for n in (shape if isinstance(shape, tuple | list) else (shape,)))
+    """Return a shape as a tuple of integers that are 0 or more.
+
+    Raises:
+        ValueError: a length is negative.
+        TypeError: a length is not an integer.
+    """
+    axes = tuple_of_integers("shape", shape if isinstance(shape, (tuple, list)) else (shape,))
     if any(n < 0 for n in axes):
         raise ValueError(f"shape {axes} was passed, but lengths cannot be negative; pass lengths of 0 or more")
     return axes

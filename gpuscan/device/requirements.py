@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gpuscan.device.buffer_pool import ALIGNMENT
+from gpuscan.problem.arguments import as_integer
 
 if TYPE_CHECKING:
     import wgpu
@@ -79,17 +80,17 @@ def checked_limits(adapter: wgpu.GPUAdapter, required: Mapping[str, int]) -> dic
             )
         best = int(adapter.limits[name])
         smaller_is_better = name.startswith("min-")
-        if not hasattr(limit, "__index__"):
+        if (number := as_integer(limit)) is None:
             raise TypeError(
                 f"required_limits[{given!r}] = {limit!r} was passed, but a limit is an integer; pass one of {best} or "
                 f"{'more' if smaller_is_better else 'less'}"
             )
-        if limit < 0 or (limit < best if smaller_is_better else limit > best):
+        if number < 0 or (number < best if smaller_is_better else number > best):
             raise ValueError(
                 f"required_limits asks for {name} = {limit}, but {adapter.summary} has {best}. Ask for "
-                f"{'more' if smaller_is_better or limit < 0 else 'less'}"
+                f"{'more' if smaller_is_better or number < 0 else 'less'}"
             )
-        limits[name] = int(limit)
+        limits[name] = number
     return limits
 
 

@@ -8,6 +8,8 @@ from math import gcd, prod
 from reprlib import repr as shortened
 from typing import Any
 
+from gpuscan.problem.arguments import tuple_of_integers
+
 Axes = tuple[int, ...]
 
 
@@ -143,7 +145,7 @@ def resolved_shape(shape: Axes, wanted: Sequence[Any]) -> Axes:
         ValueError: it has another number of elements.
         TypeError: a length is not an integer.
     """
-    lengths = [operator.index(length) for length in wanted]
+    lengths = list(tuple_of_integers("shape", wanted))
     size, known = prod(shape), prod(length for length in lengths if length != -1)
     free = [place for place, length in enumerate(lengths) if length == -1]
     if len(free) == 1 and known and size % known == 0:
@@ -187,8 +189,9 @@ def permutation(ndim: int, axes: Iterable[Any]) -> Axes:
 
     Raises:
         ValueError: an axis is missing or there is none of that number.
+        TypeError: an axis is not an integer.
     """
-    given = [operator.index(axis) for axis in axes]
+    given = tuple_of_integers("axes", axes)
     order = tuple(axis + ndim if axis < 0 else axis for axis in given) if given else tuple(range(ndim))[::-1]
     if sorted(order) != list(range(ndim)):
         raise ValueError(f"axes {tuple(given)} were asked for; pass each axis of {ndim} once: 0 to {ndim - 1}")

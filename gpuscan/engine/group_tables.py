@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
 from gpuscan.device.interrupts import interrupts_held
-from gpuscan.device.transfer import read_later
+from gpuscan.device.transfer import padded, read_later, read_together
 from gpuscan.elements import scalar_of, words_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import bound_seeds
 from gpuscan.engine.element_copy import bindable, interchanged, written
 from gpuscan.engine.preparation import check_elements
-from gpuscan.engine.record import max_workgroups, uniform_of
+from gpuscan.engine.record import StageDispatch, max_workgroups, submit_stages, uniform_of
 from gpuscan.planning.group_heuristics import group_heuristics_for
 from gpuscan.planning.group_plan import plan_groups
 from gpuscan.planning.plan import grid_of
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from gpuscan.device.bind_groups import Binding
     from gpuscan.device.context import DeviceContext
+    from gpuscan.device.held_runs import Clear
     from gpuscan.engine.executor import Executor
     from gpuscan.planning.group_plan import GroupTable
     from gpuscan.planning.spec import ScanSpec
@@ -118,8 +120,10 @@ def _largest_of(executor: Executor, labels: DeviceArray) -> int:
     dtype = f"u{labels.dtype.itemsize}"
     unsigned = DeviceArray(labels.context, labels.buffer, (labels.size,), dtype, labels.offset, labels.owner)
     problem = cached_problem(unsigned, "maximum", axis=0, exclusive=False, reverse=False)
-    (result,) = scan_device(executor, replace(problem, keep_last_only=True))
-    largest = int(result.read()[0])
+    (result,) = scan_device(executor, problem.reduced())
+    context = executor.context
+    (found,) = read_together(context.queue, context.pool, [(result.buffer, result.offset, labels.dtype.itemsize)])
+    largest = int(found.view(dtype)[0])
     return min(1, largest) if labels.dtype == np.bool_ else largest
 
 
@@ -327,30 +331,27 @@ def run_stages(
         *(table.sharers, 0, 0, 0),
     ]
     params = uniform_of(context, numbers)
-    pipelines = [context.pipeline(kernel) for kernel in table.kernels]
-    encoder = context.queue.encoder()
+    clears: list[Clear] = []
     if table.cleared_words:
-        encoder.clear_buffer(memory.buffer, memory.offset, 4 * table.cleared_words)
+        clears.append((memory.buffer, memory.offset, 4 * table.cleared_words))
     if largest is not None:
-        encoder.clear_buffer(largest.buffer, largest.offset, 4)
+        clears.append((largest.buffer, largest.offset, 4))
         bound["largest"] = largest.binding()
     for array, result in zip(table.kernels[-1].destinations, results, strict=True):
-        if not array.atomic:
-            continue
-        part = result.binding()
-        encoder.clear_buffer(part.buffer, part.offset, part.size)
-    for kernel, (pipeline, layout) in zip(table.kernels, pipelines, strict=True):
+        if array.atomic:
+            clears.append((result.buffer, result.offset, padded(result.nbytes, ALIGNMENT)))
+    stages = []
+    for kernel in table.kernels:
+        pipeline, layout = context.pipeline(kernel)
         entries = [(0, params), *((array.binding, bound[array.name]) for array in kernel.bindings)]
         entries += [(binding, bound[role]) for binding, role in kernel.uniforms]
-        batch = context.profiles.batch([kernel.stage], "", spec.length) if context.profiles.active else None
-        compute = encoder.begin_compute_pass(timestamp_writes=None if batch is None else batch.writes(kernel.stage))
-        compute.set_pipeline(pipeline)
-        compute.set_bind_group(0, context.bind_groups.group(layout, entries, keep=False), [0])
-        compute.dispatch_workgroups(*grid_of(table.workgroups(kernel), max_workgroups(context)))
-        compute.end()
-        if batch is not None:
-            batch.resolve(encoder)
-    context.queue.submit(encoder)
+        # Later calls often bind the same buffers of the pool.
+        group = context.bind_groups.group(layout, entries, keep=True)
+        grid = grid_of(table.workgroups(kernel), max_workgroups(context))
+        stages.append(StageDispatch(kernel.stage, (pipeline, group, grid), spec.length))
+    arrays = (*leaves, *results, groups.labels)
+    held, nbytes = all(array.owner is not None for array in arrays), sum(array.nbytes for array in arrays)
+    submit_stages(context, stages, nbytes, held=held, offset=0, clears=clears)
     # The pool has their memory again once nothing refers to them.
     del kept
     return memory

@@ -5,12 +5,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT
+from gpuscan.device.held_runs import Clear, Dispatch
 from gpuscan.device.reports import Run
 from gpuscan.device.tile_state import PARAMS, parameters
 from gpuscan.device.transfer import padded
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.device.context import DeviceContext
-    from gpuscan.device.held_runs import Dispatch
     from gpuscan.planning.plan import ScanPlan, Stage
 
 # The longest length of a row, in elements, that shaders get. Longer rows are described as this long, since indices
@@ -162,6 +162,72 @@ def record(
     return Run(plan, state, epoch)
 
 
+class StageDispatch(NamedTuple):
+    """A dispatch of a stage that is no part of a scan plan.
+
+    Attributes:
+        name: the stage's name, for profiles.
+        dispatch: its pipeline, bind group and grid.
+        elements: the number of elements that the stage works on, for profiles.
+    """
+
+    name: str
+    dispatch: Dispatch
+    elements: int
+
+
+def stage_dispatch(
+    context: DeviceContext,
+    template: str,
+    bound: Sequence[Binding],
+    workgroups: int,
+    elements: int,
+    keep: bool = False,
+    /,
+    **values: Any,
+) -> StageDispatch:
+    """Return the dispatch of a stage that is no part of a scan plan, such as a copy.
+
+    Args:
+        context: the device.
+        template: the path of a template under shaders/. Its bindings are `bound`, in order.
+        bound: the buffers.
+        workgroups: the number of workgroups; the grid may have a few more.
+        elements: the number of elements that the stage works on, for profiles.
+        keep: True to keep the bind group, because later calls may bind the same buffers of the pool.
+        values: the variables of the template.
+    """
+    pipeline, layout = context.stage(template, **values)
+    name = template.rpartition("/")[2].removesuffix(".wgsl")
+    group = context.bind_groups.group(layout, list(enumerate(bound)), keep=keep)
+    return StageDispatch(name, (pipeline, group, grid_of(workgroups, max_workgroups(context))), elements)
+
+
+def record_stages(
+    context: DeviceContext,
+    encoder: wgpu.GPUCommandEncoder,
+    stages: Sequence[StageDispatch],
+    offset: int | None = None,
+) -> None:
+    """Record stages into an encoder without an open pass, each in a pass of its own.
+
+    Args:
+        context: the device of the encoder.
+        encoder: the encoder.
+        stages: the stages.
+        offset: the dynamic offset of their bind groups; None without.
+    """
+    for name, (pipeline, group, grid), elements in stages:
+        batch = context.profiles.batch([name], "", elements) if context.profiles.active else None
+        compute = encoder.begin_compute_pass(timestamp_writes=batch and batch.writes(name))
+        compute.set_pipeline(pipeline)
+        compute.set_bind_group(0, group, [] if offset is None else [offset])
+        compute.dispatch_workgroups(*grid)
+        compute.end()
+        if batch is not None:
+            batch.resolve(encoder)
+
+
 def record_stage(
     context: DeviceContext,
     encoder: wgpu.GPUCommandEncoder,
@@ -173,45 +239,42 @@ def record_stage(
     /,
     **values: Any,
 ) -> Dispatch:
-    """Record a stage that is no part of a scan plan, such as a copy.
+    """Record a stage that is no part of a scan plan into an encoder without an open pass, and return what was recorded.
+
+    The other arguments are those of `stage_dispatch`.
+    """
+    stage = stage_dispatch(context, template, bound, workgroups, elements, keep, **values)
+    record_stages(context, encoder, [stage])
+    return stage.dispatch
+
+
+def submit_stages(
+    context: DeviceContext,
+    stages: Sequence[StageDispatch],
+    nbytes: int,
+    *,
+    held: bool,
+    offset: int | None = None,
+    clears: Sequence[Clear] = (),
+) -> None:
+    """Submit stages that are no part of a scan plan.
 
     Args:
-        context: the device of the encoder.
-        encoder: an encoder without an open pass.
-        template: the path of a template under shaders/. Its bindings are `bound`, in order.
-        bound: the buffers.
-        workgroups: the number of workgroups; the grid may have a few more.
-        elements: the number of elements that the stage works on, for profiles.
-        keep: True to keep the bind group, because later calls may bind the same buffers of the pool.
-        values: the variables of the template.
-
-    Returns:
-        What was recorded.
+        context: the device.
+        stages: the stages.
+        nbytes: the bytes that they read, by which their time is estimated.
+        held: True to submit them with what comes next, if they are short. All buffers have to be those of the pool.
+        offset: as in `record_stages`.
+        clears: what is set to zero before.
     """
-    stage = pipeline, group, grid = _dispatch(context, template, bound, workgroups, keep, values)
-    name = template.rpartition("/")[2].removesuffix(".wgsl")
-    batch = context.profiles.batch([name], "", elements) if context.profiles.active else None
-    compute = encoder.begin_compute_pass(timestamp_writes=batch and batch.writes(name))
-    compute.set_pipeline(pipeline)
-    compute.set_bind_group(0, group)
-    compute.dispatch_workgroups(*grid)
-    compute.end()
-    if batch is not None:
-        batch.resolve(encoder)
-    return stage
-
-
-def _dispatch(
-    context: DeviceContext,
-    template: str,
-    bound: Sequence[Binding],
-    workgroups: int,
-    keep: bool,
-    values: dict[str, Any],
-) -> Dispatch:
-    pipeline, layout = context.stage(template, **values)
-    group = context.bind_groups.group(layout, list(enumerate(bound)), keep=keep)
-    return pipeline, group, grid_of(workgroups, max_workgroups(context))
+    if held and not context.profiles.active:
+        context.queue.run([stage.dispatch for stage in stages], offset, nbytes, clears)
+        return
+    encoder = context.queue.encoder()
+    for cleared in clears:
+        encoder.clear_buffer(*cleared)
+    record_stages(context, encoder, stages, offset)
+    context.queue.submit(encoder)
 
 
 def submit_stage(
@@ -234,7 +297,7 @@ def submit_stage(
         bound: the buffers.
         invocations: the number of invocations; there may be more of them.
         elements: the number of elements that the stage works on, for profiles.
-        held: True to submit it with what comes next, if it is short. All buffers have to be those of the pool.
+        held: as in `submit_stages`.
         values: the variables of the template, without `workgroup_size`.
 
     Returns:
@@ -243,15 +306,10 @@ def submit_stage(
     bindings = [uniform_of(context, numbers), *bound]
     values["workgroup_size"] = WORKGROUP_SIZE
     workgroups = -(-invocations // WORKGROUP_SIZE)
-    if held and not context.profiles.active:
-        stage = _dispatch(context, template, bindings, workgroups, True, values)
-        context.queue.run([stage], None, sum(part.size or 0 for part in bound))
-        return stage
-    encoder = context.queue.encoder()
     # Later calls often bind the same buffers of the pool.
-    dispatch = record_stage(context, encoder, template, bindings, workgroups, elements, True, **values)
-    context.queue.submit(encoder)
-    return dispatch
+    stage = stage_dispatch(context, template, bindings, workgroups, elements, True, **values)
+    submit_stages(context, [stage], sum(part.size or 0 for part in bound), held=held)
+    return stage.dispatch
 
 
 def uniform_of(context: DeviceContext, numbers: Sequence[int]) -> Binding:

@@ -1,4 +1,4 @@
-"""Record the stages before a run, so that they can also be submitted again."""
+"""Record the stages before a run into its command encoder, and keep them for later runs over the same buffers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.device.device_array import DeviceArray, empty
+from gpuscan.device.held_runs import Clear, Dispatch
+from gpuscan.device.reports import Verdict
 from gpuscan.device.transfer import padded
 from gpuscan.engine.prepared_run import PreparedStages
 from gpuscan.engine.record import record_stage
@@ -16,8 +18,6 @@ from gpuscan.engine.record import record_stage
 if TYPE_CHECKING:
     from gpuscan.device.bind_groups import Binding
     from gpuscan.device.context import DeviceContext
-    from gpuscan.device.held_runs import Clear, Dispatch
-    from gpuscan.device.reports import Verdict
 
 
 @dataclass(frozen=True)

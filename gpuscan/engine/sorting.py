@@ -12,7 +12,7 @@ from gpuscan.device.guards import guarded
 from gpuscan.device.reports import read_report
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.engine.element_copy import StridedView, bindable, contiguous, copied, copy_elements, interchanged, view_of
-from gpuscan.engine.record import record_stage, uniform_of
+from gpuscan.engine.record import stage_dispatch, submit_stages, uniform_of
 from gpuscan.engine.tile_sorts import Keys, sort_tiles
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.planning.sort_plan import RowSort, plan_sort
@@ -160,14 +160,13 @@ def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[Devic
     found, places = keys.result(context) if keys.with_keys else None, keys.places(context)
     call = uniform_of(context, [keys.size, keys.length, plan.rows])
     arrays = [array for array in (keys.array, found, places, keys.words) if array is not None]
-    encoder = context.queue.encoder()
-    record_stage(
+    stage = stage_dispatch(
         context,
-        encoder,
         "sort/merge_rows.wgsl",
         [call, *(array.binding() for array in arrays)],
         plan.workgroups,
         keys.size,
+        True,
         scalar=keys.scalar,
         descending=keys.descending,
         workgroup_size=plan.workgroup,
@@ -175,5 +174,5 @@ def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[Devic
         with_keys=keys.with_keys,
         payload=keys.payload,
     )
-    context.queue.submit(encoder)
+    submit_stages(context, [stage], 4 * keys.size * keys.scalar.words, held=keys.held)
     return found, places

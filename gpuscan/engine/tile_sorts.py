@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuscan.device.bind_groups import Binding
-from gpuscan.device.device_array import DeviceArray, empty
+from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.reports import SortRun
+from gpuscan.device.transfer import padded
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.record import WORKGROUP_SIZE, record_stage, uniform_of
+from gpuscan.engine.record import WORKGROUP_SIZE, stage_dispatch, submit_stages, uniform_of
 from gpuscan.planning.sort_heuristics import sort_heuristics_for
 from gpuscan.problem.cache import cached_problem
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from gpuscan.engine.executor import Executor
     from gpuscan.planning.sort_plan import TileSort
 
-# Bytes of one step in the buffer of steps.
-_STEP_BYTES = 24
+# 32-bit words of one step in the buffer of steps.
+_STEP_WORDS = 6
 # Words before the counts that sort/histogram.wgsl leaves.
 _DIFFERENCES = 4
 
@@ -54,6 +55,11 @@ class Keys:
         """The keys of all rows."""
         return self.array.nbytes // (4 * self.scalar.words)
 
+    @property
+    def held(self) -> bool:
+        """True if all buffers are those of the pool, so that the sort may be submitted with what comes next."""
+        return self.array.owner is not None and (self.words is None or self.words.owner is not None)
+
     def result(self, context: DeviceContext) -> DeviceArray:
         """Return a new array for the keys, in words."""
         return empty(context, (self.size * self.scalar.words,), np.uint32)
@@ -84,6 +90,8 @@ class _TileSort:
         self._context = context = executor.context
         self.keys, self.places = given.result(context), given.places(context)
         # Arrays that nothing refers to go back to the pool, so the sort keeps those that it binds.
+        bases = 0 if plan.kernel is None else plan.bases
+        self._steps = empty(context, (plan.digits * _STEP_WORDS + bases,), np.uint32)
         self._temporary = given.result(context), given.places(context)
         self._arrays = [array.binding() for array in (given.array, self.keys, self._temporary[0])]
         moved = (self.places, self._temporary[1], given.words)
@@ -137,27 +145,26 @@ class _TileSort:
 
     def _steps_from_differences(self) -> Binding:
         """Submit the stages that choose the steps; return the buffer of the steps."""
-        context, usage, plan, size = self._context, self._context.usage, self._plan, self._given.size
-        # A buffer of its own, because no dispatch may write one part of a buffer and read another. With a single digit
-        # the stage that finds the differences is skipped, and these values ask for one step.
-        known = np.array([0, 0, plan.digits == 1, 0], np.uint32).tobytes()
-        found = Binding(context.wgpu_device.create_buffer_with_data(data=known, usage=usage.STORAGE))
-        steps = self._new_steps(0)
+        context, plan, size = self._context, self._plan, self._given.size
+        steps = self._steps.binding()
+        if plan.digits == 1:
+            # The stage that finds the differences is skipped, and these values ask for one step.
+            found = uploaded(context, np.array([0, 0, 1, 0], np.uint32))
+            self._submit(self._planning(found.binding(), steps))
+            return steps
+        found = empty(context, (4,), np.uint32)
         params, keys = self._params(0), sort_heuristics_for(context.capabilities.adapter_type).keys_compared
         shape = self._keys_shape | {"workgroup_size": WORKGROUP_SIZE, "keys_per_invocation": keys}
-        bound = [params, self._arrays[0], found]
+        bound = [params, self._arrays[0], found.binding()]
         compare = ("differences", bound, -(-size // (WORKGROUP_SIZE * keys)), shape)
-        self._submit(*([compare] if plan.digits > 1 else []), self._planning(found, steps))
+        self._submit(compare, self._planning(found.binding(), steps), cleared=found)
         return steps
 
     def _steps_from_histogram(self) -> Binding:
         """Submit the stages that count all digits' values and choose the steps; return the buffer of the plan."""
         context, plan = self._context, self._plan
         found = empty(context, (_DIFFERENCES + plan.bases,), np.uint32)
-        encoder = context.queue.encoder()
-        encoder.clear_buffer(found.buffer, 0, found.buffer.size)
-        context.queue.submit(encoder)
-        steps, params, counts = self._new_steps(plan.bases), self._params(0), found.binding()
+        steps, params, counts = self._steps.binding(), self._params(0), found.binding()
         rows = plan.tiles // plan.tiles_per_row
         shape = self._digits | {"workgroup_size": plan.workgroup}
         counting = self._keys_shape | shape | {"stretch": plan.stretch, "copies": plan.copies}
@@ -165,26 +172,37 @@ class _TileSort:
             ("histogram", [params, self._arrays[0], counts], rows * -(-plan.tiles_per_row // plan.stretch), counting),
             self._planning(counts, steps),
             ("scan_histograms", [params, counts, steps], rows * plan.digits, shape),
+            cleared=found,
         )
         return steps
 
     def _planning(self, found: Binding, steps: Binding) -> tuple[Any, ...]:
         return "plan_steps", [found, steps], 1, self._digits | {"workgroup_size": self._plan.workgroup}
 
-    def _new_steps(self, bases: int) -> Binding:
-        """Return a buffer for the steps, and for the places where elements with each value of a digit begin."""
-        usage = self._context.usage
-        size = self._plan.digits * _STEP_BYTES + 4 * bases
-        return Binding(self._context.wgpu_device.create_buffer(size=size, usage=usage.STORAGE))
+    def _submit(self, *stages: tuple[Any, ...], cleared: DeviceArray | None = None) -> None:
+        """Submit stages, each as (template, bindings, workgroups, variables of the template).
 
-    def _submit(self, *stages: tuple[Any, ...]) -> None:
-        """Submit stages, each as (template, bindings, workgroups, variables of the template)."""
-        context = self._context
-        encoder = context.queue.encoder()
-        for name, bound, workgroups, values in stages:
-            elements = 1 if name == "plan_steps" else self._given.size
-            record_stage(context, encoder, f"sort/{name}.wgsl", bound, workgroups, elements, **values)
-        context.queue.submit(encoder)
+        Args:
+            stages: the stages.
+            cleared: an array that is set to zero before.
+        """
+        context, given = self._context, self._given
+        # In a single pass each sort has parameters of its own, so no later one binds the same buffers.
+        keep = self._plan.kernel is None
+        dispatches = [
+            stage_dispatch(
+                context,
+                f"sort/{name}.wgsl",
+                bound,
+                workgroups,
+                1 if name == "plan_steps" else given.size,
+                keep,
+                **values,
+            )
+            for name, bound, workgroups, values in stages
+        ]
+        clears = [] if cleared is None else [(cleared.buffer, cleared.offset, padded(cleared.nbytes))]
+        submit_stages(context, dispatches, 4 * given.size * given.scalar.words, held=given.held, clears=clears)
 
     def _params(self, step: int, epoch: int = 0) -> Binding:
         plan, given = self._plan, self._given

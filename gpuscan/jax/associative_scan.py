@@ -14,7 +14,7 @@ from gpuscan.jax.derivatives import DifferentiableScan
 from gpuscan.jax.traced_function import row_function
 from gpuscan.operators.operator import name_of
 from gpuscan.operators.row_functions import check_combined, row_operator
-from gpuscan.problem.arguments import as_flag
+from gpuscan.problem.arguments import as_flag, as_integer
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
@@ -98,9 +98,8 @@ def _checked_axis(leaves: Sequence[Any], axis: Any) -> int:
     """
     if not leaves:
         raise ValueError("elems without arrays were passed; pass a pytree of one array or more")
-    if isinstance(axis, bool) or not hasattr(axis, "__index__"):
+    if (index := as_integer(axis)) is None:
         raise TypeError(f"axis={axis!r} was passed, but an axis is an integer; pass axis=0")
-    index = int(axis.__index__())
     found: set[int] = {index + leaf.ndim if index < 0 else index for leaf in leaves}
     for leaf in leaves:
         if not -leaf.ndim <= index < leaf.ndim:

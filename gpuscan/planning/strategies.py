@@ -35,7 +35,7 @@ _NEEDS_PROGRESS = frozenset({"lookahead", "lookback"})
 
 def check_strategy(strategy: str) -> None:
     """Raise StrategyError if there is no such strategy."""
-    if strategy != "auto" and strategy not in STRATEGIES:
+    if not isinstance(strategy, str) or strategy not in ("auto", *STRATEGIES):
         names = ", ".join(STRATEGIES)
         raise StrategyError(f"strategy {strategy!r} was asked for. There is none of that name. Pass auto, {names}")
 

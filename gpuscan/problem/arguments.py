@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from reprlib import repr as shortened
 from typing import Any
 
@@ -25,6 +27,33 @@ class OnDevice:
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+
+
+def as_integer(value: Any) -> int | None:
+    """Return an integer; None for anything else, also for bools and for arrays with axes.
+
+    Example:
+        >>> as_integer(np.int8(3)), as_integer(True), as_integer(3.0), as_integer(np.arange(2))
+        (3, None, None, None)
+    """
+    if not isinstance(value, bool):
+        with suppress(TypeError):
+            return operator.index(value)
+    return None
+
+
+def tuple_of_integers(name: str, values: Iterable[Any]) -> tuple[int, ...]:
+    """Return the integers that a caller passed for an argument of this name.
+
+    Raises:
+        TypeError: one is not an integer.
+    """
+    given = tuple(values)
+    found = tuple(each for each in map(as_integer, given) if each is not None)
+    if len(found) != len(given):
+        shown = given if len(given) > 1 else given[0]
+        raise TypeError(f"{name}={shortened(shown)} was passed, which has another value than integers; pass only these")
+    return found
 
 
 def as_flag(name: str, value: Any) -> bool:
@@ -132,6 +161,7 @@ def as_array(x: Any) -> Leaf:
 
     Raises:
         TypeError: the value is a masked array, and its mask would be lost; or it stays on several devices.
+        ValueError: its lists have different lengths.
     """
     if getattr(type(x), "is_sharded", False):
         raise TypeError(
@@ -143,7 +173,15 @@ def as_array(x: Any) -> Leaf:
             "a masked array was passed, but gpuscan has no masks. Pass x.filled(value) with a value that does not "
             "change the result, such as the operator's identity, and mask the result again"
         )
-    return np.asarray(x)
+    try:
+        return np.asarray(x)
+    except ValueError:
+        if not isinstance(x, (list, tuple)):
+            raise
+        raise ValueError(
+            f"{shortened(x)} was passed, but its lists differ in length or depth, so they are no array. Pass lists "
+            "that are equally long, or for a scan one list of all numbers and where each row begins as segments="
+        ) from None
 
 
 def is_masked(x: Any) -> bool:
@@ -192,9 +230,8 @@ def resolve_axis(axis: int | None, shape: tuple[int, ...], own: int = 0) -> int:
             f"{choices}, or a negative axis counted from the end of these, or x.reshape(-1) to scan all elements as "
             "one row"
         )
-    if isinstance(axis, bool) or not hasattr(axis, "__index__"):
+    if (index := as_integer(axis)) is None:
         raise TypeError(f"axis={axis!r} was passed, but an axis is an integer; pass one of {choices}")
-    index = axis.__index__()
     if not -len(shape) <= index < len(shape):
         negative = ", ".join(map(str, range(-len(shape), 0)))
         advice = f"Pass one of {choices}, or counted from the end {negative}"

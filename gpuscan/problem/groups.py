@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.problem.arguments import as_leaf
+from gpuscan.problem.arguments import as_integer, as_leaf
 from gpuscan.problem.indexed_maps import with_index
 
 if TYPE_CHECKING:
@@ -96,9 +96,8 @@ def checked_count(num_groups: Any, least: int, largest: int) -> int:
         TypeError: `num_groups` is no integer.
         ValueError: a label is negative, or not below `num_groups`.
     """
-    if num_groups is not None and (isinstance(num_groups, bool) or not hasattr(num_groups, "__index__")):
+    if (count := largest + 1 if num_groups is None else as_integer(num_groups)) is None:
         raise TypeError(f"num_groups={num_groups!r} was passed, but it is a number of groups; pass an integer")
-    count = largest + 1 if num_groups is None else int(num_groups.__index__())
     if count < 0 and num_groups is not None:
         raise ValueError(f"num_groups={count} was passed, but there cannot be fewer than 0 groups; pass 0 or more")
     if least < 0:

@@ -213,7 +213,10 @@ def _numbers(name: str, array: Any, kinds: str = "biuf") -> Any:
             if array.dtype.kind == "c"
             else f"{name} of dtype {array.dtype} was passed; pass real numbers"
         )
-    return np.asarray(array, np.complex128 if "c" in kinds else np.float64)
+    numbers = np.asarray(array, np.complex128 if "c" in kinds else np.float64)
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"{name} with infinite numbers or NaN was passed; pass finite coefficients")
+    return numbers
 
 
 def _through(

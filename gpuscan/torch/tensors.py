@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch  # noqa: TID253 (only users of torch import this package)
 
+from gpuscan.problem.arguments import as_integer
+
 
 def array_of(tensor: Any) -> np.ndarray[Any, Any]:
     """Return the tensor's memory as an array; a copy of it if the tensor is not on the CPU."""
@@ -97,9 +99,8 @@ def checked_dim(name: str, dim: Any, shape: Sequence[int]) -> int:
         TypeError: it is not an integer.
         ValueError: it is out of range.
     """
-    if isinstance(dim, bool) or not hasattr(dim, "__index__"):
+    if (index := as_integer(dim)) is None:
         raise TypeError(f"{name}={dim!r} was passed, but an axis is an integer; pass {name}=0")
-    index = int(dim.__index__())
     if not -len(shape) <= index < len(shape):
         raise ValueError(
             f"{name}={index} was passed for a tensor of shape {tuple(shape)}, which has no such axis; pass an axis of "

@@ -191,6 +191,7 @@ def test_an_unknown_operator() -> None:
 def test_an_unknown_strategy() -> None:
     text = message(gs.StrategyError, strategy="fastest")
     assert_says(text, "'fastest'", "auto", "lookback", "fallback", "three_dispatch")
+    assert_says(message(gs.StrategyError, strategy=np.array(["auto", "auto"])), "array(['auto'", "Pass auto")
 
 
 def test_out_of_another_shape() -> None:

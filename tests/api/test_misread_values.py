@@ -45,6 +45,13 @@ def test_a_bundle_is_not_one_array() -> None:
         gs.default_device().asarray((np.ones(3, np.int32), np.ones(3, np.float32)))
 
 
+def test_lists_of_different_lengths() -> None:
+    """Name what was passed and a way out, where NumPy speaks of inhomogeneous shapes."""
+    for call in (gs.scan, gs.sort, gs.reduce, gs.cumulative_sum):
+        with pytest.raises(ValueError, match=r"\[\[1, 2\], \[3\]\] was passed.* equally long.* segments="):
+            call([[1, 2], [3]], axis=0, device="numpy")
+
+
 def test_bundles_that_nest_too_deep() -> None:
     """Raise a ValueError, not a RecursionError, also where a bundle contains itself."""
     itself: dict[str, Any] = {}
@@ -79,6 +86,15 @@ def test_arrays_larger_than_memory() -> None:
         (lambda: gs.Device(0, unsafe="yes"), "unsafe='yes' was passed"),  # type: ignore[arg-type]
         (lambda: gs.scan(X.astype(np.complex64), "logaddexp"), r"does not combine complex numbers.*x\.real"),
         (lambda: gs.scan(X.astype(np.complex64), "bitwise_or"), r"does not combine complex numbers.*x\.real"),
+        # Arrays, and the classes of integers, have an __index__ but are no integers.
+        (lambda: gs.scan(X, axis=X), r"axis=array\(.*an axis is an integer"),  # type: ignore[arg-type]
+        (lambda: gs.reduce(X, groups=X, num_groups=int), "num_groups=.*pass an integer"),  # type: ignore[arg-type]
+        (lambda: gs.scan(X, device=X), "device=.*neither a gpuscan.Device nor"),  # type: ignore[arg-type]
+        (lambda: gs.export("page", length=X), "length=.*pass the number of elements"),  # type: ignore[arg-type]
+        (lambda: gs.default_device().empty((2, None), int), r"shape=\(2, None\) was passed.*integers"),
+        (lambda: gs.default_device().asarray(X).reshape(2.5), "shape=2.5 was passed.*integers"),
+        (lambda: gs.default_device().asarray(X).transpose("x"), "axes='x' was passed.*integers"),
+        (lambda: gs.Device(0, required_limits=X), "required_limits of type ndarray"),  # type: ignore[arg-type]
     ],
 )
 def test_values_of_the_wrong_kind(call: Any, message: str) -> None:

@@ -250,6 +250,8 @@ def test_errors() -> None:
         signal.sosfilt([[1, 0, 0, 1, 0.5j, 0]], x)
     with pytest.raises(TypeError, match="a of dtype <U1 was passed; pass real numbers"):
         signal.lfilter([1.0], ["1"], x)
+    with pytest.raises(ValueError, match="b with infinite numbers or NaN was passed"):
+        signal.lfilter([1, np.nan], [1], np.ones(3))
     with pytest.raises(ValueError, match="axis=2 was passed"):
         signal.lfilter([1.0], [1.0], x, axis=2)
     with pytest.raises(ValueError, match=r"zi of shape \(1,\) was passed.*states of shape \(4, 1\)"):
