@@ -28,10 +28,12 @@ from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.subgroup_check import sizes_vary, verified
 from gpuscan.errors import GpuscanError, StrategyError
 from gpuscan.html_table import html_table
+from gpuscan.planning.column_tiles import takes_vectors
 from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.arguments import as_array, native, structure_and_leaves
+from gpuscan.problem.column_vectors import as_vectors
 from gpuscan.problem.groups import checked_labels, numbered, with_indices
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many
 from gpuscan.problem.problem import make_problem
@@ -103,7 +105,11 @@ class Plan:
         else:
             if self._labels is not None:
                 scanned = in_label_order(with_indices(scanned), self._labels)
+            elif takes_vectors(scanned, context.capabilities):
+                scanned = as_vectors(scanned)
             self._spec = scan_spec(scanned, context.capabilities, captures=True)
+        # The problem that the kernels of the plan solve.
+        self._scanned = scanned
         self._known = None if self._labels is not None else known_call(self._problem, self._problem.shape)
         with guarded(context):
             self._make()
@@ -272,7 +278,7 @@ class Plan:
                 "in order, so elements are moved before and after the scan. Call the plan, or sort the elements by "
                 "label and record a plan with keys"
             )
-        if problem.inner != self._spec.inner:
+        if self._scanned.inner != self._spec.inner:
             raise GpuscanError(
                 f"a plan for {self.dtype} of shape {self.shape} along axis {problem.axis} was to be recorded, but "
                 "neighbours along the last axes share 32-bit words. Make those axes whole words, or call the plan, "
@@ -306,7 +312,7 @@ class Plan:
     @cached_property
     def _auxiliary(self) -> tuple[DeviceArray | None, DeviceArray | None, Binding | None]:
         """The seeds, the segment bits and the captured constants, which recorded runs read as well."""
-        context, problem = self.device._context, self._problem
+        context, problem = self.device._context, self._scanned
         words = seed_words(problem, self._spec, context)
         seeds = None if words is None else uploaded(context, words)
         in_columns = self._spec.inner > 1

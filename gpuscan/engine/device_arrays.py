@@ -36,6 +36,7 @@ from gpuscan.engine.prepared_run import run_key
 from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.segment_results import Ranks, device_sinks
 from gpuscan.errors import StrategyError
+from gpuscan.planning.column_tiles import takes_vectors
 from gpuscan.planning.kernel_parts import Placement
 from gpuscan.planning.partition import (
     Part,
@@ -51,6 +52,7 @@ from gpuscan.planning.partition import (
 from gpuscan.planning.plan import reverses_rows, shares_words
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.problem.cache import cached_problem
+from gpuscan.problem.column_vectors import as_vectors, vectors_in
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, packed
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads
@@ -63,6 +65,7 @@ def scan_device(
     *,
     out: Sequence[DeviceArray] | None = None,
     count: DeviceArray | None = None,
+    key: tuple[Any, ...] | None = None,
     **options: Any,
 ) -> list[DeviceArray]:
     """Return the result of a problem with arrays on the device: one array on the device for each field.
@@ -73,6 +76,7 @@ def scan_device(
         strategy: as in `gpuscan.scan`.
         out: arrays to write, which fit; new ones without. They may be the problem's own, and views.
         count: the array for the number of elements that a mask picks, or for the list of runs.
+        key: the key to keep the run under, of the problem that this one stands for (default: the problem's own).
         options: `tile` and the test builds of `plan_scan`.
 
     Raises:
@@ -89,7 +93,8 @@ def scan_device(
     counts = () if count is None else (count,)
     with guarded(context), context.lock:
         problem = with_offsets_there(context, problem)
-        key = None if options else run_key(problem, strategy, (*problem.leaves, *results, *counts))
+        if key is None and not options:
+            key = run_key(problem, strategy, (*problem.leaves, *results, *counts))
         if key is not None and executor.run_again(key):
             return results
         leaves = [leaf if isinstance(leaf, DeviceArray) else uploaded(context, leaf) for leaf in problem.leaves]
@@ -100,6 +105,13 @@ def scan_device(
             with _in_c_order(leaves, results) as (arrays, targets):
                 whole = packed(problem, packed_arrays(problem, arrays), limit, context.capabilities.summary)
                 unpack(problem, scan_device(executor, whole, strategy, count=count, **options), targets)
+            return results
+        if takes_vectors(problem, context.capabilities):
+            with _in_c_order(leaves, results) as (arrays, targets):
+                whole = as_vectors(problem.with_leaves(tuple(arrays)))
+                vectors = vectors_in(targets, whole.results_shape, problem.inner)
+                copies = any(a is not b for a, b in zip((*arrays, *targets), (*leaves, *results), strict=True))
+                scan_device(executor, whole, strategy, out=vectors, key=None if copies else key, **options)
             return results
         kind = None if options else problem.layout_kind
         if kind is not None:

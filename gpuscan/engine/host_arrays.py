@@ -24,6 +24,7 @@ from gpuscan.engine.preparation import check_elements, row_too_long, seed_words,
 from gpuscan.engine.progress import report_progress
 from gpuscan.engine.segment_results import device_sinks
 from gpuscan.engine.small_arrays import scan_again
+from gpuscan.planning.column_tiles import takes_vectors
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.partition import (
     Part,
@@ -37,6 +38,7 @@ from gpuscan.planning.partition import (
 )
 from gpuscan.planning.spec import ScanSpec, scan_spec
 from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.problem.column_vectors import as_vectors
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, pack_arrays, packed, unpacked
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import written
@@ -77,6 +79,10 @@ def scan_host(
         whole = packed(problem, leaves, limit, context.capabilities.summary)
         results = unpacked(problem, scan_host(executor, whole, strategy, piece_bytes=piece_bytes, **options))
         return written(results, outputs)
+    if takes_vectors(problem, context.capabilities):
+        whole = as_vectors(problem)
+        found = scan_host(executor, whole, strategy, piece_bytes=piece_bytes, **options)
+        return written([each.reshape(problem.results_shape) for each in found], outputs)
     lead = problem.results_shape
     results = outputs or [np.empty((*lead, *f.shape), f.scalar.dtype) for f in problem.destination.fields]
     with guarded(context):

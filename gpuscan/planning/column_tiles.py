@@ -9,6 +9,8 @@ from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.spec import ScanSpec, column_chunk
 from gpuscan.planning.tile_shapes import ColumnTile
 from gpuscan.planning.tiles import max_invocations
+from gpuscan.problem.column_vectors import can_be_vectors
+from gpuscan.problem.problem import Problem
 
 
 def column_tile(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
@@ -39,6 +41,18 @@ def column_tile(spec: ScanSpec, capabilities: Capabilities) -> ColumnTile:
     if (columns, groups) == (h.columns, h.column_groups):
         return tile_of_full_columns(spec, capabilities, ColumnTile(columns, groups, rows, chunk), kept)
     return ColumnTile(columns, groups, rows, chunk)
+
+
+def takes_vectors(problem: Problem, capabilities: Capabilities) -> bool:
+    """Return True if columns are so few and so long that a scan of vectors is faster on an adapter."""
+    h = heuristics_for(capabilities.adapter_type)
+    inner = problem.inner
+    long = problem.row_length >= h.min_vector_rows
+    few = problem.rows <= h.max_vector_columns or inner == 2
+    named = problem.operator.kinds is not None and problem.before is problem.after is None
+    words = inner * max(each.words for each in (problem.source, problem.element, problem.destination))
+    fits = words <= h.max_vector_words and (named or inner <= h.max_function_vector)
+    return long and few and fits and can_be_vectors(problem)
 
 
 def rows_that_fit(choices: tuple[int, ...], most: int, groups: int, row_length: int) -> int:

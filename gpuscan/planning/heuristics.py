@@ -263,6 +263,17 @@ class Heuristics:
     # 23.0 us, maxima 23.5 instead of 24.7.
     min_paired_chains: int | None = 48
 
+    # ----- Columns as vectors
+    # Few and long columns are scanned as one column of vectors: columns of at least so many elements; at most so many
+    # of them in the whole array, unless neighbours go in pairs; vectors of at most so many words; and of so many
+    # numbers, if a function stands in the shader once for each. H200, 2^26 int32: in 2, 3, 16 and 32 columns 0.15,
+    # 0.22, 0.22 and 0.55 ms, and 31, 22, 4.4 and 1.5 ms in chains of tiles; in 64 columns 1.27 and 0.80 ms; in 64 x 3
+    # and 64 x 8 columns 0.36 and 0.38 ms, and 0.48 and 0.22 ms; in 4096 x 2 columns 0.15 and 0.55 ms.
+    min_vector_rows: int = 1 << 13
+    max_vector_columns: int = 192
+    max_vector_words: int = 32
+    max_function_vector: int = 16
+
     # ----- Parts of arrays, and memory
     # NumPy arrays up to this many bytes are scanned in one piece. H200, 32 MiB: 4.6 ms in one piece, 8.9 in four.
     single_piece_bytes: int = 32 << 20
@@ -343,6 +354,11 @@ CPU = replace(
     min_waiting_chains=None,
     long_column_tile=None,
     min_paired_chains=None,
+    # lavapipe, 2^22 int32 in 2, 3, 4 and 8 columns: 25, 30, 28 and 52 ms, and 48, 72, 41 and 68 ms in chains; in 16
+    # columns 69 and 57 ms.
+    max_vector_columns=8,
+    max_vector_words=8,
+    max_function_vector=4,
     # Smaller pieces stay in the caches of the CPU. Measured on lavapipe; the numbers were not recorded.
     single_piece_bytes=4 << 20,
     piece_bytes=8 << 20,
