@@ -264,11 +264,11 @@ class Heuristics:
     min_paired_chains: int | None = 48
 
     # ----- Columns as vectors
-    # Few and long columns are scanned as one column of vectors: columns of at least so many elements; at most so many
-    # of them in the whole array, unless neighbours go in pairs; vectors of at most so many words; and of so many
-    # numbers, if a function stands in the shader once for each. H200, 2^26 int32: in 2, 3, 16 and 32 columns 0.15,
-    # 0.22, 0.22 and 0.55 ms, and 31, 22, 4.4 and 1.5 ms in chains of tiles; in 64 columns 1.27 and 0.80 ms; in 64 x 3
-    # and 64 x 8 columns 0.36 and 0.38 ms, and 0.48 and 0.22 ms; in 4096 x 2 columns 0.15 and 0.55 ms.
+    # Few and long columns are scanned as one column of vectors. The four limits are: the elements of a column, at
+    # least; the columns of the whole array, unless there are pairs of neighbours; the words of a vector; its numbers
+    # if a function stands in the shader once for each. H200, 2^26 int32: in 2, 3, 16 and 32 columns 0.15, 0.22, 0.22
+    # and 0.55 ms, and 31, 22, 4.4 and 1.5 ms in chains of tiles. In 64 columns 1.27 and 0.80 ms. In 64 x 3 and 64 x 8
+    # columns 0.36 and 0.38 ms, and 0.48 and 0.22 ms. In 4096 x 2 columns 0.15 and 0.55 ms.
     min_vector_rows: int = 1 << 13
     max_vector_columns: int = 192
     max_vector_words: int = 32

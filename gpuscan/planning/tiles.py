@@ -134,10 +134,12 @@ def lanes_and_steps(
 
     if spec.compacts:
         return workgroup, max(choices(workgroup, h.mask_steps[-1], h.mask_steps), default=1)
-    if looks_ahead and spec.keep_last_only:
+    one_number = len(sizes) == 1 and spec.item_words == spec.element.words <= 2
+    if one_number and spec.keep_last_only and capabilities.progress_later:
         # Items are exchanged once for each tile if the order of the elements is free, and otherwise once for each step.
         # So large tiles pay. H200, 2^28 elements: maxima of float32 304 us in 512 x 12 chunks, 546 in 512 x 4; sums of
-        # int32 308 and 514; sums of float32, in order, 308 in 256 x 12, 400 in 512 x 4.
+        # int32 308 and 514; sums of float32, in order, 308 in 256 x 12, 400 in 512 x 4. 256 MiB: sums of int64 101 us
+        # in 512 x 8 chunks, 145 in 512 x 4; of bytes 80 in 512 x 8, 128 in 256 x 8.
         lanes = wide if spec.combine.order_free else workgroup
         return lanes, max(choices(lanes, most_steps), default=1)
     if not (spec.item_words > 1 or long or looks_ahead):

@@ -1,6 +1,7 @@
 {#- Second dispatch of three_dispatch for columns: each invocation walks down the tiles of its columns and puts each tile's
-    prefix in the place of its aggregate. No tile uses the first one's.
+    prefix in the place of its aggregate. No tile uses the first one's. Loads of several tiles are under way at a time.
     in, out: the tile totals -#}
+{% set loads = 8 %}
 {% include "shared/header.wgsl" %}
 {% include "shared/element.wgsl" %}
 {% include "shared/operator.wgsl" %}
@@ -21,7 +22,17 @@ fn main(
         return;
     }
     var carry = read_total(chain, lane);
-    for (var tile = chain + chains; tile < params.tiles; tile += chains) {
+    var tile = chain + chains;
+    for (; tile + {{ loads - 1 }}u * chains < params.tiles; tile += {{ loads }}u * chains) {
+{% for i in range(loads) %}
+        let total{{ i }} = read_total(tile + {{ i }}u * chains, lane);
+{% endfor %}
+{% for i in range(loads) %}
+        write_total(tile + {{ i }}u * chains, lane, carry);
+        carry = join_chunks(carry, total{{ i }});
+{% endfor %}
+    }
+    for (; tile < params.tiles; tile += chains) {
         let total = read_total(tile, lane);
         write_total(tile, lane, carry);
         carry = join_chunks(carry, total);
