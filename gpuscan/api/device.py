@@ -94,8 +94,8 @@ class Device(OpenedDevice):
     ) -> Plan:
         """Compile one kind of scan once, for many calls. The options are those of `gpuscan.scan`.
 
-        The plan keeps its own copy of `initial`, `segments`, `keys` and `groups`. Labels are counted or
-        sorted once, so calls of the plan sort nothing. A plan with labels that are not in order cannot be recorded.
+        The plan keeps its own copy of `initial`, `segments`, `keys` and `groups`. Labels are counted or sorted once, so
+        calls of the plan sort nothing. A plan with labels that are not in order cannot be recorded.
 
         Args:
             shape: the shape of the arrays to scan.

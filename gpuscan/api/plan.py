@@ -13,7 +13,7 @@ from gpuscan.api.groups import execute_groups, heads_of_groups
 from gpuscan.api.known_calls import known_call
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
-from gpuscan.api.places import arrays_in, length_of, placement_of, places_of
+from gpuscan.api.recorded_places import arrays_in, length_of, placement_of, places_of
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, uploaded

@@ -36,7 +36,7 @@ def note_search(*, found: bool) -> None:
         note_use()
 
 
-def _note_instance() -> None:
+def _note_use_by_parent() -> None:
     """Note, in a forked process, if its parent used the package wgpu without gpuscan."""
     global _user
     used = getattr(sys.modules.get("wgpu.backends.wgpu_native._helpers"), "_the_instance", None) is not None
@@ -44,7 +44,7 @@ def _note_instance() -> None:
         _user = os.getppid()
 
 
-def _release_nothing() -> None:
+def _disarm_finalizers() -> None:
     """Let a process that was forked from a user of WebGPU drop objects without a call of the driver.
 
     The driver would wait for threads that only the parent has.
@@ -60,5 +60,5 @@ def _release_nothing() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_note_instance)
-    os.register_at_fork(after_in_child=_release_nothing)
+    os.register_at_fork(after_in_child=_note_use_by_parent)
+    os.register_at_fork(after_in_child=_disarm_finalizers)

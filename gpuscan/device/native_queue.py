@@ -1,6 +1,6 @@
-"""Record, submit and wait by the C functions below the package wgpu's objects.
+"""Record, submit and wait by the C functions that the package wgpu wraps in objects.
 
-A short scan spends most of its time in these objects and in waking the thread that polls for mapped buffers. Here
+A short scan would spend most of its time in these objects, and in waking the thread that polls for mapped buffers. Here
 commands go straight to the C library, and the thread that waits also polls. `is_available` checks that the installed
 package has everything that this module relies on; otherwise `gpuscan.device.queue` uses the public objects.
 """
@@ -229,9 +229,7 @@ class NativeMapping:
                     self._queue.poll(1, index)
                     if self._number not in ended:
                         time.sleep(_POLL_SECONDS)
-        error = ended.pop(self._number)
-        # A later wait returns at once.
-        ended[self._number] = error
+        error = ended[self._number]
         if error is not None:
             raise RuntimeError(error)
 

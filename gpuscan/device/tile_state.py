@@ -65,7 +65,7 @@ class Begun(NamedTuple):
 
 
 @dataclass
-class _Ahead:
+class _ParameterBuffer:
     """A buffer for the parameters of several runs.
 
     Attributes:
@@ -103,9 +103,9 @@ class TileState:
         # The last epoch that is in use or reserved.
         self._epoch = 0
         # The parameters by the kind of run; None for a kind that came once.
-        self._ahead: OrderedDict[tuple[int, ...], _Ahead | None] = OrderedDict()
+        self._ahead: OrderedDict[tuple[int, ...], _ParameterBuffer | None] = OrderedDict()
         # The parameters of runs of new kinds, each written when it comes.
-        self._once: _Ahead | None = None
+        self._once: _ParameterBuffer | None = None
         self._most = int(wgpu_device.limits["max-storage-buffer-binding-size"])
         self._stride = max(PARAMS.size, int(wgpu_device.limits["min-uniform-buffer-offset-alignment"]))
         self._lock = threading.Lock()
@@ -149,7 +149,7 @@ class TileState:
         The epochs of the other steps follow it.
         """
         with self._lock:
-            first = self._set_aside(steps)
+            first = self._reserve_epochs(steps)
             self._counts = self._grown(self._counts, nbytes)
             return self._counts, first
 
@@ -166,7 +166,7 @@ class TileState:
         self._epoch = 0
         self._ahead.clear()
 
-    def _set_aside(self, count: int) -> int:
+    def _reserve_epochs(self, count: int) -> int:
         """Reserve `count` epochs and return the first one."""
         if self._epoch + count > LAST_EPOCH:
             self._start_over()
@@ -175,12 +175,12 @@ class TileState:
 
     def _write_once(self, kind: tuple[int, ...]) -> tuple[Binding, int, int]:
         """Write the parameters of the first run of a kind; return their buffer, their index in it, and the epoch."""
-        epoch = self._set_aside(1)
+        epoch = self._reserve_epochs(1)
         once = self._once
         if once is None or once.used == once.count:
             usage = webgpu().BufferUsage.UNIFORM | webgpu().BufferUsage.COPY_DST
             buffer = self._device.create_buffer(size=MAX_AHEAD * self._stride, usage=usage)
-            once = self._once = _Ahead(Binding(buffer, 0, PARAMS.size), 0, MAX_AHEAD)
+            once = self._once = _ParameterBuffer(Binding(buffer, 0, PARAMS.size), 0, MAX_AHEAD)
         number = once.used
         once.used += 1
         words = PARAMS.pack(*kind[:EPOCH_WORD], epoch, *kind[EPOCH_WORD + 1 :])
@@ -188,18 +188,18 @@ class TileState:
         self._keep(kind, None)
         return once.params, number, epoch
 
-    def _write_ahead(self, kind: tuple[int, ...], count: int) -> _Ahead:
+    def _write_ahead(self, kind: tuple[int, ...], count: int) -> _ParameterBuffer:
         """Reserve epochs for `count` runs, and write their parameters."""
-        first = self._set_aside(count)
+        first = self._reserve_epochs(count)
         words = np.zeros((count, self._stride // 4), np.uint32)
         words[:, : len(kind)] = kind
         words[:, EPOCH_WORD] = np.arange(first, first + count)
         buffer = self._device.create_buffer_with_data(data=words, usage=webgpu().BufferUsage.UNIFORM)
-        ahead = _Ahead(Binding(buffer, 0, PARAMS.size), first, count)
+        ahead = _ParameterBuffer(Binding(buffer, 0, PARAMS.size), first, count)
         self._keep(kind, ahead)
         return ahead
 
-    def _keep(self, kind: tuple[int, ...], ahead: _Ahead | None) -> None:
+    def _keep(self, kind: tuple[int, ...], ahead: _ParameterBuffer | None) -> None:
         self._ahead[kind] = ahead
         if len(self._ahead) > MAX_KINDS:
             self._ahead.popitem(last=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -27,20 +27,13 @@ from gpuscan.engine.element_copy import (
     write_elements,
 )
 from gpuscan.engine.executor import Executor
+from gpuscan.engine.head_bits import ComparedKeys, HeadBits, MarkedHeads, can_compare, with_keys, with_offsets_there
 from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.packed_arrays import packed_arrays, unpack
 from gpuscan.engine.places import DeviceSource
 from gpuscan.engine.preparation import check_elements, row_too_long, tile_on, whole_tile
 from gpuscan.engine.prepared_run import run_key
-from gpuscan.engine.segment_heads import (
-    ComparedKeys,
-    HeadBits,
-    MarkedHeads,
-    can_compare,
-    segment_heads,
-    with_keys,
-    with_offsets_there,
-)
+from gpuscan.engine.segment_heads import segment_heads
 from gpuscan.engine.segment_results import Ranks, device_sinks
 from gpuscan.errors import StrategyError
 from gpuscan.planning.column_tiles import takes_vectors
@@ -63,6 +56,30 @@ from gpuscan.problem.column_vectors import as_vectors, vectors_in
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many, packed
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.segments import Heads
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call of `scan_device`, with its arrays on the device.
+
+    Attributes:
+        executor, problem, strategy, count, key, options: as in `scan_device`; the key is None to keep nothing.
+        leaves: the input's arrays.
+        results: the arrays to write.
+    """
+
+    executor: Executor
+    problem: Problem
+    strategy: str
+    leaves: Sequence[DeviceArray]
+    results: Sequence[DeviceArray]
+    count: DeviceArray | None
+    key: tuple[Any, ...] | None
+    options: dict[str, Any]
+
+    def has_copies(self, leaves: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> bool:
+        """Return True if one of these arrays stands for one of the call's. No later call can run over it again."""
+        return any(a is not b for a, b in zip((*leaves, *results), (*self.leaves, *self.results), strict=True))
 
 
 def scan_device(
@@ -107,18 +124,18 @@ def scan_device(
         leaves = [leaf if isinstance(leaf, DeviceArray) else uploaded(context, leaf) for leaf in problem.leaves]
         for array in (*leaves, *results):
             array.check("STORAGE")
+        call = _Call(executor, problem, strategy, leaves, results, count, key, options)
         limit = context.capabilities.limits[STORAGE_LIMIT]
         if binds_too_many(problem, limit):
-            with _in_c_order(leaves, results) as (arrays, targets):
-                whole = packed(problem, packed_arrays(problem, arrays), limit, context.capabilities.summary)
-                unpack(problem, scan_device(executor, whole, strategy, count=count, **options), targets)
+            with _in_c_order(call) as dense:
+                whole = packed(problem, packed_arrays(problem, dense.leaves), limit, context.capabilities.summary)
+                unpack(problem, scan_device(executor, whole, strategy, count=count, **options), dense.results)
             return results
         if takes_vectors(problem, context.capabilities):
-            with _in_c_order(leaves, results) as (arrays, targets):
-                whole = as_vectors(problem.with_leaves(tuple(arrays)))
-                vectors = vectors_in(targets, whole.results_shape, problem.inner)
-                copies = any(a is not b for a, b in zip((*arrays, *targets), (*leaves, *results), strict=True))
-                scan_device(executor, whole, strategy, out=vectors, key=None if copies else key, **options)
+            with _in_c_order(call) as dense:
+                whole = as_vectors(problem.with_leaves(tuple(dense.leaves)))
+                vectors = vectors_in(dense.results, whole.results_shape, problem.inner)
+                scan_device(executor, whole, strategy, out=vectors, key=dense.key, **options)
             return results
         kind = None if options else problem.layout_kind
         if kind is not None:
@@ -126,20 +143,25 @@ def scan_device(
             kind = (kind, problem.keep_last_only, problem.lists_runs, compares, "on device")
         layout = executor.planner.layout(kind, strategy, lambda: _layout(context, problem, strategy, results))
         if layout.parts:
-            _scan_whole(executor, problem, strategy, layout, leaves, results, count, key, options)
+            _scan_whole(call, layout)
             return results
-        with _in_c_order(leaves, results) as (arrays, targets):
-            _scan_in_parts(executor, problem, strategy, layout, arrays, targets, count, options)
+        with _in_c_order(call) as dense:
+            _scan_in_parts(dense, layout)
     return results
 
 
 @contextmanager
-def _in_c_order(
-    leaves: Sequence[DeviceArray], results: Sequence[DeviceArray]
-) -> Iterator[tuple[list[DeviceArray], list[DeviceArray]]]:
-    """Give arrays in C order: copies of views, and memory for results that are copied to views at the end."""
-    targets = [each if each.is_contiguous else empty(each.context, each.shape, each.dtype) for each in results]
-    yield [contiguous(leaf) for leaf in leaves], targets
+def _in_c_order(call: _Call) -> Iterator[_Call]:
+    """Give the call with arrays in C order: copies of views, and new arrays, copied to views of results at the end."""
+    leaves = [contiguous(leaf) for leaf in call.leaves]
+    targets = [each if each.is_contiguous else empty(each.context, each.shape, each.dtype) for each in call.results]
+    key = None if call.has_copies(leaves, targets) else call.key
+    yield replace(call, leaves=leaves, results=targets, key=key)
+    _write_results(targets, call.results)
+
+
+def _write_results(targets: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> None:
+    """Submit copies of the targets to the results that they stand for."""
     for target, result in zip(targets, results, strict=True):
         if target is not result:
             write_elements(target, result)
@@ -148,20 +170,11 @@ def _in_c_order(
 # ----- Arrays that a shader binds as a whole
 
 
-def _scan_whole(
-    executor: Executor,
-    problem: Problem,
-    strategy: str,
-    layout: Layout,
-    leaves: Sequence[DeviceArray],
-    results: Sequence[DeviceArray],
-    count: DeviceArray | None,
-    key: tuple[Any, ...] | None,
-    options: dict[str, Any],
-) -> None:
+def _scan_whole(call: _Call, layout: Layout) -> None:
     """Scan arrays in one part. Views are read and written where they are, if the kernel can find their elements."""
-    context, spec = executor.context, layout.spec
-    fields = problem.source.fields
+    executor, problem, strategy = call.executor, call.problem, call.strategy
+    leaves, results, options = call.leaves, call.results, call.options
+    context, spec, fields = executor.context, layout.spec, problem.source.fields
     read = [None if leaf.is_bindable else place_of_array(leaf, f) for leaf, f in zip(leaves, fields, strict=True)]
     written = _places_of_results(problem, results)
     in_place = _in_place(problem, spec, leaves, results, written)
@@ -187,8 +200,6 @@ def _scan_whole(
             each if place or each.is_contiguous else empty(context, each.shape, each.dtype)
             for each, place in zip(results, written, strict=True)
         ]
-    # Copies are of this call's elements, so no later call can run over the same buffers.
-    copies = any(a is not b for a, b in zip((*found, *targets), (*leaves, *results), strict=True))
     sources = [DeviceSource(leaf, f, spec.inner, place) for leaf, f, place in zip(found, fields, read, strict=True)]
     views = tuple(place.kind if place else "" for place in (*read, *written))
     placement = Placement(in_place=in_place, views=views if any(views) else ())
@@ -200,18 +211,16 @@ def _scan_whole(
         seeds=bound_seeds(problem, spec, context),
         inner=spec.inner,
         heads=_heads_of(executor, problem, spec, one_part=True),
-        count=count,
+        count=call.count,
         placement=placement,
         options=options,
         plans=None if options or placement != Placement() else layout.plans,
         kind=problem.kind,
-        key=None if in_place or copies else key,
+        key=None if in_place or call.has_copies(found, targets) else call.key,
     )
     for _ in executor.run(job, layout.parts):
         pass
-    for target, result in zip(targets, results, strict=True):
-        if target is not result:
-            write_elements(target, result)
+    _write_results(targets, results)
 
 
 def _places_of_results(problem: Problem, results: Sequence[DeviceArray]) -> list[ArrayPlace | None]:
@@ -276,34 +285,25 @@ def _is_full(ends: Any) -> Any:
 # ----- Arrays that exceed a binding
 
 
-def _scan_in_parts(
-    executor: Executor,
-    problem: Problem,
-    strategy: str,
-    layout: Layout,
-    leaves: list[DeviceArray],
-    results: list[DeviceArray],
-    count: DeviceArray | None,
-    options: dict[str, Any],
-) -> None:
+def _scan_in_parts(call: _Call, layout: Layout) -> None:
     """Scan arrays in C order part by part."""
-    context, spec = executor.context, layout.spec
-    parts = _parts(context, spec) if problem.inner == spec.inner else None
+    executor, problem, options = call.executor, call.problem, call.options
+    context, spec, inner = executor.context, layout.spec, layout.spec.inner
+    parts = _parts(context, spec) if problem.inner == inner else None
     if parts is None:
-        _scan_rows_together(executor, problem, strategy, leaves, results, options)
+        _scan_rows_together(call)
         return
-    taken = {id(result.buffer) for result in results}
-    leaves = [duplicate(leaf) if id(leaf.buffer) in taken else leaf for leaf in leaves]
-    inner = spec.inner
+    taken = {id(result.buffer) for result in call.results}
+    leaves = [duplicate(leaf) if id(leaf.buffer) in taken else leaf for leaf in call.leaves]
     job = Job(
         spec,
-        strategy,
+        call.strategy,
         [DeviceSource(leaf, f, inner) for leaf, f in zip(leaves, problem.source.fields, strict=True)],
-        device_sinks(context, problem, spec, results, partial(segment_ranks, executor)),
+        device_sinks(context, problem, spec, call.results, partial(segment_ranks, executor)),
         seeds=bound_seeds(problem, spec, context, whole=False),
         inner=inner,
         heads=_heads_of(executor, problem, spec, one_part=False),
-        count=count,
+        count=call.count,
         options=options,
         plans=None if options else layout.plans,
         kind=problem.kind,
@@ -369,28 +369,21 @@ def _parts(context: DeviceContext, spec: ScanSpec) -> Iterable[Part] | None:
 # ----- Arrays that are transposed first
 
 
-def _scan_rows_together(
-    executor: Executor,
-    problem: Problem,
-    strategy: str,
-    leaves: Sequence[DeviceArray],
-    results: Sequence[DeviceArray],
-    options: dict[str, Any],
-) -> None:
+def _scan_rows_together(call: _Call) -> None:
     """Scan along an inner axis: transpose the arrays on the device so that rows are contiguous, and back."""
-    inner, length = problem.inner, problem.row_length
+    problem, inner, length = call.problem, call.problem.inner, call.problem.row_length
     rows = (problem.rows, length)
     sources = [
         copied(transposed(leaf, length, inner, f.storage_bytes), (*rows, *f.shape), f.scalar.dtype)
-        for leaf, f in zip(leaves, problem.source.fields, strict=True)
+        for leaf, f in zip(call.leaves, problem.source.fields, strict=True)
     ]
     together = replace(problem, leaves=tuple(sources), shape=rows, axis=1)  # type: ignore[arg-type]
     if problem.keep_last_only and problem.heads is None:
-        scan_device(executor, together, strategy, out=results, **options)
+        scan_device(call.executor, together, call.strategy, out=call.results, **call.options)
         return
-    targets = scan_device(executor, together, strategy, **options)
+    targets = scan_device(call.executor, together, call.strategy, **call.options)
     length = together.results_shape[-1]
-    for target, result, f in zip(targets, results, problem.destination.fields, strict=True):
+    for target, result, f in zip(targets, call.results, problem.destination.fields, strict=True):
         view = transposed(target, inner, length, f.storage_bytes)
         if target.buffer is result.buffer:
             view = replace(view, array=duplicate(target))

@@ -26,7 +26,7 @@ from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.executor import Executor
 from gpuscan.engine.host_arrays import scan_host
 from gpuscan.engine.preparation import check_elements
-from gpuscan.planning.partition import Stretch, segment_shares, shares, stripe_length, stripes, turns
+from gpuscan.planning.partition import Stretch, next_devices, segment_shares, shares, stripe_length, stripes
 from gpuscan.planning.team_heuristics import TEAMS
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.problem_parts import cut, in_memory, parts_from_axis
@@ -191,7 +191,7 @@ class DeviceTeam:
     def _stripes(self, problem: Problem, results: Arrays) -> Iterator[Stripe]:
         """Cut a scan along the first axis."""
         length = stripe_length(problem.row_length, self._place_bytes(problem), self.speeds)
-        for each in stripes(problem.row_length, length, turns(self.speeds)):
+        for each in stripes(problem.row_length, length, next_devices(self.speeds)):
             low, high = each.start, each.stop
             if problem.reverse:
                 low, high = problem.row_length - each.stop, problem.row_length - each.start
@@ -213,7 +213,7 @@ class DeviceTeam:
             check_elements(executor.context, opening)
         # For each stripe under way, the results of its chunk if the stripe is the chunk's last one, else None.
         ended: deque[Arrays | None] = deque()
-        devices = turns(self.speeds)
+        devices = next_devices(self.speeds)
 
         def pieces() -> Iterator[Stripe]:
             for chunk in chain([opening], others):

@@ -58,7 +58,7 @@ class Executor:
         self.context = context
         self.planner = Planner(context)
         self._prepared: RecentValues[tuple[Any, ...], PreparedRun] = RecentValues(_MAX_PREPARED_RUNS)
-        # How many labels there were in arrays, by `gpuscan.engine.group_tables.place_of`. They may have changed since.
+        # How many labels arrays had when they were read, by `gpuscan.engine.group_tables.memory_key`.
         self.label_counts: RecentValues[tuple[Any, ...], int] = RecentValues(_MAX_LABEL_COUNTS)
         # Bytes a second from NumPy to NumPy, once they are measured.
         self.speed: float | None = None

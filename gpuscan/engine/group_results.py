@@ -1,4 +1,4 @@
-"""Reduce groups of elements on a device: as segments, in the order of their labels."""
+"""Reduce groups of elements on a device: by a table, or as segments in the order of their labels."""
 
 from __future__ import annotations
 
@@ -54,8 +54,7 @@ def reduce_groups(
     Args:
         executor: of the arrays' device.
         problem: the scan of the elements, without heads. Its `fill` is for groups without elements.
-        labels: the labels, from 0 up to the number of groups; as they are, sorted, or with the shape
-            of a table.
+        labels: the labels, from 0 up to the number of groups; as they are, sorted, or planned by a table.
         groups: the number of groups.
         out: arrays to write, which fit; new ones without.
 

@@ -104,13 +104,13 @@ def count_labels(executor: Executor, problem: Problem, labels: Any, *, exact: bo
         if problem.size < h.min_read_elements and not exact:
             return None
         largest = _largest_of(executor, found)
-        executor.label_counts.keep(place_of(labels), largest + 1)
+        executor.label_counts.keep(memory_key(labels), largest + 1)
         if largest >= _MOST_LABELS or (found.dtype.kind == "i" and largest > np.iinfo(found.dtype).max):
             return None
         return FewLabels(_by_rows(problem, found), largest + 1)
 
 
-def place_of(labels: DeviceArray) -> tuple[Any, ...]:
+def memory_key(labels: DeviceArray) -> tuple[Any, ...]:
     """Return what tells labels in one place of the device's memory from others."""
     return id(labels.buffer), labels.offset, labels.dtype.str, labels.size
 
@@ -204,7 +204,7 @@ def combine_speculatively(
         h = group_heuristics_for(context.capabilities.adapter_type)
         if not options.get("subgroups", h.subgroups):
             return None
-        expected = count or executor.label_counts.find(place_of(labels))
+        expected = count or executor.label_counts.find(memory_key(labels))
         if not reduces and (expected is None or labels.dtype.itemsize == 1 or problem.size < h.min_read_elements):
             return None
         found = _by_rows(problem, _bindable(labels))
@@ -224,7 +224,7 @@ def combine_speculatively(
             finally:
                 (words,) = read()
         most = int(words.view(np.uint32)[0])
-        executor.label_counts.keep(place_of(labels), most + 1)
+        executor.label_counts.keep(memory_key(labels), most + 1)
         if most >= table.groups or (found.dtype.kind == "i" and most > np.iinfo(found.dtype).max):
             return None
         if count is None and most + 1 != expected and not table.kernels[0].copies:

@@ -67,8 +67,7 @@ def scan_groups(
     Args:
         executor: of the arrays' device.
         problem: the scan, without heads. Its NumPy arrays are uploaded.
-        labels: the labels, as `gpuscan.problem.groups.checked_labels` returns them, sorted, or with the
-            shape of a table.
+        labels: the labels, as `gpuscan.problem.groups.checked_labels` returns them, or sorted, or planned by a table.
         strategy: as in `gpuscan.scan`.
         out: arrays to write, which fit; new ones without. They may be the problem's own.
 

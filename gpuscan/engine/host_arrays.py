@@ -16,12 +16,12 @@ from gpuscan.device.guards import guarded
 from gpuscan.engine.device_arrays import segment_ranks
 from gpuscan.engine.element_copy import StridedView, copied
 from gpuscan.engine.executor import Executor
+from gpuscan.engine.head_bits import HeadBits, MarkedHeads, UploadedHeads
 from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.mapped_files import is_mapped_file
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostRows, HostSink, HostSlabs, HostSource
 from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, tile_on, whole_tile
 from gpuscan.engine.progress import report_progress
-from gpuscan.engine.segment_heads import HeadBits, MarkedHeads, UploadedHeads
 from gpuscan.engine.segment_results import device_sinks
 from gpuscan.engine.small_arrays import scan_again
 from gpuscan.planning.column_tiles import takes_vectors

@@ -13,11 +13,11 @@ from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.reports import Run
 from gpuscan.engine.array_places import places_binding
 from gpuscan.engine.element_copy import duplicate, stretch_of
+from gpuscan.engine.head_bits import HeadBits, MarkedHeads
 from gpuscan.engine.kept_arrays import KeptArrays
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostSink, HostSource
 from gpuscan.engine.preparation import check_seeds
-from gpuscan.engine.segment_heads import HeadBits, MarkedHeads
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:

@@ -49,10 +49,10 @@ class HostSink(Protocol):
         """Take the part's results from `memory`."""
 
 
-def place_of(part: Part, reverse: bool) -> int:
-    """Return where in memory a piece begins: what is read backwards as one row begins at its end."""
+def first_in_memory(part: Part) -> int:
+    """Return the first element of a piece in memory: what is read backwards as one row begins at its end."""
     spec = part.spec
-    backwards = reverse and spec.as_one_row and spec.inner == 1
+    backwards = spec.reverse and spec.as_one_row and spec.inner == 1
     return spec.length - part.start - part.length if backwards else part.start
 
 
@@ -76,7 +76,7 @@ class HostRows:
         if part.length == part.spec.length and array.flags.c_contiguous and self._axis == len(self._shape) - 1:
             # The whole array in memory order, read backwards or not: the kernel sees to that.
             return bytes_of(array) if array.dtype == self._dtype else None
-        return self._rows.contiguous(place_of(part, part.spec.reverse), part.length)
+        return self._rows.contiguous(first_in_memory(part), part.length)
 
     def fill(self, part: Part, memory: Bytes) -> None:
         """Write the part's bytes to `memory`."""
@@ -84,7 +84,7 @@ class HostRows:
         if content is not None:
             copy(memory, content)
         else:
-            self._rows.read(place_of(part, part.spec.reverse), memory)
+            self._rows.read(first_in_memory(part), memory)
 
     def drain(self, part: Part, memory: Bytes) -> None:
         """Take the part's results from `memory`."""
@@ -92,7 +92,7 @@ class HostRows:
         if target is not None:
             copy(target, memory)
         else:
-            self._rows.write(place_of(part, part.spec.reverse), memory)
+            self._rows.write(first_in_memory(part), memory)
 
 
 class HostSlabs:
@@ -248,7 +248,7 @@ def part_of(array: DeviceArray, part: Part, field: Field, inner: int) -> Strided
     """Return a part's elements of an array (outer, row_length, inner) as a view."""
     size = field.storage_bytes
     if not part.is_slab:
-        at = place_of(part, part.spec.reverse)
+        at = first_in_memory(part)
         return StridedView(array, at * size, (part.length,), (size,), size)
     assert part.outer is not None
     assert part.columns is not None

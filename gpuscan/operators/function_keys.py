@@ -45,7 +45,7 @@ def function_key(function: Any, *, numbers: bool = True) -> Hashable | None:
         True
     """
     try:
-        return _key(function, numbers, [])
+        return _value_key(function, numbers, [])
     except _UnknownError:
         return None
 
@@ -56,7 +56,7 @@ def has_closure(function: Any) -> bool:
     return code is not None and len(code.co_freevars) > 0
 
 
-def _key(value: Any, numbers: bool, within: list[Any]) -> Hashable:
+def _value_key(value: Any, numbers: bool, within: list[Any]) -> Hashable:
     """Return the key of a function or of a value that it reads.
 
     Args:
@@ -66,7 +66,7 @@ def _key(value: Any, numbers: bool, within: list[Any]) -> Hashable:
     """
     kind = type(value)
     if kind is FunctionType:
-        return _function_key(value, numbers, within)
+        return _code_key(value, numbers, within)
     if kind is ModuleType and _is_of_fixed(value.__name__):
         return value  # type: ignore[no-any-return]
     if numbers:
@@ -80,7 +80,7 @@ def _key(value: Any, numbers: bool, within: list[Any]) -> Hashable:
         if kind is np.ndarray and value.nbytes <= _MAX_ARRAY_BYTES and not value.dtype.hasobject:
             return value.dtype, value.shape, value.tobytes()
     if kind is tuple:
-        return tuple(_key(each, numbers, within) for each in value)
+        return tuple(_value_key(each, numbers, within) for each in value)
     if isinstance(value, (MethodDescriptorType, np.ufunc)):
         return value
     if isinstance(value, type) and _is_of_fixed(value.__module__):
@@ -96,7 +96,7 @@ def _is_of_fixed(module: Any) -> bool:
     return isinstance(module, str) and module.partition(".")[0] in _FIXED
 
 
-def _function_key(function: FunctionType, numbers: bool, within: list[Any]) -> Hashable:
+def _code_key(function: FunctionType, numbers: bool, within: list[Any]) -> Hashable:
     """Return the key of a Python function."""
     # Each call of a function makes its own lambdas and inner functions. functools.wraps copies __module__.
     module = function.__globals__.get("__name__")
@@ -111,18 +111,18 @@ def _function_key(function: FunctionType, numbers: bool, within: list[Any]) -> H
     inner = [*within, function]
     found: list[Hashable] = [function.__code__]
     for default in function.__defaults__ or ():
-        found.append(_key(default, numbers, inner))
+        found.append(_value_key(default, numbers, inner))
     for name, default in (function.__kwdefaults__ or {}).items():
-        found.append((name, _key(default, numbers, inner)))
+        found.append((name, _value_key(default, numbers, inner)))
     for cell in function.__closure__ or ():
         try:
-            found.append(_key(cell.cell_contents, numbers, inner))
+            found.append(_value_key(cell.cell_contents, numbers, inner))
         except ValueError:  # nothing has been assigned yet
             raise _UnknownError from None
     known = function.__globals__
     for name in names:
         if name in known:
-            found.append((name, _key(known[name], numbers, inner)))
+            found.append((name, _value_key(known[name], numbers, inner)))
     return tuple(found)
 
 

@@ -17,7 +17,7 @@ from gpuscan.planning.kernel_parts import Access, BoundArray, WaitPolicy
 from gpuscan.planning.plan import target_of
 from gpuscan.planning.sort_plan import fewest_lanes
 from gpuscan.planning.spec import HashedOnce, ScanSpec
-from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.planning.tile_shapes import TileShape, power_below
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
 
 # The bindings after those of the arrays, in the order of their numbers. Before the arrays is that of the labels.
@@ -313,12 +313,12 @@ def _walking_tile(spec: ScanSpec, capabilities: Capabilities, subgroups: bool, m
     h = group_heuristics_for(capabilities.adapter_type)
     most_loads = h.steps // spec.element.words // (4 if spec.combine.long else 1)
     if not subgroups:
-        return TileShape(h.serial_workgroup, 0, 1, _power_below(min(most_loads, spec.row_length)))
+        return TileShape(h.serial_workgroup, 0, 1, power_below(min(most_loads, spec.row_length)))
     lanes = fewest_lanes(capabilities)
     wanted = max(h.subgroups_per_workgroup, memory_words // h.carry_words_per_subgroup)
     most = min(-(-spec.row_length // lanes), capabilities.limits["max-compute-invocations-per-workgroup"] // lanes)
-    workgroup = lanes * _power_below(min(wanted, most))
-    loads = _power_below(min(most_loads, spec.row_length // workgroup))
+    workgroup = lanes * power_below(min(wanted, most))
+    loads = power_below(min(most_loads, spec.row_length // workgroup))
     return TileShape(workgroup, min(capabilities.subgroup_sizes), 1, loads)
 
 
@@ -330,7 +330,7 @@ def _by_atomics(kernel: GroupKernel, capabilities: Capabilities, in_table: bool)
     kernel = replace(kernel, tile=tile, label_bits=0, max_subgroups=1)
     if in_table:
         return replace(kernel, in_table=True, encoded=True)
-    copies = _power_below(h.atomic_words // (kernel.carry_words * kernel.capacity))
+    copies = power_below(h.atomic_words // (kernel.carry_words * kernel.capacity))
     return replace(kernel, copies=min(h.atomic_copies, copies))
 
 
@@ -388,8 +388,3 @@ def _carrying_kernel(
         parts=parts,
         carry_loads=h.carry_loads,
     )
-
-
-def _power_below(number: int) -> int:
-    """Return the largest power of 2 up to the number, at least 1."""
-    return 1 << max(0, number.bit_length() - 1)

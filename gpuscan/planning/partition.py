@@ -328,7 +328,7 @@ def ordered_stretches(length: int, speeds: Sequence[int]) -> list[Stretch]:
     return [replace(cut, device=devices[cut.device]) for cut in cuts]
 
 
-def turns(speeds: Sequence[int]) -> Iterator[int]:
+def next_devices(speeds: Sequence[int]) -> Iterator[int]:
     """Yield the device that takes the next stripe, for ever: each one as often as its speed, spread evenly."""
     order = sorted((number / speed, device) for device, speed in enumerate(speeds) for number in range(speed))
     return cycle(device for _, device in order)
@@ -340,7 +340,7 @@ def stripes(length: int, stripe: int, devices: Iterator[int]) -> Iterator[Stretc
     Args:
         length: the length of the axis.
         stripe: places in a stripe.
-        devices: the devices' turns.
+        devices: the device of each stripe.
     """
     for start, device in zip(range(0, length, stripe), devices, strict=False):
         stop = min(start + stripe, length)

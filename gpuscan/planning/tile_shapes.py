@@ -9,6 +9,11 @@ from dataclasses import dataclass, replace
 BLOCK = 32
 
 
+def power_below(number: int) -> int:
+    """Return the largest power of 2 up to the number, at least 1."""
+    return 1 << max(0, number.bit_length() - 1)
+
+
 @dataclass(frozen=True)
 class TileShape:
     """Divide neighbouring elements among a workgroup.

@@ -6,7 +6,7 @@ from gpuscan.elements import min_chunk
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.heuristics import Heuristics, heuristics_for
 from gpuscan.planning.spec import ScanSpec
-from gpuscan.planning.tile_shapes import BLOCK, TileShape
+from gpuscan.planning.tile_shapes import BLOCK, TileShape, power_below
 
 # Words of workgroup memory for one invocation of a compaction: 16 of elements that are moved, 4 of its chunks' ranks.
 MOVING_WORDS = 16 + 4
@@ -54,7 +54,7 @@ def serial_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     else:
         chunk = max((size for size in chunks if workgroup * size <= spec.length), default=chunk)
     room = items_that_fit(spec, capabilities)
-    return TileShape(_power_below(min(workgroup, max_invocations(capabilities), max(room, 32))), 0, 1, chunk)
+    return TileShape(power_below(min(workgroup, max_invocations(capabilities), max(room, 32))), 0, 1, chunk)
 
 
 def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
@@ -74,8 +74,8 @@ def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
     if subgroup_size >= BLOCK and words >= h.widest_words and not spec.compacts:
         room = max(room, h.workgroup)  # no scan goes through workgroup memory, so few items do
     most = max_invocations(capabilities)
-    workgroup = max(_power_below(min(h.workgroup, most, max(room, subgroup_size))), subgroup_size)
-    wide = _power_below(min(h.wide_workgroup, most, max(room - h.wide_workgroup // subgroup_size, workgroup)))
+    workgroup = max(power_below(min(h.workgroup, most, max(room, subgroup_size))), subgroup_size)
+    wide = power_below(min(h.wide_workgroup, most, max(room - h.wide_workgroup // subgroup_size, workgroup)))
     workgroup, steps = lanes_and_steps(spec, capabilities, chunk, workgroup, wide)
     once = spec.combine.long or joins_rows_once(spec, capabilities, chunk) or joins_segments_once(spec)
     return TileShape(workgroup, subgroup_size, steps, chunk, single_lead=once and chunk > 1 and not spec.compacts)
@@ -84,8 +84,8 @@ def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
 def bytes_accessed_together(spec: ScanSpec) -> int:
     """Return the bytes of a field's element, of which a chunk has as many as one load or store covers.
 
-    The narrowest field that is loaded decides, but a chunk of results takes no more than one store for each field. H200,
-    sums of 2^26 bools as int32: 99 us in chunks of 4, 214 in chunks of 16.
+    The narrowest field that is loaded decides, but a chunk of results takes no more than one store for each field. An
+    H200 takes 99 us for sums of 2^26 bools as int32 in chunks of 4, and 214 in chunks of 16.
     """
     stored = () if spec.keep_last_only else spec.destination.fields
     return max(min(field.storage_bytes for field in spec.source.fields), *(field.storage_bytes for field in stored), 1)
@@ -312,7 +312,3 @@ def steps_that_fit(spec: ScanSpec, h: Heuristics, chunk: int, scanned_twice: boo
     else:
         words = h.wide_register_words if spec.item_words >= 4 or chunk >= 16 else h.register_words
     return max(1, words // kept)
-
-
-def _power_below(number: int) -> int:
-    return 1 << (number.bit_length() - 1)

@@ -48,7 +48,7 @@ def cached_problem(x: Any, op: Any, **options: Any) -> Problem:
     given = x if type(x) is tuple else (x,)
     if known is not None:
         functions = {name: options.get(name) for name in ("before", "after")}
-        return known.again(given, op, options.get("dtype"), **functions)
+        return known.for_call(given, op, options.get("dtype"), **functions)
     problem = make_problem(x, op, **options)
     if len(problem.leaves) == len(given) and all(a is b for a, b in zip(problem.leaves, given, strict=True)):
         with _lock:

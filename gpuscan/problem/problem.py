@@ -110,7 +110,7 @@ class Problem:
         other.__dict__.update(self.__dict__, leaves=leaves)
         return other
 
-    def again(
+    def for_call(
         self,
         leaves: tuple[Any, ...],
         op: Any,
@@ -118,7 +118,7 @@ class Problem:
         before: Callable[..., Any] | None,
         after: Callable[[Any], Any] | None,
     ) -> Problem:
-        """Return the same problem with other arrays, and with functions that compute the same.
+        """Return the kept problem for a call of its kind: with its arrays, and with functions that compute the same.
 
         What the functions of the first call close over may have changed since, so they are not called any more.
         """

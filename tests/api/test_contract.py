@@ -153,7 +153,8 @@ def test_a_missing_axis() -> None:
 
 
 def test_an_axis_out_of_range() -> None:
-    assert_says(message(np.exceptions.AxisError, TABLE, axis=2), "axis=2", "(2, 3)", "0, 1", "-2, -1")
+    for axis in (2, -3):
+        assert_says(message(np.exceptions.AxisError, TABLE, axis=axis), f"axis={axis}", "(2, 3)", "0, 1", "-2, -1")
 
 
 def test_an_axis_that_is_no_integer() -> None:
@@ -244,7 +245,8 @@ def test_out_that_is_no_array() -> None:
 
 def test_arrays_of_a_bundle_with_several_shapes() -> None:
     assert_says(message(ValueError, (X, X[:3]), AFFINE), "one shape", "(5,)", "(3,)")
-    assert_says(message(ValueError, (), AFFINE), "bundle", "one array or more")
+    for empty in ((), {}):
+        assert_says(message(ValueError, empty, AFFINE), "bundle", "one array or more")
 
 
 def test_a_built_in_operator_of_a_bundle() -> None:

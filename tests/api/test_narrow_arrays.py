@@ -1,4 +1,4 @@
-"""Scans down few and long columns, whose elements are combined as vectors."""
+"""Scans down few and long columns: neighbouring elements are combined as vectors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import gpuscan as gs
 from gpuscan.planning.heuristics import heuristics_for
 
-# Rows of the arrays, of which there are just enough.
+# Rows of the arrays: just enough to be combined as vectors.
 ROWS = heuristics_for("CPU").min_vector_rows
 
 

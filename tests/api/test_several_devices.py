@@ -16,7 +16,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.engine import device_speeds
 from gpuscan.engine.device_speeds import relative_speeds
-from gpuscan.planning.partition import ordered_stretches, segment_shares, shares, stretches, stripes, turns
+from gpuscan.planning.partition import next_devices, ordered_stretches, segment_shares, shares, stretches, stripes
 from tests.harness.devices import device_as_if, mark_lost, pool_of
 from tests.harness.teams import cut_finely, set_speeds
 from tests.oracle import assert_same
@@ -157,10 +157,10 @@ def test_what_else_there_is(pair: list[gs.Device], case: Any, tmp_path: Path) ->
 # ----- Shares
 
 
-def test_turns_and_shares_follow_the_speeds() -> None:
-    taken = list(islice(turns([3, 1]), 8))
+def test_stripes_and_shares_follow_the_speeds() -> None:
+    taken = list(islice(next_devices([3, 1]), 8))
     assert (taken.count(0), taken.count(1), taken[:4]) == (6, 2, taken[4:])
-    found = list(stripes(100, 30, turns([1, 1])))
+    found = list(stripes(100, 30, next_devices([1, 1])))
     assert [(s.device, s.start, s.stop, s.last) for s in found] == [
         (0, 0, 30, False),
         (1, 30, 60, False),

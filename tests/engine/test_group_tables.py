@@ -15,7 +15,7 @@ from gpuscan.engine.group_tables import (
     TabledGroups,
     combine_speculatively,
     count_labels,
-    place_of,
+    memory_key,
     plan_table,
     reduce_by_table,
     run_stages,
@@ -206,11 +206,11 @@ def test_remembered_number_of_labels(device: gs.Device, dtype: Any) -> None:
     np.testing.assert_allclose(result.read(), np.bincount(labels, x), rtol=1e-4, atol=1e-3)
     # There are fewer labels now: the order of combination could be another one.
     there = uploaded(device._context, np.minimum(labels, 35))
-    executor.label_counts.keep(place_of(there), 37)
+    executor.label_counts.keep(memory_key(there), 37)
     assert (found(reduces=False, all_stages=True) is None) == in_order
     assert scanned(found(reduces=False)).shape == (length,)
     # There are more labels now.
-    executor.label_counts.keep(place_of(there), 35)
+    executor.label_counts.keep(memory_key(there), 35)
     assert found(reduces=False) is None
     assert found(reduces=True) is not None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -166,6 +165,3 @@ def test_bindings_are_numbered_once() -> None:
 
 def test_block_is_no_wider_than_the_workgroup() -> None:
     assert [TileShape(size, 0, 1, 1).block for size in (8, 16, 32, 256)] == [8, 16, 32, 32]
-    assert TileShape(256, 32, 4, 4).tile_size == 256 * 4 * 4
-    assert TileShape(256, 32, 4, 4).subgroups_per_workgroup == 8
-    assert np.log2(TileShape(64, 0, 1, 2).tile_size) == 7

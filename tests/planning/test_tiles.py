@@ -203,49 +203,13 @@ def test_tiles_are_longer_where_all_of_them_run_together() -> None:
     assert set(pairs.values()) == {4}, "registers have no room for more"
 
 
-def test_tiles_of_several_words_hold_as_many_bytes_in_few_steps() -> None:
-    """Assert the size of the tiles: smaller ones make the fold late, more steps take longer to compile."""
-    kinds: tuple[tuple[list[str], Any, int], ...] = (
-        (["int64"], None, 32), (["complex64"], None, 32), (["float16"] * 2, None, 32), (["float32"] * 2, None, 40),
-        (["float32"] * 3, None, 48), (["float32"] * 4, None, 48), (["float32"] * 5, None, 40),
-        (["float32"] * 6, None, 48), (["float32"] * 8, None, 32), (["float32"], [(3,)], 36),
-        (["float32"], [(2, 2)], 40), (["float32"], [(4, 4)], 40),
-    )  # fmt: skip
-    for adapter in (gpu(progress_later=True), gpu(progress_later=False)):
-        for names, shapes, kib in kinds:
-            asked = spec(*names, shapes=shapes, row_length=2**25)
-            tile = tile_shape(asked, adapter)
-            assert (
-                tile.tile_size * sum(field.storage_bytes for field in asked.source.fields)
-                == kib << 10
-                >= GPU.tile_bytes
-            )
-            measured = shapes or names in (["float32"] * 2, ["float32"] * 4)
-            assert tile.steps <= GPU.few_steps or measured
-        rows = tile_shape(spec("float32", rows=2**18, row_length=100), adapter)  # items carry a head flag
-        assert rows.tile_size * 4 == GPU.tile_bytes
-
-
-def test_long_operators_stand_in_a_shader_few_times() -> None:
+def test_long_operators_take_few_steps_and_join_once() -> None:
     element = element_of([np.dtype(np.float32)], LEAF)
     short, long = (combine_code(BUILTINS[name], element, native_int64=True) for name in ("maximum", "logaddexp"))
     assert (short.long, long.long) == (False, True)
     for adapter in (gpu(progress_later=True), gpu(progress_later=False)):
-        short_plan, long_plan = (
-            plan_scan(spec(row_length=2**25, combine=code), adapter, "lookahead", "") for code in (short, long)
-        )
-        assert long_plan.tile == TileShape(512, 32, 4, 4, single_lead=True)
-        assert not short_plan.tile.single_lead
-        texts = [render_kernel(plan.stages[0].kernel) for plan in (short_plan, long_plan)]
-        calls = [text.count("scan_block(") for text in texts]
-        assert calls == [3, 2], "the definition, and a call for each block that a fold reads at a time"
-        chunks, lanes = [[text.count(call) for text in texts] for call in ("join_chunk(", "join(item_up(")]
-        assert chunks == [1 + 2 * short_plan.tile.steps, 1 + 4], "the definition, and one or two calls for each step"
-        totals = short_plan.tile.subgroups_per_workgroup.bit_length() - 1
-        assert lanes == [5 + totals + 5, 4 + 1 + 1], (
-            "of lanes, totals and the block: in loops once, not at each distance"
-        )
-
+        assert not tile_shape(spec(row_length=2**25, combine=short), adapter).single_lead
+        assert tile_shape(spec(row_length=2**25, combine=long), adapter) == TileShape(512, 32, 4, 4, single_lead=True)
     assert tile_shape(spec("float16", row_length=2**25, combine=long), gpu()).steps == GPU.min_long_steps
     assert tile_shape(spec(row_length=2**25, combine=long), software()).chunk == CPU.serial_long_chunk
 
@@ -396,22 +360,6 @@ def test_tiles_go_by_number_where_workgroups_start_in_order() -> None:
                 spec(row_length=2**24), adapter, strategy, "", test_build=InjectedFaults(scheduler=scheduler)
             )
             assert "atomicAdd(&state.ticket" in render_kernel(by_ticket.stages[0].kernel)
-
-
-def test_a_folded_fallback_helps_soon() -> None:
-    """Assert that plain tiles help after one poll, less eagerly later, and that longer tiles wait longer."""
-    element = spec().element
-    long = combine_code(BUILTINS["logaddexp"], element, native_int64=True)
-    uint8, four = spec("uint8", row_length=2**28), spec(*["float32"] * 4, row_length=2**28)
-    for what, spins in (
-        (spec(row_length=2**28), (1, 8)),
-        (uint8, (8, 8)),
-        (four, (8, 8)),
-        (replace(spec(row_length=2**28), combine=long), (32, 32)),
-    ):
-        kernel = plan_scan(what, gpu(), "fallback", "").stages[0].kernel
-        assert kernel.wait_policy.one_workgroup_folds
-        assert (kernel.wait_policy.first_spins, kernel.wait_policy.spins_per_round) == spins, what
 
 
 @pytest.mark.parametrize("many", [False, True])

@@ -139,12 +139,12 @@ def placement_of(
         a.buffer is b.buffer and a.offset == b.offset for a, b in zip(before, after, strict=True)
     )
     shared = not in_place and any(a.buffer is b.buffer for a in before for b in after)
-    if shared and any(overlap(a, b) for a in before for b in after):
+    if shared and any(a.overlaps(b) for a in before for b in after):
         raise ValueError(
             "dst was passed where it overlaps src in one buffer; pass the same place for both, or places that do not "
             "overlap"
         )
-    if any(overlap(a, b) for number, a in enumerate(after) for b in after[:number]):
+    if any(a.overlaps(b) for number, a in enumerate(after) for b in after[:number]):
         raise ValueError("two fields of dst overlap in one buffer; pass places that do not overlap")
     return Placement(width=width, exact=exact, shared=shared, in_place=in_place), bindings
 
@@ -211,10 +211,3 @@ def arrays_in(places: Any) -> Iterator[Array]:
     elif isinstance(places, (tuple, list, dict)):
         for place in places.values() if isinstance(places, dict) else places:
             yield from arrays_in(place)
-
-
-def overlap(a: Binding, b: Binding) -> bool:
-    """Return True if two parts of buffers share bytes."""
-    if a.buffer is not b.buffer or a.size is None or b.size is None:
-        return False
-    return a.offset < b.offset + b.size and b.offset < a.offset + a.size

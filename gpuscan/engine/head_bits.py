@@ -1,0 +1,171 @@
+"""Give each part of a scan the bits that say where rows and segments begin, or the keys that its kernels compare.
+
+A kernel of a single pass reads keys itself if there is one for each element. Otherwise it reads bits, in an order of
+`gpuscan.engine.segment_heads`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from gpuscan.device.bind_groups import Binding
+from gpuscan.device.buffer_pool import ALIGNMENT
+from gpuscan.device.device_array import DeviceArray, uploaded
+from gpuscan.device.transfer import padded
+from gpuscan.elements import element_of, scalar_of
+from gpuscan.engine.element_copy import copied
+from gpuscan.engine.places import part_of
+from gpuscan.engine.segment_heads import contiguous_heads, segment_heads
+
+if TYPE_CHECKING:
+    from gpuscan.device.context import DeviceContext
+    from gpuscan.engine.part_buffers import PartBuffers
+    from gpuscan.engine.recorder import Recorder
+    from gpuscan.planning.partition import Part
+    from gpuscan.planning.spec import ScanSpec
+    from gpuscan.problem.problem import Problem
+    from gpuscan.problem.segments import Heads
+
+
+class HeadBits(Protocol):
+    """The place that the bits of a part come from."""
+
+    def upload_bytes(self, part: Part) -> int:
+        """Return the bytes that are uploaded for a part; 0 if the bits are on the device."""
+
+    def binding(self, part: Part, buffers: PartBuffers | None, recorder: Recorder) -> Binding:
+        """Return what the shader binds. Stages that make it are recorded before the run."""
+
+
+@dataclass(frozen=True)
+class UploadedHeads:
+    """Bits that the CPU makes and uploads for each part.
+
+    Attributes:
+        heads: the heads.
+        in_columns: True if the parts are scanned down their columns.
+    """
+
+    heads: Heads
+    in_columns: bool
+
+    def upload_bytes(self, part: Part) -> int:
+        """Return the bytes of the part's bits."""
+        alike = self.in_columns and self.heads.cuts_rows_alike
+        return padded(-(-(self.heads.row_length if alike else part.length + 1) // 8))
+
+    def binding(self, part: Part, buffers: PartBuffers | None, recorder: Recorder) -> Binding:
+        """Upload the part's bits."""
+        del recorder
+        assert buffers is not None
+        if not self.in_columns:
+            # A reduction also reads the bit after a piece that another piece follows.
+            return buffers.write_heads(self.heads.words(part.start, part.length if part.last else part.length + 1))
+        if self.heads.cuts_rows_alike:
+            return buffers.write_heads(self.heads.row_words)
+        return buffers.write_heads(self.heads.column_words(part.outer, part.columns))
+
+
+class MarkedHeads:
+    """Bits that the device makes: once for the whole array, or for each slab of columns that have keys of their own.
+
+    Args:
+        context: the device.
+        heads: the heads.
+        in_columns: True if the parts are scanned down their columns.
+        bits: the bits of the whole array, if they are there already.
+    """
+
+    def __init__(self, context: DeviceContext, heads: Heads, in_columns: bool, bits: DeviceArray | None = None) -> None:
+        heads = contiguous_heads(heads)
+        self._context, self._heads, self._in_columns, self.bits = context, heads, in_columns, bits
+
+    def upload_bytes(self, part: Part) -> int:
+        """Return 0."""
+        del part
+        return 0
+
+    def binding(self, part: Part, buffers: PartBuffers | None, recorder: Recorder) -> Binding:
+        """Return the part's bits, which are made now if they are not there yet."""
+        del buffers
+        if self._in_columns and part.is_slab and not self._heads.cuts_rows_alike:
+            bits = self._slab_bits(part, recorder)
+            recorder.kept.append(bits)
+            return bits.binding()
+        if self.bits is None:
+            self.bits = segment_heads(self._context, self._heads, in_columns=self._in_columns, recorder=recorder)
+        if self._in_columns:
+            return self.bits.binding()
+        # A reduction also reads the bit after a piece that another piece follows.
+        count = part.length if part.last else part.length + 1
+        return Binding(self.bits.buffer, self.bits.offset + part.start // 8, padded(-(-count // 8), 4))
+
+    def _slab_bits(self, part: Part, recorder: Recorder) -> DeviceArray:
+        heads = self._heads
+        if not isinstance(heads.keys, DeviceArray):
+            return uploaded(self._context, heads.column_words(part.outer, part.columns))
+        (number,) = element_of([heads.keys.dtype]).fields
+        view = part_of(heads.keys, part, number, heads.inner)
+        slab = replace(heads, shape=view.shape, axis=1, keys=copied(view, view.shape, heads.keys.dtype))
+        return segment_heads(self._context, slab, in_columns=True, recorder=recorder)
+
+
+@dataclass(frozen=True)
+class ComparedKeys:
+    """Keys that the kernels of a scan in one part compare themselves; see `ShaderSpec.key`."""
+
+    keys: DeviceArray
+
+    def upload_bytes(self, part: Part) -> int:
+        """Return 0."""
+        del part
+        return 0
+
+    def binding(self, part: Part, buffers: PartBuffers | None, recorder: Recorder) -> Binding:
+        """Return the keys."""
+        del part, buffers, recorder
+        return self.keys.binding()
+
+
+def with_keys(spec: ScanSpec, heads: Heads | None, strategy: str, results: Sequence[DeviceArray]) -> ScanSpec:
+    """Return the scan with keys that its kernels compare, or as it is if bits have to be made of them, or are faster.
+
+    Bits are made if the keys are no array that kernels can bind, or may be overwritten. They are faster if a kernel
+    would read the keys twice, or where an element's key is that of its row.
+
+    Args:
+        spec: the scan of the whole array.
+        heads: where it restarts.
+        strategy: how tiles learn their prefixes.
+        results: the arrays that the kernels write.
+    """
+    if strategy == "three_dispatch" or heads is None or not can_compare(heads, results):
+        return spec
+    return replace(spec, key=scalar_of(heads.keys.dtype))
+
+
+def can_compare(heads: Heads, results: Sequence[DeviceArray]) -> bool:
+    """Return True if a kernel of a single pass can compare the keys itself."""
+    keys = heads.keys
+    if not isinstance(keys, DeviceArray) or keys.shape != heads.shape:
+        return False
+    bound = keys.is_bindable and padded(keys.nbytes, ALIGNMENT) <= keys.context.binding_limit
+    return bound and not any(result.buffer is keys.buffer for result in results)
+
+
+def with_offsets_there(context: DeviceContext, problem: Problem) -> Problem:
+    """Return the problem with offsets of NumPy on the device, where all that depends on them is computed.
+
+    Those of plans stay, since their bits are kept; so do those of rows with bits that exceed a binding.
+    """
+    heads = problem.heads
+    if heads is None or problem.kind is not None or not isinstance(heads.offsets, np.ndarray):
+        return problem
+    if -(-heads.row_length // 8) > context.binding_limit:
+        return problem
+    there = uploaded(context, heads.offsets, np.uint32)
+    return problem.with_heads(replace(heads, offsets=there, unchecked=False))
