@@ -51,8 +51,17 @@ def takes_vectors(problem: Problem, capabilities: Capabilities) -> bool:
     few = problem.rows <= h.max_vector_columns or inner == 2
     named = problem.operator.kinds is not None and problem.before is problem.after is None
     words = inner * max(each.words for each in (problem.source, problem.element, problem.destination))
-    fits = words <= h.max_vector_words and (named or inner <= h.max_function_vector)
-    return long and few and fits and can_be_vectors(problem)
+    narrow = words <= h.max_vector_words and (named or inner <= h.max_function_vector)
+    return long and few and narrow and _can_be_cut(problem, capabilities) and can_be_vectors(problem)
+
+
+def _can_be_cut(problem: Problem, capabilities: Capabilities) -> bool:
+    """Return True if parts of a scan of vectors fit a binding. Gradients, and reductions of rows, need whole rows."""
+    if not any(problem.field_offsets) and (problem.rows == problem.inner or not problem.keep_last_only):
+        return True
+    elements = (problem.source, problem.destination)
+    widest = max(field.storage_bytes for element in elements for field in element.fields)
+    return widest * problem.size <= capabilities.limits["max-storage-buffer-binding-size"]
 
 
 def rows_that_fit(choices: tuple[int, ...], most: int, groups: int, row_length: int) -> int:
