@@ -281,7 +281,7 @@ def test_narrow_integers_are_kept_as_they_lie_in_storage() -> None:
         if narrow:
             kept = kernel.tile.steps * kernel.tile.chunk * asked.source.fields[0].storage_bytes // 4
             assert 16 <= kept <= 32  # words, however many the numbers would take
-    for fields, steps in ((1, 8), (2, 4), (4, 4), (16, 1)):  # words come before a chunk
+    for fields, steps in ((1, 12), (2, 4), (4, 4), (16, 1)):  # words come before a chunk
         wide = replace(spec(*["uint32"] * fields, row_length=2**25), source=spec("uint8").source)
         assert tile_shape(wide, gpu()).steps == steps
     stages = plan_scan(spec("uint8", row_length=2**25), gpu(), "three_dispatch", "").stages
