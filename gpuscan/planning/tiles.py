@@ -82,10 +82,10 @@ def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
 
 
 def bytes_accessed_together(spec: ScanSpec) -> int:
-    """Return the bytes of a field's element, of which a chunk has as many as one load or store covers.
+    """Return the bytes that decide the length of a chunk, which is one load or store of elements of so many bytes.
 
-    The narrowest field that is loaded decides, but a chunk of results takes no more than one store for each field. An
-    H200 takes 99 us for sums of 2^26 bools as int32 in chunks of 4, and 214 in chunks of 16.
+    They are those of the narrowest field that is loaded, or of the widest one that is stored if that is wider. H200,
+    sums of 2^26 bools as int32: 99 us in chunks of 4, 214 in chunks of 16.
     """
     stored = () if spec.keep_last_only else spec.destination.fields
     return max(min(field.storage_bytes for field in spec.source.fields), *(field.storage_bytes for field in stored), 1)
