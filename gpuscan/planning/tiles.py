@@ -82,7 +82,7 @@ def subgroup_tile(spec: ScanSpec, capabilities: Capabilities) -> TileShape:
 
 
 def bytes_accessed_together(spec: ScanSpec) -> int:
-    """Return the bytes that decide the length of a chunk, which is one load or store of elements of so many bytes.
+    """Return the bytes of an element that decide how many elements a chunk has: those of one load or store.
 
     They are those of the narrowest field that is loaded, or of the widest one that is stored if that is wider. H200,
     sums of 2^26 bools as int32: 99 us in chunks of 4, 214 in chunks of 16.
