@@ -85,6 +85,12 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
         """Return the engine's array as a public one."""
         return cls(device, array.buffer, array.shape, array.dtype, array.offset, array.owner, array._strides)
 
+    def made(
+        self, owner: Allocation, shape: tuple[int, ...], dtype: Any, offset: int, strides: tuple[int, ...] | None
+    ) -> Array:
+        """Return an array on the same device, over memory of the pool."""
+        return Array(self.device, owner.buffer, shape, dtype, offset, owner, strides)
+
     @classmethod
     def from_buffer(
         cls, device: OpenedDevice, buffer: wgpu.GPUBuffer, shape: int | tuple[int, ...], dtype: Any, offset: int = 0
@@ -163,6 +169,10 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
             TypeError: the index is a list or an array of integers.
             ValueError: the value does not broadcast to the elements, or it is on another device.
         """
+        _answer_of("assign")(self, index, value)
+
+    def assign_at(self, index: Any, value: Any) -> None:
+        """Do what ``self[index] = value`` does, in the long way."""
         if isinstance(index, (Array, np.ndarray)) and index.dtype == bool:
             if index.shape != self.shape:
                 raise IndexError(
@@ -233,7 +243,12 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
         kind = checked_dtype(dtype)
         if kind == self.dtype:
             return self.copy() if copy else self
-        return Array.of(self.device, converted(self.context, self, kind))
+        result: Array = _answer_of("astype")(self, kind)
+        return result
+
+    def in_dtype(self, dtype: np.dtype[Any]) -> Array:
+        """Do what `astype` does, in the long way."""
+        return Array.of(self.device, converted(self.context, self, dtype))
 
     def __repr__(self) -> str:
         return f"gpuscan.Array({self.dtype} {self.shape} on {self.device.capabilities.summary})"
@@ -336,6 +351,11 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
 
     def copy(self) -> Array:
         """Return a copy on the device, in C order; `copy.copy` and `copy.deepcopy` do the same."""
+        result: Array = _answer_of("copy")(self)
+        return result
+
+    def duplicated(self) -> Array:
+        """Do what `copy` does, in the long way."""
         with guarded(self.context):
             return Array.of(self.device, duplicate(self))
 
@@ -361,9 +381,9 @@ def _answer_of(protocol: str) -> Callable[..., Any]:
     return _protocols[protocol]
 
 
-def answer_protocols(ufunc: Callable[..., Any], function: Callable[..., Any]) -> None:
-    """Let these functions answer `Array.__array_ufunc__` and `Array.__array_function__`."""
-    _protocols.update(ufunc=ufunc, function=function)
+def answer_protocols(**answers: Callable[..., Any]) -> None:
+    """Let functions answer the protocols and methods of arrays that are made of scans and maps, by these names."""
+    _protocols.update(answers)
 
 
 class Picked(Array):
@@ -379,6 +399,21 @@ class Picked(Array):
         self._dtype = dtype
         self.count = count
         self._trailing = trailing
+
+    @property
+    def knows_length(self) -> bool:  # type: ignore[override]
+        """True if the length was asked for, so that it is known here as well."""
+        return "_shape" in vars(self)
+
+    def without_memory(self) -> Picked:
+        """Return an array of the same kind without its elements, for `over`."""
+        like = Picked.__new__(Picked)
+        like._dtype, like._trailing = self._dtype, self._trailing
+        return like
+
+    def over(self, memory: Array, count: Array) -> Picked:
+        """Return an array of the same kind with its elements in other memory."""
+        return Picked(memory, self._dtype, self._trailing, count)
 
     @cached_property
     def _shape(self) -> tuple[int, ...]:  # type: ignore[override]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,26 +11,21 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
+from gpuscan.api.launches import launched
 from gpuscan.api.outputs import check_out
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.elementwise import map_elements
-from gpuscan.operators.function_keys import function_key
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.trace import Map, traced
 from gpuscan.problem.arguments import native, structure_and_leaves
 from gpuscan.problem.problem import Problem
-from gpuscan.recent_values import RecentValues
 from gpuscan.reference.elementwise import map_arrays
 
 # The most bytes of NumPy arrays, inputs and results together, that are on a device at a time. Not tuned.
 _PIECE_BYTES = 256 << 20
-# How many functions are known, so that they are not traced again.
-_MAX_MAPS = 256
-
-_maps: RecentValues[tuple[Any, ...], Map] = RecentValues(_MAX_MAPS)
-_lock = threading.Lock()
 
 
+@launched
 def map(  # noqa: A001 (the public name)
     function: Callable[..., Any], *arrays: Any, out: Any = None, device: Device | str | int | None = None
 ) -> Any:
@@ -98,18 +92,7 @@ def map(  # noqa: A001 (the public name)
             )
         )
 
-    key = None
-    # NumPy calls the function itself, and what that of an earlier call closes over may have changed since.
-    if any(isinstance(leaf, Array) for leaf in leaves) and (known := function_key(function)) is not None:
-        kinds = tuple((type(part), repr(part)) if is_number(part) else part for part in parts)
-        key = (known, kinds, *(leaf.dtype for leaf in leaves))
-    with _lock:
-        traced_function = None if key is None else _maps.find(key)
-    if traced_function is None:
-        traced_function = traced(of_all, numbers_of(leaves), "the function of gpuscan.map")
-        if key is not None:
-            with _lock:
-                _maps.keep(key, traced_function)
+    traced_function = traced(of_all, numbers_of(leaves), "the function of gpuscan.map")
     return mapped(traced_function, leaves, shape, home, out)
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Never
 
+from gpuscan.api.launches import Numbered
 from gpuscan.device.context import DeviceContext
 from gpuscan.engine.executor import Executor
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from gpuscan.planning.capabilities import Capabilities
 
 
-class OpenedDevice:
+class OpenedDevice(Numbered):
     """Base of `gpuscan.Device`: capabilities, waiting, profiles and memory."""
 
     def __init__(self, adapter: Any, *, unsafe: bool, required_limits: Mapping[str, int] | None) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.groups import execute_groups, heads_of_groups
-from gpuscan.api.known_calls import known_call
+from gpuscan.api.launches import Numbered, launched
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.recorded_places import arrays_in, length_of, placement_of, places_of
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _CUTS = ("segments", "keys")
 
 
-class Plan:
+class Plan(Numbered):
     """One kind of scan on one device, made by `Device.plan`.
 
     Attributes:
@@ -110,7 +110,6 @@ class Plan:
             self._spec = scan_spec(scanned, context.capabilities, captures=True)
         # The problem that the kernels of the plan solve.
         self._scanned = scanned
-        self._known = None if self._labels is not None else known_call(self._problem, self._problem.shape)
         with guarded(context):
             self._make()
             for kernel in self._kernels:
@@ -190,17 +189,13 @@ class Plan:
         Raises:
             ValueError, TypeError: the array or `out` has another shape or dtype, or is on another device.
         """
-        if (
-            self._known is not None
-            and type(array) is Array
-            and array.shape == self.shape
-            and array.dtype == self.dtype
-            and array.device is self.device
-        ):
-            again = self._known.run_again(array, out, self._asked)
-            if again is not None:
-                self._keep_up()
-                return again
+        return self._compute(array, out)
+
+    @launched
+    def _compute(self, array: Any, out: Any) -> Any:
+        for own in self._own_arrays:
+            # No one else can write to them.
+            self.device._context.note_constant(own.buffer, own.owner)
         if not isinstance(array, Array):
             array = as_array(array)
         if array.shape != self.shape:
@@ -225,6 +220,17 @@ class Plan:
             results = execute_groups(problem, self._labels, self.device, self._asked, outputs)
         self._keep_up()
         return in_form_of(problem, array, results) if out is None else out
+
+    @property
+    def _own_arrays(self) -> list[DeviceArray]:
+        """The arrays on the device that the plan keeps: copies of the caller's, and sorted labels."""
+        heads, labels = self._problem.heads, self._labels
+        arrays = [*(self._problem.seeds or ())]
+        if heads is not None:
+            arrays += heads.offsets, heads.keys
+        if labels is not None:
+            arrays += labels.labels, labels.places if isinstance(labels, SortedLabels) else None
+        return [array for array in arrays if isinstance(array, DeviceArray)]
 
     # ----- Recording into a caller's program
 

@@ -11,7 +11,7 @@ from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.groups import counted, execute_reduction, one_of
 from gpuscan.api.home import Devices, team_or_home
-from gpuscan.api.known_calls import call_key, remember_call, repeat_call
+from gpuscan.api.launches import launched
 from gpuscan.api.outputs import check_out, is_on_device
 from gpuscan.api.reduced_axes import joined, reduced_axes
 from gpuscan.api.reductions import grouped_reduction, reduction, segmented_reduction
@@ -30,6 +30,7 @@ from gpuscan.problem.results import assembled
 from gpuscan.reference import scan as reference
 
 
+@launched
 def reduce(
     x: Any,
     op: Any = "add",
@@ -105,11 +106,6 @@ def reduce(
         array([[ 1,  0,  7],
                [ 5,  0, 10]], dtype=int32)
     """
-    key = None
-    if device is segments is groups is num_groups is None and type(axis) is not tuple:
-        key = call_key("reduce", x, op, axis, keepdims, dtype, before=before, after=after, initial=initial)
-    if key is not None and (again := repeat_call(key, x, out)) is not None:
-        return again
     options = {"initial": initial, "dtype": dtype, "before": before, "after": after}
     check_one_cut(segments=segments, groups=groups)
     if groups is None and num_groups is not None:
@@ -146,8 +142,6 @@ def reduce(
         results = execute_reduction(problem, labels, count, home, outputs)
     if problem.heads is not None:
         problem.heads.check()
-    if key is not None:
-        remember_call(key, problem, shape)
     if out is not None:
         return out
     fields = problem.destination.fields

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuscan.api.groups import execute_groups
 from gpuscan.api.home import Devices, team_or_home
-from gpuscan.api.known_calls import call_key, remember_call, repeat_call
+from gpuscan.api.launches import launched
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.sharded_array import sharded_leaves
 from gpuscan.api.sharded_calls import scan_sharded
@@ -20,6 +20,7 @@ from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.groups import checked_labels
 
 
+@launched
 def scan(
     x: Any,
     op: Any = "add",
@@ -128,12 +129,6 @@ def scan(
         (array([[ 3,  4,  8],
                [ 1,  6, 15]], dtype=int32), array([ 8, 15], dtype=int32))
     """
-    key = None
-    if device is segments is keys is groups is None and return_total is False:
-        settings = (axis, exclusive, reverse, dtype, compensated, strategy)
-        key = call_key("scan", x, op, *settings, before=before, after=after, initial=initial)
-    if key is not None and (again := repeat_call(key, x, out, strategy)) is not None:
-        return again
     options = {"axis": axis, "exclusive": exclusive, "reverse": reverse, "initial": initial, "segments": segments}
     options |= {"keys": keys, "dtype": dtype, "before": before, "after": after}
     if sharded_leaves(x):
@@ -162,7 +157,5 @@ def scan(
         results = execute_groups(problem, labels, home, strategy, outputs)
     if problem.heads is not None:
         problem.heads.check()
-    if key is not None:
-        remember_call(key, problem, problem.shape)
     result = in_form_of(problem, given, results) if out is None else out
     return result if total is None else (result, total(results))

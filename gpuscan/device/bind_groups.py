@@ -6,13 +6,17 @@ import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import wgpu
 
+    from gpuscan.device.program import Stage
+    from gpuscan.device.queue import Queue
+
 # How many bind groups a device keeps; the least recently used goes first.
-MAX_BIND_GROUPS = 512
+MAX_BIND_GROUPS = 1024
 
 
 class Binding(NamedTuple):
@@ -39,6 +43,9 @@ class Binding(NamedTuple):
         return entry
 
 
+Bound = Sequence[tuple[int, Binding]]
+
+
 class BindGroups:
     """Bind groups that are kept for later calls while their buffers are alive.
 
@@ -46,10 +53,13 @@ class BindGroups:
     at first, and 12.6 us after some ten thousand bind groups were created.
 
     A group keeps the memory of its buffers, so it is dropped as soon as one of them is garbage-collected.
+
+    Args:
+        queue: the queue of the device, which makes the groups.
     """
 
-    def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
-        self._device = wgpu_device
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[Any, ...], tuple[Any, ...]] = OrderedDict()
         # By the id of a buffer, the keys of the groups that contain the buffer.
@@ -57,27 +67,51 @@ class BindGroups:
         # The ids of buffers that were garbage-collected and still have groups in the cache.
         self._dropped: deque[int] = deque()
 
-    def group(
-        self, layout: wgpu.GPUBindGroupLayout, bound: Sequence[tuple[int, Binding]], keep: bool
-    ) -> wgpu.GPUBindGroup:
+    def group(self, layout: wgpu.GPUBindGroupLayout, bound: Bound, keep: bool) -> Any:
         """Return a bind group of these bindings; with `keep`, one that later calls share."""
         if not keep:
-            return self._make(layout, bound)
-        key = (id(layout), *[(binding, id(part.buffer), part.offset, part.size) for binding, part in bound])
+            return self._queue.bind_group(layout, bound)
+        places = [(binding, part.offset, part.size) for binding, part in bound]
+        key = ((id(layout), *places), *(id(part.buffer) for _, part in bound))
+        return self._find(key) or self._keep(key, layout, bound)
+
+    def of_stage(self, stage: Stage, buffers: Sequence[wgpu.GPUBuffer]) -> Any:
+        """Return the bind group of a program's stage over the buffers in its slots, which later calls share."""
+        key = (stage.place, *map(id, buffers))
+        group = self._kept.get(key)
+        if group is not None and not self._dropped:
+            with suppress(KeyError):  # another thread has dropped it
+                self._kept.move_to_end(key)
+            return group[0]
+        bound = [
+            (number, Binding(buffer, part.offset, part.size))
+            for number, part, buffer in zip(stage.numbers, stage.parts, buffers, strict=True)
+        ]
+        return self._find(key) or self._keep(key, stage.dispatch.layout, bound)
+
+    def _find(self, key: tuple[Any, ...]) -> Any:
+        """Return the group that is kept under a key; None if there is none."""
         with self._lock:
             self._collect()
             found = self._kept.get(key)
             if found is None:
-                found = (self._make(layout, bound), layout)
-                self._kept[key] = found
-                for _, part in bound:
-                    self._watch(part.buffer).add(key)
-                if len(self._kept) > MAX_BIND_GROUPS:
-                    self._forget(next(iter(self._kept)))
-            else:
-                self._kept.move_to_end(key)
+                return None
+            self._kept.move_to_end(key)
         self._tidy()
         return found[0]
+
+    def _keep(self, key: tuple[Any, ...], layout: wgpu.GPUBindGroupLayout, bound: Bound) -> Any:
+        """Make a group, and keep it under a key, which ends with the ids of its buffers."""
+        with self._lock:
+            group = self._queue.bind_group(layout, bound)
+            # The layout stays alive, so that its id stays its own.
+            self._kept[key] = (group, layout)
+            for _, part in bound:
+                self._watch(part.buffer).add(key)
+            if len(self._kept) > MAX_BIND_GROUPS:
+                self._forget(next(iter(self._kept)))
+        self._tidy()
+        return group
 
     def _watch(self, buffer: wgpu.GPUBuffer) -> set[tuple[Any, ...]]:
         """Return the keys of the groups that contain the buffer, and drop those groups once it is collected."""
@@ -88,8 +122,9 @@ class BindGroups:
 
     def _forget(self, key: tuple[Any, ...]) -> None:
         self._kept.pop(key, None)
-        for _, buffer, _, _ in key[1:]:
-            self._keys[buffer].discard(key)
+        for buffer in key[1:]:
+            if buffer in self._keys:
+                self._keys[buffer].discard(key)
 
     def _collect(self) -> None:
         """Drop the groups of buffers that were garbage-collected."""
@@ -114,10 +149,6 @@ class BindGroups:
                 self._collect()
             finally:
                 self._lock.release()
-
-    def _make(self, layout: wgpu.GPUBindGroupLayout, bound: Sequence[tuple[int, Binding]]) -> wgpu.GPUBindGroup:
-        entries = [{"binding": binding, "resource": part.resource()} for binding, part in bound]
-        return self._device.create_bind_group(layout=layout, entries=entries)
 
     def __len__(self) -> int:
         return len(self._kept)

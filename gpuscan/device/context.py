@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
@@ -21,13 +23,13 @@ from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage
 from gpuscan.device.capability_probe import distrust, probe
 from gpuscan.device.guards import guarded, lost_while_compiling
 from gpuscan.device.interrupts import interrupts_held
-from gpuscan.device.kept_stages import KeptStages
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.profiles import Profiles
+from gpuscan.device.program import Dispatch, Program, Recording, Step, encode
 from gpuscan.device.queue import open_queue
-from gpuscan.device.reports import MAX_PENDING_RUNS, RunLog
+from gpuscan.device.reports import MAX_PENDING_RUNS, Run, RunLog, SortRun, Verdict
 from gpuscan.device.requirements import checked_limits, limits_within, wanted_features, wanted_limits
-from gpuscan.device.tile_state import TileState
+from gpuscan.device.tile_state import Begun, RunKind, TileState
 from gpuscan.device.transfer import read_together
 from gpuscan.device.webgpu_log import libraries_quiet
 from gpuscan.errors import AdapterNotFoundError, StrategyError
@@ -51,11 +53,16 @@ STRATEGY_VARIABLE = "GPUSCAN_STRATEGY"
 SLOW_COMPILE_SECONDS = 5.0
 # Characters after which the reason why an adapter cannot be opened is cut off.
 MAX_REASON = 200
+# How many programs a device keeps.
+_MAX_PROGRAMS = 1024
 # How many compiled scan kernels a device keeps.
 _MAX_PIPELINES = 512
 # How many uniform buffers a device keeps for later stages, and the bytes of the largest.
 _MAX_UNIFORMS = 256
 _MAX_UNIFORM_BYTES = 256
+
+# The declaration of a binding: its number, and the address space with the access.
+_DECLARATION = re.compile(r"@group\(0\) @binding\((\d+)\) var<([a-z, _]+)>")
 
 _log = logging.getLogger("gpuscan")
 
@@ -70,6 +77,18 @@ def strategy_key(strategy: str) -> tuple[str, str | None]:
 def strategy_asked_for(strategy: str) -> str:
     """Return what a call asks for: ``"auto"`` means ``$GPUSCAN_STRATEGY`` where it is set."""
     return (os.environ.get(STRATEGY_VARIABLE, "").strip() if strategy == "auto" else "") or strategy
+
+
+def _entries_of(code: str) -> list[dict[str, Any]]:
+    """Return the entries of the layout of a shader's bindings; those of uniform buffers take a dynamic offset."""
+    kinds = {"storage": "read-only-storage", "storage, read": "read-only-storage", "storage, read_write": "storage"}
+    visible = webgpu().ShaderStage.COMPUTE
+    entries = []
+    for number, space in _DECLARATION.findall(code):
+        uniform = {"type": "uniform", "has_dynamic_offset": True}
+        buffer = uniform if space == "uniform" else {"type": kinds[space]}
+        entries.append({"binding": int(number), "visibility": visible, "buffer": buffer})
+    return entries
 
 
 def _opened(adapter: wgpu.GPUAdapter, limits: Mapping[str, int]) -> wgpu.GPUDevice:
@@ -104,7 +123,7 @@ class DeviceContext:
         lock: held while a run is recorded and submitted, since runs share the tile state.
         runs: unread reports, and what reports have shown.
         on_cleanup: called by `memory_cleanup`, for those who keep buffers ready.
-        kept_stages: stages of the last copies and maps, which are only submitted again.
+        programs: what calls submit, by what the calls have in common, with whatever their caller needs beside it.
     """
 
     def __init__(
@@ -126,7 +145,7 @@ class DeviceContext:
         self.lost = False
         self.lock = threading.RLock()
         self.tile_state = TileState(self.wgpu_device)
-        self.bind_groups = BindGroups(self.wgpu_device)
+        self.bind_groups = BindGroups(self.queue)
         kind = self.capabilities.adapter_type
         max_free_bytes = heuristics_for(kind).max_free_bytes
         large = kind == "DiscreteGPU"
@@ -134,7 +153,7 @@ class DeviceContext:
         self.profiles = Profiles(self)
         self.runs = RunLog()
         self.on_cleanup: list[Callable[[], None]] = []
-        self.kept_stages = KeptStages(self.queue, self.profiles)
+        self.programs: RecentValues[Hashable, tuple[Program, Any]] = RecentValues(_MAX_PROGRAMS)
         self._pipelines: RecentValues[Kernel, Pipeline] = RecentValues(_MAX_PIPELINES)
         # The same ones by their text: kernels of different scans can have the same.
         self._by_text: RecentValues[bytes, Pipeline] = RecentValues(_MAX_PIPELINES)
@@ -201,6 +220,92 @@ class DeviceContext:
             *(strategy, self.capabilities.summary),
         )
         self.capabilities = distrust(self.capabilities, strategy)
+        self.programs.clear()
+
+    # ----- Submission
+
+    def submit(self, steps: Sequence[Step], nbytes: int, *, held: bool) -> None:
+        """Submit steps. The caller holds the lock.
+
+        Args:
+            steps: dispatches, clears and copies, in order.
+            nbytes: the bytes that they read, by which their time is estimated.
+            held: True to submit them with what comes next, if they are short. All buffers have to be those of the pool.
+        """
+        recording = self.recording
+        if recording is not None:
+            if held:
+                recording.add(steps, nbytes)
+            else:
+                recording.end()
+        if held and not self.profiles.active:
+            groups = self.bind_groups
+            self.queue.run(
+                [
+                    (step.pipeline, groups.group(step.layout, step.bound, step.keep), step.grid, step.offset)
+                    if isinstance(step, Dispatch)
+                    else step
+                    for step in steps
+                ],
+                nbytes,
+            )
+            return
+        encoder = self.queue.encoder()
+        encode(self, encoder, steps)
+        with self.unrecorded():
+            self.queue.submit(encoder)
+
+    def begin(self, kind: RunKind) -> Begun:
+        """Return the tile state and the parameters for a run. The caller holds the lock until the run is submitted."""
+        begun = self.tile_state.begin(kind)
+        if (recording := self.recording) is not None:
+            recording.begin(kind, begun)
+        return begun
+
+    def read_report_later(self, run: Run | SortRun, timeout_seconds: float = 0.0) -> None:
+        """Keep a run until its report is read.
+
+        Args:
+            run: the run, which was submitted or is held.
+            timeout_seconds: the shortest time after which it can have timed out.
+        """
+        if (recording := self.recording) is not None:
+            recording.report(run, timeout_seconds)
+        self.runs.add_pending(run, time.perf_counter() + timeout_seconds)
+
+    def read_verdict_later(self, verdict: Verdict) -> None:
+        """Keep what a kernel finds out about an argument until it is read."""
+        if (recording := self.recording) is not None:
+            recording.verdict(verdict)
+        self.runs.add_verdict(verdict)
+
+    # ----- Recordings
+
+    @property
+    def recording(self) -> Recording | None:
+        """The recording of this thread's call; None if there is none, or if a program cannot do what the call does."""
+        recording = self.queue.recording
+        if recording is None or not recording.active or recording.thread != threading.get_ident():
+            return None
+        return recording
+
+    @contextmanager
+    def unrecorded(self) -> Iterator[None]:
+        """Leave out of the recording what is done in the ``with``, because later calls of the kind do not need it."""
+        recording = self.recording
+        if recording is None:
+            yield
+            return
+        self.queue.recording = None
+        try:
+            yield
+        finally:
+            self.queue.recording = recording
+
+    def note_constant(self, buffer: wgpu.GPUBuffer, owner: object = None) -> None:
+        """Say that a buffer's contents are the same in all calls of the kind that is being recorded."""
+        if (recording := self.recording) is not None:
+            recording.constant(buffer, owner)
 
     # ----- Pipelines
 
@@ -265,18 +370,29 @@ class DeviceContext:
             _log.debug("compiled shader %r of %s in %.3f s", kernel.stage, kernel.operator_label, seconds)
         return pipeline, layout
 
-    def stage(self, template: str, **values: Any) -> Pipeline:
-        """Return a stage that is no part of a scan plan, such as a copy. It is compiled once, from a template."""
-        key = (template, *sorted(values.items()))
+    def stage(self, template: str, *, moving: bool = False, **values: Any) -> Pipeline:
+        """Return a stage that is no part of a scan plan, such as a copy. It is compiled once, from a template.
+
+        Args:
+            template: the path of the template under shaders/.
+            moving: True if the parameters, its binding 0, get a dynamic offset.
+            values: the variables of the template.
+        """
+        key = (template, moving, *sorted(values.items()))
         with self.lock:
             found = self._stages.find(key)
             if found is None:
                 code = render(template, **values)
                 module = self.wgpu_device.create_shader_module(label=f"gpuscan {template}", code=code)
+                layout: Any = "auto"
+                if moving:
+                    layout = self.wgpu_device.create_bind_group_layout(entries=_entries_of(code))
+                    layouts = [layout]
+                    layout = self.wgpu_device.create_pipeline_layout(bind_group_layouts=layouts)
                 pipeline = self.wgpu_device.create_compute_pipeline(
-                    layout="auto", compute={"module": module, "entry_point": "main"}
+                    layout=layout, compute={"module": module, "entry_point": "main"}
                 )
-                found = self._stages.keep(key, (pipeline, pipeline.get_bind_group_layout(0)))
+                found = self._stages.keep(key, (pipeline, layouts[0] if moving else pipeline.get_bind_group_layout(0)))
             return found
 
     @cached_property
@@ -290,18 +406,21 @@ class DeviceContext:
     def allocate(self, nbytes: int) -> Allocation:
         """Return memory for an array; it goes back to the pool when nothing refers to the allocation."""
         flags = self.usage
-        return self.pool.lend(nbytes, flags.STORAGE | flags.COPY_SRC | flags.COPY_DST)
+        allocation = self.pool.lend(nbytes, flags.STORAGE | flags.COPY_SRC | flags.COPY_DST)
+        if (recording := self.recording) is not None:
+            recording.allocated(allocation)
+        return allocation
 
     def uniform(self, numbers: bytes) -> Binding:
         """Return a uniform buffer with these bytes. It is never written again, so later stages share it."""
         found = self._uniforms.get(numbers)
-        if found is not None:
-            return found
-        made = Binding(self.wgpu_device.create_buffer_with_data(data=numbers, usage=self.usage.UNIFORM))
-        if len(numbers) <= _MAX_UNIFORM_BYTES:
-            with self.lock:
-                self._uniforms.keep(numbers, made)
-        return made
+        if found is None:
+            found = Binding(self.wgpu_device.create_buffer_with_data(data=numbers, usage=self.usage.UNIFORM))
+            if len(numbers) <= _MAX_UNIFORM_BYTES:
+                with self.lock:
+                    self._uniforms.keep(numbers, found)
+        self.note_constant(found.buffer)
+        return found
 
     def memory_usage(self) -> MemoryUsage:
         """Return what gpuscan holds on the device; the tile state counts as reserved."""
@@ -313,7 +432,7 @@ class DeviceContext:
         with self.lock:
             for forget in self.on_cleanup:
                 forget()
-            self.kept_stages.clear()
+            self.programs.clear()
             self.bind_groups.clear()
             self._uniforms.clear()
             self.tile_state.release()

@@ -37,6 +37,8 @@ class DeviceArray(OnDevice):
     """
 
     nbytes: int
+    # False while only the device knows how many elements there are.
+    knows_length = True
     # None for an array in C order.
     _strides: tuple[int, ...] | None = None
 
@@ -139,6 +141,14 @@ class DeviceArray(OnDevice):
             self.context, self.buffer, shape, self.dtype if dtype is None else dtype, self.offset + offset, self.owner
         )
 
+    def made(
+        self, owner: Allocation, shape: tuple[int, ...], dtype: Any, offset: int, strides: tuple[int, ...] | None
+    ) -> DeviceArray:
+        """Return an array on the same device, over memory of the pool."""
+        array = DeviceArray(self.context, owner.buffer, shape, dtype, offset, owner)
+        array._strides = strides
+        return array
+
     def check_contiguous(self) -> None:
         """Raise ValueError unless the elements are neighbours in C order."""
         if not self.is_contiguous:
@@ -231,10 +241,14 @@ def uploaded(context: DeviceContext, given: np.ndarray[Any, Any], dtype: Any = N
         context: the device.
         given: the array.
         dtype: the dtype of the copy, to which numbers are cast as they are copied (default: that of the array).
+
+    Calls are recorded only if what they do is decided by their key, so all calls of a kind upload the same numbers. A
+    program of the kind uses this copy.
     """
     array = empty(context, given.shape, given.dtype if dtype is None else dtype)
+    context.note_constant(array.buffer, array.owner)
     if array.nbytes:
-        with guarded(context):
+        with guarded(context), context.unrecorded():
             if given.dtype.newbyteorder("=") == array.dtype or not given.flags.c_contiguous:
                 given = np.ascontiguousarray(given, array.dtype)
             upload(context.queue, given, array.buffer, pool=context.pool, dtype=array.dtype)

@@ -9,22 +9,40 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gpuscan.device.bind_groups import Binding
 from gpuscan.device.interrupts import interrupts_held
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     import wgpu
 
-# Pipeline, bind group and grid of a dispatch.
-Dispatch = tuple[Any, Any, tuple[int, int, int]]
-# A buffer, and the first byte and the number of bytes to set to zero.
-Clear = tuple[Any, int, int]
-# The dispatches of a run, the dynamic offset of their bind groups (None without), and what is cleared before.
-Held = tuple[Sequence[Dispatch], int | None, Sequence[Clear]]
-# Source, its first byte, destination, its first byte, and the number of bytes.
-Copy = tuple[Any, int, Any, int, int]
+    from gpuscan.device.program import Recording
+
+
+class Clear(NamedTuple):
+    """Set bytes of a buffer to zero."""
+
+    buffer: wgpu.GPUBuffer
+    offset: int
+    size: int
+
+
+class Copy(NamedTuple):
+    """Copy bytes from one buffer to another."""
+
+    source: wgpu.GPUBuffer
+    source_offset: int
+    destination: wgpu.GPUBuffer
+    destination_offset: int
+    size: int
+
+
+# Pipeline, bind group, grid of a dispatch (or where the grid is), and the dynamic offset of its bind group.
+BoundDispatch = tuple[Any, Any, "tuple[int, int, int] | Binding", "int | None"]
+# What a queue holds: dispatches, clears and copies, in order.
+Command = BoundDispatch | Clear | Copy
 # The methods of the package's queue that may use what a held run reads or writes.
 _METHODS = ("submit", "write_buffer", "on_submitted_work_done_async", "on_submitted_work_done_sync")
 
@@ -34,13 +52,17 @@ class HoldingQueue(ABC):
 
     def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
         self._device = wgpu_device
-        self._held: list[Held] = []
+        self._held: list[Command] = []
+        # How many runs they belong to.
+        self._held_runs = 0
         self._held_bytes = 0
         # Held from the moment at which runs are taken off the list until they are submitted, so that no other
         # submission comes between. A signal handler of the same thread may submit, too.
         self._lock = threading.RLock()
         # True while this class itself calls a method of the package's queue.
         self._submitting = False
+        # The call that is being recorded, if there is one. A program of it has no waits, uploads or commands of others.
+        self.recording: Recording | None = None
         for name in _METHODS:
             if hasattr(wgpu_device.queue, name):
                 setattr(wgpu_device.queue, name, self._flushing(getattr(wgpu_device.queue, name)))
@@ -50,8 +72,8 @@ class HoldingQueue(ABC):
         """Return a new command encoder."""
 
     @abstractmethod
-    def _record(self, encoder: Any, runs: Sequence[Held]) -> None:
-        """Record the runs in compute passes. Each one goes on until something is cleared."""
+    def _record(self, encoder: Any, commands: Sequence[Command]) -> None:
+        """Record commands in compute passes. Each one goes on until something is cleared or copied."""
 
     @abstractmethod
     def _finished(self, encoder: Any) -> Any:
@@ -61,18 +83,17 @@ class HoldingQueue(ABC):
     def _send(self, commands: Any) -> None:
         """Submit the commands. Ctrl-C is held back meanwhile."""
 
-    def run(self, stages: Sequence[Dispatch], offset: int | None, nbytes: int, clears: Sequence[Clear] = ()) -> None:
-        """Submit the stages in one compute pass, at once or with what is submitted next.
+    def run(self, commands: Sequence[Command], nbytes: int) -> None:
+        """Submit the commands of a run, at once or with what is submitted next.
 
         Args:
-            stages: the dispatches.
-            offset: the dynamic offset of every bind group; None without.
+            commands: the commands, over buffers of the pool.
             nbytes: the bytes that the run reads, by which its time is estimated.
-            clears: what is set to zero before.
         """
-        self._held.append((stages, offset, clears))
+        self._held += commands
+        self._held_runs += 1
         self._held_bytes += nbytes
-        if len(self._held) >= TRANSFERS.held_runs or self._held_bytes > TRANSFERS.held_bytes:
+        if self._held_runs >= TRANSFERS.held_runs or self._held_bytes > TRANSFERS.held_bytes:
             self.flush()
 
     def flush(self, copies: Sequence[Copy] = ()) -> None:
@@ -107,6 +128,7 @@ class HoldingQueue(ABC):
 
     def submit(self, encoder: Any) -> None:
         """Finish the encoder and submit its commands after the held runs; an interrupt is raised after that."""
+        self.end_recording()
         with self._lock:
             self.flush()
             commands = self._finished(encoder)
@@ -116,7 +138,12 @@ class HoldingQueue(ABC):
     def _forget(self, taken: int) -> None:
         """Take runs off the list."""
         del self._held[:taken]
-        self._held_bytes = 0
+        self._held_bytes = self._held_runs = 0
+
+    def end_recording(self) -> None:
+        """End the recording of this thread's call, because the call does what a program cannot do again."""
+        if self.recording is not None and self.recording.thread == threading.get_ident():
+            self.recording.end()
 
     def _flushing(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """Return a method of the package's queue that submits the held runs first."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuscan.device.backends import package_of
-from gpuscan.device.held_runs import Clear, Dispatch, Held, HoldingQueue
+from gpuscan.device.bind_groups import Binding
+from gpuscan.device.held_runs import Clear, Command, Copy, HoldingQueue
 from gpuscan.device.interrupts import interrupts_held
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 # The C functions that this module calls.
 _FUNCTIONS = (
     "wgpuDeviceCreateCommandEncoder",
+    "wgpuDeviceCreateBindGroup",
+    "wgpuBindGroupRelease",
     "wgpuCommandEncoderBeginComputePass",
     "wgpuComputePassEncoderSetPipeline",
     "wgpuComputePassEncoderSetBindGroup",
@@ -49,6 +52,8 @@ _FUNCTIONS = (
 )
 # The versions of the package with the internals that this module needs.
 _VERSIONS = ("0.32.",)
+# The size of a binding that ends with its buffer (WGPU_WHOLE_SIZE).
+_WHOLE_SIZE = 2**64 - 1
 # Seconds between two polls if the library runs a callback on another thread.
 _POLL_SECONDS = 20e-6
 
@@ -106,6 +111,16 @@ def _get_library() -> _Library:
         if _library is None:
             _library = _Library()
         return _library
+
+
+class NativeBindGroup:
+    """A bind group of the C library."""
+
+    __slots__ = ("_internal",)
+
+    def __init__(self, handle: Any) -> None:
+        # The name that wgpu's own bind groups have for it.
+        self._internal = handle
 
 
 class NativePass:
@@ -281,35 +296,61 @@ class NativeQueue(HoldingQueue):
         """Return a new command encoder."""
         return NativeEncoder(self.library, self._device)
 
-    def run(self, stages: Sequence[Dispatch], offset: int | None, nbytes: int, clears: Sequence[Clear] = ()) -> None:
-        """Submit the stages in one compute pass, at once or with what is submitted next."""
+    def run(self, commands: Sequence[Command], nbytes: int) -> None:
+        """Submit the commands of a run, at once or with what is submitted next."""
         self.check_alive()
-        super().run(stages, offset, nbytes, clears)
+        super().run(commands, nbytes)
 
-    def _record(self, encoder: NativeEncoder, runs: Sequence[Held]) -> None:
-        """Record the runs in compute passes. Each one goes on until something is cleared."""
+    def bind_group(self, layout: wgpu.GPUBindGroupLayout, bound: Iterable[tuple[int, Binding]]) -> NativeBindGroup:
+        """Return a new bind group of these parts of buffers, by the number of each binding."""
+        library = self.library
+        ffi = library.ffi
+        given = [
+            {
+                "binding": number,
+                "buffer": part.buffer._internal,
+                "offset": part.offset,
+                "size": _WHOLE_SIZE if part.size is None else part.size,
+            }
+            for number, part in bound
+        ]
+        entries = ffi.new("WGPUBindGroupEntry[]", given)
+        descriptor = ffi.new("WGPUBindGroupDescriptor *")
+        descriptor.layout, descriptor.entryCount, descriptor.entries = layout._internal, len(given), entries
+        handle = library.checked.wgpuDeviceCreateBindGroup(self._device._internal, descriptor)
+        # Released in C: Ctrl-C that arrives in a `__del__` is lost.
+        return NativeBindGroup(ffi.gc(handle, library.lib.wgpuBindGroupRelease))
+
+    def _record(self, encoder: NativeEncoder, commands: Sequence[Command]) -> None:
+        """Record commands in compute passes. Each one goes on until something is cleared or copied."""
         library = self.library
         lib = library.lib
         offsets = self._offsets
         handle: Any = None
         current: Any = None
-        for stages, offset, clears in runs:
-            if handle is not None and clears:
-                lib.wgpuComputePassEncoderEnd(handle)
-                lib.wgpuComputePassEncoderRelease(handle)
-                handle = current = None
-            for cleared in clears:
-                encoder.clear_buffer(*cleared)
+        for command in commands:
+            if type(command) is not tuple:
+                if handle is not None:
+                    lib.wgpuComputePassEncoderEnd(handle)
+                    lib.wgpuComputePassEncoderRelease(handle)
+                    handle = current = None
+                if isinstance(command, Clear):
+                    encoder.clear_buffer(*command)
+                elif isinstance(command, Copy):
+                    encoder.copy_buffer_to_buffer(*command)
+                continue
             if handle is None:
                 handle = lib.wgpuCommandEncoderBeginComputePass(encoder.handle, library.ffi.NULL)
+            pipeline, group, grid, offset = command
+            if pipeline is not current:
+                current = pipeline
+                lib.wgpuComputePassEncoderSetPipeline(handle, pipeline._internal)
             offsets[0] = offset or 0
-            count = offset is not None
-            for pipeline, group, (x, y, z) in stages:
-                if pipeline is not current:
-                    current = pipeline
-                    lib.wgpuComputePassEncoderSetPipeline(handle, pipeline._internal)
-                lib.wgpuComputePassEncoderSetBindGroup(handle, 0, group._internal, count, offsets)
-                lib.wgpuComputePassEncoderDispatchWorkgroups(handle, x, y, z)
+            lib.wgpuComputePassEncoderSetBindGroup(handle, 0, group._internal, offset is not None, offsets)
+            if type(grid) is tuple:
+                lib.wgpuComputePassEncoderDispatchWorkgroups(handle, *grid)
+            else:
+                lib.wgpuComputePassEncoderDispatchWorkgroupsIndirect(handle, grid.buffer._internal, grid.offset)
         if handle is not None:
             lib.wgpuComputePassEncoderEnd(handle)
             lib.wgpuComputePassEncoderRelease(handle)
@@ -330,6 +371,7 @@ class NativeQueue(HoldingQueue):
 
     def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
         """Write whole words of contiguous bytes to a buffer."""
+        self.end_recording()
         self.flush()
         library = self.library
         content = library.ffi.from_buffer(data)
@@ -337,6 +379,7 @@ class NativeQueue(HoldingQueue):
 
     def map(self, buffer: wgpu.GPUBuffer, size: int | None = None, *, write: bool = False) -> NativeMapping:
         """Ask for a buffer to be mapped once everything submitted so far is done."""
+        self.end_recording()
         self.flush()
         length = buffer.size if size is None else size
         return NativeMapping(self, buffer, length, write)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.device.guards import OpenDevice
+    from gpuscan.device.program import Dispatch
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,12 @@ class Span:
 
 
 class Batch:
-    """The stages of one recorded run, and the buffer for their timestamps."""
+    """The stages that are recorded together, and the buffer for their timestamps."""
 
-    def __init__(self, device: OpenDevice, stages: Sequence[str], strategy: str, elements: int) -> None:
+    def __init__(self, device: OpenDevice, stages: Sequence[Dispatch]) -> None:
         usage = webgpu().BufferUsage
-        self._device, self._stages, self._strategy, self._elements = device, stages, strategy, elements
+        self._device = device
+        self._stages = [(stage.name, stage.strategy, stage.elements) for stage in stages]
         self._queries: wgpu.GPUQuerySet | None = None
         self._spans: list[Span] | None = None
         if device.capabilities.timestamps:
@@ -55,15 +57,14 @@ class Batch:
             self._queries = wgpu_device.create_query_set(type="timestamp", count=count)
             self._resolved = wgpu_device.create_buffer(size=8 * count, usage=usage.QUERY_RESOLVE | usage.COPY_SRC)
 
-    def writes(self, stage: str) -> dict[str, Any] | None:
-        """Return WebGPU's `timestampWrites` for the stage's pass, or None without timestamps."""
+    def writes(self, stage: int) -> dict[str, Any] | None:
+        """Return WebGPU's `timestampWrites` for the pass of a stage, by its number; None without timestamps."""
         if self._queries is None:
             return None
-        number = 2 * self._stages.index(stage)
         return {
             "query_set": self._queries,
-            "beginning_of_pass_write_index": number,
-            "end_of_pass_write_index": number + 1,
+            "beginning_of_pass_write_index": 2 * stage,
+            "end_of_pass_write_index": 2 * stage + 1,
         }
 
     def resolve(self, encoder: wgpu.GPUCommandEncoder) -> None:
@@ -103,7 +104,7 @@ class Batch:
         for stage, begin, end in zip(self._stages, ticks[::2], ticks[1::2], strict=True):
             seconds = None if begin is None or end is None else (end - begin) * tick
             at = None if begin is None else begin * tick
-            spans.append(Span(stage, self._strategy, self._elements, seconds, at))
+            spans.append(Span(*stage, seconds, at))
         return spans
 
 
@@ -155,9 +156,9 @@ class Profiles:
         """Give the profile no more spans."""
         self._open.remove(profile)
 
-    def batch(self, stages: Sequence[str], strategy: str, elements: int) -> Batch:
-        """Return a batch for a run that is being recorded, and add it to every open profile."""
-        batch = Batch(self._device, stages, strategy, elements)
+    def batch(self, stages: Sequence[Dispatch]) -> Batch:
+        """Return a batch for stages that are being recorded, and add it to every open profile."""
+        batch = Batch(self._device, stages)
         for profile in list(self._open):
             profile.batches.append(batch)
         return batch

@@ -6,13 +6,14 @@ public objects of the WebGPU package. Both have the same methods.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpuscan.device.backends import webgpu
-from gpuscan.device.held_runs import Held, HoldingQueue
+from gpuscan.device.bind_groups import Binding
+from gpuscan.device.held_runs import Clear, Command, Copy, HoldingQueue
 from gpuscan.device.native_queue import Bytes, NativeMapping, NativeQueue, is_available
 
 if TYPE_CHECKING:
@@ -69,19 +70,29 @@ class PublicQueue(HoldingQueue):
         """Return a new command encoder."""
         return self._device.create_command_encoder()
 
-    def _record(self, encoder: wgpu.GPUCommandEncoder, runs: Sequence[Held]) -> None:
-        """Record the runs in compute passes. Each one goes on until something is cleared."""
+    def bind_group(self, layout: wgpu.GPUBindGroupLayout, bound: Iterable[tuple[int, Binding]]) -> wgpu.GPUBindGroup:
+        """Return a new bind group of these parts of buffers, by the number of each binding."""
+        entries = [{"binding": number, "resource": part.resource()} for number, part in bound]
+        return self._device.create_bind_group(layout=layout, entries=entries)
+
+    def _record(self, encoder: wgpu.GPUCommandEncoder, commands: Sequence[Command]) -> None:
+        """Record commands in compute passes. Each one goes on until something is cleared or copied."""
         compute = None
-        for stages, offset, clears in runs:
-            if compute is not None and clears:
-                compute.end()
-                compute = None
-            for cleared in clears:
-                encoder.clear_buffer(*cleared)
+        for command in commands:
+            if isinstance(command, (Clear, Copy)):
+                if compute is not None:
+                    compute.end()
+                    compute = None
+                record = encoder.clear_buffer if isinstance(command, Clear) else encoder.copy_buffer_to_buffer
+                record(*command)
+                continue
             compute = compute or encoder.begin_compute_pass()
-            for pipeline, group, grid in stages:
-                compute.set_pipeline(pipeline)
-                compute.set_bind_group(0, group, [] if offset is None else [offset])
+            pipeline, group, grid, offset = command
+            compute.set_pipeline(pipeline)
+            compute.set_bind_group(0, group, [] if offset is None else [offset])
+            if isinstance(grid, Binding):
+                compute.dispatch_workgroups_indirect(grid.buffer, grid.offset)
+            else:
                 compute.dispatch_workgroups(*grid)
         if compute is not None:
             compute.end()
@@ -100,11 +111,13 @@ class PublicQueue(HoldingQueue):
 
     def write(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
         """Write whole words of contiguous bytes to a buffer."""
+        self.end_recording()
         # This submits the held runs first; see `HoldingQueue`.
         self._device.queue.write_buffer(buffer, offset, data)
 
     def map(self, buffer: wgpu.GPUBuffer, size: int | None = None, *, write: bool = False) -> PublicMapping:
         """Ask for a buffer to be mapped once everything submitted so far is done."""
+        self.end_recording()
         self.flush()
         return PublicMapping(buffer, size, write)
 

@@ -198,7 +198,7 @@ class RunLog:
 
     # ----- Unread reports
 
-    def add_pending(self, run: Run | SortRun, safe_until: float = 0.0) -> None:
+    def add_pending(self, run: Run | SortRun, safe_until: float) -> None:
         """Keep a run until its report is read.
 
         Args:

@@ -6,7 +6,7 @@ import struct
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -48,20 +48,46 @@ class TileStateSizeError(GpuscanError):
     """Raised if the tile state of a plan does not fit one binding. Nothing was submitted."""
 
 
+class RunKind(NamedTuple):
+    """What runs have in common that differ in their epochs only.
+
+    Attributes:
+        words: the parameters of each dispatch, with an epoch of 0.
+        epoch_word: the word of the parameters that takes the epoch.
+        memory: the buffer that the run writes: ``"posts"``, ``"totals"`` or ``"counts"``.
+        nbytes: how many bytes of it the run needs.
+        epochs: how many epochs the run takes.
+    """
+
+    words: tuple[tuple[int, ...], ...]
+    epoch_word: int
+    memory: str
+    nbytes: int
+    epochs: int = 1
+
+
+def kind_of_plan(plan: ScanPlan, place: tuple[int, int, int]) -> RunKind:
+    """Return the kind of a run of a plan; `place` as in `parameters`."""
+    memory = "posts" if plan.posts else "totals"
+    return RunKind((parameters(plan, place, epoch=0),), EPOCH_WORD, memory, plan.state_bytes)
+
+
 class Begun(NamedTuple):
     """The tile state and the parameters of one run.
 
     Attributes:
-        state: the buffer of posts or totals.
-        epoch: the number of the run.
-        params: the uniform buffer that holds the run's parameters.
-        offset: the byte at which they begin.
+        state: the buffer of posts, totals or counts.
+        epoch: the number of the run, the first of its epochs.
+        params: the uniform buffer that holds the run's parameters, bound by the size of those of one dispatch.
+        offset: the byte at which those of the first dispatch begin.
+        stride: the bytes from the parameters of one dispatch to those of the next.
     """
 
     state: wgpu.GPUBuffer
     epoch: int
     params: Binding
     offset: int
+    stride: int
 
 
 @dataclass
@@ -97,13 +123,12 @@ class TileState:
 
     def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
         self._device = wgpu_device
-        self._posts: wgpu.GPUBuffer | None = None
-        self._totals: wgpu.GPUBuffer | None = None
-        self._counts: wgpu.GPUBuffer | None = None
+        # The buffers of posts, of totals and of the counts of sorts, by `RunKind.memory`.
+        self._memory: dict[str, wgpu.GPUBuffer] = {}
         # The last epoch that is in use or reserved.
         self._epoch = 0
         # The parameters by the kind of run; None for a kind that came once.
-        self._ahead: OrderedDict[tuple[int, ...], _ParameterBuffer | None] = OrderedDict()
+        self._ahead: OrderedDict[RunKind, _ParameterBuffer | None] = OrderedDict()
         # The parameters of runs of new kinds, each written when it comes.
         self._once: _ParameterBuffer | None = None
         self._most = int(wgpu_device.limits["max-storage-buffer-binding-size"])
@@ -115,22 +140,19 @@ class TileState:
         """The bytes that the state holds on the device."""
         # This takes no lock, since a signal handler may ask while its thread holds it.
         written = [each.params.buffer for each in (self._once, *list(self._ahead.values())) if each is not None]
-        states = (self._posts, self._totals, self._counts)
-        return sum(buffer.size for buffer in (*states, *written) if buffer is not None)
+        return sum(buffer.size for buffer in (*list(self._memory.values()), *written))
 
-    def begin(self, plan: ScanPlan, place: tuple[int, int, int]) -> Begun:
-        """Return the buffers and the epoch for one run of the plan; `place` as in `parameters`.
-
-        Raises:
-            TileStateSizeError: the plan's posts or totals are larger than a binding.
-        """
+    def check(self, plan: ScanPlan) -> None:
+        """Raise TileStateSizeError if the plan's posts or totals are larger than a binding."""
         if plan.state_bytes > self._most:
             raise TileStateSizeError(
                 f"a scan of {plan.length} elements was asked for; it needs {plan.state_bytes} bytes of tile state for "
                 f"{plan.tiles} tiles, and the device binds at most {self._most}. "
                 f"{smaller(plan.length // max(1, plan.row_length))}"
             )
-        kind = parameters(plan, place, epoch=0)
+
+    def begin(self, kind: RunKind) -> Begun:
+        """Return the buffers and the epoch for one run of a kind, which fits a binding."""
         with self._lock:
             if kind not in self._ahead:
                 params, number, epoch = self._write_once(kind)
@@ -139,19 +161,12 @@ class TileState:
                 self._ahead.move_to_end(kind)
                 if ahead is None or ahead.used == ahead.count:
                     ahead = self._write_ahead(kind, min(GROWTH * ahead.count, MAX_AHEAD) if ahead else GROWTH)
-                params, number, epoch = ahead.params, ahead.used, ahead.first + ahead.used
+                params, number, epoch = ahead.params, ahead.used, ahead.first + ahead.used * kind.epochs
                 ahead.used += 1
-            return Begun(self._buffer(plan), epoch, params, number * self._stride)
-
-    def begin_sort(self, nbytes: int, steps: int) -> tuple[wgpu.GPUBuffer, int]:
-        """Return the buffer of posts for a sort, which has at least `nbytes`, and the epoch of the first of its steps.
-
-        The epochs of the other steps follow it.
-        """
-        with self._lock:
-            first = self._reserve_epochs(steps)
-            self._counts = self._grown(self._counts, nbytes)
-            return self._counts, first
+            memory = self._memory.get(kind.memory)
+            if memory is None or memory.size < kind.nbytes:
+                memory = self._grow(kind)
+            return Begun(memory, epoch, params, number * len(kind.words) * self._stride, self._stride)
 
     def release(self) -> None:
         """Drop the buffers. Recorded runs keep theirs until they are done."""
@@ -162,7 +177,8 @@ class TileState:
 
     def _start_over(self) -> None:
         # New buffers are all zeros, so epochs may begin at 1 again.
-        self._posts = self._totals = self._counts = self._once = None
+        self._memory.clear()
+        self._once = None
         self._epoch = 0
         self._ahead.clear()
 
@@ -173,9 +189,20 @@ class TileState:
         self._epoch += count
         return self._epoch - count + 1
 
-    def _write_once(self, kind: tuple[int, ...]) -> tuple[Binding, int, int]:
+    def _written(self, kind: RunKind, first: int, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+        """Return the parameters of `count` runs of a kind, whose epochs begin at `first`."""
+        words = np.zeros((count, len(kind.words), self._stride // 4), np.uint32)
+        words[:, :, : len(kind.words[0])] = kind.words
+        words[:, :, kind.epoch_word] = (first + kind.epochs * np.arange(count))[:, None]
+        return words
+
+    def _write_once(self, kind: RunKind) -> tuple[Binding, int, int]:
         """Write the parameters of the first run of a kind; return their buffer, their index in it, and the epoch."""
-        epoch = self._reserve_epochs(1)
+        epoch = self._reserve_epochs(kind.epochs)
+        if len(kind.words) > 1:
+            ahead = self._write_ahead(kind, 1, epoch)
+            ahead.used = 1
+            return ahead.params, 0, epoch
         once = self._once
         if once is None or once.used == once.count:
             usage = webgpu().BufferUsage.UNIFORM | webgpu().BufferUsage.COPY_DST
@@ -183,39 +210,28 @@ class TileState:
             once = self._once = _ParameterBuffer(Binding(buffer, 0, PARAMS.size), 0, MAX_AHEAD)
         number = once.used
         once.used += 1
-        words = PARAMS.pack(*kind[:EPOCH_WORD], epoch, *kind[EPOCH_WORD + 1 :])
-        self._device.queue.write_buffer(once.params.buffer, number * self._stride, words)
+        self._device.queue.write_buffer(once.params.buffer, number * self._stride, self._written(kind, epoch, 1))
         self._keep(kind, None)
         return once.params, number, epoch
 
-    def _write_ahead(self, kind: tuple[int, ...], count: int) -> _ParameterBuffer:
-        """Reserve epochs for `count` runs, and write their parameters."""
-        first = self._reserve_epochs(count)
-        words = np.zeros((count, self._stride // 4), np.uint32)
-        words[:, : len(kind)] = kind
-        words[:, EPOCH_WORD] = np.arange(first, first + count)
+    def _write_ahead(self, kind: RunKind, count: int, first: int | None = None) -> _ParameterBuffer:
+        """Write the parameters of `count` runs, whose epochs are reserved now unless they begin at `first`."""
+        first = self._reserve_epochs(count * kind.epochs) if first is None else first
+        words = self._written(kind, first, count)
         buffer = self._device.create_buffer_with_data(data=words, usage=webgpu().BufferUsage.UNIFORM)
         ahead = _ParameterBuffer(Binding(buffer, 0, PARAMS.size), first, count)
         self._keep(kind, ahead)
         return ahead
 
-    def _keep(self, kind: tuple[int, ...], ahead: _ParameterBuffer | None) -> None:
+    def _keep(self, kind: RunKind, ahead: _ParameterBuffer | None) -> None:
         self._ahead[kind] = ahead
         if len(self._ahead) > MAX_KINDS:
             self._ahead.popitem(last=False)
 
-    def _buffer(self, plan: ScanPlan) -> wgpu.GPUBuffer:
-        """Return the buffer of posts or of totals, at least as large as the plan needs it."""
-        if plan.posts:
-            self._posts = self._grown(self._posts, plan.state_bytes)
-            return self._posts
-        self._totals = self._grown(self._totals, plan.state_bytes)
-        return self._totals
-
-    def _grown(self, buffer: wgpu.GPUBuffer | None, nbytes: int) -> wgpu.GPUBuffer:
-        """Return the buffer, or a larger one if it has fewer than `nbytes`."""
-        if buffer is not None and buffer.size >= nbytes:
-            return buffer
+    def _grow(self, kind: RunKind) -> wgpu.GPUBuffer:
+        """Make the buffer that runs of this kind write, and return it."""
+        before = self._memory.get(kind.memory)
         usage = webgpu().BufferUsage.STORAGE | webgpu().BufferUsage.COPY_SRC
-        size = max(nbytes, min(2 * buffer.size if buffer else 1 << 16, self._most))
-        return self._device.create_buffer(size=-(-size // 16) * 16, usage=usage)
+        size = max(kind.nbytes, min(2 * before.size if before else 1 << 16, self._most))
+        made = self._memory[kind.memory] = self._device.create_buffer(size=-(-size // 16) * 16, usage=usage)
+        return made

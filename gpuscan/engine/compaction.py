@@ -19,7 +19,7 @@ from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import bindable, contiguous, copy_elements, duplicate, view_of
 from gpuscan.engine.entry_indices import all_indices
 from gpuscan.engine.executor import Executor
-from gpuscan.engine.record import submit_stage
+from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
 from gpuscan.operators.operator import operator
 from gpuscan.operators.trace import Map
@@ -236,7 +236,7 @@ def gathered(
         target = out if out is not None and direct else empty(context, like.shape, like.dtype)
         numbers = [entry_bytes(leaf) // unit, words]
         arrays = (bindable(leaf), indices, count, target)
-        bound, held = [array.binding() for array in arrays], all(array.owner is not None for array in arrays)
+        bound, held = [array.binding() for array in arrays], are_owned(*arrays)
         invocations = min(words, _MAX_GATHER_INVOCATIONS)
         submit_stage(context, "arrays/gather.wgsl", numbers, bound, invocations, like.shape[0], held, unit=unit)
         if out is not None and not direct:

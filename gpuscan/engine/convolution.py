@@ -11,7 +11,7 @@ from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.transfer import padded
 from gpuscan.engine.element_copy import bindable, contiguous
-from gpuscan.engine.record import submit_stage
+from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import GpuscanError, UnsupportedDtypeError
 
 # The kernel counts samples in 32 bits.
@@ -75,5 +75,6 @@ def convolve(
         ]
         kind = "f64" if size == 8 else "f32"
         with context.lock:
-            submit_stage(context, "arrays/convolve.wgsl", numbers, bound, stop - start, stop - start, number=kind)
+            own, held = stop - start, are_owned(source)
+            submit_stage(context, "arrays/convolve.wgsl", numbers, bound, own, own, held, number=kind)
     return result

@@ -32,9 +32,8 @@ from gpuscan.engine.job import Job, Layout
 from gpuscan.engine.packed_arrays import packed_arrays, unpack
 from gpuscan.engine.places import DeviceSource
 from gpuscan.engine.preparation import check_elements, row_too_long, tile_on, whole_tile
-from gpuscan.engine.prepared_run import run_key
 from gpuscan.engine.segment_heads import segment_heads
-from gpuscan.engine.segment_results import Ranks, device_sinks
+from gpuscan.engine.segment_results import device_sinks
 from gpuscan.errors import StrategyError
 from gpuscan.planning.column_tiles import takes_vectors
 from gpuscan.planning.kernel_parts import Placement
@@ -63,7 +62,7 @@ class _Call:
     """A call of `scan_device`, with its arrays on the device.
 
     Attributes:
-        executor, problem, strategy, count, key, options: as in `scan_device`; the key is None to keep nothing.
+        executor, problem, strategy, count, options: as in `scan_device`.
         leaves: the input's arrays.
         results: the arrays to write.
     """
@@ -74,12 +73,7 @@ class _Call:
     leaves: Sequence[DeviceArray]
     results: Sequence[DeviceArray]
     count: DeviceArray | None
-    key: tuple[Any, ...] | None
     options: dict[str, Any]
-
-    def has_copies(self, leaves: Sequence[DeviceArray], results: Sequence[DeviceArray]) -> bool:
-        """Return True if one of these arrays stands for one of the call's. No later call can run over it again."""
-        return any(a is not b for a, b in zip((*leaves, *results), (*self.leaves, *self.results), strict=True))
 
 
 def scan_device(
@@ -89,7 +83,6 @@ def scan_device(
     *,
     out: Sequence[DeviceArray] | None = None,
     count: DeviceArray | None = None,
-    key: tuple[Any, ...] | None = None,
     **options: Any,
 ) -> list[DeviceArray]:
     """Return the result of a problem with arrays on the device: one array on the device for each field.
@@ -100,7 +93,6 @@ def scan_device(
         strategy: as in `gpuscan.scan`.
         out: arrays to write, which fit; new ones without. They may be the problem's own, and views.
         count: the array for the number of elements that a mask picks, or for the list of runs.
-        key: the key to keep the run under, of the problem that this one stands for (default: the problem's own).
         options: `tile` and the test builds of `plan_scan`.
 
     Raises:
@@ -114,17 +106,12 @@ def scan_device(
     results = list(out) if out is not None else [empty(context, (*lead, *f.shape), f.scalar.dtype) for f in fields]
     if problem.empty:
         return results
-    counts = () if count is None else (count,)
     with guarded(context), context.lock:
         problem = with_offsets_there(context, problem)
-        if key is None and not options:
-            key = run_key(problem, strategy, (*problem.leaves, *results, *counts))
-        if key is not None and executor.run_again(key):
-            return results
         leaves = [leaf if isinstance(leaf, DeviceArray) else uploaded(context, leaf) for leaf in problem.leaves]
         for array in (*leaves, *results):
             array.check("STORAGE")
-        call = _Call(executor, problem, strategy, leaves, results, count, key, options)
+        call = _Call(executor, problem, strategy, leaves, results, count, options)
         limit = context.capabilities.limits[STORAGE_LIMIT]
         if binds_too_many(problem, limit):
             with _in_c_order(call) as dense:
@@ -135,7 +122,7 @@ def scan_device(
             with _in_c_order(call) as dense:
                 whole = as_vectors(problem.with_leaves(tuple(dense.leaves)))
                 vectors = vectors_in(dense.results, whole.results_shape, problem.inner)
-                scan_device(executor, whole, strategy, out=vectors, key=dense.key, **options)
+                scan_device(executor, whole, strategy, out=vectors, **options)
             return results
         kind = None if options else problem.layout_kind
         if kind is not None:
@@ -155,8 +142,7 @@ def _in_c_order(call: _Call) -> Iterator[_Call]:
     """Give the call with arrays in C order: copies of views, and new arrays, copied to views of results at the end."""
     leaves = [contiguous(leaf) for leaf in call.leaves]
     targets = [each if each.is_contiguous else empty(each.context, each.shape, each.dtype) for each in call.results]
-    key = None if call.has_copies(leaves, targets) else call.key
-    yield replace(call, leaves=leaves, results=targets, key=key)
+    yield replace(call, leaves=leaves, results=targets)
     _write_results(targets, call.results)
 
 
@@ -216,7 +202,6 @@ def _scan_whole(call: _Call, layout: Layout) -> None:
         options=options,
         plans=None if options or placement != Placement() else layout.plans,
         kind=problem.kind,
-        key=None if in_place or call.has_copies(found, targets) else call.key,
     )
     for _ in executor.run(job, layout.parts):
         pass
@@ -265,7 +250,7 @@ def _in_place(
 # ----- Segments
 
 
-def segment_ranks(executor: Executor, heads: Heads) -> Ranks:
+def segment_ranks(executor: Executor, heads: Heads) -> DeviceArray:
     """Return the ranks of segments by offsets, computed on the device."""
     offsets, count = heads.offsets, heads.segments
     if not isinstance(offsets, DeviceArray):
@@ -273,8 +258,7 @@ def segment_ranks(executor: Executor, heads: Heads) -> Ranks:
     ends = (stretch_of(offsets, 0, 0, count), stretch_of(offsets, 0, 1, count + 1))
     problem = cached_problem(ends, "add", axis=0, exclusive=False, reverse=False, before=_is_full)
     (ranks,) = scan_device(executor, problem)
-    key = run_key(problem, "auto", (*ends, ranks))
-    return Ranks(ranks, None if key is None else executor.prepared(key))
+    return ranks
 
 
 def _is_full(ends: Any) -> Any:

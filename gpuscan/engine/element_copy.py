@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
+from gpuscan.device.held_runs import Copy
 from gpuscan.device.strides import is_c_order, joined, reach
 from gpuscan.device.transfer import padded
-from gpuscan.engine.record import submit_stage
+from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
 from gpuscan.planning.heuristics import heuristics_for
 
@@ -187,9 +188,8 @@ def copy_elements(
         if by_driver and not _is_for_kernel(context, view.nbytes):
             view.array.check()
             result.check()
-            encoder = context.queue.encoder()
-            encoder.copy_buffer_to_buffer(view.array.buffer, view.start, result.buffer, start, view.nbytes)
-            context.queue.submit(encoder)
+            step = Copy(view.array.buffer, view.start, result.buffer, start, view.nbytes)
+            context.submit([step], view.nbytes, held=are_owned(view.array, result))
             return
         view.array.check("STORAGE")
         result.check("STORAGE")
@@ -203,12 +203,7 @@ def _is_for_kernel(context: DeviceContext, nbytes: int) -> bool:
 
 
 def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int, pitch: int) -> None:
-    context, key = result.context, None
-    if view.array.owner is not None and result.owner is not None:
-        places = (id(view.array.buffer), view.start, view.shape, view.strides, view.element_bytes)
-        key = (*places, id(result.buffer), start, run, pitch)
-        if context.kept_stages.run_again(key):
-            return
+    context = result.context
     axes = joined(view.shape, view.strides)
     low, high = view.extent
     rows = view.nbytes // run
@@ -240,10 +235,8 @@ def _copy_by_kernel(view: StridedView, result: DeviceArray, start: int, run: int
     ]
     values = {"words": WORDS, "unit": unit, "rank": len(sizes), "contiguous": run == pitch}
     elements, invocations = view.nbytes // view.element_bytes, -(-words // WORDS)
-    bound = [source, destination]
-    dispatch = submit_stage(context, "arrays/copy_elements.wgsl", numbers, bound, invocations, elements, **values)
-    if key is not None:
-        context.kept_stages.keep(key, [dispatch], 2 * view.nbytes, alive=(view.array.buffer, result.buffer))
+    bound, held = [source, destination], are_owned(view.array, result)
+    submit_stage(context, "arrays/copy_elements.wgsl", numbers, bound, invocations, elements, held, **values)
 
 
 def _copy_in_halves(view: StridedView, result: DeviceArray, start: int, run: int, pitch: int) -> None:
@@ -299,7 +292,9 @@ def scatter(source: StridedView, target: StridedView) -> None:
     numbers = [*starts, units, 0, *(number for axis in sizes for number in axis)]
     values = {"steps": WORDS, "unit": unit, "rank": len(sizes)}
     elements, invocations = units * unit // source.element_bytes, -(-units // WORDS)
-    submit_stage(context, "arrays/scatter_elements.wgsl", numbers, [bound, result], invocations, elements, **values)
+    held = are_owned(source.array, target.array)
+    bindings = [bound, result]
+    submit_stage(context, "arrays/scatter_elements.wgsl", numbers, bindings, invocations, elements, held, **values)
 
 
 def _halves(source: StridedView, target: StridedView) -> list[tuple[StridedView, StridedView]]:

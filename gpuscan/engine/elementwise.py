@@ -19,7 +19,7 @@ from gpuscan.device.strides import c_strides, joined, reach
 from gpuscan.device.transfer import padded
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.element_copy import copied, elements_of, write_elements
-from gpuscan.engine.record import submit_stage
+from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import GpuscanError, UnsupportedDtypeError
 from gpuscan.operators.expression_graph import reachable
 from gpuscan.operators.trace import traced
@@ -27,7 +27,6 @@ from gpuscan.problem.packed_fields import STORAGE_LIMIT
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
-    from gpuscan.device.held_runs import Dispatch
     from gpuscan.operators.trace import Map
 
 # Chunks that an invocation computes, so that several loads are under way.
@@ -93,10 +92,7 @@ def map_elements(
     results = list(out) if out is not None else [empty(context, (*shape, *f.shape), f.scalar.dtype) for f in fields]
     if not any(result.nbytes for result in results):
         return results
-    key = _key(function, shape, sources, results)
     with guarded(context), context.lock:
-        if key is not None and context.kept_stages.run_again(key):
-            return results
         for array in (*sources, *results):
             array.check("STORAGE")
         code, used = elementwise_code(function, context.capabilities.native_int64)
@@ -111,28 +107,12 @@ def map_elements(
         run = _joined(context, _Run(text, views, (), targets, aliases), shape)
         length = _piece_length(context, run, prod(shape))
         starts = range(0, prod(shape), length)
-        dispatches = [_submit(context, run, start, min(start + length, prod(shape))) for start in starts]
-        pairs = (*zip(run.sources, views, strict=True), *zip(targets, results, strict=True))
-        if key is not None and all(one.buffer is other.buffer for one, other in pairs):
-            nbytes = sum(array.nbytes for array in (*views, *targets))
-            alive = (function, *(array.buffer for array in (*sources, *results)))
-            context.kept_stages.keep(key, dispatches, nbytes, alive)
+        for start in starts:
+            _submit(context, run, start, min(start + length, prod(shape)))
         for target, result in zip(targets, results, strict=True):
             if target is not result:
                 write_elements(target, result)
     return results
-
-
-def _key(
-    function: Map, shape: tuple[int, ...], sources: Sequence[DeviceArray], results: Sequence[DeviceArray]
-) -> tuple[Any, ...] | None:
-    """Return what tells a call from others: the function and the places of the arrays; None for a caller's buffers."""
-    key: list[Any] = [id(function), shape]
-    for array in (*sources, *results):
-        if array.owner is None:
-            return None
-        key += (id(array.buffer), array.offset, array.shape, None if array.is_contiguous else array.strides)
-    return tuple(key)
 
 
 def converted(context: DeviceContext, array: DeviceArray, dtype: np.dtype[Any]) -> DeviceArray:
@@ -228,7 +208,7 @@ def _piece_length(context: DeviceContext, run: _Run, size: int) -> int:
     return length if length == size else max(_PIECE_UNIT, length // _PIECE_UNIT * _PIECE_UNIT)
 
 
-def _submit(context: DeviceContext, run: _Run, start: int, stop: int) -> Dispatch:
+def _submit(context: DeviceContext, run: _Run, start: int, stop: int) -> None:
     """Submit the kernel for the elements from `start` to `stop`, counted in C order."""
     first_row, rows = start // run.inner, (stop - 1) // run.inner - start // run.inner + 1
     numbers = [start - first_row * run.inner, stop - start, *(length for length, *_ in run.axes)]
@@ -254,4 +234,5 @@ def _submit(context: DeviceContext, run: _Run, start: int, stop: int) -> Dispatc
     bound = [*sources, *results, *captured]
     count, values = stop - start, {"text": run.text, "steps": _STEPS}
     invocations = -(-count // (_STEPS * run.text.chunk))
-    return submit_stage(context, "arrays/map_elements.wgsl", numbers, bound, invocations, count, **values)
+    held = are_owned(*run.sources, *run.results)
+    submit_stage(context, "arrays/map_elements.wgsl", numbers, bound, invocations, count, held, **values)

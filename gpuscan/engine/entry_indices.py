@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
-from gpuscan.engine.record import submit_stage
+from gpuscan.engine.record import are_owned, submit_stage
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -27,7 +27,7 @@ def indices_of_rows(context: DeviceContext, places: DeviceArray, rows: int, leng
     with guarded(context), context.lock:
         indices = empty(context, (size,), np.uint32)
         numbers, bound = [size, length, places.size], [places.binding(), indices.binding()]
-        submit_stage(context, "arrays/row_indices.wgsl", numbers, bound, size, size)
+        submit_stage(context, "arrays/row_indices.wgsl", numbers, bound, size, size, are_owned(places))
     return indices
 
 

@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Any
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.context import DeviceContext, strategy_asked_for
 from gpuscan.device.device_array import DeviceArray
+from gpuscan.device.program import encode
 from gpuscan.device.reports import Outcome, Run, loop_limit_error
 from gpuscan.engine.drains import Drains
 from gpuscan.engine.job import Flight, Job, SharedBuffers
 from gpuscan.engine.kept_arrays import KeptArrays
 from gpuscan.engine.part_buffers import PartBuffers
-from gpuscan.engine.places import DeviceSink, DeviceSource, HostSource
+from gpuscan.engine.places import DeviceSink, DeviceSource
 from gpuscan.engine.planner import Planner
-from gpuscan.engine.prepared_run import PreparedRun
-from gpuscan.engine.record import Buffers, Origin, record
-from gpuscan.engine.recorder import Recorder
+from gpuscan.engine.record import Buffers, Origin, are_owned, steps_of_plan
 from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning.strategies import trusts_waits
@@ -35,10 +34,6 @@ if TYPE_CHECKING:
     from gpuscan.planning.partition import Part
     from gpuscan.planning.plan import ScanPlan
 
-# How many runs over the same buffers are kept ready.
-_MAX_PREPARED_RUNS = 64
-# Bytes of the segment bits and temporary results that these runs keep alive, except for those of a single one.
-_MAX_PREPARED_BYTES = 128 << 20
 # For this many arrays the number of different labels is kept.
 _MAX_LABEL_COUNTS = 64
 
@@ -57,36 +52,12 @@ class Executor:
     def __init__(self, context: DeviceContext) -> None:
         self.context = context
         self.planner = Planner(context)
-        self._prepared: RecentValues[tuple[Any, ...], PreparedRun] = RecentValues(_MAX_PREPARED_RUNS)
         # How many labels arrays had when they were read, by `gpuscan.engine.group_tables.memory_key`.
         self.label_counts: RecentValues[tuple[Any, ...], int] = RecentValues(_MAX_LABEL_COUNTS)
         # Bytes a second from NumPy to NumPy, once they are measured.
         self.speed: float | None = None
-        self.kept_arrays = KeptArrays(self._prepared.clear)
-        context.on_cleanup += [self._prepared.clear, self.kept_arrays.clear]
-
-    # ----- Runs that come again
-
-    def run_again(self, key: tuple[Any, ...]) -> bool:
-        """Submit the run that was kept under the key; return False if there is none, or it is not valid any more."""
-        if (prepared := self.prepared(key)) is None:
-            return False
-        prepared.submit()
-        self.context.check_if_many()
-        return True
-
-    def prepared(self, key: tuple[Any, ...]) -> PreparedRun | None:
-        """Return the run that was kept under the key; None if there is no valid one."""
-        found = self._prepared.get(key)
-        return found if found is not None and found.is_valid else None
-
-    def keep_run(self, key: tuple[Any, ...], prepared: PreparedRun) -> PreparedRun:
-        """Keep a run for later calls, and return it."""
-        self._prepared.keep(key, prepared)
-        owning = [each for each, run in self._prepared.items() if run.nbytes]
-        while len(owning) > 1 and sum(self._prepared[each].nbytes for each in owning) > _MAX_PREPARED_BYTES:
-            del self._prepared[owning.pop(0)]
-        return prepared
+        self.kept_arrays = KeptArrays(context)
+        context.on_cleanup.append(self.kept_arrays.clear)
 
     # ----- The loop
 
@@ -177,40 +148,35 @@ class Executor:
         sources, upload_sizes, kept = self._bind_sources(job, part, buffers)
         destinations, read_sizes, temporaries = self._bind_sinks(job, part, buffers, sources)
         with context.lock:
-            encoder = context.queue.encoder()
-            recorder = Recorder(context, encoder, kept)
             bound = Buffers(
                 sources,
                 destinations,
                 shared.seeds(part, kept),
                 shared.carry(flight.number) if part.spec.carried else None,
                 shared.carry(flight.number + 1) if part.spec.carry_out else None,
-                None if job.heads is None else job.heads.binding(part, buffers, recorder),
+                None if job.heads is None else job.heads.binding(part, buffers, kept),
                 None if job.count is None else job.count.binding(),
                 shared.captured,
                 shared.views,
             )
-            if buffers is not None:
-                buffers.record_uploads(encoder, upload_sizes)
             origin = Origin.at(part.start, part.spec.row_length) if part.start and not part.is_slab else None
             # Pieces of a segmented reduction store into one array.
             clear = part.is_slab or part.start == 0 or not part.spec.reduces_segments
-            flight.run = record(context, plan, encoder, bound, origin=origin, clear=clear)
-            if buffers is not None:
-                buffers.record_readback(encoder, flight.run.state, read_sizes)
-            context.queue.submit(encoder)
-            after = [sink.finish(part, each) for sink, each in temporaries]
+            run, steps = steps_of_plan(context, plan, bound, origin=origin, clear=clear)
+            flight.run = run
             if buffers is None:
+                nbytes = sum(each.size or 0 for each in sources)
+                context.submit(steps, nbytes, held=are_owned(*shared.arrays))
                 if plan.posts:
-                    context.runs.add_pending(flight.run)
-                copies = None in after or not all(_is_bound(*pair) for pair in zip(job.sources, sources, strict=True))
-                if job.key is not None and not copies and not plan.stages[-1].kernel.cleared:
-                    # Several sinks may share a run.
-                    steps = list({id(step): step for each in after for step in each or ()}.values())
-                    own = [each for _, each in temporaries]
-                    nbytes = sum(each.nbytes for each in own)
-                    alive = (*shared.bound_arrays, *own)
-                    self.keep_run(job.key, PreparedRun(context, plan, bound, alive, recorder.prepared, steps, nbytes))
+                    context.read_report_later(run, plan.min_timeout_seconds)
+            else:
+                encoder = context.queue.encoder()
+                buffers.record_uploads(encoder, upload_sizes)
+                encode(context, encoder, steps)
+                buffers.record_readback(encoder, run.state, read_sizes)
+                context.queue.submit(encoder)
+            for sink, each in temporaries:
+                sink.finish(part, each)
         if buffers is not None:
             buffers.map_for_reading(read_sizes)
             if not part.last:
@@ -356,8 +322,3 @@ class Executor:
     def may_time_out(self, plan: ScanPlan) -> bool:
         """Return True if a tile of the plan may wait longer than its bound."""
         return plan.posts and not trusts_waits(self.context.capabilities)
-
-
-def _is_bound(source: HostSource | DeviceSource, binding: Binding) -> bool:
-    """Return True if the shader reads the source's own array, not a copy."""
-    return isinstance(source, DeviceSource) and binding.buffer is source.array.buffer

@@ -9,12 +9,13 @@ import numpy as np
 
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
+from gpuscan.device.held_runs import Clear
 from gpuscan.elements import scalar_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.element_copy import StridedView, bindable, copied, interchanged, written
 from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table, reduce_by_table
 from gpuscan.engine.groups import SortedLabels, grouped
-from gpuscan.engine.record import WORKGROUP_SIZE, record_stage, uniform_of
+from gpuscan.engine.record import WORKGROUP_SIZE, are_owned, stage_dispatch, uniform_of
 from gpuscan.engine.segment_results import spread_segments
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.cache import cached_problem
@@ -107,11 +108,10 @@ def _marks_of(labels: DeviceArray, length: int, groups: int) -> DeviceArray:
     context = labels.context
     marks = empty(context, (labels.size // length * groups,), np.uint32)
     source, call = bindable(labels), uniform_of(context, [labels.size, length, groups])
-    encoder = context.queue.encoder()
-    encoder.clear_buffer(marks.buffer, 0, marks.buffer.size)
     bound = [call, source.binding(), marks.binding()]
     values = {"workgroup_size": WORKGROUP_SIZE, "scalar": scalar_of(labels.dtype)}
     workgroups = -(-labels.size // WORKGROUP_SIZE)
-    record_stage(context, encoder, "arrays/mark_groups.wgsl", bound, workgroups, labels.size, **values)
-    context.queue.submit(encoder)
+    stage = stage_dispatch(context, "arrays/mark_groups.wgsl", bound, workgroups, labels.size, **values)
+    clear = Clear(marks.buffer, 0, marks.buffer.size)
+    context.submit([clear, stage], labels.nbytes + marks.nbytes, held=are_owned(source))
     return marks

@@ -10,14 +10,16 @@ import numpy as np
 from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
+from gpuscan.device.held_runs import Clear
 from gpuscan.device.interrupts import interrupts_held
+from gpuscan.device.program import Dispatch, Step
 from gpuscan.device.transfer import padded, read_later, read_together
 from gpuscan.elements import scalar_of, words_of
 from gpuscan.engine.device_arrays import scan_device
 from gpuscan.engine.device_seeds import bound_seeds
 from gpuscan.engine.element_copy import bindable, interchanged, written
 from gpuscan.engine.preparation import check_elements
-from gpuscan.engine.record import StageDispatch, max_workgroups, submit_stages, uniform_of
+from gpuscan.engine.record import are_owned, max_workgroups, uniform_of
 from gpuscan.planning.group_heuristics import group_heuristics_for
 from gpuscan.planning.group_plan import plan_groups
 from gpuscan.planning.plan import grid_of
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 
     from gpuscan.device.bind_groups import Binding
     from gpuscan.device.context import DeviceContext
-    from gpuscan.device.held_runs import Clear
     from gpuscan.engine.executor import Executor
     from gpuscan.planning.group_plan import GroupTable
     from gpuscan.planning.spec import ScanSpec
@@ -331,27 +332,23 @@ def run_stages(
         *(table.sharers, 0, 0, 0),
     ]
     params = uniform_of(context, numbers)
-    clears: list[Clear] = []
+    steps: list[Step] = []
     if table.cleared_words:
-        clears.append((memory.buffer, memory.offset, 4 * table.cleared_words))
+        steps.append(Clear(memory.buffer, memory.offset, 4 * table.cleared_words))
     if largest is not None:
-        clears.append((largest.buffer, largest.offset, 4))
+        steps.append(Clear(largest.buffer, largest.offset, 4))
         bound["largest"] = largest.binding()
     for array, result in zip(table.kernels[-1].destinations, results, strict=True):
         if array.atomic:
-            clears.append((result.buffer, result.offset, padded(result.nbytes, ALIGNMENT)))
-    stages = []
+            steps.append(Clear(result.buffer, result.offset, padded(result.nbytes, ALIGNMENT)))
     for kernel in table.kernels:
         pipeline, layout = context.pipeline(kernel)
         entries = [(0, params), *((array.binding, bound[array.name]) for array in kernel.bindings)]
         entries += [(binding, bound[role]) for binding, role in kernel.uniforms]
-        # Later calls often bind the same buffers of the pool.
-        group = context.bind_groups.group(layout, entries, keep=True)
         grid = grid_of(table.workgroups(kernel), max_workgroups(context))
-        stages.append(StageDispatch(kernel.stage, (pipeline, group, grid), spec.length))
+        steps.append(Dispatch(kernel.stage, pipeline, layout, entries, grid, spec.length, 0))
     arrays = (*leaves, *results, groups.labels)
-    held, nbytes = all(array.owner is not None for array in arrays), sum(array.nbytes for array in arrays)
-    submit_stages(context, stages, nbytes, held=held, offset=0, clears=clears)
+    context.submit(steps, sum(array.nbytes for array in arrays), held=are_owned(*arrays))
     # The pool has their memory again once nothing refers to them.
     del kept
     return memory

@@ -24,7 +24,6 @@ from gpuscan.engine.segment_heads import contiguous_heads, segment_heads
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
     from gpuscan.engine.part_buffers import PartBuffers
-    from gpuscan.engine.recorder import Recorder
     from gpuscan.planning.partition import Part
     from gpuscan.planning.spec import ScanSpec
     from gpuscan.problem.problem import Problem
@@ -37,8 +36,18 @@ class HeadBits(Protocol):
     def upload_bytes(self, part: Part) -> int:
         """Return the bytes that are uploaded for a part; 0 if the bits are on the device."""
 
-    def binding(self, part: Part, buffers: PartBuffers | None, recorder: Recorder) -> Binding:
-        """Return what the shader binds. Stages that make it are recorded before the run."""
+    def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
+        """Return what the shader binds. Stages that make it are submitted before the run.
+
+        Args:
+            part: the part.
+            buffers: its buffers, if there are arrays of the CPU's.
+            kept: takes what has to stay alive until the run is submitted.
+        """
+
+    @property
+    def array(self) -> DeviceArray | None:
+        """The caller's array on the device that the bits are made of; None without."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +67,9 @@ class UploadedHeads:
         alike = self.in_columns and self.heads.cuts_rows_alike
         return padded(-(-(self.heads.row_length if alike else part.length + 1) // 8))
 
-    def binding(self, part: Part, buffers: PartBuffers | None, recorder: Recorder) -> Binding:
+    def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
         """Upload the part's bits."""
-        del recorder
+        del kept
         assert buffers is not None
         if not self.in_columns:
             # A reduction also reads the bit after a piece that another piece follows.
@@ -68,6 +77,11 @@ class UploadedHeads:
         if self.heads.cuts_rows_alike:
             return buffers.write_heads(self.heads.row_words)
         return buffers.write_heads(self.heads.column_words(part.outer, part.columns))
+
+    @property
+    def array(self) -> DeviceArray | None:
+        """None: the bits are made by the CPU."""
+        return None
 
 
 class MarkedHeads:
@@ -89,29 +103,35 @@ class MarkedHeads:
         del part
         return 0
 
-    def binding(self, part: Part, buffers: PartBuffers | None, recorder: Recorder) -> Binding:
+    def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
         """Return the part's bits, which are made now if they are not there yet."""
         del buffers
         if self._in_columns and part.is_slab and not self._heads.cuts_rows_alike:
-            bits = self._slab_bits(part, recorder)
-            recorder.kept.append(bits)
+            bits = self._slab_bits(part)
+            kept.append(bits)
             return bits.binding()
         if self.bits is None:
-            self.bits = segment_heads(self._context, self._heads, in_columns=self._in_columns, recorder=recorder)
+            self.bits = segment_heads(self._context, self._heads, in_columns=self._in_columns)
         if self._in_columns:
             return self.bits.binding()
         # A reduction also reads the bit after a piece that another piece follows.
         count = part.length if part.last else part.length + 1
         return Binding(self.bits.buffer, self.bits.offset + part.start // 8, padded(-(-count // 8), 4))
 
-    def _slab_bits(self, part: Part, recorder: Recorder) -> DeviceArray:
+    @property
+    def array(self) -> DeviceArray | None:
+        """The offsets or the keys, if they are on the device."""
+        cut = self._heads.offsets if self._heads.keys is None else self._heads.keys
+        return cut if isinstance(cut, DeviceArray) else None
+
+    def _slab_bits(self, part: Part) -> DeviceArray:
         heads = self._heads
         if not isinstance(heads.keys, DeviceArray):
             return uploaded(self._context, heads.column_words(part.outer, part.columns))
         (number,) = element_of([heads.keys.dtype]).fields
         view = part_of(heads.keys, part, number, heads.inner)
         slab = replace(heads, shape=view.shape, axis=1, keys=copied(view, view.shape, heads.keys.dtype))
-        return segment_heads(self._context, slab, in_columns=True, recorder=recorder)
+        return segment_heads(self._context, slab, in_columns=True)
 
 
 @dataclass(frozen=True)
@@ -125,10 +145,15 @@ class ComparedKeys:
         del part
         return 0
 
-    def binding(self, part: Part, buffers: PartBuffers | None, recorder: Recorder) -> Binding:
+    def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
         """Return the keys."""
-        del part, buffers, recorder
+        del part, buffers, kept
         return self.keys.binding()
+
+    @property
+    def array(self) -> DeviceArray | None:
+        """The keys."""
+        return self.keys
 
 
 def with_keys(spec: ScanSpec, heads: Heads | None, strategy: str, results: Sequence[DeviceArray]) -> ScanSpec:

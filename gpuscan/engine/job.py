@@ -13,7 +13,7 @@ from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.reports import Run
 from gpuscan.engine.array_places import places_binding
 from gpuscan.engine.element_copy import duplicate, stretch_of
-from gpuscan.engine.head_bits import HeadBits, MarkedHeads
+from gpuscan.engine.head_bits import HeadBits
 from gpuscan.engine.kept_arrays import KeptArrays
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.places import DeviceSink, DeviceSource, HostSink, HostSource
@@ -47,7 +47,6 @@ class Job:
         plans: the plans of parts that were made before, by the part's first element; None to plan each time.
         kind: the object that scans with the same seeds share, as in `Problem.kind`; None if the seeds are not shared.
         drains_apart: True to write results on another thread, where no code of the caller runs between two parts.
-        key: the key under which the run of a job of one part is kept; None if it is not kept.
     """
 
     spec: ScanSpec
@@ -63,7 +62,6 @@ class Job:
     plans: dict[int, ScanPlan] | None = None
     kind: object | None = None
     drains_apart: bool = False
-    key: tuple[Any, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -160,7 +158,8 @@ class SharedBuffers:
         return self._views
 
     @property
-    def bound_arrays(self) -> tuple[DeviceArray | None, ...]:
-        """The seeds and the segment bits on the device, which stay alive as long as a run that binds them is kept."""
-        heads = self._job.heads
-        return self._seeds, heads.bits if isinstance(heads, MarkedHeads) else None
+    def arrays(self) -> list[DeviceArray | None]:
+        """The arrays on the device that the job reads or writes for its caller."""
+        job = self._job
+        arrays = [each.array for each in (*job.sources, *job.sinks) if isinstance(each, (DeviceSource, DeviceSink))]
+        return [*arrays, job.count, job.heads.array if job.heads is not None else None]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from gpuscan.device.device_array import DeviceArray
+
+if TYPE_CHECKING:
+    from gpuscan.device.context import DeviceContext
 
 # An executor keeps arrays of at most this many bytes, or a single one; the least recently used go first. This is little
 # in comparison with the arrays of a scan that has many initial values or segment bits.
@@ -16,15 +20,15 @@ class KeptArrays:
     """Arrays by the kind of scan that reads them. The caller must hold the device's lock.
 
     Args:
-        forget: a function that is called when arrays are dropped, so that recorded runs that bind them are dropped.
+        context: the device. Its recorded calls are told that the arrays do not change.
 
     Attributes:
         nbytes: the bytes of their buffers.
     """
 
-    def __init__(self, forget: Callable[[], None]) -> None:
+    def __init__(self, context: DeviceContext) -> None:
         self.nbytes = 0
-        self._forget = forget
+        self._context = context
         self._arrays: OrderedDict[tuple[object, str], DeviceArray] = OrderedDict()
 
     def __len__(self) -> int:
@@ -44,13 +48,15 @@ class KeptArrays:
         found = self._arrays.get(key)
         if found is not None:
             self._arrays.move_to_end(key)
+            self._context.note_constant(found.buffer, found.owner)
             return found
-        found = self._arrays[key] = make()
+        with self._context.unrecorded():
+            found = self._arrays[key] = make()
+        self._context.note_constant(found.buffer, found.owner)
         self.nbytes += found.buffer.size
         while self.nbytes > _MAX_KEPT_BYTES and len(self._arrays) > 1:
             _, oldest = self._arrays.popitem(last=False)
             self.nbytes -= oldest.buffer.size
-            self._forget()
         return found
 
     def clear(self) -> None:

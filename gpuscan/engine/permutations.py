@@ -12,7 +12,7 @@ from gpuscan.device.guards import guarded
 from gpuscan.engine.compaction import entry_bytes, gathered
 from gpuscan.engine.element_copy import bindable
 from gpuscan.engine.entry_indices import indices_of_rows
-from gpuscan.engine.record import submit_stage
+from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import DeviceMemoryError
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ class Permutation:
         words = source.nbytes // 4
         bound = [self._indices.binding(), result.binding(), *([] if leaf is None else [leaf.binding()])]
         what = "numbers" if leaf is None else "rows"
-        submit_stage(context, "arrays/scatter.wgsl", [row_words, words], bound, words, source.shape[0], what=what)
+        numbers, held = [row_words, words], are_owned(self._indices, leaf)
+        submit_stage(context, "arrays/scatter.wgsl", numbers, bound, words, source.shape[0], held, what=what)
         return result
 
     def _check(self, leaf: DeviceArray) -> None:

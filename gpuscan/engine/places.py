@@ -6,7 +6,6 @@ it the part of a buffer that the shader binds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,7 +23,6 @@ from gpuscan.engine.strided_rows import StridedRows
 if TYPE_CHECKING:
     from gpuscan.elements import Field
     from gpuscan.engine.array_places import ArrayPlace
-    from gpuscan.engine.prepared_run import Prepared
     from gpuscan.planning.partition import Part
 
 
@@ -211,16 +209,12 @@ class DeviceSink:
         temporary = empty(self.array.context, (view.nbytes // dtype.itemsize,), dtype)
         return temporary.binding(), temporary
 
-    def finish(self, part: Part, temporary: DeviceArray) -> Sequence[Prepared] | None:
-        """Submit the copy of a part's results from the temporary array to their place.
-
-        Returns:
-            What to submit if the part is run again over the same buffers; None if that is not known.
-        """
+    def finish(self, part: Part, temporary: DeviceArray) -> None:
+        """Submit the copy of a part's results from the temporary array to their place."""
         view = self._view(part)
         if view.is_contiguous:
             copy_elements(view_of(temporary, temporary.shape, temporary.dtype.itemsize), self.array, offset=view.first)
-            return None
+            return
         *outer, rows, columns = view.shape
         run, matrix = view.element_bytes * columns, view.element_bytes * columns * rows
         for number in range(prod(outer)):
@@ -229,7 +223,6 @@ class DeviceSink:
             first = view.first + (number * view.strides[0] if outer else 0)
             elements = view_of(content, (numbers,), temporary.dtype.itemsize)
             copy_elements(elements, self.array, offset=first, run=run, pitch=view.strides[-2])
-        return None
 
     def _view(self, part: Part) -> StridedView:
         if not self._per_row:

@@ -1,19 +1,20 @@
-"""Record a plan's dispatches into a command encoder."""
+"""Describe the dispatches of a plan, or of a single stage, as steps to submit or to record into an encoder."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT
-from gpuscan.device.held_runs import Clear, Dispatch
+from gpuscan.device.held_runs import Clear
+from gpuscan.device.program import Dispatch, Step, encode
 from gpuscan.device.reports import Run
-from gpuscan.device.tile_state import PARAMS, parameters
+from gpuscan.device.tile_state import PARAMS, kind_of_plan, parameters
 from gpuscan.device.transfer import padded
 from gpuscan.planning.plan import grid_of
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     import wgpu
 
     from gpuscan.device.context import DeviceContext
-    from gpuscan.planning.plan import ScanPlan, Stage
+    from gpuscan.device.device_array import DeviceArray
+    from gpuscan.planning.plan import ScanPlan
 
 # The longest length of a row, in elements, that shaders get. Longer rows are described as this long, since indices
 # within a piece have 32 bits.
@@ -102,78 +104,71 @@ class Length:
     offset: int = 0
 
 
+def steps_of_plan(
+    context: DeviceContext,
+    plan: ScanPlan,
+    buffers: Buffers,
+    *,
+    origin: Origin | None = None,
+    length: Length | None = None,
+    clear: bool = True,
+) -> tuple[Run, list[Step]]:
+    """Begin a run of a plan, and return the run with the steps to submit.
+
+    Args:
+        context: the device of the plan.
+        plan: the plan.
+        buffers: the buffers that the kernels bind.
+        origin: the place of the piece in the array; None for the start of the array.
+        length: a length that only the GPU knows, at most the plan's.
+        clear: False to keep the results that an earlier run stored in words that are shared.
+    """
+    place = (origin.row_length, origin.first_row, origin.row_offset) if origin else (plan.row_length, 0, 0)
+    context.tile_state.check(plan)
+    state, epoch, params, offset, _ = context.begin(kind_of_plan(plan, place))
+    steps: list[Step] = []
+    for i in plan.stages[-1].kernel.cleared if clear else ():
+        buffer, start, size = buffers.destinations[i]
+        steps.append(Clear(buffer, start, buffer.size - start if size is None else size))
+    grid = None
+    if length is not None:
+        stage, params = _length_stage(context, plan, length, parameters(plan, place, epoch))
+        steps.append(stage)
+        grid, offset = Binding(params.buffer, 4 * _GRID_WORD), 0
+    state_binding = Binding(state, 0, padded(plan.state_bytes, ALIGNMENT))
+    for stage in plan.stages:
+        pipeline, layout = context.pipeline(stage.kernel)
+        bound = [(0, params)]
+        for binding, role, index in stage.kernel.slots:
+            bound.append((binding, state_binding if role == "state" else buffers.bound(role, index)))
+        own = grid if grid is not None and stage.name in ("reduce", "scan") else stage.grid
+        keep = length is None
+        steps.append(Dispatch(stage.name, pipeline, layout, bound, own, plan.length, offset, plan.strategy, keep))
+    return Run(plan, state, epoch), steps
+
+
 def record(
     context: DeviceContext,
     plan: ScanPlan,
     encoder: wgpu.GPUCommandEncoder,
     buffers: Buffers,
     *,
-    origin: Origin | None = None,
     length: Length | None = None,
     timestamps: dict[str, Any] | None = None,
-    clear: bool = True,
 ) -> Run:
-    """Record the plan's dispatches into `encoder`. Nothing is submitted.
+    """Record a run of a plan into an encoder without an open pass. Nothing is submitted.
 
     Args:
         context: the device of the plan.
-        plan: the plan to record.
-        encoder: an encoder without an open pass.
+        plan: the plan.
+        encoder: the encoder.
         buffers: the buffers that the kernels bind.
-        origin: the place of the piece in the array; None for the start of the array.
         length: a length that only the GPU knows, at most the plan's.
         timestamps: WebGPU's `timestampWrites` of the compute pass; None for those of the open profiles.
-        clear: False to keep the results that an earlier run stored in words that are shared.
     """
-    place = (origin.row_length, origin.first_row, origin.row_offset) if origin else (plan.row_length, 0, 0)
-    state, epoch, params, offset = context.tile_state.begin(plan, place)
-    if length is not None:
-        params, offset = _record_length(context, plan, encoder, length, parameters(plan, place, epoch)), 0
-    state_binding = Binding(state, 0, padded(plan.state_bytes, ALIGNMENT))
-    for i in plan.stages[-1].kernel.cleared if clear else ():
-        destination = buffers.destinations[i]
-        encoder.clear_buffer(destination.buffer, destination.offset, destination.size)
-
-    def dispatch(compute: wgpu.GPUComputePassEncoder, stage: Stage) -> None:
-        pipeline, layout = context.pipeline(stage.kernel)
-        bound = [(0, params)]
-        for binding, role, index in stage.kernel.slots:
-            bound.append((binding, state_binding if role == "state" else buffers.bound(role, index)))
-        compute.set_pipeline(pipeline)
-        compute.set_bind_group(0, context.bind_groups.group(layout, bound, keep=length is None), [offset])
-        if length is not None and stage.name in ("reduce", "scan"):
-            compute.dispatch_workgroups_indirect(params.buffer, 4 * _GRID_WORD)
-        else:
-            compute.dispatch_workgroups(*stage.grid)
-
-    if timestamps is None and context.profiles.active:
-        batch = context.profiles.batch([stage.name for stage in plan.stages], plan.strategy, plan.length)
-        # Timestamps belong to passes, so each stage gets a pass of its own.
-        for stage in plan.stages:
-            compute = encoder.begin_compute_pass(timestamp_writes=batch.writes(stage.name))
-            dispatch(compute, stage)
-            compute.end()
-        batch.resolve(encoder)
-    else:
-        compute = encoder.begin_compute_pass(timestamp_writes=timestamps)
-        for stage in plan.stages:
-            dispatch(compute, stage)
-        compute.end()
-    return Run(plan, state, epoch)
-
-
-class StageDispatch(NamedTuple):
-    """A dispatch of a stage that is no part of a scan plan.
-
-    Attributes:
-        name: the stage's name, for profiles.
-        dispatch: its pipeline, bind group and grid.
-        elements: the number of elements that the stage works on, for profiles.
-    """
-
-    name: str
-    dispatch: Dispatch
-    elements: int
+    run, steps = steps_of_plan(context, plan, buffers, length=length)
+    encode(context, encoder, steps, timestamps)
+    return run
 
 
 def stage_dispatch(
@@ -182,10 +177,10 @@ def stage_dispatch(
     bound: Sequence[Binding],
     workgroups: int,
     elements: int,
-    keep: bool = False,
+    offset: int | None = None,
     /,
     **values: Any,
-) -> StageDispatch:
+) -> Dispatch:
     """Return the dispatch of a stage that is no part of a scan plan, such as a copy.
 
     Args:
@@ -194,87 +189,13 @@ def stage_dispatch(
         bound: the buffers.
         workgroups: the number of workgroups; the grid may have a few more.
         elements: the number of elements that the stage works on, for profiles.
-        keep: True to keep the bind group, because later calls may bind the same buffers of the pool.
+        offset: the dynamic offset of the parameters, which are binding 0; None without.
         values: the variables of the template.
     """
-    pipeline, layout = context.stage(template, **values)
+    pipeline, layout = context.stage(template, moving=offset is not None, **values)
     name = template.rpartition("/")[2].removesuffix(".wgsl")
-    group = context.bind_groups.group(layout, list(enumerate(bound)), keep=keep)
-    return StageDispatch(name, (pipeline, group, grid_of(workgroups, max_workgroups(context))), elements)
-
-
-def record_stages(
-    context: DeviceContext,
-    encoder: wgpu.GPUCommandEncoder,
-    stages: Sequence[StageDispatch],
-    offset: int | None = None,
-) -> None:
-    """Record stages into an encoder without an open pass, each in a pass of its own.
-
-    Args:
-        context: the device of the encoder.
-        encoder: the encoder.
-        stages: the stages.
-        offset: the dynamic offset of their bind groups; None without.
-    """
-    for name, (pipeline, group, grid), elements in stages:
-        batch = context.profiles.batch([name], "", elements) if context.profiles.active else None
-        compute = encoder.begin_compute_pass(timestamp_writes=batch and batch.writes(name))
-        compute.set_pipeline(pipeline)
-        compute.set_bind_group(0, group, [] if offset is None else [offset])
-        compute.dispatch_workgroups(*grid)
-        compute.end()
-        if batch is not None:
-            batch.resolve(encoder)
-
-
-def record_stage(
-    context: DeviceContext,
-    encoder: wgpu.GPUCommandEncoder,
-    template: str,
-    bound: Sequence[Binding],
-    workgroups: int,
-    elements: int,
-    keep: bool = False,
-    /,
-    **values: Any,
-) -> Dispatch:
-    """Record a stage that is no part of a scan plan into an encoder without an open pass, and return what was recorded.
-
-    The other arguments are those of `stage_dispatch`.
-    """
-    stage = stage_dispatch(context, template, bound, workgroups, elements, keep, **values)
-    record_stages(context, encoder, [stage])
-    return stage.dispatch
-
-
-def submit_stages(
-    context: DeviceContext,
-    stages: Sequence[StageDispatch],
-    nbytes: int,
-    *,
-    held: bool,
-    offset: int | None = None,
-    clears: Sequence[Clear] = (),
-) -> None:
-    """Submit stages that are no part of a scan plan.
-
-    Args:
-        context: the device.
-        stages: the stages.
-        nbytes: the bytes that they read, by which their time is estimated.
-        held: True to submit them with what comes next, if they are short. All buffers have to be those of the pool.
-        offset: as in `record_stages`.
-        clears: what is set to zero before.
-    """
-    if held and not context.profiles.active:
-        context.queue.run([stage.dispatch for stage in stages], offset, nbytes, clears)
-        return
-    encoder = context.queue.encoder()
-    for cleared in clears:
-        encoder.clear_buffer(*cleared)
-    record_stages(context, encoder, stages, offset)
-    context.queue.submit(encoder)
+    grid = grid_of(workgroups, max_workgroups(context))
+    return Dispatch(name, pipeline, layout, list(enumerate(bound)), grid, elements, offset)
 
 
 def submit_stage(
@@ -284,11 +205,11 @@ def submit_stage(
     bound: Sequence[Binding],
     invocations: int,
     elements: int,
-    held: bool = False,
+    held: bool,
     /,
     **values: Any,
-) -> Dispatch:
-    """Submit a stage that is no part of a scan plan, in workgroups of `WORKGROUP_SIZE`.
+) -> None:
+    """Submit a stage that is no part of a scan plan, in workgroups of `WORKGROUP_SIZE`. The caller holds the lock.
 
     Args:
         context: the device.
@@ -297,19 +218,19 @@ def submit_stage(
         bound: the buffers.
         invocations: the number of invocations; there may be more of them.
         elements: the number of elements that the stage works on, for profiles.
-        held: as in `submit_stages`.
+        held: as in `DeviceContext.submit`.
         values: the variables of the template, without `workgroup_size`.
-
-    Returns:
-        What was submitted.
     """
     bindings = [uniform_of(context, numbers), *bound]
     values["workgroup_size"] = WORKGROUP_SIZE
     workgroups = -(-invocations // WORKGROUP_SIZE)
-    # Later calls often bind the same buffers of the pool.
-    stage = stage_dispatch(context, template, bindings, workgroups, elements, True, **values)
-    submit_stages(context, [stage], sum(part.size or 0 for part in bound), held=held)
-    return stage.dispatch
+    stage = stage_dispatch(context, template, bindings, workgroups, elements, **values)
+    context.submit([stage], sum(part.size or 0 for part in bound), held=held)
+
+
+def are_owned(*arrays: DeviceArray | None) -> bool:
+    """Return True if all buffers are those of the pool, so that what uses them may be held back."""
+    return all(array is None or array.owner is not None for array in arrays)
 
 
 def uniform_of(context: DeviceContext, numbers: Sequence[int]) -> Binding:
@@ -325,10 +246,10 @@ _CALL = struct.Struct("<16I")
 _GRID_WORD = 12
 
 
-def _record_length(
-    context: DeviceContext, plan: ScanPlan, encoder: wgpu.GPUCommandEncoder, length: Length, params: tuple[int, ...]
-) -> Binding:
-    """Record the stage that computes parameters and grid from the length; return where the parameters are."""
+def _length_stage(
+    context: DeviceContext, plan: ScanPlan, length: Length, params: tuple[int, ...]
+) -> tuple[Dispatch, Binding]:
+    """Return the stage that computes parameters and grid from the length, and the buffer that it writes them to."""
     usage = context.usage
     start = length.offset // context.offset_alignment * context.offset_alignment
     words = [*params, (length.offset - start) // 4, *[0] * 7]
@@ -341,8 +262,8 @@ def _record_length(
         "max_workgroups": max_workgroups(context),
         "workgroups_without_tile": plan.workgroups_without_tile,
     }
-    record_stage(context, encoder, "arrays/length.wgsl", bound, 1, 1, **values)
-    return Binding(call, 0, PARAMS.size)
+    stage = stage_dispatch(context, "arrays/length.wgsl", bound, 1, 1, **values)
+    return stage._replace(keep=False), Binding(call, 0, PARAMS.size)
 
 
 def max_workgroups(context: DeviceContext) -> int:

@@ -10,8 +10,6 @@ The bits are in one of three orders:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,13 +18,14 @@ import numpy as np
 
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.buffer_pool import ALIGNMENT
-from gpuscan.device.device_array import DeviceArray, is_number, uploaded
+from gpuscan.device.device_array import DeviceArray, empty, is_number, uploaded
+from gpuscan.device.held_runs import Clear
+from gpuscan.device.program import Step
 from gpuscan.device.reports import Verdict
 from gpuscan.device.transfer import padded
 from gpuscan.elements import scalar_of
 from gpuscan.engine.element_copy import bindable, contiguous, interchanged
-from gpuscan.engine.record import WORKGROUP_SIZE, Origin, uniform_of
-from gpuscan.engine.recorder import Recorder
+from gpuscan.engine.record import WORKGROUP_SIZE, Origin, are_owned, stage_dispatch, uniform_of
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.problem.arguments import OnDevice
 from gpuscan.problem.segments import offsets_error
@@ -43,9 +42,7 @@ _KEYS_PER_INVOCATION_ON_CPU = 32
 _PIECE_UNIT = 8 * 256
 
 
-def segment_heads(
-    context: DeviceContext, heads: Heads, *, in_columns: bool = False, recorder: Recorder | None = None
-) -> DeviceArray:
+def segment_heads(context: DeviceContext, heads: Heads, *, in_columns: bool = False) -> DeviceArray:
     """Return the heads of the whole array as 32-bit words on the device, in the order that its kernels read.
 
     The bits are computed on the device. NumPy offsets or keys that exceed a binding, and NumPy keys of dtypes that
@@ -55,39 +52,21 @@ def segment_heads(
         context: the device.
         heads: the heads.
         in_columns: True if the array is scanned down its columns, in place.
-        recorder: what the caller submits; None to submit the work now.
     """
     heads = contiguous_heads(heads)
-    with _recorded(context, recorder) as own:
-        return _bits_of(context, heads, in_columns, own)
-
-
-@contextmanager
-def _recorded(context: DeviceContext, recorder: Recorder | None) -> Iterator[Recorder]:
-    """Yield the caller's recorder, or a new one, which is submitted at the end."""
     with context.lock:
-        if recorder is not None:
-            yield recorder
-            return
-        own = Recorder(context, context.queue.encoder(), [])
-        yield own
-        context.queue.submit(own.encoder)
-
-
-def _bits_of(context: DeviceContext, heads: Heads, in_columns: bool, recorder: Recorder) -> DeviceArray:
-    """Return the bits, made by stages that are recorded, or uploaded."""
-    if heads.cuts_rows_alike:
-        row = _row_heads(context, heads, recorder)
-        return row if in_columns or heads.rows == 1 else _repeated(context, heads, row, recorder)
-    keys = heads.keys
-    if not isinstance(keys, OnDevice):
-        if not is_number(keys.dtype):
-            words = heads.column_words(None, None) if in_columns else heads.words(0, heads.size)
-            return uploaded(context, words)
-        keys = uploaded(context, keys)
-    if not in_columns:
-        keys = interchanged(keys, heads.row_length, heads.inner, keys.dtype.itemsize)
-    return _marked_keys(context, heads, keys, in_columns, recorder)
+        if heads.cuts_rows_alike:
+            row = _row_heads(context, heads)
+            return row if in_columns or heads.rows == 1 else _repeated(context, heads, row)
+        keys = heads.keys
+        if not isinstance(keys, OnDevice):
+            if not is_number(keys.dtype):
+                words = heads.column_words(None, None) if in_columns else heads.words(0, heads.size)
+                return uploaded(context, words)
+            keys = uploaded(context, keys)
+        if not in_columns:
+            keys = interchanged(keys, heads.row_length, heads.inner, keys.dtype.itemsize)
+        return _marked_keys(context, heads, keys, in_columns)
 
 
 def contiguous_heads(heads: Heads) -> Heads:
@@ -101,7 +80,7 @@ def contiguous_heads(heads: Heads) -> Heads:
     return heads if keys is heads.keys and offsets is heads.offsets else replace(heads, keys=keys, offsets=offsets)
 
 
-def _row_heads(context: DeviceContext, heads: Heads, recorder: Recorder) -> DeviceArray:
+def _row_heads(context: DeviceContext, heads: Heads) -> DeviceArray:
     """Return the heads of one row, in the order of the scan."""
     words = -(-heads.row_length // 32)
     if heads.marks is not None:
@@ -110,18 +89,18 @@ def _row_heads(context: DeviceContext, heads: Heads, recorder: Recorder) -> Devi
     given = heads.keys if by_keys else heads.offsets
     if isinstance(given, DeviceArray):
         if by_keys:
-            return _marked_keys(context, heads, given, False, recorder)
-        return _marked_segments(context, heads, given, recorder)
+            return _marked_keys(context, heads, given, False)
+        return _marked_segments(context, heads, given)
     item = given.dtype.itemsize if by_keys else 4
     if (by_keys and not is_number(given.dtype)) or max(given.size * item, 4 * words) > context.binding_limit:
         heads.check()
         return uploaded(context, heads.row_words)
     if by_keys:
-        return _marked_keys(context, heads, uploaded(context, given), False, recorder)
-    return _marked_segments(context, replace(heads, unchecked=False), uploaded(context, given, np.uint32), recorder)
+        return _marked_keys(context, heads, uploaded(context, given), False)
+    return _marked_segments(context, replace(heads, unchecked=False), uploaded(context, given, np.uint32))
 
 
-def _marked_segments(context: DeviceContext, heads: Heads, offsets: DeviceArray, recorder: Recorder) -> DeviceArray:
+def _marked_segments(context: DeviceContext, heads: Heads, offsets: DeviceArray) -> DeviceArray:
     """Return the heads that offsets define, of one row for all.
 
     Unchecked offsets are checked as well. The verdict is read with the reports.
@@ -130,7 +109,6 @@ def _marked_segments(context: DeviceContext, heads: Heads, offsets: DeviceArray,
         context: the device.
         heads: the heads.
         offsets: the offsets. Those that exceed a binding are read piece by piece.
-        recorder: takes the stages.
 
     Raises:
         DeviceMemoryError: the bits of a row exceed a binding.
@@ -143,33 +121,33 @@ def _marked_segments(context: DeviceContext, heads: Heads, offsets: DeviceArray,
             "segments.numpy()"
         )
     offsets = bindable(offsets)
-    marks = recorder.empty(words)
-    recorder.clear(marks)
+    marks = empty(context, words, np.uint32)
+    steps: list[Step] = [Clear(marks.buffer, marks.offset, padded(marks.nbytes))]
     count = offsets.shape[0] - 1
     verdict = None
     if heads.unchecked:
-        verdict = recorder.empty(4)
         # It is not cleared before later runs, so that none hides what an earlier one has found.
-        recorder.encoder.clear_buffer(verdict.buffer, verdict.offset, padded(verdict.nbytes))
-        recorder.verdicts.append(Verdict(verdict, partial(offsets_error, heads.row_length, count, heads.needs_full)))
-        context.runs.add_verdict(recorder.verdicts[-1])
+        verdict = uploaded(context, np.zeros(4, np.uint32))
+        error = partial(offsets_error, heads.row_length, count, heads.needs_full)
+        context.read_verdict_later(Verdict(verdict, error))
     most = context.binding_limit // offsets.dtype.itemsize // _PIECE_UNIT * _PIECE_UNIT - _PIECE_UNIT
     values = {"workgroup_size": WORKGROUP_SIZE, "scalar": scalar_of(offsets.dtype), "checked": heads.unchecked}
     values["needs_full"] = heads.unchecked and bool(heads.needs_full)
-    recorder.kept.append(offsets)
     for start in range(0, count, most):
         own = min(most, count - start)
         read, place = _stretch(context, offsets, start, own + 1)
         call = uniform_of(context, [heads.row_length, own, heads.reverse, place, start, count])
         bound = [call, read, marks.binding()]
         bound += [] if verdict is None else [verdict.binding()]
-        recorder.stage("arrays/mark_segments.wgsl", bound, -(-own // WORKGROUP_SIZE), heads.row_length, **values)
+        workgroups = -(-own // WORKGROUP_SIZE)
+        steps.append(
+            stage_dispatch(context, "arrays/mark_segments.wgsl", bound, workgroups, heads.row_length, **values)
+        )
+    context.submit(steps, offsets.nbytes + marks.nbytes, held=are_owned(offsets))
     return marks
 
 
-def _marked_keys(
-    context: DeviceContext, heads: Heads, keys: DeviceArray, in_columns: bool, recorder: Recorder
-) -> DeviceArray:
+def _marked_keys(context: DeviceContext, heads: Heads, keys: DeviceArray, in_columns: bool) -> DeviceArray:
     """Return the heads that keys define: of one row for all, or of all elements.
 
     Keys that exceed a binding are marked piece by piece.
@@ -179,11 +157,11 @@ def _marked_keys(
         heads: the heads.
         keys: the keys, with rows one after the other unless they are `in_columns`.
         in_columns: True if neighbours in memory are of different rows.
-        recorder: takes the stages.
     """
     size, inner = keys.size, heads.inner if in_columns else 1
     keys = bindable(keys)
-    marks = recorder.empty(-(-size // 32))
+    marks = empty(context, -(-size // 32), np.uint32)
+    steps: list[Step] = []
     item = keys.dtype.itemsize
     limit = context.binding_limit // max(item, 1) - _PIECE_UNIT
     most = size if size <= limit else limit // _PIECE_UNIT * _PIECE_UNIT
@@ -193,7 +171,6 @@ def _marked_keys(
     values = {"workgroup_size": WORKGROUP_SIZE, "keys": each, "scalar": scalar, "in_columns": in_columns}
     # Pieces that go forwards begin at multiples of `_PIECE_UNIT`.
     values["vectors"] = scalar.bits == 32 and not in_columns and not heads.reverse
-    recorder.kept.append(keys)
     for start in range(0, size, most):
         count = min(most, size - start)
         place = size - start - count if heads.reverse and not in_columns else start
@@ -207,7 +184,9 @@ def _marked_keys(
         call = uniform_of(context, numbers)
         bits = Binding(marks.buffer, marks.offset + start // 8, padded(4 * words, 4))
         workgroups = max(1, -(-count // (each * WORKGROUP_SIZE)))
-        recorder.stage("arrays/mark_keys.wgsl", [call, own, others, bits], workgroups, count, **values)
+        bound = [call, own, others, bits]
+        steps.append(stage_dispatch(context, "arrays/mark_keys.wgsl", bound, workgroups, count, **values))
+    context.submit(steps, keys.nbytes, held=are_owned(keys))
     return marks
 
 
@@ -223,13 +202,15 @@ def _stretch(context: DeviceContext, array: DeviceArray, first: int, count: int)
     return Binding(array.buffer, array.offset + low * item, padded((high - low) * item, ALIGNMENT)), first - low
 
 
-def _repeated(context: DeviceContext, heads: Heads, row: DeviceArray, recorder: Recorder) -> DeviceArray:
+def _repeated(context: DeviceContext, heads: Heads, row: DeviceArray) -> DeviceArray:
     """Return the heads of all rows, one after the other, given those of one."""
     words = -(-heads.size // 32)
-    marks = recorder.empty(words)
+    marks = empty(context, words, np.uint32)
     rows = uniform_of(context, [heads.size, heads.row_length])
-    recorder.kept.append(row)
     values = {"workgroup_size": WORKGROUP_SIZE}
     bound = [rows, row.binding(), marks.binding()]
-    recorder.stage("arrays/repeat_heads.wgsl", bound, -(-words // WORKGROUP_SIZE), heads.size, **values)
+    stage = stage_dispatch(
+        context, "arrays/repeat_heads.wgsl", bound, -(-words // WORKGROUP_SIZE), heads.size, **values
+    )
+    context.submit([stage], row.nbytes + marks.nbytes, held=True)
     return marks

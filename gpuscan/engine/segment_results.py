@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import gcd
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.transfer import padded
 from gpuscan.engine.element_copy import StridedView, copy_elements, view_of
 from gpuscan.engine.places import DeviceSink
-from gpuscan.engine.prepared_run import Prepared, PreparedRun, PreparedStages
-from gpuscan.engine.record import submit_stage
+from gpuscan.engine.record import are_owned, submit_stage
 from gpuscan.errors import GpuscanError
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def device_sinks(
     problem: Problem,
     spec: ScanSpec,
     results: Sequence[DeviceArray],
-    ranks: Callable[[Heads], Ranks],
+    ranks: Callable[[Heads], DeviceArray],
     places: Sequence[ArrayPlace | None] = (),
 ) -> list[DeviceSink]:
     """Return the sinks that write a scan's results to arrays on the device.
@@ -63,18 +62,6 @@ def device_sinks(
     return [SegmentSink(result, f, segments, fill) for result, f, fill in zip(results, fields, fills, strict=True)]
 
 
-class Ranks(NamedTuple):
-    """For each segment, how many of the segments up to and with it have elements.
-
-    Attributes:
-        array: the ranks.
-        run: what computes them again, from the same offsets; None if that is not known.
-    """
-
-    array: DeviceArray
-    run: PreparedRun | None
-
-
 class Segments:
     """What the sinks of a segmented reduction share.
 
@@ -90,7 +77,7 @@ class Segments:
     """
 
     def __init__(
-        self, context: DeviceContext, heads: Heads, outer: int, inner: int, ranks: Callable[[Heads], Ranks]
+        self, context: DeviceContext, heads: Heads, outer: int, inner: int, ranks: Callable[[Heads], DeviceArray]
     ) -> None:
         self.context, self.heads, self.outer, self.inner, self._ranks = context, heads, outer, inner, ranks
         self.count = heads.segments
@@ -102,8 +89,8 @@ class Segments:
         return self.heads.all_full and (self.inner == 1 or self.outer == 1)
 
     @cached_property
-    def ranks(self) -> Ranks:
-        """The ranks of the segments, which a run computes when they are first asked for."""
+    def ranks(self) -> DeviceArray:
+        """For each segment, how many of the segments up to and with it have elements; computed when first asked for."""
         return self._ranks(self.heads)
 
 
@@ -147,22 +134,20 @@ class SegmentSink(DeviceSink):
         shape = (max(1, rows * self._segments.count), *self._field.shape)
         return empty(self.array.context, shape, self._field.scalar.dtype)
 
-    def finish(self, part: Part, temporary: DeviceArray) -> Sequence[Prepared] | None:
+    def finish(self, part: Part, temporary: DeviceArray) -> None:
         """Submit the move of the results from `temporary` to the caller's array, after the last piece or a slab."""
         segments = self._segments
         if not (part.last or part.is_slab) or not self.array.nbytes:
-            return None
+            return
         if segments.in_order and not part.is_slab:
             copy_elements(view_of(temporary, (self.array.size,), temporary.dtype.itemsize), self.array)
-            return None
+            return
         whole = not part.is_slab and self._can_be_bound
         view = self._view(part)
         spread = self.array if whole else self._new_temporary(view.shape[0] * view.shape[2])
-        stages = self._spread(part, temporary, spread, view.shape[0], view.shape[2])
+        self._spread(part, temporary, spread, view.shape[0], view.shape[2])
         if not whole:
-            return super().finish(part, spread)
-        run = segments.ranks.run
-        return None if run is None else (run, stages)
+            super().finish(part, spread)
 
     def _view(self, part: Part) -> StridedView:
         segments, size = self._segments, self._field.storage_bytes
@@ -175,14 +160,12 @@ class SegmentSink(DeviceSink):
         first = part.outer.start * segments.count * step + part.columns.start * size
         return StridedView(self.array, first, shape, (segments.count * step, step, size), size)
 
-    def _spread(
-        self, part: Part, temporary: DeviceArray, result: DeviceArray, outer: int, columns: int
-    ) -> PreparedStages:
+    def _spread(self, part: Part, temporary: DeviceArray, result: DeviceArray, outer: int, columns: int) -> None:
         segments, fill = self._segments, self._fill
         if fill is not None and part.is_slab:
             fill = fill.reshape(segments.outer, segments.inner, *self._field.shape)[part.outer, part.columns]
         shape = outer, segments.count, columns * self._field.storage_bytes
-        return spread_segments(temporary, segments.ranks.array, fill, result, shape, in_columns=segments.inner > 1)
+        spread_segments(temporary, segments.ranks, fill, result, shape, in_columns=segments.inner > 1)
 
 
 def spread_segments(
@@ -194,7 +177,7 @@ def spread_segments(
     *,
     in_columns: bool = False,
     ranks_of_all_rows: bool = False,
-) -> PreparedStages:
+) -> None:
     """Submit the move of the results of segments with elements to their places, and the fill of the others.
 
     Args:
@@ -205,9 +188,6 @@ def spread_segments(
         shape: the rows, or arrays of columns; the segments in each; and the bytes of neighbouring results of one.
         in_columns: True for columns.
         ranks_of_all_rows: True if `ranks` has a rank in all rows together for each segment of each row.
-
-    Returns:
-        What was submitted.
     """
     context, (outer, segments, nbytes) = source.context, shape
     unit = gcd(4, nbytes)
@@ -216,10 +196,9 @@ def spread_segments(
     filling = uploaded(context, np.zeros(1, np.uint32) if fill is None else fill)
     numbers = [words, units, segments, outer, nbytes // unit]
     arrays = (source, ranks, filling, result)
-    bound, held = [array.binding() for array in arrays], all(array.owner is not None for array in arrays)
+    bound, held = [array.binding() for array in arrays], are_owned(*arrays)
     values = {"unit": unit, "in_columns": in_columns, "ranks_of_all_rows": ranks_of_all_rows}
-    stage = submit_stage(context, "arrays/spread_segments.wgsl", numbers, bound, words, result.size, held, **values)
-    return PreparedStages(context, [stage], [ranks, filling])
+    submit_stage(context, "arrays/spread_segments.wgsl", numbers, bound, words, result.size, held, **values)
 
 
 def check_binding(context: DeviceContext, nbytes: int, segments: int) -> None:

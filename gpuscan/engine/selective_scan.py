@@ -11,8 +11,9 @@ import numpy as np
 from gpuscan.device.context import DeviceContext
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
 from gpuscan.device.guards import guarded
+from gpuscan.device.program import Dispatch, Step
 from gpuscan.device.transfer import padded, upload
-from gpuscan.engine.record import WORKGROUP_SIZE, record_stage, uniform_of
+from gpuscan.engine.record import WORKGROUP_SIZE, are_owned, stage_dispatch, uniform_of
 from gpuscan.planning.array_heuristics import ARRAYS
 
 Array = np.ndarray[Any, Any]
@@ -52,12 +53,12 @@ def selective_scan(
     stages += [("outputs", [*sources, outward, y, last, *([chunk_ends] if chunks > 1 else [])])]
     call = _Call(u.shape, decays.shape, inward.shape, outward.shape, chunk)
     with guarded(context), context.lock:
-        encoder = context.queue.encoder()
+        steps: list[Step] = []
         for purpose, bound in stages:
-            call.record(encoder, "scan", bound, purpose=purpose, later_chunks=chunks > 1)
+            steps += call.steps("scan", bound, purpose=purpose, later_chunks=chunks > 1)
             if purpose == "totals":
-                _record_carries(encoder, sums, decays, chunk_ends)
-        context.queue.submit(encoder)
+                steps.append(_carries_stage(sums, decays, chunk_ends))
+        _submit(context, steps, [*sources, outward])
     return y, last
 
 
@@ -140,10 +141,9 @@ def selective_gradients(sources: GradientSources) -> list[DeviceArray]:
     first = [*parts, ends.viewed(sources.decays), inward, checkpoints]
     second = [inputs, ends, inward, outward, checkpoints, results, row_sums, *([strip_sums] if any(varies) else [])]
     with guarded(context), context.lock:
-        encoder = context.queue.encoder()
-        call.record(encoder, "scan", first, purpose="checkpoints", later_chunks=False, stretch=stretch)
-        call.record(encoder, "gradient", second, channels=width, times=times, stretch=stretch)
-        context.queue.submit(encoder)
+        steps = call.steps("scan", first, purpose="checkpoints", later_chunks=False, stretch=stretch)
+        steps += call.steps("gradient", second, channels=width, times=times, stretch=stretch)
+        _submit(context, steps, second)
     found = [results.viewed(sources.shape, offset=4 * at) for at in (0, series)]
     places = {True: 0, False: 0}
     for varying in (False, *varies):
@@ -198,11 +198,10 @@ class _Call:
     series: int = 0
     ends: int = 0
 
-    def record(self, encoder: Any, stage: str, arrays: list[DeviceArray], **values: Any) -> None:
-        """Record a stage, for some states after the other.
+    def steps(self, stage: str, arrays: list[DeviceArray], **values: Any) -> list[Step]:
+        """Return the dispatches of a stage, for some states after the other.
 
         Args:
-            encoder: an encoder without an open pass.
             stage: ``"scan"`` or ``"gradient"``.
             arrays: what it binds after the call.
             values: variables of its template, other than those that follow from the shapes.
@@ -215,6 +214,7 @@ class _Call:
         strides = [_strides(self.decays)[0], *_strides(self.inward), *_strides(self.outward)]
         numbers = [batches, groups, channels, length, self.chunk, chunks, state_count]
         context = arrays[0].context
+        steps: list[Step] = []
         for first in range(0, state_count, ARRAYS.selective_states):
             quads = -(-min(ARRAYS.selective_states, state_count - first) // 4)
             # In a gradient an invocation takes four states of a channel, and their number is a power of two.
@@ -223,9 +223,9 @@ class _Call:
             bound = [call, *(array.binding() for array in arrays)]
             adds = first > 0 and values.get("purpose", "outputs") == "outputs"
             options = values | {"states": states, "adds": adds}
-            record_stage(
-                context, encoder, f"arrays/selective_{stage}.wgsl", bound, workgroups, prod(self.shape), **options
-            )
+            template = f"arrays/selective_{stage}.wgsl"
+            steps.append(stage_dispatch(context, template, bound, workgroups, prod(self.shape), **options))
+        return steps
 
 
 def combine_chunks(steps: DeviceArray, decays: DeviceArray, ends: DeviceArray) -> None:
@@ -238,18 +238,20 @@ def combine_chunks(steps: DeviceArray, decays: DeviceArray, ends: DeviceArray) -
     """
     context = ends.context
     with guarded(context), context.lock:
-        encoder = context.queue.encoder()
-        _record_carries(encoder, steps, decays, ends)
-        context.queue.submit(encoder)
+        _submit(context, [_carries_stage(steps, decays, ends)], [steps, decays, ends])
 
 
-def _record_carries(encoder: Any, steps: DeviceArray, decays: DeviceArray, ends: DeviceArray) -> None:
+def _submit(context: DeviceContext, steps: list[Step], arrays: list[DeviceArray]) -> None:
+    context.submit(steps, sum(array.nbytes for array in arrays), held=are_owned(*arrays))
+
+
+def _carries_stage(steps: DeviceArray, decays: DeviceArray, ends: DeviceArray) -> Dispatch:
     chunks, rows, state_count = ends.shape
     count, context = rows * state_count, ends.context
     call = uniform_of(context, [rows, decays.size // state_count, state_count, chunks])
     bound = [call, *(array.binding() for array in (steps, decays, ends))]
     workgroups, values = -(-count // WORKGROUP_SIZE), {"workgroup_size": WORKGROUP_SIZE}
-    record_stage(context, encoder, "arrays/selective_carries.wgsl", bound, workgroups, count, **values)
+    return stage_dispatch(context, "arrays/selective_carries.wgsl", bound, workgroups, count, **values)
 
 
 def _channels_of_workgroup(channels: int) -> int:

@@ -7,20 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuscan.device.bind_groups import Binding
-from gpuscan.device.buffer_pool import ALIGNMENT
 from gpuscan.device.context import strategy_key
 from gpuscan.device.device_array import uploaded
-from gpuscan.device.reports import REPORT_BYTES, Outcome
-from gpuscan.device.transfer import bytes_of, padded, read_later, upload
-from gpuscan.engine.preparation import seed_words
-from gpuscan.engine.prepared_run import PreparedRun
-from gpuscan.engine.record import Buffers
+from gpuscan.device.transfer import bytes_of
+from gpuscan.engine.device_arrays import scan_device
+from gpuscan.engine.launch import launch
+from gpuscan.errors import ProgressTimeoutError
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:
-    import wgpu
-
     from gpuscan.engine.executor import Executor
     from gpuscan.engine.job import Layout
     from gpuscan.planning.plan import ScanPlan
@@ -47,28 +42,19 @@ def scan_again(
     if plan is None or not _is_simple(executor, problem, layout, plan, results):
         return False
     context = executor.context
-    flags = context.usage
-    storage = flags.STORAGE | flags.COPY_DST | flags.COPY_SRC
-    sizes = [each.nbytes for each in (*problem.leaves, *results)]
-    kinds = [(storage, context.pool.size_of(padded(size, ALIGNMENT))) for size in sizes]
-    buffers = context.pool.take_all(kinds)
-    clean = False
-    try:
-        with context.lock:
-            for leaf, buffer in zip(problem.leaves, buffers, strict=False):
-                upload(context.queue, leaf, buffer)
-            run = _prepared(executor, problem, strategy, layout, plan, buffers, sizes).begin()
-            ends = zip(buffers[len(problem.leaves) :], results, strict=True)
-            wanted = [(run.state, 0, REPORT_BYTES), *((buffer, 0, each.nbytes) for buffer, each in ends)]
-            # No other run comes between, since its report could overwrite this one.
-            read = read_later(context.queue, context.pool, wanted)
-        report, *found = read()
-        clean = True
-    finally:
-        context.pool.give_all(buffers, kinds, clean=clean)
-    if run.outcome(report.view(np.uint32).tolist()) is not Outcome.DONE:
-        return False
-    for result, content in zip(results, found, strict=True):
+    with context.lock:
+        # Reports of earlier calls are read first, so that a failure below is this call's own.
+        context.check()
+        leaves = [uploaded(context, leaf) for leaf in problem.leaves]
+        key = ("NumPy", problem.kind, problem.keep_last_only, *strategy_key(strategy))
+        found = launch(
+            context, key, leaves, lambda: scan_device(executor, problem.with_leaves(tuple(leaves)), strategy)
+        )
+        try:
+            contents = context.read_and_check(*((each.buffer, each.offset, each.nbytes) for each in found))
+        except ProgressTimeoutError:
+            return False
+    for result, content in zip(results, contents, strict=True):
         bytes_of(result)[:] = content
     return True
 
@@ -95,29 +81,3 @@ def _is_simple(
     if largest > TRANSFERS.single_write_bytes or plan.stages[-1].kernel.cleared or context.profiles.active:
         return False
     return context.runs.is_verified(plan) and not context.runs.has_wrong_subgroup_size(plan)
-
-
-def _prepared(
-    executor: Executor,
-    problem: Problem,
-    strategy: str,
-    layout: Layout,
-    plan: ScanPlan,
-    buffers: Sequence[wgpu.GPUBuffer],
-    sizes: Sequence[int],
-) -> PreparedRun:
-    """Return the run over these buffers, from an earlier call if it had the same ones of the pool."""
-    key = (problem.kind, problem.keep_last_only, *strategy_key(strategy), id(plan), *map(id, buffers))
-    found = executor.prepared(key)
-    if found is None:
-        context, spec = executor.context, layout.spec
-        words = seed_words(problem, spec, context)
-        seeds = None
-        if words is not None:
-            name = "seeds of columns" if spec.inner > 1 else "seeds"
-            seeds = executor.kept_arrays.get(problem.kind, name, lambda: uploaded(context, words))
-        bound = [Binding(each, 0, padded(size, ALIGNMENT)) for each, size in zip(buffers, sizes, strict=True)]
-        count = len(problem.leaves)
-        parts = Buffers(bound[:count], bound[count:], None if seeds is None else seeds.binding())
-        found = executor.keep_run(key, PreparedRun(context, plan, parts, (seeds,)))
-    return found

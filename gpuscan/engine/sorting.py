@@ -9,10 +9,11 @@ import numpy as np
 
 from gpuscan.device.device_array import DeviceArray, empty
 from gpuscan.device.guards import guarded
+from gpuscan.device.held_runs import Clear
 from gpuscan.device.reports import read_report
 from gpuscan.elements import Scalar, scalar_of
 from gpuscan.engine.element_copy import StridedView, bindable, contiguous, copied, copy_elements, interchanged, view_of
-from gpuscan.engine.record import stage_dispatch, submit_stages, uniform_of
+from gpuscan.engine.record import stage_dispatch, uniform_of
 from gpuscan.engine.tile_sorts import Keys, sort_tiles
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.planning.sort_plan import RowSort, plan_sort
@@ -109,9 +110,7 @@ def _widened(array: DeviceArray, scalar: Scalar) -> DeviceArray:
         return bindable(array)
     context, size = array.context, scalar.bits // 8
     wide = empty(context, (array.size,), np.uint32)
-    encoder = context.queue.encoder()
-    encoder.clear_buffer(wide.buffer, 0, wide.buffer.size)
-    context.queue.submit(encoder)
+    context.submit([Clear(wide.buffer, 0, wide.buffer.size)], wide.nbytes, held=True)
     copy_elements(view_of(array, (array.size,), size), wide, run=size, pitch=4)
     return wide
 
@@ -146,7 +145,7 @@ def _sort(
         if run is None:
             return found
         if trusts_waits(context.capabilities):
-            context.runs.add_pending(run)
+            context.read_report_later(run)
             context.check_if_many()
             return found
         report = read_report(context, run.state)
@@ -166,7 +165,6 @@ def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[Devic
         [call, *(array.binding() for array in arrays)],
         plan.workgroups,
         keys.size,
-        True,
         scalar=keys.scalar,
         descending=keys.descending,
         workgroup_size=plan.workgroup,
@@ -174,5 +172,5 @@ def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[Devic
         with_keys=keys.with_keys,
         payload=keys.payload,
     )
-    submit_stages(context, [stage], 4 * keys.size * keys.scalar.words, held=keys.held)
+    context.submit([stage], 4 * keys.size * keys.scalar.words, held=keys.held)
     return found, places

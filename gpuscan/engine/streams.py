@@ -19,7 +19,6 @@ from gpuscan.engine.executor import Executor
 from gpuscan.engine.job import Job
 from gpuscan.engine.part_buffers import PartBuffers
 from gpuscan.engine.preparation import check_elements, seed_words, tile_on
-from gpuscan.engine.recorder import Recorder
 from gpuscan.planning.partition import Part, host_piece_length, piece, piece_unit
 from gpuscan.planning.plan import LENGTH_LIMIT
 from gpuscan.planning.spec import ScanSpec, scan_spec
@@ -164,12 +163,17 @@ class ChunkHeads:
         """Return the bytes of the part's bits."""
         return padded(-(-part.length // 8))
 
-    def binding(self, part: Part, buffers: PartBuffers | None, recorder: Recorder) -> Binding:
+    def binding(self, part: Part, buffers: PartBuffers | None, kept: list[object]) -> Binding:
         """Upload the part's bits."""
-        del recorder
+        del kept
         assert buffers is not None
         marks = [chunk.marks[begin:end] for chunk, begin, end in self._queue.stretches(part) if chunk.marks is not None]
         return buffers.write_heads(as_words(np.concatenate(marks)))
+
+    @property
+    def array(self) -> None:
+        """None: the bits are made by the CPU."""
+        return None
 
 
 def scan_stream(

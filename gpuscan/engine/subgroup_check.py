@@ -15,7 +15,7 @@ from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import empty
 from gpuscan.device.reports import Outcome, read_report
 from gpuscan.engine.array_places import PLACE
-from gpuscan.engine.record import Buffers, record
+from gpuscan.engine.record import Buffers, steps_of_plan
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -69,10 +69,10 @@ def verified(context: DeviceContext, plan: ScanPlan) -> bool:
         captured=captured,
         views=views,
     )
-    encoder = context.queue.encoder()
-    run = record(context, single, encoder, buffers)
-    context.queue.submit(encoder)
-    outcome = run.outcome(read_report(context, run.state))
+    with context.unrecorded():
+        run, steps = steps_of_plan(context, single, buffers)
+        context.submit(steps, 0, held=True)
+        outcome = run.outcome(read_report(context, run.state))
     mismatched = outcome is Outcome.WRONG_SUBGROUP_SIZE
     context.runs.note(plan, Outcome.WRONG_SUBGROUP_SIZE if mismatched else Outcome.DONE)
     return not mismatched

@@ -9,10 +9,13 @@ import numpy as np
 
 from gpuscan.device.bind_groups import Binding
 from gpuscan.device.device_array import DeviceArray, empty, uploaded
+from gpuscan.device.held_runs import Clear
+from gpuscan.device.program import Dispatch, Step
 from gpuscan.device.reports import SortRun
+from gpuscan.device.tile_state import RunKind
 from gpuscan.device.transfer import padded
 from gpuscan.engine.device_arrays import scan_device
-from gpuscan.engine.record import WORKGROUP_SIZE, stage_dispatch, submit_stages, uniform_of
+from gpuscan.engine.record import WORKGROUP_SIZE, stage_dispatch, uniform_of
 from gpuscan.planning.sort_heuristics import sort_heuristics_for
 from gpuscan.problem.cache import cached_problem
 
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 # 32-bit words of one step in the buffer of steps.
 _STEP_WORDS = 6
+# The word of the parameters that holds the epoch.
+_EPOCH_WORD = 6
 # Words before the counts that sort/histogram.wgsl leaves.
 _DIFFERENCES = 4
 
@@ -126,21 +131,28 @@ class _TileSort:
         counting = self._tile_shape | {"copies": plan.copies}
         for number in range(plan.digits):
             bound = [self._params(number), steps, *self._arrays]
-            self._submit(("count_digits", [*bound, counts.binding()], plan.tiles, counting))
+            self._submit([self._stage("count_digits", [*bound, counts.binding()], plan.tiles, counting)])
             scan_device(self._executor, scan, out=[offsets])
-            self._submit(("scatter_digits", [*bound, offsets.binding(), *self._moved], plan.tiles, self._scatter))
+            bound += [offsets.binding(), *self._moved]
+            self._submit([self._stage("scatter_digits", bound, plan.tiles, self._scatter)])
         return None
 
     def in_single_passes(self) -> SortRun:
         """Submit one pass that counts the values of all digits, and then a single pass for each digit."""
         context, plan = self._context, self._plan
         assert plan.kernel is not None
-        state, epoch = context.tile_state.begin_sort(plan.state_bytes, plan.digits)
-        state_binding = Binding(state, 0, -(-plan.state_bytes // 16) * 16)
+        words = tuple(tuple(self._numbers(number)) for number in range(plan.digits))
+        kind = RunKind(words, _EPOCH_WORD, "counts", plan.state_bytes, plan.digits)
         steps = self._steps_from_histogram()
-        for number in range(plan.digits):
-            bound = [self._params(number, epoch), steps, *self._arrays, state_binding, *self._moved]
-            self._submit(("scatter_digits", bound, plan.tiles, self._scatter))
+        state, epoch, params, offset, stride = context.begin(kind)
+        state_binding = Binding(state, 0, -(-plan.state_bytes // 16) * 16)
+        bound = [params, steps, *self._arrays, state_binding, *self._moved]
+        self._submit(
+            [
+                self._stage("scatter_digits", bound, plan.tiles, self._scatter, offset + number * stride)
+                for number in range(plan.digits)
+            ]
+        )
         return SortRun(plan.strategy, state, epoch)
 
     def _steps_from_differences(self) -> Binding:
@@ -150,14 +162,14 @@ class _TileSort:
         if plan.digits == 1:
             # The stage that finds the differences is skipped, and these values ask for one step.
             found = uploaded(context, np.array([0, 0, 1, 0], np.uint32))
-            self._submit(self._planning(found.binding(), steps))
+            self._submit([self._planning(found.binding(), steps)])
             return steps
         found = empty(context, (4,), np.uint32)
         params, keys = self._params(0), sort_heuristics_for(context.capabilities.adapter_type).keys_compared
         shape = self._keys_shape | {"workgroup_size": WORKGROUP_SIZE, "keys_per_invocation": keys}
         bound = [params, self._arrays[0], found.binding()]
-        compare = ("differences", bound, -(-size // (WORKGROUP_SIZE * keys)), shape)
-        self._submit(compare, self._planning(found.binding(), steps), cleared=found)
+        compare = self._stage("differences", bound, -(-size // (WORKGROUP_SIZE * keys)), shape)
+        self._submit([_clear(found), compare, self._planning(found.binding(), steps)])
         return steps
 
     def _steps_from_histogram(self) -> Binding:
@@ -168,52 +180,54 @@ class _TileSort:
         rows = plan.tiles // plan.tiles_per_row
         shape = self._digits | {"workgroup_size": plan.workgroup}
         counting = self._keys_shape | shape | {"stretch": plan.stretch, "copies": plan.copies}
+        workgroups = rows * -(-plan.tiles_per_row // plan.stretch)
         self._submit(
-            ("histogram", [params, self._arrays[0], counts], rows * -(-plan.tiles_per_row // plan.stretch), counting),
-            self._planning(counts, steps),
-            ("scan_histograms", [params, counts, steps], rows * plan.digits, shape),
-            cleared=found,
+            [
+                _clear(found),
+                self._stage("histogram", [params, self._arrays[0], counts], workgroups, counting),
+                self._planning(counts, steps),
+                self._stage("scan_histograms", [params, counts, steps], rows * plan.digits, shape),
+            ]
         )
         return steps
 
-    def _planning(self, found: Binding, steps: Binding) -> tuple[Any, ...]:
-        return "plan_steps", [found, steps], 1, self._digits | {"workgroup_size": self._plan.workgroup}
+    def _planning(self, found: Binding, steps: Binding) -> Dispatch:
+        shape = self._digits | {"workgroup_size": self._plan.workgroup}
+        return stage_dispatch(self._context, "sort/plan_steps.wgsl", [found, steps], 1, 1, **shape)
 
-    def _submit(self, *stages: tuple[Any, ...], cleared: DeviceArray | None = None) -> None:
-        """Submit stages, each as (template, bindings, workgroups, variables of the template).
+    def _stage(
+        self,
+        name: str,
+        bound: list[Binding],
+        workgroups: int,
+        values: dict[str, Any],
+        offset: int | None = None,
+    ) -> Dispatch:
+        """Return a stage over the keys; `offset` is the dynamic one of its parameters."""
+        template = f"sort/{name}.wgsl"
+        return stage_dispatch(self._context, template, bound, workgroups, self._given.size, offset, **values)
 
-        Args:
-            stages: the stages.
-            cleared: an array that is set to zero before.
-        """
-        context, given = self._context, self._given
-        # In a single pass each sort has parameters of its own, so no later one binds the same buffers.
-        keep = self._plan.kernel is None
-        dispatches = [
-            stage_dispatch(
-                context,
-                f"sort/{name}.wgsl",
-                bound,
-                workgroups,
-                1 if name == "plan_steps" else given.size,
-                keep,
-                **values,
-            )
-            for name, bound, workgroups, values in stages
-        ]
-        clears = [] if cleared is None else [(cleared.buffer, cleared.offset, padded(cleared.nbytes))]
-        submit_stages(context, dispatches, 4 * given.size * given.scalar.words, held=given.held, clears=clears)
+    def _submit(self, steps: list[Step]) -> None:
+        given = self._given
+        self._context.submit(steps, 4 * given.size * given.scalar.words, held=given.held)
 
-    def _params(self, step: int, epoch: int = 0) -> Binding:
+    def _params(self, step: int) -> Binding:
+        return uniform_of(self._context, self._numbers(step))
+
+    def _numbers(self, step: int) -> list[int]:
+        """Return the parameters of a stage, with an epoch of 0."""
         plan, given = self._plan, self._given
-        numbers = [
+        return [
             given.size,
             given.length,
             plan.tile_size,
             plan.tiles_per_row,
             plan.tiles,
             step,
-            epoch,
+            0,
             plan.spin_rounds,
         ]
-        return uniform_of(self._context, numbers)
+
+
+def _clear(array: DeviceArray) -> Clear:
+    return Clear(array.buffer, array.offset, padded(array.nbytes))

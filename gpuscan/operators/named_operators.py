@@ -89,6 +89,12 @@ _MEANT |= {"and": "logical_and", "all": "logical_and", "or": "logical_or", "any"
 BUILTINS: Mapping[str, Operator] = {operator.name: operator for operator in _UFUNCS.values()}
 
 
+def name_of_ufunc(ufunc: np.ufunc) -> str | None:
+    """Return the name that stands for a ufunc of NumPy; None if none does."""
+    operator = _UFUNCS.get(ufunc)
+    return None if operator is None else operator.name
+
+
 def resolve(op: Any) -> Operator:
     """Return the operator for a name, a NumPy ufunc, an `Operator` or a Python function.
 

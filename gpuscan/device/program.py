@@ -1,0 +1,469 @@
+"""Programs: the stages of a call, recorded once over named slots, and launched again over other buffers.
+
+Code that computes on a device describes its work as steps (dispatches, clears and copies over buffers) and hands them
+to `DeviceContext.submit`. The first call of a kind is recorded meanwhile. Its program names each buffer by a slot: an
+argument of the call, memory that the call allocated, a constant, or the tile state of a run. A later call of the kind
+launches the program over its own arguments, and runs none of the code that made the steps.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gpuscan.device.bind_groups import Binding
+from gpuscan.device.buffer_pool import Allocation
+from gpuscan.device.held_runs import Clear, Copy
+from gpuscan.device.reports import Run, SortRun, Verdict
+
+if TYPE_CHECKING:
+    import wgpu
+
+    from gpuscan.device.context import DeviceContext
+    from gpuscan.device.tile_state import Begun, RunKind
+
+# A grid of workgroups: their number along each side, or the place in a buffer that holds these numbers.
+Grid = tuple[int, int, int] | Binding
+
+
+# ----- Steps
+
+
+class Dispatch(NamedTuple):
+    """One dispatch of a shader.
+
+    Attributes:
+        name: the stage's name, for profiles.
+        pipeline, layout: the compiled shader, and the layout of its bindings.
+        bound: the number of each binding, and the part of a buffer that it binds.
+        grid: the grid of workgroups.
+        elements: the number of elements that the stage works on, for profiles.
+        offset: the dynamic offset of the parameters; None if the layout has none.
+        strategy: the strategy of the plan that the stage belongs to, for profiles.
+        keep: False if no later dispatch can bind the same buffers.
+    """
+
+    name: str
+    pipeline: wgpu.GPUComputePipeline
+    layout: wgpu.GPUBindGroupLayout
+    bound: Sequence[tuple[int, Binding]]
+    grid: Grid
+    elements: int
+    offset: int | None = None
+    strategy: str = ""
+    keep: bool = True
+
+
+Step = Dispatch | Clear | Copy
+
+
+def encode(
+    context: DeviceContext, encoder: Any, steps: Sequence[Step], timestamps: dict[str, Any] | None = None
+) -> None:
+    """Record steps into a command encoder without an open pass.
+
+    Args:
+        context: the device of the encoder.
+        encoder: the encoder, of this module's queue or of a caller.
+        steps: the steps.
+        timestamps: WebGPU's `timestampWrites` of the compute pass; None for those of the open profiles.
+    """
+    dispatches = [step for step in steps if isinstance(step, Dispatch)]
+    batch = context.profiles.batch(dispatches) if timestamps is None and context.profiles.active else None
+    compute: Any = None
+    number = 0
+    for step in steps:
+        if isinstance(step, Dispatch):
+            if compute is None:
+                compute = encoder.begin_compute_pass(timestamp_writes=batch.writes(number) if batch else timestamps)
+            number += 1
+            group = context.bind_groups.group(step.layout, step.bound, keep=step.keep)
+            compute.set_pipeline(step.pipeline)
+            compute.set_bind_group(0, group, [] if step.offset is None else [step.offset])
+            if isinstance(step.grid, Binding):
+                compute.dispatch_workgroups_indirect(step.grid.buffer, step.grid.offset)
+            else:
+                compute.dispatch_workgroups(*step.grid)
+            if batch is None:
+                continue
+        if compute is not None:
+            # Timestamps belong to passes, so each stage of a profile gets a pass of its own.
+            compute.end()
+            compute = None
+        if isinstance(step, Clear):
+            encoder.clear_buffer(*step)
+        elif isinstance(step, Copy):
+            encoder.copy_buffer_to_buffer(*step)
+    if compute is not None:
+        compute.end()
+    if batch is not None:
+        batch.resolve(encoder)
+
+
+# ----- Slots
+
+
+class Part(NamedTuple):
+    """A part of the buffer in a slot."""
+
+    slot: int
+    offset: int
+    size: int | None
+
+
+class Stage(NamedTuple):
+    """A `Dispatch` over slots.
+
+    Attributes:
+        dispatch: the dispatch, without its bindings and its dynamic offset.
+        numbers, parts: the number of each binding, and the part of a slot that it binds.
+        slots: the slots of the parts.
+        place: what a bind group of the stage is kept under, besides its buffers.
+        run: the index of the run that the parameters belong to; None if they are constants.
+        offset: the dynamic offset, from the first parameters of the run if there is one; None without.
+    """
+
+    dispatch: Dispatch
+    numbers: tuple[int, ...]
+    parts: tuple[Part, ...]
+    slots: tuple[int, ...]
+    place: tuple[Any, ...]
+    run: int | None
+    offset: int | None
+
+
+class ClearPart(NamedTuple):
+    """A `Clear` of a part of a slot."""
+
+    part: Part
+
+
+class CopyPart(NamedTuple):
+    """A `Copy` from a part of a slot to another slot."""
+
+    source: Part
+    destination: Part
+
+
+@dataclass(frozen=True)
+class RunStart:
+    """The begin of a run, which takes the tile state and parameters of its own.
+
+    Attributes:
+        kind: the run, as the tile state knows it.
+        state, params: the slots that take the buffers of the tile state and of the parameters.
+        report: the plan or the strategy of the report that is to be read; None if the run cannot fail.
+        timeout_seconds: the shortest time after which the run can have timed out.
+    """
+
+    kind: RunKind
+    state: int
+    params: int
+    report: Any = None
+    timeout_seconds: float = 0.0
+
+
+Item = Stage | ClearPart | CopyPart | RunStart
+
+
+class Program:
+    """The stages of one kind of call, over slots.
+
+    The slots are, in this order: the buffers of the arguments, constants, outputs, scratch memory, and the tile states
+    and parameters of the runs.
+
+    Args:
+        items: what is submitted, in order.
+        constants: buffers whose contents never change.
+        owners: what keeps the constants alive.
+        outputs: usage, size and number of bytes asked for, of the memory of each output.
+        scratch: usage and size of each buffer that is free again after the launch.
+        runs: the number of slots of runs.
+        verdicts: what kernels find out about arguments.
+        nbytes: the bytes that a launch reads, by which its time is estimated.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        constants: Sequence[wgpu.GPUBuffer],
+        owners: Sequence[object],
+        outputs: Sequence[tuple[int, int, int]],
+        scratch: Sequence[tuple[int, int]],
+        runs: int,
+        verdicts: Sequence[Verdict],
+        nbytes: int,
+    ) -> None:
+        self.items, self.constants, self.owners = tuple(items), tuple(constants), tuple(owners)
+        self.sizes = [nbytes for _, _, nbytes in outputs]
+        self.kinds = [*((usage, size) for usage, size, _ in outputs), *scratch]
+        self._runs: tuple[None, ...] = (None,) * runs
+        self.verdicts, self.nbytes = tuple(verdicts), nbytes
+
+    def launch(self, context: DeviceContext, arguments: Sequence[wgpu.GPUBuffer]) -> list[Allocation]:
+        """Submit the stages over these arguments, and return the memory of the outputs. The caller holds the lock.
+
+        Nothing is waited for.
+        """
+        pool, groups = context.pool, context.bind_groups
+        taken = pool.take_all(self.kinds)
+        count = len(self.sizes)
+        outputs = [Allocation(pool, buffer, nbytes) for buffer, nbytes in zip(taken, self.sizes, strict=False)]
+        slots: list[Any] = [*arguments, *self.constants, *taken, *self._runs]
+        begun: list[Begun] = []
+        reports: list[tuple[Run | SortRun, float]] = []
+        steps: list[Any] = []
+        profiled = context.profiles.active
+        for item in self.items:
+            kind = type(item)
+            if kind is Stage:
+                offset = item.offset  # type: ignore[union-attr]
+                if item.run is not None:  # type: ignore[union-attr]
+                    offset += begun[item.run].offset  # type: ignore[union-attr,operator]
+                if profiled:
+                    steps.append(_dispatch(item, slots, offset))  # type: ignore[arg-type]
+                else:
+                    group = groups.of_stage(item, [slots[slot] for slot in item.slots])  # type: ignore[union-attr]
+                    dispatch = item.dispatch  # type: ignore[union-attr]
+                    steps.append((dispatch.pipeline, group, _grid(dispatch.grid, slots), offset))
+            elif kind is RunStart:
+                run = context.tile_state.begin(item.kind)  # type: ignore[union-attr]
+                begun.append(run)
+                slots[item.state], slots[item.params] = run.state, run.params.buffer  # type: ignore[union-attr]
+                if item.report is not None:  # type: ignore[union-attr]
+                    made = SortRun if type(item.report) is str else Run  # type: ignore[union-attr]
+                    safe_until = time.perf_counter() + item.timeout_seconds  # type: ignore[union-attr]
+                    reports.append((made(item.report, run.state, run.epoch), safe_until))  # type: ignore[union-attr]
+            elif kind is ClearPart:
+                (slot, offset, size) = item.part  # type: ignore[union-attr]
+                steps.append(Clear(slots[slot], offset, size))
+            else:
+                source, destination = item  # type: ignore[misc]
+                copied = slots[source.slot], source.offset, slots[destination.slot], destination.offset, source.size
+                steps.append(Copy(*copied))
+        if profiled:
+            context.submit(steps, self.nbytes, held=False)
+        else:
+            context.queue.run(steps, self.nbytes)
+        # Memory is used in the order of the queue, so later launches may write to it.
+        pool.give_all(taken[count:], self.kinds[count:], clean=True)
+        for report in reports:
+            context.runs.add_pending(*report)
+        for verdict in self.verdicts:
+            context.runs.add_verdict(verdict)
+        return outputs
+
+
+def _grid(grid: Grid | Part, slots: Sequence[Any]) -> Grid:
+    """Return a grid, with the buffer that holds it in the place of its slot."""
+    return Binding(slots[grid.slot], grid.offset, grid.size) if type(grid) is Part else grid  # type: ignore[return-value]
+
+
+def _dispatch(stage: Stage, slots: Sequence[Any], offset: int | None) -> Dispatch:
+    """Return the dispatch of a stage over the buffers in the slots."""
+    bound = [
+        (number, Binding(slots[part.slot], part.offset, part.size))
+        for number, part in zip(stage.numbers, stage.parts, strict=True)
+    ]
+    return stage.dispatch._replace(bound=bound, offset=offset, grid=_grid(stage.dispatch.grid, slots))
+
+
+# ----- Recordings
+
+
+class _Slot:
+    """A buffer of the call that is being recorded.
+
+    Attributes:
+        kind: ``"argument"``, ``"constant"``, ``"memory"``, ``"state"`` or ``"params"``.
+        index: the argument's index, or the run's.
+        buffer: the buffer of a constant; None for others, which are not kept alive.
+        owner: what keeps the constant alive.
+        usage, size, nbytes: those of memory.
+        first, last: the indices of the first and the last item that uses it.
+    """
+
+    def __init__(self, kind: str, index: int = 0, buffer: Any = None, owner: object = None) -> None:
+        self.kind, self.index, self.buffer, self.owner = kind, index, buffer, owner
+        self.usage = self.size = self.nbytes = 0
+        self.first = self.last = -1
+        self.number = -1
+
+
+class Recording:
+    """What one call submits, recorded while the call computes its results.
+
+    Whatever a program cannot do again ends the recording: a wait, an upload, commands of an encoder.
+
+    Args:
+        arguments: the buffers of the call's arguments.
+    """
+
+    def __init__(self, arguments: Sequence[wgpu.GPUBuffer]) -> None:
+        self.thread = threading.get_ident()
+        self.active = True
+        # The slot of a buffer, by the buffer's id, at this point of the call. Buffers of the pool stay alive.
+        self._slots: dict[int, _Slot] = {}
+        for index, buffer in enumerate(arguments):
+            self._slots.setdefault(id(buffer), _Slot("argument", index))
+        self._items: list[Any] = []
+        self._runs: list[tuple[Begun, RunStart]] = []
+        self._verdicts: list[Verdict] = []
+        self._nbytes = 0
+        self._arguments = len(arguments)
+
+    def end(self) -> None:
+        """Stop: the call does what a program cannot do again."""
+        self.active = False
+
+    def allocated(self, allocation: Allocation) -> None:
+        """Note memory that the call takes. It may be memory that the call used before and gave back."""
+        slot = _Slot("memory")
+        slot.usage, slot.size = allocation.buffer.usage, allocation.buffer.size
+        slot.nbytes = allocation.nbytes
+        self._slots[id(allocation.buffer)] = slot
+
+    def constant(self, buffer: wgpu.GPUBuffer, owner: object = None) -> None:
+        """Note a buffer whose contents are the same in all calls of the kind. The program keeps it alive."""
+        self._slots[id(buffer)] = _Slot("constant", 0, buffer, owner)
+
+    def begin(self, kind: RunKind, begun: Begun) -> None:
+        """Note that a run begins."""
+        number = len(self._runs)
+        state, params = _Slot("state", number), _Slot("params", number)
+        self._slots[id(begun.state)], self._slots[id(begun.params.buffer)] = state, params
+        start = RunStart(kind, 0, 0)
+        self._runs.append((begun, start))
+        self._items.append((number, state, params))
+
+    def report(self, run: Run | SortRun, timeout_seconds: float) -> None:
+        """Note that the report of a run is to be read later."""
+        for number, (begun, start) in enumerate(self._runs):
+            if begun.epoch == run.epoch and begun.state is run.state:
+                self._runs[number] = begun, RunStart(start.kind, 0, 0, run[0], timeout_seconds)
+                return
+        self.end()
+
+    def verdict(self, verdict: Verdict) -> None:
+        """Note that a kernel writes a verdict, in memory that the program keeps."""
+        self._verdicts.append(verdict)
+        self.constant(verdict.array.buffer, verdict.array.owner)
+
+    def add(self, steps: Sequence[Step], nbytes: int) -> None:
+        """Note steps that are submitted."""
+        self._nbytes += nbytes
+        for step in steps:
+            if isinstance(step, Dispatch):
+                buffers = [part.buffer for _, part in step.bound]
+                if isinstance(step.grid, Binding):
+                    buffers.append(step.grid.buffer)
+            elif isinstance(step, Clear):
+                buffers = [step.buffer]
+            else:
+                buffers = [step.source, step.destination]
+            slots = [self._slots.get(id(buffer)) for buffer in buffers]
+            if None in slots:
+                # The buffer is of an earlier call, and nothing says that its contents stay.
+                self.end()
+                return
+            for slot in slots:
+                assert slot is not None
+                slot.last = len(self._items)
+                slot.first = slot.last if slot.first < 0 else slot.first
+            self._items.append((step, slots))
+
+    def slot_of(self, buffer: wgpu.GPUBuffer) -> _Slot | None:
+        """Return the slot of a buffer of the call's results; None if it is none that a program has."""
+        slot = self._slots.get(id(buffer))
+        return slot if slot is not None and slot.kind in ("argument", "memory") else None
+
+    def program(self, outputs: Sequence[wgpu.GPUBuffer]) -> Program | None:
+        """Return the program of the call; None if there is none.
+
+        Args:
+            outputs: the buffers of the results that the call allocated.
+        """
+        if not self.active:
+            return None
+        results = [self._slots[id(buffer)] for buffer in outputs]
+        used = [slot for item in self._items if len(item) == 2 for slot in item[1]]
+        constants = list(dict.fromkeys(slot for slot in used if slot.kind == "constant"))
+        scratch = [slot for slot in dict.fromkeys(used) if slot.kind == "memory" and slot not in results]
+        kinds = _share(scratch)
+        first = self._arguments
+        for place, slot in enumerate((*constants, *results)):
+            slot.number = first + place
+        first += len(constants) + len(results)
+        for slot in scratch:
+            slot.number = first + slot.index
+        first += len(kinds)
+        for item in self._items:
+            if len(item) == 3:
+                number, state, params = item
+                state.number, params.number = first + 2 * number, first + 2 * number + 1
+        for slot in used:
+            if slot.kind == "argument":
+                slot.number = slot.index
+        return Program(
+            [self._item(item) for item in self._items],
+            [slot.buffer for slot in constants],
+            [slot.owner for slot in constants],
+            [(slot.usage, slot.size, slot.nbytes) for slot in results],
+            kinds,
+            2 * len(self._runs),
+            self._verdicts,
+            self._nbytes,
+        )
+
+    def _item(self, item: tuple[Any, ...]) -> Item:
+        if len(item) == 3:
+            number, state, params = item
+            start = self._runs[number][1]
+            return RunStart(start.kind, state.number, params.number, start.report, start.timeout_seconds)
+        step, slots = item
+        if isinstance(step, Dispatch):
+            numbers = [slot.number for slot in slots]
+            parts = tuple(
+                Part(slot, part.offset, part.size) for slot, (_, part) in zip(numbers, step.bound, strict=False)
+            )
+            run = next((slot.index for slot in slots if slot.kind == "params"), None)
+            offset = step.offset
+            if offset is None:
+                run = None
+            elif run is not None:
+                offset -= self._runs[run][0].offset
+            grid: Any = step.grid
+            if isinstance(grid, Binding):
+                grid = Part(numbers[-1], grid.offset, grid.size)
+            blank = step._replace(bound=(), offset=None, grid=grid)
+            bound = tuple(number for number, _ in step.bound)
+            place = (id(step.layout), *((number, part.offset, part.size) for number, part in step.bound))
+            return Stage(blank, bound, parts, tuple(numbers[: len(parts)]), place, run, offset)
+        if isinstance(step, Clear):
+            return ClearPart(Part(slots[0].number, step.offset, step.size))
+        source, destination = slots
+        return CopyPart(
+            Part(source.number, step.source_offset, step.size),
+            Part(destination.number, step.destination_offset, step.size),
+        )
+
+
+def _share(scratch: Sequence[_Slot]) -> list[tuple[int, int]]:
+    """Give each memory the index of a buffer, and return the kinds of the buffers.
+
+    Memory of one kind shares a buffer if the items that use the one come before those that use the other.
+    """
+    kinds: list[tuple[int, int]] = []
+    free_from: list[int] = []
+    for slot in sorted(scratch, key=lambda slot: slot.first):
+        kind = slot.usage, slot.size
+        free = (i for i, other in enumerate(kinds) if other == kind and free_from[i] < slot.first)
+        slot.index = next(free, len(kinds))
+        if slot.index == len(kinds):
+            kinds.append(kind)
+            free_from.append(0)
+        free_from[slot.index] = slot.last
+    return kinds
