@@ -142,9 +142,9 @@ def count_runs(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     tile_state = device._context.tile_state
     begin, runs = tile_state.begin, []
 
-    def counted(plan: Any, place: Any) -> Any:
-        runs.append(plan)
-        return begin(plan, place)
+    def counted(kind: Any) -> Any:
+        runs.append(kind)
+        return begin(kind)
 
     monkeypatch.setattr(tile_state, "begin", counted)
     return runs

@@ -97,7 +97,7 @@ def device_as_if(device: gs.Device, *, unsafe: bool | None = None, **capabilitie
 def forget_plans(device: gs.Device) -> None:
     """Let the device plan every scan again. It keeps its compiled shaders."""
     executor = device._executor
-    for kept in (executor.planner._plans, executor.planner._layouts, executor._prepared):
+    for kept in (executor.planner._plans, executor.planner._layouts, device._context.programs):
         kept.clear()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import gpuscan as gs
 from gpuscan.device.device_array import uploaded
-from gpuscan.engine.record import record_stage
+from gpuscan.engine.record import stage_dispatch
 from gpuscan.engine.sorting import sort_device
 from gpuscan.planning import sort_heuristics
 
@@ -52,10 +52,11 @@ def run_stage(
     bound = [arrays[n - 1] if n != "out" else next(following) for n in order] if order else [*arrays, *outputs]
     words = np.array(call or (), np.uint32)
     parameters = [] if call is None else [context.uniform(np.pad(words, (0, -len(words) % 4)).tobytes())]
-    encoder = context.queue.encoder()
     bindings = [*parameters, *(array.binding() for array in bound)]
-    record_stage(context, encoder, f"sort/{name}.wgsl", bindings, workgroups, 1, **values)
-    context.queue.submit(encoder)
+    offset = 0 if name == "scatter_digits" and values.get("kernel") else None
+    stage = stage_dispatch(context, f"sort/{name}.wgsl", bindings, workgroups, 1, offset, **values)
+    with context.lock:
+        context.submit([stage], 0, held=True)
     return [output.read() for output in outputs]
 
 
