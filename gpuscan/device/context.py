@@ -144,7 +144,7 @@ class DeviceContext:
         self.usage = webgpu().BufferUsage
         self.lost = False
         self.lock = threading.RLock()
-        self.tile_state = TileState(self.wgpu_device)
+        self.tile_state = TileState(self.wgpu_device, self.queue.write_unread)
         self.bind_groups = BindGroups(self.queue)
         kind = self.capabilities.adapter_type
         max_free_bytes = heuristics_for(kind).max_free_bytes

@@ -373,6 +373,10 @@ class NativeQueue(HoldingQueue):
         """Write whole words of contiguous bytes to a buffer."""
         self.end_recording()
         self.flush()
+        self.write_unread(buffer, offset, data)
+
+    def write_unread(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
+        """Write whole words to bytes of a buffer that no run has read yet, so that the held runs may come later."""
         library = self.library
         content = library.ffi.from_buffer(data)
         library.checked.wgpuQueueWriteBuffer(self._internal, buffer._internal, offset, content, data.nbytes)

@@ -115,6 +115,14 @@ class PublicQueue(HoldingQueue):
         # This submits the held runs first; see `HoldingQueue`.
         self._device.queue.write_buffer(buffer, offset, data)
 
+    def write_unread(self, buffer: wgpu.GPUBuffer, offset: int, data: Bytes) -> None:
+        """Write whole words to bytes of a buffer that no run has read yet, so that the held runs may come later."""
+        self._submitting = True
+        try:
+            self._device.queue.write_buffer(buffer, offset, data)
+        finally:
+            self._submitting = False
+
     def map(self, buffer: wgpu.GPUBuffer, size: int | None = None, *, write: bool = False) -> PublicMapping:
         """Ask for a buffer to be mapped once everything submitted so far is done."""
         self.end_recording()

@@ -29,9 +29,6 @@ class FakeDevice:
 
     limits = {"min-uniform-buffer-offset-alignment": STRIDE, "max-storage-buffer-binding-size": MOST}  # noqa: RUF012
 
-    def __init__(self) -> None:
-        self.queue = SimpleNamespace(write_buffer=self.write)
-
     def write(self, buffer: Any, offset: int, data: np.ndarray[Any, Any]) -> None:
         place = slice(offset // 4, (offset + data.nbytes) // 4)
         assert not buffer.words[place].any()  # Recorded commands may still use the old contents.
@@ -56,7 +53,8 @@ def kind(length: int = 1000, posts: bool = True, state_bytes: int = 100) -> RunK
 
 @pytest.fixture
 def state() -> TileState:
-    return TileState(FakeDevice())  # type: ignore[arg-type]
+    device: Any = FakeDevice()
+    return TileState(device, device.write)
 
 
 def test_a_run_finds_its_parameters(state: TileState) -> None:
