@@ -14,14 +14,17 @@ A number has three forms:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass, fields, replace
+from functools import cache, cached_property
 from math import gcd, prod
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gpuscan.errors import UnsupportedDtypeError
+
+H = TypeVar("H")
 
 # The name of ml_dtypes.bfloat16. The package is optional, so the dtype is recognised by its name.
 BFLOAT16_NAME = "bfloat16"
@@ -48,8 +51,42 @@ def dtype_from(dtype: Any) -> np.dtype[Any]:
     return found
 
 
+class HashedOnce:
+    """Give a frozen dataclass a hash that is computed once. The class sets ``__hash__ = HashedOnce.__hash__``."""
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(values_of(type(self))(self))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Strings have another hash in another process.
+        return {name: value for name, value in vars(self).items() if name != "_hash"}
+
+
+# How many values are interned before it starts over.
+_MAX_INTERNED = 1024
+_interned: dict[Any, Any] = {}
+
+
+def interned(value: H) -> H:
+    """Return the first value that is equal, so that what was derived from it need not be derived again."""
+    if len(_interned) >= _MAX_INTERNED:
+        _interned.clear()
+    found: H = _interned.setdefault(value, value)
+    return found
+
+
+@cache
+def values_of(kind: Any) -> Callable[[Any], Any]:
+    """Return a function that gives the values of all fields of a dataclass."""
+    return attrgetter(*(each.name for each in fields(kind)))
+
+
 @dataclass(frozen=True)
-class Scalar:
+class Scalar(HashedOnce):
     """One machine number.
 
     Attributes:
@@ -62,7 +99,9 @@ class Scalar:
     kind: str
     bits: int
 
-    @property
+    __hash__ = HashedOnce.__hash__
+
+    @cached_property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy dtype of the storage form."""
         if self.name == BFLOAT16_NAME:
@@ -72,7 +111,7 @@ class Scalar:
             return bfloat16
         return np.dtype(self.name)
 
-    @property
+    @cached_property
     def words(self) -> int:
         """32-bit words of the compute form."""
         return max(1, self.bits // 32)
@@ -149,7 +188,7 @@ def _way_out(dtype: np.dtype[Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Structure:
+class Structure(HashedOnce):
     """The way in which a user's value nests its arrays: a leaf, or a container of further structures.
 
     Attributes:
@@ -164,6 +203,8 @@ class Structure:
     keys: tuple[Any, ...] = ()
     children: tuple[Structure, ...] = ()
     factory: Callable[..., Any] | None = None
+
+    __hash__ = HashedOnce.__hash__
 
     def paths(self, prefix: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         """Yield the key path of every leaf, depth first."""
@@ -248,7 +289,7 @@ def tuple_of(count: int) -> Structure:
 
 
 @dataclass(frozen=True)
-class Field:
+class Field(HashedOnce):
     """One array's share of an element: a number, or a vector or matrix of one kind of number.
 
     Attributes:
@@ -261,17 +302,19 @@ class Field:
     scalar: Scalar
     shape: tuple[int, ...] = ()
 
-    @property
+    __hash__ = HashedOnce.__hash__
+
+    @cached_property
     def count(self) -> int:
         """The count of numbers in the field."""
         return prod(self.shape)
 
-    @property
+    @cached_property
     def words(self) -> int:
         """32-bit words of the compute form."""
         return self.count * self.scalar.words
 
-    @property
+    @cached_property
     def storage_bytes(self) -> int:
         """Bytes of one element of this field in its array."""
         return self.count * self.scalar.bits // 8
@@ -283,7 +326,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Element:
+class Element(HashedOnce):
     """The type of the values that an operator combines.
 
     Attributes:
@@ -294,17 +337,19 @@ class Element:
     fields: tuple[Field, ...]
     structure: Structure = LEAF
 
+    __hash__ = HashedOnce.__hash__
+
     @property
     def single(self) -> bool:
         """True if the element is a single field, so that WGSL's `Element` is its type and not a struct."""
         return self.structure.kind == "leaf"
 
-    @property
+    @cached_property
     def words(self) -> int:
         """32-bit words of the compute form."""
         return sum(field.words for field in self.fields)
 
-    @property
+    @cached_property
     def storage_bytes(self) -> int:
         """Bytes of one element over all its arrays."""
         return sum(field.storage_bytes for field in self.fields)

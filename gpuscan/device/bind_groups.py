@@ -6,7 +6,6 @@ import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -78,11 +77,11 @@ class BindGroups:
     def of_stage(self, stage: Stage, buffers: Sequence[wgpu.GPUBuffer]) -> Any:
         """Return the bind group of a program's stage over the buffers in its slots, which later calls share."""
         key = (stage.place, *map(id, buffers))
-        group = self._kept.get(key)
-        if group is not None and not self._dropped:
-            with suppress(KeyError):  # another thread has dropped it
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None and not self._dropped:
                 self._kept.move_to_end(key)
-            return group[0]
+                return found[0]
         bound = [
             (number, Binding(buffer, part.offset, part.size))
             for number, part, buffer in zip(stage.numbers, stage.parts, buffers, strict=True)

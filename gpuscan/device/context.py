@@ -57,6 +57,8 @@ MAX_REASON = 200
 _MAX_PROGRAMS = 1024
 # How many compiled scan kernels a device keeps.
 _MAX_PIPELINES = 512
+# For how many numbers of tiles the strategy is kept.
+_MAX_CHOICES = 256
 # How many uniform buffers a device keeps for later stages, and the bytes of the largest.
 _MAX_UNIFORMS = 256
 _MAX_UNIFORM_BYTES = 256
@@ -158,6 +160,8 @@ class DeviceContext:
         # The same ones by their text: kernels of different scans can have the same.
         self._by_text: RecentValues[bytes, Pipeline] = RecentValues(_MAX_PIPELINES)
         self._stages: RecentValues[tuple[Any, ...], Pipeline] = RecentValues(_MAX_PIPELINES)
+        # What "auto" takes, by the strategies that timed out and the number of tiles.
+        self._choices: RecentValues[tuple[Any, ...], tuple[str, str]] = RecentValues(_MAX_CHOICES)
         self._uniforms: RecentValues[bytes, Binding] = RecentValues(_MAX_UNIFORMS)
 
     # ----- Limits
@@ -190,8 +194,11 @@ class DeviceContext:
         source = f"from {STRATEGY_VARIABLE}" if asked == "auto" else "as asked"
         asked = strategy_asked_for(asked)
         if asked == "auto":
-            choice = choose_strategy(self.capabilities, tiles)
-            return choice.strategy, choice.reason
+            known = self._choices.get((self.capabilities.distrusted, tiles))
+            if known is None:
+                choice = choose_strategy(self.capabilities, tiles)
+                known = self._choices.keep((self.capabilities.distrusted, tiles), (choice.strategy, choice.reason))
+            return known
         check_strategy(asked)
         reason = unsafe_reason(asked, self.capabilities)
         if reason and not self.unsafe:

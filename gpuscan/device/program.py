@@ -227,8 +227,10 @@ class Program:
                     steps.append(_dispatch(item, slots, offset))  # type: ignore[arg-type]
                 else:
                     group = groups.of_stage(item, [slots[slot] for slot in item.slots])  # type: ignore[union-attr]
-                    dispatch = item.dispatch  # type: ignore[union-attr]
-                    steps.append((dispatch.pipeline, group, _grid(dispatch.grid, slots), offset))
+                    pipeline, grid = item.dispatch.pipeline, item.dispatch.grid  # type: ignore[union-attr]
+                    if type(grid) is Part:
+                        grid = _grid(grid, slots)
+                    steps.append((pipeline, group, grid, offset))
             elif kind is RunStart:
                 run = context.tile_state.begin(item.kind)  # type: ignore[union-attr]
                 begun.append(run)
@@ -257,9 +259,9 @@ class Program:
         return outputs
 
 
-def _grid(grid: Grid | Part, slots: Sequence[Any]) -> Grid:
-    """Return a grid, with the buffer that holds it in the place of its slot."""
-    return Binding(slots[grid.slot], grid.offset, grid.size) if type(grid) is Part else grid  # type: ignore[return-value]
+def _grid(part: Part, slots: Sequence[Any]) -> Binding:
+    """Return the place of a grid, with the buffer that holds it in the place of its slot."""
+    return Binding(slots[part.slot], part.offset, part.size)
 
 
 def _dispatch(stage: Stage, slots: Sequence[Any], offset: int | None) -> Dispatch:
@@ -268,7 +270,10 @@ def _dispatch(stage: Stage, slots: Sequence[Any], offset: int | None) -> Dispatc
         (number, Binding(slots[part.slot], part.offset, part.size))
         for number, part in zip(stage.numbers, stage.parts, strict=True)
     ]
-    return stage.dispatch._replace(bound=bound, offset=offset, grid=_grid(stage.dispatch.grid, slots))
+    grid: Any = stage.dispatch.grid
+    return stage.dispatch._replace(
+        bound=bound, offset=offset, grid=_grid(grid, slots) if isinstance(grid, Part) else grid
+    )
 
 
 # ----- Recordings

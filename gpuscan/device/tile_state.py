@@ -30,6 +30,8 @@ LAST_EPOCH = 0xFFFF
 # The parameters of a kind of run are written for 1 run at first, then for 16 and then for 256 runs at once.
 GROWTH = 16
 MAX_AHEAD = 256
+# A buffer that is not made yet, and its size.
+_NO_MEMORY = (None, -1)
 # How many kinds of runs have their parameters kept; the least recently used goes first.
 MAX_KINDS = 64
 
@@ -128,8 +130,8 @@ class TileState:
 
     def __init__(self, wgpu_device: wgpu.GPUDevice, write: Callable[[wgpu.GPUBuffer, int, Any], None]) -> None:
         self._device, self._write = wgpu_device, write
-        # The buffers of posts, of totals and of the counts of sorts, by `RunKind.memory`.
-        self._memory: dict[str, wgpu.GPUBuffer] = {}
+        # The buffers of posts, of totals and of the counts of sorts, by `RunKind.memory`, and their sizes.
+        self._memory: dict[str, tuple[Any, int]] = {}
         # The last epoch that is in use or reserved.
         self._epoch = 0
         # The parameters by the kind of run; None for a kind that came once.
@@ -145,7 +147,7 @@ class TileState:
         """The bytes that the state holds on the device."""
         # This takes no lock, since a signal handler may ask while its thread holds it.
         written = [each.params.buffer for each in (self._once, *list(self._ahead.values())) if each is not None]
-        return sum(buffer.size for buffer in (*list(self._memory.values()), *written))
+        return sum(size for _, size in list(self._memory.values())) + sum(buffer.size for buffer in written)
 
     def check(self, plan: ScanPlan) -> None:
         """Raise TileStateSizeError if the plan's posts or totals are larger than a binding."""
@@ -168,8 +170,8 @@ class TileState:
                     ahead = self._write_ahead(kind, min(GROWTH * ahead.count, MAX_AHEAD) if ahead else GROWTH)
                 params, number, epoch = ahead.params, ahead.used, ahead.first + ahead.used * kind.epochs
                 ahead.used += 1
-            memory = self._memory.get(kind.memory)
-            if memory is None or memory.size < kind.nbytes:
+            memory, size = self._memory.get(kind.memory, _NO_MEMORY)
+            if size < kind.nbytes:
                 memory = self._grow(kind)
             return Begun(memory, epoch, params, number * len(kind.words) * self._stride, self._stride)
 
@@ -235,8 +237,9 @@ class TileState:
 
     def _grow(self, kind: RunKind) -> wgpu.GPUBuffer:
         """Make the buffer that runs of this kind write, and return it."""
-        before = self._memory.get(kind.memory)
+        _, before = self._memory.get(kind.memory, _NO_MEMORY)
         usage = webgpu().BufferUsage.STORAGE | webgpu().BufferUsage.COPY_SRC
-        size = max(kind.nbytes, min(2 * before.size if before else 1 << 16, self._most))
-        made = self._memory[kind.memory] = self._device.create_buffer(size=-(-size // 16) * 16, usage=usage)
+        size = max(kind.nbytes, min(2 * before if before > 0 else 1 << 16, self._most))
+        made = self._device.create_buffer(size=-(-size // 16) * 16, usage=usage)
+        self._memory[kind.memory] = made, made.size
         return made

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.elements import Element
+from gpuscan.elements import Element, HashedOnce
 from gpuscan.operators.arithmetic_library import arithmetic_functions, helpers_of
 from gpuscan.operators.expression_graph import Node, reachable
 from gpuscan.operators.operator import Operator
@@ -27,7 +27,7 @@ MAX_CAPTURED = 2048
 
 
 @dataclass(frozen=True)
-class Code:
+class Code(HashedOnce):
     """A WGSL function.
 
     Attributes:
@@ -58,6 +58,8 @@ class Code:
     neutral: int | None = None
     captured: tuple[float, ...] = field(default=(), compare=False)
     captured_count: int = 0
+
+    __hash__ = HashedOnce.__hash__
 
     @property
     def captured_bytes(self) -> bytes:

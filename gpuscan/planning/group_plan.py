@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from gpuscan.elements import SCALARS, Scalar
+from gpuscan.elements import SCALARS, HashedOnce, Scalar
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.group_heuristics import GroupHeuristics, group_heuristics_for
 from gpuscan.planning.kernel import Kernel
 from gpuscan.planning.kernel_parts import Access, BoundArray, WaitPolicy
 from gpuscan.planning.plan import target_of
 from gpuscan.planning.sort_plan import fewest_lanes
-from gpuscan.planning.spec import HashedOnce, ScanSpec
+from gpuscan.planning.spec import ScanSpec
 from gpuscan.planning.tile_shapes import TileShape, power_below
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
 

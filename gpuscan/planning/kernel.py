@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 
-from gpuscan.elements import Field
+from gpuscan.elements import Field, HashedOnce
 from gpuscan.operators.user_wgsl import label
 from gpuscan.planning.heuristics import CPU, GPU, Heuristics
 from gpuscan.planning.kernel_parts import (
@@ -19,7 +19,7 @@ from gpuscan.planning.kernel_parts import (
     Target,
     WaitPolicy,
 )
-from gpuscan.planning.spec import HashedOnce, ShaderSpec
+from gpuscan.planning.spec import ShaderSpec
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 
 # Neighbouring elements that an invocation of a compaction moves at a time. See shaders/scan/compact.wgsl.

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from gpuscan.elements import interned
 from gpuscan.errors import GpuscanError
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.planning.column_tiles import column_tile
@@ -191,7 +192,7 @@ def plan_scan(
         length=length,
         tiles=tiles,
         row_length=spec.row_length,
-        stages=tuple(Stage(each.stage, each, grid_of(count, limit)) for each, count in dispatches),
+        stages=tuple(Stage(each.stage, interned(each), grid_of(count, limit)) for each, count in dispatches),
         spin_rounds=rounds,
         inner=spec.inner,
     )

@@ -9,7 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.elements import SCALARS, Element, Field, Scalar, bundle_of, element_of, min_chunk
+from gpuscan.elements import (
+    SCALARS,
+    Element,
+    Field,
+    HashedOnce,
+    Scalar,
+    bundle_of,
+    element_of,
+    interned,
+    min_chunk,
+    values_of,
+)
 from gpuscan.errors import OperatorError
 from gpuscan.operators.code import Code, combine_code, map_code
 from gpuscan.operators.named_operators import BUILTINS
@@ -17,17 +28,6 @@ from gpuscan.operators.operator import Operator
 from gpuscan.planning.capabilities import Capabilities
 from gpuscan.problem.indexed_maps import with_index
 from gpuscan.problem.problem import Problem
-
-
-class HashedOnce:
-    """Give a frozen dataclass a hash that is computed once. The class sets ``__hash__ = HashedOnce.__hash__``."""
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash(tuple(getattr(self, each.name) for each in fields(self)))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +187,10 @@ class ScanSpec(ShaderSpec):
     @cached_property
     def shader_spec(self) -> ShaderSpec:
         """The part that decides the shaders' text."""
-        return ShaderSpec(**{each.name: getattr(self, each.name) for each in fields(ShaderSpec)})
+        return interned(ShaderSpec(**dict(zip(_SHADER_FIELDS, values_of(ShaderSpec)(self), strict=True))))
+
+
+_SHADER_FIELDS = tuple(each.name for each in fields(ShaderSpec))
 
 
 def scan_spec(
