@@ -59,7 +59,7 @@ class HashedOnce:
 
     @cached_property
     def _hash(self) -> int:
-        return hash(values_of(type(self))(self))
+        return hash(_compared(type(self))(self))
 
     def __getstate__(self) -> dict[str, Any]:
         # Strings have another hash in another process.
@@ -80,9 +80,9 @@ def interned(value: H) -> H:
 
 
 @cache
-def values_of(kind: Any) -> Callable[[Any], Any]:
-    """Return a function that gives the values of all fields of a dataclass."""
-    return attrgetter(*(each.name for each in fields(kind)))
+def _compared(kind: Any) -> Callable[[Any], Any]:
+    """Return a function that gives the values of the fields of a dataclass that are compared."""
+    return attrgetter(*(each.name for each in fields(kind) if each.compare))
 
 
 @dataclass(frozen=True)

@@ -105,8 +105,10 @@ class OpenedDevice(Numbered):
 
         What it keeps for later scans, such as the state that tiles share, counts as reserved and not as in use.
         """
-        usage, kept = self._context.memory_usage(), self._executor.kept_arrays
-        return replace(usage, bytes_in_use=usage.bytes_in_use - kept.nbytes, allocations=usage.allocations - len(kept))
+        usage = self._context.memory_usage()
+        owners = {*self._executor.kept_arrays.owners, *self._context.program_owners}
+        kept = sum(owner.buffer.size for owner in owners)
+        return replace(usage, bytes_in_use=usage.bytes_in_use - kept, allocations=usage.allocations - len(owners))
 
     def memory_cleanup(self) -> None:
         """Give free memory back to the GPU."""

@@ -434,6 +434,12 @@ class DeviceContext:
         usage = self.pool.usage()
         return replace(usage, bytes_reserved=usage.bytes_reserved + self.tile_state.nbytes)
 
+    @property
+    def program_owners(self) -> set[Allocation]:
+        """The memory of the constants of programs."""
+        programs = [program for program, _ in list(self.programs.values())]
+        return {owner for program in programs for owner in program.owners if isinstance(owner, Allocation)}
+
     def memory_cleanup(self) -> None:
         """Give free memory back to the GPU."""
         with self.lock:

@@ -23,7 +23,7 @@ from gpuscan.engine.places import DeviceSink, DeviceSource, HostRows, HostSink, 
 from gpuscan.engine.preparation import check_elements, row_too_long, seed_words, tile_on, whole_tile
 from gpuscan.engine.progress import report_progress
 from gpuscan.engine.segment_results import device_sinks
-from gpuscan.engine.small_arrays import scan_again
+from gpuscan.engine.small_arrays import scan_small
 from gpuscan.planning.column_tiles import takes_vectors
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.partition import (
@@ -115,7 +115,7 @@ class _Scan:
         layout = executor.planner.layout(kind, self._strategy, self._layout)
         spec = self._spec = layout.spec
         if layout.parts:
-            if kind is not None and scan_again(executor, problem, self._strategy, layout, self._results):
+            if kind is not None and scan_small(executor, problem, self._strategy, self._results):
                 report_progress(spec.length * problem.source.storage_bytes)
                 return
             self._run_parts(layout.parts, spec, whole=spec.inner > 1, layout=layout)

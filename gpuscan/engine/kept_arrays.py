@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpuscan.device.device_array import DeviceArray
 
 if TYPE_CHECKING:
+    from gpuscan.device.buffer_pool import Allocation
     from gpuscan.device.context import DeviceContext
 
 # An executor keeps arrays of at most this many bytes, or a single one; the least recently used go first. This is little
@@ -31,8 +32,10 @@ class KeptArrays:
         self._context = context
         self._arrays: OrderedDict[tuple[object, str], DeviceArray] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._arrays)
+    @property
+    def owners(self) -> list[Allocation]:
+        """The memory of the arrays."""
+        return [array.owner for array in list(self._arrays.values()) if array.owner is not None]
 
     def get(self, kind: object | None, name: str, make: Callable[[], DeviceArray]) -> DeviceArray:
         """Return an array of a kind of scan, from an earlier call if there was one.

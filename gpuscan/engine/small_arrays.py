@@ -1,4 +1,4 @@
-"""Scan small NumPy arrays again by the plan of an earlier call: one upload, one submission and one wait."""
+"""Scan small NumPy arrays as arrays on the device: one upload, one submission and one wait."""
 
 from __future__ import annotations
 
@@ -17,29 +17,23 @@ from gpuscan.planning.transfer_heuristics import TRANSFERS
 
 if TYPE_CHECKING:
     from gpuscan.engine.executor import Executor
-    from gpuscan.engine.job import Layout
-    from gpuscan.planning.plan import ScanPlan
     from gpuscan.problem.problem import Problem
 
 
-def scan_again(
-    executor: Executor, problem: Problem, strategy: str, layout: Layout, results: Sequence[np.ndarray[Any, Any]]
-) -> bool:
-    """Scan small arrays in C order by the plan of an earlier call.
+def scan_small(executor: Executor, problem: Problem, strategy: str, results: Sequence[np.ndarray[Any, Any]]) -> bool:
+    """Scan small arrays in C order: one upload, one submission and one wait.
 
     Args:
         executor: the executor of the device.
-        problem: the scan; calls of its kind share the layout.
+        problem: the scan, of a kind.
         strategy: as in `gpuscan.scan`.
-        layout: the layout, of one part.
         results: the arrays to write.
 
     Returns:
-        True if the results are written; False if there is no such plan, if the arrays need more than one copy, or if
-        the run failed. The caller then scans in the long way, which also reacts to the failure.
+        True if the results are written; False if the arrays need more than one copy, or if the run timed out. The
+        caller then scans in the long way.
     """
-    plan = layout.plans.get(layout.parts[0].start)
-    if plan is None or not _is_simple(executor, problem, layout, plan, results):
+    if not _is_simple(executor, problem, results):
         return False
     context = executor.context
     with context.lock:
@@ -59,25 +53,12 @@ def scan_again(
     return True
 
 
-def _is_simple(
-    executor: Executor,
-    problem: Problem,
-    layout: Layout,
-    plan: ScanPlan,
-    results: Sequence[np.ndarray[Any, Any]],
-) -> bool:
-    """Return True if uploads of the arrays, a run of the plan and copies of the results are all that is needed."""
-    context, spec = executor.context, layout.spec
-    if problem.heads is not None or spec.captured_functions or spec.inner != problem.inner or any(spec.field_offsets):
-        return False
-    if problem.compacts or problem.indexed:
-        return False
+def _is_simple(executor: Executor, problem: Problem, results: Sequence[np.ndarray[Any, Any]]) -> bool:
+    """Return True if uploads of the arrays, a scan on the device and copies of the results are all that is needed."""
     fields = problem.source.fields
     if any(leaf.dtype != f.scalar.dtype for leaf, f in zip(problem.leaves, fields, strict=True)):
         return False
     if not all(result.flags.c_contiguous and result.dtype.isnative for result in results):
         return False
     largest = max(each.nbytes for each in (*problem.leaves, *results))
-    if largest > TRANSFERS.single_write_bytes or plan.stages[-1].kernel.cleared or context.profiles.active:
-        return False
-    return context.runs.is_verified(plan) and not context.runs.has_wrong_subgroup_size(plan)
+    return largest <= TRANSFERS.single_write_bytes

@@ -50,6 +50,14 @@ def function_key(function: Any, *, numbers: bool = True) -> Hashable | None:
         return None
 
 
+def never_changes(function: Any) -> bool:
+    """Return True for a function of a module of a package that never changes."""
+    if type(function) is not FunctionType or function.__closure__ is not None or "<" in function.__qualname__:
+        return False
+    # Each call of a function makes its own lambdas and inner functions. functools.wraps copies __module__.
+    return _is_of_fixed(function.__globals__.get("__name__"))
+
+
 def has_closure(function: Any) -> bool:
     """Return True for a function that closes over variables."""
     code = getattr(function, "__code__", None)
@@ -98,9 +106,7 @@ def _is_of_fixed(module: Any) -> bool:
 
 def _code_key(function: FunctionType, numbers: bool, within: list[Any]) -> Hashable:
     """Return the key of a Python function."""
-    # Each call of a function makes its own lambdas and inner functions. functools.wraps copies __module__.
-    module = function.__globals__.get("__name__")
-    if function.__closure__ is None and _is_of_fixed(module) and "<" not in function.__qualname__:
+    if never_changes(function):
         return function
     if any(function is each for each in within):
         return "recursive", [function is each for each in within].index(True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from reprlib import repr as shortened
 from typing import Any
 
@@ -14,6 +15,7 @@ from gpuscan.elements import LEAF, Element, Field, Structure, field_names
 from gpuscan.errors import OperatorError
 from gpuscan.operators import traced_functions, traced_linalg  # noqa: F401 (register np.where, np.linalg.inv, …)
 from gpuscan.operators.expression_graph import Graph, Node
+from gpuscan.operators.function_keys import never_changes
 from gpuscan.operators.source_location import defined_at, raised_at
 from gpuscan.operators.traced_array import (
     Python,
@@ -81,10 +83,17 @@ def traced(function: Callable[[Any], Any], element: Element, name: str) -> Map:
     """
     if isinstance(function, Map) and function.source == element:
         return function
+    return (_traced_once if never_changes(function) else _traced)(function, element, name)
+
+
+def _traced(function: Callable[[Any], Any], element: Element, name: str) -> Map:
     graph, value = _call_twice(function, [element], name)
     result = _mapped(graph, value, function, name)
     places = tuple(node.index for nodes in result.fields for node in nodes)
     return Map(function, element, (*graph.described(), places, result.element), result)
+
+
+_traced_once = lru_cache(maxsize=256)(_traced)
 
 
 def trace_map(function: Callable[..., Any], element: Element, name: str) -> Result:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from gpuscan.elements import (
     element_of,
     interned,
     min_chunk,
-    values_of,
 )
 from gpuscan.errors import OperatorError
 from gpuscan.operators.code import Code, combine_code, map_code
@@ -187,10 +187,11 @@ class ScanSpec(ShaderSpec):
     @cached_property
     def shader_spec(self) -> ShaderSpec:
         """The part that decides the shaders' text."""
-        return interned(ShaderSpec(**dict(zip(_SHADER_FIELDS, values_of(ShaderSpec)(self), strict=True))))
+        return interned(ShaderSpec(**dict(zip(_SHADER_FIELDS, _SHADER_VALUES(self), strict=True))))
 
 
 _SHADER_FIELDS = tuple(each.name for each in fields(ShaderSpec))
+_SHADER_VALUES = attrgetter(*_SHADER_FIELDS)
 
 
 def scan_spec(

@@ -52,7 +52,8 @@ def cached_problem(x: Any, op: Any, **options: Any) -> Problem:
     problem = make_problem(x, op, **options)
     if len(problem.leaves) == len(given) and all(a is b for a, b in zip(problem.leaves, given, strict=True)):
         with _lock:
-            _problems.keep(key, problem.kept())
+            kept = _problems.keep(key, problem.kept())
+        return kept.with_leaves(problem.leaves)
     return problem
 
 

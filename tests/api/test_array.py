@@ -15,7 +15,7 @@ import wgpu
 import gpuscan as gs
 from gpuscan.planning.tile_shapes import TileShape
 from tests.harness.builds import count_reads, wait_for_reports, withhold_posts
-from tests.harness.devices import small_binding
+from tests.harness.devices import forget_plans, small_binding
 from tests.oracle import AFFINE, assert_same, one_by_one, strategies_on, ufunc_scan, words
 
 DTYPES = ("bool", "int8", "uint16", "int32", "float32", "int64", "complex64")
@@ -325,6 +325,7 @@ def test_a_run_that_timed_out_is_reported_after_another(own_device: gs.Device, m
         wait_for_reports(patched, False)
         y = gs.scan(a, strategy="lookback")
     wait_for_reports(monkeypatch, True)
+    forget_plans(own_device)
     with pytest.raises(gs.ProgressTimeoutError, match="asked for"):
         gs.scan(a, strategy="lookback")
     with pytest.raises(gs.ProgressTimeoutError, match="Compute them again"):

@@ -25,6 +25,7 @@ from gpuscan.device.tile_state import GROWTH
 from gpuscan.engine.executor import Executor
 from gpuscan.planning.strategies import starts_in_order
 from gpuscan.planning.tile_shapes import TileShape
+from gpuscan.recent_values import RecentValues
 
 # How much a device keeps of earlier calls.
 MAX_BIND_GROUPS = bind_groups.MAX_BIND_GROUPS
@@ -87,6 +88,8 @@ def device_as_if(device: gs.Device, *, unsafe: bool | None = None, **capabilitie
         capabilities=replace(context.capabilities, **capabilities),
         unsafe=context.unsafe if unsafe is None else unsafe,
         runs=RunLog(),
+        programs=RecentValues(64),
+        _choices=RecentValues(64),
     )
     as_if.profiles = Profiles(as_if)
     other = object.__new__(type(device))
