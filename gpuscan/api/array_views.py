@@ -80,7 +80,8 @@ class Views(DeviceArray):
         """
         given = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))) else axes
         order = permutation(len(self.shape), given or ())
-        return self.view_at(tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order))
+        shape, strides = self.shape, self.strides
+        return self.view_at(tuple([shape[i] for i in order]), tuple([strides[i] for i in order]))
 
     def swapaxes(self, axis1: int, axis2: int) -> Self:
         """Return a view with two axes interchanged.

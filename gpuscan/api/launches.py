@@ -140,13 +140,15 @@ def launched(function: F) -> F:
         key: list[Hashable] = [name]
         try:
             for argument in arguments:
-                key.append(making.of(argument))
+                kind = type(argument)
+                key.append((kind, argument) if kind in _PLAIN else making.of(argument))
             for option in sorted(options) if len(options) > 1 else options:
                 value = options[option]
                 default = defaults.get(option, call)
                 # A default that is written out means the same.
-                if value is not default and (type(value) is not type(default) or value != default):
-                    key += option, making.of(value)
+                kind = type(value)
+                if value is not default and (kind is not type(default) or value != default):
+                    key += option, (kind, value) if kind in _PLAIN else making.of(value)
         except (_NoKeyError, TypeError):
             return function(*arguments, **options)
         arrays = making.arrays

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,23 +54,29 @@ def size_class(nbytes: int) -> int:
 class Allocation:
     """A buffer of a pool. It goes back to the pool once nothing refers to the allocation."""
 
-    def __init__(self, pool: BufferPool, buffer: wgpu.GPUBuffer, nbytes: int) -> None:
+    def __init__(self, pool: BufferPool, buffer: wgpu.GPUBuffer, nbytes: int, kind: tuple[int, int]) -> None:
         self.buffer = buffer
         # The bytes that were asked for; the buffer may be larger.
         self.nbytes = nbytes
-        self._pool = pool
-        # A finaliser may run inside any call of this thread, so it takes no lock. At interpreter exit the pool may be
-        # gone, so the finaliser does not run.
-        self._finalizer = weakref.finalize(self, pool.dropped.append, buffer)
-        self._finalizer.atexit = False
+        # The buffer's usage and size.
+        self.kind = kind
+        self._dropped = pool.dropped
+        self._forgotten = pool.forgotten
+        self._is_recorded = False
 
     def recorded(self) -> None:
         """Keep the buffer out of the pool for good, because a caller's commands use it.
 
         The caller may submit them after the allocation is gone. The commands keep the memory until then.
         """
-        if self._finalizer.detach():
-            weakref.finalize(self, self._pool.forgotten.append, self.buffer.size).atexit = False
+        self._is_recorded = True
+
+    def __del__(self) -> None:
+        # This may run inside any call of this thread, so it takes no lock.
+        if self._is_recorded:
+            self._forgotten.append(self.kind[1])
+        else:
+            self._dropped.append((self.buffer, self.kind))
 
 
 class BufferPool:
@@ -110,8 +115,8 @@ class BufferPool:
         self._in_use = 0
         self._reserved = 0
         self._allocations = 0
-        # The buffers of allocations that were garbage-collected, not yet given back.
-        self.dropped: deque[wgpu.GPUBuffer] = deque()
+        # The buffers of allocations that were garbage-collected, not yet given back, with usage and size.
+        self.dropped: deque[tuple[wgpu.GPUBuffer, tuple[int, int]]] = deque()
         # The sizes of collected buffers that a caller's commands may still use.
         self.forgotten: deque[int] = deque()
 
@@ -178,7 +183,8 @@ class BufferPool:
 
     def lend(self, nbytes: int, usage: int) -> Allocation:
         """Return a buffer of at least `nbytes` that goes back to the pool by itself."""
-        return Allocation(self, self.take(nbytes, usage), nbytes)
+        buffer = self.take(nbytes, usage)
+        return Allocation(self, buffer, nbytes, (usage, buffer.size))
 
     def cleanup(self) -> None:
         """Destroy the free buffers, so that other programs can use their memory."""
@@ -198,7 +204,7 @@ class BufferPool:
     def _collect(self) -> None:
         """Take back the buffers of allocations that were garbage-collected."""
         while self.dropped:
-            self.give(self.dropped.popleft())
+            self._give(*self.dropped.popleft())
         while self.forgotten:
             nbytes = self.forgotten.popleft()
             self._in_use -= nbytes

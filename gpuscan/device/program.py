@@ -72,7 +72,8 @@ def encode(
         timestamps: WebGPU's `timestampWrites` of the compute pass; None for those of the open profiles.
     """
     dispatches = [step for step in steps if isinstance(step, Dispatch)]
-    batch = context.profiles.batch(dispatches) if timestamps is None and context.profiles.active else None
+    profiled = bool(dispatches) and timestamps is None and context.profiles.active
+    batch = context.profiles.batch(dispatches) if profiled else None
     compute: Any = None
     number = 0
     for step in steps:
@@ -211,7 +212,7 @@ class Program:
         pool, groups = context.pool, context.bind_groups
         taken = pool.take_all(self.kinds)
         count = len(self.sizes)
-        outputs = [Allocation(pool, buffer, nbytes) for buffer, nbytes in zip(taken, self.sizes, strict=False)]
+        outputs = [Allocation(pool, *given) for given in zip(taken, self.sizes, self.kinds, strict=False)]
         slots: list[Any] = [*arguments, *self.constants, *taken, *self._runs]
         begun: list[Begun] = []
         reports: list[tuple[Run | SortRun, float]] = []
@@ -327,7 +328,7 @@ class Recording:
     def allocated(self, allocation: Allocation) -> None:
         """Note memory that the call takes. It may be memory that the call used before and gave back."""
         slot = _Slot("memory")
-        slot.usage, slot.size = allocation.buffer.usage, allocation.buffer.size
+        slot.usage, slot.size = allocation.kind
         slot.nbytes = allocation.nbytes
         self._slots[id(allocation.buffer)] = slot
 

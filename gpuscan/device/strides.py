@@ -191,8 +191,10 @@ def permutation(ndim: int, axes: Iterable[Any]) -> Axes:
         ValueError: an axis is missing or there is none of that number.
         TypeError: an axis is not an integer.
     """
+    if not axes:
+        return tuple(range(ndim))[::-1]
     given = tuple_of_integers("axes", axes)
-    order = tuple(axis + ndim if axis < 0 else axis for axis in given) if given else tuple(range(ndim))[::-1]
+    order = tuple(axis + ndim if axis < 0 else axis for axis in given)
     if sorted(order) != list(range(ndim)):
         raise ValueError(f"axes {tuple(given)} were asked for; pass each axis of {ndim} once: 0 to {ndim - 1}")
     return order

@@ -192,6 +192,23 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return reads
 
 
+def count_waits(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that grows by the method's name with each call that may wait for the device."""
+    waits: list[str] = []
+    queue = device._context.queue
+
+    def counted(name: str, method: Any) -> Any:
+        def call(*given: Any, **options: Any) -> Any:
+            waits.append(name)
+            return method(*given, **options)
+
+        return call
+
+    for name in ("map", "wait_idle", "is_soon_idle"):
+        monkeypatch.setattr(queue, name, counted(name, getattr(queue, name)))
+    return waits
+
+
 def count_copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows by the bytes of each copy of elements on a device, by a kernel or by the driver."""
     copies: list[int] = []

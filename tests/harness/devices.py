@@ -196,6 +196,11 @@ def kept_plans_and_pipelines(device: gs.Device) -> tuple[int, int]:
     return len(device._executor.planner._plans), len(device._context._pipelines)
 
 
+def kept_programs(device: gs.Device) -> int:
+    """Return how many programs the device keeps."""
+    return len(device._context.programs)
+
+
 def recorded_runs(device: gs.Device) -> int:
     """Return how many recorded runs the device still reads reports of."""
     return len(device._context.runs.recorded)

@@ -1,0 +1,337 @@
+"""Calls that come again: every kind costs little, waits for nothing, and computes from the arrays that it gets now."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuscan as gs
+from tests.harness.builds import count_waits
+from tests.harness.devices import distrust, forget_distrust, kept_programs, poison
+from tests.oracle import assert_same
+
+Array = np.ndarray[Any, Any]
+N = 1024
+# Python calls of a repeated call of one stage and one result, of each further stage, and of each further result.
+FIRST, EACH_STAGE, EACH_RESULT = 60, 20, 15
+
+
+def affine(left: Any, right: Any) -> Any:
+    """Compose two affine maps."""
+    return left[0] * right[0], right[0] * left[1] + right[1]
+
+
+def affine_fields(left: Any, right: Any) -> Any:
+    """Compose two affine maps that are dicts."""
+    return {"a": left["a"] * right["a"], "b": right["a"] * left["b"] + right["b"]}
+
+
+class Arguments:
+    """Arrays of all kinds on a device, with other contents for each seed."""
+
+    def __init__(self, device: gs.Device, seed: int) -> None:
+        rng, put = np.random.default_rng(seed), device.asarray
+        self.device = device
+        self.i, self.j = (put(rng.integers(-99, 99, N).astype(np.int32)) for _ in range(2))
+        self.u = put(rng.integers(0, 255, N).astype(np.uint8))
+        self.f, self.g = (put(rng.integers(-8, 8, N).astype(np.float32)) for _ in range(2))
+        self.h = put(rng.integers(0, 2, N).astype(np.float16))
+        self.rows, self.others = self.i.reshape(32, 32), self.j.reshape(32, 32)
+        self.signs = put(rng.choice([-1, 1], (32, 32)).astype(np.float32))
+        self.steps = put(rng.integers(-3, 3, (32, 32)).astype(np.float32))
+        self.mask = put(rng.random(N) < 0.5)
+        self.labels = put(rng.integers(0, 10, N).astype(np.uint8))
+        self.keys = put(np.sort(rng.integers(0, 10, N)).astype(np.int32))
+        self.offsets = put(np.array([0, *np.sort(rng.integers(0, N, 3)), N], np.int32))
+        self.out = device.empty((N,), np.int32)
+
+
+# Each kind of call, and the same of NumPy arrays where NumPy has it.
+KINDS: dict[str, Callable[[Arguments], Any]] = {
+    "scan": lambda a: gs.scan(a.i),
+    "scan into out": lambda a: gs.scan(a.i, out=a.out),
+    "scan of bytes": lambda a: gs.scan(a.u),
+    "scan of rows": lambda a: gs.scan(a.rows, axis=1),
+    "scan of columns": lambda a: gs.scan(a.rows, axis=0),
+    "scan of a transposed view": lambda a: gs.scan(a.rows.T, axis=1),
+    "scan of a slice": lambda a: gs.scan(a.i[3:]),
+    "scan of a reversed view": lambda a: gs.scan(a.i[::-1]),
+    "scan from the end": lambda a: gs.scan(a.i, reverse=True),
+    "exclusive scan": lambda a: gs.scan(a.i, exclusive=True, initial=5),
+    "scan with a map": lambda a: gs.scan(a.i, before=lambda v: v * 2, after=lambda v: v + 1),
+    "scan of a tuple": lambda a: gs.scan((a.signs, a.steps), affine, axis=1),
+    "scan of a list": lambda a: gs.scan([a.signs, a.steps], affine, axis=1),
+    "scan of a dict": lambda a: gs.scan({"a": a.signs, "b": a.steps}, affine_fields, axis=1),
+    "scan with a total": lambda a: gs.scan(a.i, return_total=True),
+    "scan on a named device": lambda a: gs.scan(a.i, device=a.device),
+    "compensated scan": lambda a: gs.scan(a.f, compensated=True),
+    "segments": lambda a: gs.scan(a.i, segments=a.offsets),
+    "keys": lambda a: gs.scan(a.i, keys=a.keys),
+    "groups": lambda a: gs.scan(a.i, groups=a.labels),
+    "cumulative_sum": lambda a: gs.cumulative_sum(a.i),
+    "cumulative_prod": lambda a: gs.cumulative_prod(a.signs, axis=1),
+    "reduce": lambda a: gs.reduce(a.i),
+    "reduce rows": lambda a: gs.reduce(a.rows, axis=1),
+    "reduce columns": lambda a: gs.reduce(a.rows, axis=(0,)),
+    "reduce float16": lambda a: gs.reduce(a.h),
+    "reduce segments": lambda a: gs.reduce(a.i, segments=a.offsets),
+    "linear_recurrence": lambda a: gs.linear_recurrence(a.signs, a.steps, axis=1),
+    "linear_recurrence_vjp": lambda a: gs.linear_recurrence_vjp(a.signs, a.steps, a.signs, axis=1),
+    "scan_vjp": lambda a: gs.scan_vjp(a.steps, a.steps, a.signs, "add", axis=1),
+    "scan_vjp of a function": lambda a: gs.scan_vjp(
+        (a.signs, a.steps), (a.signs, a.steps), (a.steps, a.signs), affine, axis=1
+    ),
+    "compact": lambda a: gs.compact(a.i, a.mask),
+    "sort": lambda a: gs.sort(a.i),
+    "argsort": lambda a: gs.argsort(a.i),
+    "sort columns": lambda a: gs.sort(a.rows, axis=0),
+    "sort_by_key": lambda a: gs.sort_by_key(a.i, a.j),
+    "map": lambda a: gs.map(lambda v, w: v * v + w, a.i, a.j),
+    "map of two results": lambda a: gs.map(lambda v, w: (v + w, v - w), a.i, a.j),
+    "operators": lambda a: a.i + a.j,
+    "operator with a number": lambda a: a.i * 3,
+    "ufunc": lambda a: np.negative(a.i),
+    "ufunc into out": lambda a: np.add(a.i, a.j, out=a.out),
+    "where": lambda a: np.where(a.mask, a.i, a.j),
+    "sum": lambda a: a.i.sum(),
+    "max of rows": lambda a: a.rows.max(axis=1),
+    "mean": lambda a: a.f.mean(),
+    "cumsum": lambda a: np.cumsum(a.rows, axis=1),
+    "astype": lambda a: a.i.astype(np.float32),
+    "copy": lambda a: a.i.copy(),
+    "copy of a transposed view": lambda a: a.rows.T.copy(),
+    "concatenate": lambda a: np.concatenate([a.i, a.j]),
+    "stack": lambda a: np.stack([a.i, a.j]),
+}
+
+
+@dataclass
+class Counted:
+    """Python calls that a function makes."""
+
+    calls: int = 0
+
+    def of(self, call: Callable[[], Any]) -> int:
+        """Return how many there are."""
+
+        def count_one(frame: Any, event: str, argument: Any) -> None:
+            del frame, argument
+            self.calls += event == "call"
+
+        sys.setprofile(count_one)
+        try:
+            call()
+        finally:
+            sys.setprofile(None)
+        return self.calls
+
+
+def results_of(value: Any) -> list[Array]:
+    """Return the arrays of a result as NumPy's, depth first."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, (tuple, list)):
+        return [array for part in value for array in results_of(part)]
+    return [np.asarray(value)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_repeated_call(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that it computes what the first call of its kind does, from other arrays, without a wait, by few calls."""
+    call = KINDS[kind]
+    first = Arguments(device, 0)
+    for _ in range(3):  # the first launch of a kernel may wait, to see how large its subgroups are
+        call(first)
+    wanted = []
+    for seed in range(3):
+        device.memory_cleanup()  # drops the programs
+        wanted.append(results_of(call(Arguments(device, seed))))
+    for _ in range(2):
+        call(first)
+    device.synchronize()
+    for seed in range(3):
+        arguments = Arguments(device, seed)
+        poison(device, 4 * N, N, 2 * N, 4 * 32, 4)
+        before = kept_programs(device)
+        with monkeypatch.context() as patched:
+            waits = count_waits(device, patched)
+            result = call(arguments)
+            assert not waits
+        assert kept_programs(device) == before > 0
+        for array, expected in zip(results_of(result), wanted[seed], strict=True):
+            assert_same(array, expected, (kind, seed))
+    with device.profile() as profile:
+        call(first)
+    stages, results = max(1, len(profile.spans)), len(results_of(result))
+    call(first)
+    calls = Counted().of(partial(call, first))
+    assert calls <= FIRST + EACH_STAGE * (stages - 1) + EACH_RESULT * (results - 1), calls
+
+
+@pytest.mark.parametrize("function", [np.multiply, np.add, np.copysign])
+def test_numbers_are_told_apart(device: gs.Device, function: Any) -> None:
+    """Assert that equal numbers of other types, or of other bits, are other calls."""
+    x = np.array([-2.0, -0.0, 0.0, 3.0], np.float32)
+    a = device.asarray(x)
+    if function is np.copysign:
+        numbers: list[Any] = [0.0, -0.0, 1.0, np.float32(-0.0)]
+    else:
+        numbers = [1, True, 1.0, np.float32(1), 0.0, -0.0, 0, False, np.int8(1), np.float16(1)]
+    for number in 2 * numbers:
+        wanted, got = function(x, number), function(a, number)
+        assert got.dtype == wanted.dtype, number
+        assert got.numpy().tobytes() == wanted.tobytes(), (number, got.numpy(), wanted)
+
+
+def test_arrays_that_share_a_buffer(device: gs.Device) -> None:
+    """Assert that calls whose arrays overlap are other calls than those whose arrays are apart."""
+    x = np.random.default_rng(0).integers(-9, 9, 600).astype(np.int32)
+    for _ in range(3):
+        a, b = device.asarray(x), device.asarray(x)
+        assert_same((a[:300] + b[:300]).numpy(), x[:300] + x[:300])
+        assert_same((a[:300] + a[:300]).numpy(), x[:300] + x[:300])
+        assert_same((a[:300] + a[300:]).numpy(), x[:300] + x[300:])
+        gs.scan(a[:300], out=b[300:])
+        assert_same(b.numpy(), np.concatenate([x[:300], np.cumsum(x[:300], dtype=np.int32)]))
+        gs.scan(a[:300], out=a[:300])
+        gs.scan(a[100:400], out=a[200:500])
+        wanted = np.concatenate([np.cumsum(x[:300], dtype=np.int32), x[300:]])
+        wanted[200:500] = np.cumsum(wanted[100:400], dtype=np.int32)
+        assert_same(a.numpy(), wanted)
+        np.add(b[:-1], b[1:], out=b[1:])
+
+
+def test_equal_calls_share_a_program(device: gs.Device) -> None:
+    """Assert that defaults that are written out, the name of a ufunc, and an equal function make no other call."""
+    a = device.asarray(np.arange(100, dtype=np.int32))
+
+    def doubled() -> Callable[[Any], Any]:
+        return lambda v: v * 2
+
+    gs.scan(a)
+    before = kept_programs(device)
+    for call in (
+        lambda: gs.scan(a, "add"),
+        lambda: gs.scan(a, np.add),
+        lambda: gs.scan(a, axis=None, exclusive=False, initial=None, strategy="auto"),
+    ):
+        assert_same(call().numpy(), np.cumsum(np.arange(100, dtype=np.int32), dtype=np.int32))
+    assert kept_programs(device) <= before + 1  # the operator may be written out
+    gs.scan(a, before=doubled())
+    before = kept_programs(device)
+    gs.scan(a, before=doubled())
+    assert kept_programs(device) == before
+
+
+def test_functions_are_known_by_what_they_read(device: gs.Device) -> None:
+    """Assert that a function that reads something else now is another call."""
+    x = np.arange(1, 50, dtype=np.int32)
+    a, holder = device.asarray(x), [1]
+    factor = 1
+
+    def scaled(v: Any) -> Any:
+        return v * factor
+
+    for factor in (1, 2, 3, 2, 1):
+        holder[0] = factor
+        assert_same(gs.map(scaled, a).numpy(), x * factor)
+        assert_same(gs.map(lambda v: v * holder[0], a).numpy(), x * factor)
+        assert_same(gs.scan(a, before=scaled).numpy(), np.cumsum(x * factor, dtype=np.int32))
+
+
+def test_results_live_apart(device: gs.Device) -> None:
+    """Assert that a result that is kept is not overwritten by later calls, and that memory goes back."""
+    x = np.arange(500, dtype=np.int32)
+    a = device.asarray(x)
+    kept = [gs.scan(a + number) for number in range(40)]
+    for number, result in enumerate(kept):
+        assert_same(result.numpy(), np.cumsum(x + number, dtype=np.int32))
+    used = device.memory_usage().bytes_in_use
+    del kept, result
+    gc.collect()
+    assert device.memory_usage().bytes_in_use < used
+
+
+def test_programs_follow_the_device(own_device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that distrust, the environment and a clean-up make calls plan again."""
+    device = own_device
+    x = np.arange(5000, dtype=np.uint32)
+    a = device.asarray(x)
+
+    def right() -> None:
+        for _ in range(3):
+            assert_same(gs.scan(a).numpy(), np.cumsum(x, dtype=np.uint32))
+
+    right()
+    assert kept_programs(device) > 0
+    distrust(device, "lookback")
+    assert kept_programs(device) == 0
+    right()
+    forget_distrust(device)
+    before = kept_programs(device)
+    monkeypatch.setenv("GPUSCAN_STRATEGY", "three_dispatch")
+    right()
+    assert kept_programs(device) > before
+    device.memory_cleanup()
+    assert kept_programs(device) == 0
+    assert device.memory_usage().bytes_in_use == a.buffer.size
+    right()
+
+
+def test_offsets_are_checked_at_each_launch(device: gs.Device) -> None:
+    """Assert that wrong offsets on the device are reported after launches, too, and that right ones are not."""
+    a = device.asarray(np.ones(100, np.int32))
+    right, wrong = (device.asarray(np.array(offsets, np.int32)) for offsets in ([0, 10, 100], [0, 120, 100]))
+    for _ in range(4):
+        gs.scan(a, segments=right)
+    device.synchronize()
+    for _ in range(2):
+        gs.scan(a, segments=wrong)
+        gs.scan(a, segments=right)
+        with pytest.raises(ValueError, match="segments"):
+            device.synchronize()
+        assert int(gs.scan(a, segments=right).numpy()[-1]) == 90
+
+
+def test_several_threads(device: gs.Device) -> None:
+    """Assert that threads that make calls of the same kinds over their own arrays get their own results."""
+    failures: list[Any] = []
+    numbers = count()
+
+    def work() -> None:
+        x = np.random.default_rng(next(numbers)).integers(-9, 9, 700).astype(np.int32)
+        a = device.asarray(x)
+        for _ in range(30):
+            found = (gs.scan(a).numpy(), (a * 2 + 1).numpy(), gs.sort(a).numpy())
+            wanted = (np.cumsum(x, dtype=np.int32), x * 2 + 1, np.sort(x))
+            if any(f.tobytes() != w.astype(np.int32).tobytes() for f, w in zip(found, wanted, strict=True)):
+                failures.append((found, wanted))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_a_failing_call_is_not_kept(device: gs.Device) -> None:
+    """Assert that a call that raises raises again, and leaves the device usable."""
+    a, b = device.asarray(np.ones(10, np.int32)), device.asarray(np.ones(11, np.int32))
+    for _ in range(3):
+        with pytest.raises(ValueError, match="broadcast"):
+            a + b
+        with pytest.raises(ValueError, match="axis"):
+            gs.scan(a.reshape(5, 2))
+        with pytest.raises(gs.OperatorError):
+            gs.scan(a, before=lambda v: v if v > 0 else -v)
+        assert_same(gs.scan(a).numpy(), np.arange(1, 11, dtype=np.int32))
