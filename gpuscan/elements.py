@@ -59,7 +59,8 @@ class HashedOnce:
 
     @cached_property
     def _hash(self) -> int:
-        return hash(_compared(type(self))(self))
+        kind: Any = type(self)
+        return hash(_compared(kind)(self))
 
     def __getstate__(self) -> dict[str, Any]:
         # Strings have another hash in another process.

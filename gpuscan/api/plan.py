@@ -225,7 +225,7 @@ class Plan(Numbered):
     def _own_arrays(self) -> list[DeviceArray]:
         """The arrays on the device that the plan keeps: copies of the caller's, and sorted labels."""
         heads, labels = self._problem.heads, self._labels
-        arrays = [*(self._problem.seeds or ())]
+        arrays: list[Any] = [*(self._problem.seeds or ())]
         if heads is not None:
             arrays += heads.offsets, heads.keys
         if labels is not None:
@@ -366,7 +366,7 @@ class Plan(Numbered):
         if self._asked != "auto":
             return chosen
         plan = self._planned(chosen, placement)
-        may_fail = plan.posts and chosen != "fallback" and self.device._executor.may_time_out(plan)
+        may_fail = chosen != "fallback" and self.device._executor.may_time_out(plan)
         return "three_dispatch" if placement.in_place or may_fail else chosen
 
 

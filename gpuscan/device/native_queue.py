@@ -329,14 +329,14 @@ class NativeQueue(HoldingQueue):
         handle: Any = None
         current: Any = None
         for command in commands:
-            if type(command) is not tuple:
+            if isinstance(command, (Clear, Copy)):
                 if handle is not None:
                     lib.wgpuComputePassEncoderEnd(handle)
                     lib.wgpuComputePassEncoderRelease(handle)
                     handle = current = None
                 if isinstance(command, Clear):
                     encoder.clear_buffer(*command)
-                elif isinstance(command, Copy):
+                else:
                     encoder.copy_buffer_to_buffer(*command)
                 continue
             if handle is None:
@@ -347,10 +347,10 @@ class NativeQueue(HoldingQueue):
                 lib.wgpuComputePassEncoderSetPipeline(handle, pipeline._internal)
             offsets[0] = offset or 0
             lib.wgpuComputePassEncoderSetBindGroup(handle, 0, group._internal, offset is not None, offsets)
-            if type(grid) is tuple:
-                lib.wgpuComputePassEncoderDispatchWorkgroups(handle, *grid)
-            else:
+            if isinstance(grid, Binding):
                 lib.wgpuComputePassEncoderDispatchWorkgroupsIndirect(handle, grid.buffer._internal, grid.offset)
+            else:
+                lib.wgpuComputePassEncoderDispatchWorkgroups(handle, *grid)
         if handle is not None:
             lib.wgpuComputePassEncoderEnd(handle)
             lib.wgpuComputePassEncoderRelease(handle)

@@ -122,6 +122,7 @@ class Stage(NamedTuple):
         dispatch: the dispatch, without its bindings and its dynamic offset.
         numbers, parts: the number of each binding, and the part of a slot that it binds.
         slots: the slots of the parts.
+        indirect: True if the grid is in a buffer: the dispatch's grid is a `Part` then.
         place: what a bind group of the stage is kept under, besides its buffers.
         run: the index of the run that the parameters belong to; None if they are constants.
         offset: the dynamic offset, from the first parameters of the run if there is one; None without.
@@ -131,6 +132,7 @@ class Stage(NamedTuple):
     numbers: tuple[int, ...]
     parts: tuple[Part, ...]
     slots: tuple[int, ...]
+    indirect: bool
     place: tuple[Any, ...]
     run: int | None
     offset: int | None
@@ -139,14 +141,19 @@ class Stage(NamedTuple):
 class ClearPart(NamedTuple):
     """A `Clear` of a part of a slot."""
 
-    part: Part
+    slot: int
+    offset: int
+    size: int
 
 
 class CopyPart(NamedTuple):
     """A `Copy` from a part of a slot to another slot."""
 
-    source: Part
-    destination: Part
+    source: int
+    source_offset: int
+    destination: int
+    destination_offset: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -219,34 +226,30 @@ class Program:
         steps: list[Any] = []
         profiled = context.profiles.active
         for item in self.items:
-            kind = type(item)
-            if kind is Stage:
-                offset = item.offset  # type: ignore[union-attr]
-                if item.run is not None:  # type: ignore[union-attr]
-                    offset += begun[item.run].offset  # type: ignore[union-attr,operator]
+            if isinstance(item, Stage):
+                offset = item.offset
+                if item.run is not None:
+                    assert offset is not None
+                    offset += begun[item.run].offset
                 if profiled:
-                    steps.append(_dispatch(item, slots, offset))  # type: ignore[arg-type]
-                else:
-                    group = groups.of_stage(item, [slots[slot] for slot in item.slots])  # type: ignore[union-attr]
-                    pipeline, grid = item.dispatch.pipeline, item.dispatch.grid  # type: ignore[union-attr]
-                    if type(grid) is Part:
-                        grid = _grid(grid, slots)
-                    steps.append((pipeline, group, grid, offset))
-            elif kind is RunStart:
-                run = context.tile_state.begin(item.kind)  # type: ignore[union-attr]
+                    steps.append(_dispatch(item, slots, offset))
+                    continue
+                group = groups.of_stage(item, [slots[slot] for slot in item.slots])
+                grid = item.dispatch.grid
+                steps.append((item.dispatch.pipeline, group, _grid(grid, slots) if item.indirect else grid, offset))
+            elif isinstance(item, RunStart):
+                run = context.tile_state.begin(item.kind)
                 begun.append(run)
-                slots[item.state], slots[item.params] = run.state, run.params.buffer  # type: ignore[union-attr]
-                if item.report is not None:  # type: ignore[union-attr]
-                    made = SortRun if type(item.report) is str else Run  # type: ignore[union-attr]
-                    safe_until = time.perf_counter() + item.timeout_seconds  # type: ignore[union-attr]
-                    reports.append((made(item.report, run.state, run.epoch), safe_until))  # type: ignore[union-attr]
-            elif kind is ClearPart:
-                (slot, offset, size) = item.part  # type: ignore[union-attr]
-                steps.append(Clear(slots[slot], offset, size))
+                slots[item.state], slots[item.params] = run.state, run.params.buffer
+                if item.report is not None:
+                    made: Any = SortRun if isinstance(item.report, str) else Run
+                    safe_until = time.perf_counter() + item.timeout_seconds
+                    reports.append((made(item.report, run.state, run.epoch), safe_until))
+            elif isinstance(item, ClearPart):
+                steps.append(Clear(slots[item.slot], item.offset, item.size))
             else:
-                source, destination = item  # type: ignore[misc]
-                copied = slots[source.slot], source.offset, slots[destination.slot], destination.offset, source.size
-                steps.append(Copy(*copied))
+                source, destination = slots[item.source], slots[item.destination]
+                steps.append(Copy(source, item.source_offset, destination, item.destination_offset, item.size))
         if profiled:
             context.submit(steps, self.nbytes, held=False)
         else:
@@ -260,9 +263,9 @@ class Program:
         return outputs
 
 
-def _grid(part: Part, slots: Sequence[Any]) -> Binding:
-    """Return the place of a grid, with the buffer that holds it in the place of its slot."""
-    return Binding(slots[part.slot], part.offset, part.size)
+def _grid(grid: Any, slots: Sequence[Any]) -> Grid:
+    """Return a grid, with the buffer that holds it in the place of its slot."""
+    return Binding(slots[grid.slot], grid.offset, grid.size) if isinstance(grid, Part) else grid
 
 
 def _dispatch(stage: Stage, slots: Sequence[Any], offset: int | None) -> Dispatch:
@@ -271,10 +274,7 @@ def _dispatch(stage: Stage, slots: Sequence[Any], offset: int | None) -> Dispatc
         (number, Binding(slots[part.slot], part.offset, part.size))
         for number, part in zip(stage.numbers, stage.parts, strict=True)
     ]
-    grid: Any = stage.dispatch.grid
-    return stage.dispatch._replace(
-        bound=bound, offset=offset, grid=_grid(grid, slots) if isinstance(grid, Part) else grid
-    )
+    return stage.dispatch._replace(bound=bound, offset=offset, grid=_grid(stage.dispatch.grid, slots))
 
 
 # ----- Recordings
@@ -442,19 +442,17 @@ class Recording:
             elif run is not None:
                 offset -= self._runs[run][0].offset
             grid: Any = step.grid
-            if isinstance(grid, Binding):
+            indirect = isinstance(grid, Binding)
+            if indirect:
                 grid = Part(numbers[-1], grid.offset, grid.size)
             blank = step._replace(bound=(), offset=None, grid=grid)
             bound = tuple(number for number, _ in step.bound)
             place = (id(step.layout), *((number, part.offset, part.size) for number, part in step.bound))
-            return Stage(blank, bound, parts, tuple(numbers[: len(parts)]), place, run, offset)
+            return Stage(blank, bound, parts, tuple(numbers[: len(parts)]), indirect, place, run, offset)
         if isinstance(step, Clear):
-            return ClearPart(Part(slots[0].number, step.offset, step.size))
-        source, destination = slots
-        return CopyPart(
-            Part(source.number, step.source_offset, step.size),
-            Part(destination.number, step.destination_offset, step.size),
-        )
+            return ClearPart(slots[0].number, step.offset, step.size)
+        source, destination = (slot.number for slot in slots)
+        return CopyPart(source, step.source_offset, destination, step.destination_offset, step.size)
 
 
 def _share(scratch: Sequence[_Slot]) -> list[tuple[int, int]]:

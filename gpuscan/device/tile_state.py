@@ -147,7 +147,7 @@ class TileState:
         """The bytes that the state holds on the device."""
         # This takes no lock, since a signal handler may ask while its thread holds it.
         written = [each.params.buffer for each in (self._once, *list(self._ahead.values())) if each is not None]
-        return sum(size for _, size in list(self._memory.values())) + sum(buffer.size for buffer in written)
+        return sum(int(size) for _, size in list(self._memory.values())) + sum(int(buffer.size) for buffer in written)
 
     def check(self, plan: ScanPlan) -> None:
         """Raise TileStateSizeError if the plan's posts or totals are larger than a binding."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from gpuscan.device.backends import webgpu
+from gpuscan.device.held_runs import Copy
 from gpuscan.device.interrupts import interrupts_held
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.queue import Mapping
@@ -249,7 +250,7 @@ def read_later(
     kinds = [(_read_usage(), pool.size_of(size))]
     (staging,) = taken = pool.take_all(kinds)
     try:
-        queue.flush([(buffer, start, staging, place, padded(nbytes)) for buffer, start, place, nbytes in copies])
+        queue.flush([Copy(buffer, start, staging, place, padded(nbytes)) for buffer, start, place, nbytes in copies])
         mapping = queue.map(staging, size)
     except BaseException:
         pool.discard(staging)

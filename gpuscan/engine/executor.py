@@ -26,7 +26,7 @@ from gpuscan.engine.planner import Planner
 from gpuscan.engine.record import Buffers, Origin, are_owned, steps_of_plan
 from gpuscan.engine.subgroup_check import verified
 from gpuscan.errors import ProgressTimeoutError
-from gpuscan.planning.strategies import trusts_waits
+from gpuscan.planning.strategies import may_time_out
 from gpuscan.planning.transfer_heuristics import TRANSFERS
 from gpuscan.recent_values import RecentValues
 
@@ -321,4 +321,4 @@ class Executor:
 
     def may_time_out(self, plan: ScanPlan) -> bool:
         """Return True if a tile of the plan may wait longer than its bound."""
-        return plan.posts and not trusts_waits(self.context.capabilities)
+        return plan.posts and may_time_out(plan.strategy, self.context.capabilities)

@@ -95,18 +95,18 @@ class _PickedResult(NamedTuple):
 
     Attributes:
         like: the array of the first call.
-        memory, count: its memory, and its length on the device.
+        memory, length: its memory, and its length on the device.
     """
 
     like: Any
     memory: _Result
-    count: _Result
+    length: _Result
 
 
 class _Same(NamedTuple):
-    """An argument that the function returns."""
+    """An argument that the function returns, by its index among the arrays."""
 
-    index: int
+    place: int
 
 
 class _Nested(NamedTuple):
@@ -142,8 +142,9 @@ class _Form:
         kind = type(value)
         if isinstance(value, DeviceArray):
             if not value.knows_length:
-                memory, count = self._of_array(value, (), value.dtype), value.count
-                return _PickedResult(value.without_memory(), memory, self._of_array(count, count.shape, count.dtype))
+                picked: Any = value
+                memory, count = self._of_array(value, (), value.dtype), picked.count
+                return _PickedResult(picked.without_memory(), memory, self._of_array(count, count.shape, count.dtype))
             return self._of_array(value, value.shape, value.dtype)
         if isinstance(value, (tuple, list)):
             make = kind._make if hasattr(kind, "_make") else kind
@@ -177,8 +178,8 @@ def _made(form: Any, arrays: Sequence[Any], outputs: Sequence[Allocation]) -> An
         parts = [_made(part, arrays, outputs) for part in form.parts]
         return form.kind(parts if form.keys is None else zip(form.keys, parts, strict=True))
     if kind is _Same:
-        return arrays[form.index]
+        return arrays[form.place]
     if kind is _PickedResult:
-        memory, count = (_made(each, arrays, outputs) for each in (form.memory, form.count))
+        memory, count = (_made(each, arrays, outputs) for each in (form.memory, form.length))
         return form.like.over(memory, count)
     return None

@@ -132,8 +132,8 @@ def steps_of_plan(
         steps.append(Clear(buffer, start, buffer.size - start if size is None else size))
     grid = None
     if length is not None:
-        stage, params = _length_stage(context, plan, length, parameters(plan, place, epoch))
-        steps.append(stage)
+        first, params = _length_stage(context, plan, length, parameters(plan, place, epoch))
+        steps.append(first)
         grid, offset = Binding(params.buffer, 4 * _GRID_WORD), 0
     state_binding = Binding(state, 0, padded(plan.state_bytes, ALIGNMENT))
     for stage in plan.stages:

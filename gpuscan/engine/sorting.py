@@ -17,7 +17,7 @@ from gpuscan.engine.record import stage_dispatch, uniform_of
 from gpuscan.engine.tile_sorts import Keys, sort_tiles
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.planning.sort_plan import RowSort, plan_sort
-from gpuscan.planning.strategies import trusts_waits
+from gpuscan.planning.strategies import may_time_out
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -144,7 +144,7 @@ def _sort(
         found, run = sort_tiles(executor, keys, plan)
         if run is None:
             return found
-        if trusts_waits(context.capabilities):
+        if not may_time_out(strategy, context.capabilities):
             context.read_report_later(run)
             context.check_if_many()
             return found

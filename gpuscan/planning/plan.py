@@ -22,7 +22,7 @@ from gpuscan.planning.kernel_parts import (
     WaitPolicy,
 )
 from gpuscan.planning.spec import ScanSpec
-from gpuscan.planning.strategies import starts_in_order
+from gpuscan.planning.strategies import ends_loops, starts_in_order
 from gpuscan.planning.tile_shapes import ColumnTile, TileShape
 from gpuscan.planning.tiles import recomputes_scan, tile_shape
 from gpuscan.planning.workgroup_memory import exchanges_chunks
@@ -221,7 +221,7 @@ def target_of(capabilities: Capabilities) -> Target:
         packs_halves=capabilities.packs_halves,
         enables_subgroups=capabilities.enable_subgroups,
         is_cpu_adapter=is_cpu,
-        driver_ends_loops=is_cpu or capabilities.loop_iterations > 0,
+        driver_ends_loops=ends_loops(capabilities),
         starts_in_order=starts_in_order(capabilities),
     )
 

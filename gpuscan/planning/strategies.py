@@ -93,9 +93,20 @@ def starts_in_order(capabilities: Capabilities) -> bool:
     return capabilities.starts_in_order and capabilities.vendor in PUBLISHED_ORDER
 
 
-def trusts_waits(capabilities: Capabilities) -> bool:
-    """Return True if waits are known to end in time on the vendor's GPUs, so that no call waits for reports of them."""
-    return _progress_is_published(capabilities) and capabilities.adapter_type != "CPU"
+def may_time_out(strategy: str, capabilities: Capabilities) -> bool:
+    """Return True if a single pass by the strategy may wait too long, so that calls wait for its report.
+
+    Waits are known to end in time on the GPUs of some vendors. Under fallback no workgroup depends on another one's
+    progress, so it ends in time unless the driver ends its loops.
+    """
+    if strategy == "fallback" and not ends_loops(capabilities):
+        return False
+    return capabilities.adapter_type == "CPU" or not _progress_is_published(capabilities)
+
+
+def ends_loops(capabilities: Capabilities) -> bool:
+    """Return True if the driver ends loops that take long."""
+    return capabilities.adapter_type == "CPU" or capabilities.loop_iterations > 0
 
 
 def _progress_is_published(capabilities: Capabilities) -> bool:
