@@ -187,8 +187,9 @@ def test_every_how_to_page_is_in_the_index() -> None:
 # ----- The site, which script/docs builds and tests
 
 
-def test_the_site_has_every_page(tmp_path: Path) -> None:
-    """Stage the site without building it: each page is in the contents, and each link leads to a staged file."""
+def test_the_site_has_every_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stage the site without building it, and without git: each page is in the contents, each link leads to a file."""
+    monkeypatch.setenv("PATH", "")
     script = runpy.run_path(str(CHECKOUT / "docs" / "site" / "build.py"))
     script["stage"](tmp_path / "source", False)
     staged = {str(path.relative_to(tmp_path / "source").with_suffix("")) for path in tmp_path.rglob("*.md")}
@@ -202,3 +203,18 @@ def test_the_site_has_every_page(tmp_path: Path) -> None:
         for link in re.findall(r"\]\(([^)\s#]+)", text):
             assert re.match(r"https?:", link) or (page.parent / link).exists(), f"{page.name} links to {link}"
     assert listed == staged
+
+
+def test_the_site_replaces_no_files_of_others(tmp_path: Path) -> None:
+    """Build into a new or empty folder, and over an earlier build."""
+    clear = runpy.run_path(str(CHECKOUT / "docs" / "site" / "build.py"))["clear"]
+    folder = tmp_path / "site"
+    for name in (None, "html", "html"):
+        clear(folder)
+        assert len(list(folder.iterdir())) == 1
+        if name:
+            (folder / name).mkdir()
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(SystemExit, match="Name another folder"):
+        clear(tmp_path)
+    assert (tmp_path / "mine.txt").read_text() == "mine"
