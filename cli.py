@@ -213,8 +213,14 @@ def matrix(files: Sequence[Path], **asked: Any) -> None:
     show_default=True,
     help="Scan algorithm; auto is a single pass where the browser has subgroups, else three dispatches.",
 )
+@click.option("--force", is_flag=True, help="Write into any folder, over files with the names of the export's.")
 def export(folder: Path, **asked: Any) -> None:
-    """Write a scan for web browsers into the folder OUT: WGSL shaders, an ES module, and a page that checks itself."""
+    """Write a scan for web browsers into the folder OUT.
+
+    The folder gets WGSL shaders, an ES module, and a page that checks itself. It has to be new, empty, or an export of
+    the same scan that nobody has changed; with --force, other files stay as well, but those with the export's names are
+    replaced.
+    """
     click.echo(browser_export.export_and_describe(folder, **asked))
 
 
