@@ -91,8 +91,8 @@ def place_of(path: str) -> str | None:
     return path.removeprefix("docs/")
 
 
-def placed_files() -> dict[str, str]:
-    """Return the place on the site of each file of the checkout that has one. Hidden folders are left out."""
+def files_on_site() -> dict[str, str]:
+    """Return the place on the site of each file of the checkout that has one. It skips hidden folders."""
     paths = [CHECKOUT / name for name in PLACES]
     for folder in ("docs", "benchmarks"):
         paths += [path for path in (CHECKOUT / folder).rglob("*") if path.is_file()]
@@ -105,7 +105,7 @@ def stage(source: Path, gallery: bool) -> None:
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(SITE / "_static", source / "_static")
     shutil.copy(SITE / "conf.py", source)
-    files = placed_files()
+    files = files_on_site()
     for name, place in files.items():
         target = source / place
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -55,8 +55,8 @@ def export(
 
     Where the browser has subgroups, the scan is a single pass over the array (``"fallback"``); elsewhere it is three
     dispatches. Open ``index.html`` from any web server to check the export on a machine; browsers load no modules from
-    plain files. An export replaces an earlier one of the same scan in the folder, and other files there stay. A symbolic
-    link of such a name is replaced itself, and its target stays as it is.
+    plain files. An export replaces an earlier one of the same scan in the folder, and other files there stay. If a
+    symbolic link has the name of a file, the link is replaced and its target stays as it is.
 
     Args:
         folder: where to write: a new or empty folder, or one with an earlier export of the same scan.

@@ -27,7 +27,7 @@ PAGE_FILES = ("scan.js", "scan.d.ts", "check.js", "index.html")
 # The line of scan.d.ts that says what the plan in the folder takes.
 _ANY_PLAN = "export type Elements = AnyElements;"
 
-# The names of an export's files beside its shaders and plan.json.
+# The names of an export's files, without its shaders and plan.json.
 _FIXED_NAMES = (*PAGE_FILES, "check.input", "check.expected")
 
 # The name of the format of plan.json, with its version.
@@ -199,7 +199,7 @@ def earlier_plan(folder: Path) -> dict[str, Any]:
 
 
 def written_files(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return the digest of each file that an export wrote, by its name. Names that no export gives are left out."""
+    """Return the digest of each file that an export wrote, by its name. Ignore names that no export gives."""
     files = plan.get("files")
     named = files.items() if isinstance(files, dict) else ()
     return {name: str(digest) for name, digest in named if name in _FIXED_NAMES or re.fullmatch(r"[\w-]+\.wgsl", name)}
