@@ -6,6 +6,7 @@ import doctest
 import importlib.util
 import inspect
 import itertools
+import json
 import logging
 import os
 import pkgutil
@@ -13,6 +14,7 @@ import re
 import runpy
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -176,6 +178,49 @@ def test_the_pictures_are_what_their_scripts_draw() -> None:
     assert script["PICTURE"].read_text(encoding="utf-8") == script["picture"]()
     for path, picture in runpy.run_path(str(CHECKOUT / "docs" / "images" / "draw_steps.py"))["pictures"]().items():
         assert path.read_text(encoding="utf-8") == picture
+
+
+@cache
+def made_tables() -> dict[str, Any]:
+    """Return the names of benchmarks/make_tables.py."""
+    return runpy.run_path(str(CHECKOUT / "benchmarks" / "make_tables.py"))
+
+
+def test_the_tables_are_those_of_the_files() -> None:
+    """Make each block of measurements again, and find a few numbers without the script."""
+    script = made_tables()
+    blocks = []
+    for page in script["PAGES"]:
+        text = page.read_text(encoding="utf-8")
+        assert text == script["page_text"](page), f"run benchmarks/make_tables.py: {page.name}"
+        blocks += [found.group(2, 3) for found in script["BLOCK"].finditer(text)]
+    assert len(blocks) >= 5
+    data = json.loads((CHECKOUT / "benchmarks" / "results" / "h100-sums.json").read_text(encoding="utf-8"))
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| gpuscan \(`lookahead`\) \| (.+) \|$", readme, re.MULTILINE)
+    speeds = {
+        each["length"]: each["gigabytes_per_second"] for each in data["measurements"] if each["name"] == "lookahead"
+    }
+    assert [int(cell) for cell in row.split(" | ")] == [round(speeds[1 << power]) for power in (20, 25, 28)]
+    assert f"h100-sums.json), {data['date'][:10]})" in readme
+
+
+def test_pages_cite_figures_only_in_blocks() -> None:
+    """Find no link to a file of figures, and no plot, that the script does not make."""
+    script = made_tables()
+    for page in PAGES:
+        outside = script["BLOCK"].sub("", page.read_text(encoding="utf-8"))
+        assert not re.findall(r"\]\([^)]*-sums\.(?:json|png)\)", outside), page.name
+
+
+def test_the_plots_are_those_of_the_files() -> None:
+    """Find in each plot the digest of the file that it was drawn from."""
+    script = made_tables()
+    files = sorted((CHECKOUT / "benchmarks" / "results").glob("*-sums.json"))
+    assert len(files) >= 2
+    for path in files:
+        source = f"{path.name} {script['digest_of'](path)}".encode()
+        assert source in path.with_suffix(".png").read_bytes(), f"run benchmarks/make_tables.py: {path.name}"
 
 
 def test_every_how_to_page_is_in_the_index() -> None:
