@@ -12,13 +12,17 @@ import os
 import pkgutil
 import re
 import runpy
+import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gpuscan
+from tests.harness.devices import hide_adapters
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md"), *CHECKOUT.glob("benchmarks/**/*.md")])
@@ -205,6 +209,21 @@ def test_the_tables_are_those_of_the_files() -> None:
     assert f"h100-sums.json), {data['date'][:10]})" in readme
 
 
+def test_the_demo_shows_the_speed_of_a_gpu() -> None:
+    """Find the times of a GPU's file in the rows that the demo shows where a CPU plays the GPU."""
+    demo = runpy.run_path(str(CHECKOUT / "examples" / "box_blur.py"), run_name="demo")
+    data = json.loads(demo["FIGURES"].read_text(encoding="utf-8"))
+    (kept,) = [
+        each
+        for each in data["measurements"]
+        if (each["name"], each["length"]) == ("lookahead", demo["LENGTH"]) and each["microseconds"]
+    ]
+    rows = demo["speeds_of_a_gpu"]()
+    assert [name.partition(", ")[2] for name, _, _ in rows] == ["memory to memory", "in the GPU's memory"]
+    assert rows[1][1] == f"{kept['microseconds'] / 1e3:.3g} ms"
+    assert int(rows[1][2].replace(",", "")) == round(demo["LENGTH"] / kept["microseconds"])
+
+
 def test_pages_cite_figures_only_in_blocks() -> None:
     """Find no link to a file of figures, and no plot, that the script does not make."""
     script = made_tables()
@@ -229,6 +248,61 @@ def test_every_how_to_page_is_in_the_index() -> None:
     assert not {page.name for page in folder.glob("[!R]*.md") if f"({page.name})" not in index}
 
 
+# What docs/getting-started.md says of machines without an adapter, by the names in its table.
+ON_NUMPY: dict[str, Callable[[Any], Any]] = {
+    "scan": lambda x: gpuscan.scan(x, groups=[0, 1, 0]),
+    "scan_chunks": lambda x: list(gpuscan.scan_chunks([x, x])),
+    "reduce": gpuscan.reduce,
+    "reduce_by_key": lambda x: gpuscan.reduce_by_key(x, x),
+    "cumulative_sum": gpuscan.cumulative_sum,
+    "cumulative_prod": gpuscan.cumulative_prod,
+    "compact": lambda x: gpuscan.compact(x, x > 1),
+    "sort": gpuscan.sort,
+    "argsort": gpuscan.argsort,
+    "sort_by_key": lambda x: gpuscan.sort_by_key(x, x),
+    "map": lambda x: gpuscan.map(lambda v: 2 * v, x),
+    "linear_recurrence": lambda x: gpuscan.linear_recurrence(x, x),
+}
+WITHOUT_ADAPTER: dict[str, Callable[[Any], Any]] = {
+    "export": lambda x: gpuscan.export(Path(tempfile.mkdtemp()) / "page", length=10),
+    "check_associative": lambda x: gpuscan.check_associative("add", x.dtype),
+    "operator": lambda x: gpuscan.operator(lambda l, r: l + r),
+    "devices": lambda x: gpuscan.devices(),
+}
+RAISES: dict[str, Callable[[Any], Any]] = {
+    "default_device": lambda x: gpuscan.default_device(),
+    "Device": lambda x: gpuscan.Device(),
+    "ShardedArray": lambda x: gpuscan.ShardedArray.from_numpy(x, [0, 1]),
+    "device=": lambda x: gpuscan.scan(x, device=0),
+}
+
+
+def test_what_runs_without_an_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Find the names in the rows of the table, and run each of them on a machine without an adapter."""
+    text = (CHECKOUT / "docs" / "getting-started.md").read_text(encoding="utf-8")
+    rows = dict(
+        re.findall(r"^\| (runs on NumPy|needs no adapter|raises `AdapterNotFoundError`) \| (.*) \|$", text, re.M)
+    )
+    names = [re.findall(r"`([\w=]+)`", row.partition(";")[0]) for row in rows.values()]
+    assert names[:2] == [list(ON_NUMPY), list(WITHOUT_ADAPTER)]
+    assert set(RAISES) <= set(re.findall(r"`([\w=]+)`", rows["raises `AdapterNotFoundError`"]))
+    x = np.array([3, 1, 4], np.float32)
+    for name, call in ON_NUMPY.items():
+        hide_adapters(monkeypatch)
+        with pytest.warns(RuntimeWarning, match="runs on NumPy"):
+            assert np.size(call(x)) > 0, name
+    assert [call(x) for call in WITHOUT_ADAPTER.values()][-1] == []
+    for name, call in RAISES.items():
+        with pytest.raises(gpuscan.AdapterNotFoundError):
+            print(name, call(x))
+
+
+def test_the_citation_has_the_version() -> None:
+    citation = (CHECKOUT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {gpuscan.__version__}\n" in citation
+    assert {"cff-version", "message", "title", "authors", "license"} <= set(re.findall(r"^([\w-]+):", citation, re.M))
+
+
 # ----- The site, which script/docs builds and tests
 
 
@@ -248,6 +322,16 @@ def test_the_site_has_every_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         for link in re.findall(r"\]\(([^)\s#]+)", text):
             assert re.match(r"https?:", link) or (page.parent / link).exists(), f"{page.name} links to {link}"
     assert listed == staged
+
+
+def test_every_example_has_a_picture(tmp_path: Path) -> None:
+    """Draw a picture for each example that writes none itself, and each differs from the others."""
+    script = runpy.run_path(str(CHECKOUT / "docs" / "site" / "thumbnails.py"))
+    names = {path.stem for path in (CHECKOUT / "examples").glob("*.py")} - {"box_blur"}
+    assert set(script["PICTURES"]) == names, "draw the picture of a new example in docs/site/thumbnails.py"
+    for name in names:
+        script["draw_picture"](name, tmp_path / f"{name}.png")
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == len(names)
 
 
 def test_the_site_replaces_no_files_of_others(tmp_path: Path) -> None:

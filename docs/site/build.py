@@ -179,8 +179,12 @@ def toctree(pages: list[str], *options: str) -> str:
 
 
 def stage_examples(folder: Path) -> None:
-    """Copy the example programs, with the titles that the gallery needs."""
+    """Copy the example programs, with the titles that the gallery needs, and draw their pictures."""
+    from thumbnails import PICTURES, draw_picture
+
     folder.mkdir(parents=True)
+    pictures = folder.parent / "_static" / "thumbnails"
+    pictures.mkdir()
     head = "Gallery\n=======\n\nShort programs that check their own results. Each was run when this site was built.\n"
     (folder / "GALLERY_HEADER.rst").write_text(head, encoding="utf-8")
     for program in sorted((CHECKOUT / "examples").glob("*.py")):
@@ -192,7 +196,11 @@ def stage_examples(folder: Path) -> None:
         assert docstring is not None, f"{program} has no docstring"
         title = program.stem.replace("_", " ").capitalize().replace("markov", "Markov")
         titled = f"{title}\n{'=' * len(title)}\n\n{docstring}"
-        (folder / program.name).write_text(text.replace(docstring, titled, 1), encoding="utf-8")
+        text = text.replace(docstring, titled, 1)
+        if program.stem in PICTURES:  # the demo writes its own
+            draw_picture(program.stem, pictures / f"{program.stem}.png")
+            text += f'\n# sphinx_gallery_thumbnail_path = "_static/thumbnails/{program.stem}.png"\n'
+        (folder / program.name).write_text(text, encoding="utf-8")
 
 
 def missing_packages(program: Path) -> list[str]:

@@ -155,3 +155,11 @@ def test_examples_were_run(pages: list[str]) -> None:
     assert len(programs) >= 5
     for page in programs:
         assert "sphx-glr-script-out" in (SITE / page[1:]).read_text(encoding="utf-8"), page
+
+
+def test_the_gallery_shows_pictures() -> None:
+    """Find a picture of its own for each example, and the demo's photograph before its blurred copy."""
+    thumbnails = sorted((SITE / "_images").glob("sphx_glr_*_thumb.png"))
+    assert len({path.read_bytes() for path in thumbnails}) == len(thumbnails) >= 5
+    before, after = ((SITE / "_images" / f"sphx_glr_box_blur_00{number}.png") for number in (1, 2))
+    assert before.stat().st_size > 2 * after.stat().st_size
