@@ -34,7 +34,7 @@ Sums = npt.NDArray[np.uint32]
 # The number of warm calls to time; the median is shown.
 REPEATS = 5
 
-# A measurement of a GPU, two folders above this program, and the number of its sums that is nearest to the picture's.
+# A measurement of a GPU in the checkout, and the number of its sums that is nearest to the picture's.
 FIGURES = Path(sys.argv[0]).resolve().parents[1] / "benchmarks" / "results" / "h100-sums.json"
 LENGTH = 1 << 25
 
