@@ -52,7 +52,7 @@ def files_of(
     """
     shaders: dict[str, str] = {}
     described = [_variant(variant, shaders) for variant in variants]
-    plan = {
+    plan: dict[str, Any] = {
         "format": FORMAT,
         "version": __version__,
         "operator": "compact" if problem.compacts else problem.operator.name,
