@@ -24,16 +24,19 @@ from gpuscan.tools.bench.peers import PEERS
 from gpuscan.tools.log_lines import add_verbose_option
 from gpuscan.tools.matrix import command as matrix_command
 from gpuscan.tools.option_types import (
+    ArrayFileType,
     CountType,
     DevicesType,
     DeviceType,
     DtypeType,
     FolderType,
+    InitialType,
     ListType,
     OperatorType,
     TargetType,
     check_file_dtype,
     gpu_device,
+    has_file_dtype,
 )
 from gpuscan.tools.probe_report import print_report
 from gpuscan.tools.shader_text import shader_text
@@ -48,6 +51,8 @@ READABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 OPERATORS = ", ".join(BUILTINS)
 DTYPES = ", ".join(SCALARS)
+FILE_DTYPES = ", ".join(name for name in SCALARS if has_file_dtype(SCALARS[name].dtype))
+BROWSER_DTYPES = ", ".join(name for name in SCALARS if name != "float64")
 DEVICE = "GPU adapter: a part of its name or its number in `gpuscan probe`"
 
 op_option = click.option(
@@ -71,7 +76,8 @@ strategy_option = click.option(
 def commands() -> None:
     """Parallel prefix scans on any GPU, through WebGPU.
 
-    Exit codes: 0 done, 1 the work failed, 2 the command line is wrong.
+    Exit codes: 0 done, 1 the work failed, 2 the command line is wrong. A command that a signal stops exits with 128 and
+    the signal's number: 130 after Ctrl-C, 143 after SIGTERM.
     """
 
 
@@ -89,7 +95,7 @@ def commands() -> None:
 )
 @gpu_option
 def probe(as_json: bool, report_path: Path | None, device: Device | None) -> None:
-    """Show what gpuscan measured on every GPU adapter, and which one is the default.
+    """Show every GPU adapter and what was measured on it.
 
     With --report, measure the default adapter, or --device, more closely: litmus tests with their counts, the quick
     conformance suite, and speeds. The file names no user, no machine and no path.
@@ -111,16 +117,29 @@ def probe(as_json: bool, report_path: Path | None, device: Device | None) -> Non
 @click.option("--exclusive", is_flag=True, help="Leave each element out of its own result.")
 @click.option("--reverse", is_flag=True, help="Scan from the end.")
 @click.option(
-    "--dtype", type=DtypeType(), help=f"Type to compute and store in (default: the input's). One of: {DTYPES}."
+    "--initial",
+    type=InitialType(),
+    metavar="NUMBER",
+    help="Left operand of the first combination: a number, or FILE.npy with one for each row.",
+)
+@click.option(
+    "--segments",
+    type=ArrayFileType(),
+    metavar="FILE.npy",
+    help="Restart at the offsets in FILE.npy, which begin with 0 and end with the axis' length.",
+)
+@click.option(
+    "--dtype", type=DtypeType(), help=f"Type to compute and store in (default: the input's). One of: {FILE_DTYPES}."
 )
 @click.option("--compensated", is_flag=True, help="Carry the rounding errors of float32 sums along.")
 @click.option("--device", type=DeviceType(numpy=True), help=f"{DEVICE}, or numpy (default: $GPUSCAN_ADAPTER or 0).")
 @strategy_option
 @click.option("--profile", is_flag=True, help="Print how long each stage took on the GPU.")
 def scan(source: Path, target: Path, profile: bool, **options: Any) -> None:
-    """Scan the array in IN.npy and write the result to OUT.npy, which may be the same file.
+    """Scan the array in a file, and write the result to a file.
 
-    The array may be larger than memory. OUT.npy is replaced when the scan is done, and stays as it is otherwise.
+    OUT.npy may be IN.npy itself. The array may be larger than memory. OUT.npy is replaced when the scan is done, and
+    stays as it is otherwise.
     """
     check_file_dtype(options["dtype"])
     file_scan.scan_file(source, target, profile, **options)
@@ -135,10 +154,10 @@ def scan(source: Path, target: Path, profile: bool, **options: Any) -> None:
 @click.option("--device", type=DeviceType(numpy=True), help=f"{DEVICE}, or numpy (default: $GPUSCAN_ADAPTER or 0).")
 @click.option("--profile", is_flag=True, help="Print how long each stage took on the GPU.")
 def sort(source: Path, target: Path, **options: Any) -> None:
-    """Sort the array in IN.npy and write the result to OUT.npy, which may be the same file.
+    """Sort the array in a file, and write the result to a file.
 
-    Equal elements keep their order, and NaN counts as the greatest number. The array has to fit the GPU. OUT.npy is
-    replaced when the sort is done, and stays as it is otherwise.
+    OUT.npy may be IN.npy itself. Equal elements keep their order, and NaN counts as the greatest number. The array has
+    to fit the GPU. OUT.npy is replaced when the sort is done, and stays as it is otherwise.
     """
     file_sort.sort_file(source, target, **options)
 
@@ -171,9 +190,9 @@ def shader(device: Device | None, **asked: Any) -> None:
     "--markdown", "markdown_path", metavar="FILE", type=PRINTABLE, help="Write the table to FILE, or - to print."
 )
 def matrix(files: Sequence[Path], **asked: Any) -> None:
-    """Run the conformance suite on every adapter, or on --device, and show what passed.
+    """Run the conformance suite, and show what passed.
 
-    Exit code 1 if a case failed.
+    It runs on every adapter, or on --device. Exit code 1 if a case failed.
     """
     matrix_command.show_matrix(files, **asked)
 
@@ -193,7 +212,8 @@ def matrix(files: Sequence[Path], **asked: Any) -> None:
     type=browser_export.ElementType(),
     default="float32",
     show_default=True,
-    help=f"Element type: {DTYPES}; or several fields: float32,float32 or value=float32,valid=bool.",
+    help=f"Element type: {BROWSER_DTYPES}, and with --compact alone float64; or several fields: float32,float32 or "
+    "value=float32,valid=bool.",
 )
 @click.option("--length", type=LENGTH, default=1 << 20, show_default=True, help="Longest array, in elements.")
 @click.option("--exclusive", is_flag=True, help="Leave each element out of its own result.")
@@ -213,8 +233,14 @@ def matrix(files: Sequence[Path], **asked: Any) -> None:
     show_default=True,
     help="Scan algorithm; auto is a single pass where the browser has subgroups, else three dispatches.",
 )
+@click.option("--force", is_flag=True, help="Write into any folder, over files with the names of the export's.")
 def export(folder: Path, **asked: Any) -> None:
-    """Write a scan for web browsers into the folder OUT: WGSL shaders, an ES module, and a page that checks itself."""
+    """Write a scan for web browsers into the folder OUT.
+
+    The folder gets WGSL shaders, an ES module, and a page that checks itself. It has to be new or empty, or to have an
+    unchanged export of the same scan. With --force it may have anything: files with the names of the export are
+    replaced, and other files stay.
+    """
     click.echo(browser_export.export_and_describe(folder, **asked))
 
 
@@ -271,9 +297,9 @@ def export(folder: Path, **asked: Any) -> None:
 def bench(
     device: Device | None, devices: list[Device] | None, json_path: Path | None, plot: Path | None, **asked: Any
 ) -> None:
-    """Time scans on a GPU against a copy of the same bytes, and check them against NumPy.
+    """Time scans against a copy of the same bytes.
 
-    Exit code 1 if a result is wrong.
+    The results are checked against NumPy. Exit code 1 if a result is wrong.
     """
     bench_command.check_options(click.get_current_context())
     if devices is not None:
@@ -287,7 +313,10 @@ def bench(
 @click.option("--seconds", type=click.FloatRange(min=1), default=50.0, show_default=True, help="How long to search.")
 @click.option("--reset", is_flag=True, help="Search nothing; forget the shapes found before.")
 def tune(device: Device | None, seconds: float, reset: bool) -> None:
-    """Search the fastest workgroup sizes on a GPU and keep them for later scans. Results keep their bits."""
+    """Search the fastest workgroup sizes on a GPU.
+
+    Later scans use them, and results keep their bits.
+    """
     if reset:
         tune_command.forget(gpu_device(device))
     else:

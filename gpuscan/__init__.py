@@ -86,6 +86,27 @@ _HOMES = {
 # Packages that are imported at their first use, too. Some need others that may not be installed.
 _PACKAGES = frozenset({"dask", "jax", "signal", "torch"})
 
+# What to write in place of names that other libraries have.
+_NAMES_ELSEWHERE = {
+    **dict.fromkeys(("cumsum", "cumulative_add", "prefix_sum"), "gpuscan.scan(x) or gpuscan.cumulative_sum(x)"),
+    "cumprod": 'gpuscan.scan(x, "multiply") or gpuscan.cumulative_prod(x)',
+    **dict.fromkeys(("cummax", "cumulative_max", "cumulative_maximum"), 'gpuscan.scan(x, "maximum")'),
+    **dict.fromkeys(("cummin", "cumulative_min", "cumulative_minimum"), 'gpuscan.scan(x, "minimum")'),
+    "logcumsumexp": 'gpuscan.scan(x, "logaddexp")',
+    **dict.fromkeys(("accumulate", "associative_scan", "inclusive_scan"), "gpuscan.scan(x, op)"),
+    "exclusive_scan": "gpuscan.scan(x, op, exclusive=True)",
+    **dict.fromkeys(("segmented_scan", "segment_scan"), "gpuscan.scan(x, op, segments=offsets)"),
+    **dict.fromkeys(("segmented_reduce", "segment_sum"), "gpuscan.reduce(x, op, segments=offsets)"),
+    "groupby": "gpuscan.scan(x, op, groups=labels) or gpuscan.reduce(x, op, groups=labels)",
+    "sum": "gpuscan.reduce(x)",
+    "prod": 'gpuscan.reduce(x, "multiply")',
+    **dict.fromkeys(("max", "amax"), 'gpuscan.reduce(x, "maximum")'),
+    **dict.fromkeys(("min", "amin"), 'gpuscan.reduce(x, "minimum")'),
+    "compress": "gpuscan.compact(x, mask)",
+    **dict.fromkeys(("asarray", "array"), "gpuscan.default_device().asarray(x)"),
+    **dict.fromkeys(("empty", "zeros"), "gpuscan.default_device().empty(shape, dtype)"),
+}
+
 __all__ = [
     "AdapterNotFoundError",
     "Array",
@@ -138,6 +159,8 @@ def __getattr__(name: str) -> Any:
         except ModuleNotFoundError as error:
             message = f"{__name__}.{name} was asked for, but it needs the package {error.name}; install that"
             raise AttributeError(message, name=name, obj=module) from error
+    if name in _NAMES_ELSEWHERE:
+        message += f". Write {_NAMES_ELSEWHERE[name]}"
     raise AttributeError(message, name=name, obj=module)
 
 

@@ -97,7 +97,9 @@ class Release:
             raise Failed(f"{self.version} is no version such as 1.2.0 or 1.2.0rc1; mend gpuscan/_version.py")
         package = json.loads((CHECKOUT / "web/package.json").read_text(encoding="utf-8"))["version"]
         recipe = (CHECKOUT / "conda/recipe.yaml").read_text(encoding="utf-8")
+        citation = (CHECKOUT / "CITATION.cff").read_text(encoding="utf-8")
         elsewhere = {
+            "CITATION.cff": next(iter(re.findall(r"^version: (.+)$", citation, re.M)), ""),
             "web/package.json": package,
             "conda/recipe.yaml": next(iter(re.findall(r'^  version: "(.+)"', recipe, re.M)), ""),
         }

@@ -6,17 +6,23 @@ import doctest
 import importlib.util
 import inspect
 import itertools
+import json
 import logging
 import os
 import pkgutil
 import re
 import runpy
+import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import gpuscan
+from tests.harness.devices import hide_adapters
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md"), *CHECKOUT.glob("benchmarks/**/*.md")])
@@ -178,17 +184,131 @@ def test_the_pictures_are_what_their_scripts_draw() -> None:
         assert path.read_text(encoding="utf-8") == picture
 
 
+@cache
+def made_tables() -> dict[str, Any]:
+    """Return the names of benchmarks/make_tables.py."""
+    return runpy.run_path(str(CHECKOUT / "benchmarks" / "make_tables.py"))
+
+
+def test_the_tables_are_those_of_the_files() -> None:
+    """Make each block of measurements again, and find a few numbers without the script."""
+    script = made_tables()
+    blocks = []
+    for page in script["PAGES"]:
+        text = page.read_text(encoding="utf-8")
+        assert text == script["page_text"](page), f"run benchmarks/make_tables.py: {page.name}"
+        blocks += [found.group(2, 3) for found in script["BLOCK"].finditer(text)]
+    assert len(blocks) >= 5
+    data = json.loads((CHECKOUT / "benchmarks" / "results" / "h100-sums.json").read_text(encoding="utf-8"))
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| gpuscan \(`lookahead`\) \| (.+) \|$", readme, re.MULTILINE)
+    speeds = {
+        each["length"]: each["gigabytes_per_second"] for each in data["measurements"] if each["name"] == "lookahead"
+    }
+    assert [int(cell) for cell in row.split(" | ")] == [round(speeds[1 << power]) for power in (20, 25, 28)]
+    assert f"h100-sums.json), {data['date'][:10]})" in readme
+
+
+def test_the_demo_shows_the_speed_of_a_gpu() -> None:
+    """Find the times of a GPU's file in the rows that the demo shows where a CPU plays the GPU."""
+    demo = runpy.run_path(str(CHECKOUT / "examples" / "box_blur.py"), run_name="demo")
+    data = json.loads(demo["FIGURES"].read_text(encoding="utf-8"))
+    (kept,) = [
+        each
+        for each in data["measurements"]
+        if (each["name"], each["length"]) == ("lookahead", demo["LENGTH"]) and each["microseconds"]
+    ]
+    rows = demo["speeds_of_a_gpu"]()
+    assert [name.partition(", ")[2] for name, _, _ in rows] == ["memory to memory", "in the GPU's memory"]
+    assert rows[1][1] == f"{kept['microseconds'] / 1e3:.3g} ms"
+    assert int(rows[1][2].replace(",", "")) == round(demo["LENGTH"] / kept["microseconds"])
+
+
+def test_pages_cite_figures_only_in_blocks() -> None:
+    """Find no link to a file of figures, and no plot, that the script does not make."""
+    script = made_tables()
+    for page in PAGES:
+        outside = script["BLOCK"].sub("", page.read_text(encoding="utf-8"))
+        assert not re.findall(r"\]\([^)]*-sums\.(?:json|png)\)", outside), page.name
+
+
+def test_the_plots_are_those_of_the_files() -> None:
+    """Find in each plot the digest of the file that it was drawn from."""
+    script = made_tables()
+    files = sorted((CHECKOUT / "benchmarks" / "results").glob("*-sums.json"))
+    assert len(files) >= 2
+    for path in files:
+        source = f"{path.name} {script['digest_of'](path)}".encode()
+        assert source in path.with_suffix(".png").read_bytes(), f"run benchmarks/make_tables.py: {path.name}"
+
+
 def test_every_how_to_page_is_in_the_index() -> None:
     folder = CHECKOUT / "docs" / "how-to"
     index = (folder / "README.md").read_text(encoding="utf-8")
     assert not {page.name for page in folder.glob("[!R]*.md") if f"({page.name})" not in index}
 
 
+# What docs/getting-started.md says of machines without an adapter, by the names in its table.
+ON_NUMPY: dict[str, Callable[[Any], Any]] = {
+    "scan": lambda x: gpuscan.scan(x, groups=[0, 1, 0]),
+    "scan_chunks": lambda x: list(gpuscan.scan_chunks([x, x])),
+    "reduce": gpuscan.reduce,
+    "reduce_by_key": lambda x: gpuscan.reduce_by_key(x, x),
+    "cumulative_sum": gpuscan.cumulative_sum,
+    "cumulative_prod": gpuscan.cumulative_prod,
+    "compact": lambda x: gpuscan.compact(x, x > 1),
+    "sort": gpuscan.sort,
+    "argsort": gpuscan.argsort,
+    "sort_by_key": lambda x: gpuscan.sort_by_key(x, x),
+    "map": lambda x: gpuscan.map(lambda v: 2 * v, x),
+    "linear_recurrence": lambda x: gpuscan.linear_recurrence(x, x),
+}
+WITHOUT_ADAPTER: dict[str, Callable[[Any], Any]] = {
+    "export": lambda x: gpuscan.export(Path(tempfile.mkdtemp()) / "page", length=10),
+    "check_associative": lambda x: gpuscan.check_associative("add", x.dtype),
+    "operator": lambda x: gpuscan.operator(lambda l, r: l + r),
+    "devices": lambda x: gpuscan.devices(),
+}
+RAISES: dict[str, Callable[[Any], Any]] = {
+    "default_device": lambda x: gpuscan.default_device(),
+    "Device": lambda x: gpuscan.Device(),
+    "ShardedArray": lambda x: gpuscan.ShardedArray.from_numpy(x, [0, 1]),
+    "device=": lambda x: gpuscan.scan(x, device=0),
+}
+
+
+def test_what_runs_without_an_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Find the names in the rows of the table, and run each of them on a machine without an adapter."""
+    text = (CHECKOUT / "docs" / "getting-started.md").read_text(encoding="utf-8")
+    rows = dict(
+        re.findall(r"^\| (runs on NumPy|needs no adapter|raises `AdapterNotFoundError`) \| (.*) \|$", text, re.M)
+    )
+    names = [re.findall(r"`([\w=]+)`", row.partition(";")[0]) for row in rows.values()]
+    assert names[:2] == [list(ON_NUMPY), list(WITHOUT_ADAPTER)]
+    assert set(RAISES) <= set(re.findall(r"`([\w=]+)`", rows["raises `AdapterNotFoundError`"]))
+    x = np.array([3, 1, 4], np.float32)
+    for name, call in ON_NUMPY.items():
+        hide_adapters(monkeypatch)
+        with pytest.warns(RuntimeWarning, match="runs on NumPy"):
+            assert np.size(call(x)) > 0, name
+    assert [call(x) for call in WITHOUT_ADAPTER.values()][-1] == []
+    for name, call in RAISES.items():
+        with pytest.raises(gpuscan.AdapterNotFoundError):
+            print(name, call(x))
+
+
+def test_the_citation_has_the_version() -> None:
+    citation = (CHECKOUT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {gpuscan.__version__}\n" in citation
+    assert {"cff-version", "message", "title", "authors", "license"} <= set(re.findall(r"^([\w-]+):", citation, re.M))
+
+
 # ----- The site, which script/docs builds and tests
 
 
-def test_the_site_has_every_page(tmp_path: Path) -> None:
-    """Stage the site without building it: each page is in the contents, and each link leads to a staged file."""
+def test_the_site_has_every_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stage the site without building it, and without git: each page is in the contents, each link leads to a file."""
+    monkeypatch.setenv("PATH", "")
     script = runpy.run_path(str(CHECKOUT / "docs" / "site" / "build.py"))
     script["stage"](tmp_path / "source", False)
     staged = {str(path.relative_to(tmp_path / "source").with_suffix("")) for path in tmp_path.rglob("*.md")}
@@ -202,3 +322,28 @@ def test_the_site_has_every_page(tmp_path: Path) -> None:
         for link in re.findall(r"\]\(([^)\s#]+)", text):
             assert re.match(r"https?:", link) or (page.parent / link).exists(), f"{page.name} links to {link}"
     assert listed == staged
+
+
+def test_every_example_has_a_picture(tmp_path: Path) -> None:
+    """Draw a picture for each example that writes none itself, and each differs from the others."""
+    script = runpy.run_path(str(CHECKOUT / "docs" / "site" / "thumbnails.py"))
+    names = {path.stem for path in (CHECKOUT / "examples").glob("*.py")} - {"box_blur"}
+    assert set(script["PICTURES"]) == names, "draw the picture of a new example in docs/site/thumbnails.py"
+    for name in names:
+        script["draw_picture"](name, tmp_path / f"{name}.png")
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == len(names)
+
+
+def test_the_site_replaces_no_files_of_others(tmp_path: Path) -> None:
+    """Build into a new or empty folder, and over an earlier build."""
+    clear = runpy.run_path(str(CHECKOUT / "docs" / "site" / "build.py"))["clear"]
+    folder = tmp_path / "site"
+    for name in (None, "html", "html"):
+        clear(folder)
+        assert len(list(folder.iterdir())) == 1
+        if name:
+            (folder / name).mkdir()
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(SystemExit, match="Name another folder"):
+        clear(tmp_path)
+    assert (tmp_path / "mine.txt").read_text() == "mine"

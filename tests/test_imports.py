@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -69,6 +70,24 @@ def test_public_names() -> None:
         gpuscan.scann  # noqa: B018
     # Python then asks whether scan was meant.
     assert (caught.value.name, caught.value.obj) == ("scann", gpuscan)
+
+
+@pytest.mark.parametrize(("name", "advice"), gpuscan._NAMES_ELSEWHERE.items())
+def test_names_of_other_libraries(name: str, advice: str) -> None:
+    """Assert that the error names what to write, and that gpuscan has that."""
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'. Write {re.escape(advice)}$") as caught:
+        getattr(gpuscan, name)
+    assert (caught.value.name, caught.value.obj) == (name, gpuscan)
+    named = re.findall(r"gpuscan\.(\w+)\(", advice)
+    assert named
+    assert set(named) <= set(gpuscan.__all__)
+    assert not hasattr(gpuscan, name)
+
+
+def test_cumsum_is_advised() -> None:
+    """Assert that the name which most people type first leads to both functions that give running sums."""
+    with pytest.raises(AttributeError, match=r"gpuscan\.scan\(x\) or gpuscan\.cumulative_sum\(x\)"):
+        gpuscan.cumsum  # noqa: B018
 
 
 def test_packages_are_imported_at_their_first_use() -> None:

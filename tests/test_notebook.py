@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
+import types
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -77,3 +79,13 @@ def test_tables_of_objects(device: gpuscan.Device) -> None:
     head, row = Cells(profile._repr_html_()).rows
     assert head == ["stage", "strategy", "elements", "GPU time"]
     assert (row[0], row[2]) == ("scan", "100")
+
+
+def test_a_notebook_without_ipywidgets_shows_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scan with a bar that cannot be shown, without rich's warning to install ipywidgets, which would be an error."""
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    monkeypatch.setitem(sys.modules, "IPython.display", types.SimpleNamespace(display=print))
+    x = np.ones(1000, np.float32)
+    with gpuscan.progress_bar(x.nbytes):
+        assert gpuscan.scan(x)[-1] == 1000

@@ -30,6 +30,9 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 SITE = CHECKOUT / "docs" / "site"
 DEFAULT_OUTPUT = CHECKOUT / "build" / "docs"
 
+# The empty file that shows that a folder is a build.
+MARKER = ".gpuscan-docs"
+
 # Where files have their place on the site, if not at their path below docs/.
 PLACES = {
     "docs/site/index.md": "index.md",
@@ -88,16 +91,13 @@ def place_of(path: str) -> str | None:
     return path.removeprefix("docs/")
 
 
-def tracked() -> list[str]:
-    """Return the files of the repository, new ones included, that git does not ignore."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=CHECKOUT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return [name for name in listed.stdout.splitlines() if (CHECKOUT / name).is_file()]
+def files_on_site() -> dict[str, str]:
+    """Return the place on the site of each file of the checkout that has one. It skips hidden folders."""
+    paths = [CHECKOUT / name for name in PLACES]
+    for folder in ("docs", "benchmarks"):
+        paths += [path for path in (CHECKOUT / folder).rglob("*") if path.is_file()]
+    names = [path.relative_to(CHECKOUT).as_posix() for path in sorted(set(paths))]
+    return {name: place for name in names if "/." not in name and (place := place_of(name)) is not None}
 
 
 def stage(source: Path, gallery: bool) -> None:
@@ -105,7 +105,7 @@ def stage(source: Path, gallery: bool) -> None:
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(SITE / "_static", source / "_static")
     shutil.copy(SITE / "conf.py", source)
-    files = {name: place for name in tracked() if (place := place_of(name)) is not None}
+    files = files_on_site()
     for name, place in files.items():
         target = source / place
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -179,8 +179,12 @@ def toctree(pages: list[str], *options: str) -> str:
 
 
 def stage_examples(folder: Path) -> None:
-    """Copy the example programs, with the titles that the gallery needs."""
+    """Copy the example programs, with the titles that the gallery needs, and draw their pictures."""
+    from thumbnails import PICTURES, draw_picture
+
     folder.mkdir(parents=True)
+    pictures = folder.parent / "_static" / "thumbnails"
+    pictures.mkdir()
     head = "Gallery\n=======\n\nShort programs that check their own results. Each was run when this site was built.\n"
     (folder / "GALLERY_HEADER.rst").write_text(head, encoding="utf-8")
     for program in sorted((CHECKOUT / "examples").glob("*.py")):
@@ -192,7 +196,11 @@ def stage_examples(folder: Path) -> None:
         assert docstring is not None, f"{program} has no docstring"
         title = program.stem.replace("_", " ").capitalize().replace("markov", "Markov")
         titled = f"{title}\n{'=' * len(title)}\n\n{docstring}"
-        (folder / program.name).write_text(text.replace(docstring, titled, 1), encoding="utf-8")
+        text = text.replace(docstring, titled, 1)
+        if program.stem in PICTURES:  # the demo writes its own
+            draw_picture(program.stem, pictures / f"{program.stem}.png")
+            text += f'\n# sphinx_gallery_thumbnail_path = "_static/thumbnails/{program.stem}.png"\n'
+        (folder / program.name).write_text(text, encoding="utf-8")
 
 
 def missing_packages(program: Path) -> list[str]:
@@ -311,16 +319,27 @@ def broken_links(folder: Path) -> list[str]:
     return broken
 
 
+def clear(output: Path) -> None:
+    """Remove an earlier build, and make the folder. End the program if the folder has files of others."""
+    if output != DEFAULT_OUTPUT and output.exists() and any(output.iterdir()) and not (output / MARKER).exists():
+        sys.exit(
+            f"a build in {output} was asked for, but the files there are of no earlier build. Name another folder."
+        )
+    shutil.rmtree(output, ignore_errors=True)
+    output.mkdir(parents=True)
+    (output / MARKER).touch()
+
+
 def build(output: Path, gallery: bool = True, external: bool = False) -> Path:
     """Build the site and return its folder.
 
     Args:
-        output: gets ``source``, ``doctrees`` and ``html``.
+        output: gets ``source``, ``doctrees`` and ``html``; a new or empty folder, or one with an earlier build.
         gallery: False to leave the examples out, which saves running them.
         external: True to check links to other sites as well.
     """
     source, target = output / "source", output / "html"
-    shutil.rmtree(output, ignore_errors=True)
+    clear(output)
     stage(source, gallery)
     shutil.copytree(SITE / "try", source / "_static" / "try")
     subprocess.run([sys.executable, SITE / "browser_exports.py", source / "_static" / "try"], check=True)

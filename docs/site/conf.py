@@ -62,9 +62,10 @@ _shown: set[Path] = set()
 
 
 def pictures_written(block: object, variables: dict[str, Any], conf: dict[str, Any]) -> str:
-    """Show the pictures that an example has written to demo-output, scaled down."""
+    """Show the pictures that an example has written to demo-output, scaled down, the first one first."""
     lines = []
-    for path in sorted(Path(variables["src_file"]).parent.glob("demo-output/*.png")):
+    written = Path(variables["src_file"]).parent.glob("demo-output/*.png")
+    for path in sorted(written, key=lambda path: path.stat().st_mtime_ns):
         if path not in _shown:
             _shown.add(path)
             target = next(variables["image_path_iterator"])
@@ -92,6 +93,7 @@ if os.environ.get("GPUSCAN_DOCS_GALLERY") == "1":
         "min_reported_time": 1e9,
         "show_signature": False,
         "copyfile_regex": "",
+        "remove_config_comments": True,
         "write_computation_times": False,
     }
 

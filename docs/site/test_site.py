@@ -38,6 +38,7 @@ for (const page of PAGES) {
     title: inside.title,
     heading: inside.querySelector("h1")?.textContent ?? "",
     missing: [...inside.images].filter((image) => image.complete && !image.naturalWidth).map((image) => image.src),
+    shown: [...inside.images].filter((image) => image.clientWidth > 100).length,
     sidebar: !!inside.querySelector(".sidebar-tree a.reference"),
     overflow: {},
   };
@@ -155,3 +156,13 @@ def test_examples_were_run(pages: list[str]) -> None:
     assert len(programs) >= 5
     for page in programs:
         assert "sphx-glr-script-out" in (SITE / page[1:]).read_text(encoding="utf-8"), page
+
+
+def test_the_gallery_shows_pictures(visit: tuple[dict[str, Any], str]) -> None:
+    """See a picture of its own for each example, and the demo's photograph before its blurred copy."""
+    cards = (SITE / "gallery" / "index.html").read_text(encoding="utf-8").count('class="sphx-glr-thumbcontainer"')
+    assert visit[0]["/gallery/index.html"]["shown"] == cards >= 5
+    thumbnails = sorted((SITE / "_images").glob("sphx_glr_*_thumb.png"))
+    assert len({path.read_bytes() for path in thumbnails}) == len(thumbnails) >= 5
+    before, after = ((SITE / "_images" / f"sphx_glr_box_blur_00{number}.png") for number in (1, 2))
+    assert before.stat().st_size > 2 * after.stat().st_size

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api.compact import picked_by_numpy, predicate_of
-from gpuscan.browser.description import files_of
+from gpuscan.browser.description import digest_of, earlier_plan, files_of, scan_text, written_files
 from gpuscan.browser.plans import check_floats, variants
 from gpuscan.browser.samples import picked_samples, samples_of
 from gpuscan.elements import dtype_from, element_of
@@ -29,6 +27,9 @@ from gpuscan.replaced_file import replaced_file
 # The sides of the matrices that are exported if `dtype` has no shape.
 _MATRIX_SIDE = 2
 
+# The number of files that an error names.
+_NAMES_SHOWN = 3
+
 
 def export(
     folder: str | os.PathLike[str],
@@ -41,6 +42,7 @@ def export(
     segments: bool = False,
     compact: bool | Callable[[Any], Any] = False,
     strategy: str = "auto",
+    force: bool = False,
 ) -> Path:
     """Write a scan into a folder, for web browsers: shaders, an ES module that runs them, and a page that checks it.
 
@@ -53,11 +55,11 @@ def export(
 
     Where the browser has subgroups, the scan is a single pass over the array (``"fallback"``); elsewhere it is three
     dispatches. Open ``index.html`` from any web server to check the export on a machine; browsers load no modules from
-    plain files. Files of an earlier export in the folder are replaced or removed. A symbolic link of such a name is
-    replaced itself, and its target stays as it is.
+    plain files. An export replaces an earlier one of the same scan in the folder, and other files there stay. If a
+    symbolic link has the name of a file, the link is replaced and its target stays as it is.
 
     Args:
-        folder: where to write; made if it does not exist.
+        folder: where to write: a new or empty folder, or one with an earlier export of the same scan.
         op: as in `gpuscan.scan`: a name, a ufunc, a `gpuscan.Operator` or a Python function.
         dtype: the dtype of the elements. For bundles a tuple or dict of dtypes; for matrices a dtype with a shape, such
             as ``np.dtype((np.float32, (2, 2)))``. An element has at most four 32-bit words.
@@ -69,6 +71,7 @@ def export(
             of an element that gives a bool, as the mask of `gpuscan.compact`, is fused into the pass: ``run(x)``.
             A compaction combines nothing, so it takes no `op`, `exclusive`, `reverse` or `segments`.
         strategy: ``"auto"``, or one strategy for every GPU, without subgroups.
+        force: True to write into any folder, and to replace the files there that have the names of the export's.
 
     Returns:
         The folder.
@@ -80,6 +83,8 @@ def export(
         UnsupportedDtypeError: WebGPU has no such numbers, an element is too wide, or the array is larger than some
             browser's binding.
         OperatorError: the operator cannot become WGSL, or NumPy cannot compute the samples with it.
+        FileExistsError: the folder has other files, an export of another scan, or an export that was changed since;
+            `force` is False.
         OSError: a file cannot be written.
 
     Example:
@@ -100,8 +105,12 @@ def export(
         _check_alone(compact, op, exclusive=exclusive, reverse=reverse, segments=segments)
         files = _compaction_files(_stand_in(dtype, length, 0), length, compact, strategy)
     target = Path(folder)
+    earlier = earlier_plan(target)
+    if not as_flag("force", force):
+        _check_folder(target, earlier, files)
     target.mkdir(parents=True, exist_ok=True)
-    _remove_earlier(target, files)
+    for name in written_files(earlier).keys() - files.keys():
+        (target / name).unlink(missing_ok=True)
     for name, content in files.items():
         with replaced_file(target / name) as partial:
             partial.write_bytes(content)
@@ -173,15 +182,37 @@ def _is_dtype(value: Any) -> bool:
     return isinstance(shape, int) or (isinstance(shape, tuple) and all(isinstance(n, int) for n in shape))
 
 
-def _remove_earlier(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Remove the shaders of an earlier export that this one does not have; nothing else."""
-    plan = folder / "plan.json"
-    earlier: set[str] = set()
-    if not plan.is_symlink():
-        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            described = json.loads(plan.read_text(encoding="utf-8"))
-            stages = [stage for variant in described.get("variants", [described]) for stage in variant["stages"]]
-            earlier = {str(stage["file"]) for stage in stages} | {"subgroups.wgsl"}
-    for name in earlier - files.keys():
-        if re.fullmatch(r"[\w-]+\.wgsl", name):
-            (folder / name).unlink(missing_ok=True)
+def _check_folder(folder: Path, earlier: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+    """Raise FileExistsError if the folder has files that are no earlier export of the same scan.
+
+    Args:
+        folder: where the files are to be written.
+        earlier: the plan that is there, as `earlier_plan` returns it.
+        files: the content of each file by its name.
+    """
+    found = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    if not found:
+        return
+    advice = "Export to another folder, or pass force=True to replace the files with the names of the export's"
+    if not (written := written_files(earlier)):
+        raise FileExistsError(
+            f"an export to {folder} was asked for, but there is {_some_of(found)}, which no export wrote. {advice}"
+        )
+    plan = json.loads(files["plan.json"])
+    ours, theirs = scan_text(plan), scan_text(earlier)
+    if ours != theirs:
+        raise FileExistsError(f"an export of {ours} to {folder} was asked for, but there is one of {theirs}. {advice}")
+    # An export that was interrupted has left some files of its own, and some of the one before it.
+    named = {name for name in (written.keys() | files.keys()) - {"plan.json"} if os.path.lexists(folder / name)}
+    as_written = {name: {written.get(name), plan["files"].get(name)} for name in named}
+    if changed := sorted(name for name in named if digest_of(folder / name) not in as_written[name]):
+        raise FileExistsError(
+            f"an export to {folder} was asked for, but {_some_of(changed)} was changed or added since the last one. "
+            f"{advice}"
+        )
+
+
+def _some_of(names: Sequence[str]) -> str:
+    """Return the first names of a list, and how many more there are."""
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more

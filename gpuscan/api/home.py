@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device, resolve_device
 from gpuscan.api.team import Team
-from gpuscan.device.adapters import adapter_number
+from gpuscan.device.adapters import adapter_number, names
 
 # The type of `device=` in functions that may run on several devices.
 Devices: TypeAlias = Device | str | int | list[Device | str | int] | tuple[Device | str | int, ...] | None
@@ -41,7 +41,7 @@ def _names(device: Any, home: Device) -> bool:
     """Return True if `device` is a part of the name of `home`. It may be a part of other adapters' names as well."""
     if not isinstance(device, str) or adapter_number(device) is not None:
         return False
-    return device.casefold() in home.capabilities.summary.casefold()
+    return names(device, home.capabilities.summary)
 
 
 def listed_devices(given: Any) -> list[Device]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -11,8 +12,8 @@ from gpuscan.engine.progress import watched
 def progress_bar(total: int | None = None) -> AbstractContextManager[None]:
     """Show, inside the ``with``, how many bytes of input the scans of large arrays have done.
 
-    The bar is on standard error in a terminal, and below the cell in a notebook (with ipywidgets). Elsewhere there is
-    none. Arrays that go to the device in one piece show no progress.
+    The bar is on standard error in a terminal, and below the cell in a notebook if ipywidgets is installed. Elsewhere
+    there is none. Arrays that go to the device in one piece show no progress.
 
     Args:
         total: the bytes of input in all, such as ``x.nbytes``; None if not known.
@@ -42,7 +43,9 @@ def displayed(total: int | None) -> Iterator[Callable[[int], None]]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
     console = Console(stderr=True)
+    # Without ipywidgets, rich would warn in notebooks at each update.
+    shown = importlib.util.find_spec("ipywidgets") is not None if console.is_jupyter else console.is_terminal
     columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not (console.is_terminal or console.is_jupyter)) as progress:
+    with Progress(*columns, console=console, disable=not shown) as progress:
         task = progress.add_task("", total=total)
         yield lambda done: progress.update(task, completed=done)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,12 @@ from gpuscan.templates import render
 # The files of every export, which do not depend on the scan.
 PAGE = Path(__file__).parent / "page"
 PAGE_FILES = ("scan.js", "scan.d.ts", "check.js", "index.html")
+
+# The line of scan.d.ts that says what the plan in the folder takes.
+_ANY_PLAN = "export type Elements = AnyElements;"
+
+# The names of an export's files, without its shaders and plan.json.
+_FIXED_NAMES = (*PAGE_FILES, "check.input", "check.expected")
 
 # The name of the format of plan.json, with its version.
 FORMAT = "gpuscan export 2"
@@ -43,7 +52,7 @@ def files_of(
     """
     shaders: dict[str, str] = {}
     described = [_variant(variant, shaders) for variant in variants]
-    plan = {
+    plan: dict[str, Any] = {
         "format": FORMAT,
         "version": __version__,
         "operator": "compact" if problem.compacts else problem.operator.name,
@@ -67,13 +76,15 @@ def files_of(
     if plan["subgroup_probe"]:
         values = {"workgroups": PROBE["workgroups"], "workgroup_size": _PROBE_WORKGROUP, "pauses": 0}
         shaders["subgroups.wgsl"] = render("probe/subgroups.wgsl", enable_subgroups=True, rounds=1, polls=1, **values)
-    return {
+    files = {
         **{name: text.encode() for name, text in shaders.items()},
         **{name: (PAGE / name).read_bytes() for name in PAGE_FILES},
+        "scan.d.ts": _types(plan["fields"]).encode(),
         "check.input": b"".join(map(_padded, _given(samples))),
         "check.expected": b"".join(map(_padded, samples.expected if samples else ())),
-        "plan.json": (json.dumps(plan, indent=1) + "\n").encode(),
     }
+    plan["files"] = {name: _digest(content) for name, content in files.items()}
+    return files | {"plan.json": (json.dumps(plan, indent=1) + "\n").encode()}
 
 
 def fields_of(element: Element) -> list[dict[str, Any]]:
@@ -91,6 +102,16 @@ def fields_of(element: Element) -> list[dict[str, Any]]:
 
 def _paths(element: Element) -> list[tuple[Any, ...]]:
     return list(element.structure.paths())
+
+
+def _types(fields: Sequence[Mapping[str, Any]]) -> str:
+    """Return the types of scan.js, with those of the arrays that a plan of the fields takes."""
+    arrays = [f'ArrayTypes["{field["type"]}"]' for field in fields]
+    named = "; ".join(f"{json.dumps(field['name'])}: {array}" for field, array in zip(fields, arrays, strict=True))
+    taken = [*(arrays if len(arrays) == 1 else ()), f"[{', '.join(arrays)}]", f"{{ {named} }}"]
+    text = (PAGE / "scan.d.ts").read_text(encoding="utf-8")
+    before, _, after = text.partition(_ANY_PLAN)
+    return f"{before}{_ANY_PLAN.partition('=')[0]}= {' | '.join(taken)};{after}"
 
 
 def _seed(problem: Problem) -> list[int] | None:
@@ -162,3 +183,48 @@ def _given(samples: Samples | None) -> list[np.ndarray[Any, Any]]:
 def _padded(array: np.ndarray[Any, Any]) -> bytes:
     content = array.tobytes()
     return content + bytes(-len(content) % 16)
+
+
+# ----- Earlier exports
+
+
+def earlier_plan(folder: Path) -> dict[str, Any]:
+    """Return the plan of the export in a folder, or an empty dict if there is none."""
+    path = folder / "plan.json"
+    plan: Any = None
+    if not path.is_symlink():
+        with suppress(OSError, ValueError):
+            plan = json.loads(path.read_text(encoding="utf-8"))
+    return plan if isinstance(plan, dict) and str(plan.get("format")).startswith(FORMAT.rpartition(" ")[0]) else {}
+
+
+def written_files(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Return the digest of each file that an export wrote, by its name. Ignore names that no export gives."""
+    files = plan.get("files")
+    named = files.items() if isinstance(files, dict) else ()
+    return {name: str(digest) for name, digest in named if name in _FIXED_NAMES or re.fullmatch(r"[\w-]+\.wgsl", name)}
+
+
+def digest_of(path: Path) -> str:
+    """Return the digest of a file, or an empty text for a link and for what cannot be read as a file."""
+    try:
+        return "" if path.is_symlink() else _digest(path.read_bytes())
+    except OSError:
+        return ""
+
+
+def scan_text(plan: Mapping[str, Any]) -> str:
+    """Return what a plan computes, in words: the operator, the fields and the options, but not the length."""
+    fields = plan.get("fields")
+    typed = [
+        f"{field.get('name')} {field.get('numbers')} {field.get('type')}".replace(" 1 ", " ").removeprefix("x ")
+        for field in (fields if isinstance(fields, list) else ())
+        if isinstance(field, dict)
+    ]
+    options = [name for name in ("exclusive", "reverse", "segments") if plan.get(name)]
+    picked = [f"by a {plan.get('compact')}"] if plan.get("compact") else []
+    return ", ".join([f"{plan.get('operator')} of {' and '.join(typed)}", *options, *picked])
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -31,6 +31,9 @@ _MIN_STORAGE_BUFFERS = 8
 # The name that asks for NumPy instead of a GPU.
 NUMPY = "numpy"
 
+# What chooses no adapter, although it is a part of the summaries of software adapters.
+_CPU = "cpu"
+
 _lock = threading.Lock()
 # The adapters that `find_adapters` found, or None before its first call.
 _found: list[wgpu.GPUAdapter] | None = None
@@ -115,6 +118,7 @@ def choose_adapter(wanted: str | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapt
     Args:
         wanted: a part of an adapter's summary in any case (the best that has it is taken), an adapter (returned as it
             is), or None: what the environment variable GPUSCAN_ADAPTER says, and where it says nothing, the best.
+            "cpu" names none: it could mean NumPy.
 
     Raises:
         AdapterNotFoundError: no adapter matches. The message lists the machine's adapters.
@@ -143,14 +147,23 @@ def choose_adapter(wanted: str | wgpu.GPUAdapter | None = None) -> wgpu.GPUAdapt
         raise _none_at_all(asked)
     if wanted is None:
         return adapters[0]
-    matching = [adapter for adapter in adapters if wanted.casefold() in summary_of(adapter).casefold()]
+    matching = [adapter for adapter in adapters if names(wanted, summary_of(adapter))]
     if not matching:
         listed = _listed([summary_of(adapter) for adapter in adapters])
+        unclear = "it could mean NumPy or a driver that computes on the CPU; " if wanted.casefold() == _CPU else ""
         raise AdapterNotFoundError(
-            f"{_question(asked)}: the adapters here are {listed}; ask for a part of one of these names or for its "
-            "number, or install the driver of the one that is missing"
+            f"{_question(asked)}: {unclear}the adapters here are {listed}; ask for a part of one of these names, for "
+            'its number, or for device="numpy", or install the driver of the one that is missing'
         )
     return matching[0]
+
+
+def names(wanted: str, summary: str) -> bool:
+    """Return True if a text chooses the adapter with this summary: if it is a part of it, in any case, and not "cpu".
+
+    The summaries of software adapters have that word, but device="cpu" may also be meant for NumPy, which is faster.
+    """
+    return wanted.casefold() != _CPU and wanted.casefold() in summary.casefold()
 
 
 def fresh(adapter: wgpu.GPUAdapter) -> wgpu.GPUAdapter:

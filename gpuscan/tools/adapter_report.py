@@ -6,12 +6,15 @@ import datetime
 import getpass
 import importlib.metadata
 import json
+import os
 import platform
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 
 from gpuscan import Device
@@ -62,13 +65,30 @@ def write_report(path: Path, device: Device) -> Path:
     """Write the report on a device, and return the path of the file.
 
     Args:
-        path: the file, or a folder, in which the file is named after the adapter; `STDOUT` to print.
+        path: the file, or a folder, in which the file is named after the adapter; `STDOUT` to print. In a folder only
+            an earlier report is replaced.
         device: what to report on.
+
+    Raises:
+        click.UsageError: the folder has another file of that name.
     """
     if path != STDOUT and path.is_dir():
         path = path / file_name(device.capabilities)
+        if os.path.lexists(path) and not _is_report(path):
+            raise click.UsageError(
+                f"a report in the folder {path.parent} was asked for, but the file {path.name} there is no report. "
+                f"Write --report {path} to replace it, or name another file."
+            )
     write_text(path, json.dumps(adapter_report(device), indent=1, ensure_ascii=False) + "\n")
     return path
+
+
+def _is_report(path: Path) -> bool:
+    """Return True if a file is a report that this command wrote."""
+    with suppress(OSError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return not path.is_symlink() and isinstance(found, dict) and found.get("format") == FORMAT
+    return False
 
 
 def file_name(capabilities: Capabilities) -> str:

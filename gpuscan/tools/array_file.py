@@ -15,8 +15,12 @@ NPY_MAGIC = b"\x93NUMPY"
 ZIP_MAGIC = b"PK\x03\x04"
 
 
-def read_array(path: Path) -> np.ndarray[Any, Any]:
+def read_array(path: Path, hint: str = "'IN.npy'") -> np.ndarray[Any, Any]:
     """Map the array of a .npy file into memory. Pickled objects are refused.
+
+    Args:
+        path: the file.
+        hint: the argument that names it, for messages.
 
     Raises:
         click.BadParameter: the file is no .npy file, is damaged, or holds structured elements.
@@ -26,7 +30,7 @@ def read_array(path: Path) -> np.ndarray[Any, Any]:
         with open(path, "rb") as file:
             magic = file.read(len(NPY_MAGIC))
         if magic != NPY_MAGIC:
-            raise _bad(f"{path} is not a .npy file. {_conversion(path, magic)}")
+            raise _bad(f"{path} is not a .npy file. {_conversion(path, magic)}", hint)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of a shape that overflows, which is an error as well
             array = np.lib.format.open_memmap(path, mode="r")
@@ -36,19 +40,22 @@ def read_array(path: Path) -> np.ndarray[Any, Any]:
         fail_to_read(path, error)
     except Exception as error:  # a damaged header makes NumPy raise nearly anything: SyntaxError, OverflowError, …
         if "Python objects" in str(error):
-            raise _bad(f"{path} holds Python objects, which are never loaded. Save an array of numbers.") from error
+            raise _bad(
+                f"{path} holds Python objects, which are never loaded. Save an array of numbers.", hint
+            ) from error
         reason = str(error).rstrip(".")
-        raise _bad(f"{path} is a .npy file that cannot be read: {reason}. Save the array again.") from error
+        raise _bad(f"{path} is a .npy file that cannot be read: {reason}. Save the array again.", hint) from error
     if array.dtype.names is not None:
         raise _bad(
             f"{path} holds records of the fields {', '.join(array.dtype.names)}, and named operators combine single "
-            "numbers. Scan it in Python: call gpuscan.scan with a function that combines each field."
+            "numbers. Scan it in Python: call gpuscan.scan with a function that combines each field.",
+            hint,
         )
     return array
 
 
-def _bad(message: str) -> click.BadParameter:
-    return click.BadParameter(message, param_hint="'IN.npy'")
+def _bad(message: str, hint: str) -> click.BadParameter:
+    return click.BadParameter(message, param_hint=hint)
 
 
 def _conversion(path: Path, magic: bytes) -> str:

@@ -76,7 +76,7 @@ def export_and_describe(folder: Path, op: Any, dtype: Any, *, compact: bool, mas
         options: the other options of `gpuscan.export`.
 
     Raises:
-        click.UsageError: the options do not go together.
+        click.UsageError: the options do not go together, or the folder has other files.
         click.ClickException: the folder cannot be written.
     """
     if mask is not None and not compact:
@@ -85,6 +85,8 @@ def export_and_describe(folder: Path, op: Any, dtype: Any, *, compact: bool, mas
         )
     try:
         gpuscan.export(folder, op, dtype, compact=mask or compact, **options)
+    except FileExistsError as error:
+        raise click.UsageError(str(error)) from error
     except OSError as error:
         fail_to_write(folder, error)
     except gpuscan.GpuscanError:

@@ -25,7 +25,7 @@ _SPELLINGS = (
     (r"\b(axis|dtype)=(?!\S*[\w\"])", r"--\1"),
     (r"\bop='(\w+)'", r"--op \1"),
     (r"\bcompact=(?:True)?", r"--compact"),
-    (r"\b(exclusive|reverse|compensated|segments)=True", r"--\1"),
+    (r"\b(exclusive|reverse|compensated|segments|force)=True", r"--\1"),
     (r"\b(exclusive|reverse|compensated)=False", r"no --\1"),
 )
 

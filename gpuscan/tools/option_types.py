@@ -18,6 +18,7 @@ from gpuscan.device.adapters import NUMPY, best_adapters
 from gpuscan.elements import SCALARS, scalar_of
 from gpuscan.errors import AdapterNotFoundError
 from gpuscan.operators.named_operators import BUILTINS, resolve
+from gpuscan.tools.array_file import read_array
 
 # Arrays of this many elements, or more, are refused: 2 to this power.
 MAX_LENGTH_BITS = 40
@@ -96,18 +97,42 @@ class DeviceType(ParamType):
             if not self.numpy:
                 self.fail("this command needs a GPU adapter, and NumPy uses none. Name an adapter.", param, ctx)
             return NUMPY
-        if asked.casefold() == "cpu":
-            instead = "--device numpy for NumPy, or " if self.numpy else ""
-            self.fail(
-                "'cpu' could mean NumPy or a software adapter. "
-                f"Write {instead}a software adapter's name such as --device llvmpipe.",
-                param,
-                ctx,
-            )
         try:
             return Device(asked)
         except AdapterNotFoundError as error:
             self.fail(str(error), param, ctx)
+
+
+class ArrayFileType(ParamType):
+    """An array in a .npy file."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> np.ndarray[Any, Any]:
+        if isinstance(value, np.ndarray):
+            return value
+        path = Path(value)
+        if not path.is_file():
+            self.fail(f"there is no file {value}. Name a .npy file.", param, ctx)
+        return read_array(path, param.get_error_hint(ctx) if param is not None and ctx is not None else "")
+
+
+class InitialType(ArrayFileType):
+    """A number, or an array in a .npy file."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
+        if not isinstance(value, str):
+            return value
+        if value.lower().endswith(".npy"):
+            return super().convert(value, param, ctx)
+        if value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        for number in (int, float, complex):
+            with suppress(ValueError):
+                return number(value)
+        self.fail(f"{value!r} is neither a number nor a .npy file. Write one such as 1, 0.5, 1+2j or true.", param, ctx)
 
 
 class DevicesType(ParamType):
@@ -229,7 +254,12 @@ def gpu_device(asked: Device | str | None) -> Device:
     return asked if isinstance(asked, Device) else gpuscan.default_device()
 
 
+def has_file_dtype(dtype: np.dtype[Any]) -> bool:
+    """Return True if a .npy file can hold the dtype. It holds bfloat16 as bytes without a type."""
+    return dtype.kind != "V"
+
+
 def check_file_dtype(dtype: np.dtype[Any] | None) -> None:
     """Raise BadParameter if a .npy file cannot hold the dtype."""
-    if dtype is not None and dtype.kind == "V":
+    if dtype is not None and not has_file_dtype(dtype):
         raise click.BadParameter(f".npy files cannot hold {dtype}. Write float32.", param_hint="'--dtype'")

@@ -123,6 +123,18 @@ def test_the_variable_names_the_default_but_does_not_overrule(listed, monkeypatc
     assert adapters.choose_adapter() is GEFORCE
 
 
+@pytest.mark.parametrize("wanted", ["cpu", "CPU"])
+def test_cpu_could_mean_numpy(listed, wanted):
+    """Assert that "cpu" chooses no software adapter, and that the message names the choices."""
+    listed(LAVAPIPE, GEFORCE)
+    assert wanted.casefold() in LAVAPIPE.summary.casefold()
+    with pytest.raises(AdapterNotFoundError, match="could mean NumPy") as error:
+        adapters.choose_adapter(wanted)
+    assert 'device="numpy"' in str(error.value)
+    assert LAVAPIPE.summary in str(error.value)
+    assert adapters.choose_adapter("(cpu)") is LAVAPIPE
+
+
 @pytest.mark.parametrize("wanted", ["radeon", "GeForce 2"])
 def test_no_such_adapter(listed, wanted):
     """Assert that the message has the request, the adapters of the machine, and the way out."""

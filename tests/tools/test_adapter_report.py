@@ -62,6 +62,21 @@ def test_a_report_has_all_and_names_nobody(tmp_path, capsys, monkeypatch, small)
         assert secret not in text
 
 
+def test_a_report_in_a_folder_replaces_only_a_report(tmp_path, capsys, monkeypatch):
+    """Refuse, before anything is measured, to replace a file of others whose name the command has chosen."""
+    report = {"format": adapter_report.FORMAT}
+    monkeypatch.setattr(adapter_report, "adapter_report", lambda device: report)
+    path = tmp_path / adapter_report.file_name(gpuscan.devices()[0].capabilities)
+    for content in ("mine", "[]", '{"format": 1}'):
+        path.write_text(content, encoding="utf-8")
+        code, err = fails(capsys, "probe", "--device", "0", "--report", str(tmp_path))
+        assert (code, path.name in err) == (2, True)
+        assert path.read_text(encoding="utf-8") == content
+    assert run(capsys, "probe", "--device", "0", "--report", str(path))[0] == 0
+    assert run(capsys, "probe", "--device", "0", "--report", str(tmp_path))[0] == 0
+    assert json.loads(path.read_text(encoding="utf-8")) == report
+
+
 def test_what_is_left_out(monkeypatch):
     """Replace paths and names in every text, and leave the rest as it is."""
     monkeypatch.setattr(platform, "node", lambda: "otter.example.org")

@@ -275,8 +275,10 @@ def test_report_is_json() -> None:
 
 def test_plot(tmp_path: Path) -> None:
     """Write a PNG, and raise an error if there is nothing to draw."""
-    plot.save_plot(tmp_path / "speed.png", measurements(), "made up")
-    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+    plot.save_plot(tmp_path / "speed.png", measurements(), "made up", source="made-up.json 123")
+    content = (tmp_path / "speed.png").read_bytes()
+    assert content.startswith(b"\x89PNG")
+    assert b"Source\0made-up.json 123" in content
     with pytest.raises(GpuscanError, match="nothing to draw"):
         plot.save_plot(tmp_path / "none.png", measurements()[3:4], "made up")
 

@@ -7,6 +7,7 @@ it on Debian.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import pytest
 
 import gpuscan
 from gpuscan.api.device import Device
+from gpuscan.browser.description import PAGE
+from gpuscan.elements import SCALARS
 from gpuscan.errors import StrategyError, UnsupportedDtypeError
 from gpuscan.planning.strategies import STRATEGIES
 from gpuscan.tools.matrix.columns import read_columns
@@ -98,7 +101,124 @@ def test_a_page_without_a_function_to_check_with(browser: Browser, tmp_path: Pat
     assert "has no Python function" in report["error"]
 
 
+# Opens the page of an export in a frame, and posts what a visitor reads there.
+READER = """<!doctype html><title>reader</title><body><script type="module">
+const frame = document.createElement("iframe");
+frame.style.height = "900px";
+frame.src = "index.html";
+document.body.append(frame);
+for (;;) {
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  if (/passed|failed/.test(frame.contentDocument?.title)) break;
+}
+await fetch("/found", { method: "POST", body: JSON.stringify(frame.contentDocument.body.innerText) });
+</script></body>"""
+
+
+@needs_browser
+@pytest.mark.parametrize("wrong", [False, True])
+def test_the_page_ends_in_a_sentence(browser: Browser, tmp_path: Path, wrong: bool) -> None:
+    """Read how many results are right and which are not, and no JSON before it is unfolded."""
+    page = gpuscan.export(tmp_path / "page", "add", np.uint32, length=1000, strategy="three_dispatch")
+    if wrong:
+        (page / "check.expected").write_bytes(bytes((page / "check.expected").stat().st_size))
+    (page / "reader.html").write_text(READER, encoding="utf-8")
+    text = browser.report_of(page, "reader.html")
+    sizes = len(json.loads((page / "plan.json").read_text(encoding="utf-8"))["check"]["sizes"])
+    assert f"{0 if wrong else sizes} of {sizes} by three_dispatch" in text
+    assert ("element 0 of x is the first that differs" in text) == wrong
+    assert "{" not in text
+    assert "The run as JSON" in text
+
+
+# Runs a plan of several fields over typed arrays of each kind, and posts the first numbers or the error.
+KINDS = """<!doctype html><title>kinds</title><script type="module">
+import { ARRAYS, Scan } from "./scan.js";
+const found = { kinds: [...new Set(Object.values(ARRAYS).flat())].filter((name) => globalThis[name]), results: {} };
+const outcome = async (action) => {
+  try { return String((await action())[0]); } catch (error) { return String(error); }
+};
+const device = await Scan.device();
+const scan = await Scan.create(device);
+const { name, numbers } = scan.plan.fields[0];
+for (const kind of [...found.kinds, "DataView"]) {
+  const made = () => new globalThis[kind](kind === "DataView" ? new ArrayBuffer(64) : 4 * numbers);
+  found.results[kind] = await outcome(() => scan.run(made()));
+}
+found.named = await outcome(async () => [(await scan.run({ [name]: new Int32Array(4) }))[name]]);
+found.listed = await outcome(async () => await scan.run([new Int32Array(4)]));
+found.none = await outcome(() => scan.run());
+found.numbers = await outcome(() => scan.run([3, 1, 4]));
+found.short = await outcome(() => scan.run(new Float32Array(3)));
+found.fractions = await outcome(() => scan.run(new Float32Array(4 * numbers), { segments: [0, 1.5, 4] }));
+found.bigints = await outcome(() => scan.run(new Float32Array(4 * numbers), { segments: [0n, 4n] }));
+await fetch("/found", { method: "POST", body: JSON.stringify(found) });
+</script>"""
+
+
+@needs_browser
+def test_arrays_of_another_kind_are_refused(browser: Browser, tmp_path: Path) -> None:
+    """Take the array of the field's type, and name both types for any other."""
+    page = gpuscan.export(tmp_path / "page", "matmul", np.float32, length=1000, segments=True)
+    (page / "kinds.html").write_text(KINDS, encoding="utf-8")
+    found = browser.report_of(page, "kinds.html")
+    assert set(found["kinds"]) >= {"Float32Array", "Float64Array", "Int32Array", "Uint8Array", "BigInt64Array"}
+    assert found["results"].pop("Float32Array") == "0"
+    for kind, outcome in found["results"].items():
+        assert outcome == f"TypeError: x of float32 was passed as {kind}; pass a Float32Array"
+    assert found["named"] == found["listed"] == "TypeError: x of float32 was passed as Int32Array; pass a Float32Array"
+    assert found["none"] == "TypeError: x of float32 was passed as undefined; pass a Float32Array"
+    assert "a list of 3 was passed" in found["numbers"]
+    assert "RangeError" in found["short"]
+    assert "one whole length" in found["short"]
+    assert found["fractions"] == "TypeError: segments have 1.5 of type number; pass numbers without fractions"
+    assert "of type bigint" in found["bigints"]
+
+
 # ----- The files
+
+
+def test_the_module_knows_the_array_of_every_type() -> None:
+    """Find the types of gpuscan's elements in scan.js and in its types, with arrays whose numbers are as wide."""
+    # The numbers of complex64 are floats of half its width.
+    widths = {name: scalar.dtype.itemsize for name, scalar in SCALARS.items()} | {"complex64": 4}
+    module = (PAGE / "scan.js").read_text(encoding="utf-8")
+    types = (PAGE / "scan.d.ts").read_text(encoding="utf-8")
+    tables = {
+        "scan.js": dict(re.findall(r'^  (\w+): \[("\w+Array".*)\],$', module, re.MULTILINE)),
+        "scan.d.ts": dict(re.findall(r"^  (\w+): (\w+Array.*);$", types, re.MULTILINE)),
+    }
+    for name, table in tables.items():
+        assert set(table) == set(SCALARS), name
+        for scalar, arrays in table.items():
+            bits = {int(found) for found in re.findall(r"(?:Int|Uint|Float)(\d+)", arrays)}
+            assert bits == {8 * widths[scalar]}, f"{name}: {scalar}"
+
+
+TAKEN = {
+    "one field": (
+        "add",
+        np.float32,
+        'ArrayTypes["float32"] | [ArrayTypes["float32"]] | { "x": ArrayTypes["float32"] }',
+    ),
+    "a tuple": (
+        AFFINE,
+        (np.uint32, np.uint32),
+        '[ArrayTypes["uint32"], ArrayTypes["uint32"]] | { "0": ArrayTypes["uint32"]; "1": ArrayTypes["uint32"] }',
+    ),
+    "a dict": (
+        latest,
+        {"value": np.float16, "valid": bool},
+        '[ArrayTypes["float16"], ArrayTypes["bool"]] | { "value": ArrayTypes["float16"]; "valid": ArrayTypes["bool"] }',
+    ),
+}
+
+
+@pytest.mark.parametrize(("op", "dtype", "taken"), TAKEN.values(), ids=TAKEN.keys())
+def test_the_types_allow_only_what_fits(tmp_path: Path, op: Any, dtype: Any, taken: str) -> None:
+    gpuscan.export(tmp_path, op, dtype, length=100)
+    (line,) = re.findall(r"^export type Elements = (.*);$", (tmp_path / "scan.d.ts").read_text(), re.MULTILINE)
+    assert line == taken
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

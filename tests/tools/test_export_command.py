@@ -18,7 +18,7 @@ def test_an_export_into_what_is_no_folder(files, capsys):
     code, err = fails(capsys, "export", "in.npy/web")
     assert (code, "in.npy is not a folder" in err) == (2, True)
     Path("web/scan.js").mkdir(parents=True)
-    code, err = fails(capsys, "export", "web")
+    code, err = fails(capsys, "export", "web", "--force")
     assert (code, "web cannot be written: " in err) == (1, True)
 
 
@@ -48,20 +48,22 @@ def test_an_export_of_a_compaction(files, capsys):
     """Export one by a mask, and one by a function."""
     Path("masks.py").write_text(MASKS)
     for options, kind in (([], "mask"), (["--mask", "masks.py:odd"], "function")):
-        code, out, _ = run(capsys, "export", "web", "--compact", "--dtype", "int32", *options)
+        code, out, _ = run(capsys, "export", kind, "--compact", "--dtype", "int32", *options)
         assert (code, "compact by three_dispatch or fallback" in out) == (0, True)
-        assert json.loads(Path("web/plan.json").read_text())["compact"] == kind
+        assert json.loads(Path(kind, "plan.json").read_text())["compact"] == kind
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX links")
 def test_an_export_does_not_write_through_links(files, capsys):
-    """Replace links in the folder, and leave their targets as they are."""
+    """Replace links in the folder with --force, and leave their targets as they are."""
     names = ["scan.js", "check.js", "index.html", "plan.json", "check.input", "check.expected", "scan.wgsl"]
     Path("web").mkdir()
     for name in names:
         Path(f"victim-{name}").write_text("mine")
         Path("web", name).symlink_to(Path.cwd() / f"victim-{name}")
-    assert run(capsys, "export", "web")[0] == 0
+    assert fails(capsys, "export", "web")[0] == 2
+    assert all(Path("web", name).is_symlink() for name in names)
+    assert run(capsys, "export", "web", "--force")[0] == 0
     for name in names:
         assert Path(f"victim-{name}").read_text() == "mine"
         assert not Path("web", name).is_symlink()
@@ -69,12 +71,75 @@ def test_an_export_does_not_write_through_links(files, capsys):
 
 
 def test_an_export_leaves_nothing_of_the_one_before(files, capsys):
-    """Remove the shaders of an earlier export, and nothing else."""
-    Path("web").mkdir()
-    Path("web/mine.wgsl").write_text("")
+    """Remove the shaders of an earlier export of the same scan, and nothing else."""
     for strategy, stages in (("auto", 9), ("three_dispatch", 3), ("fallback", 1)):
         assert run(capsys, "export", "web", "--strategy", strategy)[0] == 0
+        Path("web/mine.wgsl").write_text("")
         assert len(list(Path("web").glob("*.wgsl"))) == stages + 1, strategy
+
+
+def contents(folder):
+    """Return the bytes of each file in a folder."""
+    return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+@pytest.mark.parametrize("name", ["index.html", "check.js", "plan.json", "notes.txt"])
+def test_an_export_leaves_the_files_of_others_alone(files, capsys, name):
+    """Refuse a folder with any file that no export wrote, and name the file; replace it with --force."""
+    Path("mysite").mkdir()
+    Path("mysite", name).write_text('{"hand": "written"}')
+    code, err = fails(capsys, "export", "mysite")
+    assert (code, name in err, "--force" in err) == (2, True, True)
+    assert contents("mysite") == {name: b'{"hand": "written"}'}
+    assert run(capsys, "export", "mysite", "--force")[0] == 0
+    assert (Path("mysite", name).read_text() == '{"hand": "written"}') == (name == "notes.txt")
+
+
+@pytest.mark.parametrize("name", ["index.html", "subgroups.wgsl", "check.input", "plan.json"])
+def test_an_export_leaves_changed_files_of_an_export_alone(files, capsys, name):
+    """Refuse an export in which somebody has changed a file."""
+    assert run(capsys, "export", "web")[0] == 0
+    assert name in contents("web")
+    Path("web", name).write_text("changed")
+    before = contents("web")
+    code, err = fails(capsys, "export", "web", "--length", "1000")
+    assert (code, "--force" in err, name == "plan.json" or name in err) == (2, True, True)
+    assert contents("web") == before
+
+
+def test_an_export_of_another_scan_needs_force(files, capsys):
+    """Name both scans, and change nothing without --force."""
+    assert run(capsys, "export", "web", "--exclusive")[0] == 0
+    before = contents("web")
+    code, err = fails(capsys, "export", "web", "--op", "maximum", "--dtype", "int32")
+    assert (code, "maximum of int32" in err, "add of float32, exclusive" in err, "--force" in err) == (
+        2,
+        True,
+        True,
+        True,
+    )
+    assert contents("web") == before
+    assert run(capsys, "export", "web", "--op", "maximum", "--dtype", "int32", "--force")[0] == 0
+    assert json.loads(Path("web/plan.json").read_text())["operator"] == "maximum"
+
+
+def test_an_export_that_was_interrupted_goes_on(files, capsys, monkeypatch):
+    """Write some files of an export with another length, and then all of them."""
+    assert run(capsys, "export", "web", "--length", "1000")[0] == 0
+    replace, calls = os.replace, []
+
+    def interrupted(partial, path):
+        if len(calls) == 12:
+            raise KeyboardInterrupt
+        calls.append(path)
+        replace(partial, path)
+
+    monkeypatch.setattr("os.replace", interrupted)
+    assert fails(capsys, "export", "web", "--length", "100000")[0] == 130
+    monkeypatch.setattr("os.replace", replace)
+    assert len(calls) == 12
+    assert run(capsys, "export", "web", "--length", "100000")[0] == 0
+    assert json.loads(Path("web/plan.json").read_text())["length"] == 100000
 
 
 def test_an_export_of_an_operator_in_a_file(files, capsys):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from gpuscan import cli
+from gpuscan._start import INTERRUPTED
 from gpuscan.device.adapters import find_adapters
 from gpuscan.elements import SCALARS
 from gpuscan.errors import AdapterNotFoundError, DeviceLostError, OperatorError, StrategyError, UnsupportedDtypeError
 from gpuscan.operators.named_operators import BUILTINS, resolve
 from gpuscan.tools.command_words import in_command_words
-from gpuscan.tools.exit_codes import exit_code_of
+from gpuscan.tools.exit_codes import SIGNALLED, USAGE_WRONG, WORK_FAILED, exit_code_of
 from tests.tools.command_line import fails, run
 
 pytestmark = pytest.mark.usefixtures("listed_adapters")
@@ -26,6 +30,7 @@ GPU_COMMANDS = ("shader", "bench", "tune", "matrix")
     [
         ("Pass dtype=np.float32", True, "Pass --dtype float32"),
         ("pass dtype=bool, or other", False, "pass --dtype bool, or other"),
+        ("or pass force=True to replace", False, "or pass --force to replace"),
         (
             'Pass dtype=np.float32 to round, or device="numpy" to wait.',
             True,
@@ -137,11 +142,37 @@ def test_matrix_says_which_of_its_arguments_is_wrong(files, capsys):
 
 
 def test_help_lists_operators_and_dtypes(capsys, monkeypatch):
-    """List every operator and element type."""
+    """List every operator and element type that the command takes, and no other."""
     monkeypatch.setenv("COLUMNS", "200")
+    refused = {"scan": {"bfloat16"}, "export": {"float64"}}
     for command in ("scan", "shader", "bench", "export"):
-        words = re.findall(r"\w+", run(capsys, command, "--help")[1])
-        assert set(BUILTINS) | set(SCALARS) <= set(words), command
+        text = run(capsys, command, "--help")[1].replace("with --compact alone float64", "")
+        words = set(re.findall(r"\w+", text))
+        assert set(BUILTINS) <= words, command
+        assert words & set(SCALARS) == set(SCALARS) - refused.get(command, set()), command
+
+
+def test_every_dtype_that_the_help_lists_is_taken(files, capsys):
+    """Scan files of each type, and export each."""
+    for name in SCALARS:
+        op = "logical_or" if name == "bool" else "add"
+        if name != "bfloat16":
+            np.save("x.npy", np.ones(3, name))
+            assert run(capsys, "scan", "x.npy", "y.npy", "--device", "numpy", "--dtype", name, "--op", op)[0] == 0, name
+        if name != "float64":
+            assert run(capsys, "export", name, "--dtype", name, "--op", op, "--length", "9")[0] == 0, name
+    assert run(capsys, "export", "float64", "--compact", "--dtype", "float64", "--length", "9")[0] == 0
+
+
+def test_the_list_of_commands_cuts_no_summary(capsys, monkeypatch):
+    """Show the whole first sentence of each command in 80 columns, and the exit codes of all commands."""
+    monkeypatch.setenv("COLUMNS", "80")
+    text = run(capsys, "--help")[1]
+    lines = text[text.index("Commands:") :].splitlines()[1:]
+    assert [line.split()[0] for line in lines] == sorted(cli.commands.commands)
+    assert [line for line in lines if not line.endswith(".") or line.endswith("...")] == []
+    for code in (0, WORK_FAILED, USAGE_WRONG, INTERRUPTED, SIGNALLED, SIGNALLED + signal.SIGTERM):
+        assert re.search(rf"\b{code}\b", text[text.index("Exit codes") :]), code
 
 
 def test_numbers_are_those_of_the_probe(capsys, monkeypatch):

@@ -116,9 +116,8 @@ def test_a_reader_that_leaves(arguments):
 )
 def test_a_closed_standard_output(files, arguments, code):
     """Do the work, and print nothing."""
-    done = python(
-        "-c", f"import os; os.close(1); os.execl({sys.executable!r}, 'python', '-m', 'gpuscan', *{arguments.split()})"
-    )
+    command = [sys.executable, "-m", "gpuscan", *arguments.split()]
+    done = python("-c", f"import os; os.close(1); os.execv({command[0]!r}, {command!r})")
     assert (done.returncode, done.stderr == "") == (code, code == 0)
     assert "NoneType" not in done.stderr
     assert Path("out.npy").exists() == (arguments == "scan in.npy out.npy --axis 0")

@@ -29,6 +29,9 @@ pytestmark = pytest.mark.usefixtures("listed_adapters")
         (["--axis", "1", "--exclusive"], np.cumsum(ARRAY, axis=1, dtype=np.int32) - ARRAY),
         (["--axis", "0", "--dtype", "float32"], np.cumsum(ARRAY, axis=0, dtype=np.float32)),
         (["--axis", "0", "--strategy", "three_dispatch"], np.cumsum(ARRAY, axis=0, dtype=np.int32)),
+        (["--axis", "1", "--initial", "-7"], np.cumsum(ARRAY, axis=1, dtype=np.int32) - 7),
+        (["--axis", "1", "--initial", "10", "--exclusive"], np.cumsum(ARRAY, axis=1, dtype=np.int32) - ARRAY + 10),
+        (["--axis", "0", "--initial", "0.5", "--dtype", "float32"], np.cumsum(ARRAY, axis=0, dtype=np.float32) + 0.5),
     ],
 )
 def test_scan(files, capsys, device, options, expected):
@@ -39,6 +42,54 @@ def test_scan(files, capsys, device, options, expected):
     assert result.dtype == expected.dtype
     np.testing.assert_array_equal(result, expected)
     assert sorted(os.listdir()) == ["in.npy", "out.npy"]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_scan_with_values_from_files(files, capsys, monkeypatch, streamed):
+    """Restart at offsets, and begin with one value for each row."""
+    monkeypatch.setattr("gpuscan.tools.file_scan.STREAMED_BYTES", 0 if streamed else 1 << 40)
+    np.save("offsets.npy", np.array([0, 1, 1, 4]))
+    np.save("seeds.npy", np.array([100, 200, 300], np.int32))
+    options = ["--axis", "1", "--segments", "offsets.npy", "--initial", "seeds.npy"]
+    assert run(capsys, "scan", "in.npy", "out.npy", *options)[:2] == (0, "")
+    expected = ARRAY.copy()
+    expected[:, 1:] = np.cumsum(ARRAY[:, 1:], axis=1)
+    np.testing.assert_array_equal(np.load("out.npy"), expected + np.array([[100], [200], [300]]))
+
+
+def test_initial_values_of_other_types(files, capsys):
+    """Take complex numbers and bools."""
+    for array, op, text, value in (
+        (np.ones(3, np.complex64), "add", "1+2j", 1 + 2j),
+        (np.zeros(3, bool), "logical_or", "true", True),
+        (np.zeros(3, bool), "logical_or", "False", False),
+    ):
+        np.save("x.npy", array)
+        assert run(capsys, "scan", "x.npy", "y.npy", "--op", op, "--initial", text)[0] == 0
+        np.testing.assert_array_equal(np.load("y.npy"), gpuscan.scan(array, op, initial=value, device="numpy"))
+
+
+WRONG_VALUES = {
+    "no number": (["--initial", "seven"], "'seven' is neither a number"),
+    "a number that does not fit": (["--initial", "0.5"], "int32, which cannot hold it"),
+    "a file that is not there": (["--segments", "no.npy"], "there is no file no.npy"),
+    "a number in place of a file": (["--segments", "3"], "there is no file 3"),
+    "no .npy file": (["--segments", "text.npy"], "'--segments': text.npy is not a .npy file"),
+    "offsets of floats": (["--segments", "floats.npy"], "offsets are integers"),
+    "offsets that end early": (["--segments", "short.npy"], "the last 4"),
+    "a file of initial values that does not fit": (["--initial", "short.npy"], "(2,)"),
+}
+
+
+@pytest.mark.parametrize(("options", "told"), WRONG_VALUES.values(), ids=WRONG_VALUES.keys())
+def test_wrong_initial_values_and_segments(files, capsys, options, told):
+    """Exit with 2, name the option, and write no file."""
+    Path("text.npy").write_text("0 4")
+    np.save("floats.npy", np.array([0.0, 4.0]))
+    np.save("short.npy", np.array([0, 3]))
+    code, err = fails(capsys, "scan", "in.npy", "out.npy", "--axis", "1", *options)
+    assert (code, told in err) == (2, True), err
+    assert not Path("out.npy").exists()
 
 
 def test_scan_of_compensated_sums(files, capsys):

@@ -1,5 +1,5 @@
-// The scans that come with the package, and the class that runs these and any other export.
-export { Scan } from "./scan.js";
+// The scans that come with the package, the class that runs these and any other export, and the arrays that it takes.
+export { ARRAYS, Scan } from "./scan.js";
 
 const OPERATORS = ["add", "minimum", "maximum", "compact"];
 const TYPES = ["float32", "int32", "uint32"];

@@ -93,7 +93,7 @@ try {
     plan: await failing(() => plan("add", "float64")),
     length: await failing(() => scan.record(device.createCommandEncoder(), a, b, 2 ** 26)),
     fields: await failing(() => scan.run([new Uint32Array(4), new Uint32Array(4)])),
-    whole: await failing(() => scan.run(new Uint8Array(5))),
+    kind: await failing(() => scan.run(new Int32Array(4))),
     segments: await failing(() => scan.run(new Uint32Array(4), { segments: [0, 4] })),
     strategy: await failing(() => Scan.create(device, plan(), { strategy: "lookback" })),
     missing: await failing(() => Scan.create(device, new URL("/nowhere/", location.href))),
@@ -174,7 +174,7 @@ test("errors say what to do", () => {
   assert.match(found.errors.plan, /RangeError.*add of float64.*gpuscan export/);
   assert.match(found.errors.length, /RangeError.*1 to 33554432/);
   assert.match(found.errors.fields, /TypeError.*each of the fields x/);
-  assert.match(found.errors.whole, /RangeError.*whole length/);
+  assert.match(found.errors.kind, /TypeError.*x of uint32 was passed as Int32Array; pass a Uint32Array/);
   assert.match(found.errors.segments, /export it with segments/);
   assert.match(found.errors.missing, /nowhere\/plan\.json.*404/);
 });

@@ -1,6 +1,6 @@
 // Checks exports: scans parts of check.input, compares them with those of check.expected, and counts what passed in a
 // column of gpuscan's matrix.
-import { Scan } from "./scan.js";
+import { ARRAYS, Scan } from "./scan.js";
 
 const padded = (bytes) => Math.ceil(bytes / 16) * 16;
 
@@ -18,7 +18,8 @@ function floatsOf(type, bytes) {
 }
 
 /** Where two results of a field differ, in words; null where they agree. */
-function difference(field, tolerance, found, wanted) {
+function difference(field, tolerance, ...results) {
+  const [found, wanted] = results.map((result) => new Uint8Array(result.buffer));
   if (found.length !== wanted.length) {
     return `${found.length / field.bytes} elements of ${field.name} were found, and ${wanted.length / field.bytes} expected`;
   }
@@ -33,19 +34,21 @@ function difference(field, tolerance, found, wanted) {
   return at < 0 ? null : `element ${Math.floor(at / field.bytes)} of ${field.name} is the first that differs`;
 }
 
-/** The places of arrays that follow each other in a file, each padded: pairs of a begin and the bytes of an element. */
+/** The places of arrays that follow each other in a file, each padded: their begins, and the bytes and types of elements. */
 function placesOf(fields, length) {
   let end = 0;
-  return fields.map(({ bytes }) => {
+  return fields.map(({ bytes, type }) => {
     const start = end;
     end += padded(length * bytes);
-    return { start, bytes };
+    return { start, bytes, type };
   });
 }
 
-/** The bytes of each field's elements from `first` on. */
+/** The elements of each field from `first` on, in the typed array of the field. */
 const partsOf = (places, content, first, size) =>
-  places.map(({ start, bytes }) => new Uint8Array(content.slice(start + first * bytes, start + (first + size) * bytes)));
+  places.map(({ start, bytes, type }) => {
+    return new globalThis[ARRAYS[type][0]](content.slice(start + first * bytes, start + (first + size) * bytes));
+  });
 
 /** What a scan of `size` elements takes and gives: the first ones of the samples, or the last if it begins at the end. */
 function sampleOf(plan, input, expected, size) {
@@ -57,7 +60,7 @@ function sampleOf(plan, input, expected, size) {
     const segments = offsets?.map((offset) => Math.min(Math.max(offset - first, 0), size));
     return { x: partsOf(places, input, first, size), wanted: partsOf(places, expected, first, size), options: { segments } };
   }
-  const places = placesOf([...plan.fields, { bytes: 1 }], total);
+  const places = placesOf([...plan.fields, { bytes: 1, type: "bool" }], total);
   const [all] = partsOf(places.slice(-1), input, 0, total);
   const picked = (mask) => mask.reduce((sum, bit) => sum + bit, 0);
   const mask = all.subarray(0, size);
@@ -153,6 +156,12 @@ export async function checkInto(column, scan, base) {
   return failed;
 }
 
+/** How many checks of a run passed, in words. */
+function countsOf({ cells, adapter }) {
+  const ways = Object.entries(cells.strategy).map(([strategy, { passed, run }]) => `${passed} of ${run} by ${strategy}`);
+  return `Results on ${adapter} that are NumPy's: ${ways.join(", ")}.`;
+}
+
 /** Runs the check of an export in the elements of its page. If the page's address has ?report, posts the run there. */
 export async function checkPage(base) {
   const columns = [];
@@ -169,14 +178,19 @@ export async function checkPage(base) {
   } catch (thrown) {
     error = String(thrown);
   }
-  const verdict = error || columns[0].failures.length > 0 ? "failed" : "passed";
+  const failures = columns.flatMap((column) => column.failures);
+  const verdict = error || failures.length > 0 ? "failed" : "passed";
   const text = JSON.stringify({ ...matrixOf(columns), error }, null, 1);
   const heading = document.querySelector("#verdict");
   heading.textContent = document.title = `gpuscan: ${verdict}`;
   heading.dataset.verdict = verdict;
-  document.querySelector("#report").textContent = error ?? text;
+  document.querySelector("#counts").textContent = error ?? columns.map(countsOf).join(" ");
+  document.querySelector("#failures").replaceChildren(
+    ...failures.map((failure) => Object.assign(document.createElement("li"), { textContent: failure })),
+  );
+  document.querySelector("#report").textContent = text;
   const save = document.querySelector("#save");
   save.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-  save.parentElement.hidden = Boolean(error);
+  document.querySelector("#run").hidden = Boolean(error);
   if (new URLSearchParams(location.search).has("report")) await fetch(location.href, { method: "POST", body: text });
 }

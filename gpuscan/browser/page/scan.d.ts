@@ -1,19 +1,41 @@
-/** A typed array of numbers. Types without an array of their own are passed as bits, in a Uint16Array. */
-export type Numbers =
-  | Float32Array
-  | Float64Array
-  | Int8Array
-  | Int16Array
-  | Int32Array
-  | Uint8Array
-  | Uint8ClampedArray
-  | Uint16Array
-  | Uint32Array
-  | BigInt64Array
-  | BigUint64Array;
+/** A Float16Array, where the browser has it. */
+type Halves = ArrayBufferView & { readonly length: number; readonly [Symbol.toStringTag]: "Float16Array" };
 
-/** An element's array, or one for each field of a bundle, in order or by name. */
-export type Elements = Numbers | Numbers[] | Record<string, Numbers>;
+/** The typed arrays that hold numbers of each type. 16-bit floats may be passed as bits. */
+export interface ArrayTypes {
+  bool: Uint8Array | Uint8ClampedArray;
+  int8: Int8Array;
+  int16: Int16Array;
+  int32: Int32Array;
+  int64: BigInt64Array;
+  uint8: Uint8Array | Uint8ClampedArray;
+  uint16: Uint16Array;
+  uint32: Uint32Array;
+  uint64: BigUint64Array;
+  float16: Uint16Array | Halves;
+  bfloat16: Uint16Array;
+  float32: Float32Array;
+  float64: Float64Array;
+  complex64: Float32Array;
+}
+
+/** The names of these typed arrays, the usual one first. */
+export const ARRAYS: Readonly<Record<keyof ArrayTypes, readonly string[]>>;
+
+/** What plans with one field take: its array, alone, in a list, or by name. */
+export type OneField<T extends keyof ArrayTypes> = ArrayTypes[T] | [ArrayTypes[T]] | { x: ArrayTypes[T] };
+
+/** A typed array that some plan takes. */
+export type Numbers = ArrayTypes[keyof ArrayTypes];
+
+/** What some plan takes: an element's array, or one for each field of a bundle, in order or by name. */
+export type AnyElements = Numbers | Numbers[] | Record<string, Numbers>;
+
+/** What the plan in the folder of this module takes. */
+export type Elements = AnyElements;
+
+/** The address of a plan that takes E. */
+export type PlanAddress<E> = URL & { readonly elements?: E };
 
 /** How tiles learn their prefix. */
 export type Strategy = "three_dispatch" | "fallback" | "lookback" | "lookahead";
@@ -42,7 +64,7 @@ export interface RecordOptions extends ScanOptions {
 
 export interface Field {
   name: string;
-  type: string;
+  type: keyof ArrayTypes;
   numbers: number;
   bytes: number;
 }
@@ -61,11 +83,17 @@ export interface Plan {
   storage_buffers: number;
 }
 
-export class Scan {
+export class Scan<E extends AnyElements = Elements> {
   /** A GPUDevice with the features and limits that exported scans can use, as far as the GPU has them. */
   static device(options?: GPURequestAdapterOptions): Promise<GPUDevice>;
-  /** Compiles for a device the plan at `base` (default: the folder of the module). */
-  static create(device: GPUDevice, base?: URL | string, options?: CreateOptions): Promise<Scan>;
+  /** Compiles for a device the plan in the folder of the module. */
+  static create(device: GPUDevice, base?: undefined, options?: CreateOptions): Promise<Scan>;
+  /** Compiles for a device the plan at `base`. Name what it takes, such as `Scan.create<Float32Array>(…)`. */
+  static create<E extends AnyElements = AnyElements>(
+    device: GPUDevice,
+    base: PlanAddress<E> | string,
+    options?: CreateOptions,
+  ): Promise<Scan<E>>;
 
   readonly device: GPUDevice;
   readonly plan: Plan;
@@ -74,7 +102,7 @@ export class Scan {
   readonly subgroupSize: number;
 
   /** The scan of the elements, or those that are picked, in arrays of the same kind. */
-  run<T extends Elements>(elements: T, options?: RunOptions): Promise<T>;
+  run<T extends E>(elements: T, options?: RunOptions): Promise<T>;
   /** Records the scan into your own encoder. There is a buffer for each field, and its size is a multiple of 16 bytes. */
   record(
     encoder: GPUCommandEncoder,

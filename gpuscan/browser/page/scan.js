@@ -9,8 +9,8 @@
 //
 //   scan.record(encoder, source, destination, length);         // GPUBuffers of at least 16 * ceil(bytes / 16) bytes
 //
-// An element's bytes are as NumPy lays them out: complex64 is two floats, bool a byte; where the browser has no array of
-// the type (float16 in some, bfloat16 in all), pass its bits in a Uint16Array.
+// An element's bytes are as NumPy lays them out: complex64 is two floats in a Float32Array, bool a byte in a Uint8Array;
+// where the browser has no array of the type (float16 in some, bfloat16 in all), pass its bits in a Uint16Array.
 
 const FORMAT = "gpuscan export 2";
 const HEADER_WORDS = 6; // of the tile state: ticket, status, width, loops, and what only the shaders read
@@ -18,6 +18,27 @@ const STATUS_WORD = 1;
 const SUBGROUP_SIZE_WORD = 2;
 const LOOP_LIMIT_WORD = 3;
 const EPOCH = 1; // each run begins with a cleared tile state, so they can share a tag
+
+/** The names of the typed arrays that hold numbers of each type, the usual one first. */
+export const ARRAYS = {
+  bool: ["Uint8Array", "Uint8ClampedArray"],
+  int8: ["Int8Array"],
+  int16: ["Int16Array"],
+  int32: ["Int32Array"],
+  int64: ["BigInt64Array"],
+  uint8: ["Uint8Array", "Uint8ClampedArray"],
+  uint16: ["Uint16Array"],
+  uint32: ["Uint32Array"],
+  uint64: ["BigUint64Array"],
+  float16: ["Uint16Array", "Float16Array"],
+  bfloat16: ["Uint16Array"],
+  float32: ["Float32Array"],
+  float64: ["Float64Array"],
+  complex64: ["Float32Array"],
+};
+
+/** The name of a typed array's kind, also of one of another window; else of the value's class. */
+const kindOf = (value) => (ArrayBuffer.isView(value) ? value[Symbol.toStringTag] : value?.constructor?.name ?? String(value));
 
 const padded = (bytes) => Math.max(16, Math.ceil(bytes / 16) * 16);
 const bytesOf = (array) => new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
@@ -263,6 +284,10 @@ export class Scan {
   /** One bit for each element, in the order of the scan: 1 where a segment begins. */
   #heads(offsets, length) {
     const bits = new Uint32Array(Math.ceil(length / 32));
+    const fraction = Array.from(offsets).find((offset) => !Number.isInteger(offset));
+    if (fraction !== undefined) {
+      throw new TypeError(`segments have ${fraction} of type ${typeof fraction}; pass numbers without fractions`);
+    }
     if (offsets[0] !== 0 || offsets[offsets.length - 1] !== length) {
       throw new RangeError(`segments must begin with 0 and end with the length, ${length}`);
     }
@@ -283,10 +308,16 @@ export class Scan {
     const { fields } = this.plan;
     if (options.segments && !this.plan.segments) throw new TypeError("the plan has no segments; export it with segments");
     const named = !ArrayBuffer.isView(array) && !Array.isArray(array);
-    const arrays = named ? fields.map(({ name }) => array[name]) : [array].flat();
-    if (arrays.length !== fields.length || !arrays.every(ArrayBuffer.isView)) {
-      throw new TypeError(`pass a typed array for each of the fields ${fields.map(({ name }) => name).join(", ")}`);
+    const arrays = named ? fields.map(({ name }) => array?.[name]) : [array].flat();
+    if (arrays.length !== fields.length) {
+      const names = fields.map(({ name }) => name).join(", ");
+      throw new TypeError(`a list of ${arrays.length} was passed; pass a typed array for each of the fields ${names}`);
     }
+    fields.forEach(({ name, type }, i) => {
+      const given = named && array?.constructor !== Object ? array : arrays[i];
+      const [kind, kinds] = [kindOf(arrays[i] ?? given), ARRAYS[type]];
+      if (!kinds.includes(kind)) throw new TypeError(`${name} of ${type} was passed as ${kind}; pass a ${kinds.join(" or ")}`);
+    });
     const lengths = arrays.map((each, i) => each.byteLength / fields[i].bytes);
     if (lengths.some((length) => length !== lengths[0] || !Number.isInteger(length))) {
       throw new RangeError(`arrays of ${lengths.join(" and ")} elements were passed; pass arrays of one whole length`);

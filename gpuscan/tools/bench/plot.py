@@ -9,14 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from gpuscan.errors import GpuscanError
+from gpuscan.tools.bench.cases import power_or_number
 from gpuscan.tools.bench.results import COPY, OURS, Measurement
 
 # Width and height of a panel in inches.
 PANEL_INCHES = (8.0, 5.5)
 
 
-def save_plot(path: Path, measurements: Sequence[Measurement], title: str) -> None:
+def save_plot(path: Path, measurements: Sequence[Measurement], title: str, source: str = "") -> None:
     """Write the picture, with one panel for each operator and dtype.
+
+    Args:
+        path: the PNG file.
+        measurements: what to draw.
+        title: what to write above the panels.
+        source: what the picture was made from; kept in the file.
 
     Raises:
         GpuscanError: matplotlib is not installed, or there is nothing to draw.
@@ -40,6 +47,9 @@ def save_plot(path: Path, measurements: Sequence[Measurement], title: str) -> No
             points = sorted((m.case.elements, (m.bytes_per_second or 0.0) / 1e9) for m in line)
             axes.plot(*zip(*points, strict=True), label=_label(library, name), **_style(library))
         axes.set_xscale("log", base=2)
+        sizes = sorted({m.case.elements for line in lines.values() for m in line})
+        axes.set_xticks(sizes, [_power(size) for size in sizes])
+        axes.minorticks_off()
         axes.set_yscale("log")
         for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
             formatted(importlib.import_module("matplotlib.ticker").LogFormatter(labelOnlyBase=False))
@@ -48,7 +58,7 @@ def save_plot(path: Path, measurements: Sequence[Measurement], title: str) -> No
         axes.set_ylabel("GB/s read and written")
         axes.grid(True, which="both", linewidth=0.3)
         axes.legend(fontsize="small")
-    figure.savefig(path, dpi=150, format="png")
+    figure.savefig(path, dpi=150, format="png", metadata={"Source": source} if source else None)
 
 
 def need_matplotlib() -> None:
@@ -57,6 +67,12 @@ def need_matplotlib() -> None:
         raise GpuscanError(
             "a plot was asked for, but matplotlib is not installed. Install it with: pip install matplotlib"
         )
+
+
+def _power(elements: int) -> str:
+    """Return the label of a size, with its exponent set high."""
+    base, power, exponent = power_or_number(elements).partition("^")
+    return f"${base}^{{{exponent}}}$" if power else base
 
 
 def _label(library: str, name: str) -> str:
