@@ -217,7 +217,8 @@ def test_equal_calls_share_a_program(device: gs.Device) -> None:
     def doubled() -> Callable[[Any], Any]:
         return lambda v: v * 2
 
-    gs.scan(a)
+    for _ in range(3):  # the first launch of a kernel may wait, to see how large its subgroups are
+        gs.scan(a)
     before = kept_programs(device)
     for call in (
         lambda: gs.scan(a, "add"),
@@ -226,7 +227,8 @@ def test_equal_calls_share_a_program(device: gs.Device) -> None:
     ):
         assert_same(call().numpy(), np.cumsum(np.arange(100, dtype=np.int32), dtype=np.int32))
     assert kept_programs(device) <= before + 1  # the operator may be written out
-    gs.scan(a, before=doubled())
+    for _ in range(3):
+        gs.scan(a, before=doubled())
     before = kept_programs(device)
     gs.scan(a, before=doubled())
     assert kept_programs(device) == before
