@@ -125,7 +125,7 @@ fn f32_arctan2(y: f32, x: f32) -> f32 {
     let high = f32_maximum(abs(y), abs(x));
     let low = f32_minimum(abs(y), abs(x));
     let diagonal = f32_isinf(low);
-    let ratio = select(low / select(1.0f, high, f32_to_bool(high)), 1.0f, diagonal);
+    let ratio = select(low / select(1.0f, high, high > 0.0f), 1.0f, diagonal);  // where quotients flush subnormals, > does
     let octant = atan(select(ratio, 0.0f, f32_isinf(high) & !diagonal));
     let quadrant = select(octant, 1.5707964f - octant, abs(y) > abs(x));
     let angle = select(quadrant, 3.1415927f - quadrant, f32_signbit(x));
@@ -213,11 +213,12 @@ fn c64_multiply(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
 fn c64_divide(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
     let swapped = abs(b.x) < abs(b.y);
     let large = select(b.x, b.y, swapped);
-    let ratio = select(b.y, b.x, swapped) / select(1.0f, large, f32_to_bool(large));
+    let zero = abs(large) <= 0.0f;  // also of a subnormal where quotients flush it
+    let ratio = select(b.y, b.x, swapped) / select(large, 1.0f, zero);
     let scale = 1.0f / (large + select(b.y, b.x, swapped) * ratio);
     let real = select(a.x + a.y * ratio, a.x * ratio + a.y, swapped);
     let imag = select(a.y - a.x * ratio, a.y * ratio - a.x, swapped);
-    return select(vec2<f32>(real, imag) * scale, a / abs(b.x), !f32_to_bool(large));
+    return select(vec2<f32>(real, imag) * scale, a / abs(b.x), zero);
 }
 {% endif %}
 {% if "c64_exp" in helpers %}
