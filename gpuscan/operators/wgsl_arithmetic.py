@@ -56,7 +56,7 @@ INFIX = {
 }
 PREFIX = {"negative": "-", "invert": "~", "logical_not": "!"}
 _INTEGER = {"minimum": "min", "maximum": "max", "absolute": "abs"}
-_FLOAT = {"absolute": "abs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round", "sqrt": "sqrt"}
+_FLOAT = {"absolute": "abs", "floor": "floor", "ceil": "ceil", "sqrt": "sqrt"}
 BUILTIN = {
     "i32": {**_INTEGER, "sign": "sign"},
     "u32": {**_INTEGER, "bitwise_count": "countOneBits"},
@@ -64,7 +64,8 @@ BUILTIN = {
     "u64": _INTEGER,
     "f32": {
         **_FLOAT,
-        **{name: name for name in ("sin", "cos", "tan")},
+        **{name: name for name in ("trunc", "sin", "cos", "tan")},
+        "rint": "round",
         "arcsin": "asin",
         "arccos": "acos",
         "log1p": "f32_checked_log1p",

@@ -283,6 +283,18 @@ def test_float64_is_numpys(adapter: wgpu.GPUAdapter) -> None:
     check_floats(exact, (a[keep], b[keep]), adapter)
 
 
+def test_float64_is_rounded_to_whole_numbers(device: gs.Device) -> None:
+    """Assert the bits of results, which tell the signs of zeros."""
+    if not device.capabilities.float64:
+        return
+    x = np.array([0, 0.2, 0.5, 0.7, 1.5, 2.5, 3.5, 4.499, 1e15 + 0.5, 2.0**52 - 0.5, 2.0**53, 1e300, np.inf, np.nan])
+    x = np.concatenate([x, -x])
+    for function in (np.rint, np.trunc, np.floor, np.ceil):
+        found = function(device.asarray(x)).numpy()
+        np.testing.assert_array_equal(found, function(x))
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(function(x)))
+
+
 def test_float64_functions(adapter: wgpu.GPUAdapter) -> None:
     if "shader-f64" not in adapter.features:
         return  # the planner refuses float64 there
