@@ -35,6 +35,7 @@ from tests.engine.test_selective_scan import assert_scans, scan_of
 from tests.harness.scans import make_problem, scan_with
 from tests.harness.sorts import sort_in_tiles, use_little_workgroup_memory
 from tests.harness.stages import shaders_of
+from tests.harness.tint import TintCheck
 from tests.oracle import AFFINE, LATER, MATRICES, assert_same, strategies_in_turn, strategies_on
 
 SHAPES = [
@@ -171,6 +172,24 @@ def test_tint_refuses_a_barrier_that_not_all_reach(dawn: gs.Device) -> None:
         }"""
     with pytest.raises(error_type(dawn.wgpu_device), match="uniform"):
         dawn.wgpu_device.create_shader_module(code=text)
+
+
+def test_the_check_of_all_shaders_tells_what_tint_refuses() -> None:
+    """Assert that the end of the tests tells of a refused text, and leaves out only types that Tint does not have."""
+    check = TintCheck()
+    check.note("chained shifts", "fn f(a: u32) -> u32 { return a << 1u << 2u; }")
+    check.note("a shift of a shift", "fn f(a: u32) -> u32 { return (a << 1u) << 2u; }")
+    check.note("subgroups", "fn f(a: u32) -> u32 { return subgroupAdd(a); }")
+    check.note("64 bits", "fn f(a: u32) -> u32 { return u32(u64(a) << 1u << 2u); }")
+    (refused,) = check.refused()
+    assert refused.startswith("chained shifts: ")
+    assert check.refused() == []
+
+
+def test_the_check_of_all_shaders_sees_them(tint: TintCheck, own_device: gs.Device) -> None:
+    text = "fn only_here(a: u32) -> u32 { return a; }"
+    own_device.wgpu_device.create_shader_module(label="seen", code=text)
+    assert text in tint.noted
 
 
 def test_the_quick_suite_passes(dawn: gs.Device) -> None:
