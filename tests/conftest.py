@@ -175,7 +175,9 @@ def tint() -> Iterator[TintCheck]:
         check.watch(patch)
         yield check
     if refused := check.refused():
-        pytest.fail(f"Tint refuses {len(refused)} shaders that naga takes.\n\n" + "\n\n".join(refused[:5]), pytrace=False)
+        pytest.fail(
+            f"Tint refuses {len(refused)} shaders that naga takes.\n\n" + "\n\n".join(refused[:5]), pytrace=False
+        )
 
 
 # ----- Signals

@@ -44,8 +44,8 @@ class Code:
             `captured`, a uniform buffer (shaders/shared/captured.wgsl), so that a function with other constants
             has the same text and needs no compilation, and no compiler simplifies what is computed with them. Code
             that differs only in these values is equal.
-        captured_floats: the vectors of four float32 that hold those of float32 and complex64.
-        captured_words: the vectors of four words after them that hold those of float64.
+        captured_floats: the number of vectors of four float32, which hold the float32 and complex64 constants.
+        captured_words: the number of vectors of four words that follow, which hold the float64 constants.
     """
 
     source: str

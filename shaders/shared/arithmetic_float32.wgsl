@@ -1,14 +1,21 @@
 {#- Functions of float32 that WGSL lacks or leaves undefined for part of their arguments, complex64, and 16-bit floats.
     Comes in: helpers. -#}
 {#- Some CPU adapters give numbers for NaN: SwiftShader in exp, exp2, log and log2, llvmpipe in atan. -#}
-{% for name, builtin in (("exp", "exp"), ("exp2", "exp2"), ("arctan", "atan")) %}
+{% for name in ("exp", "exp2") %}
 {% if "f32_" + name in helpers %}
 
 fn f32_{{ name }}(x: f32) -> f32 {
-    return select({{ builtin }}(x), x, f32_isnan(x));
+    return select({{ name }}(x), x, f32_isnan(x));
 }
 {% endif %}
 {% endfor %}
+{% if "f32_arctan" in helpers %}
+
+// llvmpipe's own gives 0.0 for -0.0.
+fn f32_arctan(x: f32) -> f32 {
+    return select(atan(x), x, f32_isnan(x) | !f32_to_bool(x));
+}
+{% endif %}
 {% for name in ("log", "log2") %}
 {% if "f32_" + name in helpers %}
 

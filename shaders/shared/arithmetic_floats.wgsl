@@ -58,10 +58,10 @@ fn {{ float }}_copysign(x: {{ float }}, sign: {{ float }}) -> {{ float }} {
 {% endif %}
 {% if float ~ "_sign" in helpers %}
 
-// -1, 0 or 1; NaN of NaN.
+// -1, 0 or 1; NaN of NaN. Of -0.0 it is 0.0, as in NumPy.
 fn {{ float }}_sign(x: {{ float }}) -> {{ float }} {
-    let unit = {{ float }}_copysign(1.0{{ f }}, x);
-    return select(unit, x, {{ float }}_isnan(x) | !{{ float }}_to_bool(x));
+    let size = select(0.0{{ f }}, {{ float }}_copysign(1.0{{ f }}, x), {{ float }}_to_bool(x));
+    return select(size, x, {{ float }}_isnan(x));
 }
 {% endif %}
 {% if float ~ "_order" in helpers %}

@@ -295,6 +295,20 @@ def test_float64_is_rounded_to_whole_numbers(device: gs.Device) -> None:
         np.testing.assert_array_equal(np.signbit(found), np.signbit(function(x)))
 
 
+def test_float64_functions_where_they_end(device: gs.Device) -> None:
+    """Assert infinities, NaN and what is near the ends of domains."""
+    if not device.capabilities.float64:
+        return
+    x = np.array([0, 0.5, 1, 1.5, 2, 700, 1e10, 1e300, np.inf, np.nan])
+    x = np.concatenate([x, -x])
+    names = ["exp", "expm1", "log", "log1p", "exp2", "log2", "log10", "sqrt"]
+    names += [prefix + name for prefix in ("", "arc") for name in ("sinh", "cosh", "tanh")]
+    for name in names:
+        function = getattr(np, name)
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(function(device.asarray(x)).numpy(), function(x), rtol=1e-12, err_msg=name)
+
+
 def test_float64_functions(adapter: wgpu.GPUAdapter) -> None:
     if "shader-f64" not in adapter.features:
         return  # the planner refuses float64 there
