@@ -230,6 +230,17 @@ def test_keys_on_the_device(dawn: gs.Device, dtype: str) -> None:
     assert_same(gs.scan(dawn.asarray(x), keys=dawn.asarray(keys)).numpy(), np.arange(900, dtype=np.int32) % 7 + 1)
 
 
+def test_segments_of_rows_on_the_device(dawn: gs.Device) -> None:
+    """Assert that heads of one row are repeated for all rows, which end within words."""
+    x = np.random.default_rng(2).integers(0, 9, (5, 77)).astype(np.int32)
+    offsets = np.array([0, 3, 40, 41, 77])
+    wanted = np.concatenate([np.cumsum(part, axis=1) for part in np.split(x, offsets[1:-1], axis=1)], axis=1)
+    keys = np.repeat(np.arange(4), np.diff(offsets)).astype(np.int32)
+    a = dawn.asarray(x)
+    for cut in ({"segments": offsets}, {"segments": dawn.asarray(offsets)}, {"keys": dawn.asarray(keys)}):
+        assert_same(gs.scan(a, axis=1, **cut).numpy(), wanted.astype(np.int32))
+
+
 def test_selective_scans(dawn: gs.Device) -> None:
     """Run a scan and its gradient."""
     arrays = scan_of(1, 2, 5, 300, "vf")
