@@ -11,6 +11,8 @@ import wgpu
 
 import gpuscan as gs
 from gpuscan.api.device import Device
+from gpuscan.elements import scalar_of
+from gpuscan.operators.wgsl_arithmetic import literal
 from tests.operators.evaluate import evaluate_map, has_int64, open_device
 from tests.operators.numbers import check_floats, float_pairs, pairs_of, same_floats
 from tests.oracle import assert_same, strategies_on
@@ -258,6 +260,15 @@ def test_astype_of_16_bit_floats_rounds(adapter: wgpu.GPUAdapter, name: str) -> 
     patterns = np.arange(1 << 16, dtype=np.uint16)
     result = evaluate_map(open_device(adapter), reading, (patterns,), native_int64=has_int64(adapter))
     assert np.all(same_floats(result, reading((patterns,))))
+
+
+def test_literals_are_in_range() -> None:
+    """Assert that literals of the largest numbers are not above them, which Tint refuses, and are read as they were."""
+    for name in ("float32", "float64"):
+        for value in (np.finfo(name).max, np.finfo(name).min, np.finfo(name).tiny, np.dtype(name).type(0.1)):
+            spelling = literal(value, scalar_of(np.dtype(name)), native_int64=True).text.rstrip("lf")
+            assert abs(float(spelling)) <= float(np.finfo(name).max)
+            assert np.dtype(name).type(spelling) == value
 
 
 # ----- float64, where the adapter has it
