@@ -119,7 +119,8 @@ def _code_key(function: FunctionType, numbers: bool, within: list[Any]) -> Hasha
             found.append(_value_key(cell.cell_contents, numbers, inner))
         except ValueError:  # nothing has been assigned yet
             raise _UnknownError from None
-    known, builtin = function.__globals__, function.__builtins__
+    known: dict[str, Any] = function.__globals__
+    builtin: dict[str, Any] = getattr(function, "__builtins__")  # noqa: B009 (mypy may not know it)
     for name in names:
         # Anybody can put a name into the builtins, too.
         values = known if name in known else builtin
