@@ -19,6 +19,7 @@ from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.device.device_array import DeviceArray, checked_dtype, checked_shape, empty, uploaded
 from gpuscan.device.foreign_buffers import check_buffer, check_state
 from gpuscan.device.guards import guarded
+from gpuscan.device.strides import overlaps_itself
 from gpuscan.device.transfer import begun, padded
 from gpuscan.engine.element_copy import contiguous, duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, converted
@@ -167,12 +168,14 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
 
         Raises:
             TypeError: the index is a list or an array of integers.
-            ValueError: the value does not broadcast to the elements, or it is on another device.
+            ValueError: the value does not broadcast to the elements, or it is on another device; or elements of the
+                array share memory, such as those of np.broadcast_to(a, shape).
         """
         _answer_of("assign")(self, index, value)
 
     def assign_at(self, index: Any, value: Any) -> None:
         """Do what ``self[index] = value`` does, in the long way."""
+        self._check_separate()
         if isinstance(index, (Array, np.ndarray)) and index.dtype == bool:
             if index.shape != self.shape:
                 raise IndexError(
@@ -195,9 +198,11 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
         """Write a number or an array to all elements, broadcast and converted as NumPy does it.
 
         Raises:
-            ValueError: the value does not broadcast to the array's shape, or it is on another device.
+            ValueError: the value does not broadcast to the array's shape, or it is on another device; or elements of
+                the array share memory.
             ValueError, TypeError, OverflowError: the array's dtype cannot hold the value.
         """
+        self._check_separate()
         if not isinstance(value, Array):
             given = as_array(value)
             # Python numbers have to fit the dtype; arrays are cast.
@@ -227,6 +232,15 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
         if self.size:
             with guarded(self.context):
                 write_elements(broadcast(value, self.shape), self)
+
+    def _check_separate(self) -> None:
+        """Raise ValueError if elements share memory: a write to one would change others."""
+        if not self.is_contiguous and overlaps_itself(self.shape, self.strides, self.dtype.itemsize):
+            raise ValueError(
+                f"values were assigned to an array of shape {self.shape}, but its elements share memory (strides "
+                f"{self.strides}), for example after np.broadcast_to. Assign to the array that was broadcast, or to a "
+                "copy: a.copy()"
+            )
 
     def is_same_as(self, other: Array) -> bool:
         """Return True if both arrays are the same elements of one buffer."""

@@ -70,7 +70,7 @@ def reduce(
             long as there are segments. With offsets in a `gpuscan.Array`, the error for an empty segment comes as that
             for wrong offsets does.
         groups: labels in any order, as in `gpuscan.scan`, of 0 or more. Each label is a place in the result; the axis
-            of the result is `num_groups` long.
+            of the result is `num_groups` long. On a device, the sum of a group of float32 that are all -0.0 may be 0.0.
         num_groups: the number of groups (default: the largest label + 1).
         device: as in `gpuscan.scan`.
 

@@ -108,6 +108,8 @@ def _called(
     dtype = options.pop("dtype", None)
     _refuse(name, options)
     values = [value if is_number(value) else as_leaf(value) for value in inputs]
+    if ufunc is np.power and (dtype is None or np.dtype(dtype).kind in "iu"):
+        _check_exponents(*values)
     values = [_as_argument(ufunc, value, values) for value in values]
     leaves = [value for value in values if not is_number(value)]
     leaves = [native(leaf) for leaf in leaves]
@@ -129,6 +131,25 @@ def _called(
     if targets:
         out = targets if function.element.structure.kind != "leaf" else targets[0]
     return mapped(function, leaves, common_shape([leaf.shape for leaf in leaves]), home_of(leaves, None), out)
+
+
+def _check_exponents(base: Any, exponent: Any) -> None:
+    """Raise ValueError, as NumPy does, if integers are to be raised to a negative power.
+
+    Exponents on a device are searched for their least number, which waits for the device.
+    """
+    # Python's integers take the other operand's dtype.
+    dtypes = [each if isinstance(each, (int, float, complex)) else each.dtype for each in (base, exponent)]
+    if np.result_type(exponent if is_number(exponent) else exponent.dtype).kind != "i":
+        return
+    if np.result_type(*dtypes).kind != "i" or (not is_number(exponent) and not exponent.size):
+        return
+    least = int(exponent if is_number(exponent) else exponent.min())
+    if least < 0:
+        raise ValueError(
+            f"np.power of integers by {least} was asked for, and integers have no negative powers. Convert them to "
+            "floats: a.astype(np.float32) ** exponent"
+        )
 
 
 def _as_argument(ufunc: np.ufunc, value: Any, values: list[Any]) -> Any:

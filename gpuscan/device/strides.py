@@ -63,6 +63,23 @@ def reach(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[
     return sum(min(0, way) for way in ways), sum(max(0, way) for way in ways) + itemsize
 
 
+def overlaps_itself(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
+    """Return True if two elements share bytes, for the strides that NumPy makes: sorted, each spans those below it.
+
+    Example:
+        >>> overlaps_itself((4, 3), (0, 4), 4), overlaps_itself((4, 3), (-24, 4), 4)
+        (True, False)
+    """
+    if 0 in shape:
+        return False
+    span = itemsize
+    for stride, length in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1):
+        if stride < span:
+            return True
+        span += stride * (length - 1)
+    return False
+
+
 # ----- Indices
 
 

@@ -230,7 +230,7 @@ def _submit(context: DeviceContext, run: _Run, start: int, stop: int) -> None:
     for result, field in zip(run.results, run.text.code.result.fields, strict=True):
         at = result.offset + start * field.storage_bytes
         results.append(Binding(result.buffer, at, padded((stop - start) * field.storage_bytes, ALIGNMENT)))
-    captured = [context.uniform(run.text.code.captured_bytes)] if run.text.captured_functions else []
+    captured = [context.uniform(run.text.code.captured)] if run.text.captured_functions else []
     bound = [*sources, *results, *captured]
     count, values = stop - start, {"text": run.text, "steps": _STEPS}
     invocations = -(-count // (_STEPS * run.text.chunk))

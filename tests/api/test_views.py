@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -137,6 +138,30 @@ def test_assignments_that_do_not_fit(device: gs.Device) -> None:
         a[x > 3]
     assert len(str(raised.value)) < 300
     assert_same(a, x)
+
+
+def test_broadcast_views_are_not_written_to(device: gs.Device) -> None:
+    """Assert that each way to assign is refused, as by NumPy, and changes nothing."""
+    x = np.arange(4, dtype=np.float32)
+    a = device.asarray(x)
+    z = device.asarray(np.zeros((4, 4), np.float32))
+    for view in (np.broadcast_to(a, (4, 4)), np.broadcast_to(a[:1], (4, 4)), np.broadcast_to(a, (4, 4)).T[::-1, 1:]):
+        ways: list[Callable[[], Any]] = [
+            lambda view=view: view.__setitem__(slice(None), z[:, : view.shape[1]]),
+            lambda view=view: view.__setitem__((0, 0), 1.0),
+            lambda view=view: view.__setitem__(view > 1, 1.0),
+            lambda view=view: view.assign(1.0),
+            lambda view=view: np.copyto(view, z[:, : view.shape[1]]),
+            lambda view=view: np.copyto(view, 1.0, where=view > 1),
+            lambda view=view: np.add(view, 1.0, out=view),
+            lambda view=view: view.__iadd__(1.0),
+        ]
+        for way in ways:
+            with pytest.raises(ValueError, match="share memory"):
+                way()
+    assert_same(a.numpy(), x)
+    np.broadcast_to(a, (1, 4))[:] = 7  # no two elements are one
+    assert_same(a.numpy(), np.full(4, 7, np.float32))
 
 
 def test_every_call_takes_views(device: gs.Device, monkeypatch: pytest.MonkeyPatch) -> None:
