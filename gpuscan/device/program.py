@@ -432,9 +432,7 @@ class Recording:
         step, slots = item
         if isinstance(step, Dispatch):
             numbers = [slot.number for slot in slots]
-            parts = tuple(
-                Part(slot, part.offset, part.size) for slot, (_, part) in zip(numbers, step.bound, strict=False)
-            )
+            parts = [Part(slot, part.offset, part.size) for slot, (_, part) in zip(numbers, step.bound, strict=False)]
             run = next((slot.index for slot in slots if slot.kind == "params"), None)
             offset = step.offset
             if offset is None:
@@ -446,9 +444,9 @@ class Recording:
             if indirect:
                 grid = Part(numbers[-1], grid.offset, grid.size)
             blank = step._replace(bound=(), offset=None, grid=grid)
-            bound = tuple(number for number, _ in step.bound)
-            place = (id(step.layout), *((number, part.offset, part.size) for number, part in step.bound))
-            return Stage(blank, bound, parts, tuple(numbers[: len(parts)]), indirect, place, run, offset)
+            bound = tuple([number for number, _ in step.bound])
+            place = (id(step.layout), *[(number, part.offset, part.size) for number, part in step.bound])
+            return Stage(blank, bound, tuple(parts), tuple(numbers[: len(parts)]), indirect, place, run, offset)
         if isinstance(step, Clear):
             return ClearPart(slots[0].number, step.offset, step.size)
         source, destination = (slot.number for slot in slots)
