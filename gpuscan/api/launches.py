@@ -1,6 +1,6 @@
 """Launch calls that came before: a call is a key, and under its key the device keeps a program.
 
-`launched` wraps a public function. The first call of a kind runs the function, and what it submits is recorded. Later
+`launchable` wraps a public function. The first call of a kind runs the function, and what it submits is recorded. Later
 calls of the kind launch the program that was recorded, over their own arrays, and run none of the function.
 """
 
@@ -128,7 +128,7 @@ class CallKey:
 # ----- Calls
 
 
-def launched(function: F) -> F:
+def launchable(function: F) -> F:
     """Let a function launch the program of an earlier call of the same kind, if there was one."""
     parameters = inspect.signature(function).parameters
     defaults = {name: each.default for name, each in parameters.items() if each.default is not each.empty}

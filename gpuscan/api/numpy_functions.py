@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuscan.api.array import Array, answer_protocols, new_array
 from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
-from gpuscan.api.launches import launched
+from gpuscan.api.launches import launchable
 from gpuscan.api.map import is_number
 from gpuscan.api.map import map as map_arrays
 from gpuscan.api.outputs import check_place
@@ -324,9 +324,9 @@ def _broadcast_to(array: Any, shape: Any) -> Array:
 
 
 answer_protocols(
-    ufunc=launched(apply_ufunc),
-    function=launched(apply_function),
-    assign=launched(Array.assign_at),
-    astype=launched(Array.in_dtype),
-    copy=launched(Array.duplicated),
+    ufunc=launchable(apply_ufunc),
+    function=launchable(apply_function),
+    assign=launchable(Array.assign_at),
+    astype=launchable(Array.in_dtype),
+    copy=launchable(Array.duplicated),
 )

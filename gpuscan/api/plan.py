@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuscan.api.array import Array
 from gpuscan.api.groups import execute_groups, heads_of_groups
-from gpuscan.api.launches import Numbered, launched
+from gpuscan.api.launches import Numbered, launchable
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.recorded_places import arrays_in, length_of, placement_of, places_of
@@ -191,7 +191,7 @@ class Plan(Numbered):
         """
         return self._compute(array, out)
 
-    @launched
+    @launchable
     def _compute(self, array: Any, out: Any) -> Any:
         for own in self._own_arrays:
             # No one else can write to them.

@@ -11,7 +11,7 @@ from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.groups import counted, execute_reduction, one_of
 from gpuscan.api.home import Devices, team_or_home
-from gpuscan.api.launches import launched
+from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_out, is_on_device
 from gpuscan.api.reduced_axes import joined, reduced_axes
 from gpuscan.api.reductions import grouped_reduction, reduction, segmented_reduction
@@ -30,7 +30,7 @@ from gpuscan.problem.results import assembled
 from gpuscan.reference import scan as reference
 
 
-@launched
+@launchable
 def reduce(
     x: Any,
     op: Any = "add",

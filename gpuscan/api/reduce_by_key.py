@@ -9,7 +9,7 @@ import numpy as np
 from gpuscan.api.array import Array, Picked
 from gpuscan.api.groups import one_of
 from gpuscan.api.home import Devices, team_or_home
-from gpuscan.api.launches import launched
+from gpuscan.api.launches import launchable
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import in_form_of, is_on_device
 from gpuscan.device.device_array import uploaded
@@ -22,7 +22,7 @@ from gpuscan.problem.problem import Problem
 from gpuscan.reference import scan as reference
 
 
-@launched
+@launchable
 def reduce_by_key(keys: Any, x: Any, op: Any = "add", *, device: Devices = None) -> Any:
     """Return the key and the combination of each run of equal keys.
 

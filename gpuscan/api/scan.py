@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuscan.api.groups import execute_groups
 from gpuscan.api.home import Devices, team_or_home
-from gpuscan.api.launches import launched
+from gpuscan.api.launches import launchable
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
 from gpuscan.api.sharded_array import sharded_leaves
 from gpuscan.api.sharded_calls import scan_sharded
@@ -20,7 +20,7 @@ from gpuscan.problem.compensated_sum import as_pairs
 from gpuscan.problem.groups import checked_labels
 
 
-@launched
+@launchable
 def scan(
     x: Any,
     op: Any = "add",

@@ -9,7 +9,7 @@ import numpy as np
 from gpuscan.api.array import Array
 from gpuscan.api.device import Device
 from gpuscan.api.home import home_of
-from gpuscan.api.launches import launched
+from gpuscan.api.launches import launchable
 from gpuscan.device.device_array import DeviceArray, uploaded
 from gpuscan.elements import scalar_of
 from gpuscan.engine.compaction import entry_bytes
@@ -22,7 +22,7 @@ from gpuscan.problem.results import assembled
 from gpuscan.reference import sort as reference
 
 
-@launched
+@launchable
 def sort(
     x: Any,
     *,
@@ -78,7 +78,7 @@ def sort(
     return _read(home, found)
 
 
-@launched
+@launchable
 def argsort(
     x: Any,
     *,
@@ -118,7 +118,7 @@ def argsort(
     return Array.of(home, found) if isinstance(keys, Array) else _read(home, found).astype(np.int64)
 
 
-@launched
+@launchable
 def sort_by_key(keys: Any, values: Any, *, descending: bool = False) -> tuple[Any, Any]:
     """Sort keys, and move values along with them: ``(keys[p], values[p])`` with ``p = argsort(keys)``.
 

@@ -415,7 +415,7 @@ class DeviceContext:
         flags = self.usage
         allocation = self.pool.lend(nbytes, flags.STORAGE | flags.COPY_SRC | flags.COPY_DST)
         if (recording := self.recording) is not None:
-            recording.allocated(allocation)
+            recording.note_memory(allocation)
         return allocation
 
     def uniform(self, numbers: bytes) -> Binding:

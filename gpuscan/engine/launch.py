@@ -34,7 +34,7 @@ def launch(context: DeviceContext, key: Hashable, arrays: Sequence[Any], compute
     except TypeError:  # a part of the key cannot be hashed
         return compute()
     if known is None or context.queue.recording is not None:
-        return _recorded(context, key, arrays, compute)
+        return _record(context, key, arrays, compute)
     program, form = known
     with guarded(context), context.lock:
         outputs = program.launch(context, [array.buffer for array in arrays])
@@ -42,7 +42,7 @@ def launch(context: DeviceContext, key: Hashable, arrays: Sequence[Any], compute
     return _made(form, arrays, outputs)
 
 
-def _recorded(context: DeviceContext, key: Hashable, arrays: Sequence[Any], compute: Callable[[], Any]) -> Any:
+def _record(context: DeviceContext, key: Hashable, arrays: Sequence[Any], compute: Callable[[], Any]) -> Any:
     """Return what a call computes, and keep its program if it has one."""
     with context.lock:
         if context.queue.recording is not None:
@@ -80,7 +80,7 @@ class _Result(NamedTuple):
 
     Attributes:
         place: the index of its memory among the outputs; or -1 - the index of an argument that it is a view of.
-        shape, dtype, offset, strides: those of the array; the strides are None in C order.
+        shape, dtype, offset, strides: as in `DeviceArray`; the strides are None in C order.
     """
 
     place: int

@@ -146,7 +146,7 @@ def results_of(value: Any) -> list[Array]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_repeated_call(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Assert that it computes what the first call of its kind does, from other arrays, without a wait, by few calls."""
+    """Assert that a launch gives the results of the long way for other arrays, waits for nothing and takes few calls."""
     call = KINDS[kind]
     first = Arguments(device, 0)
     for _ in range(3):  # the first launch of a kernel may wait, to see how large its subgroups are
@@ -193,7 +193,7 @@ def test_numbers_are_told_apart(device: gs.Device, function: Any) -> None:
 
 
 def test_arrays_that_share_a_buffer(device: gs.Device) -> None:
-    """Assert that calls whose arrays overlap are other calls than those whose arrays are apart."""
+    """Assert that calls with overlapping arrays do not share a program with calls without overlaps."""
     x = np.random.default_rng(0).integers(-9, 9, 600).astype(np.int32)
     for _ in range(3):
         a, b = device.asarray(x), device.asarray(x)
