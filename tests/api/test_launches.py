@@ -146,7 +146,7 @@ def results_of(value: Any) -> list[Array]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_repeated_call(device: gs.Device, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Assert that a launch gives the results of the long way for other arrays, waits for nothing and takes few calls."""
+    """Assert that a launch gives the long way's results for other arrays, waits for nothing, and takes few calls."""
     call = KINDS[kind]
     first = Arguments(device, 0)
     for _ in range(3):  # the first launch of a kernel may wait, to see how large its subgroups are
