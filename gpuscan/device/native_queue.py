@@ -284,22 +284,9 @@ class NativeQueue(HoldingQueue):
         on_cpu = wgpu_device.adapter_info["adapter_type"] == "CPU"
         self._spin_seconds = 0.0 if on_cpu else TRANSFERS.spin_seconds
 
-    def check_alive(self) -> None:
-        """Raise an error if the device was destroyed, where wgpu-native would end the process.
-
-        The package wgpu gives up its polling thread first, so a device without one was destroyed, or is about to be.
-        """
-        if self._device._poller is None:
-            raise RuntimeError("The device is lost: it was destroyed by `GPUDevice.destroy`.")
-
     def encoder(self) -> NativeEncoder:
         """Return a new command encoder."""
         return NativeEncoder(self.library, self._device)
-
-    def run(self, commands: Sequence[Command], nbytes: int) -> None:
-        """Submit the commands of a run, at once or with what is submitted next."""
-        self.check_alive()
-        super().run(commands, nbytes)
 
     def bind_group(self, layout: wgpu.GPUBindGroupLayout, bound: Iterable[tuple[int, Binding]]) -> NativeBindGroup:
         """Return a new bind group of these parts of buffers, by the number of each binding."""
