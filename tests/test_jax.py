@@ -211,3 +211,17 @@ def test_errors() -> None:
         ours(lambda l, r: l + r[::-1], B)
     with pytest.raises(gs.OperatorError, match="closes over a value that JAX is tracing"):
         jax.jit(lambda s: ours(lambda l, r: l * s + r, B))(0.5)
+
+
+def test_bundles_whose_arrays_share_no_axis_but_the_scanned_one() -> None:
+    """Assert that arrays that do not depend on each other may differ in the axes that are kept apart."""
+    elems = A[:20], jnp.concatenate([B[:20], A[:20]], 1)
+
+    def combine(l: Any, r: Any) -> Any:
+        return l[0] * r[0], l[1] + r[1]
+
+    assert_close(ours(combine, elems), theirs(combine, elems))
+    grads = [
+        jax.grad(lambda e, scan=scan: sum(jnp.sin(y).sum() for y in scan(combine, e)))(elems) for scan in (ours, theirs)
+    ]
+    assert_close(*grads, 1e-4)

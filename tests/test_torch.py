@@ -290,6 +290,33 @@ def test_errors_of_associative_scan() -> None:
         torch.func.grad(lambda w: scan(lambda l, r: l * w + r, ROWS, 0).sum())(torch.ones(3))
 
 
+def test_bundles_whose_tensors_share_no_axis_but_the_scanned_one() -> None:
+    """Assert that tensors that do not depend on each other may differ in the axes that are kept apart."""
+    generator = torch.Generator().manual_seed(2)
+    xs = tuple(torch.rand(shape, generator=generator).add(0.5) for shape in ((3, 6), (7, 6, 2), (1, 6, 2), (5, 6)))
+
+    def combine(l: Any, r: Any) -> Any:
+        return l[0] * r[0], r[2] * l[1] + r[1], l[2] * r[2], torch.maximum(l[3], r[3])
+
+    def loss(scan: Any) -> Any:
+        return lambda xs: sum((y * torch.cos(y)).sum() for y in scan(combine, xs, 1))
+
+    scans = gpuscan.torch.associative_scan, combined
+    for found, wanted in zip(*(scan(combine, xs, 1) for scan in scans), strict=True):
+        torch.testing.assert_close(found, wanted)
+    for found, wanted in zip(*(torch.func.grad(loss(scan))(xs) for scan in scans), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    batches = tuple(torch.stack([x, 2 * x]) for x in xs)
+    mapped = torch.func.vmap(lambda *xs: gpuscan.torch.associative_scan(combine, xs, 1))(*batches)
+    for found, wanted in zip(mapped, combined(combine, tuple(2 * x for x in xs), 1), strict=True):
+        torch.testing.assert_close(found[1], wanted)
+    a, b = torch.rand(4, 3, generator=generator), torch.rand(4, 5, generator=generator)
+    found = gpuscan.torch.associative_scan(
+        lambda l, r: {"a": l["a"] + r["a"], "b": l["b"] * r["b"]}, {"a": a, "b": b}, 0
+    )
+    torch.testing.assert_close(found, {"a": a.cumsum(0), "b": b.cumprod(0)})
+
+
 def adds(l: Any, r: Any) -> Any:
     l += r
     return l

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -53,6 +53,8 @@ class RowScan:
 
     def scanned(self, arrays: Sequence[Array]) -> list[Array]:
         """Return the scanned arrays."""
+        if (parts := self._parts(arrays)) is not None:
+            return _join(parts, [part.scanned(_pick(arrays, leaves)) for leaves, part in parts.items()])
         rows = self._rows(arrays)
         results = scan(
             self._spread(arrays, rows),
@@ -77,6 +79,14 @@ class RowScan:
             results: what `scanned` returned for them.
             grads: the gradients with respect to the results.
         """
+        if (parts := self._parts(arrays)) is not None:
+            return _join(
+                parts,
+                [
+                    part.gradients(*(_pick(each, leaves) for each in (arrays, results, grads)))
+                    for leaves, part in parts.items()
+                ],
+            )
         rows = self._rows(arrays)
         given = self._spread(arrays, rows)
         weights = tuple(
@@ -94,6 +104,21 @@ class RowScan:
         )
         return [_summed(grad, array, len(rows)) for grad, array in zip(found, arrays, strict=True)]
 
+    def _parts(self, arrays: Sequence[Array]) -> dict[tuple[int, ...], RowScan] | None:
+        """Return the scans of arrays that depend on each other, by their numbers; None if one scan can do them all."""
+        try:
+            self._rows(arrays)
+        except ValueError:
+            if len(self.found.groups) > 1:
+                return {
+                    group: replace(
+                        self, found=self.found.restrict(group), ranks=tuple(self.ranks[leaf] for leaf in group)
+                    )
+                    for group in self.found.groups
+                }
+            raise
+        return None
+
     def _axis(self, arrays: Sequence[Array]) -> int:
         return arrays[0].ndim - self.ranks[0] + self.axis
 
@@ -108,6 +133,20 @@ class RowScan:
             np.broadcast_to(array.reshape(*array.shape[: len(rows)], *shape), (*rows, *shape))
             for array, shape in zip(arrays, self.found.shapes, strict=True)
         )
+
+
+def _pick(arrays: Sequence[Array], leaves: Sequence[int]) -> list[Array]:
+    return [arrays[leaf] for leaf in leaves]
+
+
+def _join(parts: Iterable[Sequence[int]], results: Iterable[Sequence[Array]]) -> list[Array]:
+    """Return the results of all parts in the order of the arrays."""
+    found = {
+        leaf: array
+        for leaves, arrays in zip(parts, results, strict=True)
+        for leaf, array in zip(leaves, arrays, strict=True)
+    }
+    return [found[leaf] for leaf in sorted(found)]
 
 
 def device_for(arrays: Sequence[Array]) -> str | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -34,12 +35,16 @@ class RowOperator:
         lead: the leading axes of the leaves that the scan keeps apart.
         shapes: for each leaf, the shape of its element: that of its other axes, after axes of length 1.
         element: the type of its elements.
+        groups: the numbers of the leaves whose results depend on each other.
+        restrict: returns the operator on some of these groups alone, given the numbers of their leaves.
     """
 
     operator: Operator
     lead: int
     shapes: tuple[tuple[int, ...], ...]
     element: Element
+    groups: tuple[tuple[int, ...], ...]
+    restrict: Callable[[tuple[int, ...]], RowOperator] = field(compare=False)
 
     def fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
         """Return True if leaves of these shapes, of as many axes as those that it was made for, have such elements."""
@@ -140,13 +145,46 @@ def _checked(
     described = []
     for each in found:
         result = trace_operator(each, element, name)
-        nodes = reachable([node for field in result.fields for node in field])
+        nodes = reachable([node for numbers in result.fields for node in numbers])
         places = {node.index: place for place, node in enumerate(nodes)}
         graph = [(node.op, tuple(places[arg.index] for arg in node.args), node.scalar, node.data) for node in nodes]
-        described.append((graph, [[places[node.index] for node in field] for field in result.fields]))
+        described.append((graph, [[places[node.index] for node in numbers] for numbers in result.fields]))
     if described[0] != described[1]:
         raise _MixedRowsError("it treats rows differently")
-    return RowOperator(operator(found[0], name=name, element_axes=axes), lead, shapes, element)
+
+    @functools.cache
+    def restrict(leaves: tuple[int, ...]) -> RowOperator:
+        def part(left: Sequence[Numbers], right: Sequence[Numbers]) -> list[Numbers]:
+            sides = []
+            for given in (left, right):
+                # No result in question depends on the other leaves.
+                whole = [np.full((ROWS,) * lead + shape, OTHER, object) for shape in own]
+                for leaf, numbers in zip(leaves, given, strict=True):
+                    whole[leaf] = numbers
+                sides.append(whole)
+            results = function(*sides)
+            return [results[leaf] for leaf in leaves]
+
+        return _checked(name, part, lead, [own[leaf] for leaf in leaves], [dtypes[leaf] for leaf in leaves])
+
+    reads = [{node.data[1] for node in reachable(each) if node.op == "input"} for each in result.fields]
+    return RowOperator(
+        operator(found[0], name=name, element_axes=axes), lead, shapes, element, _connect(reads), restrict
+    )
+
+
+def _connect(reads: Sequence[set[int]]) -> tuple[tuple[int, ...], ...]:
+    """Return the groups of leaves that depend on each other.
+
+    Args:
+        reads: for the result of each leaf, the leaves that it depends on.
+    """
+    groups: list[set[int]] = []
+    for leaf, others in enumerate(reads):
+        joined = {leaf, *others}
+        joined.update(*(group for group in groups if group & joined))
+        groups = [*(group for group in groups if not group & joined), joined]
+    return tuple(tuple(sorted(group)) for group in groups)
 
 
 def _in_row(
