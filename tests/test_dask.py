@@ -25,6 +25,7 @@ from distributed import Client, LocalCluster
 
 import gpuscan as gs
 import gpuscan.dask
+import gpuscan.jax
 from gpuscan.dask.scans import METHODS
 from gpuscan.dask.workers import adapter_for
 from gpuscan.operators.named_operators import BUILTINS
@@ -321,3 +322,60 @@ def test_xarray() -> None:
         ).transpose(*array.dims)
         assert_same(sums.values, np.cumsum(X, axis=1, dtype=np.int32))
         assert sums.coords["time"].equals(array.coords["time"])
+
+
+FLOATS, LABELS = np.array([1.0, 2, 3, 4], np.float32), np.array([0, 1, 0, 1])
+# Calls with an array of another library in each place that takes one.
+CALLS: dict[str, Any] = {
+    "scan": lambda make: gs.scan(make(FLOATS)),
+    "a bundle": lambda make: gs.scan({"a": make(FLOATS)}, lambda l, r: {"a": l["a"] + r["a"]}),
+    "initial": lambda make: gs.scan(FLOATS, initial=make(FLOATS[:1])),
+    "segments": lambda make: gs.scan(FLOATS, segments=make(np.array([0, 2, 4]))),
+    "keys": lambda make: gs.scan(FLOATS, keys=make(LABELS)),
+    "groups": lambda make: gs.scan(FLOATS, groups=make(LABELS)),
+    "out": lambda make: gs.scan(FLOATS, out=make(FLOATS)),
+    "scan_vjp": lambda make: gs.scan_vjp(FLOATS, FLOATS, make(FLOATS)),
+    "reduce": lambda make: gs.reduce(make(FLOATS)),
+    "reduce_by_key": lambda make: gs.reduce_by_key(make(LABELS), FLOATS),
+    "scan_chunks": lambda make: list(gs.scan_chunks([make(FLOATS)])),
+    "map": lambda make: gs.map(lambda v: v + 1, make(FLOATS)),
+    "compact": lambda make: gs.compact(make(FLOATS), FLOATS > 2),
+    "mask": lambda make: gs.compact(FLOATS, make(FLOATS > 2)),
+    "sort": lambda make: gs.sort(make(FLOATS)),
+    "argsort": lambda make: gs.argsort(make(FLOATS)),
+    "sort_by_key": lambda make: gs.sort_by_key(FLOATS, make(FLOATS)),
+    "cumulative_sum": lambda make: gs.cumulative_sum(make(FLOATS)),
+    "linear_recurrence": lambda make: gs.linear_recurrence(FLOATS, make(FLOATS)),
+    "linear_recurrence_vjp": lambda make: gs.linear_recurrence_vjp(FLOATS, FLOATS, make(FLOATS)),
+    "check_associative": lambda make: gs.check_associative("add", np.float32, samples=make(FLOATS)),
+    "lfilter": lambda make: gs.signal.lfilter([1.0], [1.0, 0.5], make(FLOATS)),
+    "ewm_mean": lambda make: gs.signal.ewm_mean(make(FLOATS), alpha=0.5),
+    "jax": lambda make: gpuscan.jax.associative_scan(np.add, make(FLOATS)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.usefixtures("on_numpy")
+def test_arrays_that_would_lose_their_labels_or_their_laziness_are_refused(name: str) -> None:
+    computed: list[Any] = []
+
+    def chunked(array: Any) -> Any:
+        def block(values: Any) -> Any:
+            computed.append(values)
+            return values
+
+        return da.from_array(array, chunks=2).map_blocks(block, meta=np.empty(0, array.dtype))
+
+    with pytest.raises(TypeError, match=r"gpuscan\.dask\.scan|pass a NumPy array"):
+        CALLS[name](chunked)
+    assert not computed
+    with pytest.raises(TypeError, match=r"xarray\.apply_ufunc|pass a NumPy array"):
+        CALLS[name](lambda array: xarray.DataArray(array, dims="t"))
+
+
+@pytest.mark.parametrize("function", [gpuscan.dask.scan, gpuscan.dask.reduce])
+def test_labelled_arrays_are_refused(function: Any) -> None:
+    labelled = xarray.DataArray(X, dims=("y", "time", "x")).chunk({"time": 3})
+    for given in (labelled, {"a": labelled}, labelled.variable):
+        with pytest.raises(TypeError, match=r"an array of xarray, .* was passed.*xarray\.apply_ufunc"):
+            function(given, axis=1)

@@ -16,7 +16,7 @@ from gpuscan.device.adapters import NUMPY
 from gpuscan.elements import Structure
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.trace import structure_of
-from gpuscan.problem.arguments import resolve_axis, structure_and_leaves
+from gpuscan.problem.arguments import check_library, resolve_axis, structure_and_leaves
 from gpuscan.problem.leading_axes import split_axes
 from gpuscan.problem.problem import make_problem
 from gpuscan.problem.results import over_arrays, own_axes
@@ -74,7 +74,7 @@ def call_of(x: Any, op: Any, axis: int | None, dtype: Any, *, exclusive: bool = 
         ValueError, TypeError, OperatorError: as `scan` and `reduce`.
     """
     operator = resolve(op)
-    structure, arrays = structure_of(over_arrays(da.asarray, x))
+    structure, arrays = structure_of(over_arrays(_as_dask_array, x))
     check_known(arrays)
     # The shapes and the axis are checked on arrays of the same shapes that take no memory.
     shapes = [tuple(1 if np.isnan(n) else int(n) for n in array.shape) for array in arrays]
@@ -93,6 +93,11 @@ def call_of(x: Any, op: Any, axis: int | None, dtype: Any, *, exclusive: bool = 
         pairs = [part for place, array in enumerate(arrays) for part in (array, call.indices(place))]
         call = replace(call, arrays=tuple(da.core.unify_chunks(*pairs)[1]))
     return call
+
+
+def _as_dask_array(x: Any) -> Any:
+    check_library(x, ["xarray"])
+    return da.asarray(x)
 
 
 def check_known(arrays: Sequence[Any]) -> None:

@@ -14,7 +14,7 @@ from gpuscan.jax.derivatives import DifferentiableScan
 from gpuscan.jax.traced_function import row_function
 from gpuscan.operators.operator import name_of
 from gpuscan.operators.row_functions import check_combined, row_operator
-from gpuscan.problem.arguments import as_flag, as_integer
+from gpuscan.problem.arguments import as_flag, as_integer, check_library
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
@@ -56,6 +56,8 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     if not callable(fn):
         raise TypeError(f"fn={fn!r} was passed, but it must be a function of two pytrees like elems; pass one")
     leaves, tree = jax.tree.flatten(elems)
+    for leaf in leaves:
+        check_library(leaf)
     leaves = [jnp.asarray(leaf) for leaf in leaves]
     axis = _checked_axis(leaves, axis)
     like = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves])
