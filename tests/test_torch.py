@@ -369,6 +369,7 @@ OF_MATRICES = {
     "cholesky_inverse": lambda l, r: torch.cholesky_inverse(torch.linalg.cholesky(l @ l.mT + ONE)) @ r,
     "solve_triangular": lambda l, r: torch.linalg.solve_triangular(l + ONE, r, upper=False),
     "solve_triangular from the right": lambda l, r: torch.linalg.solve_triangular(r + ONE, l, upper=True, left=False),
+    "diagonals": lambda l, r: torch.diagonal(l, dim1=-2, dim2=-1)[..., None] * r,
     "unit triangle": lambda l, r: torch.linalg.solve_triangular(l, r, upper=True, unitriangular=True),
     "lu_factor": lambda l, r: torch.linalg.lu_factor(l)[0] @ r + torch.linalg.lu_factor(l)[1][..., None],
 }
