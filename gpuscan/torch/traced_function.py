@@ -37,7 +37,9 @@ _tracing = Lock()
 # How the names of threads begin that trace a function.
 _THREAD = "gpuscan traces"
 # A function is tried with several shapes, and PyTorch would print an error for each that it refuses.
-logging.getLogger("torch._subclasses.fake_tensor").addFilter(lambda record: not record.threadName.startswith(_THREAD))
+logging.getLogger("torch._subclasses.fake_tensor").addFilter(
+    lambda record: not str(record.threadName).startswith(_THREAD)
+)
 
 
 def traced_operator(
