@@ -19,7 +19,7 @@ Rows = list[list[Any]]
 def factor_lu(rows: Rows, size: int) -> list[Any]:
     """Bring rows into the form of LAPACK's LU factors in place, and return the row that each one was swapped with.
 
-    Columns after the first `size` ones are right-hand sides: they become those of the triangular system.
+    The columns after the first `size` columns are right-hand sides. They become the triangular system's.
     """
     swaps = []
     for column in range(min(size, len(rows))):
@@ -116,7 +116,7 @@ def over_matrices(function: Callable[..., Sequence[Any]], *arrays: Numbers) -> l
 
     Args:
         function: takes rows of each array, and returns nested lists of numbers, or numbers.
-        arrays: the arrays, of which the axes before the last two are broadcast.
+        arrays: the arrays. Their axes before the last two are broadcast.
     """
     batch = np.broadcast_shapes(*(array.shape[:-2] for array in arrays))
     whole = [np.broadcast_to(array, (*batch, *array.shape[-2:])) for array in arrays]

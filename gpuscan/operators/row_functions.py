@@ -36,7 +36,7 @@ class RowOperator:
         shapes: for each leaf, the shape of its element: that of its other axes, after axes of length 1.
         element: the type of its elements.
         constants: for each leaf, True if all elements share it: it has no axes of rows.
-        groups: the numbers of the leaves whose results depend on each other.
+        groups: the leaves whose results depend on each other, by number.
         restrict: returns the operator on some of these groups alone, given the numbers of their leaves.
     """
 
@@ -68,8 +68,9 @@ def row_operator(
 
     The first axes of a leaf are rows, which the function keeps apart; its other axes belong to the element. As many
     axes as possible are rows. To find out, the function is traced with two rows along each such axis: a result must
-    not depend on a number of another row, and must depend on its own in the same way in all rows that are tried: the
-    first, the last, and those that are apart from the first along one axis, which a diagonal is not.
+    not depend on a number of another row, and must depend on its own row's numbers in the same way in all rows that are
+    tried. These are the first row, the last row, and for each axis a row that differs from the first along it alone: a
+    function of diagonals fails there.
 
     Args:
         name: the function's name, for messages.

@@ -207,7 +207,7 @@ def check_library(x: Any, libraries: Iterable[str] = tuple(_ADVICE)) -> None:
 
     Args:
         x: any value. It tells its library by its type, so that no library is imported.
-        libraries: those that are refused.
+        libraries: the libraries to refuse.
     """
     for library in libraries:
         if library in sys.modules and any(base.__module__.split(".")[0] == library for base in type(x).__mro__):
