@@ -151,7 +151,8 @@ def _indices_along(array: Any, ndim: int, axis: int) -> Any:
     shape, chunks = array.shape[:ndim], array.chunks[:ndim]
     if any(np.isnan(n) for n in shape):
         raise ValueError(
-            "before= of two parameters takes the index of each element, but chunks of unknown lengths have none. Call compute_chunk_sizes() on the arrays"
+            "before= of two parameters takes the index of each element, but chunks of unknown lengths were passed. "
+            "Call compute_chunk_sizes() on the arrays"
         )
     dtype = np.int32 if shape[axis] <= MAX_INT32_LENGTH else np.int64
     along = da.arange(shape[axis], chunks=(chunks[axis],), dtype=dtype)
