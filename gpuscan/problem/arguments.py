@@ -160,9 +160,13 @@ def as_array(x: Any) -> Leaf:
     """Return what `np.asarray` makes of a value, unless that would lose something.
 
     Raises:
-        TypeError: the value is a masked array, and its mask would be lost; or it stays on several devices.
+        TypeError: the value is a masked array, and its mask would be lost; it stays on several devices; or it is an
+            array of dask or xarray.
         ValueError: its lists have different lengths.
     """
+    if type(x) is np.ndarray:
+        return x
+    check_library(x)
     if getattr(type(x), "is_sharded", False):
         raise TypeError(
             "a ShardedArray was passed, but only gpuscan.scan and gpuscan.reduce take one, as the array to scan or "
@@ -182,6 +186,32 @@ def as_array(x: Any) -> Leaf:
             f"{shortened(x)} was passed, but its lists differ in length or depth, so they are no array. Pass lists "
             "that are equally long, or for a scan one list of all numbers and where each row begins as segments="
         ) from None
+
+
+# What to do with the arrays of libraries that NumPy would take more from than the numbers.
+_ADVICE = {
+    "dask": (
+        "which NumPy would compute as a whole. Pass it to gpuscan.dask.scan or gpuscan.dask.reduce, which are lazy, or "
+        "pass x.compute()"
+    ),
+    "xarray": (
+        "whose dimensions and coordinates the result would lose. Let xarray.apply_ufunc call the function, as in "
+        'xarray.apply_ufunc(gpuscan.scan, x, kwargs={"axis": -1}, input_core_dims=[["time"]], '
+        'output_core_dims=[["time"]]), with gpuscan.dask.scan and dask="allowed" for chunked data; or pass x.values'
+    ),
+}
+
+
+def check_library(x: Any, libraries: Iterable[str] = tuple(_ADVICE)) -> None:
+    """Raise TypeError for an array of a library that keeps more than numbers.
+
+    Args:
+        x: any value. It tells its library by its type, so that no library is imported.
+        libraries: the libraries to refuse.
+    """
+    for library in libraries:
+        if library in sys.modules and any(base.__module__.split(".")[0] == library for base in type(x).__mro__):
+            raise TypeError(f"an array of {library}, {type(x).__name__}, was passed, {_ADVICE[library]}")
 
 
 def is_masked(x: Any) -> bool:
