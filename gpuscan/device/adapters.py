@@ -11,6 +11,7 @@ from gpuscan.device import forks
 from gpuscan.device.backends import module_of, package_of, webgpu
 from gpuscan.device.driver_advice import driver_advice
 from gpuscan.device.guards import forked_error
+from gpuscan.device.interrupts import exit_held
 from gpuscan.device.requirements import wanted_features
 from gpuscan.device.webgpu_log import libraries_quiet
 from gpuscan.errors import AdapterNotFoundError
@@ -57,7 +58,7 @@ def find_adapters() -> list[wgpu.GPUAdapter]:
     with _lock:
         if _found is None:
             api = webgpu()  # imported first, so that its logger is there
-            with libraries_quiet():
+            with libraries_quiet(), exit_held():
                 listed = api.gpu.enumerate_adapters_sync()
             _found = _without_duplicates(sorted(filter(_can_compute, listed), key=_rank))
             forks.note_search(found=bool(_found))

@@ -20,7 +20,7 @@ from gpuscan.device.bind_groups import BindGroups, Binding
 from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage
 from gpuscan.device.capability_probe import distrust, probe
 from gpuscan.device.guards import guarded, lost_while_compiling
-from gpuscan.device.interrupts import interrupts_held
+from gpuscan.device.interrupts import exit_held, interrupts_held
 from gpuscan.device.kept_stages import KeptStages
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.profiles import Profiles
@@ -114,7 +114,7 @@ class DeviceContext:
         self.unsafe = unsafe
         required = checked_limits(self.adapter, {} if required_limits is None else required_limits)
         limits = limits_within(wanted_limits(self.adapter) | required)
-        with libraries_quiet():
+        with libraries_quiet(), exit_held():
             self.wgpu_device: wgpu.GPUDevice = _opened(self.adapter, limits)
             self.queue = open_queue(self.wgpu_device)
             self.capabilities: Capabilities = probe(self.adapter, self.wgpu_device)

@@ -16,7 +16,6 @@ from typing import Any
 
 import platformdirs
 
-
 # The most bytes that are read of a file. The largest that gpuscan writes has some kilobytes.
 _MAX_BYTES = 1 << 20
 

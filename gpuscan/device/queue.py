@@ -13,6 +13,7 @@ import numpy as np
 
 from gpuscan.device.backends import webgpu
 from gpuscan.device.held_runs import Held, HoldingQueue
+from gpuscan.device.interrupts import exit_held, idle_at_exit
 from gpuscan.device.native_queue import Bytes, NativeMapping, NativeQueue, is_available
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class PublicMapping:
 
     def sync_wait(self) -> None:
         """Wait until the buffer is mapped."""
-        self._promise.sync_wait()
+        with exit_held():
+            self._promise.sync_wait()
 
     def view(self, size: int, offset: int = 0) -> Bytes:
         """Return mapped bytes as a view that ends with `unmap`."""
@@ -64,6 +66,10 @@ class PublicMapping:
 
 class PublicQueue(HoldingQueue):
     """The queue of a device, by the public objects of the WebGPU package."""
+
+    def __init__(self, wgpu_device: wgpu.GPUDevice) -> None:
+        super().__init__(wgpu_device)
+        idle_at_exit(self)
 
     def encoder(self) -> wgpu.GPUCommandEncoder:
         """Return a new command encoder."""

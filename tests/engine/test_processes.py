@@ -1,4 +1,4 @@
-"""Interrupts, calls after the main thread has ended, and forks, each in a process of its own."""
+"""Interrupts, the end of Python, and forks, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -87,6 +87,77 @@ threading.Thread(target=work).start()
 """
     done = python(code)
     assert done.stdout.split() == ["9000000"] * 4, done.stderr
+
+
+@pytest.mark.parametrize("public", [False, True], ids=["native queue", "public queue"])
+def test_python_ends_while_a_daemon_thread_scans(adapter: wgpu.GPUAdapter, public: bool) -> None:
+    """End the main thread while a submission calls Python back, where Python would end the thread in native code."""
+    code = f"""
+import atexit, sys, threading, time
+import numpy as np, gpuscan as gs
+from wgpu.backends.wgpu_native import _poller
+from gpuscan.device import queue
+from tests.harness.devices import queue_of
+if {public}:
+    queue.is_available = lambda device: False
+device = gs.Device({adapter.summary!r})
+x = np.ones(3_000_000, np.uint32)
+gs.scan(x, device=device)
+inside = threading.Event()
+def called_back():
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "_send":
+        frame = frame.f_back
+    if frame is not None:
+        inside.set()
+        time.sleep(0.3)
+class Slow:
+    def __del__(self, sleep=time.sleep):
+        sleep(1)  # Python's end lasts longer than the callback
+sys.slow = Slow()
+if {public}:
+    done = _poller.PollToken.set_done
+    _poller.PollToken.set_done = lambda token: (called_back(), done(token))
+else:
+    class Ended(dict):
+        def __setitem__(self, number, text):
+            called_back()
+            super().__setitem__(number, text)
+    queue_of(device).library.ended = Ended()
+def work():
+    while True:
+        gs.scan(x, device=device)
+atexit.register(lambda: print("at exit"))
+threading.Thread(target=work, daemon=True).start()
+inside.wait(5)  # with some drivers no submission finds a buffer that is mapped by then
+"""
+    done = python(code)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["at", "exit"], "")
+
+
+def test_calls_at_exit_while_a_daemon_thread_scans(adapter: wgpu.GPUAdapter) -> None:
+    """Assert that functions which run after gpuscan's own at exit may scan, and that no lock is left locked."""
+    code = f"""
+import atexit, sys, threading, time
+import numpy as np
+def last():
+    time.sleep(0.2)  # by now the thread has ended at its next call
+    print(gs.scan(x, device=device)[-1], gs.scan(held).numpy()[-1], worker.is_alive())
+atexit.register(last)
+import gpuscan as gs
+device = gs.Device({adapter.summary!r})
+x = np.ones(3 << 19, np.uint32)
+held = device.asarray(x)
+def work():
+    while True:
+        gs.scan(x, device=device)
+        gs.scan(held).numpy()
+worker = threading.Thread(target=work, daemon=True)
+worker.start()
+time.sleep(0.3)
+"""
+    done = python(code)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, [str(3 << 19)] * 2 + ["False"], "")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
