@@ -92,19 +92,6 @@ def measure_again(adapter: wgpu.GPUAdapter, wgpu_device: wgpu.GPUDevice, times: 
         return [Capabilities(**described, **_measure(able, described)) for _ in range(times)]
 
 
-def distrust(capabilities: Capabilities, strategy: str) -> Capabilities:
-    """Note, also on disk, that a strategy timed out on this adapter. ``"auto"`` no longer chooses it.
-
-    The cause may also be that workgroups did not start in order, so this is no longer assumed.
-    """
-    if strategy in capabilities.distrusted:
-        return capabilities
-    noted = replace(capabilities, distrusted=(*capabilities.distrusted, strategy), starts_in_order=False)
-    with _lock:
-        probe_cache.store(noted)
-    return noted
-
-
 # ----- What the device reports
 
 

@@ -18,14 +18,14 @@ from gpuscan.device.adapters import choose_adapter, fresh
 from gpuscan.device.backends import error_type, webgpu
 from gpuscan.device.bind_groups import BindGroups, Binding
 from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage
-from gpuscan.device.capability_probe import distrust, probe
+from gpuscan.device.capability_probe import probe
 from gpuscan.device.guards import guarded, lost_while_compiling
 from gpuscan.device.interrupts import exit_held, interrupts_held
 from gpuscan.device.kept_stages import KeptStages
 from gpuscan.device.native_queue import Bytes
 from gpuscan.device.profiles import Profiles
 from gpuscan.device.queue import open_queue
-from gpuscan.device.reports import MAX_PENDING_RUNS, RunLog
+from gpuscan.device.reports import MAX_PENDING_RUNS, TIMEOUT_WINDOW, TIMEOUTS_TO_GIVE_UP, RunLog
 from gpuscan.device.requirements import checked_limits, limits_within, wanted_features, wanted_limits
 from gpuscan.device.tile_state import TileState
 from gpuscan.device.transfer import read_together
@@ -33,7 +33,13 @@ from gpuscan.device.webgpu_log import libraries_quiet
 from gpuscan.errors import AdapterNotFoundError, StrategyError
 from gpuscan.operators.user_wgsl import user_error
 from gpuscan.planning.heuristics import heuristics_for
-from gpuscan.planning.strategies import check_strategy, choose_sort_strategy, choose_strategy, unsafe_reason
+from gpuscan.planning.strategies import (
+    check_strategy,
+    choose_sort_strategy,
+    choose_strategy,
+    trusts_waits,
+    unsafe_reason,
+)
 from gpuscan.planning.workgroup_memory import check_room
 from gpuscan.recent_values import RecentValues
 from gpuscan.templates import render
@@ -96,7 +102,7 @@ class DeviceContext:
     Attributes:
         adapter: the wgpu adapter.
         wgpu_device: the wgpu device.
-        capabilities: the findings of the probe; replaced when a strategy times out.
+        capabilities: the findings of the probe; replaced when a strategy times out, and when one is taken back.
         unsafe: True if calls may ask for strategies that the probe found unsafe.
         tuned: tile shapes that `gpuscan tune` found for this adapter.
         process: the process that opened the device.
@@ -155,7 +161,7 @@ class DeviceContext:
 
     # ----- Strategy
 
-    def strategy(self, asked: str = "auto", tiles: int | None = None) -> tuple[str, str]:
+    def strategy(self, asked: str = "auto", tiles: int | None = None, without: tuple[str, ...] = ()) -> tuple[str, str]:
         """Return the strategy for a call that asks for `asked`, and the reason for it.
 
         ``"auto"`` means ``$GPUSCAN_STRATEGY`` where it is set, else the best strategy that the probe found safe.
@@ -163,6 +169,7 @@ class DeviceContext:
         Args:
             asked: what the caller passed.
             tiles: how many tiles the array has; None for a large array.
+            without: strategies that timed out in this call, which ``"auto"`` leaves out.
 
         Raises:
             StrategyError: there is no such strategy, or it is unsafe on this adapter.
@@ -171,7 +178,7 @@ class DeviceContext:
         source = f"from {STRATEGY_VARIABLE}" if asked == "auto" else "as asked"
         asked = strategy_asked_for(asked)
         if asked == "auto":
-            choice = choose_strategy(self.capabilities, tiles)
+            choice = choose_strategy(self.capabilities_without(without), tiles)
             return choice.strategy, choice.reason
         check_strategy(asked)
         reason = unsafe_reason(asked, self.capabilities)
@@ -182,25 +189,53 @@ class DeviceContext:
             )
         return asked, source
 
-    def sort_strategy(self, asked: str = "auto") -> str:
+    def sort_strategy(self, asked: str = "auto", without: tuple[str, ...] = ()) -> str:
         """Return the strategy for a sort that asks for `asked`. Look-ahead means look-back, which rests on less.
+
+        Args:
+            asked, without: as in `strategy`.
 
         Raises:
             StrategyError: as `strategy` does.
         """
         if strategy_asked_for(asked) == "auto":
-            return choose_sort_strategy(self.capabilities)
+            return choose_sort_strategy(self.capabilities_without(without))
         chosen, _ = self.strategy(asked)
         return "lookback" if chosen == "lookahead" else chosen
 
-    def distrust(self, strategy: str) -> None:
-        """Stop ``"auto"`` from choosing a strategy that timed out here, in this process and in later ones."""
-        _log.warning(
-            'strategy %r timed out on %s: a tile waited longer than its bound for another one. From now on "auto" '
-            "leaves it out, in later processes too",
-            *(strategy, self.capabilities.summary),
-        )
-        self.capabilities = distrust(self.capabilities, strategy)
+    def capabilities_without(self, strategies: tuple[str, ...]) -> Capabilities:
+        """Return the capabilities as if these strategies were given up, and take those back whose time is over."""
+        self.take_strategies_back()
+        found = self.capabilities
+        return replace(found, distrusted=(*found.distrusted, *strategies)) if strategies else found
+
+    def note_timeout(self, strategy: str) -> None:
+        """Note that a run timed out. ``"auto"`` leaves a strategy out for a while that does so several times."""
+        trusted = self.trusts_waits
+        seconds = self.runs.timeouts.note(strategy)
+        summary = self.capabilities.summary
+        if seconds is None:
+            _log.info("strategy %r timed out on %s; the call is done again by another one", strategy, summary)
+        else:
+            _log.warning(
+                "strategy %r timed out %d times within %.0f s on %s: tiles waited longer than their bound for others. "
+                'For %.0f s "auto" leaves it out. Other programs that use the GPU at the same time can cause this',
+                *(strategy, TIMEOUTS_TO_GIVE_UP, TIMEOUT_WINDOW, summary, seconds),
+            )
+        given_up = self.runs.timeouts.given_up
+        if given_up != self.capabilities.distrusted or self.trusts_waits != trusted:
+            # A new record also ends the use of kept runs, whose reports no call waits for.
+            self.capabilities = replace(self.capabilities, distrusted=given_up)
+
+    def take_strategies_back(self) -> None:
+        """Let ``"auto"`` choose the strategies again that were given up long enough."""
+        if self.capabilities.distrusted and self.runs.timeouts.end_pauses():
+            self.capabilities = replace(self.capabilities, distrusted=self.runs.timeouts.given_up)
+
+    @property
+    def trusts_waits(self) -> bool:
+        """True if waits are known to end in time on such GPUs, and none has timed out here for a while."""
+        return trusts_waits(self.capabilities) and not self.runs.timeouts.recent
 
     # ----- Pipelines
 
@@ -381,8 +416,9 @@ class DeviceContext:
                     self.runs.forget_pending()
                     return early
             failures, timed_out, content = self.runs.read(self, () if early else stretches)
-            for strategy in timed_out:
-                self.distrust(strategy)
+            # Runs that were submitted together time out for one reason.
+            for strategy in dict.fromkeys(timed_out):
+                self.note_timeout(strategy)
             try:
                 if failures:
                     raise failures[0] from (failures[1] if len(failures) > 1 else None)

@@ -48,6 +48,7 @@ class Job:
         kind: the object that scans with the same seeds share, as in `Problem.kind`; None if the seeds are not shared.
         drains_apart: True to write results on another thread, where no code of the caller runs between two parts.
         key: the key under which the run of a job of one part is kept; None if it is not kept.
+        failed: the strategies that timed out in this job; ``"auto"`` goes on without them.
     """
 
     spec: ScanSpec
@@ -64,6 +65,7 @@ class Job:
     kind: object | None = None
     drains_apart: bool = False
     key: tuple[Any, ...] | None = None
+    failed: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

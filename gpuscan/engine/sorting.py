@@ -16,7 +16,6 @@ from gpuscan.engine.record import stage_dispatch, submit_stages, uniform_of
 from gpuscan.engine.tile_sorts import Keys, sort_tiles
 from gpuscan.errors import DeviceMemoryError
 from gpuscan.planning.sort_plan import RowSort, plan_sort
-from gpuscan.planning.strategies import trusts_waits
 
 if TYPE_CHECKING:
     from gpuscan.device.context import DeviceContext
@@ -129,13 +128,15 @@ def _sort(
 ) -> tuple[DeviceArray | None, DeviceArray | None]:
     """Submit the sort; return the keys and the places, in words. A strategy that times out gives way to another one."""
     context = executor.context
+    failed: list[str] = []
     while True:
-        strategy = context.sort_strategy(asked)
+        without = tuple(failed)
+        strategy = context.sort_strategy(asked, without)
         plan = plan_sort(
             keys.scalar,
             keys.size // keys.length,
             keys.length,
-            context.capabilities,
+            context.capabilities_without(without),
             with_places=keys.payload != "none",
             strategy=strategy,
             **options,
@@ -145,14 +146,14 @@ def _sort(
         found, run = sort_tiles(executor, keys, plan)
         if run is None:
             return found
-        if trusts_waits(context.capabilities):
+        if context.trusts_waits:
             context.runs.add_pending(run)
             context.check_if_many()
             return found
         report = read_report(context, run.state)
         if not run.timed_out(report):
             return found
-        executor.handle_timeout(strategy, asked)
+        executor.handle_timeout(strategy, asked, failed)
 
 
 def _sort_rows(context: DeviceContext, keys: Keys, plan: RowSort) -> tuple[DeviceArray | None, DeviceArray | None]:

@@ -69,7 +69,7 @@ class Capabilities:
         float64: True if shaders may have 64-bit floats.
         shader_f16: True if shaders may have 16-bit floats.
         mappable_storage: True if storage buffers can be mapped without being slower.
-        distrusted: strategies that timed out here, so that ``"auto"`` no longer chooses them.
+        distrusted: strategies that timed out here several times, so that ``"auto"`` leaves them out for a while.
     """
 
     summary: str

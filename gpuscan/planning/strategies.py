@@ -89,8 +89,11 @@ def unsafe_reason(strategy: str, capabilities: Capabilities) -> str | None:
 
 
 def starts_in_order(capabilities: Capabilities) -> bool:
-    """Return True if workgroups start in the order of their numbers: the probe saw it, and it is published."""
-    return capabilities.starts_in_order and capabilities.vendor in PUBLISHED_ORDER
+    """Return True if workgroups start in the order of their numbers: the probe saw it, and it is published.
+
+    After a timeout it is not assumed, since another order may have caused it.
+    """
+    return capabilities.starts_in_order and capabilities.vendor in PUBLISHED_ORDER and not capabilities.distrusted
 
 
 def trusts_waits(capabilities: Capabilities) -> bool:
@@ -109,9 +112,9 @@ def _objection(strategy: str, capabilities: Capabilities) -> str | None:
     if strategy in _NEEDS_PROGRESS and not _progress_is_published(capabilities):
         return f"nothing published promises that workgroups on this {capabilities.vendor} adapter make progress"
     if strategy in capabilities.distrusted:
-        return "it ran out of time on this adapter before"
+        return "it ran out of time on this adapter a short while ago"
     if strategy == "lookahead" and "lookback" in capabilities.distrusted:
-        return "lookback, which rests on less, ran out of time on this adapter before"
+        return "lookback, which rests on less, ran out of time on this adapter a short while ago"
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -58,17 +59,53 @@ print(gs.scan(x, device=device)[-1])
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
     """Run the code in a Python process of its own, and return what it did."""
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(Path(gs.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    }
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        env=environment,
-        capture_output=True,
+    process = start(code)
+    try:
+        out, errors = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, errors)
+
+
+def start(code: str, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    """Start the code in a Python process of its own, with these arguments and environment variables."""
+    path = os.pathsep.join([str(Path(gs.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", code, *arguments],
+        env=os.environ | {"PYTHONPATH": path} | dict(environment or {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=SECONDS,
-        check=False,
     )
+
+
+def test_processes_that_share_an_adapter(adapter: wgpu.GPUAdapter, tmp_path: Path) -> None:
+    """Assert that a strategy which one process gives up is still trusted by those beside it and after it."""
+    code = f"""
+import sys
+import numpy as np, gpuscan as gs
+from tests.harness.devices import timed_out
+from tests.harness.scans import make_problem, scan_with
+from tests.oracle import small_tiles
+device = gs.Device({adapter.summary!r}, unsafe=True)
+assert device.capabilities.distrusted == ()
+x = np.arange(60_000, dtype=np.uint32)
+wanted = np.cumsum(x, dtype=np.uint32)
+for _ in range(int(sys.argv[1])):
+    assert np.array_equal(gs.scan(x, device=device), wanted)
+    try:
+        scan_with(device, make_problem(x), "lookback", tile=small_tiles(device)[0], withheld=2)
+    except gs.ProgressTimeoutError:
+        assert np.array_equal(gs.scan(x, device=device), wanted)
+print(*device.capabilities.distrusted, *timed_out(device).items())
+"""
+    home = {name: str(tmp_path) for name in ("XDG_CACHE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA")}
+    beside = [start(code, str(times), environment=home) for times in (3, 1, 0)]
+    found = [each.communicate(timeout=SECONDS) for each in beside]
+    assert [out.strip() for out, _ in found] == ["lookback", "('lookback', 1)", ""], found
+    out, errors = start(code, "0", environment=home).communicate(timeout=SECONDS)
+    assert out.strip() == "", errors
 
 
 def test_after_the_main_thread_has_ended(adapter: wgpu.GPUAdapter) -> None:
