@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gpuscan.codegen.kernel_text import render_kernel
 from gpuscan.device import tile_cache
 from gpuscan.device.adapters import choose_adapter, fresh
-from gpuscan.device.backends import error_type, webgpu
+from gpuscan.device.backends import error_type, is_gpu_device, webgpu
 from gpuscan.device.bind_groups import BindGroups, Binding
 from gpuscan.device.buffer_pool import Allocation, BufferPool, MemoryUsage
 from gpuscan.device.capability_probe import probe
@@ -26,11 +26,18 @@ from gpuscan.device.native_queue import Bytes
 from gpuscan.device.profiles import Profiles
 from gpuscan.device.queue import open_queue
 from gpuscan.device.reports import MAX_PENDING_RUNS, TIMEOUT_WINDOW, TIMEOUTS_TO_GIVE_UP, RunLog
-from gpuscan.device.requirements import checked_limits, limits_within, wanted_features, wanted_limits
+from gpuscan.device.requirements import (
+    FLOAT64_FEATURES,
+    check_given_device,
+    checked_limits,
+    limits_within,
+    wanted_features,
+    wanted_limits,
+)
 from gpuscan.device.tile_state import TileState
 from gpuscan.device.transfer import read_together
 from gpuscan.device.webgpu_log import libraries_quiet
-from gpuscan.errors import AdapterNotFoundError, StrategyError
+from gpuscan.errors import AdapterNotFoundError, StrategyError, UnsupportedDtypeError
 from gpuscan.operators.user_wgsl import user_error
 from gpuscan.planning.heuristics import heuristics_for
 from gpuscan.planning.strategies import (
@@ -101,7 +108,7 @@ class DeviceContext:
 
     Attributes:
         adapter: the wgpu adapter.
-        wgpu_device: the wgpu device.
+        wgpu_device: the wgpu device, which gpuscan or the caller has made.
         capabilities: the findings of the probe; replaced when a strategy times out, and when one is taken back.
         unsafe: True if calls may ask for strategies that the probe found unsafe.
         tuned: tile shapes that `gpuscan tune` found for this adapter.
@@ -116,12 +123,19 @@ class DeviceContext:
     def __init__(
         self, adapter: Any = None, *, unsafe: bool = False, required_limits: Mapping[str, int] | None = None
     ) -> None:
-        self.adapter: wgpu.GPUAdapter = choose_adapter(adapter)
+        given: wgpu.GPUDevice | None = adapter if is_gpu_device(adapter) else None
+        self.adapter: wgpu.GPUAdapter = choose_adapter(adapter if given is None else given.adapter)
         self.unsafe = unsafe
+        if given is not None and required_limits is not None:
+            raise ValueError(
+                "required_limits was passed with a wgpu device, which has the limits that it was made with. Pass them "
+                "to request_device_sync, where the device is made, or pass an adapter"
+            )
         required = checked_limits(self.adapter, {} if required_limits is None else required_limits)
         limits = limits_within(wanted_limits(self.adapter) | required)
         with libraries_quiet(), exit_held():
-            self.wgpu_device: wgpu.GPUDevice = _opened(self.adapter, limits)
+            self.wgpu_device: wgpu.GPUDevice = _opened(self.adapter, limits) if given is None else given
+            check_given_device(self.wgpu_device)
             self.queue = open_queue(self.wgpu_device)
             self.capabilities: Capabilities = probe(self.adapter, self.wgpu_device)
         found = self.capabilities
@@ -158,6 +172,22 @@ class DeviceContext:
     def offset_alignment(self) -> int:
         """Bytes that the offset of a storage binding must be a multiple of."""
         return self.capabilities.limits["min-storage-buffer-offset-alignment"]
+
+    def float64_error(self, asked: str, instead: str) -> UnsupportedDtypeError:
+        """Return the error for a call that needs float64 on a device that has none.
+
+        Args:
+            asked: what was asked for.
+            instead: what to pass instead.
+        """
+        summary = self.capabilities.summary
+        missing = sorted(FLOAT64_FEATURES - self.capabilities.features)
+        if not all(feature in self.adapter.features for feature in missing):
+            return UnsupportedDtypeError(f"{asked}, but {summary} has no 64-bit floats. Pass {instead}")
+        return UnsupportedDtypeError(
+            f"{asked}, but the wgpu device on {summary} was made without {' and '.join(missing)}, which the adapter "
+            f"has. Make it with request_device_sync(required_features={missing}), or pass {instead}"
+        )
 
     # ----- Strategy
 
