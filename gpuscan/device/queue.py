@@ -37,8 +37,8 @@ def open_queue(wgpu_device: wgpu.GPUDevice) -> Queue:
 @cache
 def _warn_once(version: str, missing: str) -> None:
     _log.warning(
-        "gpuscan submits by the public objects of wgpu %s, so calls on small arrays take several times as long: its "
-        "fast way needs internals that this version does not have (%s). Install a version that gpuscan was tested with",
+        "gpuscan submits by the public objects of wgpu %s, so calls on small arrays take longer: its fast "
+        "way needs internals that this version does not have (%s). Install a version that gpuscan was tested with",
         *(version, missing),
     )
 
