@@ -131,7 +131,7 @@ def _missing_in(ffi: Any, lib: Any) -> str | None:
         if not hasattr(lib, name):
             return name
     for name, signature in _FUNCTIONS.items():
-        if not hasattr(lib, name) or _spelled(ffi.typeof(getattr(lib, name))) != signature:
+        if not hasattr(lib, name) or _spell(ffi.typeof(getattr(lib, name))) != signature:
             return f"{name}: {signature}"
     for structure, wanted in _STRUCTURES.items():
         if missing := _missing_field(ffi.typeof(structure), wanted):
@@ -140,11 +140,11 @@ def _missing_in(ffi: Any, lib: Any) -> str | None:
 
 
 def _missing_field(structure: Any, wanted: Mapping[str, str]) -> str | None:
-    found = {name: _spelled(field.type) for name, field in structure.fields}
+    found = {name: _spell(field.type) for name, field in structure.fields}
     return next((f"{structure.cname}.{name}: {kind}" for name, kind in wanted.items() if found.get(name) != kind), None)
 
 
-def _spelled(kind: Any) -> str:
+def _spell(kind: Any) -> str:
     """Return a C type as `_FUNCTIONS` spells it."""
     return re.sub(r"struct WGPU(\w+)Impl \*", r"\1", kind.cname).replace("(*)", " ")
 
