@@ -20,7 +20,7 @@ from gpuscan.device.transfer import padded
 from gpuscan.elements import element_of, tuple_of
 from gpuscan.engine.element_copy import copied, elements_of, write_elements
 from gpuscan.engine.record import are_owned, submit_stage
-from gpuscan.errors import GpuscanError, UnsupportedDtypeError
+from gpuscan.errors import GpuscanError
 from gpuscan.operators.expression_graph import reachable
 from gpuscan.operators.trace import traced
 from gpuscan.problem.packed_fields import STORAGE_LIMIT
@@ -142,9 +142,8 @@ def check_numbers(context: DeviceContext, function: Map) -> None:
     nodes = reachable([node for field in function.result.fields for node in field])
     scalars = {field.scalar.name for field in function.source.fields} | {node.scalar.name for node in nodes}
     if "float64" in scalars and not context.capabilities.float64:
-        raise UnsupportedDtypeError(
-            f"a computation in float64 was asked for, but {context.capabilities.summary} has no 64-bit floats. Pass "
-            "float32, or compute on the CPU: array.numpy()"
+        raise context.float64_error(
+            "a computation in float64 was asked for", "float32, or compute on the CPU: array.numpy()"
         )
 
 

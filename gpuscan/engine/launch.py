@@ -34,6 +34,8 @@ def launch(
         out: what the call returns if it returns it as it was passed.
     """
     with guarded(context), context.lock:
+        if context.capabilities.distrusted:
+            context.take_strategies_back()
         known = context.programs.find(key) if context.queue.recording is None else None
         if known is not None:
             program, form = known

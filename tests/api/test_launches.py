@@ -16,7 +16,7 @@ import pytest
 
 import gpuscan as gs
 from tests.harness.builds import count_waits
-from tests.harness.devices import distrust, forget_distrust, kept_programs, poison
+from tests.harness.devices import distrust, kept_programs, poison, timeouts_apart
 from tests.oracle import assert_same
 
 Array = np.ndarray[Any, Any]
@@ -275,10 +275,10 @@ def test_programs_follow_the_device(own_device: gs.Device, monkeypatch: pytest.M
 
     right()
     assert kept_programs(device) > 0
-    distrust(device, "lookback")
-    assert kept_programs(device) == 0
-    right()
-    forget_distrust(device)
+    with timeouts_apart(device):
+        distrust(device, "lookback")
+        assert kept_programs(device) == 0
+        right()
     before = kept_programs(device)
     monkeypatch.setenv("GPUSCAN_STRATEGY", "three_dispatch")
     right()

@@ -75,6 +75,20 @@ def dawn() -> gs.Device:
         return gs.Device(dawn_adapter(patch))
 
 
+def test_a_given_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that a device of the caller's is taken if threads may share it."""
+    adapter = dawn_adapter(monkeypatch)
+    with pytest.raises(ValueError, match=r"request_device_sync.*implicit-device-synchronization"):
+        gs.Device(adapter.request_device_sync())
+    gpu = dawn_adapter(monkeypatch).request_device_sync(required_features=["implicit-device-synchronization"])
+    device = gs.Device(gpu)
+    assert device.wgpu_device is gpu
+    assert gs.Device(gpu) is device
+    x = np.arange(100_000, dtype=np.uint32)
+    assert_same(gs.scan(x, device=device), np.cumsum(x, dtype=np.uint32))
+    assert_same(gs.scan(device.asarray(x)).numpy(), np.cumsum(x, dtype=np.uint32))
+
+
 def elements() -> Iterator[tuple[Any, Any]]:
     """Yield inputs of a few elements, each with an operator for it."""
     for name in ("bool", "int8", "uint16", "int32", "uint32", "float16", "float32", "int64", "uint64"):
