@@ -7,7 +7,6 @@ from concurrent.futures import Future
 from functools import cached_property
 from importlib import import_module
 from math import prod
-from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
@@ -19,11 +18,14 @@ from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.device.device_array import DeviceArray, checked_dtype, checked_shape, empty, uploaded
 from gpuscan.device.foreign_buffers import check_buffer, check_state
 from gpuscan.device.guards import guarded
+from gpuscan.device.strides import is_c_order
 from gpuscan.device.transfer import begun, padded
 from gpuscan.engine.element_copy import contiguous, duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, converted
+from gpuscan.errors import shortened
 from gpuscan.html_table import html_table
 from gpuscan.problem.arguments import as_array, as_integer
+from gpuscan.problem.indices import is_array_index
 
 if TYPE_CHECKING:
     import wgpu
@@ -154,27 +156,24 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
         kept = self.contiguous_strides(shape, strides)
         return Array(self.device, self.buffer, shape, self.dtype, self.offset + offset, self.owner, kept)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
-        """Write a number or an array to the elements that a basic index picks, or to those where a mask is True.
+    def take_item(self, index: Any) -> Array:
+        """Return the elements at an index with arrays, as a new array."""
+        found: Array = _answer_of("take_item")(self, index)
+        return found
 
-        The value is broadcast and converted as NumPy does it. For a mask it is one number.
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Write a number or an array to the elements that an index picks, broadcast and converted as NumPy does it.
+
+        Of equal indices the last one counts. An index on the device that is outside its axis writes nothing, and the
+        next read raises.
 
         Raises:
-            TypeError: the index is a list or an array of integers.
+            IndexError: as ``a[index]`` does.
             ValueError: the value does not broadcast to the elements, or it is on another device.
+            ValueError, TypeError, OverflowError: the array's dtype cannot hold the value.
         """
-        if isinstance(index, (Array, np.ndarray)) and index.dtype == bool:
-            if index.shape != self.shape:
-                raise IndexError(
-                    f"a mask of shape {index.shape} was passed for an array of shape {self.shape}; pass one bool for "
-                    "each element"
-                )
-            if np.shape(value):
-                raise TypeError(
-                    f"values of shape {np.shape(value)} were assigned to the elements where a mask is True, but on a "
-                    "device that takes one number. Pass np.where(mask, values, a) with values of the shape of a"
-                )
-            _protocols["function"](np.copyto, (self, value), {"casting": "unsafe", "where": index})
+        if is_array_index(index):
+            _answer_of("put_item")(self, index, value)
             return
         target = self[index]
         # In a[1:] += 1, Python assigns the view that it has just computed.
@@ -187,6 +186,17 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
         Raises:
             ValueError: the value does not broadcast to the array's shape, or it is on another device.
             ValueError, TypeError, OverflowError: the array's dtype cannot hold the value.
+        """
+        values = self.values_for(value, self.shape)
+        if self.size:
+            with guarded(self.context):
+                write_elements(values, self)
+
+    def values_for(self, value: Any, wanted: tuple[int, ...]) -> DeviceArray:
+        """Return a number or an array as elements of a shape, to be written to some of this array.
+
+        Raises:
+            ValueError, TypeError, OverflowError: as `assign`.
         """
         if not isinstance(value, Array):
             given = as_array(value)
@@ -205,18 +215,48 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
                 f"an array on {value.device!r} was assigned to elements on {self.device!r}, but a call runs where its "
                 "arrays are. Bring them together with device.asarray"
             )
-        lead = max(0, value.ndim - self.ndim)
+        lead = max(0, value.ndim - len(wanted))
         shape = value.shape[lead:] if set(value.shape[:lead]) <= {1} else value.shape
-        lengths = zip(reversed(shape), reversed(self.shape), strict=False)
-        if len(shape) > self.ndim or any(length not in (1, wanted) for length, wanted in lengths):
+        lengths = zip(reversed(shape), reversed(wanted), strict=False)
+        if len(shape) > len(wanted) or any(length not in (1, needed) for length, needed in lengths):
             raise ValueError(
-                f"values of shape {value.shape} were assigned to elements of shape {self.shape}, to which they do not "
+                f"values of shape {value.shape} were assigned to elements of shape {wanted}, to which they do not "
                 "broadcast. Pass one number, or an array that broadcasts to that shape"
             )
-        value = value.reshape(shape).astype(self.dtype, copy=False)
-        if self.size:
-            with guarded(self.context):
-                write_elements(broadcast(value, self.shape), self)
+        return broadcast(value.reshape(shape).astype(self.dtype, copy=False), wanted)
+
+    @property
+    def real(self) -> Array:
+        """The real parts: a view of complex numbers, and the array itself of other numbers."""
+        return self._part(0) if self.dtype.kind == "c" else self
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.real[...] = value
+
+    @property
+    def imag(self) -> Array:
+        """The imaginary parts: a view of complex numbers, and a new array of zeros of other numbers."""
+        if self.dtype.kind == "c":
+            return self._part(1)
+        zeros = new_array(self.device, None, self.shape, self.dtype)
+        zeros.assign(0)
+        return zeros
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if self.dtype.kind != "c":
+            raise TypeError(
+                f"the imaginary parts of an array of dtype {self.dtype} were to be set, but it has none. Convert it "
+                "first: array.astype(np.complex64)"
+            )
+        self.imag[...] = value
+
+    def _part(self, number: int) -> Array:
+        """Return the view of the real or the imaginary parts."""
+        part = np.dtype(f"f{self.dtype.itemsize // 2}")
+        kept = None if is_c_order(self.shape, self.strides, part.itemsize) else self.strides
+        return Array(self.device, self.buffer, self.shape, part, self.offset + number * part.itemsize, self.owner, kept)
 
     def is_same_as(self, other: Array) -> bool:
         """Return True if both arrays are the same elements of one buffer."""
@@ -361,9 +401,14 @@ def _answer_of(protocol: str) -> Callable[..., Any]:
     return _protocols[protocol]
 
 
-def answer_protocols(ufunc: Callable[..., Any], function: Callable[..., Any]) -> None:
-    """Let these functions answer `Array.__array_ufunc__` and `Array.__array_function__`."""
-    _protocols.update(ufunc=ufunc, function=function)
+def answer_protocols(**functions: Callable[..., Any]) -> None:
+    """Let these functions answer `Array`'s protocols.
+
+    Args:
+        functions: ``ufunc`` for `__array_ufunc__`, ``function`` for `__array_function__`, and ``take_item`` and
+            ``put_item`` for indices with arrays.
+    """
+    _protocols.update(functions)
 
 
 class Picked(Array):

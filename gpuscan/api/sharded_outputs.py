@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, product
-from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from gpuscan.api.outputs import check_place, check_separate
 from gpuscan.api.sharded_array import ShardedArray, divided_alike
 from gpuscan.api.sharded_problems import whole_shape
 from gpuscan.device.context import strategy_asked_for
+from gpuscan.errors import shortened
 from gpuscan.problem.arguments import fields_of
 from gpuscan.problem.problem import Problem
 from gpuscan.problem.results import parts_of

@@ -9,16 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.api.array import Array, new_array
+from gpuscan.api.array import Array
+from gpuscan.api.array_indices import taken
 from gpuscan.api.cumulative_sums import promoted
 from gpuscan.api.home import home_of
 from gpuscan.api.map import common_shape, is_number, mapped, numbers_of
 from gpuscan.api.reduce import reduce
 from gpuscan.api.scan import scan
 from gpuscan.device.device_array import is_number as is_number_type
-from gpuscan.device.device_array import uploaded
-from gpuscan.engine.compaction import gathered
-from gpuscan.engine.element_copy import contiguous
 from gpuscan.errors import OperatorError
 from gpuscan.operators.named_operators import resolve
 from gpuscan.operators.trace import Map, traced
@@ -283,17 +281,3 @@ def _checked_indices(name: str, indices: Any, length: int) -> np.ndarray[Any, An
             f"pass indices from 0 to {length - 1}"
         )
     return given.astype(np.int64)
-
-
-def taken(array: Array, places: np.ndarray[Any, Any], axis: int) -> Array:
-    """Return the entries at these places of an axis: ``np.take(array, places, axis)``, gathered on the device."""
-    rows = array.swapaxes(0, axis)
-    shape = (len(places), *rows.shape[1:])
-    source, context = contiguous(rows), array.context
-    if not source.nbytes or not len(places):
-        return new_array(array.device, None, shape, array.dtype).swapaxes(0, axis)
-    result = new_array(array.device, None, shape, array.dtype)
-    indices = uploaded(context, places.astype(np.uint32))
-    count = uploaded(context, np.array([len(places)], np.uint32))
-    gathered(context, source, indices, count, result)
-    return result.swapaxes(0, axis) if axis == 0 else result.swapaxes(0, axis).copy()

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
 
 from gpuscan.elements import LEAF, Element, Field, Structure, field_names
-from gpuscan.errors import OperatorError
+from gpuscan.errors import OperatorError, shortened
 from gpuscan.operators import traced_functions, traced_linalg  # noqa: F401 (register np.where, np.linalg.inv, …)
 from gpuscan.operators.expression_graph import Graph, Node
 from gpuscan.operators.source_location import defined_at, raised_at

@@ -6,12 +6,12 @@ import operator
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
 
 from gpuscan.elements import LEAF, Element, Scalar, Structure, scalar_of
+from gpuscan.errors import shortened
 from gpuscan.operators.trace import structure_of
 from gpuscan.problem.indexed_maps import composed
 from gpuscan.problem.results import holds_arrays
