@@ -47,7 +47,7 @@ def smaller(rows: int) -> str:
 # ----- Values in messages
 
 
-class _Shortened(Repr):
+class _Abbreviations(Repr):
     """Python's short representations, but for arrays: these are described, since half of their text says nothing."""
 
     def repr1(self, x: Any, level: int) -> str:
@@ -62,15 +62,15 @@ class _Shortened(Repr):
         return f"<{name} of shape {tuple(x.shape)} and dtype {x.dtype}>"
 
 
-def shortened(value: object) -> str:
+def abbreviate(value: object) -> str:
     """Return a short representation of a value for a message.
 
     Example:
         >>> import numpy as np
-        >>> shortened([1, np.zeros((3, 4))])
+        >>> abbreviate([1, np.zeros((3, 4))])
         '[1, <numpy.ndarray of shape (3, 4) and dtype float64>]'
     """
-    return _SHORTENED.repr(value)
+    return _ABBREVIATIONS.repr(value)
 
 
-_SHORTENED = _Shortened()
+_ABBREVIATIONS = _Abbreviations()

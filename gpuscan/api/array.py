@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gpuscan.api.array_reductions import Reductions
+from gpuscan.api.array_text import html_text, plain_text, represent
 from gpuscan.api.array_views import Views
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.device.device_array import DeviceArray, checked_dtype, checked_shape, empty, uploaded
@@ -22,8 +23,7 @@ from gpuscan.device.strides import is_c_order
 from gpuscan.device.transfer import begun, padded
 from gpuscan.engine.element_copy import contiguous, duplicate, write_elements
 from gpuscan.engine.elementwise import broadcast, converted
-from gpuscan.errors import shortened
-from gpuscan.html_table import html_table
+from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import as_array, as_integer
 from gpuscan.problem.indices import is_array_index
 
@@ -140,17 +140,6 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
         kind = self.dtype if dtype is None else dtype
         return Array(self.device, self.buffer, shape, kind, self.offset + offset, self.owner)
 
-    def _repr_html_(self) -> str:
-        """Return what notebooks show."""
-        rows = {
-            "shape": self.shape,
-            "dtype": self.dtype,
-            "bytes": f"{self.nbytes:,}",
-            "order": "C" if self.is_contiguous else f"strides {self.strides}",
-            "device": self.device.capabilities.summary,
-        }
-        return html_table("gpuscan.Array", rows.items())
-
     def view_at(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Array:
         """Return the view of the same buffer with these strides, `offset` bytes after the begin of this array."""
         kept = self.contiguous_strides(shape, strides)
@@ -206,7 +195,7 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
                 fitting = np.array(value, self.dtype) if is_plain else given.astype(self.dtype)
             except (TypeError, ValueError, OverflowError) as error:
                 raise type(error)(
-                    f"{shortened(value)} was assigned to elements of {self.dtype}, which cannot hold it: {error}. "
+                    f"{abbreviate(value)} was assigned to elements of {self.dtype}, which cannot hold it: {error}. "
                     f"Pass numbers, or an array of a dtype that NumPy casts to {self.dtype}"
                 ) from None
             value = new_array(self.device, fitting)
@@ -275,8 +264,21 @@ class Array(Views, Reductions, NDArrayOperatorsMixin):
             return self.copy() if copy else self
         return Array.of(self.device, converted(self.context, self, kind))
 
+    # ----- As text
+
     def __repr__(self) -> str:
-        return f"gpuscan.Array({self.dtype} {self.shape} on {self.device.capabilities.summary})"
+        return represent(self)
+
+    def __str__(self) -> str:
+        return plain_text(self)
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        return html_text(self)
+
+    def with_known_shape(self) -> Array:
+        """Return the array itself; of one whose length only the device knows, an array that does not check reports."""
+        return self
 
     # ----- To NumPy
 
@@ -429,6 +431,18 @@ class Picked(Array):
     def _shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """The shape as NumPy defines it. The first use waits for the GPU."""
         return (int(self.count.numpy()[0]), *self._trailing)
+
+    def with_known_shape(self) -> Array:
+        """Return the picked entries that there are by now. Unread reports stay unread."""
+        if "_shape" in vars(self):
+            return self
+        entry = prod(self._trailing) * int(self.dtype.itemsize)
+        length = int(self.count.read()[0])
+        # A run that timed out leaves any number.
+        most = (self.buffer.size - self.offset) // entry if entry else length
+        return Array(
+            self.device, self.buffer, (min(length, most), *self._trailing), self.dtype, self.offset, self.owner
+        )
 
     @cached_property
     def nbytes(self) -> int:  # type: ignore[override]

@@ -18,7 +18,7 @@ from gpuscan.engine.element_copy import contiguous
 from gpuscan.engine.elementwise import broadcast
 from gpuscan.engine.entry_indices import all_indices
 from gpuscan.problem.arguments import OnDevice, as_leaf
-from gpuscan.problem.indices import check_rows, checked_indices, is_mask, parts_of, rows_of, split_index
+from gpuscan.problem.indices import check_indices, check_rows, is_mask, parts_of, rows_of, split_index
 
 
 def take_item(array: Array, index: Any) -> Array:
@@ -32,8 +32,8 @@ def take_item(array: Array, index: Any) -> Array:
     # Slices compare with anything but arrays.
     alone = is_mask(mask) and all(isinstance(part, slice) and part == slice(None) for part in rest)
     if alone and isinstance(mask, Array) and mask.shape:
-        return _taken_by_mask(array, mask)
-    return Array.of(array.device, take(_indexed(array, parts)[0]))
+        return _take_mask(array, mask)
+    return Array.of(array.device, take(_index_array(array, parts)[0]))
 
 
 def put_item(array: Array, index: Any, value: Any) -> None:
@@ -49,7 +49,7 @@ def put_item(array: Array, index: Any, value: Any) -> None:
         target, number = _bits_of(array), _bits_of(_one(array, value))
         map_arrays(lambda mask, new, old: np.where(mask, new, old), parts[0], number, target, out=target)
         return
-    indexed, unique = _indexed(array, parts)
+    indexed, unique = _index_array(array, parts)
     values = array.values_for(value, indexed.shape)
     put(array.device._executor, indexed, values, unique=unique)
 
@@ -67,7 +67,7 @@ def _bits_of(array: Array) -> Array:
     return Array(array.device, array.buffer, array.shape, bits, array.offset, array.owner, array._strides)
 
 
-def _taken_by_mask(array: Array, mask: Array) -> Array:
+def _take_mask(array: Array, mask: Array) -> Array:
     """Return the elements where a mask of the first axes is True. Their number stays on the device."""
     _same_device(array, mask)
     rest = array.shape[mask.ndim :]
@@ -94,7 +94,7 @@ def _same_device(array: Array, other: Array) -> None:
 
 
 def _true_places(array: Array, mask: Any) -> Sequence[Any]:
-    """Return the indices along each axis of a mask where it is True. Those of a device's mask wait for their number."""
+    """Return where a mask is True, as indices along each of its axes. The number of a device's is waited for."""
     if not isinstance(mask, Array):
         return np.nonzero(mask)
     _same_device(array, mask)
@@ -109,7 +109,7 @@ def _true_places(array: Array, mask: Any) -> Sequence[Any]:
     return [flat // np.uint32(step) % np.uint32(length) for step, length in zip(steps, mask.shape, strict=True)]
 
 
-def _indexed(array: Array, parts: Sequence[Any]) -> tuple[IndexedArray, bool]:
+def _index_array(array: Array, parts: Sequence[Any]) -> tuple[IndexedArray, bool]:
     """Return an array with the places that an index names, and True if no two of these are equal."""
     index = split_index(parts, array.shape, lambda mask: _true_places(array, mask))
     view = array[index.view]
@@ -140,7 +140,7 @@ def _places(
 
     Args:
         array: the array that is indexed.
-        indices: for each axis its indices; those of NumPy are checked.
+        indices: for each axis its indices. NumPy's are checked before.
         shape: the shape that they broadcast to.
         numbers: the numbers of the axes, for messages.
         lengths: their lengths.
@@ -161,7 +161,7 @@ def _places(
 # ----- Along an axis
 
 
-def taken(array: Array, indices: Any, axis: int) -> Array:
+def take_at(array: Array, indices: Any, axis: int) -> Array:
     """Return ``np.take(array, indices, axis)``.
 
     Raises:
@@ -172,7 +172,7 @@ def taken(array: Array, indices: Any, axis: int) -> Array:
     return found if given.shape else found[(*[slice(None)] * axis, 0)]
 
 
-def taken_along(array: Array, indices: Any, axis: int) -> Array:
+def take_along_axis(array: Array, indices: Any, axis: int) -> Array:
     """Return ``np.take_along_axis(array, indices, axis)``.
 
     Raises:
@@ -193,10 +193,10 @@ def taken_along(array: Array, indices: Any, axis: int) -> Array:
     except ValueError:
         raise IndexError(
             f"indices of shape {given.shape} were passed to np.take_along_axis for an array of shape {array.shape}, "
-            f"to which they do not broadcast along the axes beside axis {axis}"
+            f"but they have to broadcast to each other along all axes but axis {axis}. Reshape the indices"
         ) from None
     length = array.shape[axis]
-    checked = checked_indices(given, axis, length)
+    checked = check_indices(given, axis, length)
     places = checked if isinstance(checked, Array) else device.asarray(checked.astype(np.uint32))
     _same_device(array, places)
     whole, shape = (

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpuscan.api.array import Array, answer_protocols, new_array
-from gpuscan.api.array_indices import put_item, take_item, taken, taken_along
+from gpuscan.api.array_indices import put_item, take_along_axis, take_at, take_item
 from gpuscan.api.cumulative_sums import cumulative_prod, cumulative_sum
 from gpuscan.api.map import is_number
 from gpuscan.api.map import map as map_arrays
@@ -385,7 +385,7 @@ def _take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: 
         given = wide % length if mode == "wrap" else np.clip(wide, 0, length - 1)
     if mode not in ("raise", "wrap", "clip"):
         raise ValueError(f'mode={mode!r} was passed to np.take; pass "raise", "wrap" or "clip"')
-    found = taken(array, given, axis)
+    found = take_at(array, given, axis)
     return found if out is None else _copied_to(out, found)
 
 
@@ -393,7 +393,7 @@ def _take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: 
 def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Array:
     array = _array("np.take_along_axis", arr)
     array, axis = (array.reshape(-1), 0) if axis is None else (array, resolve_axis(axis, array.shape))
-    return taken_along(array, indices, axis)
+    return take_along_axis(array, indices, axis)
 
 
 def _copied_to(out: Any, found: Array) -> Array:

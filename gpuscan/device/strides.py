@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from math import gcd, prod
 from typing import Any
 
-from gpuscan.errors import shortened
+from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import tuple_of_integers
 
 Axes = tuple[int, ...]
@@ -116,7 +116,7 @@ def _full_index(index: Any, ndim: int) -> list[Any]:
     for part in parts:
         if not (part is None or part is Ellipsis or isinstance(part, slice) or _is_integer(part)):
             raise IndexError(
-                f"index {shortened(part)} was asked for, but indices are integers, slices, ..., None, and arrays of "
+                f"index {abbreviate(part)} was asked for, but indices are integers, slices, ..., None, and arrays of "
                 "integers or bools. Convert other numbers with int"
             )
     gaps = [place for place, part in enumerate(parts) if part is Ellipsis]

@@ -101,7 +101,7 @@ def take(indexed: IndexedArray) -> DeviceArray:
         unit = _unit_of(indexed)
         axes = _unit_axes(indexed, unit)
         words = -(-result.nbytes // 4)
-        source, base = _bound(array)
+        source, base = _bind(array)
         numbers = [(array.offset - base) // unit, 0, result.nbytes // unit, 0, *_numbers_of(axes, indexed, unit)]
         bound = [source, bindable(indexed.places).binding(), result.binding()]
         values = {"words": WORDS, "unit": unit, "rank": len(axes), "indexed": len(indexed.rows)}
@@ -134,7 +134,7 @@ def put(executor: Executor, indexed: IndexedArray, values: DeviceArray, *, uniqu
         unit = gcd(_unit_of(indexed), values.offset, *values.strides)
         axes = _unit_axes(indexed, unit, values.strides)
         units = values.size * values.dtype.itemsize // unit
-        (target, base), (source, source_base) = _bound(array), _bound(values)
+        (target, base), (source, source_base) = _bind(array), _bind(values)
         firsts = [(array.offset - base) // unit, (values.offset - source_base) // unit]
         numbers = [*firsts, units, 0, *_numbers_of(axes, indexed, unit)]
         bound = [source, places.binding(), target]
@@ -168,7 +168,7 @@ def _numbers_of(axes: list[tuple[int, ...]], indexed: IndexedArray, unit: int) -
 
 
 def _keep_last(executor: Executor, places: DeviceArray) -> DeviceArray:
-    """Return the places without those that are equal to a later one."""
+    """Return the places, with the last of equal ones alone."""
     context, count = executor.context, places.size
     flat = contiguous(places).viewed((count,))
     found = sort_device(executor, flat, 0, with_places=True)
@@ -180,7 +180,7 @@ def _keep_last(executor: Executor, places: DeviceArray) -> DeviceArray:
     return kept
 
 
-def _bound(array: DeviceArray) -> tuple[Binding, int]:
+def _bind(array: DeviceArray) -> tuple[Binding, int]:
     """Return the binding of all bytes that belong to an array, and the byte of its buffer where it begins."""
     low, high = array.extent
     _check_binding(array.context, high - low, "an array")

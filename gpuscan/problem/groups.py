@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import as_integer, as_leaf
 from gpuscan.problem.indexed_maps import with_index
 
@@ -97,7 +98,9 @@ def checked_count(num_groups: Any, least: int, largest: int) -> int:
         ValueError: a label is negative, or not below `num_groups`.
     """
     if (count := largest + 1 if num_groups is None else as_integer(num_groups)) is None:
-        raise TypeError(f"num_groups={num_groups!r} was passed, but it is a number of groups; pass an integer")
+        raise TypeError(
+            f"num_groups={abbreviate(num_groups)} was passed, but it is a number of groups; pass an integer"
+        )
     if count < 0 and num_groups is not None:
         raise ValueError(f"num_groups={count} was passed, but there cannot be fewer than 0 groups; pass 0 or more")
     if least < 0:

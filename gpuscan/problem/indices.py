@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuscan.errors import shortened
+from gpuscan.errors import abbreviate
 from gpuscan.problem.arguments import OnDevice, as_array, as_integer
 
 Axes = tuple[int, ...]
@@ -25,10 +25,10 @@ class ArrayIndex:
     Attributes:
         view: the basic index to take first. It has slices and None, and leaves the indexed axes whole.
         axes: the axes of that view that are indexed.
-        numbers: the numbers of these axes in the array itself; for a new axis, that of the axis after it.
+        numbers: the numbers of these axes in the array itself. A new axis has the number of the axis after it.
         indices: for each of them the indices.
         shape: the shape that the indices broadcast to.
-        place: the number of axes of the result before those of the indices.
+        place: the number of axes that the result has before the axes of the indices.
         unique: True if no two indices name the same place.
     """
 
@@ -55,7 +55,7 @@ def parts_of(index: Any, shape: Axes) -> list[Any]:
     Raises:
         IndexError: a part is no index, there are too many, or a mask has another shape than the axes.
     """
-    parts = [_checked_part(part) for part in (index if isinstance(index, tuple) else (index,))]
+    parts = [_check_part(part) for part in (index if isinstance(index, tuple) else (index,))]
     gaps = [place for place, part in enumerate(parts) if part is Ellipsis]
     if len(gaps) > 1:
         raise IndexError(f"an index with {len(gaps)} ellipses (...) was asked for; pass one at most")
@@ -81,7 +81,7 @@ def parts_of(index: Any, shape: Axes) -> list[Any]:
     return parts
 
 
-def _checked_part(part: Any) -> Any:
+def _check_part(part: Any) -> Any:
     if part is None or part is Ellipsis or isinstance(part, slice):
         return part
     if isinstance(part, (list, tuple)):
@@ -93,7 +93,7 @@ def _checked_part(part: Any) -> Any:
         return number
     if isinstance(part, (np.ndarray, OnDevice)) and part.dtype.kind in "iub":
         return part
-    kind = f"of dtype {part.dtype}" if hasattr(part, "dtype") else shortened(part)
+    kind = f"of dtype {part.dtype}" if hasattr(part, "dtype") else abbreviate(part)
     raise IndexError(
         f"an index {kind} was asked for, but indices are integers, slices, ..., None, and arrays of integers or bools. "
         "Convert other numbers with .astype(np.int64)"
@@ -145,7 +145,7 @@ def split_index(parts: Sequence[Any], shape: Axes, true_places: Callable[[Any], 
         for offset, (index, length) in enumerate(zip(found, lengths, strict=True)):
             axes.append(len(view) + offset)
             numbers.append(axis + offset)
-            indices.append(checked_indices(index, axis + offset, length))
+            indices.append(check_indices(index, axis + offset, length))
         axis += len(new) if new != [None] else 0
         view += new
     try:
@@ -162,7 +162,7 @@ def split_index(parts: Sequence[Any], shape: Axes, true_places: Callable[[Any], 
     return ArrayIndex(tuple(view), tuple(axes), tuple(numbers), tuple(indices), common, place, unique)
 
 
-def checked_indices(index: Any, axis: int, length: int) -> Any:
+def check_indices(index: Any, axis: int, length: int) -> Any:
     """Return an index of NumPy as places along its axis, and one on a device, which is checked there, as it is.
 
     Raises:
