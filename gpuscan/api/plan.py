@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Never
 import numpy as np
 
 from gpuscan.api.array import Array
-from gpuscan.api.groups import execute_groups, heads_of_groups
+from gpuscan.api.groups import execute_groups, heads_of_groups, without_missing
 from gpuscan.api.known_calls import known_call
 from gpuscan.api.opened_device import OpenedDevice
 from gpuscan.api.outputs import check_out, execute, in_form_of, is_on_device
@@ -21,7 +21,7 @@ from gpuscan.device.foreign_buffers import check_encoder, recording
 from gpuscan.device.guards import guarded
 from gpuscan.engine.element_copy import duplicate
 from gpuscan.engine.group_tables import TabledGroups, count_labels, plan_table
-from gpuscan.engine.groups import SortedLabels, in_label_order, sort_labels
+from gpuscan.engine.groups import SortedLabels, holds_missing, in_label_order, sort_labels
 from gpuscan.engine.preparation import check_elements, seed_words
 from gpuscan.engine.record import Buffers, record
 from gpuscan.engine.segment_heads import segment_heads
@@ -34,7 +34,7 @@ from gpuscan.planning.plan import ScanPlan, plan_scan
 from gpuscan.planning.spec import scan_spec
 from gpuscan.problem.arguments import as_array, native, structure_and_leaves
 from gpuscan.problem.column_vectors import as_vectors
-from gpuscan.problem.groups import checked_labels, numbered, with_indices
+from gpuscan.problem.groups import checked_labels, missing_error, missing_labels, numbered, with_indices
 from gpuscan.problem.packed_fields import STORAGE_LIMIT, binds_too_many
 from gpuscan.problem.problem import make_problem
 
@@ -85,6 +85,8 @@ class Plan:
         check_elements(context, self._problem)
         # Labels that are not in order: few, with the shape of their table, or sorted.
         self._labels: SortedLabels | TabledGroups | None = None
+        # If labels are missing: a bool for each, or on the device the labels.
+        self._missing: Any = None
         if groups is not None:
             self._cut_by(groups)
         if not self._problem.source.storage_bytes:
@@ -110,7 +112,11 @@ class Plan:
             self._spec = scan_spec(scanned, context.capabilities, captures=True)
         # The problem that the kernels of the plan solve.
         self._scanned = scanned
-        self._known = None if self._labels is not None else known_call(self._problem, self._problem.shape)
+        self._known = (
+            None
+            if self._labels is not None or self._missing is not None
+            else known_call(self._problem, self._problem.shape)
+        )
         with guarded(context):
             self._make()
             for kernel in self._kernels:
@@ -129,6 +135,13 @@ class Plan:
         labels = checked_labels(groups, problem.shape, problem.axis)
         if problem.empty:
             return
+        executor = self.device._executor
+        if isinstance(labels, Array):
+            self._missing = duplicate(labels) if holds_missing(executor, labels) else None
+        else:
+            self._missing = missing_labels(labels)
+        if self._missing is not None and (error := missing_error(problem)) is not None:
+            raise error
         heads = None
         if isinstance(labels, np.ndarray):
             labels = numbered(labels)
@@ -136,7 +149,6 @@ class Plan:
         if heads is not None:
             self._problem = replace(problem, heads=heads).kept()
             return
-        executor = self.device._executor
         few = count_labels(executor, problem, copied(labels, on_device=True))
         by_table = None if few is None else plan_table(executor, problem, few)
         self._labels = by_table or sort_labels(executor, problem, labels)
@@ -219,10 +231,13 @@ class Plan:
         _, leaves = structure_and_leaves(array)
         problem = self._problem.with_leaves(tuple(native(leaf) for leaf in leaves))
         outputs = check_out(problem, out, self.device if is_on_device(problem) else None)
+        written = outputs if self._missing is None else None
         if self._labels is None:
-            results = execute(problem, self.device, self._asked, outputs)
+            results = execute(problem, self.device, self._asked, written)
         else:
-            results = execute_groups(problem, self._labels, self.device, self._asked, outputs)
+            results = execute_groups(problem, self._labels, self.device, self._asked, written)
+        if self._missing is not None:
+            results = without_missing(problem, results, self._missing, self.device, outputs)
         self._keep_up()
         return in_form_of(problem, array, results) if out is None else out
 
@@ -272,11 +287,11 @@ class Plan:
         """
         context, problem = self.device._context, self._problem
         check_encoder(context.wgpu_device, encoder)
-        if self._labels is not None:
+        if self._labels is not None or self._missing is not None:
             raise GpuscanError(
                 f"a plan for {self.dtype} of shape {self.shape} with groups was to be recorded, but its labels are not "
-                "in order, so elements are moved before and after the scan. Call the plan, or sort the elements by "
-                "label and record a plan with keys"
+                "in order, or some are missing, so elements are moved or replaced before and after the scan. Call the "
+                "plan, or sort the elements by label and record a plan with keys"
             )
         if self._scanned.inner != self._spec.inner:
             raise GpuscanError(

@@ -106,8 +106,12 @@ def stretch_of(array: DeviceArray, axis: int, low: int, high: int) -> DeviceArra
     """Return the view of an array between two places of an axis."""
     shape = (*array.shape[:axis], high - low, *array.shape[axis + 1 :])
     strides = array.strides
-    offset = array.offset + low * strides[axis]
-    view = DeviceArray(array.context, array.buffer, shape, array.dtype, offset, array.owner)
+    return with_strides(array, shape, strides, low * strides[axis])
+
+
+def with_strides(array: DeviceArray, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> DeviceArray:
+    """Return the view of an array's buffer at these strides, `offset` bytes after the array's first element."""
+    view = DeviceArray(array.context, array.buffer, shape, array.dtype, array.offset + offset, array.owner)
     view._strides = None if is_c_order(shape, strides, array.dtype.itemsize) else strides
     return view
 
