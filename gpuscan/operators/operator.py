@@ -172,7 +172,8 @@ def operator(
         identity: a value, shaped as the element, that combined with any element gives that element; None if there is
             none. An exclusive scan needs it, or ``initial``.
         name: the name in messages and shaders (default: the function's own name).
-        element_axes: how many trailing axes of each array belong to the element.
+        element_axes: how many trailing axes of each array belong to the element. If none are declared and the function
+            cannot be traced for single numbers, as ``l @ r``, it gets the fewest for which it can be traced.
 
     Returns:
         An `Operator` for the ``op`` of `gpuscan.scan` and its like.

@@ -128,7 +128,8 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
             if not self.shape:
                 raise operator_error(
                     f"the function indexes {abbreviate(index)} into one {self.scalar.name} number; only a bundle has "
-                    "fields (pass a tuple of arrays), and only a declared trailing axis has entries (element_axes=1)"
+                    "fields (pass a tuple of arrays), and only a declared trailing axis has entries: "
+                    "gs.operator(function, element_axes=1)"
                 )
             text = ", ".join(str(part) for part in parts)
             raise operator_error(f"[{text}] would index the scanned axes of an array; write [..., {text}]")
@@ -164,7 +165,8 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         raise operator_error(
-            "a traced value does not become a NumPy array; write np.stack([a, b], axis=-1) for a vector of numbers"
+            "a traced value does not become a NumPy array; write np.stack([a, b], axis=-1) for a vector of numbers, "
+            "and one np.where for each field of a tuple"
         )
 
     def __getattr__(self, name: str) -> Any:
